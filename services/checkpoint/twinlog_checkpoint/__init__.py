@@ -1,0 +1,1 @@
+"""Twinlog's checkpoint service: translates and syncs consumer group offsets."""

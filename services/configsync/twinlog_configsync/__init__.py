@@ -1,0 +1,1 @@
+"""Twinlog's configsync service: decides topics; syncs their configuration and ACLs."""

@@ -1,0 +1,1 @@
+"""Twinlog's heartbeat service: beats through every flow and measures its delay."""

@@ -1,0 +1,1 @@
+"""Twinlog's source service: copies the data: Spark epochs, exactly once."""

@@ -1,0 +1,278 @@
+"""What Twinlog asks of a Kafka cluster: small Protocols in our own words.
+
+Every method is bounded: it returns or raises within the timeout its client was built with
+(`TransientKafkaError` with reason KAFKA_TIMEOUT). Every other failure is a `TransientKafkaError` (try again) or a
+`FatalKafkaError` (will not heal by itself), with Kafka's numeric code. Results per resource carry their own error as a
+value, so one bad topic never hides the others. Implementations: `twinlog.kafka.cluster` (aiokafka and
+confluent-kafka) and `twinlog.testing.fake_cluster`; both pass tests/contract.
+"""
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Protocol
+
+from twinlog.errors import KafkaError
+from twinlog.model import Headers, Record, TopicPartition
+
+# ------------------------------------------------------------------------------------------------ topics
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TopicDescription:
+    name: str
+    topic_id: str
+    """Kafka's topic id, url-safe base64 as Kafka's tools print it; "" where the broker has none."""
+    partition_count: int
+    replication_factor: int
+    internal: bool
+    """Kafka's own flag (`__consumer_offsets`), not MM2's notion of internal."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NewTopic:
+    name: str
+    partition_count: int
+    replication_factor: int
+    """-1 = the broker's default."""
+    configs: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BrokerDescription:
+    node_id: int
+    host: str
+    port: int
+    rack: str | None
+
+
+class TopicAdmin(Protocol):
+    async def cluster_id(self) -> str: ...
+
+    async def brokers(self) -> Sequence[BrokerDescription]: ...
+
+    async def list_topics(self) -> Collection[str]:
+        """Names of every topic the principal may see, Kafka-internal ones left out (as Admin.listTopics())."""
+        ...
+
+    async def describe_topics(self, names: Collection[str]) -> Mapping[str, TopicDescription | KafkaError]:
+        """One entry per asked name: its description, or why there is none."""
+        ...
+
+    async def create_topics(self, topics: Collection[NewTopic]) -> Mapping[str, KafkaError | None]:
+        """Create; per topic None, or the error (TOPIC_ALREADY_EXISTS has reason TOPIC_EXISTS)."""
+        ...
+
+    async def create_partitions(self, counts: Mapping[str, int]) -> Mapping[str, KafkaError | None]:
+        """Grow topics to a total partition count."""
+        ...
+
+    async def delete_topics(self, names: Collection[str]) -> Mapping[str, KafkaError | None]: ...
+
+
+# ------------------------------------------------------------------------------------------------ configs
+
+
+class ConfigSource(StrEnum):
+    """Where a value comes from, as DescribeConfigs says it."""
+
+    TOPIC = "DYNAMIC_TOPIC_CONFIG"
+    DYNAMIC_BROKER = "DYNAMIC_BROKER_CONFIG"
+    DYNAMIC_DEFAULT_BROKER = "DYNAMIC_DEFAULT_BROKER_CONFIG"
+    STATIC_BROKER = "STATIC_BROKER_CONFIG"
+    DEFAULT = "DEFAULT_CONFIG"
+    UNKNOWN = "UNKNOWN"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ConfigEntry:
+    name: str
+    value: str | None
+    source: ConfigSource
+    read_only: bool = False
+    sensitive: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ConfigChange:
+    """One incremental change: SET when `value` is a string, DELETE (back to the default) when it is None."""
+
+    name: str
+    value: str | None
+
+
+class ConfigAdmin(Protocol):
+    async def describe_topic_configs(
+        self, names: Collection[str]
+    ) -> Mapping[str, Sequence[ConfigEntry] | KafkaError]: ...
+
+    async def describe_broker_configs(self, node_id: int) -> Sequence[ConfigEntry]: ...
+
+    async def alter_topic_configs(
+        self, changes: Mapping[str, Sequence[ConfigChange]]
+    ) -> Mapping[str, KafkaError | None]:
+        """IncrementalAlterConfigs: only what is named changes."""
+        ...
+
+
+# ------------------------------------------------------------------------------------------------ ACLs
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, order=True)
+class AclBinding:
+    """One ACL; the words are Kafka's own, upper case (`TOPIC`, `LITERAL`, `READ`, `ALLOW`)."""
+
+    resource_type: str
+    resource_name: str
+    pattern_type: str
+    principal: str
+    host: str
+    operation: str
+    permission: str
+
+
+class AclAdmin(Protocol):
+    async def describe_acls(self, resource_type: str = "ANY") -> Collection[AclBinding] | None:
+        """Every binding of a resource type; None when the cluster has no authorizer."""
+        ...
+
+    async def create_acls(self, bindings: Collection[AclBinding]) -> Mapping[AclBinding, KafkaError | None]: ...
+
+    async def delete_acls(self, bindings: Collection[AclBinding]) -> Mapping[AclBinding, KafkaError | None]: ...
+
+
+# ------------------------------------------------------------------------------------------------ groups
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CommittedOffset:
+    next_offset: int
+    metadata: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GroupDescription:
+    group_id: str
+    state: str
+    """STABLE, EMPTY, DEAD, PREPARING_REBALANCING, COMPLETING_REBALANCING, ASSIGNING, RECONCILING, UNKNOWN; DEAD also
+    stands for a group that does not exist."""
+    group_type: str
+    """classic, consumer, share or streams."""
+    member_count: int
+
+
+class GroupAdmin(Protocol):
+    async def list_groups(self) -> Mapping[str, str]:
+        """Group id -> type (classic, consumer, share, …), with consumer-like protocol types only."""
+        ...
+
+    async def describe_groups(self, group_ids: Collection[str]) -> Mapping[str, GroupDescription | KafkaError]: ...
+
+    async def group_offsets(
+        self, group_ids: Collection[str]
+    ) -> Mapping[str, Mapping[TopicPartition, CommittedOffset] | KafkaError]:
+        """All committed offsets of each group; partitions without one are left out."""
+        ...
+
+    async def alter_group_offsets(
+        self, group_id: str, offsets: Mapping[TopicPartition, CommittedOffset]
+    ) -> Mapping[TopicPartition, KafkaError | None]:
+        """Commit for a group without members. An active group is refused by the coordinator (reason GROUP_ACTIVE)."""
+        ...
+
+    async def delete_groups(self, group_ids: Collection[str]) -> Mapping[str, KafkaError | None]: ...
+
+
+# ------------------------------------------------------------------------------------------------ log
+
+
+class OffsetSpec(StrEnum):
+    EARLIEST = "earliest"
+    LATEST = "latest"
+    """The log end (high watermark), read_uncommitted."""
+    LAST_STABLE = "last_stable"
+    """The end a read_committed reader sees."""
+
+
+class LogAdmin(Protocol):
+    async def list_offsets(
+        self, spec: OffsetSpec, partitions: Collection[TopicPartition]
+    ) -> Mapping[TopicPartition, int | KafkaError]: ...
+
+    async def offsets_for_times(
+        self, timestamps_ms: Mapping[TopicPartition, int]
+    ) -> Mapping[TopicPartition, int | None | KafkaError]:
+        """First offset whose timestamp is at or after the given one; None when there is none."""
+        ...
+
+    async def delete_records(self, before: Mapping[TopicPartition, int]) -> Mapping[TopicPartition, KafkaError | None]:
+        """Remove all records below an offset (tests and operators; Twinlog itself never does)."""
+        ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FetchedRecords:
+    """What one read gave. `next_offset` is where to go on, also past markers and holes that hold no record."""
+
+    records: Sequence[Record]
+    next_offset: int
+    log_start_offset: int
+    high_watermark: int
+    """The end of what this reader may see (last stable offset under read_committed)."""
+
+
+class LogReader(Protocol):
+    """Reads partitions at offsets it is told. It has no group, no memory, and never resets a position."""
+
+    async def fetch(
+        self, partition: TopicPartition, offset: int, *, max_wait_seconds: float, max_bytes: int = 1 << 20
+    ) -> FetchedRecords:
+        """Records from `offset` on; waits up to `max_wait_seconds` when there are none yet.
+
+        Raises FatalKafkaError (reason OFFSET_OUT_OF_RANGE, TOPIC_UNKNOWN, TOPIC_UNAUTHORIZED) or TransientKafkaError.
+        """
+        ...
+
+
+class LogWriter(Protocol):
+    """Appends records one by one, idempotent, acks=all."""
+
+    async def append(
+        self,
+        partition: TopicPartition,
+        *,
+        key: bytes | None,
+        value: bytes | None,
+        timestamp_ms: int | None = None,
+        headers: Headers = (),
+    ) -> int:
+        """Return the record's offset once all in-sync replicas have it. Sent in call order per partition."""
+        ...
+
+
+class KafkaCluster(TopicAdmin, ConfigAdmin, AclAdmin, GroupAdmin, LogAdmin, Protocol):
+    """A connection to one cluster: the admin ports together, and the factories of readers and writers.
+
+    An async context manager: clients are opened lazily, closed at exit. `open` never waits for the brokers, so a
+    service starts while a cluster is away.
+    """
+
+    async def __aenter__(self) -> "KafkaCluster": ...
+
+    async def __aexit__(self, *exc: object) -> None: ...
+
+    def reader(self, *, read_committed: bool = True) -> "ManagedReader": ...
+
+    def writer(self) -> "ManagedWriter": ...
+
+
+class ManagedReader(LogReader, Protocol):
+    async def __aenter__(self) -> "ManagedReader": ...
+
+    async def __aexit__(self, *exc: object) -> None: ...
+
+
+class ManagedWriter(LogWriter, Protocol):
+    async def __aenter__(self) -> "ManagedWriter": ...
+
+    async def __aexit__(self, *exc: object) -> None: ...

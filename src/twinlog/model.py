@@ -1,0 +1,69 @@
+"""The domain's words: flow, topic partition, record. Pure data, shared by every service.
+
+Positions are always the *next* offset to read or write; the one place that differs is MM2's `mm2-offsets`
+record, converted in `twinlog.wire.source_offset`.
+"""
+
+from dataclasses import dataclass, field
+from enum import StrEnum
+
+ClusterAlias = str
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Flow:
+    """One direction of replication: everything selected on `source` is copied to `target`."""
+
+    source: ClusterAlias
+    target: ClusterAlias
+
+    def __str__(self) -> str:
+        return f"{self.source}->{self.target}"
+
+    @classmethod
+    def parse(cls, text: str) -> "Flow":
+        """Read `A->B`. Raises ValueError when there is no arrow or an alias is empty."""
+        source, arrow, target = text.partition("->")
+        if not (arrow and source.strip() and target.strip()):
+            raise ValueError(f"{text!r} is not a flow: expected SOURCE->TARGET")
+        return cls(source.strip(), target.strip())
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class TopicPartition:
+    """A partition of a topic on the cluster that the context names."""
+
+    topic: str
+    partition: int
+
+    def __str__(self) -> str:
+        return f"{self.topic}-{self.partition}"
+
+    @classmethod
+    def parse(cls, text: str) -> "TopicPartition":
+        """Read `topic-3`, split at the last dash. Raises ValueError otherwise."""
+        topic, dash, number = text.rpartition("-")
+        if not (dash and topic and number.isdecimal()):
+            raise ValueError(f"{text!r} is not a topic partition: expected TOPIC-NUMBER")
+        return cls(topic, int(number))
+
+
+class TimestampType(StrEnum):
+    CREATE_TIME = "CreateTime"
+    LOG_APPEND_TIME = "LogAppendTime"
+
+
+Headers = tuple[tuple[str, bytes | None], ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Record:
+    """One record as a log holds it. `None` and `b""` are different keys, values and header values."""
+
+    offset: int
+    timestamp_ms: int
+    """-1 when the record has none (magic 0)."""
+    key: bytes | None
+    value: bytes | None
+    headers: Headers = field(default=())
+    timestamp_type: TimestampType = TimestampType.CREATE_TIME
