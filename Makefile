@@ -1,0 +1,59 @@
+# Twinlog: two commands are enough for a newcomer: `make demo` and `make test`.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+STAMP := $(VENV)/.installed
+PROJECTS := pyproject.toml $(wildcard services/*/pyproject.toml)
+EDITABLE := -e '.[dev,local]' $(foreach s,source checkpoint heartbeat configsync,-e services/$(s))
+SOURCES := src services tests bench examples
+
+.DEFAULT_GOAL := help
+.PHONY: help install demo test unit contract integration e2e chaos bench lint format proto docs clean
+
+help: ## List the targets
+	@grep -hE '^[a-z0-9_-]+:.*##' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  make %-12s %s\n", $$1, $$2}'
+
+install: $(STAMP) ## Make .venv with everything in it
+
+$(STAMP): $(PROJECTS)
+	$(PYTHON) -c 'import sys; sys.exit(0 if sys.version_info >= (3, 11) else "Twinlog needs Python 3.11 or newer; this is " + sys.version.split()[0] + ". Say which one: make PYTHON=python3.12")'
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --progress-bar on $(EDITABLE)
+	$(BIN)/python -m twinlog.local.java --quiet || $(BIN)/python -m pip install --quiet '.[java]'
+	@touch $(STAMP)
+
+demo: install ## Two real clusters, four services, a group that fails over: about a minute
+	$(BIN)/twinlog demo
+
+test: install ## Every test: unit, contract, integration, e2e, a short chaos run
+	$(BIN)/python -m pytest tests
+
+unit: install ## Tests without I/O (seconds)
+	$(BIN)/python -m pytest tests/unit
+
+contract: install ## The ports' suite on the fake and on a real broker
+	$(BIN)/python -m pytest tests/contract
+
+integration: install ## One service at a time against real brokers
+	$(BIN)/python -m pytest tests/integration
+
+e2e: install ## The README's promises, whole
+	$(BIN)/python -m pytest tests/e2e
+
+lint: install ## ruff, mypy, import rules, proto rules, generated files in step
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy src services/source/twinlog_source services/checkpoint/twinlog_checkpoint services/heartbeat/twinlog_heartbeat services/configsync/twinlog_configsync tests
+	$(BIN)/lint-imports
+	$(BIN)/buf lint
+	$(BIN)/python proto/generate.py --check
+
+format: install ## Rewrite the sources in the house format
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+
+proto: install ## Generate src/twinlog/api from proto/
+	$(BIN)/python proto/generate.py
+
+clean: ## Remove what the targets made here (not the download cache)
+	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis .run
