@@ -22,30 +22,43 @@ _runtime_version.ValidateProtobufRuntimeVersion(
 _sym_db = _symbol_database.Default()
 
 
+from google.protobuf import timestamp_pb2 as google_dot_protobuf_dot_timestamp__pb2
 from twinlog.api.common.v1 import types_pb2 as twinlog_dot_api_dot_common_dot_v1_dot_types__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n2twinlog/api/configsync/v1/configsync_service.proto\x12\x19twinlog.api.configsync.v1\x1a!twinlog/api/common/v1/types.proto\"\xdc\x03\n\x0fReplicatedTopic\x12)\n\x04\x66low\x18\x01 \x01(\x0b\x32\x1b.twinlog.api.common.v1.Flow\x12\x14\n\x0csource_topic\x18\x02 \x01(\t\x12\x14\n\x0ctarget_topic\x18\x03 \x01(\t\x12\x17\n\x0fpartition_count\x18\x04 \x01(\x05\x12\x1e\n\x16target_partition_count\x18\x05 \x01(\x05\x12\x17\n\x0fsource_topic_id\x18\x06 \x01(\t\x12\x17\n\x0ftarget_topic_id\x18\x07 \x01(\t\x12\x12\n\ngeneration\x18\x08 \x01(\x03\x12\x1b\n\x13\x63reated_after_start\x18\t \x01(\x08\x12\x34\n\x05state\x18\n \x01(\x0e\x32%.twinlog.api.configsync.v1.TopicState\x12\x0e\n\x06reason\x18\x0b \x01(\t\x12\x0f\n\x07message\x18\x0c \x01(\t\x12 \n\x18target_max_message_bytes\x18\r \x01(\x05\x12\x1f\n\x17target_compression_type\x18\x0e \x01(\t\x12\x1d\n\x15target_timestamp_type\x18\x0f \x01(\t\x12\x1d\n\x15source_cleanup_policy\x18\x10 \x01(\t\"L\n\x11ListTopicsRequest\x12.\n\x04\x66low\x18\x01 \x01(\x0b\x32\x1b.twinlog.api.common.v1.FlowH\x00\x88\x01\x01\x42\x07\n\x05_flow\"\x9a\x01\n\x12ListTopicsResponse\x12:\n\x06topics\x18\x01 \x03(\x0b\x32*.twinlog.api.configsync.v1.ReplicatedTopic\x12\x14\n\x0cresume_token\x18\x02 \x01(\x0c\x12\x32\n\rsettled_flows\x18\x03 \x03(\x0b\x32\x1b.twinlog.api.common.v1.Flow\"c\n\x12WatchTopicsRequest\x12.\n\x04\x66low\x18\x01 \x01(\x0b\x32\x1b.twinlog.api.common.v1.FlowH\x00\x88\x01\x01\x12\x14\n\x0cresume_token\x18\x02 \x01(\x0c\x42\x07\n\x05_flow\"\xa1\x03\n\x13WatchTopicsResponse\x12\x14\n\x0cresume_token\x18\x01 \x01(\x0c\x12\x43\n\rsnapshot_item\x18\x02 \x01(\x0b\x32*.twinlog.api.configsync.v1.ReplicatedTopicH\x00\x12>\n\x0csnapshot_end\x18\x03 \x01(\x0b\x32&.twinlog.api.configsync.v1.SnapshotEndH\x00\x12=\n\x07\x63hanged\x18\x04 \x01(\x0b\x32*.twinlog.api.configsync.v1.ReplicatedTopicH\x00\x12=\n\x07removed\x18\x05 \x01(\x0b\x32*.twinlog.api.configsync.v1.ReplicatedTopicH\x00\x12\x33\n\x08progress\x18\x06 \x01(\x0b\x32\x1f.twinlog.api.common.v1.ProgressH\x00\x12\x33\n\x0c\x66low_settled\x18\x07 \x01(\x0b\x32\x1b.twinlog.api.common.v1.FlowH\x00\x42\x07\n\x05\x65vent\"A\n\x0bSnapshotEnd\x12\x32\n\rsettled_flows\x18\x01 \x03(\x0b\x32\x1b.twinlog.api.common.v1.Flow*|\n\nTopicState\x12\x1b\n\x17TOPIC_STATE_UNSPECIFIED\x10\x00\x12\x15\n\x11TOPIC_STATE_READY\x10\x01\x12\x17\n\x13TOPIC_STATE_WAITING\x10\x02\x12!\n\x1dTOPIC_STATE_DELETED_AT_SOURCE\x10\x03\x32\xee\x01\n\x11\x43onfigSyncService\x12i\n\nListTopics\x12,.twinlog.api.configsync.v1.ListTopicsRequest\x1a-.twinlog.api.configsync.v1.ListTopicsResponse\x12n\n\x0bWatchTopics\x12-.twinlog.api.configsync.v1.WatchTopicsRequest\x1a..twinlog.api.configsync.v1.WatchTopicsResponse0\x01\x62\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n2twinlog/api/configsync/v1/configsync_service.proto\x12\x19twinlog.api.configsync.v1\x1a\x1fgoogle/protobuf/timestamp.proto\x1a!twinlog/api/common/v1/types.proto\"\x80\x03\n\nFlowStatus\x12)\n\x04\x66low\x18\x01 \x01(\x0b\x32\x1b.twinlog.api.common.v1.Flow\x12\x33\n\x05state\x18\x02 \x01(\x0e\x32$.twinlog.api.configsync.v1.FlowState\x12\x0e\n\x06reason\x18\x03 \x01(\t\x12\x0f\n\x07message\x18\x04 \x01(\t\x12Q\n\x0ftopics_by_state\x18\x05 \x03(\x0b\x32\x38.twinlog.api.configsync.v1.FlowStatus.TopicsByStateEntry\x12\x30\n\x0clast_refresh\x18\x06 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12\x36\n\x08\x63lusters\x18\x07 \x03(\x0b\x32$.twinlog.api.common.v1.ClusterStatus\x1a\x34\n\x12TopicsByStateEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\x05:\x02\x38\x01\"\x12\n\x10ListFlowsRequest\"I\n\x11ListFlowsResponse\x12\x34\n\x05\x66lows\x18\x01 \x03(\x0b\x32%.twinlog.api.configsync.v1.FlowStatus\"\xdc\x03\n\x0fReplicatedTopic\x12)\n\x04\x66low\x18\x01 \x01(\x0b\x32\x1b.twinlog.api.common.v1.Flow\x12\x14\n\x0csource_topic\x18\x02 \x01(\t\x12\x14\n\x0ctarget_topic\x18\x03 \x01(\t\x12\x17\n\x0fpartition_count\x18\x04 \x01(\x05\x12\x1e\n\x16target_partition_count\x18\x05 \x01(\x05\x12\x17\n\x0fsource_topic_id\x18\x06 \x01(\t\x12\x17\n\x0ftarget_topic_id\x18\x07 \x01(\t\x12\x12\n\ngeneration\x18\x08 \x01(\x03\x12\x1b\n\x13\x63reated_after_start\x18\t \x01(\x08\x12\x34\n\x05state\x18\n \x01(\x0e\x32%.twinlog.api.configsync.v1.TopicState\x12\x0e\n\x06reason\x18\x0b \x01(\t\x12\x0f\n\x07message\x18\x0c \x01(\t\x12 \n\x18target_max_message_bytes\x18\r \x01(\x05\x12\x1f\n\x17target_compression_type\x18\x0e \x01(\t\x12\x1d\n\x15target_timestamp_type\x18\x0f \x01(\t\x12\x1d\n\x15source_cleanup_policy\x18\x10 \x01(\t\"L\n\x11ListTopicsRequest\x12.\n\x04\x66low\x18\x01 \x01(\x0b\x32\x1b.twinlog.api.common.v1.FlowH\x00\x88\x01\x01\x42\x07\n\x05_flow\"\x9a\x01\n\x12ListTopicsResponse\x12:\n\x06topics\x18\x01 \x03(\x0b\x32*.twinlog.api.configsync.v1.ReplicatedTopic\x12\x14\n\x0cresume_token\x18\x02 \x01(\x0c\x12\x32\n\rsettled_flows\x18\x03 \x03(\x0b\x32\x1b.twinlog.api.common.v1.Flow\"c\n\x12WatchTopicsRequest\x12.\n\x04\x66low\x18\x01 \x01(\x0b\x32\x1b.twinlog.api.common.v1.FlowH\x00\x88\x01\x01\x12\x14\n\x0cresume_token\x18\x02 \x01(\x0c\x42\x07\n\x05_flow\"\xa1\x03\n\x13WatchTopicsResponse\x12\x14\n\x0cresume_token\x18\x01 \x01(\x0c\x12\x43\n\rsnapshot_item\x18\x02 \x01(\x0b\x32*.twinlog.api.configsync.v1.ReplicatedTopicH\x00\x12>\n\x0csnapshot_end\x18\x03 \x01(\x0b\x32&.twinlog.api.configsync.v1.SnapshotEndH\x00\x12=\n\x07\x63hanged\x18\x04 \x01(\x0b\x32*.twinlog.api.configsync.v1.ReplicatedTopicH\x00\x12=\n\x07removed\x18\x05 \x01(\x0b\x32*.twinlog.api.configsync.v1.ReplicatedTopicH\x00\x12\x33\n\x08progress\x18\x06 \x01(\x0b\x32\x1f.twinlog.api.common.v1.ProgressH\x00\x12\x33\n\x0c\x66low_settled\x18\x07 \x01(\x0b\x32\x1b.twinlog.api.common.v1.FlowH\x00\x42\x07\n\x05\x65vent\"A\n\x0bSnapshotEnd\x12\x32\n\rsettled_flows\x18\x01 \x03(\x0b\x32\x1b.twinlog.api.common.v1.Flow*\x89\x01\n\tFlowState\x12\x1a\n\x16\x46LOW_STATE_UNSPECIFIED\x10\x00\x12\x17\n\x13\x46LOW_STATE_STARTING\x10\x01\x12\x16\n\x12\x46LOW_STATE_SETTLED\x10\x02\x12\x17\n\x13\x46LOW_STATE_DEGRADED\x10\x03\x12\x16\n\x12\x46LOW_STATE_REFUSED\x10\x04*|\n\nTopicState\x12\x1b\n\x17TOPIC_STATE_UNSPECIFIED\x10\x00\x12\x15\n\x11TOPIC_STATE_READY\x10\x01\x12\x17\n\x13TOPIC_STATE_WAITING\x10\x02\x12!\n\x1dTOPIC_STATE_DELETED_AT_SOURCE\x10\x03\x32\xd6\x02\n\x11\x43onfigSyncService\x12\x66\n\tListFlows\x12+.twinlog.api.configsync.v1.ListFlowsRequest\x1a,.twinlog.api.configsync.v1.ListFlowsResponse\x12i\n\nListTopics\x12,.twinlog.api.configsync.v1.ListTopicsRequest\x1a-.twinlog.api.configsync.v1.ListTopicsResponse\x12n\n\x0bWatchTopics\x12-.twinlog.api.configsync.v1.WatchTopicsRequest\x1a..twinlog.api.configsync.v1.WatchTopicsResponse0\x01\x62\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
 _builder.BuildTopDescriptorsAndMessages(DESCRIPTOR, 'twinlog.api.configsync.v1.configsync_service_pb2', _globals)
 if not _descriptor._USE_C_DESCRIPTORS:
   DESCRIPTOR._loaded_options = None
-  _globals['_TOPICSTATE']._serialized_start=1418
-  _globals['_TOPICSTATE']._serialized_end=1542
-  _globals['_REPLICATEDTOPIC']._serialized_start=117
-  _globals['_REPLICATEDTOPIC']._serialized_end=593
-  _globals['_LISTTOPICSREQUEST']._serialized_start=595
-  _globals['_LISTTOPICSREQUEST']._serialized_end=671
-  _globals['_LISTTOPICSRESPONSE']._serialized_start=674
-  _globals['_LISTTOPICSRESPONSE']._serialized_end=828
-  _globals['_WATCHTOPICSREQUEST']._serialized_start=830
-  _globals['_WATCHTOPICSREQUEST']._serialized_end=929
-  _globals['_WATCHTOPICSRESPONSE']._serialized_start=932
-  _globals['_WATCHTOPICSRESPONSE']._serialized_end=1349
-  _globals['_SNAPSHOTEND']._serialized_start=1351
-  _globals['_SNAPSHOTEND']._serialized_end=1416
-  _globals['_CONFIGSYNCSERVICE']._serialized_start=1545
-  _globals['_CONFIGSYNCSERVICE']._serialized_end=1783
+  _globals['_FLOWSTATUS_TOPICSBYSTATEENTRY']._loaded_options = None
+  _globals['_FLOWSTATUS_TOPICSBYSTATEENTRY']._serialized_options = b'8\001'
+  _globals['_FLOWSTATE']._serialized_start=1934
+  _globals['_FLOWSTATE']._serialized_end=2071
+  _globals['_TOPICSTATE']._serialized_start=2073
+  _globals['_TOPICSTATE']._serialized_end=2197
+  _globals['_FLOWSTATUS']._serialized_start=150
+  _globals['_FLOWSTATUS']._serialized_end=534
+  _globals['_FLOWSTATUS_TOPICSBYSTATEENTRY']._serialized_start=482
+  _globals['_FLOWSTATUS_TOPICSBYSTATEENTRY']._serialized_end=534
+  _globals['_LISTFLOWSREQUEST']._serialized_start=536
+  _globals['_LISTFLOWSREQUEST']._serialized_end=554
+  _globals['_LISTFLOWSRESPONSE']._serialized_start=556
+  _globals['_LISTFLOWSRESPONSE']._serialized_end=629
+  _globals['_REPLICATEDTOPIC']._serialized_start=632
+  _globals['_REPLICATEDTOPIC']._serialized_end=1108
+  _globals['_LISTTOPICSREQUEST']._serialized_start=1110
+  _globals['_LISTTOPICSREQUEST']._serialized_end=1186
+  _globals['_LISTTOPICSRESPONSE']._serialized_start=1189
+  _globals['_LISTTOPICSRESPONSE']._serialized_end=1343
+  _globals['_WATCHTOPICSREQUEST']._serialized_start=1345
+  _globals['_WATCHTOPICSREQUEST']._serialized_end=1444
+  _globals['_WATCHTOPICSRESPONSE']._serialized_start=1447
+  _globals['_WATCHTOPICSRESPONSE']._serialized_end=1864
+  _globals['_SNAPSHOTEND']._serialized_start=1866
+  _globals['_SNAPSHOTEND']._serialized_end=1931
+  _globals['_CONFIGSYNCSERVICE']._serialized_start=2200
+  _globals['_CONFIGSYNCSERVICE']._serialized_end=2542
 # @@protoc_insertion_point(module_scope)

@@ -6,6 +6,7 @@ isort:skip_file
 from collections import abc as _abc
 from google.protobuf import descriptor as _descriptor
 from google.protobuf import message as _message
+from google.protobuf import timestamp_pb2 as _timestamp_pb2
 from google.protobuf.internal import containers as _containers
 from google.protobuf.internal import enum_type_wrapper as _enum_type_wrapper
 from twinlog.api.common.v1 import types_pb2 as _types_pb2
@@ -19,6 +20,36 @@ else:
     from typing_extensions import TypeAlias as _TypeAlias, Never as _Never
 
 DESCRIPTOR: _descriptor.FileDescriptor
+
+class _FlowState:
+    ValueType = _typing.NewType("ValueType", _builtins.int)
+    V: _TypeAlias = ValueType  # noqa: Y015
+
+class _FlowStateEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_FlowState.ValueType], _builtins.type):
+    DESCRIPTOR: _descriptor.EnumDescriptor
+    FLOW_STATE_UNSPECIFIED: _FlowState.ValueType  # 0
+    FLOW_STATE_STARTING: _FlowState.ValueType  # 1
+    """The first refresh has not succeeded yet; reason and message say what is in the way."""
+    FLOW_STATE_SETTLED: _FlowState.ValueType  # 2
+    """Topics are decided and kept in sync."""
+    FLOW_STATE_DEGRADED: _FlowState.ValueType  # 3
+    """Decided before; the last refresh failed and is tried again. The known topics stay valid."""
+    FLOW_STATE_REFUSED: _FlowState.ValueType  # 4
+    """The flow cannot be: both ends are one cluster (SAME_CLUSTER). Nothing is touched."""
+
+class FlowState(_FlowState, metaclass=_FlowStateEnumTypeWrapper):
+    """FlowState says how far configsync is with a flow."""
+
+FLOW_STATE_UNSPECIFIED: FlowState.ValueType  # 0
+FLOW_STATE_STARTING: FlowState.ValueType  # 1
+"""The first refresh has not succeeded yet; reason and message say what is in the way."""
+FLOW_STATE_SETTLED: FlowState.ValueType  # 2
+"""Topics are decided and kept in sync."""
+FLOW_STATE_DEGRADED: FlowState.ValueType  # 3
+"""Decided before; the last refresh failed and is tried again. The known topics stay valid."""
+FLOW_STATE_REFUSED: FlowState.ValueType  # 4
+"""The flow cannot be: both ends are one cluster (SAME_CLUSTER). Nothing is touched."""
+Global___FlowState: _TypeAlias = FlowState  # noqa: Y015
 
 class _TopicState:
     ValueType = _typing.NewType("ValueType", _builtins.int)
@@ -39,6 +70,121 @@ TOPIC_STATE_READY: TopicState.ValueType  # 1
 TOPIC_STATE_WAITING: TopicState.ValueType  # 2
 TOPIC_STATE_DELETED_AT_SOURCE: TopicState.ValueType  # 3
 Global___TopicState: _TypeAlias = TopicState  # noqa: Y015
+
+@_typing.final
+class FlowStatus(_message.Message):
+    """FlowStatus is configsync's view of one flow."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    @_typing.final
+    class TopicsByStateEntry(_message.Message):
+        DESCRIPTOR: _descriptor.Descriptor
+
+        KEY_FIELD_NUMBER: _builtins.int
+        VALUE_FIELD_NUMBER: _builtins.int
+        key: _builtins.str
+        value: _builtins.int
+        def __init__(
+            self,
+            *,
+            key: _builtins.str = ...,
+            value: _builtins.int = ...,
+        ) -> None: ...
+        _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+        def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+        _ClearFieldArgType: _TypeAlias = _typing.Literal["key", b"key", "value", b"value"]  # noqa: Y015
+        def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+        def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+    FLOW_FIELD_NUMBER: _builtins.int
+    STATE_FIELD_NUMBER: _builtins.int
+    REASON_FIELD_NUMBER: _builtins.int
+    MESSAGE_FIELD_NUMBER: _builtins.int
+    TOPICS_BY_STATE_FIELD_NUMBER: _builtins.int
+    LAST_REFRESH_FIELD_NUMBER: _builtins.int
+    CLUSTERS_FIELD_NUMBER: _builtins.int
+    state: Global___FlowState.ValueType
+    """How far it is."""
+    reason: _builtins.str
+    """Stable reason when not SETTLED; NO_TOPICS_SELECTED also when SETTLED but no topic passes the rules."""
+    message: _builtins.str
+    """The same in words, with the remedy."""
+    @_builtins.property
+    def flow(self) -> _types_pb2.Flow:
+        """The flow."""
+
+    @_builtins.property
+    def topics_by_state(self) -> _containers.ScalarMap[_builtins.str, _builtins.int]:
+        """Topics replicated now, by state name (READY, WAITING, DELETED_AT_SOURCE)."""
+
+    @_builtins.property
+    def last_refresh(self) -> _timestamp_pb2.Timestamp:
+        """When the last successful refresh ended; absent before the first."""
+
+    @_builtins.property
+    def clusters(self) -> _containers.RepeatedCompositeFieldContainer[_types_pb2.ClusterStatus]:
+        """The two clusters as configsync sees them."""
+
+    def __init__(
+        self,
+        *,
+        flow: _types_pb2.Flow | None = ...,
+        state: Global___FlowState.ValueType = ...,
+        reason: _builtins.str = ...,
+        message: _builtins.str = ...,
+        topics_by_state: _abc.Mapping[_builtins.str, _builtins.int] | None = ...,
+        last_refresh: _timestamp_pb2.Timestamp | None = ...,
+        clusters: _abc.Iterable[_types_pb2.ClusterStatus] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["flow", b"flow", "last_refresh", b"last_refresh"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["clusters", b"clusters", "flow", b"flow", "last_refresh", b"last_refresh", "message", b"message", "reason", b"reason", "state", b"state", "topics_by_state", b"topics_by_state"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___FlowStatus: _TypeAlias = FlowStatus  # noqa: Y015
+
+@_typing.final
+class ListFlowsRequest(_message.Message):
+    """ListFlowsRequest asks for all flows of the process."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    def __init__(
+        self,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ListFlowsRequest: _TypeAlias = ListFlowsRequest  # noqa: Y015
+
+@_typing.final
+class ListFlowsResponse(_message.Message):
+    """ListFlowsResponse lists them sorted by name."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    FLOWS_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def flows(self) -> _containers.RepeatedCompositeFieldContainer[Global___FlowStatus]:
+        """The flows."""
+
+    def __init__(
+        self,
+        *,
+        flows: _abc.Iterable[Global___FlowStatus] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["flows", b"flows"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ListFlowsResponse: _TypeAlias = ListFlowsResponse  # noqa: Y015
 
 @_typing.final
 class ReplicatedTopic(_message.Message):

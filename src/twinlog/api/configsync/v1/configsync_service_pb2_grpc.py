@@ -35,6 +35,11 @@ class ConfigSyncServiceStub(object):
         Args:
             channel: A grpc.Channel.
         """
+        self.ListFlows = channel.unary_unary(
+                '/twinlog.api.configsync.v1.ConfigSyncService/ListFlows',
+                request_serializer=twinlog_dot_api_dot_configsync_dot_v1_dot_configsync__service__pb2.ListFlowsRequest.SerializeToString,
+                response_deserializer=twinlog_dot_api_dot_configsync_dot_v1_dot_configsync__service__pb2.ListFlowsResponse.FromString,
+                _registered_method=True)
         self.ListTopics = channel.unary_unary(
                 '/twinlog.api.configsync.v1.ConfigSyncService/ListTopics',
                 request_serializer=twinlog_dot_api_dot_configsync_dot_v1_dot_configsync__service__pb2.ListTopicsRequest.SerializeToString,
@@ -50,6 +55,13 @@ class ConfigSyncServiceStub(object):
 class ConfigSyncServiceServicer(object):
     """ConfigSyncService decides which topics a flow has and keeps their configuration and access in sync.
     """
+
+    def ListFlows(self, request, context):
+        """ListFlows returns, for each flow, whether its topics are decided, and if not, why.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
 
     def ListTopics(self, request, context):
         """ListTopics returns every topic that the flows replicate now, with a token from which WatchTopics goes on.
@@ -70,6 +82,11 @@ class ConfigSyncServiceServicer(object):
 
 def add_ConfigSyncServiceServicer_to_server(servicer, server):
     rpc_method_handlers = {
+            'ListFlows': grpc.unary_unary_rpc_method_handler(
+                    servicer.ListFlows,
+                    request_deserializer=twinlog_dot_api_dot_configsync_dot_v1_dot_configsync__service__pb2.ListFlowsRequest.FromString,
+                    response_serializer=twinlog_dot_api_dot_configsync_dot_v1_dot_configsync__service__pb2.ListFlowsResponse.SerializeToString,
+            ),
             'ListTopics': grpc.unary_unary_rpc_method_handler(
                     servicer.ListTopics,
                     request_deserializer=twinlog_dot_api_dot_configsync_dot_v1_dot_configsync__service__pb2.ListTopicsRequest.FromString,
@@ -91,6 +108,33 @@ def add_ConfigSyncServiceServicer_to_server(servicer, server):
 class ConfigSyncService(object):
     """ConfigSyncService decides which topics a flow has and keeps their configuration and access in sync.
     """
+
+    @staticmethod
+    def ListFlows(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/twinlog.api.configsync.v1.ConfigSyncService/ListFlows',
+            twinlog_dot_api_dot_configsync_dot_v1_dot_configsync__service__pb2.ListFlowsRequest.SerializeToString,
+            twinlog_dot_api_dot_configsync_dot_v1_dot_configsync__service__pb2.ListFlowsResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
 
     @staticmethod
     def ListTopics(request,

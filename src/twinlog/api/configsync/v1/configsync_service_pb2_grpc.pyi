@@ -16,6 +16,8 @@ class ConfigSyncServiceStub:
     """ConfigSyncService decides which topics a flow has and keeps their configuration and access in sync."""
 
     def __init__(self, channel: _aio.Channel) -> None: ...
+    ListFlows: _aio.UnaryUnaryMultiCallable[_configsync_service_pb2.ListFlowsRequest, _configsync_service_pb2.ListFlowsResponse]
+    """ListFlows returns, for each flow, whether its topics are decided, and if not, why."""
     ListTopics: _aio.UnaryUnaryMultiCallable[_configsync_service_pb2.ListTopicsRequest, _configsync_service_pb2.ListTopicsResponse]
     """ListTopics returns every topic that the flows replicate now, with a token from which WatchTopics goes on."""
     WatchTopics: _aio.UnaryStreamMultiCallable[_configsync_service_pb2.WatchTopicsRequest, _configsync_service_pb2.WatchTopicsResponse]
@@ -26,6 +28,14 @@ class ConfigSyncServiceStub:
 
 class ConfigSyncServiceServicer(metaclass=_abc_1.ABCMeta):
     """ConfigSyncService decides which topics a flow has and keeps their configuration and access in sync."""
+
+    @_abc_1.abstractmethod
+    def ListFlows(
+        self,
+        request: _configsync_service_pb2.ListFlowsRequest,
+        context: _aio.ServicerContext[_configsync_service_pb2.ListFlowsRequest, _abc.Awaitable[_configsync_service_pb2.ListFlowsResponse]],
+    ) -> _abc.Awaitable[_configsync_service_pb2.ListFlowsResponse]:
+        """ListFlows returns, for each flow, whether its topics are decided, and if not, why."""
 
     @_abc_1.abstractmethod
     def ListTopics(
