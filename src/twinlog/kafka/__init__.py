@@ -1,1 +1,2 @@
-"""Kafka at the edge: ports (Protocols) and their one implementation. The only importer of Kafka client libraries."""
+"""Kafka at the edge: ports (Protocols) and their one implementation. The only importer of Kafka client
+libraries."""

@@ -1,10 +1,10 @@
 """What Twinlog asks of a Kafka cluster: small Protocols in our own words.
 
 Every method is bounded: it returns or raises within the timeout its client was built with
-(`TransientKafkaError` with reason KAFKA_TIMEOUT). Every other failure is a `TransientKafkaError` (try again) or a
-`FatalKafkaError` (will not heal by itself), with Kafka's numeric code. Results per resource carry their own error as a
-value, so one bad topic never hides the others. Implementations: `twinlog.kafka.cluster` (aiokafka and
-confluent-kafka) and `twinlog.testing.fake_cluster`; both pass tests/contract.
+(`TransientKafkaError` with reason KAFKA_TIMEOUT). Every other failure is a `TransientKafkaError` (try again)
+or a `FatalKafkaError` (will not heal by itself), with Kafka's numeric code. Results per resource carry their
+own error as a value, so one bad topic never hides the others. Implementations: `twinlog.kafka.cluster`
+(aiokafka and confluent-kafka) and `twinlog.testing.fake_cluster`; both pass tests/contract.
 """
 
 from collections.abc import Collection, Mapping, Sequence
@@ -52,7 +52,8 @@ class TopicAdmin(Protocol):
     async def brokers(self) -> Sequence[BrokerDescription]: ...
 
     async def list_topics(self) -> Collection[str]:
-        """Names of every topic the principal may see, Kafka-internal ones left out (as Admin.listTopics())."""
+        """Names of every topic the principal may see, Kafka-internal ones left out (as
+        Admin.listTopics())."""
         ...
 
     async def describe_topics(self, names: Collection[str]) -> Mapping[str, TopicDescription | KafkaError]:
@@ -136,9 +137,13 @@ class AclAdmin(Protocol):
         """Every binding of a resource type; None when the cluster has no authorizer."""
         ...
 
-    async def create_acls(self, bindings: Collection[AclBinding]) -> Mapping[AclBinding, KafkaError | None]: ...
+    async def create_acls(
+        self, bindings: Collection[AclBinding]
+    ) -> Mapping[AclBinding, KafkaError | None]: ...
 
-    async def delete_acls(self, bindings: Collection[AclBinding]) -> Mapping[AclBinding, KafkaError | None]: ...
+    async def delete_acls(
+        self, bindings: Collection[AclBinding]
+    ) -> Mapping[AclBinding, KafkaError | None]: ...
 
 
 # ------------------------------------------------------------------------------------------------ groups
@@ -154,8 +159,8 @@ class CommittedOffset:
 class GroupDescription:
     group_id: str
     state: str
-    """STABLE, EMPTY, DEAD, PREPARING_REBALANCING, COMPLETING_REBALANCING, ASSIGNING, RECONCILING, UNKNOWN; DEAD also
-    stands for a group that does not exist."""
+    """STABLE, EMPTY, DEAD, PREPARING_REBALANCING, COMPLETING_REBALANCING, ASSIGNING, RECONCILING, UNKNOWN;
+    DEAD also stands for a group that does not exist."""
     group_type: str
     """classic, consumer, share or streams."""
     member_count: int
@@ -166,7 +171,9 @@ class GroupAdmin(Protocol):
         """Group id -> type (classic, consumer, share, …), with consumer-like protocol types only."""
         ...
 
-    async def describe_groups(self, group_ids: Collection[str]) -> Mapping[str, GroupDescription | KafkaError]: ...
+    async def describe_groups(
+        self, group_ids: Collection[str]
+    ) -> Mapping[str, GroupDescription | KafkaError]: ...
 
     async def group_offsets(
         self, group_ids: Collection[str]
@@ -177,7 +184,8 @@ class GroupAdmin(Protocol):
     async def alter_group_offsets(
         self, group_id: str, offsets: Mapping[TopicPartition, CommittedOffset]
     ) -> Mapping[TopicPartition, KafkaError | None]:
-        """Commit for a group without members. An active group is refused by the coordinator (reason GROUP_ACTIVE)."""
+        """Commit for a group without members. An active group is refused by the coordinator (reason
+        GROUP_ACTIVE)."""
         ...
 
     async def delete_groups(self, group_ids: Collection[str]) -> Mapping[str, KafkaError | None]: ...
@@ -201,18 +209,21 @@ class LogAdmin(Protocol):
 
     async def offsets_for_times(
         self, timestamps_ms: Mapping[TopicPartition, int]
-    ) -> Mapping[TopicPartition, int | None | KafkaError]:
+    ) -> Mapping[TopicPartition, int | KafkaError | None]:
         """First offset whose timestamp is at or after the given one; None when there is none."""
         ...
 
-    async def delete_records(self, before: Mapping[TopicPartition, int]) -> Mapping[TopicPartition, KafkaError | None]:
+    async def delete_records(
+        self, before: Mapping[TopicPartition, int]
+    ) -> Mapping[TopicPartition, KafkaError | None]:
         """Remove all records below an offset (tests and operators; Twinlog itself never does)."""
         ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FetchedRecords:
-    """What one read gave. `next_offset` is where to go on, also past markers and holes that hold no record."""
+    """What one read gave. `next_offset` is where to go on, also past markers and holes that hold no
+    record."""
 
     records: Sequence[Record]
     next_offset: int
@@ -229,7 +240,8 @@ class LogReader(Protocol):
     ) -> FetchedRecords:
         """Records from `offset` on; waits up to `max_wait_seconds` when there are none yet.
 
-        Raises FatalKafkaError (reason OFFSET_OUT_OF_RANGE, TOPIC_UNKNOWN, TOPIC_UNAUTHORIZED) or TransientKafkaError.
+        Raises FatalKafkaError (reason OFFSET_OUT_OF_RANGE, TOPIC_UNKNOWN, TOPIC_UNAUTHORIZED) or
+        TransientKafkaError.
         """
         ...
 
@@ -253,8 +265,8 @@ class LogWriter(Protocol):
 class KafkaCluster(TopicAdmin, ConfigAdmin, AclAdmin, GroupAdmin, LogAdmin, Protocol):
     """A connection to one cluster: the admin ports together, and the factories of readers and writers.
 
-    An async context manager: clients are opened lazily, closed at exit. `open` never waits for the brokers, so a
-    service starts while a cluster is away.
+    An async context manager: clients are opened lazily, closed at exit. `open` never waits for the brokers,
+    so a service starts while a cluster is away.
     """
 
     async def __aenter__(self) -> "KafkaCluster": ...

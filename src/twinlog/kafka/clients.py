@@ -1,0 +1,263 @@
+"""Java client properties, as MM2's file writes them, turned into the settings of the two Python clients.
+
+aiokafka moves data, confluent-kafka (librdkafka) administers: both get the same cluster, credentials and
+trust. Properties are those of one cluster with its prefixes already removed (`bootstrap.servers`,
+`sasl.jaas.config`, …). Every function raises ConfigError naming cluster, key and remedy, never a secret; none
+touches the network. Reading trust and key stores touches files.
+"""
+
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from twinlog.kafka.aiokafka_fixes import apply_aiokafka_fixes
+from twinlog.kafka.security import ClientSecurity, client_security, refused, ssl_context
+
+_SERVER = re.compile(r"(?:[0-9a-zA-Z\-%._]*://)?(\[[0-9a-fA-F:%.]+\]|[0-9a-zA-Z\-%._]+):(\d{1,5})")
+"""A bootstrap server as Java reads it: an optional protocol, which it ignores, and a host with its port."""
+_CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
+_ISOLATION_LEVELS = ("read_committed", "read_uncommitted")
+
+_CLIENT_NUMBERS = {
+    "request.timeout.ms": "request_timeout_ms",
+    "metadata.max.age.ms": "metadata_max_age_ms",
+    "retry.backoff.ms": "retry_backoff_ms",
+}
+_PRODUCER_NUMBERS = {
+    "batch.size": "max_batch_size",
+    "max.request.size": "max_request_size",
+    "linger.ms": "linger_ms",
+}
+_ADMIN_NUMBERS = {
+    "retry.backoff.ms": (1, 300_000),
+    "reconnect.backoff.ms": (0, 3_600_000),
+    "reconnect.backoff.max.ms": (0, 3_600_000),
+}
+"""What librdkafka takes under Java's name, with the range it accepts: values outside are moved to its
+edge."""
+_IDLE_KEY = "connections.max.idle.ms"
+"""Java's -1 (never) is None for aiokafka and 0 for librdkafka."""
+_SECURITY_KEYS = (
+    "security.protocol",
+    "sasl.mechanism",
+    "sasl.jaas.config",
+    "ssl.truststore.type",
+    "ssl.truststore.location",
+    "ssl.truststore.password",
+    "ssl.truststore.certificates",
+    "ssl.keystore.type",
+    "ssl.keystore.location",
+    "ssl.keystore.password",
+    "ssl.keystore.key",
+    "ssl.keystore.certificate.chain",
+    "ssl.key.password",
+    "ssl.endpoint.identification.algorithm",
+)
+
+CLIENT_KEYS = frozenset(
+    ("bootstrap.servers", "client.id", *_SECURITY_KEYS, *_CLIENT_NUMBERS, *_ADMIN_NUMBERS, _IDLE_KEY)
+)
+"""Keys every client takes and that have an effect here."""
+PRODUCER_KEYS = frozenset(
+    ("compression.type", "delivery.timeout.ms", "transaction.timeout.ms", *_PRODUCER_NUMBERS)
+)
+CONSUMER_KEYS = frozenset(
+    (
+        "client.rack",
+        "fetch.min.bytes",
+        "fetch.max.bytes",
+        "fetch.max.wait.ms",
+        "max.partition.fetch.bytes",
+        "isolation.level",
+        "check.crcs",
+    )
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FetchOptions:
+    """How a consumer reads, in Java's defaults except isolation: only committed data is replicated by
+    default."""
+
+    min_bytes: int = 1
+    max_bytes: int = 50 << 20
+    max_wait_ms: int = 500
+    max_partition_bytes: int = 1 << 20
+    read_committed: bool = True
+    client_rack: str = ""
+    check_crcs: bool = True
+
+
+def bootstrap_servers(properties: Mapping[str, str], *, alias: str = "") -> list[str]:
+    """`host:port` of every bootstrap server, protocol prefixes removed."""
+    key = "bootstrap.servers"
+    entries = [entry.strip() for entry in properties.get(key, "").split(",") if entry.strip()]
+    if not entries:
+        raise refused(alias, key, "it is missing; set it to host:port of one or more brokers")
+    servers = []
+    for entry in entries:
+        match = _SERVER.fullmatch(entry)
+        if match is None or not 0 < int(match.group(2)) < 65536:
+            raise refused(alias, key, f"{entry!r} is not host:port")
+        servers.append(f"{match.group(1)}:{match.group(2)}")
+    return servers
+
+
+def aiokafka_client_options(
+    properties: Mapping[str, str], *, alias: str = "", client_id_suffix: str = ""
+) -> dict[str, Any]:
+    """Keyword arguments for `AIOKafkaClient` (and everything built on it), with an SSLContext when TLS is on.
+
+    The suffix tells several clients of one process apart: `client.id` is the configured one, else `twinlog`.
+    """
+    apply_aiokafka_fixes()
+    options: dict[str, Any] = {
+        "bootstrap_servers": bootstrap_servers(properties, alias=alias),
+        "client_id": client_id(properties, client_id_suffix),
+    }
+    options.update(_numbers(properties, _CLIENT_NUMBERS, alias))
+    idle_ms = _idle_ms(properties, alias)
+    if idle_ms is not None:
+        options["connections_max_idle_ms"] = idle_ms if idle_ms >= 0 else None
+    options.update(_aiokafka_security(client_security(properties, alias=alias)))
+    return options
+
+
+def aiokafka_producer_options(
+    properties: Mapping[str, str], *, alias: str = "", client_id_suffix: str = ""
+) -> dict[str, Any]:
+    """Keyword arguments for an idempotent `AIOKafkaProducer`; acks is always `all`.
+
+    Whoever makes a transactional producer adds `transactional_id`; `transaction.timeout.ms` is passed on when
+    set. A configured `acks` below `all` is not obeyed: positions may only follow data that the target cannot
+    lose.
+    """
+    options = aiokafka_client_options(properties, alias=alias, client_id_suffix=client_id_suffix)
+    options.update(_numbers(properties, _PRODUCER_NUMBERS, alias))
+    options.update(
+        _numbers(properties, {"transaction.timeout.ms": "transaction_timeout_ms"}, alias, minimum=1)
+    )
+    codec = properties.get("compression.type", "none").strip().lower()
+    if codec not in _CODECS:
+        raise refused(alias, "compression.type", f"{codec!r} is none of {', '.join(_CODECS)}")
+    options["compression_type"] = None if codec == "none" else codec
+    options["enable_idempotence"] = True
+    options["acks"] = "all"
+    return options
+
+
+def fetch_options(properties: Mapping[str, str], *, alias: str = "") -> FetchOptions:
+    """How to read from this cluster."""
+    level = properties.get("isolation.level", "read_committed").strip().lower()
+    if level not in _ISOLATION_LEVELS:
+        raise refused(alias, "isolation.level", f"{level!r} is none of {', '.join(_ISOLATION_LEVELS)}")
+    numbers = _numbers(
+        properties,
+        {
+            "fetch.min.bytes": "min_bytes",
+            "fetch.max.bytes": "max_bytes",
+            "fetch.max.wait.ms": "max_wait_ms",
+            "max.partition.fetch.bytes": "max_partition_bytes",
+        },
+        alias,
+    )
+    return FetchOptions(
+        **numbers,
+        read_committed=level == "read_committed",
+        client_rack=properties.get("client.rack", "").strip(),
+        check_crcs=_boolean(properties, "check.crcs", default=True, alias=alias),
+    )
+
+
+def delivery_timeout_seconds(
+    properties: Mapping[str, str], *, alias: str = "", default: float = 120.0
+) -> float:
+    """`delivery.timeout.ms` in seconds: how long one record may take until it is acknowledged."""
+    number = _numbers(properties, {"delivery.timeout.ms": "delivery_timeout_ms"}, alias, minimum=1)
+    return number["delivery_timeout_ms"] / 1000 if number else default
+
+
+def librdkafka_options(
+    properties: Mapping[str, str],
+    *,
+    alias: str = "",
+    client_id_suffix: str = "",
+    error_cb: Callable[[Any], None] | None = None,
+) -> dict[str, Any]:
+    """The configuration dict of confluent-kafka's AdminClient. It holds secrets: never log it."""
+    options: dict[str, Any] = {
+        "bootstrap.servers": ",".join(bootstrap_servers(properties, alias=alias)),
+        "client.id": client_id(properties, client_id_suffix),
+        "log.connection.close": False,
+        "enable.metrics.push": False,
+    }
+    for key, (least, most) in _ADMIN_NUMBERS.items():
+        for number in _numbers(properties, {key: key}, alias).values():
+            options[key] = min(max(number, least), most)
+    idle_ms = _idle_ms(properties, alias)
+    if idle_ms is not None:
+        options[_IDLE_KEY] = min(max(idle_ms, 0), (1 << 31) - 1)
+    options.update(_librdkafka_security(client_security(properties, alias=alias)))
+    if error_cb is not None:
+        options["error_cb"] = error_cb
+    return options
+
+
+def client_id(properties: Mapping[str, str], suffix: str = "") -> str:
+    base = properties.get("client.id", "").strip() or "twinlog"
+    return f"{base}-{suffix}" if suffix else base
+
+
+def _aiokafka_security(security: ClientSecurity) -> dict[str, Any]:
+    options: dict[str, Any] = {"security_protocol": security.protocol}
+    if security.tls is not None:
+        options["ssl_context"] = ssl_context(security.tls)
+    if security.sasl is not None:
+        options["sasl_mechanism"] = security.sasl.mechanism
+        options["sasl_plain_username"] = security.sasl.username
+        options["sasl_plain_password"] = security.sasl.password
+    return options
+
+
+def _librdkafka_security(security: ClientSecurity) -> dict[str, Any]:
+    options: dict[str, Any] = {"security.protocol": security.protocol}
+    if security.sasl is not None:
+        options["sasl.mechanism"] = security.sasl.mechanism
+        options["sasl.username"] = security.sasl.username
+        options["sasl.password"] = security.sasl.password
+    if security.tls is not None:
+        options["ssl.endpoint.identification.algorithm"] = "https" if security.tls.check_hostname else "none"
+        if security.tls.trusted_pem is not None:
+            options["ssl.ca.pem"] = security.tls.trusted_pem
+        if security.tls.identity is not None:
+            options["ssl.certificate.pem"] = security.tls.identity.certificate_chain_pem
+            options["ssl.key.pem"] = security.tls.identity.key_pem
+    return options
+
+
+def _numbers(
+    properties: Mapping[str, str], names: Mapping[str, str], alias: str, *, minimum: int = 0
+) -> dict[str, int]:
+    found: dict[str, int] = {}
+    for key, name in names.items():
+        text = properties.get(key, "").strip()
+        if not text:
+            continue
+        if not text.isdecimal() or int(text) < minimum:
+            raise refused(alias, key, f"{text!r} is not a whole number from {minimum} up")
+        found[name] = int(text)
+    return found
+
+
+def _idle_ms(properties: Mapping[str, str], alias: str) -> int | None:
+    if properties.get(_IDLE_KEY, "").strip() == "-1":
+        return -1
+    return _numbers(properties, {_IDLE_KEY: _IDLE_KEY}, alias).get(_IDLE_KEY)
+
+
+def _boolean(properties: Mapping[str, str], key: str, *, default: bool, alias: str) -> bool:
+    text = properties.get(key, "").strip().lower()
+    if text not in ("", "true", "false"):
+        raise refused(alias, key, f"{text!r} is neither true nor false")
+    return default if not text else text == "true"
