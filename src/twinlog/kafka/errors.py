@@ -1,0 +1,261 @@
+"""Client errors turned into ours, once, by Kafka's numeric code.
+
+`KAFKA_REASONS` is the closed table: code -> (reason, retriable, what it means for a user). docs/reasons.md is
+made from it and from `CLIENT_REASONS`. What has no row is KAFKA_REFUSED, fatal: an unknown refusal is shown,
+not retried for ever.
+"""
+
+import ssl
+from dataclasses import dataclass
+
+import aiokafka.errors
+from confluent_kafka import KafkaError as LibrdkafkaError
+from confluent_kafka import KafkaException
+
+from twinlog.errors import FatalKafkaError, KafkaError, TransientKafkaError
+
+
+@dataclass(frozen=True, slots=True)
+class Reason:
+    """One row: the stable word, whether trying again may help, and a sentence for people."""
+
+    name: str
+    retriable: bool
+    meaning: str
+
+
+def _transient(name: str, meaning: str) -> Reason:
+    return Reason(name, True, meaning)
+
+
+def _fatal(name: str, meaning: str) -> Reason:
+    return Reason(name, False, meaning)
+
+
+_NO_LEADER = _transient("LEADER_UNAVAILABLE", "the partition's leader is moving")
+_COORDINATOR = _transient("COORDINATOR_UNAVAILABLE", "the coordinator is moving or loading")
+_GROUP_ACTIVE = _fatal("GROUP_ACTIVE", "the group has members: stop its consumers first")
+_FENCED = _fatal("PRODUCER_FENCED", "another process took over this producer's id")
+_TOO_LARGE = _fatal("RECORD_TOO_LARGE", "the record or batch is above the topic's max.message.bytes")
+_REPLICAS = _transient("NOT_ENOUGH_REPLICAS", "fewer in-sync replicas than min.insync.replicas")
+_CORRUPT = _fatal("RECORD_CORRUPT", "the batch does not match its checksum")
+_BUSY = _transient("TRANSACTION_BUSY", "the previous transaction of this id is still ending")
+_PRODUCER_STATE = _fatal("PRODUCER_STATE_LOST", "the producer's sequence is broken: open a new producer")
+_TRANSACTION = _fatal("TRANSACTION_INVALID", "the transaction is not in a state for this")
+
+KAFKA_REASONS: dict[int, Reason] = {
+    -1: _transient("KAFKA_SERVER_ERROR", "the broker failed without saying why; its log has the cause"),
+    1: _fatal("OFFSET_OUT_OF_RANGE", "the offset is outside the partition's log"),
+    2: _CORRUPT,
+    3: _fatal("TOPIC_UNKNOWN", "no such topic or partition (or no right to see it)"),
+    4: _fatal("INVALID_REQUEST", "the broker does not accept the request's sizes"),
+    5: _NO_LEADER,
+    6: _NO_LEADER,
+    7: _transient("KAFKA_TIMEOUT", "no answer in time"),
+    8: _transient("KAFKA_UNAVAILABLE", "no broker can be reached"),
+    9: _NO_LEADER,
+    10: _TOO_LARGE,
+    13: _transient("KAFKA_UNAVAILABLE", "no broker can be reached"),
+    12: _fatal("OFFSET_METADATA_TOO_LARGE", "the commit's metadata is above offset.metadata.max.bytes"),
+    14: _COORDINATOR,
+    15: _COORDINATOR,
+    16: _COORDINATOR,
+    17: _fatal("TOPIC_INVALID", "the name is not allowed for a topic"),
+    18: _TOO_LARGE,
+    19: _REPLICAS,
+    20: _REPLICAS,
+    22: _GROUP_ACTIVE,
+    24: _fatal("GROUP_INVALID", "the group id is not allowed"),
+    25: _GROUP_ACTIVE,
+    27: _GROUP_ACTIVE,
+    29: _fatal("TOPIC_UNAUTHORIZED", "an ACL for the topic is missing"),
+    30: _fatal("GROUP_UNAUTHORIZED", "an ACL for the group is missing"),
+    31: _fatal("CLUSTER_UNAUTHORIZED", "an ACL for the cluster is missing"),
+    32: _fatal("TIMESTAMP_REFUSED", "the record's timestamp is outside what the topic accepts"),
+    33: _fatal("SASL_MECHANISM_REFUSED", "the broker does not offer this sasl.mechanism"),
+    34: _fatal("AUTHENTICATION_FAILED", "the broker refused the credentials"),
+    35: _fatal("UNSUPPORTED_VERSION", "the broker is too old for this request"),
+    36: _fatal("TOPIC_EXISTS", "the topic is there already"),
+    37: _fatal("PARTITIONS_INVALID", "the partition count is not above the present one"),
+    38: _fatal("REPLICATION_FACTOR_INVALID", "the replication factor is above the number of brokers"),
+    39: _fatal("REPLICATION_FACTOR_INVALID", "the replicas cannot be placed"),
+    40: _fatal("CONFIG_REFUSED", "the broker does not accept a configuration value"),
+    41: _transient("CONTROLLER_MOVED", "the controller is moving"),
+    42: _fatal("INVALID_REQUEST", "the broker does not accept the request"),
+    44: _fatal("POLICY_VIOLATION", "a policy of the cluster refuses it"),
+    45: _PRODUCER_STATE,
+    46: _PRODUCER_STATE,
+    47: _FENCED,
+    48: _TRANSACTION,
+    49: _TRANSACTION,
+    50: _fatal("TRANSACTION_TIMEOUT_REFUSED", "transaction.timeout.ms is above the broker's maximum"),
+    51: _BUSY,
+    52: _FENCED,
+    53: _fatal("TRANSACTION_UNAUTHORIZED", "an ACL for the transactional id is missing"),
+    54: _fatal("NO_AUTHORIZER", "the cluster has no authorizer, so it has no ACLs"),
+    55: _transient("NOT_ATTEMPTED", "not tried because another partition of the request failed"),
+    56: _transient("STORAGE_ERROR", "a disk of the broker failed; another replica takes over"),
+    58: _fatal("AUTHENTICATION_FAILED", "the broker refused the credentials"),
+    59: _PRODUCER_STATE,
+    60: _transient("REASSIGNMENT_IN_PROGRESS", "the partition's replicas are being moved"),
+    68: _GROUP_ACTIVE,
+    69: _fatal("GROUP_UNKNOWN", "no such group"),
+    70: _transient("FETCH_SESSION_LOST", "the broker forgot the fetch session"),
+    71: _transient("FETCH_SESSION_LOST", "the broker forgot the fetch session"),
+    72: _NO_LEADER,
+    73: _fatal("TOPIC_DELETION_DISABLED", "delete.topic.enable is off"),
+    74: _NO_LEADER,
+    75: _NO_LEADER,
+    76: _fatal("CODEC_REFUSED", "the topic does not take this compression"),
+    78: _NO_LEADER,
+    79: _GROUP_ACTIVE,
+    80: _NO_LEADER,
+    82: _GROUP_ACTIVE,
+    86: _GROUP_ACTIVE,
+    87: _fatal("RECORD_INVALID", "the broker refuses the record, e.g. no key on a compacted topic"),
+    88: _transient("OFFSETS_UNSTABLE", "a transaction with offsets is still open"),
+    89: _transient("QUOTA_EXCEEDED", "a quota of the cluster is used up for the moment"),
+    90: _FENCED,
+    97: _fatal("AUTHENTICATION_FAILED", "the broker cannot read the principal"),
+    98: _fatal("SNAPSHOT_UNKNOWN", "no such snapshot"),
+    100: _transient("TOPIC_CHANGED", "the topic was deleted and created again"),
+    103: _transient("TOPIC_CHANGED", "the topic was deleted and created again"),
+    110: _GROUP_ACTIVE,
+    111: _GROUP_ACTIVE,
+    113: _GROUP_ACTIVE,
+    120: _transient("TRANSACTION_ABORTABLE", "abort the transaction, then try again"),
+}
+"""Kafka's protocol error codes."""
+
+TIMEOUT = _transient("KAFKA_TIMEOUT", "no answer in time")
+UNAVAILABLE = _transient("KAFKA_UNAVAILABLE", "no broker can be reached")
+AUTHENTICATION_FAILED = _fatal("AUTHENTICATION_FAILED", "the broker refused the credentials")
+TLS_UNTRUSTED = _fatal("TLS_UNTRUSTED", "the broker's certificate is not trusted: check the truststore")
+TLS_FAILED = _transient("TLS_FAILED", "no TLS connection: check ports, protocol and certificates")
+OFFSET_UNKNOWN = _transient("OFFSET_UNKNOWN", "the record was written, the broker no longer knows where")
+CLOSED = _transient("CLIENT_CLOSED", "the client was closed while the call ran")
+UNSUPPORTED = _fatal("UNSUPPORTED_VERSION", "the broker is too old for this request")
+REFUSED = _fatal("KAFKA_REFUSED", "the broker or client refused it")
+
+CLIENT_REASONS = (
+    TIMEOUT,
+    UNAVAILABLE,
+    AUTHENTICATION_FAILED,
+    TLS_UNTRUSTED,
+    TLS_FAILED,
+    OFFSET_UNKNOWN,
+    CLOSED,
+    UNSUPPORTED,
+    REFUSED,
+)
+"""Failures that no broker reported."""
+
+_LIBRDKAFKA_REASONS: dict[int, Reason] = {
+    LibrdkafkaError._TIMED_OUT: TIMEOUT,
+    LibrdkafkaError._TIMED_OUT_QUEUE: TIMEOUT,
+    LibrdkafkaError._MSG_TIMED_OUT: TIMEOUT,
+    LibrdkafkaError._TRANSPORT: UNAVAILABLE,
+    LibrdkafkaError._ALL_BROKERS_DOWN: UNAVAILABLE,
+    LibrdkafkaError._RESOLVE: UNAVAILABLE,
+    LibrdkafkaError._DESTROY: CLOSED,
+    LibrdkafkaError._DESTROY_BROKER: UNAVAILABLE,
+    LibrdkafkaError._WAIT_COORD: _COORDINATOR,
+    LibrdkafkaError._WAIT_CACHE: UNAVAILABLE,
+    LibrdkafkaError._AUTHENTICATION: AUTHENTICATION_FAILED,
+    LibrdkafkaError._SSL: TLS_FAILED,
+    LibrdkafkaError._UNKNOWN_TOPIC: KAFKA_REASONS[3],
+    LibrdkafkaError._UNKNOWN_PARTITION: KAFKA_REASONS[3],
+    LibrdkafkaError._UNKNOWN_GROUP: KAFKA_REASONS[69],
+    LibrdkafkaError._UNKNOWN_BROKER: UNAVAILABLE,
+    LibrdkafkaError._UNSUPPORTED_FEATURE: UNSUPPORTED,
+    LibrdkafkaError._NOENT: REFUSED,
+}
+"""librdkafka's own codes, all negative."""
+
+_AIOKAFKA_REASONS: tuple[tuple[type[Exception], Reason], ...] = (
+    (aiokafka.errors.AuthenticationFailedError, AUTHENTICATION_FAILED),
+    (aiokafka.errors.AuthenticationMethodNotSupported, KAFKA_REASONS[33]),
+    (aiokafka.errors.ProducerFenced, _FENCED),
+    (aiokafka.errors.ProducerClosed, CLOSED),
+    (aiokafka.errors.KafkaTimeoutError, TIMEOUT),
+    (aiokafka.errors.IncompatibleBrokerVersion, UNSUPPORTED),
+    (aiokafka.errors.UnsupportedCodecError, KAFKA_REASONS[76]),
+    (aiokafka.errors.RecordTooLargeError, _TOO_LARGE),
+    (aiokafka.errors.KafkaUnavailableError, UNAVAILABLE),
+    (NotImplementedError, UNSUPPORTED),
+    (TimeoutError, TIMEOUT),
+    (ssl.SSLCertVerificationError, TLS_UNTRUSTED),
+    (ssl.SSLError, TLS_FAILED),
+    (OSError, UNAVAILABLE),
+    (EOFError, UNAVAILABLE),
+)
+"""What aiokafka raises without a code, most special first."""
+
+KAFKA_CLIENT_ERRORS = (
+    aiokafka.errors.KafkaError,
+    KafkaException,
+    NotImplementedError,
+    OSError,
+    EOFError,
+)
+"""What calls into the two clients raise (TimeoutError and SSLError are OSErrors); catch these, then
+`translate`."""
+
+
+def translate(error: BaseException, doing: str, *, alias: str = "") -> KafkaError:
+    """Our error for what a client raised; the caller raises it `from` the original or keeps it as a value.
+
+    `doing` names the attempt and its object: "read orders-3".
+    """
+    if isinstance(error, KafkaError):
+        return error
+    if isinstance(error, KafkaException):
+        return from_librdkafka(error.args[0], doing, alias=alias)
+    if isinstance(error, aiokafka.errors.BrokerResponseError):
+        return from_code(error.errno, doing, alias=alias, detail=_detail(error))
+    for kind, reason in _AIOKAFKA_REASONS:
+        if isinstance(error, kind):
+            return _make(reason, doing, alias=alias, detail=_detail(error))
+    retriable = bool(getattr(error, "retriable", False))
+    return _make(UNAVAILABLE if retriable else REFUSED, doing, alias=alias, detail=_detail(error))
+
+
+def from_code(code: int, doing: str, *, alias: str = "", detail: str = "") -> KafkaError:
+    """Our error for a protocol error code."""
+    return _make(KAFKA_REASONS.get(code, REFUSED), doing, alias=alias, detail=detail, code=code)
+
+
+def from_librdkafka(error: LibrdkafkaError, doing: str, *, alias: str = "") -> KafkaError:
+    """Our error for a confluent-kafka `KafkaError` value."""
+    code = error.code()
+    if code in _LIBRDKAFKA_REASONS:
+        return _make(_LIBRDKAFKA_REASONS[code], doing, alias=alias, detail=error.str())
+    if code >= -1:
+        return from_code(code, doing, alias=alias, detail=error.str())
+    return _make(REFUSED, doing, alias=alias, detail=f"{error.name()}: {error.str()}")
+
+
+def from_reason(reason: Reason, doing: str, *, alias: str = "", detail: str = "") -> KafkaError:
+    """Our error for a failure that only we noticed (a deadline, an answer without an offset)."""
+    return _make(reason, doing, alias=alias, detail=detail)
+
+
+def _make(reason: Reason, doing: str, *, alias: str, detail: str, code: int = -1) -> KafkaError:
+    where = f"cluster {alias}: " if alias else ""
+    more = f" ({detail})" if detail else ""
+    metadata = {"cluster": alias, "doing": doing, "detail": detail}
+    kind = TransientKafkaError if reason.retriable else FatalKafkaError
+    return kind(
+        f"{where}{doing}: {reason.meaning}{more}",
+        reason=reason.name,
+        metadata={key: text for key, text in metadata.items() if text},
+        code=code,
+    )
+
+
+def _detail(error: BaseException) -> str:
+    text = str(error).strip()
+    name = type(error).__name__
+    if not text:
+        return name
+    return text if text.startswith((name, "[")) else f"{name}: {text}"
