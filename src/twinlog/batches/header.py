@@ -1,0 +1,191 @@
+"""Record batches as a fetch response holds them: one after the other, the last one possibly cut.
+
+Format v2 (magic 2) has a header of 61 bytes; its CRC-32C covers everything from the attributes on. Before it
+(magic 0 and 1, Kafka below 0.11) each entry is a message, compressed ones wrapping a whole message set.
+Source: Kafka's "Record Batch" protocol page, DefaultRecordBatch.java and AbstractLegacyRecordBatch.java.
+"""
+
+import struct
+import zlib
+from collections.abc import Iterator
+from typing import NamedTuple
+
+import google_crc32c
+
+from twinlog.batches.codec import Codec
+from twinlog.errors import WireFormatError
+
+HEADER_BYTES = 61
+LOG_OVERHEAD_BYTES = 12
+"""Base offset and length: what `batch_length` does not count."""
+CRC_COVERS_FROM = 21
+CURRENT_MAGIC = 2
+
+CODEC_MASK = 0x07
+LOG_APPEND_TIME_BIT = 0x08
+TRANSACTIONAL_BIT = 0x10
+CONTROL_BIT = 0x20
+DELETE_HORIZON_BIT = 0x40
+
+UNKNOWN_COUNT = -1
+
+HEADER_STRUCT = struct.Struct(">qiibIhiqqqhii")
+_OLD_STRUCT = struct.Struct(">qiIbb")
+_OLD_TIMESTAMP = struct.Struct(">q")
+_MAGIC_POSITION = 16
+_SMALLEST_OLD_LENGTH = 14
+
+
+class BatchHeader(NamedTuple):
+    """The fixed part of a batch. A NamedTuple, as one is made per batch in the hot path.
+
+    For an old message (magic 0 or 1) it is filled as far as that is known without opening it: `base_offset`
+    is the entry's own offset, which for a compressed wrapper is its *last* record's; `record_count` is then
+    UNKNOWN_COUNT.
+    """
+
+    base_offset: int
+    batch_length: int
+    partition_leader_epoch: int
+    magic: int
+    crc: int
+    attributes: int
+    last_offset_delta: int
+    base_timestamp_ms: int
+    max_timestamp_ms: int
+    producer_id: int
+    producer_epoch: int
+    base_sequence: int
+    record_count: int
+
+    @property
+    def size_bytes(self) -> int:
+        """The whole batch, header included: what a topic's max.message.bytes limits."""
+        return LOG_OVERHEAD_BYTES + self.batch_length
+
+    @property
+    def last_offset(self) -> int:
+        """Offset of the last record the batch was made with; compaction may have removed that record."""
+        return self.base_offset + self.last_offset_delta
+
+    @property
+    def next_offset(self) -> int:
+        """Where reading goes on after this batch, whatever was done with it."""
+        return self.base_offset + self.last_offset_delta + 1
+
+    @property
+    def codec(self) -> Codec:
+        """Raises WireFormatError for a codec number that Kafka does not define."""
+        try:
+            return Codec(self.attributes & CODEC_MASK)
+        except ValueError as error:
+            raise WireFormatError(
+                f"the batch at offset {self.base_offset} names codec {self.attributes & CODEC_MASK}: unknown",
+                reason="CORRUPT_BATCH",
+                metadata={"offset": str(self.base_offset)},
+            ) from error
+
+    @property
+    def is_transactional(self) -> bool:
+        return bool(self.attributes & TRANSACTIONAL_BIT)
+
+    @property
+    def is_control(self) -> bool:
+        return bool(self.attributes & CONTROL_BIT)
+
+    @property
+    def is_log_append_time(self) -> bool:
+        return bool(self.attributes & LOG_APPEND_TIME_BIT)
+
+    @property
+    def has_producer_id(self) -> bool:
+        return self.producer_id >= 0
+
+    @property
+    def is_dense(self) -> bool:
+        """Every offset from first to last has its record: no compaction holes."""
+        return self.record_count == self.last_offset_delta + 1
+
+
+class Batch(NamedTuple):
+    """A batch where it lies in the fetched bytes: nothing is copied."""
+
+    header: BatchHeader
+    data: memoryview
+    """All bytes of the batch, header included."""
+
+
+def read_batches(data: memoryview | bytes) -> list[Batch]:
+    """Split fetched bytes into batches; a cut last one is left out. Raises as `iter_batches`."""
+    return list(iter_batches(data))
+
+
+def iter_batches(data: memoryview | bytes) -> Iterator[Batch]:
+    """Go through fetched bytes batch by batch; a cut last one is left out.
+
+    Raises WireFormatError (CORRUPT_BATCH, with the position in bytes) when a length or a magic cannot be
+    true.
+    """
+    view = memoryview(data)
+    end = len(view)
+    position = 0
+    unpack_from = HEADER_STRUCT.unpack_from
+    make_header = BatchHeader._make
+    while end - position > _MAGIC_POSITION:
+        if view[position + _MAGIC_POSITION] == CURRENT_MAGIC and end - position >= HEADER_BYTES:
+            header = make_header(unpack_from(view, position))
+            smallest = HEADER_BYTES - LOG_OVERHEAD_BYTES
+        elif view[position + _MAGIC_POSITION] < CURRENT_MAGIC and end - position >= _OLD_STRUCT.size:
+            header = _read_old_header(view[position:])
+            smallest = _SMALLEST_OLD_LENGTH
+        elif view[position + _MAGIC_POSITION] > CURRENT_MAGIC:
+            raise _corrupt(view, position, f"magic {view[position + _MAGIC_POSITION]} is unknown")
+        else:
+            break
+        length = header.batch_length
+        if length < smallest:
+            raise _corrupt(view, position, f"a length of {length} bytes cannot be")
+        after = position + LOG_OVERHEAD_BYTES + length
+        if after > end:
+            break
+        yield Batch(header, view[position:after])
+        position = after
+
+
+def crc_is_valid(batch: Batch) -> bool:
+    """Compare the stored checksum with the bytes. Copies the batch once; the raw lane checks on its own
+    copy."""
+    if batch.header.magic == CURRENT_MAGIC:
+        return bool(google_crc32c.value(bytes(batch.data[CRC_COVERS_FROM:])) == batch.header.crc)
+    return zlib.crc32(batch.data[_MAGIC_POSITION:]) == batch.header.crc
+
+
+def corrupt_checksum(batch: Batch) -> WireFormatError:
+    offset = batch.header.base_offset
+    return WireFormatError(
+        f"the batch at offset {offset} fails its checksum",
+        reason="CORRUPT_BATCH",
+        metadata={"offset": str(offset)},
+    )
+
+
+def _read_old_header(view: memoryview) -> BatchHeader:
+    offset, length, crc, magic, attributes = _OLD_STRUCT.unpack_from(view)
+    timestamp_ms = -1
+    if magic == 1 and len(view) >= _OLD_STRUCT.size + _OLD_TIMESTAMP.size:
+        (timestamp_ms,) = _OLD_TIMESTAMP.unpack_from(view, _OLD_STRUCT.size)
+    count = UNKNOWN_COUNT if attributes & CODEC_MASK else 1
+    # Neither idempotence nor transactions existed: those bits mean nothing here.
+    attributes &= CODEC_MASK | LOG_APPEND_TIME_BIT
+    return BatchHeader(
+        offset, length, -1, magic, crc, attributes, 0, timestamp_ms, timestamp_ms, -1, -1, -1, count
+    )
+
+
+def _corrupt(view: memoryview, position: int, what: str) -> WireFormatError:
+    offset = int.from_bytes(view[position : position + 8], "big", signed=True)
+    return WireFormatError(
+        f"fetched bytes are damaged at byte {position} (offset field {offset}): {what}",
+        reason="CORRUPT_BATCH",
+        metadata={"offset": str(offset), "byte": str(position)},
+    )

@@ -1,0 +1,112 @@
+"""Which way a batch is copied: as it is, opened and packed anew, or not at all."""
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+from twinlog.batches.codec import Codec
+from twinlog.batches.header import CURRENT_MAGIC, BatchHeader
+from twinlog.batches.visibility import Visibility
+
+
+class Lane(StrEnum):
+    RAW = "RAW"
+    """The records stay compressed and unopened; only the header is written anew."""
+    RECODE = "RECODE"
+    """Opened, cut into records, and packed into new batches."""
+    DROP = "DROP"
+    """Nothing of it is copied; the position passes it."""
+
+
+class LaneReason(StrEnum):
+    """Why a batch took its lane."""
+
+    UNOPENED = "UNOPENED"
+    """RAW: nothing stood against it."""
+
+    OLD_MAGIC = "OLD_MAGIC"
+    """RECODE: format v0 or v1, which brokers no longer take."""
+    LOG_APPEND_TIME = "LOG_APPEND_TIME"
+    """RECODE: its timestamps are the source broker's; a produced batch may only carry CreateTime."""
+    COMPACTION_HOLES = "COMPACTION_HOLES"
+    """RECODE: offsets inside are missing; a broker takes dense batches only."""
+    STARTS_BEFORE_POSITION = "STARTS_BEFORE_POSITION"
+    """RECODE: its first records are already copied."""
+    TOO_LARGE_FOR_TARGET = "TOO_LARGE_FOR_TARGET"
+    """RECODE: above the target topic's max.message.bytes; split."""
+    OTHER_CODEC = "OTHER_CODEC"
+    """RECODE: the target topic's compression.type names another codec; better here than in the broker's
+    threads."""
+    SMALL_BATCHES = "SMALL_BATCHES"
+    """RECODE: one of many small batches of a backlog, packed together."""
+
+    OWN_RECORDS = "OWN_RECORDS"
+    """RECODE: made here (positions), not copied."""
+
+    CONTROL = "CONTROL"
+    """DROP: a transaction marker."""
+    ABORTED = "ABORTED"
+    """DROP: of an aborted transaction."""
+    BEHIND_POSITION = "BEHIND_POSITION"
+    """DROP: all of it is already copied."""
+    EMPTY = "EMPTY"
+    """DROP: compaction kept only the header."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TargetTopicLimits:
+    """What the target topic takes. Defaults are the broker's own."""
+
+    max_message_bytes: int = 1_048_588
+    """`max.message.bytes`: the limit of one batch, header included, as it is sent (compressed)."""
+    codec: Codec | None = None
+    """`compression.type`; None = `producer`, that is: as it comes."""
+    level: int | None = None
+    """Compression level for recoded batches; None = `codec.DEFAULT_LEVELS`."""
+
+
+def choose_lane(
+    header: BatchHeader,
+    wanted_offset: int,
+    target: TargetTopicLimits,
+    visibility: Visibility = Visibility.VISIBLE,
+) -> tuple[Lane, LaneReason]:
+    """Decide from the header alone.
+
+    RAW is legal only for magic 2, not control, not aborted, as many records as offsets, CreateTime, starting
+    at or after `wanted_offset` (the next offset to copy), at most `max_message_bytes`, and a codec the target
+    topic keeps.
+    """
+    if visibility is Visibility.CONTROL or header.is_control:
+        return _CONTROL
+    if visibility is Visibility.ABORTED:
+        return _ABORTED
+    if header.next_offset <= wanted_offset:
+        return _BEHIND
+    if header.magic != CURRENT_MAGIC:
+        return _OLD_MAGIC
+    if header.record_count == 0:
+        return _EMPTY
+    if header.base_offset < wanted_offset:
+        return _CUT
+    if not header.is_dense:
+        return _HOLES
+    if header.is_log_append_time:
+        return _LOG_APPEND_TIME
+    if target.codec is not None and header.codec is not target.codec:
+        return _OTHER_CODEC
+    if header.size_bytes > target.max_message_bytes:
+        return _TOO_LARGE
+    return _RAW
+
+
+_RAW = (Lane.RAW, LaneReason.UNOPENED)
+_OLD_MAGIC = (Lane.RECODE, LaneReason.OLD_MAGIC)
+_LOG_APPEND_TIME = (Lane.RECODE, LaneReason.LOG_APPEND_TIME)
+_HOLES = (Lane.RECODE, LaneReason.COMPACTION_HOLES)
+_CUT = (Lane.RECODE, LaneReason.STARTS_BEFORE_POSITION)
+_TOO_LARGE = (Lane.RECODE, LaneReason.TOO_LARGE_FOR_TARGET)
+_OTHER_CODEC = (Lane.RECODE, LaneReason.OTHER_CODEC)
+_CONTROL = (Lane.DROP, LaneReason.CONTROL)
+_ABORTED = (Lane.DROP, LaneReason.ABORTED)
+_BEHIND = (Lane.DROP, LaneReason.BEHIND_POSITION)
+_EMPTY = (Lane.DROP, LaneReason.EMPTY)

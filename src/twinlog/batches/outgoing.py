@@ -1,0 +1,113 @@
+"""A batch on its way to the target: complete but for the producer's identity, which is known when it is
+sent."""
+
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import google_crc32c
+
+from twinlog.batches.codec import Codec
+from twinlog.batches.header import (
+    CRC_COVERS_FROM,
+    CURRENT_MAGIC,
+    HEADER_BYTES,
+    HEADER_STRUCT,
+    LOG_OVERHEAD_BYTES,
+    TRANSACTIONAL_BIT,
+)
+from twinlog.batches.lanes import Lane, LaneReason
+
+_NO_LEADER_EPOCH = -1
+
+
+class OffsetRun(NamedTuple):
+    """`record_count` records of the source with consecutive offsets."""
+
+    first_source_offset: int
+    record_count: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OutgoingBatch:
+    """Dense, CreateTime, at most the target's size. `records` is compressed as `codec` says."""
+
+    codec: Codec
+    record_count: int
+    base_timestamp_ms: int
+    max_timestamp_ms: int
+    records: bytes
+    runs: tuple[OffsetRun, ...]
+    """Where the records came from, in order: the whole source→target map once the target's base offset is
+    known."""
+    next_source_offset: int
+    """The source position once this batch is committed: past its records and any hole or marker it
+    swallowed."""
+    lane: Lane
+    reason: LaneReason
+
+    @property
+    def size_bytes(self) -> int:
+        return HEADER_BYTES + len(self.records)
+
+    @property
+    def first_source_offset(self) -> int:
+        return self.runs[0].first_source_offset
+
+    @property
+    def last_source_offset(self) -> int:
+        return self.runs[-1].first_source_offset + self.runs[-1].record_count - 1
+
+    @property
+    def is_dense(self) -> bool:
+        """Source offsets have no gap: record i came from `first_source_offset + i`."""
+        return len(self.runs) == 1
+
+    def target_offset(self, source_offset: int, target_base_offset: int) -> int | None:
+        """Where the record of `source_offset` lies once the batch starts at `target_base_offset`; None if not
+        here."""
+        before = 0
+        for first, count in self.runs:
+            if first <= source_offset < first + count:
+                return target_base_offset + before + source_offset - first
+            before += count
+        return None
+
+
+class Seal(NamedTuple):
+    """The producer's identity in a batch header."""
+
+    producer_id: int
+    producer_epoch: int
+    base_sequence: int
+    """Negative numbers are refused by brokers: mask with 0x7fffffff after 2^31 records."""
+    transactional: bool
+
+
+def sealed_header(batch: OutgoingBatch, seal: Seal) -> bytes:
+    """The 61 bytes to send before `batch.records`: base offset 0, leader epoch -1, checksum over
+    everything."""
+    records = batch.records
+    attributes = batch.codec | TRANSACTIONAL_BIT if seal.transactional else int(batch.codec)
+    fields = (
+        0,
+        HEADER_BYTES - LOG_OVERHEAD_BYTES + len(records),
+        _NO_LEADER_EPOCH,
+        CURRENT_MAGIC,
+        0,
+        attributes,
+        batch.record_count - 1,
+        batch.base_timestamp_ms,
+        batch.max_timestamp_ms,
+        seal.producer_id,
+        seal.producer_epoch,
+        seal.base_sequence,
+        batch.record_count,
+    )
+    unchecked = HEADER_STRUCT.pack(*fields)
+    crc = google_crc32c.extend(google_crc32c.value(unchecked[CRC_COVERS_FROM:]), records)
+    return b"".join((unchecked[: CRC_COVERS_FROM - 4], crc.to_bytes(4, "big"), unchecked[CRC_COVERS_FROM:]))
+
+
+def sealed(batch: OutgoingBatch, seal: Seal) -> bytes:
+    """The whole batch in one piece."""
+    return sealed_header(batch, seal) + batch.records

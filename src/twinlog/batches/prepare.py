@@ -1,0 +1,253 @@
+"""From the bytes of one partition's fetch to the batches to send: the whole copy decision in one pure
+call."""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+
+from twinlog.batches.bodies import OpenRecord
+from twinlog.batches.codec import Codec
+from twinlog.batches.header import Batch, iter_batches
+from twinlog.batches.lanes import Lane, LaneReason, TargetTopicLimits, choose_lane
+from twinlog.batches.outgoing import OutgoingBatch
+from twinlog.batches.raw_lane import take_raw
+from twinlog.batches.recode_lane import Packed, pack, transcode
+from twinlog.batches.records import open_records
+from twinlog.batches.visibility import AbortedTransaction, classify
+from twinlog.errors import WireFormatError
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CopyPolicy:
+    """How one topic is copied."""
+
+    target: TargetTopicLimits = field(default_factory=TargetTopicLimits)
+    read_committed: bool = True
+    check_crc: bool = True
+    """Kafka's `check.crcs`."""
+    coalesce_below_bytes: int = 64 * 1024
+    """A backlog whose batches are smaller than this on average is packed together; 0 never does."""
+    coalesced_bytes: int = 1_000_000
+    """What packing together aims at, uncompressed, below the target's limit."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CopyFault:
+    """Why a partition cannot go on: a value, as the others of its group do go on."""
+
+    reason: str
+    """RECORD_TOO_LARGE or CORRUPT_BATCH, as in docs/reasons.md."""
+    offset: int
+    """The source position that cannot be passed: the record's offset (RECORD_TOO_LARGE), or where the damaged
+    batch begins (CORRUPT_BATCH)."""
+    message: str
+    size_bytes: int | None = None
+    limit_bytes: int | None = None
+
+
+@dataclass(slots=True)
+class LaneShare:
+    """What went one way: batches and bytes as fetched, records as far as headers tell."""
+
+    batches: int = 0
+    records: int = 0
+    bytes: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Prepared:
+    """The outcome for one partition."""
+
+    batches: tuple[OutgoingBatch, ...]
+    """To be sent in this order."""
+    next_offset: int
+    """The source position once all of `batches` are committed: past dropped batches too, before a fault."""
+    fault: CopyFault | None = None
+    shares: Mapping[tuple[Lane, LaneReason], LaneShare] = field(default_factory=dict)
+
+    @property
+    def record_count(self) -> int:
+        return sum(batch.record_count for batch in self.batches)
+
+    @property
+    def size_bytes(self) -> int:
+        return sum(batch.size_bytes for batch in self.batches)
+
+
+def prepare(
+    data: memoryview | bytes,
+    *,
+    wanted_offset: int,
+    policy: CopyPolicy,
+    aborted: Iterable[AbortedTransaction] = (),
+    backlog: bool = False,
+) -> Prepared:
+    """Choose a lane for every batch of a fetch and make what is to be sent.
+
+    `wanted_offset` is the position that was fetched from; `backlog` says that more waits behind these bytes
+    (only then are small batches packed together). Never raises on bad bytes: what comes before them is
+    prepared, and `fault` says what stands there.
+    """
+    chosen = []
+    damage: WireFormatError | None = None
+    try:
+        for batch, visibility in classify(iter_batches(data), aborted, read_committed=policy.read_committed):
+            chosen.append((batch, *choose_lane(batch.header, wanted_offset, policy.target, visibility)))
+    except WireFormatError as error:
+        damage = error
+    work = _Preparation(policy, wanted_offset)
+    work.take_all(chosen, backlog)
+    if damage:
+        work.fail(damage)
+    return work.outcome()
+
+
+class _Preparation:
+    """The state of one `prepare` call: batches made so far, and the group of records being packed
+    together."""
+
+    def __init__(self, policy: CopyPolicy, wanted_offset: int) -> None:
+        self._policy = policy
+        self._wanted_offset = wanted_offset
+        self._position = wanted_offset
+        self._batches: list[OutgoingBatch] = []
+        self._shares: dict[tuple[Lane, LaneReason], LaneShare] = {}
+        self._fault: CopyFault | None = None
+        self._group: list[OpenRecord] = []
+        self._group_bytes = 0
+        self._group_codec = Codec.NONE
+        self._group_reason = LaneReason.SMALL_BATCHES
+        self._group_limit_bytes = min(policy.coalesced_bytes, policy.target.max_message_bytes)
+
+    def take_all(self, chosen: list[tuple[Batch, Lane, LaneReason]], backlog: bool) -> None:
+        sizes = [batch.header.size_bytes for batch, lane, _ in chosen if lane is not Lane.DROP]
+        threshold = self._policy.coalesce_below_bytes
+        coalesce = backlog and len(sizes) > 1 and sum(sizes) < threshold * len(sizes)
+        try:
+            for batch, lane, reason in chosen:
+                if self._fault:
+                    return
+                if lane is Lane.DROP:
+                    self._drop(batch, reason)
+                elif reason is LaneReason.OLD_MAGIC:
+                    # Uncompressed old messages are "batches" of one record each.
+                    self._join_group(batch, LaneReason.OLD_MAGIC)
+                elif coalesce and batch.header.size_bytes < threshold:
+                    self._join_group(batch, LaneReason.SMALL_BATCHES)
+                else:
+                    self._close_group()
+                    self._send_alone(batch, lane, reason)
+            self._close_group()
+        except WireFormatError as error:
+            self.fail(error)
+
+    def fail(self, error: WireFormatError) -> None:
+        """Stand before the damage; what was taken before it stays."""
+        self._close_group()
+        if not self._fault:
+            self._fault = CopyFault(reason=error.reason, offset=self._position, message=str(error))
+
+    def outcome(self) -> Prepared:
+        return Prepared(
+            batches=tuple(self._batches), next_offset=self._position, fault=self._fault, shares=self._shares
+        )
+
+    def _drop(self, batch: Batch, reason: LaneReason) -> None:
+        self._tally(batch, Lane.DROP, reason, max(batch.header.record_count, 0))
+        self._position = max(self._position, batch.header.next_offset)
+
+    def _send_alone(self, batch: Batch, lane: Lane, reason: LaneReason) -> None:
+        if self._fault:
+            return
+        if lane is not Lane.RAW:
+            self._recode(batch, reason)
+            return
+        self._batches.append(take_raw(batch, check_crc=self._policy.check_crc))
+        self._position = batch.header.next_offset
+        self._tally(batch, Lane.RAW, LaneReason.UNOPENED, batch.header.record_count)
+
+    def _recode(self, batch: Batch, reason: LaneReason) -> None:
+        policy = self._policy
+        codec = self._codec_for(batch)
+        if reason is LaneReason.OTHER_CODEC:
+            whole = transcode(batch, codec=codec, target=policy.target, check_crc=policy.check_crc)
+            if whole:
+                self._batches.append(whole)
+                self._position = whole.next_source_offset
+                self._tally(batch, Lane.RECODE, reason, whole.record_count)
+                return
+        records = self._open(batch)
+        self._tally(batch, Lane.RECODE, reason, len(records))
+        self._add(
+            pack(
+                records,
+                codec=codec,
+                target=policy.target,
+                reason=reason,
+                next_source_offset=batch.header.next_offset,
+            ),
+            batch.header.next_offset,
+        )
+
+    def _join_group(self, batch: Batch, reason: LaneReason) -> None:
+        records = self._open(batch)
+        size_bytes = sum([len(record[2]) for record in records])
+        if self._group and self._group_bytes + size_bytes > self._group_limit_bytes:
+            self._close_group()
+            if self._fault:
+                return
+        if not self._group:
+            self._group_codec = self._codec_for(batch)
+            self._group_reason = reason
+        elif reason is not self._group_reason:
+            self._group_reason = LaneReason.SMALL_BATCHES
+        self._group += records
+        self._group_bytes += size_bytes
+        self._position = batch.header.next_offset
+        self._tally(batch, Lane.RECODE, reason, len(records))
+
+    def _close_group(self) -> None:
+        if not self._group:
+            return
+        records, self._group, self._group_bytes = self._group, [], 0
+        self._add(
+            pack(
+                records,
+                codec=self._group_codec,
+                target=self._policy.target,
+                reason=self._group_reason,
+                next_source_offset=self._position,
+            ),
+            self._position,
+        )
+
+    def _add(self, packed: Packed, next_offset: int) -> None:
+        self._batches += packed.batches
+        self._position = next_offset
+        if packed.too_large:
+            offset, size_bytes, limit_bytes = packed.too_large
+            self._position = offset
+            self._fault = CopyFault(
+                reason="RECORD_TOO_LARGE",
+                offset=offset,
+                message=f"the record at offset {offset} takes {size_bytes} bytes, the target topic's "
+                f"max.message.bytes is {limit_bytes}",
+                size_bytes=size_bytes,
+                limit_bytes=limit_bytes,
+            )
+
+    def _open(self, batch: Batch) -> list[OpenRecord]:
+        records = open_records(batch, check_crc=self._policy.check_crc)
+        wanted = self._wanted_offset
+        if records and records[0][0] < wanted:
+            return [record for record in records if record[0] >= wanted]
+        return records
+
+    def _codec_for(self, batch: Batch) -> Codec:
+        named = self._policy.target.codec
+        return batch.header.codec if named is None else named
+
+    def _tally(self, batch: Batch, lane: Lane, reason: LaneReason, records: int) -> None:
+        share = self._shares.setdefault((lane, reason), LaneShare())
+        share.batches += 1
+        share.records += records
+        share.bytes += batch.header.size_bytes

@@ -1,0 +1,117 @@
+"""The recode lane: records taken out of their batches and packed into new ones the target takes."""
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from twinlog.batches.bodies import OpenRecord
+from twinlog.batches.codec import Codec, compress, decompress
+from twinlog.batches.header import HEADER_BYTES, Batch
+from twinlog.batches.lanes import Lane, LaneReason, TargetTopicLimits
+from twinlog.batches.outgoing import OffsetRun, OutgoingBatch
+from twinlog.batches.records import payload, write_records
+
+
+class RecordTooLarge(NamedTuple):
+    """One record, alone in its batch and compressed, is above the target's limit."""
+
+    offset: int
+    size_bytes: int
+    limit_bytes: int
+
+
+class Packed(NamedTuple):
+    batches: tuple[OutgoingBatch, ...]
+    too_large: RecordTooLarge | None
+    """The first record that fits no batch; `batches` then end before it."""
+
+
+def pack(
+    records: Sequence[OpenRecord],
+    *,
+    codec: Codec,
+    target: TargetTopicLimits,
+    reason: LaneReason,
+    next_source_offset: int,
+) -> Packed:
+    """Pack records, in order, into as few batches as the target's limit allows.
+
+    One batch is tried first; when it is too large (its compressed size is only known afterwards) it is
+    halved. `next_source_offset` is where the source goes on after the last of them.
+    """
+    done: list[OutgoingBatch] = []
+    waiting = [(records, next_source_offset)]
+    while waiting:
+        chunk, goes_on_at = waiting.pop()
+        if not chunk:
+            continue
+        batch = _encode(chunk, codec, target.level, reason, goes_on_at)
+        if batch.size_bytes <= target.max_message_bytes:
+            done.append(batch)
+        elif len(chunk) == 1:
+            too_large = RecordTooLarge(chunk[0][0], batch.size_bytes, target.max_message_bytes)
+            return Packed(tuple(done), too_large)
+        else:
+            middle = len(chunk) // 2
+            waiting.append((chunk[middle:], goes_on_at))
+            waiting.append((chunk[:middle], chunk[middle][0]))
+    return Packed(tuple(done), None)
+
+
+def transcode(
+    batch: Batch, *, codec: Codec, target: TargetTopicLimits, check_crc: bool
+) -> OutgoingBatch | None:
+    """Change only the codec of a batch that is otherwise fit for the raw lane: no record is looked at.
+
+    None when the result is above the target's limit. Raises WireFormatError (CORRUPT_BATCH).
+    """
+    header = batch.header
+    records = compress(codec, decompress(header.codec, payload(batch, check_crc=check_crc)), target.level)
+    if HEADER_BYTES + len(records) > target.max_message_bytes:
+        return None
+    return OutgoingBatch(
+        codec=codec,
+        record_count=header.record_count,
+        base_timestamp_ms=header.base_timestamp_ms,
+        max_timestamp_ms=header.max_timestamp_ms,
+        records=records,
+        runs=(OffsetRun(header.base_offset, header.record_count),),
+        next_source_offset=header.next_offset,
+        lane=Lane.RECODE,
+        reason=LaneReason.OTHER_CODEC,
+    )
+
+
+def _encode(
+    records: Sequence[OpenRecord],
+    codec: Codec,
+    level: int | None,
+    reason: LaneReason,
+    next_source_offset: int,
+) -> OutgoingBatch:
+    base_timestamp_ms = records[0][1]
+    return OutgoingBatch(
+        codec=codec,
+        record_count=len(records),
+        base_timestamp_ms=base_timestamp_ms,
+        max_timestamp_ms=max(record[1] for record in records),
+        records=compress(codec, write_records(records, base_timestamp_ms), level),
+        runs=_runs(records),
+        next_source_offset=next_source_offset,
+        lane=Lane.RECODE,
+        reason=reason,
+    )
+
+
+def _runs(records: Sequence[OpenRecord]) -> tuple[OffsetRun, ...]:
+    first, last = records[0][0], records[-1][0]
+    if last - first == len(records) - 1:
+        return (OffsetRun(first, len(records)),)
+    runs = []
+    expected = first
+    for offset, _, _ in records:
+        if offset != expected:
+            runs.append(OffsetRun(first, expected - first))
+            first = offset
+        expected = offset + 1
+    runs.append(OffsetRun(first, expected - first))
+    return tuple(runs)

@@ -1,0 +1,154 @@
+"""Records inside a batch: found, not decoded.
+
+Copying needs a record's offset and timestamp; the rest (key, value, headers) is one run of bytes that means
+the same in every batch. So records are moved as `OpenRecord(offset, timestamp, body)`, and null against
+empty, header keys that are not UTF-8, a thousand headers or a later Kafka's surprises survive because nothing
+looks at them. `decode_record` is for those who do want to look (translation, verification, tests).
+
+Record (magic 2): length varint, attributes int8, timestamp delta varlong, offset delta varint, then the body.
+"""
+
+from collections.abc import Sequence
+
+import google_crc32c
+
+from twinlog.batches.bodies import DecodedRecord, OpenRecord, decode_record
+from twinlog.batches.codec import decompress
+from twinlog.batches.header import (
+    CRC_COVERS_FROM,
+    CURRENT_MAGIC,
+    HEADER_BYTES,
+    Batch,
+    corrupt_checksum,
+    crc_is_valid,
+)
+from twinlog.batches.legacy import open_old_message
+from twinlog.batches.varint import encode_varint, wrap_int64
+from twinlog.errors import WireFormatError
+
+_INT64_LIMIT = 1 << 63
+
+
+def payload(batch: Batch, *, check_crc: bool) -> bytes:
+    """The bytes after the header of a v2 batch, copied once, compressed as they are.
+
+    With `check_crc` (Kafka's check.crcs) raises WireFormatError (CORRUPT_BATCH) on damage.
+    """
+    data = bytes(batch.data[HEADER_BYTES:])
+    if check_crc:
+        head = google_crc32c.value(bytes(batch.data[CRC_COVERS_FROM:HEADER_BYTES]))
+        if google_crc32c.extend(head, data) != batch.header.crc:
+            raise corrupt_checksum(batch)
+    return data
+
+
+def open_records(batch: Batch, *, check_crc: bool = False) -> list[OpenRecord]:
+    """Decompress a batch of any magic and find its records, holes and all.
+
+    Raises WireFormatError (CORRUPT_BATCH) when lengths do not fit or the count of the header is not met.
+    """
+    header = batch.header
+    if header.magic != CURRENT_MAGIC:
+        if check_crc and not crc_is_valid(batch):
+            raise corrupt_checksum(batch)
+        return open_old_message(batch)
+    data = decompress(header.codec, payload(batch, check_crc=check_crc))
+    try:
+        records = _walk(data, header.base_offset, header.base_timestamp_ms)
+    except IndexError:
+        raise _corrupt(batch, "a record reaches past the end") from None
+    if len(records) != header.record_count:
+        raise _corrupt(batch, f"the header promises {header.record_count} records, {len(records)} are there")
+    if header.is_log_append_time:
+        at = header.max_timestamp_ms
+        return [(offset, at, body) for offset, _, body in records]
+    return records
+
+
+def _walk(data: bytes, base_offset: int, base_timestamp_ms: int) -> list[OpenRecord]:
+    """Cut the decompressed records apart. The varints are read in place: this is the recode lane's inner
+    loop.
+
+    A length that reaches past the end raises IndexError. Timestamps wrap at 64 bits, as they do in Java.
+    """
+    records: list[OpenRecord] = []
+    append = records.append
+    position = 0
+    end = len(data)
+    while position < end:
+        byte = data[position]
+        position += 1
+        number = byte
+        if byte > 0x7F:
+            number &= 0x7F
+            shift = 7
+            while byte > 0x7F:
+                byte = data[position]
+                position += 1
+                number |= (byte & 0x7F) << shift
+                shift += 7
+        after = position + ((number >> 1) ^ -(number & 1))
+        if after > end or after <= position:
+            raise IndexError
+
+        # The attributes byte carries nothing in any version of Kafka.
+        byte = data[position + 1]
+        position += 2
+        number = byte
+        if byte > 0x7F:
+            number &= 0x7F
+            shift = 7
+            while byte > 0x7F:
+                byte = data[position]
+                position += 1
+                number |= (byte & 0x7F) << shift
+                shift += 7
+        timestamp_ms = base_timestamp_ms + ((number >> 1) ^ -(number & 1))
+        if not -_INT64_LIMIT <= timestamp_ms < _INT64_LIMIT:
+            timestamp_ms = wrap_int64(timestamp_ms)
+
+        byte = data[position]
+        position += 1
+        number = byte
+        if byte > 0x7F:
+            number &= 0x7F
+            shift = 7
+            while byte > 0x7F:
+                byte = data[position]
+                position += 1
+                number |= (byte & 0x7F) << shift
+                shift += 7
+        if position > after:
+            raise IndexError
+        append((base_offset + ((number >> 1) ^ -(number & 1)), timestamp_ms, data[position:after]))
+        position = after
+    return records
+
+
+def write_records(records: Sequence[OpenRecord], base_timestamp_ms: int) -> bytes:
+    """Write records for a new dense batch: offset deltas 0, 1, 2, …, timestamps against
+    `base_timestamp_ms`."""
+    pieces: list[bytes] = []
+    append = pieces.append
+    for offset_delta, (_, timestamp_ms, body) in enumerate(records):
+        difference = timestamp_ms - base_timestamp_ms
+        if not -_INT64_LIMIT <= difference < _INT64_LIMIT:
+            difference = wrap_int64(difference)
+        head = b"\0" + encode_varint(difference) + encode_varint(offset_delta)
+        append(encode_varint(len(head) + len(body)) + head)
+        append(body)
+    return b"".join(pieces)
+
+
+def decode_batch(batch: Batch) -> list[DecodedRecord]:
+    """All records of a batch, decoded. Raises WireFormatError (CORRUPT_BATCH)."""
+    return [decode_record(record) for record in open_records(batch)]
+
+
+def _corrupt(batch: Batch, what: str) -> WireFormatError:
+    offset = batch.header.base_offset
+    return WireFormatError(
+        f"the batch at offset {offset} is damaged: {what}",
+        reason="CORRUPT_BATCH",
+        metadata={"offset": str(offset)},
+    )
