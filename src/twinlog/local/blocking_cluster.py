@@ -1,0 +1,220 @@
+"""A cluster of real brokers, started and stopped from any thread. `cluster.py` is the same for asyncio."""
+
+import threading
+import time
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+from twinlog.local.broker import Broker, broker_command
+from twinlog.local.broker_image import BrokerImage, ensure_image
+from twinlog.local.broker_properties import (
+    NodePlace,
+    TlsFiles,
+    client_properties,
+    server_properties,
+)
+from twinlog.local.java import find_java
+from twinlog.local.node_storage import make_checkpoint, new_kafka_id, write_formatted
+from twinlog.local.port_lease import PortLease
+from twinlog.local.process import ProcessError
+from twinlog.local.properties_text import render_properties
+from twinlog.local.spec import ADDRESS, SCRAM_MECHANISMS, ClusterSpec, SaslMechanism
+from twinlog.local.tls import CertificateAuthority
+from twinlog.local.work_directory import WorkDirectory
+
+_START_SECONDS = 90.0
+_STOP_SECONDS = 20.0
+_POLL_SECONDS = 0.05
+_PORTS_PER_NODE = 3
+
+
+class BlockingCluster:
+    """Real brokers in a directory of their own, on free loopback ports. They end with this process, however
+    it ends.
+
+    `start` may be called once. Calls other than `abandon` are for one thread at a time.
+    """
+
+    def __init__(self, spec: ClusterSpec | None = None) -> None:
+        self.spec = spec or ClusterSpec()
+        self.cluster_id = new_kafka_id()
+        self._brokers: dict[int, Broker] = {}
+        self._work: WorkDirectory | None = None
+        self._ports: PortLease | None = None
+        self._authority: CertificateAuthority | None = None
+        self._tls: TlsFiles | None = None
+        self._abandoned = threading.Event()
+
+    @property
+    def bootstrap_servers(self) -> str:
+        """host:port of every broker, running or not. Raises ProcessError before `start`."""
+        return ",".join(f"{ADDRESS}:{broker.node.client_port}" for broker in self._started_brokers())
+
+    @property
+    def broker_ids(self) -> Sequence[int]:
+        return tuple(self._brokers)
+
+    def broker_pid(self, broker_id: int) -> int | None:
+        """None while that broker does not run."""
+        return self._broker(broker_id).pid
+
+    def log_file(self, broker_id: int) -> Path:
+        """What the broker writes; gone with `stop`."""
+        return self._broker(broker_id).log_file
+
+    def client_properties(
+        self, user: str | None = None, mechanism: SaslMechanism | None = None
+    ) -> dict[str, str]:
+        """What a Java client needs to come in: bootstrap.servers, security.protocol, sasl.*, ssl.* (PEM
+        files).
+
+        `user` None = the super user; `mechanism` None = the first of the spec. Raises KeyError for an unknown
+        user.
+        """
+        security = self.spec.security
+        name = user or security.super_user
+        properties = {"bootstrap.servers": self.bootstrap_servers}
+        properties |= client_properties(security, name, mechanism, self._tls)
+        if security.client_certificates and self._authority is not None:
+            certificate = self._authority.issue_for_user(name)
+            properties |= {"ssl.keystore.type": "PEM", "ssl.keystore.location": str(certificate)}
+        return properties
+
+    def start(self) -> None:
+        """Return once every broker serves: 1-2 s, plus a minute if Kafka must be fetched first.
+
+        Raises ProcessError with the end of the broker's log, FetchError, JavaNotFoundError; then nothing is
+        left running.
+        """
+        try:
+            java = find_java()
+            image = ensure_image(self.spec.version, java)
+            self._prepare(image)
+            for broker in self._brokers.values():
+                broker.launch()
+            self._wait_ready(self._brokers.values())
+        except BaseException:
+            self.stop()
+            raise
+
+    def stop(self) -> None:
+        """Stop every broker and delete the data. Idempotent."""
+        self._abandoned.set()
+        threads = [
+            threading.Thread(target=broker.stop, args=(_STOP_SECONDS,), name=f"stop-broker-{broker_id}")
+            for broker_id, broker in self._brokers.items()
+        ]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        if self._ports is not None:
+            self._ports.release()
+        if self._work is not None:
+            self._work.remove()
+
+    def abandon(self) -> None:
+        """Make a `start` or `restart_broker` that another thread waits in fail soon. From any thread."""
+        self._abandoned.set()
+
+    def kill_broker(self, broker_id: int) -> None:
+        """SIGKILL; its data and ports stay for `restart_broker`."""
+        self._broker(broker_id).kill()
+
+    def stop_broker(self, broker_id: int) -> None:
+        """Controlled shutdown; its data and ports stay for `restart_broker`."""
+        self._broker(broker_id).stop(_STOP_SECONDS)
+
+    def restart_broker(self, broker_id: int) -> None:
+        """Start a killed or stopped broker (a running one is stopped first) on its ports and data; return
+        once it serves.
+        """
+        broker = self._broker(broker_id)
+        broker.stop(_STOP_SECONDS)
+        broker.launch()
+        self._wait_ready([broker])
+
+    def pause_broker(self, broker_id: int) -> None:
+        """SIGSTOP: connections stay open and nothing answers."""
+        self._broker(broker_id).process.pause()
+
+    def resume_broker(self, broker_id: int) -> None:
+        self._broker(broker_id).process.resume()
+
+    def cpu_seconds(self) -> float:
+        """CPU time of all running brokers since each started."""
+        return sum(
+            broker.process.cpu_seconds() for broker in self._brokers.values() if broker.pid is not None
+        )
+
+    def __enter__(self) -> Self:
+        self.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.stop()
+
+    def _prepare(self, image: BrokerImage) -> None:
+        """Ports, directories, certificates, properties, storage: everything but the processes."""
+        spec = self.spec
+        self._work = WorkDirectory("twinlog-kafka-")
+        self._ports = PortLease(spec.broker_count * _PORTS_PER_NODE)
+        if spec.security.tls:
+            self._authority = CertificateAuthority(self._work.path)
+            self._tls = self._authority.issue_for_brokers()
+        nodes = [self._place(index, self._work.path, self._ports.ports) for index in range(spec.broker_count)]
+        for node in nodes:
+            node.directory.mkdir()
+            properties = render_properties(server_properties(spec, node, nodes, self._tls))
+            file = node.directory / "server.properties"
+            file.touch(mode=0o600)
+            file.write_text(properties)
+        checkpoint = self._checkpoint(nodes[0], image)
+        for node in nodes:
+            write_formatted(node, self.cluster_id, checkpoint)
+            command = broker_command(
+                spec, node, java=image.java, class_path=image.class_path, jvm_options=image.jvm_options
+            )
+            self._brokers[node.node_id] = Broker(node, command)
+
+    def _place(self, index: int, directory: Path, ports: Sequence[int]) -> NodePlace:
+        own_ports = ports[index * _PORTS_PER_NODE : (index + 1) * _PORTS_PER_NODE]
+        return NodePlace.on_ports(index + 1, directory / f"broker-{index + 1}", own_ports)
+
+    def _checkpoint(self, node: NodePlace, image: BrokerImage) -> bytes:
+        security = self.spec.security
+        if not SCRAM_MECHANISMS.intersection(security.mechanisms):
+            return image.checkpoint
+        return make_checkpoint(
+            node, security, java=image.java, class_path=image.class_path, cluster_id=self.cluster_id
+        )
+
+    def _wait_ready(self, brokers: Iterable[Broker]) -> None:
+        deadline = time.monotonic() + _START_SECONDS
+        waiting = list(brokers)
+        while True:
+            waiting = [broker for broker in waiting if not broker.check_ready()]
+            if not waiting:
+                return
+            if time.monotonic() > deadline:
+                names = ", ".join(str(broker.node.node_id) for broker in waiting)
+                raise ProcessError(
+                    f"cluster {self.spec.name}: broker {names} was not up after {_START_SECONDS:.0f} s"
+                )
+            if self._abandoned.wait(_POLL_SECONDS):
+                raise ProcessError(f"cluster {self.spec.name}: its start was given up")
+
+    def _broker(self, broker_id: int) -> Broker:
+        if broker_id not in self._brokers:
+            known = ", ".join(map(str, self._brokers)) or "none yet"
+            raise ProcessError(f"cluster {self.spec.name} has no broker {broker_id} (brokers: {known})")
+        return self._brokers[broker_id]
+
+    def _started_brokers(self) -> Iterable[Broker]:
+        if not self._brokers:
+            raise ProcessError(f"cluster {self.spec.name} was not started")
+        return self._brokers.values()

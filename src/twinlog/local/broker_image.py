@@ -1,0 +1,109 @@
+"""What is prepared once per Kafka version and Java, so that each broker starts in a second instead of three.
+
+- the checkpoint that a formatted directory begins with (spares a JVM per broker);
+- a class archive (AppCDS): the JVM maps the broker's classes instead of parsing and verifying them.
+
+Both come from one short trial run of a broker and live beside the jars they belong to. A JVM that cannot use
+the archive ignores it.
+"""
+
+import fcntl
+import hashlib
+import shutil
+import time
+from dataclasses import dataclass
+from pathlib import Path
+
+from twinlog.local.artifacts import KAFKA_3_BROKER, KAFKA_4_BROKER, Jars, ensure_jars
+from twinlog.local.broker import Broker, broker_command
+from twinlog.local.broker_properties import NodePlace, server_properties
+from twinlog.local.java import Java
+from twinlog.local.node_storage import make_checkpoint, new_kafka_id, write_formatted
+from twinlog.local.port_lease import PortLease
+from twinlog.local.process import ProcessError
+from twinlog.local.properties_text import render_properties
+from twinlog.local.spec import OPEN, ClusterSpec, KafkaVersion
+from twinlog.local.work_directory import WorkDirectory
+
+_ARTIFACTS = {KafkaVersion.V4_3: KAFKA_4_BROKER, KafkaVersion.V3_9: KAFKA_3_BROKER}
+_TRIAL_SECONDS = 120.0
+_POLL_SECONDS = 0.05
+_CHECKPOINT = "bootstrap.checkpoint"
+_ARCHIVE = "classes.jsa"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BrokerImage:
+    """What a broker of one version is started from."""
+
+    java: Java
+    class_path: str
+    checkpoint: bytes
+    """For brokers without SCRAM users."""
+    jvm_options: tuple[str, ...]
+
+
+def ensure_image(version: KafkaVersion, java: Java) -> BrokerImage:
+    """Fetch and prepare what is missing: about a minute the first time, then at once.
+
+    Raises FetchError, ProcessError when the trial broker does not start on this Java.
+    """
+    jars = ensure_jars(_ARTIFACTS[version], java=java)
+    directory = jars.directory / f"image-{_fingerprint(java)}"
+    if not directory.is_dir():
+        with (jars.directory / "image.lock").open("w") as lock:
+            # One makes it, others wait; should that one die, the lock is free and the next makes it.
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            if not directory.is_dir():
+                _prepare(version, java, jars, directory)
+    archive = directory / _ARCHIVE
+    return BrokerImage(
+        java=java,
+        class_path=jars.class_path,
+        checkpoint=(directory / _CHECKPOINT).read_bytes(),
+        jvm_options=(f"-XX:SharedArchiveFile={archive}",) if archive.is_file() else (),
+    )
+
+
+def _fingerprint(java: Java) -> str:
+    return f"java{java.release}-{hashlib.sha256(str(java.executable).encode()).hexdigest()[:8]}"
+
+
+def _prepare(version: KafkaVersion, java: Java, jars: Jars, directory: Path) -> None:
+    draft = directory.with_name(f".{directory.name}.partial")
+    shutil.rmtree(draft, ignore_errors=True)
+    draft.mkdir()
+    spec = ClusterSpec(name="trial", version=version)
+    work = WorkDirectory("twinlog-trial-")
+    ports = PortLease(3)
+    try:
+        node = NodePlace.on_ports(1, work.path, ports.ports)
+        (node.directory / "server.properties").write_text(
+            render_properties(server_properties(spec, node, [node], tls=None))
+        )
+        cluster_id = new_kafka_id()
+        checkpoint = make_checkpoint(node, OPEN, java=java, class_path=jars.class_path, cluster_id=cluster_id)
+        write_formatted(node, cluster_id, checkpoint)
+        (draft / _CHECKPOINT).write_bytes(checkpoint)
+        archive_option = f"-XX:ArchiveClassesAtExit={draft / _ARCHIVE}"
+        command = broker_command(
+            spec, node, java=java, class_path=jars.class_path, jvm_options=[archive_option]
+        )
+        _run_once(Broker(node, command))
+    finally:
+        ports.release()
+        work.remove()
+    draft.rename(directory)
+
+
+def _run_once(broker: Broker) -> None:
+    """Start the broker and stop it in order: its JVM writes the archive as it exits."""
+    deadline = time.monotonic() + _TRIAL_SECONDS
+    broker.launch()
+    try:
+        while not broker.check_ready():
+            if time.monotonic() > deadline:
+                raise ProcessError(f"the trial broker was not up after {_TRIAL_SECONDS:.0f} s")
+            time.sleep(_POLL_SECONDS)
+    finally:
+        broker.stop(_TRIAL_SECONDS)

@@ -1,0 +1,164 @@
+"""Fetches Maven artifacts with the Ivy that is inside the PySpark wheel: nothing else needs to be installed.
+
+Ivy reads neither the user's own Ivy files nor a Maven configuration: what it fetched is under our cache. A
+company that has a mirror names its Ivy settings file in TWINLOG_IVY_SETTINGS.
+"""
+
+import os
+import re
+import shutil
+import sys
+import time
+import xml.etree.ElementTree as ET
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Final
+from urllib.parse import urlsplit
+
+from twinlog.errors import ConfigError, TwinlogError
+from twinlog.local.fetch_progress import FetchProgress
+from twinlog.local.java import Java
+from twinlog.local.log_tail import LogTail, last_lines
+from twinlog.local.paths import cache_dir
+from twinlog.local.process import GuardedProcess
+from twinlog.local.trust_store import trust_options
+
+SETTINGS_VARIABLE: Final = "TWINLOG_IVY_SETTINGS"
+_FETCH_SECONDS = 1800.0
+_POLL_SECONDS = 0.1
+_PROBLEM = re.compile(r"unresolved dependency|not found|Exception|FAILED|[Ee]rror", re.IGNORECASE)
+
+
+class FetchError(TwinlogError):
+    """Jars could not be fetched; what is in the cache already still works."""
+
+    retriable = True
+    default_reason = "FETCH_FAILED"
+
+
+@dataclass(frozen=True, slots=True)
+class Coordinate:
+    """One Maven artifact."""
+
+    group: str
+    module: str
+    version: str
+
+
+def retrieve(
+    name: str,
+    coordinates: Sequence[Coordinate],
+    directory: Path,
+    *,
+    java: Java,
+    progress: FetchProgress,
+    environment: Mapping[str, str] = os.environ,
+) -> None:
+    """Put the artifacts and all they need at run time into `directory`. Blocks until done, half an hour at
+    most.
+
+    Ivy compares each file with the checksum that its repository gives. Raises FetchError, ConfigError when
+    there is no PySpark or the settings file is missing.
+    """
+    home = cache_dir() / "ivy"
+    home.mkdir(parents=True, exist_ok=True)
+    module_file = home / f"{name}.xml"
+    _write_module_file(module_file, name, coordinates)
+    log = home / f"{name}.log"
+    log.unlink(missing_ok=True)
+    command = [
+        str(java.executable),
+        f"-Divy.default.ivy.user.dir={home}",
+        *trust_options(java, environment),
+        *_proxy_options(environment),
+        "-jar",
+        str(find_ivy_jar()),
+        *_settings_options(environment),
+        *("-ivy", str(module_file)),
+        *("-cache", str(home / "cache")),
+        *("-retrieve", str(directory / "[artifact]-[revision](-[classifier]).[ext]")),
+    ]
+    tail = LogTail(log)
+    with progress.fetching(name) as step, GuardedProcess(command, output=log) as ivy:
+        deadline = time.monotonic() + _FETCH_SECONDS
+        while ivy.running and time.monotonic() < deadline:
+            time.sleep(_POLL_SECONDS)
+            for line in tail.new_lines():
+                step.ivy_said(line)
+        exit_code = ivy.poll()
+    if exit_code != 0 or not any(directory.glob("*.jar")):
+        raise _fetch_error(name, log, exit_code)
+
+
+def find_ivy_jar() -> Path:
+    """The Ivy jar of the installed PySpark, without importing it. Raises ConfigError when there is none."""
+    spec = find_spec("pyspark")
+    places = list(spec.submodule_search_locations or ()) if spec else []
+    jars = [jar for place in places for jar in sorted(Path(place, "jars").glob("ivy-*.jar"))]
+    if not jars:
+        raise ConfigError(
+            "embedded Kafka is fetched by the Ivy inside PySpark, which is not installed: "
+            f"{sys.executable} -m pip install 'twinlog[local]'",
+            reason="PYSPARK_NOT_INSTALLED",
+        )
+    return jars[-1]
+
+
+def _write_module_file(path: Path, name: str, coordinates: Sequence[Coordinate]) -> None:
+    module = ET.Element("ivy-module", version="2.0")
+    ET.SubElement(module, "info", organisation="twinlog", module=name)
+    ET.SubElement(ET.SubElement(module, "configurations"), "conf", name="default")
+    dependencies = ET.SubElement(module, "dependencies")
+    for wanted in coordinates:
+        ET.SubElement(
+            dependencies,
+            "dependency",
+            {"org": wanted.group, "name": wanted.module, "rev": wanted.version, "conf": "default->default"},
+        )
+    ET.ElementTree(module).write(path, encoding="utf-8", xml_declaration=True)
+
+
+def _settings_options(environment: Mapping[str, str]) -> list[str]:
+    settings = environment.get(SETTINGS_VARIABLE)
+    if not settings:
+        return []
+    if not Path(settings).is_file():
+        raise ConfigError(f"{SETTINGS_VARIABLE} names {settings}, which is not a file")
+    return ["-settings", settings]
+
+
+def _proxy_options(environment: Mapping[str, str]) -> list[str]:
+    """Java does not read the usual proxy variables."""
+    options = []
+    for scheme in ("http", "https"):
+        proxy = environment.get(f"{scheme}_proxy") or environment.get(f"{scheme.upper()}_PROXY")
+        if not proxy:
+            continue
+        parts = urlsplit(proxy if "//" in proxy else f"//{proxy}")
+        if parts.hostname:
+            options.append(f"-D{scheme}.proxyHost={parts.hostname}")
+            options.append(f"-D{scheme}.proxyPort={parts.port or 80}")
+    excepted = environment.get("no_proxy") or environment.get("NO_PROXY")
+    if options and excepted:
+        hosts = [
+            f"*{host}" if host.startswith(".") else host for host in re.split(r"[,\s]+", excepted) if host
+        ]
+        options.append("-Dhttp.nonProxyHosts=" + "|".join(hosts))
+    return options
+
+
+def _fetch_error(name: str, log: Path, exit_code: int | None) -> FetchError:
+    kept = log.with_name(f"{name}.failed.log")
+    shutil.copyfile(log, kept)
+    problems = [line.strip() for line in last_lines(log, 200).splitlines() if _PROBLEM.search(line)]
+    told = "\n  ".join(dict.fromkeys(problems[:6])) or last_lines(log, 6)
+    ended = "did not end in time" if exit_code is None else f"ended with {exit_code}"
+    return FetchError(
+        f"cannot fetch {name} with Ivy (it {ended}):\n  {told}\n"
+        f"The whole log is {kept}. It needs a Maven repository: by default the public one over HTTPS. Behind "
+        f"a proxy set HTTPS_PROXY; for a company's mirror let {SETTINGS_VARIABLE} name an Ivy settings file. "
+        "Then run it again: what arrived is kept.",
+        metadata={"set": name, "log": str(kept)},
+    )

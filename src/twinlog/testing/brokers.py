@@ -1,0 +1,91 @@
+"""Real brokers for tests, and waiting for what they do.
+
+    kafka_pair = start_clusters(ClusterSpec(name="A"), ClusterSpec(name="B"))
+
+The clusters are plain subprocesses and belong to no event loop: start them once for a whole run.
+"""
+
+import asyncio
+import inspect
+import re
+import uuid
+from collections.abc import Awaitable, Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from typing import TypeVar
+
+from twinlog.local.blocking_cluster import BlockingCluster
+from twinlog.local.spec import ClusterSpec
+from twinlog.service.runtime import wait_or_stop
+
+_POLL_SECONDS = 0.05
+_LONGEST_TOPIC_NAME = 249
+
+Value = TypeVar("Value")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KafkaPair:
+    """Two one-broker clusters that run as long as the test run."""
+
+    a: BlockingCluster
+    b: BlockingCluster
+
+
+def start_clusters(*specs: ClusterSpec) -> Sequence[BlockingCluster]:
+    """Start clusters at the same time and return when all serve. Blocks.
+
+    If one cannot start, the others are stopped and its error is raised.
+    """
+    clusters = [BlockingCluster(spec) for spec in specs]
+    with ThreadPoolExecutor(max_workers=len(specs), thread_name_prefix="start-cluster") as threads:
+        starts = [threads.submit(cluster.start) for cluster in clusters]
+    try:
+        for start in starts:
+            start.result()
+    except BaseException:
+        stop_clusters(clusters)
+        raise
+    return clusters
+
+
+def stop_clusters(clusters: Sequence[BlockingCluster]) -> None:
+    """Stop all, at the same time. Blocks."""
+    with ThreadPoolExecutor(max_workers=max(1, len(clusters)), thread_name_prefix="stop-cluster") as threads:
+        for stop in [threads.submit(cluster.stop) for cluster in clusters]:
+            stop.result()
+
+
+def unique_name(hint: str) -> str:
+    """`hint` made fit for a topic or group name, and unlike every other: tests share brokers."""
+    fit = re.sub(r"[^A-Za-z0-9_-]+", "-", hint).strip("-")
+    suffix = uuid.uuid4().hex[:8]
+    return f"{fit[: _LONGEST_TOPIC_NAME - 60]}-{suffix}"
+
+
+async def eventually(
+    predicate: Callable[[], Value | Awaitable[Value]], timeout_seconds: float = 20.0
+) -> Value:
+    """Ask `predicate` until its answer is true, and return that answer.
+
+    An AssertionError counts as not yet: a predicate may be a function of asserts that returns True. Raises
+    AssertionError with the last answer or failed assert after `timeout_seconds`; other errors at once.
+    """
+    loop = asyncio.get_running_loop()
+    deadline = loop.time() + timeout_seconds
+    never = asyncio.Event()
+    while True:
+        failure: AssertionError | None = None
+        answer: Value | None = None
+        try:
+            async with asyncio.timeout_at(deadline + timeout_seconds):
+                asked = predicate()
+                answer = await asked if inspect.isawaitable(asked) else asked
+        except AssertionError as error:
+            failure = error
+        if answer:
+            return answer
+        if loop.time() > deadline:
+            told = str(failure) or "an assert without words" if failure is not None else f"it gave {answer!r}"
+            raise AssertionError(f"not so within {timeout_seconds} s: {told}") from failure
+        await wait_or_stop(never, _POLL_SECONDS)

@@ -1,0 +1,76 @@
+"""Fixtures for every tier: real brokers once per run, names of one's own, clean event loops."""
+
+import asyncio
+import inspect
+from collections.abc import AsyncIterator, Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from twinlog.local.blocking_cluster import BlockingCluster
+from twinlog.local.spec import ClusterSpec
+from twinlog.testing.brokers import KafkaPair, start_clusters, stop_clusters, unique_name
+
+_BROKER_FIXTURES = {"kafka_pair", "start_cluster"}
+_UNIT_TESTS = Path(__file__).parent / "unit"
+_LEAK_GRACE_SECONDS = 0.2
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Mark what needs brokers; refuse it among the unit tests."""
+    for item in items:
+        if _BROKER_FIXTURES.isdisjoint(getattr(item, "fixturenames", ())):
+            continue
+        if item.path.is_relative_to(_UNIT_TESTS):
+            raise pytest.UsageError(f"{item.nodeid} is a unit test and asks for real brokers")
+        item.add_marker(pytest.mark.broker)
+
+
+@pytest.fixture(scope="session")
+def kafka_pair() -> Iterator[KafkaPair]:
+    """Clusters A and B, one broker each, started at the first use and shared by the whole run."""
+    clusters = start_clusters(ClusterSpec(name="A"), ClusterSpec(name="B"))
+    yield KafkaPair(a=clusters[0], b=clusters[1])
+    stop_clusters(clusters)
+
+
+@pytest.fixture
+def start_cluster() -> Iterator[Callable[[ClusterSpec], BlockingCluster]]:
+    """Start clusters of the test's own, which it may break; they are stopped with it."""
+    started: list[BlockingCluster] = []
+
+    def start(spec: ClusterSpec) -> BlockingCluster:
+        (cluster,) = start_clusters(spec)
+        started.append(cluster)
+        return cluster
+
+    yield start
+    stop_clusters(started)
+
+
+@pytest.fixture
+def unique_topic(request: pytest.FixtureRequest) -> str:
+    """A topic name that no other test uses. For several: `twinlog.testing.brokers.unique_name`."""
+    return unique_name(request.node.name.removeprefix("test_"))
+
+
+@pytest.fixture(autouse=True)
+def _clean_event_loop(request: pytest.FixtureRequest) -> None:
+    """For coroutine tests only: others have no event loop, and shall not get one by this."""
+    if inspect.iscoroutinefunction(inspect.unwrap(getattr(request, "function", lambda: None))):
+        request.getfixturevalue("_nothing_left_in_the_event_loop")
+
+
+@pytest.fixture
+async def _nothing_left_in_the_event_loop() -> AsyncIterator[None]:
+    """Fail a test that leaves tasks running or errors unseen. Torn down after its other fixtures."""
+    loop = asyncio.get_running_loop()
+    unhandled: list[dict[str, Any]] = []
+    loop.set_exception_handler(lambda _, context: unhandled.append(context))
+    yield
+    left = asyncio.all_tasks() - {asyncio.current_task()}
+    if left:
+        _, left = await asyncio.wait(left, timeout=_LEAK_GRACE_SECONDS)
+    assert not left, f"tasks left running: {sorted(task.get_name() for task in left)}"
+    assert not unhandled, f"errors nobody looked at: {unhandled}"
