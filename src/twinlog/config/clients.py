@@ -1,0 +1,62 @@
+"""The settings of each Kafka client of a flow or a cluster: MM2's precedence, resolved, checked, our defaults
+added."""
+
+from collections.abc import Mapping
+
+from twinlog.config import precedence
+from twinlog.config.client_keys import is_secret
+from twinlog.config.precedence import Settings, Side
+from twinlog.config.problems import Findings
+from twinlog.config.providers import Resolver
+from twinlog.config.settings import ClientConfig, ClusterConfig, FlowClients
+from twinlog.model import ClusterAlias, Flow
+from twinlog.properties import Property
+
+READ_COMMITTED = "read_committed"
+
+_CHOICES = {
+    "security.protocol": ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL"),
+    "isolation.level": (READ_COMMITTED, "read_uncommitted"),
+}
+
+
+class ClientBuilder:
+    def __init__(self, resolver: Resolver, findings: Findings) -> None:
+        self._resolver = resolver
+        self._findings = findings
+
+    def of_flow(self, flow: Flow, *, connector: Settings, worker: Settings) -> FlowClients:
+        source_consumer = precedence.consumer_properties(connector, Side.SOURCE)
+        isolation = precedence.default("isolation.level", READ_COMMITTED)
+        return FlowClients(
+            source_consumer=self._client(flow.source, {"isolation.level": isolation, **source_consumer}),
+            source_admin=self._client(flow.source, precedence.admin_properties(connector, Side.SOURCE)),
+            source_producer=self._client(flow.source, precedence.producer_properties(connector, Side.SOURCE)),
+            target_consumer=self._client(
+                flow.target,
+                {"isolation.level": isolation, **precedence.consumer_properties(connector, Side.TARGET)},
+            ),
+            target_admin=self._client(flow.target, precedence.admin_properties(connector, Side.TARGET)),
+            target_producer=self._client(flow.target, precedence.producer_properties(connector, Side.TARGET)),
+            data_producer=self._client(flow.target, precedence.data_producer_properties(worker, connector)),
+        )
+
+    def of_cluster(self, raw: Settings, alias: ClusterAlias) -> ClusterConfig:
+        admin, consumer, producer = (
+            self._client(alias, precedence.mirror_client_properties(raw, alias, client))
+            for client in ("admin", "consumer", "producer")
+        )
+        return ClusterConfig(alias=alias, admin=admin, consumer=consumer, producer=producer)
+
+    def _client(self, alias: ClusterAlias, properties: Mapping[str, Property]) -> ClientConfig:
+        resolved = {key: self._resolver.resolve(prop) for key, prop in properties.items()}
+        for key, choices in _CHOICES.items():
+            prop = resolved.get(key)
+            if prop is not None and prop.value.strip().upper() not in (choice.upper() for choice in choices):
+                self._findings.wrong_value(prop, "one of " + ", ".join(choices), secret=is_secret(key))
+        if not resolved.get("bootstrap.servers", precedence.default("", "")).value.strip():
+            self._findings.problem(
+                f"{alias}.bootstrap.servers",
+                f"missing: the brokers of cluster {alias}, as host:port,host:port",
+            )
+        return ClientConfig.of(alias, resolved)

@@ -1,0 +1,85 @@
+"""Twinlog's own keys. All start with `twinlog.`, so that MM2 reads the same file and ignores them."""
+
+from twinlog.config.spec import ALL_SERVICES, KeySpec, Scope, Service, ValueType
+
+DEFAULT_PORTS: dict[Service, int] = {
+    Service.SOURCE: 17401,
+    Service.CHECKPOINT: 17402,
+    Service.HEARTBEAT: 17403,
+    Service.CONFIGSYNC: 17404,
+}
+SPARK_CONF_PREFIX = "twinlog.spark.conf."
+
+_SOURCE = (Service.SOURCE,)
+
+
+def _key(
+    name: str,
+    value_type: ValueType,
+    default: str | None,
+    services: tuple[Service, ...],
+    meaning: str,
+    *,
+    scope: Scope = Scope.TOP,
+    unit: str = "",
+    minimum: float | None = None,
+    maximum: float | None = None,
+    choices: tuple[str, ...] = (),
+) -> KeySpec:
+    return KeySpec(
+        name=name, type=value_type, default=default, scope=scope, services=services, meaning=meaning,
+        unit=unit, minimum=minimum, maximum=maximum, choices=choices,
+    )  # fmt: skip
+
+
+def _endpoint_keys(service: Service) -> tuple[KeySpec, ...]:
+    port = DEFAULT_PORTS[service]
+    return (
+        _key(f"twinlog.{service}.listen", ValueType.ADDRESS, f"127.0.0.1:{port}", (service,),
+             "Where the service's gRPC server listens; port 0 = any free one."),
+        _key(f"twinlog.{service}.endpoint", ValueType.ADDRESS, None, ALL_SERVICES,
+             "Where peers and the command line find the service. Default: the listen address."),
+        _key(f"twinlog.{service}.metrics.listen", ValueType.ADDRESS, "", (service,),
+             "Where the service serves metrics for Prometheus; empty = not at all."),
+    )  # fmt: skip
+
+
+TWINLOG_KEYS: tuple[KeySpec, ...] = (
+    *(spec for service in Service for spec in _endpoint_keys(service)),
+    _key("twinlog.source.worker.endpoint", ValueType.ADDRESS, "", _SOURCE,
+         "Where Spark tasks on other machines find the source service. Empty: the address its gRPC server"
+         " is bound to."),
+    _key("twinlog.spark.master", ValueType.TEXT, "local[*]", _SOURCE,
+         "The Spark master that runs the copying tasks."),
+    _key("twinlog.log.level", ValueType.TEXT, "info", ALL_SERVICES, "The lowest level that is logged.",
+         choices=("debug", "info", "warning", "error")),
+    _key("twinlog.log.format", ValueType.TEXT, "auto", ALL_SERVICES,
+         "How log lines look; auto = console on a terminal, json elsewhere.",
+         choices=("auto", "json", "console")),
+    _key("twinlog.drain.seconds", ValueType.NUMBER, "1", ALL_SERVICES,
+         "At shutdown, how long a service goes on after it said NOT_SERVING, so that peers notice.",
+         unit="s", minimum=0),
+    _key("twinlog.grace.seconds", ValueType.NUMBER, "20", ALL_SERVICES,
+         "At shutdown, how long the loops may take to finish before they are cancelled.", unit="s",
+         minimum=0),
+    _key("twinlog.epoch.seconds", ValueType.NUMBER, "30", _SOURCE,
+         "Length of one Spark job; 0 = one fetch per job.", scope=Scope.FLOW, unit="s", minimum=0),
+    _key("twinlog.lease.seconds", ValueType.NUMBER, "10", _SOURCE,
+         "How long a copying task goes on without word from its driver.", scope=Scope.FLOW, unit="s",
+         minimum=1),
+    _key("twinlog.max.slots", ValueType.INTEGER, None, _SOURCE,
+         "The most slots that copy at the same time; wins over `tasks.max`. Default: as many as Spark has"
+         " cores.", scope=Scope.FLOW, minimum=1),
+    _key("twinlog.on.data.loss", ValueType.TEXT, "record", _SOURCE,
+         "What to do when the source no longer has the next records: `record` the gap and go on, or "
+         "`fail` the partition.", scope=Scope.FLOW, choices=("record", "fail")),
+    _key("twinlog.coalesce.below.bytes", ValueType.INTEGER, "65536", _SOURCE,
+         "A backlog of batches smaller than this on average is copied in larger ones; 0 = never.",
+         scope=Scope.FLOW, unit="bytes", minimum=0),
+    _key("twinlog.recode.compression.level", ValueType.INTEGER, None, _SOURCE,
+         "Compression level of batches that are written anew. Default: a sensible one for each codec.",
+         scope=Scope.FLOW, minimum=-7, maximum=22),
+    _key("twinlog.offset-syncs.min.compaction.lag.seconds", ValueType.NUMBER, "604800", _SOURCE,
+         "How long the offset-syncs topic keeps every sync; set as min.compaction.lag.ms when Twinlog "
+         "creates it.", scope=Scope.FLOW, unit="s", minimum=0),
+)  # fmt: skip

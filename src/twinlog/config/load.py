@@ -1,0 +1,189 @@
+"""From a properties file to a Configuration: the one way in, used by the services, the command line and the
+tests."""
+
+from collections.abc import Collection, Mapping
+from pathlib import Path
+
+from twinlog import properties
+from twinlog.config import precedence
+from twinlog.config.check import check_keys, check_values
+from twinlog.config.clients import ClientBuilder
+from twinlog.config.flows import flow_config
+from twinlog.config.keys_twinlog import SPARK_CONF_PREFIX
+from twinlog.config.problems import Findings
+from twinlog.config.providers import FileSystem, LocalFileSystem, Resolver, configured_resolver
+from twinlog.config.reader import SettingsReader
+from twinlog.config.settings import (
+    Address,
+    ClusterConfig,
+    Configuration,
+    LogFormat,
+    RuntimeSettings,
+    ServiceEndpoints,
+    SparkSettings,
+)
+from twinlog.config.spec import Service
+from twinlog.errors import ConfigError
+from twinlog.model import ClusterAlias, Flow
+from twinlog.properties import Property
+
+
+def load(
+    path: Path,
+    *,
+    environ: Mapping[str, str],
+    only_flows: Collection[Flow] | None = None,
+    only_targets: Collection[ClusterAlias] | None = None,
+    overrides: Mapping[str, str] | None = None,
+    strict: bool = False,
+    files: FileSystem | None = None,
+) -> Configuration:
+    """Read an mm2.properties file. Blocks for the time it takes to read it and what its providers refer to.
+
+    `only_flows` keeps those flows, `only_targets` (MM2's `--clusters`) the flows into those clusters.
+    `overrides` are properties that win over the file. `strict` turns unknown keys into errors.
+    Raises ConfigError with everything that is wrong, one problem a line: file, line, key, expected, found.
+    """
+    reader = files or LocalFileSystem()
+    try:
+        content = reader.read_bytes(str(path))
+    except OSError as error:
+        raise ConfigError(
+            f"{path}: cannot be read: {error.strerror or error}", metadata={"file": str(path)}
+        ) from error
+    return build(
+        properties.parse(content, file=str(path)),
+        file=str(path),
+        environ=environ,
+        only_flows=only_flows,
+        only_targets=only_targets,
+        overrides=overrides,
+        strict=strict,
+        files=reader,
+    )
+
+
+def build(
+    parsed: properties.Properties,
+    *,
+    file: str,
+    environ: Mapping[str, str],
+    only_flows: Collection[Flow] | None = None,
+    only_targets: Collection[ClusterAlias] | None = None,
+    overrides: Mapping[str, str] | None = None,
+    strict: bool = False,
+    files: FileSystem,
+) -> Configuration:
+    """`load` for properties that are parsed already."""
+    findings = Findings(file=file)
+    for earlier in parsed.overridden:
+        later = parsed.entries[earlier.key]
+        findings.warning(earlier.key, f"is written again in line {later.line}, which wins", line=earlier.line)
+    raw = {**parsed.entries, **{k: Property(key=k, value=v) for k, v in (overrides or {}).items()}}
+    resolver = configured_resolver(raw, environ=environ, files=files, findings=findings)
+    top = SettingsReader(raw, resolve=resolver.resolve, findings=findings)
+
+    clusters = _clusters(top, findings)
+    check_keys(raw, clusters, findings=findings, strict=strict)
+    check_values(raw, findings)
+    findings.raise_problems()
+
+    selected = _selected_flows(raw, clusters, resolver, only_flows=only_flows, only_targets=only_targets)
+    if not selected:
+        findings.problem("clusters", "No source->target replication flows.")
+        findings.raise_problems()
+    flows = tuple(flow_config(raw, flow, resolver=resolver, findings=findings) for flow in selected)
+    whole_file = only_flows is None and only_targets is None
+    used = {alias for flow in selected for alias in (flow.source, flow.target)}
+    builder = ClientBuilder(resolver, findings)
+    configs = {alias: builder.of_cluster(raw, alias) for alias in clusters if whole_file or alias in used}
+    _warn_same_brokers(flows_of=selected, clusters=configs, findings=findings)
+    configuration = Configuration(
+        file=file,
+        clusters=configs,
+        flows=flows,
+        endpoints={service: _endpoints(top, service) for service in Service},
+        spark=_spark(raw, top, resolver),
+        runtime=RuntimeSettings(
+            drain_seconds=top.number("twinlog.drain.seconds"),
+            grace_seconds=top.number("twinlog.grace.seconds"),
+            log_level=top.text("twinlog.log.level"),
+            log_format=LogFormat(top.text("twinlog.log.format")),
+        ),
+        notices=findings.notices,
+    )
+    findings.raise_problems()
+    return configuration
+
+
+def _clusters(top: SettingsReader, findings: Findings) -> tuple[ClusterAlias, ...]:
+    aliases = top.elements("clusters") if top.property("clusters") else ()
+    prop = top.property("clusters")
+    if not aliases:
+        findings.problem(
+            "clusters", "missing: the aliases of the clusters, as A, B", line=prop.line if prop else 0
+        )
+    for alias in aliases:
+        if "->" in alias and prop is not None:
+            findings.problem("clusters", f"{alias!r} is not an alias: it contains an arrow", line=prop.line)
+    return aliases
+
+
+def _selected_flows(
+    raw: Mapping[str, Property],
+    clusters: Collection[ClusterAlias],
+    resolver: Resolver,
+    *,
+    only_flows: Collection[Flow] | None,
+    only_targets: Collection[ClusterAlias] | None,
+) -> tuple[Flow, ...]:
+    switches = {key: resolver.resolve(prop).value for key, prop in raw.items() if key.endswith("enabled")}
+    running = precedence.herder_flows(switches, clusters)
+    for alias in only_targets or ():
+        if alias not in clusters:
+            raise ConfigError(f"there is no cluster {alias!r}; clusters: {', '.join(clusters)}")
+    for flow in only_flows or ():
+        if flow not in running:
+            known = ", ".join(str(candidate) for candidate in running) or "none"
+            raise ConfigError(
+                f"there is no flow {flow}, or it is not enabled; flows that run: {known}",
+                metadata={"flow": str(flow)},
+            )
+    return tuple(
+        flow
+        for flow in running
+        if (only_flows is None or flow in only_flows)
+        and (only_targets is None or flow.target in only_targets)
+    )
+
+
+def _warn_same_brokers(
+    *, flows_of: Collection[Flow], clusters: Mapping[ClusterAlias, ClusterConfig], findings: Findings
+) -> None:
+    for flow in flows_of:
+        source, target = clusters[flow.source].bootstrap_servers, clusters[flow.target].bootstrap_servers
+        if source and set(source) == set(target):
+            findings.warning(
+                f"{flow.target}.bootstrap.servers",
+                f"the same brokers as {flow.source}: a cluster is never replicated into itself",
+            )
+
+
+def _endpoints(top: SettingsReader, service: Service) -> ServiceEndpoints:
+    listen = top.text(f"twinlog.{service}.listen")
+    metrics = top.optional_text(f"twinlog.{service}.metrics.listen")
+    return ServiceEndpoints(
+        listen=Address.parse(listen),
+        endpoint=Address.parse(top.optional_text(f"twinlog.{service}.endpoint") or listen),
+        metrics_listen=Address.parse(metrics) if metrics else None,
+    )
+
+
+def _spark(raw: Mapping[str, Property], top: SettingsReader, resolver: Resolver) -> SparkSettings:
+    endpoint = top.optional_text("twinlog.source.worker.endpoint")
+    conf = precedence.strip_prefix(raw, SPARK_CONF_PREFIX)
+    return SparkSettings(
+        master=top.text("twinlog.spark.master"),
+        conf={name: resolver.resolve(prop).value.strip() for name, prop in conf.items()},
+        worker_endpoint=Address.parse(endpoint) if endpoint else None,
+    )

@@ -1,0 +1,315 @@
+"""What services are given: frozen, typed records. Times are seconds, positions and topic names are made
+elsewhere."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from enum import StrEnum
+
+from twinlog.config.client_keys import is_secret
+from twinlog.config.precedence import Connector, client_id
+from twinlog.config.problems import Notice
+from twinlog.config.spec import Service, split_list
+from twinlog.errors import ConfigError
+from twinlog.model import ClusterAlias, Flow
+from twinlog.properties import Property
+
+
+class OffsetSyncsLocation(StrEnum):
+    SOURCE = "source"
+    TARGET = "target"
+
+
+class OnDataLoss(StrEnum):
+    RECORD = "record"
+    """Write the gap to the ledger and go on behind it."""
+    FAIL = "fail"
+    """Fault the partition."""
+
+
+class AutoOffsetReset(StrEnum):
+    """Where a partition without a stored position starts."""
+
+    EARLIEST = "earliest"
+    LATEST = "latest"
+    NONE = "none"
+
+
+class LogFormat(StrEnum):
+    AUTO = "auto"
+    JSON = "json"
+    CONSOLE = "console"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Origin:
+    """Where a client setting was written: for `config explain`, never the value."""
+
+    key: str
+    line: int
+    """0 = a default."""
+    reference: str | None = None
+    """The `${provider:…}` text when the value came from a provider."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClientConfig:
+    """Settings for one Kafka client in Java's names, references resolved. repr shows no secret."""
+
+    alias: ClusterAlias
+    properties: Mapping[str, str] = field(repr=False)
+    origins: Mapping[str, Origin] = field(default_factory=dict, repr=False)
+
+    @property
+    def bootstrap_servers(self) -> tuple[str, ...]:
+        return split_list(self.properties.get("bootstrap.servers", ""))
+
+    def redacted(self) -> dict[str, str]:
+        """The settings fit to be shown: secrets as `***`, values from providers as their reference."""
+        shown: dict[str, str] = {}
+        for key, value in sorted(self.properties.items()):
+            origin = self.origins.get(key)
+            if is_secret(key):
+                shown[key] = "***"
+            else:
+                shown[key] = value if origin is None or origin.reference is None else origin.reference
+        return shown
+
+    def for_role(
+        self, flow: Flow, connector_name: str, role: str | None = None, *, task_index: int | None = None
+    ) -> "ClientConfig":
+        """The same client with MM2's client.id: `[user client.id|]A->B|connector[-task][|role]`."""
+        identity = client_id(
+            flow, connector_name, role, user=self.properties.get("client.id"), task_index=task_index
+        )
+        return replace(self, properties={**self.properties, "client.id": identity})
+
+    def __repr__(self) -> str:
+        return f"ClientConfig(alias={self.alias!r}, properties={self.redacted()!r})"
+
+    @classmethod
+    def of(cls, alias: ClusterAlias, properties: Mapping[str, Property]) -> "ClientConfig":
+        """From resolved properties; values are trimmed as Kafka's typed parsing does."""
+        return cls(
+            alias=alias,
+            properties={key: prop.value.strip() for key, prop in properties.items()},
+            origins={
+                key: Origin(key=prop.key, line=prop.line, reference=prop.written)
+                for key, prop in properties.items()
+            },
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClusterConfig:
+    """One cluster by itself, as MM2's MirrorClient sees it: what the command line and preflight connect
+    with."""
+
+    alias: ClusterAlias
+    admin: ClientConfig
+    consumer: ClientConfig
+    producer: ClientConfig
+
+    @property
+    def bootstrap_servers(self) -> tuple[str, ...]:
+        return self.admin.bootstrap_servers
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FlowClients:
+    """The Kafka clients of a flow, each with the settings that MM2 would give it."""
+
+    source_consumer: ClientConfig
+    """Reads the records; `isolation.level` is always set."""
+    source_admin: ClientConfig
+    source_producer: ClientConfig
+    """Writes offset syncs when they live on the source."""
+    target_consumer: ClientConfig
+    """Reads checkpoints, positions, and offset syncs when they live on the target."""
+    target_admin: ClientConfig
+    target_producer: ClientConfig
+    """Writes offset syncs when they live on the target."""
+    data_producer: ClientConfig
+    """Writes replicated records, positions, checkpoints and heartbeats."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Selection:
+    """Names and regular expressions, not compiled; each must match a whole name, exclude wins."""
+
+    include: tuple[str, ...]
+    exclude: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OffsetStorage:
+    """The topic on the target that holds the flow's positions (`mm2-offsets.<source>.internal`)."""
+
+    topic: str
+    partitions: int
+    """-1 = the broker's default."""
+    replication_factor: int
+    """-1 = the broker's default."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OffsetSyncsSettings:
+    enabled: bool
+    location: OffsetSyncsLocation
+    replication_factor: int
+    max_lag_records: int
+    """0 = a sync for every record."""
+    min_compaction_lag_seconds: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SourceSettings:
+    connector_name: str = Connector.SOURCE
+    """First element of the keys in the positions topic."""
+    exactly_once: bool
+    read_committed: bool
+    """Whether the source is read with isolation.level=read_committed."""
+    auto_offset_reset: AutoOffsetReset
+    max_slots: int | None
+    """The most slots that copy at once; None = as many as Spark has cores."""
+    offset_storage: OffsetStorage
+    offset_syncs: OffsetSyncsSettings
+    position_interval_seconds: float
+    """How often positions and delayed offset syncs are written when not exactly-once
+    (offset.flush.interval.ms)."""
+    epoch_seconds: float
+    lease_seconds: float
+    on_data_loss: OnDataLoss
+    coalesce_below_bytes: int
+    """0 = never coalesce."""
+    recode_compression_level: int | None
+    """None = a sensible one for the codec."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CheckpointSettings:
+    """`enabled` already takes everything into account: the flow, emit.checkpoints and emit.offset-syncs."""
+
+    connector_name: str = Connector.CHECKPOINT
+    enabled: bool
+    groups: Selection
+    topics: Selection
+    offset_syncs_location: OffsetSyncsLocation
+    emit_interval_seconds: float
+    refresh_groups_enabled: bool
+    refresh_groups_interval_seconds: float
+    sync_group_offsets_enabled: bool
+    sync_group_offsets_interval_seconds: float
+    topic_replication_factor: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HeartbeatSettings:
+    connector_name: str = Connector.HEARTBEAT
+    enabled: bool
+    """Of its own: a flow that is not enabled beats as well."""
+    interval_seconds: float
+    topic_replication_factor: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ConfigSyncSettings:
+    topics: Selection
+    heartbeats_replication_enabled: bool
+    refresh_topics_enabled: bool
+    refresh_topics_interval_seconds: float
+    replication_factor: int
+    """-1 = the broker's default."""
+    config_properties_exclude: tuple[str, ...]
+    use_source_defaults: bool
+    sync_configs_enabled: bool
+    sync_configs_interval_seconds: float
+    sync_acls_enabled: bool
+    sync_acls_interval_seconds: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FlowConfig:
+    flow: Flow
+    enabled: bool
+    """False: only heartbeats."""
+    heartbeats_enabled: bool
+    policy_config: Mapping[str, str]
+    """`replication.policy.*` of the flow, the class always by its full name. A key that the file leaves out
+    is absent: a separator that is configured means more than the same one by default."""
+    admin_timeout_seconds: float
+    source: SourceSettings
+    checkpoint: CheckpointSettings
+    heartbeat: HeartbeatSettings
+    configsync: ConfigSyncSettings
+    clients: FlowClients
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Address:
+    host: str
+    port: int
+    """0 = any free one."""
+
+    def __str__(self) -> str:
+        return f"{self.host}:{self.port}"
+
+    @classmethod
+    def parse(cls, text: str) -> "Address":
+        """Read `host:port`, `[::1]:port`. Raises ValueError."""
+        host, colon, port = text.rpartition(":")
+        if not (colon and host and port.isdecimal()):
+            raise ValueError(f"{text!r} is not an address: expected HOST:PORT")
+        return cls(host=host, port=int(port))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ServiceEndpoints:
+    listen: Address
+    endpoint: Address
+    """Where others find it."""
+    metrics_listen: Address | None
+    """None = no metrics endpoint."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SparkSettings:
+    master: str
+    conf: Mapping[str, str]
+    """`twinlog.spark.conf.<name>` without the prefix, as written."""
+    worker_endpoint: Address | None
+    """Where tasks on other machines find the source service; None = where its gRPC server is bound."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RuntimeSettings:
+    drain_seconds: float
+    grace_seconds: float
+    log_level: str
+    log_format: LogFormat
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Configuration:
+    file: str
+    clusters: Mapping[ClusterAlias, ClusterConfig]
+    flows: tuple[FlowConfig, ...]
+    """Every flow that runs, also those that only carry heartbeats; in the order of `clusters`."""
+    endpoints: Mapping[Service, ServiceEndpoints]
+    spark: SparkSettings
+    runtime: RuntimeSettings
+    notices: tuple[Notice, ...] = ()
+
+    @property
+    def enabled_flows(self) -> tuple[FlowConfig, ...]:
+        """Flows that replicate."""
+        return tuple(flow for flow in self.flows if flow.enabled)
+
+    def flow(self, flow: Flow) -> FlowConfig:
+        """Raises ConfigError, naming the flows that there are."""
+        for candidate in self.flows:
+            if candidate.flow == flow:
+                return candidate
+        known = ", ".join(str(candidate.flow) for candidate in self.flows)
+        raise ConfigError(
+            f"{self.file}: there is no flow {flow}; flows: {known}", metadata={"flow": str(flow)}
+        )
