@@ -1,0 +1,86 @@
+"""What the heartbeat service takes from the configuration."""
+
+from dataclasses import dataclass
+
+from twinlog.config import ClientConfig, Configuration, FlowConfig
+from twinlog.config.precedence import Connector
+from twinlog.filters import DefaultTopicFilter, NameFilter, PatternList
+from twinlog.model import Flow
+from twinlog.policy import ReplicationPolicy, policy_from_config
+
+SHORTEST_SILENCE_SECONDS = 5.0
+SILENT_AFTER_INTERVALS = 5
+"""A path without beats for this many intervals, and not less than the shortest silence, is SILENT."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HeartbeatClients:
+    """The clients a flow's beats need."""
+
+    source_admin: ClientConfig
+    source_producer: ClientConfig
+    target_admin: ClientConfig
+    target_producer: ClientConfig
+    target_consumer: ClientConfig
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HeartbeatFlow:
+    """One flow that runs (MM2: that has a herder), replicating or not."""
+
+    flow: Flow
+    replicates: bool
+    """The flow copies topics, so a beat on its source must arrive on its target."""
+    emits: bool
+    """emit.heartbeats.enabled."""
+    copies_heartbeats: bool
+    """heartbeats.replication.enabled, or the topic filter selects the topic."""
+    interval_seconds: float
+    topic_replication_factor: int
+    policy: ReplicationPolicy
+    clients: HeartbeatClients
+
+    @property
+    def silent_after_ms(self) -> int:
+        return round(1000 * max(SHORTEST_SILENCE_SECONDS, SILENT_AFTER_INTERVALS * self.interval_seconds))
+
+
+def heartbeat_flows(configuration: Configuration) -> tuple[HeartbeatFlow, ...]:
+    """The flows of this process, sorted. Raises ConfigError for a policy or filter that cannot be used."""
+    flows = (_heartbeat_flow(flow) for flow in configuration.flows)
+    return tuple(sorted(flows, key=lambda entry: entry.flow))
+
+
+def _heartbeat_flow(config: FlowConfig) -> HeartbeatFlow:
+    policy = policy_from_config({**config.policy_config, "source.cluster.alias": config.flow.source})
+    selection = config.configsync.topics
+    topic_filter = DefaultTopicFilter(
+        names=NameFilter(
+            include=PatternList("topics", selection.include),
+            exclude=PatternList("topics.exclude", selection.exclude),
+        )
+    )
+    clients = config.clients
+
+    def client(config_of_client: ClientConfig, role: str) -> ClientConfig:
+        return config_of_client.for_role(config.flow, Connector.HEARTBEAT, role)
+
+    return HeartbeatFlow(
+        flow=config.flow,
+        replicates=config.enabled,
+        emits=config.heartbeat.enabled,
+        copies_heartbeats=(
+            config.configsync.heartbeats_replication_enabled
+            or topic_filter.should_replicate_topic(policy.heartbeats_topic())
+        ),
+        interval_seconds=config.heartbeat.interval_seconds,
+        topic_replication_factor=config.heartbeat.topic_replication_factor,
+        policy=policy,
+        clients=HeartbeatClients(
+            source_admin=client(clients.source_admin, "heartbeats-source-admin"),
+            source_producer=client(clients.source_producer, "heartbeats-source-producer"),
+            target_admin=client(clients.target_admin, "heartbeats-target-admin"),
+            target_producer=client(clients.data_producer, "heartbeats-target-producer"),
+            target_consumer=client(clients.target_consumer, "heartbeats-target-consumer"),
+        ),
+    )

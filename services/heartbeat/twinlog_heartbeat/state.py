@@ -1,0 +1,111 @@
+"""The state of the service: trackers by flow and the book of paths, fed by emitters and watchers. No I/O."""
+
+from collections.abc import Iterable
+
+from opentelemetry.metrics import Meter, Observation
+
+from twinlog.clock import Clock
+from twinlog.errors import NotFoundError, TwinlogError
+from twinlog.model import ClusterAlias, Flow
+from twinlog.telemetry import metrics
+from twinlog.wire import Heartbeat
+from twinlog_heartbeat.beats import Beat, Purpose
+from twinlog_heartbeat.config import HeartbeatFlow
+from twinlog_heartbeat.delays import DelayTracker, FlowDelay, Obstacle
+from twinlog_heartbeat.reasons import Reason
+from twinlog_heartbeat.topology import PathBook
+
+
+class HeartbeatState:
+    """What is known of every flow that replicates, and of every path."""
+
+    def __init__(self, flows: Iterable[HeartbeatFlow], *, clock: Clock, meter: Meter) -> None:
+        self.paths = PathBook()
+        self._clock = clock
+        self._flows = {entry.flow: entry for entry in flows if entry.replicates}
+        now_ms = clock.now_ms()
+        self._trackers = {
+            flow: DelayTracker(flow=flow, started_ms=now_ms, silent_after_ms=entry.silent_after_ms)
+            for flow, entry in self._flows.items()
+        }
+        for flow, entry in self._flows.items():
+            obstacle = _standing_obstacle(entry)
+            if obstacle is not None:
+                self._trackers[flow].on_write_obstacle(obstacle)
+        self._watched_topics = {
+            flow: entry.policy.format_remote_topic(flow.source, entry.policy.heartbeats_topic())
+            for flow, entry in self._flows.items()
+        }
+        self._records = metrics.counter(meter, metrics.HEARTBEAT_RECORDS)
+        self._delay = metrics.histogram(meter, metrics.HEARTBEAT_DELAY)
+        metrics.gauge(meter, metrics.HEARTBEAT_AGE, self._ages)
+
+    def on_emitted(self, beat: Beat) -> None:
+        """A beat is on its cluster."""
+        attributes = metrics.flow_attributes(beat.flow.source, beat.flow.target)
+        self._records.add(1, {**attributes, "twinlog.outcome": "emitted"})
+        tracker = self._trackers.get(beat.flow)
+        if tracker is not None and beat.purpose is Purpose.PROOF:
+            tracker.on_emitted()
+
+    def on_emit_error(self, beat: Beat, error: TwinlogError) -> None:
+        """A beat could not be written."""
+        tracker = self._trackers.get(beat.flow)
+        if tracker is not None and beat.purpose is Purpose.PROOF:
+            tracker.on_write_obstacle(Obstacle(reason=error.reason, message=str(error)))
+
+    def on_heartbeat(self, cluster: ClusterAlias, topic: str, heartbeat: Heartbeat, seen_ms: int) -> None:
+        """A heartbeat arrived in a replicated topic: it proves the flow whose copy that topic is."""
+        for flow, tracker in self._trackers.items():
+            if flow.target != cluster or self._watched_topics[flow] != topic:
+                continue
+            own = Flow(heartbeat.source, heartbeat.target) == flow
+            tracker.on_observed(emitted_ms=heartbeat.timestamp_ms, seen_ms=seen_ms, own=own)
+            if own:
+                attributes = metrics.flow_attributes(flow.source, flow.target)
+                self._records.add(1, {**attributes, "twinlog.outcome": "observed"})
+                self._delay.record(max(0, seen_ms - heartbeat.timestamp_ms) / 1000, attributes)
+
+    def on_watch_obstacle(self, cluster: ClusterAlias, error: TwinlogError | None) -> None:
+        """A cluster cannot be read, or can be again."""
+        obstacle = None if error is None else Obstacle(reason=error.reason, message=str(error))
+        for flow, tracker in self._trackers.items():
+            if flow.target == cluster:
+                tracker.on_watch_obstacle(obstacle)
+
+    def delays(self, flow: Flow | None = None) -> list[FlowDelay]:
+        """Of all flows that replicate, sorted, or of one. Raises NotFoundError for another."""
+        now_ms = self._clock.now_ms()
+        if flow is None:
+            return [self._trackers[known].report(now_ms) for known in sorted(self._trackers)]
+        tracker = self._trackers.get(flow)
+        if tracker is None:
+            known_flows = ", ".join(str(known) for known in sorted(self._trackers)) or "none"
+            raise NotFoundError(
+                f"flow {flow} does not replicate in this process; these do: {known_flows}",
+                reason="FLOW_UNKNOWN",
+                metadata={"flow": str(flow)},
+            )
+        return [tracker.report(now_ms)]
+
+    def _ages(self) -> Iterable[Observation]:
+        return [
+            Observation(delay.age_ms / 1000, metrics.flow_attributes(delay.flow.source, delay.flow.target))
+            for delay in self.delays()
+            if delay.age_ms is not None
+        ]
+
+
+def _standing_obstacle(entry: HeartbeatFlow) -> Obstacle | None:
+    """Why the configuration itself keeps a flow from being proven."""
+    if not entry.emits:
+        return Obstacle(
+            reason=Reason.HEARTBEATS_DISABLED,
+            message=f"{entry.flow}.emit.heartbeats.enabled is false: nobody writes beats that prove the flow",
+        )
+    if not entry.copies_heartbeats:
+        return Obstacle(
+            reason=Reason.NOT_REPLICATED,
+            message="heartbeats.replication.enabled is false and the topic filter does not select heartbeats",
+        )
+    return None
