@@ -1,0 +1,149 @@
+"""Which topics, groups and topic configs a flow takes: MM2's default filters.
+
+A name is taken when the include list matches it and the exclude list does not.
+"""
+
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Protocol
+
+from twinlog.filters.patterns import PatternList
+
+TOPICS_KEY = "topics"
+TOPICS_EXCLUDE_KEY = "topics.exclude"
+GROUPS_KEY = "groups"
+GROUPS_EXCLUDE_KEY = "groups.exclude"
+CONFIG_PROPERTIES_EXCLUDE_KEY = "config.properties.exclude"
+
+DEFAULT_TOPICS = (".*",)
+DEFAULT_TOPICS_EXCLUDE = (r"mm2.*\.internal", r".*\.replica", "__.*")
+"""Kafka 4.0 and later (KIP-1074)."""
+DEFAULT_GROUPS = (".*",)
+DEFAULT_GROUPS_EXCLUDE = ("console-consumer-.*", "connect-.*", "__.*")
+DEFAULT_CONFIG_PROPERTIES_EXCLUDE = (
+    "follower.replication.throttled.replicas",
+    "leader.replication.throttled.replicas",
+    "message.timestamp.difference.max.ms",
+    "log.message.timestamp.before.max.ms",
+    "log.message.timestamp.after.max.ms",
+    "message.timestamp.type",
+    "unclean.leader.election.enable",
+    "min.insync.replicas",
+)
+"""Kafka 4.3 and later. The topic configs `message.timestamp.before|after.max.ms` are not among them, so they
+are synced: MM2's list names the broker configs and patterns match whole names."""
+
+
+class FilterOutcome(StrEnum):
+    INCLUDED = "INCLUDED"
+    EXCLUDED = "EXCLUDED"
+    NOT_INCLUDED = "NOT_INCLUDED"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FilterVerdict:
+    """What a filter says of a name, and by which of its rules."""
+
+    outcome: FilterOutcome
+    key: str
+    """The configuration key that decided."""
+    pattern: str | None
+    """The element of that list that decided; None when none matched."""
+
+    @property
+    def included(self) -> bool:
+        return self.outcome is FilterOutcome.INCLUDED
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NameFilter:
+    """An include and an exclude list; exclude wins."""
+
+    include: PatternList
+    exclude: PatternList
+
+    def takes(self, name: str) -> bool:
+        return self.include.matches(name) and not self.exclude.matches(name)
+
+    def judge(self, name: str) -> FilterVerdict:
+        """Decide as `takes`, and say why."""
+        excluding = self.exclude.deciding_pattern(name)
+        if excluding is not None:
+            return FilterVerdict(outcome=FilterOutcome.EXCLUDED, key=self.exclude.key, pattern=excluding)
+        including = self.include.deciding_pattern(name)
+        outcome = FilterOutcome.NOT_INCLUDED if including is None else FilterOutcome.INCLUDED
+        return FilterVerdict(outcome=outcome, key=self.include.key, pattern=including)
+
+
+class TopicFilter(Protocol):
+    def should_replicate_topic(self, topic: str) -> bool: ...
+
+    def judge_topic(self, topic: str) -> FilterVerdict:
+        """Decide as should_replicate_topic, and say why."""
+        ...
+
+
+class GroupFilter(Protocol):
+    def should_replicate_group(self, group: str) -> bool: ...
+
+    def judge_group(self, group: str) -> FilterVerdict:
+        """Decide as should_replicate_group, and say why."""
+        ...
+
+
+class ConfigPropertyFilter(Protocol):
+    def should_replicate_config_property(self, name: str) -> bool: ...
+
+    def should_replicate_source_default(self, name: str) -> bool:
+        """True when a value that is only the source's default is set on the target all the same.
+
+        Asked only for properties that should_replicate_config_property takes.
+        """
+        ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DefaultTopicFilter:
+    names: NameFilter = field(
+        default_factory=lambda: NameFilter(
+            include=PatternList(TOPICS_KEY, DEFAULT_TOPICS),
+            exclude=PatternList(TOPICS_EXCLUDE_KEY, DEFAULT_TOPICS_EXCLUDE),
+        )
+    )
+
+    def should_replicate_topic(self, topic: str) -> bool:
+        return self.names.takes(topic)
+
+    def judge_topic(self, topic: str) -> FilterVerdict:
+        return self.names.judge(topic)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DefaultGroupFilter:
+    names: NameFilter = field(
+        default_factory=lambda: NameFilter(
+            include=PatternList(GROUPS_KEY, DEFAULT_GROUPS),
+            exclude=PatternList(GROUPS_EXCLUDE_KEY, DEFAULT_GROUPS_EXCLUDE),
+        )
+    )
+
+    def should_replicate_group(self, group: str) -> bool:
+        return self.names.takes(group)
+
+    def judge_group(self, group: str) -> FilterVerdict:
+        return self.names.judge(group)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DefaultConfigPropertyFilter:
+    exclude: PatternList = field(
+        default_factory=lambda: PatternList(CONFIG_PROPERTIES_EXCLUDE_KEY, DEFAULT_CONFIG_PROPERTIES_EXCLUDE)
+    )
+    use_source_defaults: bool = False
+    """`use.defaults.from=source`: the source's defaults are set on the target as explicit values."""
+
+    def should_replicate_config_property(self, name: str) -> bool:
+        return not self.exclude.matches(name)
+
+    def should_replicate_source_default(self, name: str) -> bool:
+        return self.use_source_defaults

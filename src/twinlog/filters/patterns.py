@@ -1,0 +1,88 @@
+"""A list of name patterns as MM2 writes it: joined with `|`, matched against the whole name."""
+
+import re
+from collections.abc import Iterable
+
+from twinlog.errors import ConfigError
+from twinlog.filters.java_classes import RegexSyntaxError
+from twinlog.filters.java_regex import compile_java
+
+
+class PatternList:
+    """Names or Java regular expressions; a name matches when any of them matches all of it.
+
+    An empty list matches nothing, and there is no lone `*`: "every topic" is `.*`. Raises ConfigError that
+    names the key and the pattern when one does not compile.
+    """
+
+    __slots__ = ("_alternatives", "_joined", "key", "patterns")
+
+    def __init__(self, key: str, patterns: Iterable[str]) -> None:
+        self.key = key
+        self.patterns = tuple(patterns)
+        self._joined = _compile_all(key, self.patterns)
+        self._alternatives = [(pattern, _compile_alone(pattern)) for pattern in self.patterns]
+
+    def matches(self, name: str) -> bool:
+        return self._joined is not None and self._joined.fullmatch(name) is not None
+
+    def deciding_pattern(self, name: str) -> str | None:
+        """Return the first pattern that matches `name`, None when none does.
+
+        Patterns are joined before they are compiled, so an inline flag reaches into its successors, and
+        `(a,b)` is one group over two list elements. Where only the whole list explains a match, it is
+        returned joined.
+        """
+        if not self.matches(name):
+            return None
+        for pattern, alone in self._alternatives:
+            if alone is not None and alone.fullmatch(name):
+                return pattern
+        return "|".join(self.patterns)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, PatternList) and (self.key, self.patterns) == (other.key, other.patterns)
+
+    def __hash__(self) -> int:
+        return hash((self.key, self.patterns))
+
+    def __repr__(self) -> str:
+        return f"PatternList({self.key!r}, {self.patterns!r})"
+
+
+def _compile_all(key: str, patterns: tuple[str, ...]) -> re.Pattern[str] | None:
+    if not patterns:
+        return None
+    try:
+        return compile_java("|".join(patterns))
+    except RegexSyntaxError as error:
+        culprit = next(
+            (pattern for pattern in patterns if _compile_alone(pattern) is None), "|".join(patterns)
+        )
+        raise ConfigError(
+            f"{key}: {culprit!r} is no valid regular expression: {_reason(culprit, error)}{_remedy(culprit)}",
+            metadata={"key": key, "pattern": culprit},
+        ) from error
+
+
+def _compile_alone(pattern: str) -> re.Pattern[str] | None:
+    try:
+        return compile_java(pattern)
+    except RegexSyntaxError:
+        return None
+
+
+def _reason(pattern: str, of_the_list: RegexSyntaxError) -> str:
+    try:
+        compile_java(pattern)
+    except RegexSyntaxError as error:
+        return str(error)
+    return str(of_the_list)
+
+
+def _remedy(pattern: str) -> str:
+    if pattern.startswith("*"):
+        return " (for any name write '.*')"
+    if any(pattern.count(opening) != pattern.count(closing) for opening, closing in ("{}", "()", "[]")):
+        return " (a comma separates list elements, so a pattern cannot hold one)"
+    return ""

@@ -1,0 +1,184 @@
+"""When an offset sync is due, and which wait to be sent: MM2's OffsetSyncWriter as pure state.
+
+The caller tells what the target acknowledged, takes the syncs to send, and says when each send ended. Nothing
+here waits or sends. One instance per writer of a set of source partitions; state starts anew with it, so the
+first record of every partition is always due.
+"""
+
+from collections import deque
+
+from twinlog.model import TopicPartition
+from twinlog.wire.offset_sync import OffsetSync
+
+DEFAULT_OFFSET_LAG_MAX = 100
+MAX_IN_FLIGHT = 10
+
+
+class PartitionSyncState:
+    """What was acknowledged and synced last of one source partition.
+
+    `due` is sticky: once set it stays until `reset`, which the writer calls right after it queued the sync.
+    """
+
+    __slots__ = (
+        "_last_sync_downstream",
+        "_offset_lag_max",
+        "_previous_downstream",
+        "_previous_upstream",
+        "due",
+    )
+
+    def __init__(self, offset_lag_max: int) -> None:
+        self._offset_lag_max = offset_lag_max
+        self._previous_upstream = -1
+        self._previous_downstream = -1
+        self._last_sync_downstream = -1
+        self.due = False
+
+    def update(self, upstream_offset: int, downstream_offset: int) -> bool:
+        """Take one acknowledged record; return `due`.
+
+        A sync is due for the first record ever, when a translated offset would lag by `offset_lag_max` or
+        more, when the source skipped or went back, and when the target went back.
+        """
+        if (
+            self._last_sync_downstream == -1
+            or downstream_offset - (self._last_sync_downstream + 1) >= self._offset_lag_max
+            or upstream_offset - self._previous_upstream != 1
+            or downstream_offset < self._previous_downstream
+        ):
+            self._last_sync_downstream = downstream_offset
+            self.due = True
+        self._previous_upstream = upstream_offset
+        self._previous_downstream = downstream_offset
+        return self.due
+
+    def update_run(self, upstream_offset: int, downstream_offset: int, count: int) -> list[int]:
+        """Take `count` records whose offsets rise by one on both sides; return the indexes of those that were
+        due.
+
+        The same as `update` and `reset` for each, at the cost of the syncs only. Leaves `due` False.
+        """
+        due_at = [0] if self.update(upstream_offset, downstream_offset) else []
+        self.reset()
+        last = count - 1
+        # Inside the run nothing skips, so only the lag makes a sync due: one every offset_lag_max + 1
+        # records.
+        step = max(self._offset_lag_max, 0) + 1
+        following = max(self._last_sync_downstream + step - downstream_offset, 1)
+        due_at.extend(range(following, count, step))
+        if due_at:
+            self._last_sync_downstream = downstream_offset + due_at[-1]
+        self._previous_upstream = upstream_offset + last
+        self._previous_downstream = downstream_offset + last
+        return due_at
+
+    def reset(self) -> None:
+        self.due = False
+
+
+class OffsetSyncWriter:
+    """Queues of syncs: pending ones go out as soon as there is room, delayed ones with the next `commit`.
+
+    MM2 keeps one pending sync per partition, the newest; `history_per_partition` keeps that many, so that a
+    run of records acknowledged at once leaves as many syncs as records acknowledged one by one. The oldest
+    are dropped beyond it: losing a sync costs precision, never correctness.
+    """
+
+    def __init__(
+        self,
+        *,
+        offset_lag_max: int = DEFAULT_OFFSET_LAG_MAX,
+        max_in_flight: int = MAX_IN_FLIGHT,
+        history_per_partition: int = 1,
+    ) -> None:
+        self._offset_lag_max = offset_lag_max
+        self._max_in_flight = max_in_flight
+        self._history_per_partition = history_per_partition
+        self._in_flight = 0
+        self._states: dict[TopicPartition, PartitionSyncState] = {}
+        self._pending: dict[TopicPartition, deque[OffsetSync]] = {}
+        self._delayed: dict[TopicPartition, OffsetSync] = {}
+
+    def acknowledged(self, partition: TopicPartition, upstream_offset: int, downstream_offset: int) -> None:
+        """Take one record that the target has."""
+        self.acknowledged_run(partition, upstream_offset, downstream_offset, 1)
+
+    def acknowledged_run(
+        self, partition: TopicPartition, upstream_offset: int, downstream_offset: int, count: int
+    ) -> None:
+        """Take `count` records that the target has, whose offsets rise by one on both sides (a whole batch).
+
+        Raises ValueError when there are none.
+        """
+        if count < 1:
+            raise ValueError(f"a run has at least one record, got {count}")
+        state = self._states.setdefault(partition, PartitionSyncState(self._offset_lag_max))
+        due_at = state.update_run(upstream_offset, downstream_offset, count)
+        last = count - 1
+        if due_at:
+            self._delayed.pop(partition, None)
+            for index in due_at[-self._history_per_partition :]:
+                self._queue(_sync(partition, upstream_offset + index, downstream_offset + index))
+        if not due_at or due_at[-1] != last:
+            self._delayed[partition] = _sync(partition, upstream_offset + last, downstream_offset + last)
+
+    def commit(self) -> None:
+        """Make every delayed sync pending, so that an idle partition ends up synced to its last record.
+
+        Called every offset.flush.interval.ms, and after every transaction.
+        """
+        for sync in self._delayed.values():
+            self._queue(sync)
+        self._delayed.clear()
+
+    def take(self) -> list[OffsetSync]:
+        """Remove and return the syncs to send now, as many as may still be in flight, in order per
+        partition.
+        """
+        taken: list[OffsetSync] = []
+        while self._pending and self._in_flight < self._max_in_flight:
+            partition, queue = next(iter(self._pending.items()))
+            taken.append(queue.popleft())
+            self._in_flight += 1
+            if not queue:
+                del self._pending[partition]
+        return taken
+
+    def completed(self, count: int = 1) -> None:
+        """Say that `count` of the syncs taken were acknowledged or failed. A failed one is lost, as in
+        MM2.
+        """
+        self._in_flight -= count
+
+    def forget(self, partition: TopicPartition) -> None:
+        """Drop all about a partition that this writer does not copy any more."""
+        self._states.pop(partition, None)
+        self._pending.pop(partition, None)
+        self._delayed.pop(partition, None)
+
+    @property
+    def pending(self) -> tuple[OffsetSync, ...]:
+        """Syncs that wait for room in flight."""
+        return tuple(sync for queue in self._pending.values() for sync in queue)
+
+    @property
+    def delayed(self) -> tuple[OffsetSync, ...]:
+        """Syncs that wait for the next `commit`: at most one per partition."""
+        return tuple(self._delayed.values())
+
+    @property
+    def in_flight(self) -> int:
+        return self._in_flight
+
+    def _queue(self, sync: OffsetSync) -> None:
+        queue = self._pending.get(sync.partition)
+        if queue is None:
+            queue = self._pending[sync.partition] = deque(maxlen=self._history_per_partition)
+        queue.append(sync)
+
+
+def _sync(partition: TopicPartition, upstream_offset: int, downstream_offset: int) -> OffsetSync:
+    return OffsetSync(
+        partition=partition, upstream_offset=upstream_offset, downstream_offset=downstream_offset
+    )

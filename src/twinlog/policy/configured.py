@@ -1,0 +1,51 @@
+"""The replication policy that a properties file asks for."""
+
+from collections.abc import Mapping
+
+from twinlog.errors import ConfigError
+from twinlog.policy.replication import (
+    DEFAULT_SEPARATOR,
+    DefaultReplicationPolicy,
+    IdentityReplicationPolicy,
+    ReplicationPolicy,
+)
+
+POLICY_CLASS_KEY = "replication.policy.class"
+SEPARATOR_KEY = "replication.policy.separator"
+INTERNAL_SEPARATOR_KEY = "replication.policy.internal.topic.separator.enabled"
+SOURCE_ALIAS_KEY = "source.cluster.alias"
+
+DEFAULT_POLICY_CLASS = "org.apache.kafka.connect.mirror.DefaultReplicationPolicy"
+IDENTITY_POLICY_CLASS = "org.apache.kafka.connect.mirror.IdentityReplicationPolicy"
+
+
+def policy_from_config(config: Mapping[str, str]) -> ReplicationPolicy:
+    """Build the policy of a flow or client from its resolved configuration.
+
+    `replication.policy.internal.topic.separator.enabled` counts only beside an explicit separator (KIP-949).
+    Raises ConfigError for an unknown class, an unusable separator, or a switch that is neither true nor
+    false.
+    """
+    separator = config.get(SEPARATOR_KEY, DEFAULT_SEPARATOR)
+    internal_separator = separator if _switch(config, INTERNAL_SEPARATOR_KEY) else DEFAULT_SEPARATOR
+    name = config.get(POLICY_CLASS_KEY, DEFAULT_POLICY_CLASS).strip()
+    if name == DEFAULT_POLICY_CLASS:
+        return DefaultReplicationPolicy(separator=separator, internal_separator=internal_separator)
+    if name == IDENTITY_POLICY_CLASS:
+        return IdentityReplicationPolicy(
+            separator=separator,
+            internal_separator=internal_separator,
+            source_cluster_alias=config.get(SOURCE_ALIAS_KEY),
+        )
+    raise ConfigError(
+        f"{POLICY_CLASS_KEY}: there is no policy {name!r}; "
+        f"use {DEFAULT_POLICY_CLASS} or {IDENTITY_POLICY_CLASS}",
+        metadata={"key": POLICY_CLASS_KEY, "value": name},
+    )
+
+
+def _switch(config: Mapping[str, str], key: str) -> bool:
+    text = config.get(key, "true").strip().lower()
+    if text not in ("true", "false"):
+        raise ConfigError(f"{key}: expected true or false, got {config[key]!r}", metadata={"key": key})
+    return text == "true"

@@ -1,0 +1,53 @@
+"""Where a flow keeps what it knows: names and hosts of the internal topics of MM2, Connect and Twinlog."""
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+from twinlog.model import ClusterAlias, Flow
+from twinlog.policy.replication import ReplicationPolicy
+from twinlog.wire.formatters import RecordKind
+
+
+class OffsetSyncsLocation(StrEnum):
+    """Value of `offset-syncs.topic.location` (KIP-716)."""
+
+    SOURCE = "source"
+    TARGET = "target"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HostedTopic:
+    """A topic and the cluster it lives on."""
+
+    cluster: ClusterAlias
+    topic: str
+
+
+def offset_syncs_topic(
+    policy: ReplicationPolicy, flow: Flow, location: OffsetSyncsLocation = OffsetSyncsLocation.SOURCE
+) -> HostedTopic:
+    """Return the flow's offset syncs topic; its name holds the alias of the cluster that does not host it."""
+    if location is OffsetSyncsLocation.SOURCE:
+        return HostedTopic(cluster=flow.source, topic=policy.offset_syncs_topic(flow.target))
+    return HostedTopic(cluster=flow.target, topic=policy.offset_syncs_topic(flow.source))
+
+
+def source_offsets_topic(source: ClusterAlias) -> str:
+    """Topic on the target with the positions of flows from `source`. Connect's names ignore the separator."""
+    return f"mm2-offsets.{source}.internal"
+
+
+def configsync_topic(source: ClusterAlias) -> str:
+    """Topic on the target with the rules, topic registry and last plan of flows from `source`."""
+    return f"mm2-configsync.{source}.internal"
+
+
+def record_kind(policy: ReplicationPolicy, topic: str) -> RecordKind | None:
+    """Return which binary format a topic holds by its name, None when it is none of the three."""
+    if policy.is_heartbeats_topic(topic):
+        return RecordKind.HEARTBEAT
+    if policy.is_checkpoints_topic(topic):
+        return RecordKind.CHECKPOINT
+    if policy.is_mm2_internal_topic(topic) and topic.startswith("mm2-offset-syncs"):
+        return RecordKind.OFFSET_SYNC
+    return None

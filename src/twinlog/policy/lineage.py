@@ -1,0 +1,91 @@
+"""What topic names tell about the way records came: cycles, hops, upstream clusters (MM2's isCycle and
+MirrorClient).
+"""
+
+from collections.abc import Iterable, Iterator
+
+from twinlog.model import ClusterAlias, Flow
+from twinlog.policy.replication import ReplicationPolicy
+
+
+def cycle_alias(policy: ReplicationPolicy, flow: Flow, topic: str) -> ClusterAlias | None:
+    """Return the alias through which copying `topic` would go in a circle, None when it would not.
+
+    A topic that already passed through the flow's target, or (Kafka 4.4, KAFKA-9914) is a copy of the flow's
+    own source, is not copied again; policies that keep names look for the target only.
+    """
+    blocked = {flow.target, flow.source} if policy.tracks_topic_sources else {flow.target}
+    return next((alias for alias in _hops(policy, topic) if alias in blocked), None)
+
+
+def is_cycle(policy: ReplicationPolicy, flow: Flow, topic: str) -> bool:
+    """Tell whether copying `topic` of the flow's source to its target would go in a circle."""
+    return cycle_alias(policy, flow, topic) is not None
+
+
+def count_hops(policy: ReplicationPolicy, topic: str, upstream: ClusterAlias) -> int | None:
+    """Return how many hops ago `topic` was on cluster `upstream` (1 = copied directly), None for never."""
+    for hops, alias in enumerate(_clusters_passed(policy, topic), start=1):
+        if alias == upstream:
+            return hops
+    return None
+
+
+def replication_hops(policy: ReplicationPolicy, topics: Iterable[str], upstream: ClusterAlias) -> int | None:
+    """Return the fewest hops from cluster `upstream` to the one that holds `topics`, by its heartbeats
+    topics.
+
+    None when it cannot be reached; MirrorClient says -1 then.
+    """
+    hops = (count_hops(policy, topic, upstream) for topic in heartbeat_topics(policy, topics))
+    return min((count for count in hops if count is not None), default=None)
+
+
+def upstream_clusters(policy: ReplicationPolicy, topics: Iterable[str]) -> frozenset[ClusterAlias]:
+    """Return every cluster that replicates to the one that holds `topics`, over any number of hops."""
+    return frozenset(
+        alias for topic in heartbeat_topics(policy, topics) for alias in _clusters_passed(policy, topic)
+    )
+
+
+def heartbeat_topics(policy: ReplicationPolicy, topics: Iterable[str]) -> frozenset[str]:
+    """Return the heartbeats topics among `topics`, the cluster's own included."""
+    return frozenset(filter(policy.is_heartbeats_topic, topics))
+
+
+def checkpoint_topics(policy: ReplicationPolicy, topics: Iterable[str]) -> frozenset[str]:
+    """Return the checkpoints topics among `topics`."""
+    return frozenset(filter(policy.is_checkpoints_topic, topics))
+
+
+def remote_topics(
+    policy: ReplicationPolicy, topics: Iterable[str], source: ClusterAlias | None = None
+) -> frozenset[str]:
+    """Return the copies among `topics`, copied directly from `source` when it is given."""
+    return frozenset(
+        topic
+        for topic in topics
+        if not policy.is_internal_topic(topic)
+        and (alias := policy.topic_source(topic)) is not None
+        and source in (None, alias)
+    )
+
+
+def _hops(policy: ReplicationPolicy, topic: str) -> Iterator[ClusterAlias]:
+    """Yield the alias of each hop back, until the topic's own beginning."""
+    while (alias := policy.topic_source(topic)) is not None:
+        yield alias
+        upstream = policy.upstream_topic(topic)
+        if upstream is None or upstream == topic:
+            return
+        topic = upstream
+
+
+def _clusters_passed(policy: ReplicationPolicy, topic: str) -> Iterator[ClusterAlias]:
+    """Yield the alias of each hop back, up to the first that comes again: names can be made to circle."""
+    seen: set[ClusterAlias] = set()
+    for alias in _hops(policy, topic):
+        if alias in seen:
+            return
+        seen.add(alias)
+        yield alias

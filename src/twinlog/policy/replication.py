@@ -1,0 +1,171 @@
+"""How remote topics are named, and how a name tells where it came from: MM2's ReplicationPolicy."""
+
+import re
+from dataclasses import dataclass
+from typing import Protocol
+
+from twinlog.errors import ConfigError
+from twinlog.model import ClusterAlias
+
+DEFAULT_SEPARATOR = "."
+HEARTBEATS_TOPIC = "heartbeats"
+
+_UNUSABLE_SEPARATOR = re.compile(r"[^a-zA-Z0-9._-]")
+
+
+class ReplicationPolicy(Protocol):
+    """Names of remote and internal topics. Pure: the same question has the same answer for ever.
+
+    "Internal" is used in MM2's sense of release 4.0 and later (KIP-1074).
+    """
+
+    @property
+    def tracks_topic_sources(self) -> bool:
+        """True when a topic's name tells its origin; False for policies that keep names (Identity)."""
+        ...
+
+    def format_remote_topic(self, source: ClusterAlias, topic: str) -> str:
+        """Name on the target of the source's `topic`."""
+        ...
+
+    def topic_source(self, topic: str) -> ClusterAlias | None:
+        """Alias of the cluster this topic was copied from; None when it is no remote topic."""
+        ...
+
+    def upstream_topic(self, topic: str) -> str | None:
+        """The topic's name on its source, one hop back; None when it is no remote topic."""
+        ...
+
+    def original_topic(self, topic: str) -> str:
+        """The topic's name where it was first written, all hops back."""
+        ...
+
+    def heartbeats_topic(self) -> str: ...
+
+    def offset_syncs_topic(self, alias: ClusterAlias) -> str:
+        """Offset syncs topic for `alias`, which is always the cluster that does *not* host the topic."""
+        ...
+
+    def checkpoints_topic(self, source: ClusterAlias) -> str:
+        """Checkpoints topic, on the target, of the groups of `source`."""
+        ...
+
+    def is_heartbeats_topic(self, topic: str) -> bool:
+        """True for `heartbeats` and its copies from any number of hops away."""
+        ...
+
+    def is_checkpoints_topic(self, topic: str) -> bool: ...
+
+    def is_mm2_internal_topic(self, topic: str) -> bool:
+        """True for the topics that MM2 itself writes: offset syncs, checkpoints and Connect's own."""
+        ...
+
+    def is_internal_topic(self, topic: str) -> bool:
+        """True for topics never replicated: MM2's own, and names that start with `__` or `.`."""
+        ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DefaultReplicationPolicy:
+    """`orders` of cluster `A` is called `A.orders` on the target.
+
+    Any ordinary topic with the separator in it looks remote (`orders.v1` has the source `orders`): that is
+    MM2's rule too. Raises ConfigError when the separator cannot be part of a topic name.
+    """
+
+    separator: str = DEFAULT_SEPARATOR
+    internal_separator: str = DEFAULT_SEPARATOR
+    """Separator in the names of offset-syncs and checkpoints topics."""
+
+    def __post_init__(self) -> None:
+        for separator in (self.separator, self.internal_separator):
+            if not separator or _UNUSABLE_SEPARATOR.search(separator):
+                raise ConfigError(
+                    f"replication.policy.separator {separator!r} cannot be used: expected one or more of "
+                    "the characters allowed in topic names (letters, digits, '.', '_', '-')",
+                    metadata={"key": "replication.policy.separator"},
+                )
+
+    @property
+    def tracks_topic_sources(self) -> bool:
+        return True
+
+    def format_remote_topic(self, source: ClusterAlias, topic: str) -> str:
+        return f"{source}{self.separator}{topic}"
+
+    def topic_source(self, topic: str) -> ClusterAlias | None:
+        source, separator, rest = topic.partition(self.separator)
+        # Java's String.split drops trailing empty pieces: `a.` and `a..` have one piece and are not remote.
+        return source if separator and not self._is_only_separators(rest) else None
+
+    def upstream_topic(self, topic: str) -> str | None:
+        source = self.topic_source(topic)
+        return None if source is None else topic[len(source) + len(self.separator) :]
+
+    def original_topic(self, topic: str) -> str:
+        upstream = self.upstream_topic(topic)
+        while upstream is not None and upstream != topic:
+            topic, upstream = upstream, self.upstream_topic(upstream)
+        return topic
+
+    def heartbeats_topic(self) -> str:
+        return HEARTBEATS_TOPIC
+
+    def offset_syncs_topic(self, alias: ClusterAlias) -> str:
+        return f"mm2-offset-syncs{self.internal_separator}{alias}{self.internal_separator}internal"
+
+    def checkpoints_topic(self, source: ClusterAlias) -> str:
+        return source + self._checkpoints_suffix
+
+    def is_heartbeats_topic(self, topic: str) -> bool:
+        return self.original_topic(topic) == HEARTBEATS_TOPIC
+
+    def is_checkpoints_topic(self, topic: str) -> bool:
+        return topic.endswith(self._checkpoints_suffix)
+
+    def is_mm2_internal_topic(self, topic: str) -> bool:
+        own = topic.startswith("mm2") and topic.endswith(f"{self.internal_separator}internal")
+        return own or self.is_checkpoints_topic(topic)
+
+    def is_internal_topic(self, topic: str) -> bool:
+        return self.is_mm2_internal_topic(topic) or topic.startswith(("__", "."))
+
+    @property
+    def _checkpoints_suffix(self) -> str:
+        return f"{self.internal_separator}checkpoints{self.internal_separator}internal"
+
+    def _is_only_separators(self, text: str) -> bool:
+        return not text.replace(self.separator, "")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class IdentityReplicationPolicy(DefaultReplicationPolicy):
+    """Topics keep their names, so a name says nothing about its origin and A->B->A loops cannot be seen.
+
+    Names that end with `heartbeats` are the exception: they follow the default policy.
+    """
+
+    source_cluster_alias: ClusterAlias | None = None
+    """What topic_source answers for every topic; None, "not known", in a client that was not told."""
+
+    @property
+    def tracks_topic_sources(self) -> bool:
+        return False
+
+    def format_remote_topic(self, source: ClusterAlias, topic: str) -> str:
+        if self._looks_like_heartbeats(topic):
+            return DefaultReplicationPolicy.format_remote_topic(self, source, topic)
+        return topic
+
+    def topic_source(self, topic: str) -> ClusterAlias | None:
+        if self._looks_like_heartbeats(topic):
+            return DefaultReplicationPolicy.topic_source(self, topic)
+        return self.source_cluster_alias
+
+    def upstream_topic(self, topic: str) -> str | None:
+        if self._looks_like_heartbeats(topic):
+            return DefaultReplicationPolicy.upstream_topic(self, topic)
+        return topic
+
+    def _looks_like_heartbeats(self, topic: str) -> bool:
+        return topic.endswith(HEARTBEATS_TOPIC)

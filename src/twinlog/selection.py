@@ -1,0 +1,118 @@
+"""Which topics a flow replicates, and why: MM2's rule with the first reason that decided.
+
+replicate = (topic filter takes it, or it is a heartbeats topic) and it is not internal and not part of a
+cycle.
+"""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from enum import StrEnum
+
+from twinlog.filters.name_filters import FilterOutcome, TopicFilter
+from twinlog.model import Flow
+from twinlog.policy.lineage import cycle_alias
+from twinlog.policy.replication import ReplicationPolicy
+
+
+class TopicReason(StrEnum):
+    """Why a topic is or is not replicated. A closed list; the words are part of the API."""
+
+    SELECTED = "SELECTED"
+    """The topic filter takes it."""
+    HEARTBEATS = "HEARTBEATS"
+    """The filter does not take it, but heartbeats are always replicated (heartbeats.replication.enabled)."""
+    EXCLUDED = "EXCLUDED"
+    NOT_INCLUDED = "NOT_INCLUDED"
+    INTERNAL = "INTERNAL"
+    CYCLE = "CYCLE"
+
+    @property
+    def selected(self) -> bool:
+        return self in (TopicReason.SELECTED, TopicReason.HEARTBEATS)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TopicDecision:
+    topic: str
+    reason: TopicReason
+    rule: str
+    """The rule that decided, for people: which key and pattern, which alias."""
+    remote_topic: str
+    """Its name on the target, whether it is replicated or not."""
+    pattern: str | None = None
+    """The pattern of SELECTED and EXCLUDED."""
+    alias: str | None = None
+    """The cluster a CYCLE goes through."""
+
+    @property
+    def selected(self) -> bool:
+        return self.reason.selected
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TopicSelector:
+    """The selection rules of one flow. Asked about topic names of the source; they need not exist."""
+
+    flow: Flow
+    policy: ReplicationPolicy
+    topic_filter: TopicFilter
+    heartbeats_replication_enabled: bool = True
+
+    def selects(self, topic: str) -> bool:
+        """Tell whether the flow replicates `topic`."""
+        return self.decide(topic).selected
+
+    def decide(self, topic: str) -> TopicDecision:
+        """Decide about one topic; the first rule that decides, in MM2's order, is the reason."""
+        verdict = self.topic_filter.judge_topic(topic)
+        heartbeats = self.heartbeats_replication_enabled and self.policy.is_heartbeats_topic(topic)
+        if not verdict.included and not heartbeats:
+            return self._rejected_by_filter(topic, verdict.outcome, verdict.key, verdict.pattern)
+        if self.policy.is_internal_topic(topic):
+            return self._decision(topic, TopicReason.INTERNAL, self._internal_rule(topic))
+        alias = cycle_alias(self.policy, self.flow, topic)
+        if alias is not None:
+            rule = f"its name says that it came through cluster {alias}: copying it would go in a circle"
+            return self._decision(topic, TopicReason.CYCLE, rule, alias=alias)
+        if verdict.included:
+            rule = f"{verdict.key}: pattern {verdict.pattern!r}"
+            return self._decision(topic, TopicReason.SELECTED, rule, pattern=verdict.pattern)
+        return self._decision(topic, TopicReason.HEARTBEATS, "heartbeats.replication.enabled")
+
+    def _rejected_by_filter(
+        self, topic: str, outcome: FilterOutcome, key: str, pattern: str | None
+    ) -> TopicDecision:
+        if outcome is FilterOutcome.EXCLUDED:
+            rule = f"{key}: pattern {pattern!r}"
+            return self._decision(topic, TopicReason.EXCLUDED, rule, pattern=pattern)
+        return self._decision(topic, TopicReason.NOT_INCLUDED, f"{key}: no pattern matches")
+
+    def _internal_rule(self, topic: str) -> str:
+        if self.policy.is_checkpoints_topic(topic):
+            return "a checkpoints topic"
+        if self.policy.is_mm2_internal_topic(topic):
+            return "an internal topic of the mirror (mm2…internal)"
+        return "an internal topic: the name starts with '__' or '.'"
+
+    def _decision(
+        self,
+        topic: str,
+        reason: TopicReason,
+        rule: str,
+        *,
+        pattern: str | None = None,
+        alias: str | None = None,
+    ) -> TopicDecision:
+        return TopicDecision(
+            topic=topic,
+            reason=reason,
+            rule=rule,
+            remote_topic=self.policy.format_remote_topic(self.flow.source, topic),
+            pattern=pattern,
+            alias=alias,
+        )
+
+
+def select_topics(selector: TopicSelector, topics: Iterable[str]) -> frozenset[str]:
+    """Return those of `topics` that the flow replicates."""
+    return frozenset(topic for topic in topics if selector.selects(topic))
