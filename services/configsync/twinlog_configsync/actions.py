@@ -1,0 +1,85 @@
+"""What a plan consists of: typed actions, each with the rule that caused it. Values, no behaviour beyond
+wording.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CreateTopic:
+    source_topic: str
+    target_topic: str
+    partition_count: int
+    replication_factor: int
+    """-1 = the target's default."""
+    configs: Mapping[str, str] = field(default_factory=dict)
+    rule: str = "selected on the source, absent on the target"
+
+    def __str__(self) -> str:
+        return (
+            f"CREATE {self.target_topic} partitions={self.partition_count} "
+            f"replication.factor={self.replication_factor}: {self.rule}"
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GrowPartitions:
+    source_topic: str
+    target_topic: str
+    from_count: int
+    to_count: int
+    rule: str = "the source has more partitions"
+
+    def __str__(self) -> str:
+        return f"GROW {self.target_topic} partitions {self.from_count} → {self.to_count}: {self.rule}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SetConfig:
+    source_topic: str
+    target_topic: str
+    name: str
+    before: str | None
+    """The target's value now; None when it is not known."""
+    value: str
+    rule: str
+    drift: bool = False
+    """Twinlog had set it before: somebody else changed it on the target."""
+
+    def __str__(self) -> str:
+        return f"SET {self.target_topic} {self.name} {self.before} → {self.value}: {self.rule}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DeleteConfig:
+    source_topic: str
+    target_topic: str
+    name: str
+    before: str | None
+    rule: str
+    drift: bool = False
+
+    def __str__(self) -> str:
+        return f"DELETE {self.target_topic} {self.name} {self.before} → default: {self.rule}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Skip:
+    """Nothing is done, on purpose: shown so that a plan answers why."""
+
+    source_topic: str
+    target_topic: str
+    what: str
+    """A config's name, or `topic`."""
+    rule: str
+    reason: str = ""
+    """Set when it keeps the topic from being copied: the reason that watchers are told."""
+
+    def __str__(self) -> str:
+        return f"SKIP {self.target_topic} {self.what}: {self.rule}"
+
+
+TopicAction = CreateTopic | GrowPartitions
+ConfigAction = SetConfig | DeleteConfig
+Action = TopicAction | ConfigAction | Skip

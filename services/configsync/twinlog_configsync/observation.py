@@ -1,0 +1,52 @@
+"""What was seen of both clusters at one moment: the input of every decision. Values only."""
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from twinlog.errors import KafkaError
+from twinlog.kafka.ports import ConfigEntry, TopicDescription
+
+TOPIC_UNKNOWN = "TOPIC_UNKNOWN"
+"""Reason of the ports for a topic that does not exist."""
+
+Configs = Sequence[ConfigEntry] | KafkaError
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TargetCluster:
+    """What the target's brokers say about new topics."""
+
+    broker_count: int
+    default_replication_factor: int = 1
+    min_insync_replicas: int = 1
+    """The brokers' default for topics that do not say otherwise."""
+    known_configs: Collection[str] | None = None
+    """Topic properties the target's Kafka has; None while not known."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TopicPair:
+    """One source topic and its counterpart. The name passes the flow's rules, whether or not the topic
+    exists.
+    """
+
+    source_topic: str
+    target_topic: str
+    source: TopicDescription | KafkaError
+    target: TopicDescription | KafkaError
+    source_configs: Configs = ()
+    target_configs: Configs = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Observation:
+    """Every topic that the flow's rules select, and those the registry knows and the rules still select."""
+
+    pairs: Mapping[str, TopicPair] = field(default_factory=dict)
+    """By source topic."""
+    target_cluster: TargetCluster
+
+
+def is_absent(topic: TopicDescription | KafkaError) -> bool:
+    """True when the cluster says that there is no such topic; False when it exists, or cannot be told."""
+    return isinstance(topic, KafkaError) and topic.reason == TOPIC_UNKNOWN

@@ -1,0 +1,93 @@
+"""Reads both clusters into an Observation. All I/O of looking, no decision except which names to look at."""
+
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, replace
+from typing import Final
+
+from twinlog.errors import KafkaError
+from twinlog.kafka.ports import ConfigEntry, KafkaCluster, TopicDescription
+from twinlog_configsync.observation import Configs, Observation, TargetCluster, TopicPair
+
+Described = Mapping[str, TopicDescription | KafkaError]
+
+_DEFAULT_REPLICATION_FACTOR: Final = "default.replication.factor"
+_MIN_ISR: Final = "min.insync.replicas"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Observer:
+    """Looks at the two ends of one flow. Every method is bounded by the clients' own time-outs."""
+
+    source: KafkaCluster
+    target: KafkaCluster
+    registry_topic: str
+    """A topic that is there on the target in any case: its properties are those the target's Kafka knows."""
+
+    async def pairs(self, target_names: Mapping[str, str]) -> Observation:
+        """Look at these source topics and their counterparts (source name → target name).
+
+        Raises KafkaError when a cluster as a whole does not answer; what is wrong with one topic is its
+        value.
+        """
+        source = await self._described(self.source, target_names.keys())
+        target = await self._described(self.target, target_names.values())
+        source_configs = await self._configs(self.source, _existing(source))
+        target_configs = await self._configs(self.target, {*_existing(target), self.registry_topic})
+        pairs = {
+            source_name: TopicPair(
+                source_topic=source_name,
+                target_topic=target_name,
+                source=source[source_name],
+                target=target[target_name],
+                source_configs=source_configs.get(source_name, ()),
+                target_configs=target_configs.get(target_name, ()),
+            )
+            for source_name, target_name in target_names.items()
+        }
+        known = target_configs[self.registry_topic]
+        cluster = await self._target_cluster()
+        if not isinstance(known, KafkaError):
+            cluster = replace(cluster, known_configs=frozenset(entry.name for entry in known))
+        return Observation(pairs=pairs, target_cluster=cluster)
+
+    async def targets_again(self, observation: Observation, source_topics: Collection[str]) -> Observation:
+        """The same observation with a fresh look at the counterparts of `source_topics`."""
+        names = {observation.pairs[topic].target_topic for topic in source_topics}
+        described = await self._described(self.target, names)
+        configs = await self._configs(self.target, _existing(described))
+        fresh = {
+            topic: replace(
+                pair, target=described[pair.target_topic], target_configs=configs.get(pair.target_topic, ())
+            )
+            for topic, pair in observation.pairs.items()
+            if topic in source_topics
+        }
+        return replace(observation, pairs={**observation.pairs, **fresh})
+
+    async def _described(self, cluster: KafkaCluster, names: Collection[str]) -> Described:
+        return await cluster.describe_topics(names) if names else {}
+
+    async def _configs(self, cluster: KafkaCluster, names: Collection[str]) -> Mapping[str, Configs]:
+        return await cluster.describe_topic_configs(names) if names else {}
+
+    async def _target_cluster(self) -> TargetCluster:
+        brokers = await self.target.brokers()
+        try:
+            configs = await self.target.describe_broker_configs(brokers[0].node_id) if brokers else ()
+        except KafkaError as error:
+            if error.retriable:
+                raise
+            configs = ()  # no right to read the brokers' settings: Kafka's own defaults are assumed
+        return TargetCluster(
+            broker_count=len(brokers),
+            default_replication_factor=_number(configs, _DEFAULT_REPLICATION_FACTOR, 1),
+            min_insync_replicas=_number(configs, _MIN_ISR, 1),
+        )
+
+
+def _existing(described: Described) -> set[str]:
+    return {name for name, topic in described.items() if not isinstance(topic, KafkaError)}
+
+
+def _number(configs: Collection[ConfigEntry], name: str, default: int) -> int:
+    return next((int(entry.value) for entry in configs if entry.name == name and entry.value), default)

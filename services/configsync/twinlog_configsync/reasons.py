@@ -1,0 +1,32 @@
+"""Why a flow or a topic is not in sync: every reason configsync itself gives, once. Kafka's own come from
+the ports.
+"""
+
+from enum import StrEnum
+
+
+class Reason(StrEnum):
+    """Stable words of the API; documented in docs/reasons.md."""
+
+    STARTING = "STARTING"
+    """The flow's first refresh is under way."""
+    SAME_CLUSTER = "SAME_CLUSTER"
+    """Both ends of the flow have one cluster id."""
+    NO_TOPICS_SELECTED = "NO_TOPICS_SELECTED"
+    """No topic of the source passes the flow's rules."""
+    REGISTRY_UNREADABLE = "REGISTRY_UNREADABLE"
+    """The stored registry was written by a newer version, or is damaged."""
+    CONFIGS_UNAUTHORIZED = "CONFIGS_UNAUTHORIZED"
+    """The source does not let us read the topic's configuration, so the target topic is not created
+    blindly.
+    """
+    REPLICATION_FACTOR_UNSATISFIABLE = "REPLICATION_FACTOR_UNSATISFIABLE"
+    """The target has fewer live brokers than replication.factor."""
+    MIN_ISR_ABOVE_REPLICATION_FACTOR = "MIN_ISR_ABOVE_REPLICATION_FACTOR"
+    """The target topic would refuse every write."""
+    TARGET_NOT_VISIBLE = "TARGET_NOT_VISIBLE"
+    """Created, but the target's brokers do not show it yet."""
+    NOT_SEEN_YET = "NOT_SEEN_YET"
+    """Listed by the source but not described yet."""
+    DELETED_AT_SOURCE = "DELETED_AT_SOURCE"
+    """The source topic is gone; the target topic stays."""

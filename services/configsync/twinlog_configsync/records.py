@@ -1,0 +1,148 @@
+"""The records of `mm2-configsync.<A>.internal`: compact UTF-8 JSON, one kind per key, every value
+versioned.
+
+| key | value |
+|---|---|
+| `["flow"]` | FlowRecord: when the selection was complete for the first time |
+| `["topic","orders"]` | TopicEntry |
+
+A tombstone removes. Kinds this version does not know are left alone (a newer one wrote them); a known kind
+with a newer version is an error, because overwriting it would lose what the newer version meant. Fields
+that are not known are dropped, so a field may be added without a new version.
+"""
+
+import json
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, dataclass
+from enum import StrEnum
+from typing import Any, Final
+
+from twinlog.errors import WireFormatError
+from twinlog_configsync.entry import TargetLimits, TopicEntry, TopicState
+
+Fields = Mapping[str, Any]
+
+
+class Kind(StrEnum):
+    FLOW = "flow"
+    TOPIC = "topic"
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class RecordKey:
+    kind: Kind
+    name: str = ""
+    """"" where a flow has one record of the kind."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FlowRecord:
+    settled_at_ms: int
+    """Wall clock of the first complete selection."""
+
+
+RecordValue = FlowRecord | TopicEntry
+
+
+def encode_key(key: RecordKey) -> bytes:
+    return _json([key.kind.value, key.name] if key.name else [key.kind.value])
+
+
+def decode_key(raw: bytes | None) -> RecordKey | None:
+    """None for a kind this version does not know. Raises WireFormatError for anything that is no key."""
+    parts = _parse(raw, "key")
+    if not (
+        isinstance(parts, list) and 1 <= len(parts) <= 2 and all(isinstance(part, str) for part in parts)
+    ):
+        raise WireFormatError(f"registry key {raw!r} is not [kind] or [kind, name]")
+    if parts[0] not in _KINDS:
+        return None
+    return RecordKey(Kind(parts[0]), *parts[1:])
+
+
+def encode_value(value: RecordValue) -> bytes:
+    fields = asdict(value)
+    return _json({"version": _CODECS[_kind_of(value)].version, **fields})
+
+
+def decode_value(key: RecordKey, raw: bytes) -> RecordValue:
+    """Raises WireFormatError when the value is of a newer version, or lacks a field."""
+    codec = _CODECS[key.kind]
+    fields = _parse(raw, "value")
+    if not isinstance(fields, dict):
+        raise WireFormatError(f"registry value of {key.kind} {key.name!r} is not an object")
+    version = fields.get("version")
+    if version != codec.version:
+        raise WireFormatError(
+            f"registry value of {key.kind} {key.name!r} has version {version!r}; "
+            f"this Twinlog reads {codec.version}",
+            metadata={"kind": key.kind, "name": key.name, "version": str(version)},
+        )
+    try:
+        return codec.decode(fields)
+    except (KeyError, TypeError, ValueError) as error:
+        raise WireFormatError(f"registry value of {key.kind} {key.name!r} is damaged: {error!r}") from error
+
+
+def _decode_flow(fields: Fields) -> FlowRecord:
+    return FlowRecord(settled_at_ms=int(fields["settled_at_ms"]))
+
+
+def _decode_topic(fields: Fields) -> TopicEntry:
+    limits = fields["limits"]
+    deleted_at_ms = fields["deleted_at_ms"]
+    return TopicEntry(
+        source_topic=str(fields["source_topic"]),
+        target_topic=str(fields["target_topic"]),
+        partition_count=int(fields["partition_count"]),
+        target_partition_count=int(fields["target_partition_count"]),
+        source_topic_id=str(fields["source_topic_id"]),
+        target_topic_id=str(fields["target_topic_id"]),
+        generation=int(fields["generation"]),
+        created_after_start=bool(fields["created_after_start"]),
+        state=TopicState(fields["state"]),
+        reason=str(fields["reason"]),
+        message=str(fields["message"]),
+        limits=TargetLimits(
+            max_message_bytes=int(limits["max_message_bytes"]),
+            compression_type=str(limits["compression_type"]),
+            timestamp_type=str(limits["timestamp_type"]),
+        ),
+        source_cleanup_policy=str(fields["source_cleanup_policy"]),
+        selected=bool(fields["selected"]),
+        deleted_at_ms=None if deleted_at_ms is None else int(deleted_at_ms),
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class _Codec:
+    version: int
+    decode: Callable[[Fields], RecordValue]
+
+
+_CODECS: Final[Mapping[Kind, _Codec]] = {
+    Kind.FLOW: _Codec(1, _decode_flow),
+    Kind.TOPIC: _Codec(1, _decode_topic),
+}
+
+
+def _kind_of(value: RecordValue) -> Kind:
+    match value:
+        case FlowRecord():
+            return Kind.FLOW
+        case TopicEntry():
+            return Kind.TOPIC
+
+
+_KINDS: Final = frozenset(kind.value for kind in Kind)
+
+
+def _json(value: object) -> bytes:
+    return json.dumps(value, separators=(",", ":"), ensure_ascii=False).encode()
+
+
+def _parse(raw: bytes | None, part: str) -> object:
+    try:
+        return json.loads(raw or b"")
+    except ValueError as error:
+        raise WireFormatError(f"registry {part} {raw!r} is not JSON") from error
