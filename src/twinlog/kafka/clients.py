@@ -7,7 +7,7 @@ touches the network. Reading trust and key stores touches files.
 """
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -179,11 +179,7 @@ def delivery_timeout_seconds(
 
 
 def librdkafka_options(
-    properties: Mapping[str, str],
-    *,
-    alias: str = "",
-    client_id_suffix: str = "",
-    error_cb: Callable[[Any], None] | None = None,
+    properties: Mapping[str, str], *, alias: str = "", client_id_suffix: str = ""
 ) -> dict[str, Any]:
     """The configuration dict of confluent-kafka's AdminClient. It holds secrets: never log it."""
     options: dict[str, Any] = {
@@ -191,6 +187,8 @@ def librdkafka_options(
         "client.id": client_id(properties, client_id_suffix),
         "log.connection.close": False,
         "enable.metrics.push": False,
+        "reconnect.backoff.ms": 250,
+        "reconnect.backoff.max.ms": 2000,
     }
     for key, (least, most) in _ADMIN_NUMBERS.items():
         for number in _numbers(properties, {key: key}, alias).values():
@@ -199,8 +197,6 @@ def librdkafka_options(
     if idle_ms is not None:
         options[_IDLE_KEY] = min(max(idle_ms, 0), (1 << 31) - 1)
     options.update(_librdkafka_security(client_security(properties, alias=alias)))
-    if error_cb is not None:
-        options["error_cb"] = error_cb
     return options
 
 

@@ -1,0 +1,175 @@
+"""confluent-kafka's AdminClient under asyncio: opened when first needed, never blocking the loop, always
+bounded.
+
+Its calls return `concurrent.futures`; its logs and errors wait in a queue that someone must poll. Here they
+are polled while a call runs: logs go to logging at DEBUG, and a refused password ends the call at once, where
+librdkafka itself would try again until the call times out.
+"""
+
+import asyncio
+import logging
+import threading
+from collections.abc import Callable, Hashable, Mapping
+from concurrent.futures import Future
+from typing import Any, TypeVar
+
+from confluent_kafka import KafkaError as LibrdkafkaError
+from confluent_kafka.admin import AdminClient
+
+from twinlog.errors import KafkaError, StateError
+from twinlog.kafka.errors import (
+    KAFKA_CLIENT_ERRORS,
+    TIMEOUT,
+    UNAVAILABLE,
+    from_librdkafka,
+    from_reason,
+    translate,
+)
+
+_log = logging.getLogger("twinlog.kafka.librdkafka")
+
+_POLL_SECONDS = 0.05
+_OTHER_BROKERS_SECONDS = 0.5
+"""How long other brokers may still accept what one refused."""
+_ANSWER_SHARE = 0.9
+"""Share of the time-out that librdkafka gets, so that its own error, which says more, comes first."""
+_REFUSALS = frozenset({LibrdkafkaError._AUTHENTICATION, LibrdkafkaError.SASL_AUTHENTICATION_FAILED})
+_AWAY = frozenset({LibrdkafkaError._ALL_BROKERS_DOWN, LibrdkafkaError._TRANSPORT, LibrdkafkaError._RESOLVE})
+
+K = TypeVar("K", bound=Hashable)
+
+
+class _DebugLog:
+    """What librdkafka takes for a logger."""
+
+    def log(self, level: int, message: str, *args: object) -> None:
+        """Whatever level librdkafka gives: what concerns the caller reaches it as an error."""
+        _log.debug(message, *args)
+
+
+class AdminSession:
+    """One lazily opened AdminClient. Not to be shared between event loops."""
+
+    def __init__(
+        self, alias: str, options: Callable[[], Mapping[str, Any]], *, timeout_seconds: float
+    ) -> None:
+        """`options` gives those of `librdkafka_options` anew at each opening; it may raise ConfigError."""
+        self.alias = alias
+        self.timeout_seconds = timeout_seconds
+        self._options = options
+        self._admin: AdminClient | None = None
+        self._trouble: LibrdkafkaError | None = None
+        self._closed = False
+
+    async def one(self, doing: str, start: "Callable[[AdminClient, float], Future[Any]]") -> Any:
+        """Run one call that gives one future. Raises KafkaError.
+
+        `start` gets the client and the seconds to pass as request_timeout.
+        """
+        settled = await self._settle(doing, lambda admin, seconds: {None: start(admin, seconds)})
+        answer = settled[None]
+        if isinstance(answer, KafkaError):
+            raise answer
+        return answer
+
+    async def each(
+        self, doing: str, start: "Callable[[AdminClient, float], Mapping[K, Future[Any]]]"
+    ) -> dict[K, Any | KafkaError]:
+        """Run calls that give a future per resource: each key's answer or error.
+
+        Raises KafkaError when credentials are refused; a cluster that is away is an error per key.
+        """
+        return await self._settle(doing, start)
+
+    async def in_thread(self, doing: str, call: Callable[[AdminClient, float], Any]) -> Any:
+        """Run a blocking call of the client in a daemon thread. Raises KafkaError."""
+
+        def start(admin: AdminClient, seconds: float) -> "Future[Any]":
+            future: Future[Any] = Future()
+
+            def run() -> None:
+                try:
+                    future.set_result(call(admin, seconds))
+                except BaseException as error:  # noqa: BLE001  # handed to the waiting call
+                    future.set_exception(error)
+
+            threading.Thread(target=run, name="kafka-admin", daemon=True).start()
+            return future
+
+        return await self.one(doing, start)
+
+    def close(self) -> None:
+        """Let go of the client. Returns at once: librdkafka ends in a thread of its own."""
+        self._closed = True
+        self._discard()
+
+    async def _settle(
+        self, doing: str, start: "Callable[[AdminClient, float], Mapping[K, Future[Any]]]"
+    ) -> dict[K, Any | KafkaError]:
+        loop = asyncio.get_running_loop()
+        give_up_at = loop.time() + self.timeout_seconds
+        admin = self._opened()
+        self._trouble = None
+        try:
+            futures = start(admin, self.timeout_seconds * _ANSWER_SHARE)
+        except (*KAFKA_CLIENT_ERRORS, TypeError, ValueError) as error:
+            raise translate(error, doing, alias=self.alias) from error
+        waiting = {asyncio.wrap_future(future): key for key, future in futures.items()}
+        settled: dict[K, Any | KafkaError] = {}
+        refused_at: float | None = None
+        try:
+            while waiting and loop.time() < give_up_at:
+                done, _ = await asyncio.wait(
+                    waiting, timeout=_POLL_SECONDS, return_when=asyncio.FIRST_COMPLETED
+                )
+                for future in done:
+                    settled[waiting.pop(future)] = self._outcome(future, doing)
+                admin.poll(0)
+                if self._trouble is None or self._trouble.code() not in _REFUSALS:
+                    continue
+                refused_at = refused_at or loop.time()
+                if waiting and loop.time() - refused_at >= _OTHER_BROKERS_SECONDS:
+                    # A new client tries at once next time; this one would wait out its reconnect back-off.
+                    self._discard()
+                    raise from_librdkafka(self._trouble, doing, alias=self.alias)
+            settled.update((key, self._no_answer(doing)) for key in waiting.values())
+            return settled
+        finally:
+            for future in waiting:
+                future.cancel()
+
+    def _outcome(self, future: "asyncio.Future[Any]", doing: str) -> Any | KafkaError:
+        error = future.exception()
+        if error is None:
+            return future.result()
+        failure = translate(error, doing, alias=self.alias)
+        return self._no_answer(doing) if failure.reason == TIMEOUT.name else failure
+
+    def _no_answer(self, doing: str) -> KafkaError:
+        """KAFKA_UNAVAILABLE or TLS_FAILED when librdkafka told why nothing came, else KAFKA_TIMEOUT."""
+        trouble = self._trouble
+        if trouble is None:
+            return from_reason(TIMEOUT, doing, alias=self.alias, detail=f"{self.timeout_seconds:g} s")
+        if trouble.code() in _AWAY:
+            return from_reason(UNAVAILABLE, doing, alias=self.alias, detail=trouble.str())
+        return from_librdkafka(trouble, doing, alias=self.alias)
+
+    def _opened(self) -> AdminClient:
+        if self._closed:
+            raise StateError(f"the connection to cluster {self.alias} is closed", reason="CLIENT_CLOSED")
+        if self._admin is None:
+            self._admin = AdminClient({**self._options(), "error_cb": self._on_error}, logger=_DebugLog())
+        return self._admin
+
+    def _on_error(self, error: LibrdkafkaError) -> None:
+        """Runs in `poll`, so on the event loop's thread. Keeps the error that says most."""
+        if self._trouble is None or error.code() != LibrdkafkaError._ALL_BROKERS_DOWN:
+            self._trouble = error
+
+    def _discard(self) -> None:
+        admin, self._admin = self._admin, None
+        if admin is not None:
+            # Its end joins librdkafka's threads: not on the loop's thread.
+            holder = [admin]
+            del admin
+            threading.Thread(target=holder.clear, name="kafka-admin-close", daemon=True).start()

@@ -1,0 +1,95 @@
+"""Configuration of topics and brokers."""
+
+from collections.abc import Collection, Mapping, Sequence
+from typing import Any
+
+from confluent_kafka.admin import AlterConfigOpType, ConfigResource, ResourceType
+from confluent_kafka.admin import ConfigEntry as LibrdkafkaConfigEntry
+from confluent_kafka.admin import ConfigSource as LibrdkafkaConfigSource
+
+from twinlog.errors import KafkaError
+from twinlog.kafka.admin_client import AdminSession
+from twinlog.kafka.ports import ConfigChange, ConfigEntry, ConfigSource
+
+_SOURCES = {
+    LibrdkafkaConfigSource.DYNAMIC_TOPIC_CONFIG.value: ConfigSource.TOPIC,
+    LibrdkafkaConfigSource.DYNAMIC_BROKER_CONFIG.value: ConfigSource.DYNAMIC_BROKER,
+    LibrdkafkaConfigSource.DYNAMIC_DEFAULT_BROKER_CONFIG.value: ConfigSource.DYNAMIC_DEFAULT_BROKER,
+    LibrdkafkaConfigSource.STATIC_BROKER_CONFIG.value: ConfigSource.STATIC_BROKER,
+    LibrdkafkaConfigSource.DEFAULT_CONFIG.value: ConfigSource.DEFAULT,
+}
+
+
+class ConfigAdminMixin:
+    """`ConfigAdmin` over confluent-kafka."""
+
+    _admin: AdminSession
+
+    async def describe_topic_configs(
+        self, names: Collection[str]
+    ) -> Mapping[str, Sequence[ConfigEntry] | KafkaError]:
+        if not names:
+            return {}
+        resources = [ConfigResource(ResourceType.TOPIC, name) for name in sorted(set(names))]
+        described = await self._admin.each(
+            "describe topic configs",
+            lambda admin, seconds: admin.describe_configs(resources, request_timeout=seconds),
+        )
+        return {
+            resource.name: answer if isinstance(answer, KafkaError) else _entries(answer)
+            for resource, answer in described.items()
+        }
+
+    async def describe_broker_configs(self, node_id: int) -> Sequence[ConfigEntry]:
+        resource = ConfigResource(ResourceType.BROKER, str(node_id))
+        described = await self._admin.one(
+            f"describe the configs of broker {node_id}",
+            lambda admin, seconds: admin.describe_configs([resource], request_timeout=seconds)[resource],
+        )
+        return _entries(described)
+
+    async def alter_topic_configs(
+        self, changes: Mapping[str, Sequence[ConfigChange]]
+    ) -> Mapping[str, KafkaError | None]:
+        resources = [
+            ConfigResource(
+                ResourceType.TOPIC, name, incremental_configs=[_change(change) for change in wanted]
+            )
+            for name, wanted in changes.items()
+            if wanted
+        ]
+        untouched = {name: None for name, wanted in changes.items() if not wanted}
+        if not resources:
+            return untouched
+        altered = await self._admin.each(
+            "alter topic configs",
+            lambda admin, seconds: admin.incremental_alter_configs(resources, request_timeout=seconds),
+        )
+        return untouched | {
+            resource.name: answer if isinstance(answer, KafkaError) else None
+            for resource, answer in altered.items()
+        }
+
+
+def _entries(described: Mapping[str, Any]) -> list[ConfigEntry]:
+    return [
+        ConfigEntry(
+            name=entry.name,
+            value=entry.value,
+            source=_SOURCES.get(_number(entry.source), ConfigSource.UNKNOWN),
+            read_only=entry.is_read_only,
+            sensitive=entry.is_sensitive,
+        )
+        for entry in sorted(described.values(), key=lambda entry: entry.name)
+    ]
+
+
+def _number(source: Any) -> int:
+    """confluent-kafka gives the bare number where its documentation says an enum."""
+    return source.value if isinstance(source, LibrdkafkaConfigSource) else int(source)
+
+
+def _change(change: ConfigChange) -> LibrdkafkaConfigEntry:
+    if change.value is None:
+        return LibrdkafkaConfigEntry(change.name, None, incremental_operation=AlterConfigOpType.DELETE)
+    return LibrdkafkaConfigEntry(change.name, change.value, incremental_operation=AlterConfigOpType.SET)

@@ -1,0 +1,86 @@
+"""One cluster: the admin ports over confluent-kafka, readers and writers over aiokafka, behind one object.
+
+Opening checks the properties and connects nothing; each client connects when first used and connects anew
+after it has failed. Closing takes at most a few seconds, whatever the brokers do.
+"""
+
+from collections.abc import Mapping
+from functools import partial
+
+from twinlog.kafka.admin_acls import AclAdminMixin
+from twinlog.kafka.admin_client import AdminSession
+from twinlog.kafka.admin_configs import ConfigAdminMixin
+from twinlog.kafka.admin_groups import GroupAdminMixin
+from twinlog.kafka.admin_topics import TopicAdminMixin
+from twinlog.kafka.clients import (
+    aiokafka_client_options,
+    aiokafka_producer_options,
+    fetch_options,
+    librdkafka_options,
+)
+from twinlog.kafka.connection import DataSession
+from twinlog.kafka.log import LogAdminMixin
+from twinlog.kafka.ports import KafkaCluster, ManagedReader, ManagedWriter
+from twinlog.kafka.reader import KafkaLogReader
+from twinlog.kafka.writer import KafkaLogWriter
+
+DEFAULT_TIMEOUT_SECONDS = 30.0
+
+
+def open_cluster(
+    alias: str,
+    properties: Mapping[str, str],
+    *,
+    timeout_seconds: float = DEFAULT_TIMEOUT_SECONDS,
+    client_id_suffix: str = "",
+) -> KafkaCluster:
+    """A connection to the cluster `alias` with Java client `properties` (prefixes removed). Never waits for
+    brokers.
+
+    `timeout_seconds` bounds every call. Readers and writers that are not closed by their own context live
+    until the process ends: use them as context managers. Raises ConfigError for properties that cannot work.
+    """
+    return _Cluster(
+        alias, dict(properties), timeout_seconds=timeout_seconds, client_id_suffix=client_id_suffix
+    )
+
+
+class _Cluster(TopicAdminMixin, ConfigAdminMixin, AclAdminMixin, GroupAdminMixin, LogAdminMixin):
+    def __init__(
+        self, alias: str, properties: Mapping[str, str], *, timeout_seconds: float, client_id_suffix: str
+    ) -> None:
+        self._alias = alias
+        self._properties = properties
+        self._timeout_seconds = timeout_seconds
+        self._suffix = client_id_suffix
+        self._fetch_options = fetch_options(properties, alias=alias)
+        options = partial(librdkafka_options, properties, alias=alias, client_id_suffix=client_id_suffix)
+        options()
+        aiokafka_producer_options(properties, alias=alias)
+        self._admin = AdminSession(alias, options, timeout_seconds=timeout_seconds)
+
+    def __repr__(self) -> str:
+        return f"<KafkaCluster {self._alias}>"
+
+    async def __aenter__(self) -> KafkaCluster:
+        return self
+
+    async def __aexit__(self, *exc: object) -> None:
+        self._admin.close()
+
+    def reader(self, *, read_committed: bool = True) -> ManagedReader:
+        """A reader with a connection of its own. Raises ConfigError if files of the properties are gone."""
+        options = aiokafka_client_options(self._properties, alias=self._alias, client_id_suffix=self._suffix)
+        return KafkaLogReader(
+            DataSession(self._alias, options, timeout_seconds=self._timeout_seconds),
+            self._fetch_options,
+            read_committed=read_committed,
+            timeout_seconds=self._timeout_seconds,
+        )
+
+    def writer(self) -> ManagedWriter:
+        """A writer with a producer of its own. Raises ConfigError if files of the properties are gone."""
+        options = aiokafka_producer_options(
+            self._properties, alias=self._alias, client_id_suffix=self._suffix
+        )
+        return KafkaLogWriter(self._alias, options, timeout_seconds=self._timeout_seconds)

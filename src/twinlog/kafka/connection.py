@@ -1,0 +1,237 @@
+"""The aiokafka connection under readers and writers: opened when first needed, replaced when it has failed.
+
+aiokafka's client learns new broker addresses only from brokers it can still reach, says "unable to bootstrap"
+for a wrong password as for a dead host, and asks hosts one after the other, waiting the full time-out for one
+that hangs. `DataClient` corrects the bootstrap, `DataSession` throws a client away that no longer gets an
+answer: after an outage of any length the next call starts anew from `bootstrap.servers`.
+"""
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator, Mapping
+from itertools import count
+from typing import Any
+
+import aiokafka.errors
+from aiokafka.client import AIOKafkaClient
+from aiokafka.conn import AIOKafkaConnection, create_conn
+from aiokafka.protocol.metadata import MetadataRequest
+
+from twinlog.kafka.deadline import pause
+from twinlog.kafka.errors import KAFKA_CLIENT_ERRORS, UNAVAILABLE, from_code, from_reason, translate
+from twinlog.model import TopicPartition
+
+_NEXT_HOST_AFTER_SECONDS = 0.5
+_CLOSE_SECONDS = 1.0
+_PAUSE_SECONDS = 0.1
+_UNKNOWN_TOPIC_SECONDS = 1.0
+"""How long an unknown topic is asked for again: brokers learn of a new topic one after the other."""
+_FIRST_LANE = 2
+"""Connection groups below are aiokafka's own (metadata, coordination)."""
+_UNKNOWN_TOPIC = 3
+_TOPIC_UNAUTHORIZED = 29
+
+
+class DataClient(AIOKafkaClient):  # type: ignore[misc]  # aiokafka has no types
+    """aiokafka's client with a bootstrap that tries hosts side by side and raises what really went wrong."""
+
+    _sync_task: asyncio.Task[None] | None
+    _abandoned = False
+
+    async def bootstrap(self) -> None:
+        """Connect to any bootstrap server and read the brokers' addresses.
+
+        Raises the most telling client error of all hosts: refused credentials or certificates before
+        unreachable ones.
+        """
+        failures: list[BaseException] = []
+        async with asyncio.TaskGroup() as group:
+            pending: set[asyncio.Task[Any]] = set()
+            hosts = list(self.hosts)
+            while hosts or pending:
+                if hosts:
+                    host, port, _ = hosts.pop()
+                    pending.add(group.create_task(self._ask(host, port), name=f"bootstrap {host}:{port}"))
+                done, pending = await asyncio.wait(
+                    pending,
+                    timeout=_NEXT_HOST_AFTER_SECONDS if hosts else None,
+                    return_when=asyncio.FIRST_COMPLETED,
+                )
+                answers = [task.result() for task in done]
+                failures += [answer for answer in answers if isinstance(answer, BaseException)]
+                metadata = next((answer for answer in answers if not isinstance(answer, BaseException)), None)
+                if metadata is not None:
+                    for task in pending:
+                        task.cancel()
+                    self.cluster.update_metadata(metadata)
+                    if self._sync_task is None:
+                        self._sync_task = self._loop.create_task(self._md_synchronizer(), name="metadata")
+                    return
+        raise min(failures, key=lambda error: translate(error, "connect").retriable)
+
+    def force_metadata_update(self) -> "asyncio.Future[bool]":
+        """Ask for fresh metadata; False at once when the client is closed, so that nothing waits for ever."""
+        if self._abandoned:
+            nothing: asyncio.Future[bool] = self._loop.create_future()
+            nothing.set_result(False)
+            return nothing
+        update: asyncio.Future[bool] = super().force_metadata_update()
+        return update
+
+    def abandon(self) -> None:
+        """Let go of all connections now, without goodbye: requests in flight fail with
+        KafkaConnectionError."""
+        self._abandoned = True
+        if self._sync_task is not None:
+            self._sync_task.cancel()
+        if self._md_update_fut is not None and not self._md_update_fut.done():
+            self._md_update_fut.set_result(False)
+        for connection in self._conns.values():
+            if connection._writer is not None:
+                connection._writer.transport.abort()
+            connection.close()
+
+    async def _ask(self, host: str, port: int) -> Any:
+        """The metadata from one host, or the error as a value so that other hosts go on."""
+        try:
+            connection = await self._connect(host, port)
+            try:
+                return await connection.send(MetadataRequest([], allow_auto_topic_creation=False))
+            finally:
+                connection.close()
+        except KAFKA_CLIENT_ERRORS as error:
+            return error
+        except (ValueError, AssertionError) as error:
+            # SCRAM: the server proved nothing, or sent what is no SCRAM message.
+            return aiokafka.errors.AuthenticationFailedError(str(error))
+
+    async def _connect(self, host: str, port: int) -> AIOKafkaConnection:
+        return await create_conn(
+            host,
+            port,
+            client_id=self._client_id,
+            request_timeout_ms=self._request_timeout_ms,
+            ssl_context=self._ssl_context,
+            security_protocol=self._security_protocol,
+            max_idle_ms=self._connections_max_idle_ms,
+            sasl_mechanism=self._sasl_mechanism,
+            sasl_plain_username=self._sasl_plain_username,
+            sasl_plain_password=self._sasl_plain_password,
+        )
+
+
+async def close_client(client: DataClient) -> None:
+    """Close within a second, also when brokers hang: TLS would wait 30 s for the other side's goodbye."""
+    with contextlib.suppress(TimeoutError, *KAFKA_CLIENT_ERRORS):
+        async with asyncio.timeout(_CLOSE_SECONDS):
+            await client.close()
+    client.abandon()
+
+
+class DataSession:
+    """One lazily opened client with what readers need of it. Not to be shared between event loops."""
+
+    def __init__(self, alias: str, options: Mapping[str, Any], *, timeout_seconds: float) -> None:
+        """`options` are those of `aiokafka_client_options`."""
+        self.alias = alias
+        self._options = {**options, "request_timeout_ms": max(1, int(timeout_seconds * 1000))}
+        self._timeout_seconds = timeout_seconds
+        self._client: DataClient | None = None
+        self._suspect = False
+        self._opening = asyncio.Lock()
+        self._busy: set[tuple[int, int]] = set()
+
+    async def client(self, doing: str) -> DataClient:
+        """The connected client. Raises KafkaError; bounded by the caller's deadline."""
+        async with self._opening:
+            if self._client is not None and self._suspect and not await self._answers(self._client):
+                await self._drop()
+            if self._client is None:
+                client = DataClient(**self._options)
+                try:
+                    await client.bootstrap()
+                except KAFKA_CLIENT_ERRORS as error:
+                    raise translate(error, doing, alias=self.alias) from error
+                self._client = client
+            self._suspect = False
+            return self._client
+
+    def suspect(self) -> None:
+        """Tell that a request got no answer: the next call makes sure that brokers can still be reached."""
+        self._suspect = True
+
+    async def leader(self, partition: TopicPartition, doing: str) -> int:
+        """Node id of the partition's leader. Raises TOPIC_UNKNOWN, TOPIC_UNAUTHORIZED or
+        KAFKA_UNAVAILABLE."""
+        client = await self.client(doing)
+        loop = asyncio.get_running_loop()
+        give_up_at = loop.time() + _UNKNOWN_TOPIC_SECONDS
+        while True:
+            leader = client.cluster.leader_for_partition(partition)
+            if leader is not None and leader >= 0:
+                return int(leader)
+            if partition.topic in client.cluster.unauthorized_topics:
+                raise from_code(_TOPIC_UNAUTHORIZED, doing, alias=self.alias)
+            if leader is None and loop.time() > give_up_at:
+                raise from_code(_UNKNOWN_TOPIC, doing, alias=self.alias)
+            client.add_topic(partition.topic)
+            if not await self._refreshed(client):
+                self.suspect()
+                raise from_reason(UNAVAILABLE, doing, alias=self.alias)
+            await pause(_PAUSE_SECONDS)
+
+    async def forget_leader(self, doing: str) -> None:
+        """Read the metadata again after a broker said that it no longer leads."""
+        await self._refreshed(await self.client(doing))
+        await pause(_PAUSE_SECONDS)
+
+    async def send(self, node_id: int, request: Any, doing: str) -> Any:
+        """One request to one broker, on a connection of its own while it lasts (a waiting fetch blocks
+        others).
+
+        Raises KafkaError. When the caller is cancelled its connection is closed: an answer may still be
+        coming.
+        """
+        client = await self.client(doing)
+        async with self._lane(node_id) as lane:
+            try:
+                return await client.send(node_id, request, group=lane)
+            except KAFKA_CLIENT_ERRORS as error:
+                self.suspect()
+                raise translate(error, doing, alias=self.alias) from error
+            except asyncio.CancelledError:
+                self.suspect()
+                connection = client._conns.pop((node_id, lane), None)
+                if connection is not None:
+                    connection.close()
+                raise
+
+    async def close(self) -> None:
+        """Close the client. Takes at most a second or so."""
+        await self._drop()
+
+    @contextlib.asynccontextmanager
+    async def _lane(self, node_id: int) -> AsyncIterator[int]:
+        lane = next(number for number in count(_FIRST_LANE) if (node_id, number) not in self._busy)
+        self._busy.add((node_id, lane))
+        try:
+            yield lane
+        finally:
+            self._busy.discard((node_id, lane))
+
+    async def _answers(self, client: DataClient) -> bool:
+        try:
+            async with asyncio.timeout(self._timeout_seconds / 4):
+                return await self._refreshed(client)
+        except TimeoutError:
+            return False
+
+    async def _refreshed(self, client: DataClient) -> bool:
+        if client._sync_task is None or client._sync_task.done():
+            return False
+        return bool(await client.force_metadata_update())
+
+    async def _drop(self) -> None:
+        client, self._client = self._client, None
+        if client is not None:
+            await close_client(client)

@@ -1,0 +1,22 @@
+"""Bounds on calls to a cluster: every await on a peer ends in time, with an error that says so."""
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator
+
+from twinlog.kafka.errors import TIMEOUT, from_reason
+
+
+@contextlib.asynccontextmanager
+async def deadline(seconds: float, doing: str, *, alias: str = "") -> AsyncIterator[None]:
+    """Cancel the body after `seconds` and raise TransientKafkaError KAFKA_TIMEOUT instead."""
+    try:
+        async with asyncio.timeout(seconds):
+            yield
+    except TimeoutError as error:
+        raise from_reason(TIMEOUT, doing, alias=alias, detail=f"{seconds:g} s") from error
+
+
+async def pause(seconds: float) -> None:
+    """Wait inside a call that has a deadline of its own; there is no stop to wait for."""
+    await asyncio.sleep(seconds)  # noqa: TID251

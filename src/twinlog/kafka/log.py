@@ -1,0 +1,96 @@
+"""Where partitions begin and end."""
+
+from collections.abc import Collection, Mapping
+
+from confluent_kafka import IsolationLevel
+from confluent_kafka import TopicPartition as LibrdkafkaTopicPartition
+from confluent_kafka.admin import OffsetSpec as LibrdkafkaOffsetSpec
+
+from twinlog.errors import KafkaError
+from twinlog.kafka.admin_client import AdminSession
+from twinlog.kafka.ports import OffsetSpec
+from twinlog.model import TopicPartition
+
+_SPECS = {
+    OffsetSpec.EARLIEST: LibrdkafkaOffsetSpec.earliest,
+    OffsetSpec.LATEST: LibrdkafkaOffsetSpec.latest,
+    OffsetSpec.LAST_STABLE: LibrdkafkaOffsetSpec.latest,
+}
+
+
+class LogAdminMixin:
+    """`LogAdmin` over confluent-kafka."""
+
+    _admin: AdminSession
+
+    async def list_offsets(
+        self, spec: OffsetSpec, partitions: Collection[TopicPartition]
+    ) -> Mapping[TopicPartition, int | KafkaError]:
+        committed = spec is OffsetSpec.LAST_STABLE
+        answers = await self._list(
+            f"list {spec} offsets",
+            {partition: _SPECS[spec]() for partition in partitions},
+            IsolationLevel.READ_COMMITTED if committed else IsolationLevel.READ_UNCOMMITTED,
+        )
+        return dict(answers)
+
+    async def offsets_for_times(
+        self, timestamps_ms: Mapping[TopicPartition, int]
+    ) -> Mapping[TopicPartition, int | KafkaError | None]:
+        answers = await self._list(
+            "look up offsets by time",
+            {
+                partition: LibrdkafkaOffsetSpec.for_timestamp(timestamp_ms)
+                for partition, timestamp_ms in timestamps_ms.items()
+            },
+            IsolationLevel.READ_UNCOMMITTED,
+        )
+        return {
+            partition: None if isinstance(answer, int) and answer < 0 else answer
+            for partition, answer in answers.items()
+        }
+
+    async def delete_records(
+        self, before: Mapping[TopicPartition, int]
+    ) -> Mapping[TopicPartition, KafkaError | None]:
+        if not before:
+            return {}
+        wanted = [
+            LibrdkafkaTopicPartition(partition.topic, partition.partition, offset)
+            for partition, offset in before.items()
+        ]
+        deleted = await self._admin.each(
+            "delete records",
+            lambda admin, seconds: admin.delete_records(
+                wanted, request_timeout=seconds, operation_timeout=seconds
+            ),
+        )
+        return {
+            TopicPartition(key.topic, key.partition): answer if isinstance(answer, KafkaError) else None
+            for key, answer in deleted.items()
+        }
+
+    async def _list(
+        self,
+        doing: str,
+        specs: Mapping[TopicPartition, LibrdkafkaOffsetSpec],
+        isolation: IsolationLevel,
+    ) -> dict[TopicPartition, int | KafkaError]:
+        if not specs:
+            return {}
+        wanted = {
+            LibrdkafkaTopicPartition(partition.topic, partition.partition): spec
+            for partition, spec in specs.items()
+        }
+        listed = await self._admin.each(
+            doing,
+            lambda admin, seconds: admin.list_offsets(
+                wanted, isolation_level=isolation, request_timeout=seconds
+            ),
+        )
+        return {
+            TopicPartition(key.topic, key.partition): (
+                answer if isinstance(answer, KafkaError) else int(answer.offset)
+            )
+            for key, answer in listed.items()
+        }

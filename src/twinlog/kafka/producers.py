@@ -1,0 +1,67 @@
+"""Making and ending aiokafka producers, also while brokers hang."""
+
+import asyncio
+import contextlib
+from collections.abc import Mapping
+from typing import Any
+
+import aiokafka.errors
+from aiokafka import AIOKafkaProducer
+
+from twinlog.kafka.connection import DataClient
+from twinlog.kafka.errors import KAFKA_CLIENT_ERRORS
+
+_CLOSE_SECONDS = 1.0
+
+
+def new_producer(options: Mapping[str, Any]) -> AIOKafkaProducer:
+    """A producer, not started, whose client bootstraps as `DataClient` does.
+
+    `options` are those of `aiokafka_producer_options`, and `transactional_id` for a transactional one. End it
+    with `close_producer` or `abandon_producer`, also when its start failed.
+    """
+    producer = AIOKafkaProducer(**options)
+    # The library makes its own plain client; DataClient adds methods, no state that __init__ would have to set.
+    producer.client.__class__ = DataClient
+    return producer
+
+
+async def close_producer(producer: AIOKafkaProducer) -> None:
+    """Close a producer within a second or so. What is not acknowledged then fails with ProducerClosed.
+
+    Records on their way get that second; an open transaction is not ended.
+    """
+    if producer._closed:
+        return
+    with contextlib.suppress(TimeoutError, *KAFKA_CLIENT_ERRORS):
+        async with asyncio.timeout(_CLOSE_SECONDS):
+            await producer.stop()
+    abandon_producer(producer)
+
+
+def abandon_producer(producer: AIOKafkaProducer) -> None:
+    """End a producer at once: nothing it still holds will be sent; waiting sends fail with ProducerClosed.
+
+    Returns at once; its last task ends by itself within a retry back-off.
+    """
+    producer._closed = True
+    producer.client.abandon()
+    accumulator = producer._message_accumulator
+    accumulator._closed = True
+    sender = producer._sender.sender_task
+    if sender is None or sender.done():
+        _fail_waiting(producer)
+    else:
+        # Not before its end: it would put batches back that are failed already.
+        sender.add_done_callback(lambda _: _fail_waiting(producer))
+        sender.cancel()
+
+
+def _fail_waiting(producer: AIOKafkaProducer) -> None:
+    accumulator = producer._message_accumulator
+    batches = [batch for queue in accumulator._batches.values() for batch in queue]
+    accumulator.fail_all(aiokafka.errors.ProducerClosed())
+    for batch in batches:
+        if batch._drain_waiter.done():
+            # Seen here, or asyncio reports an exception that nobody looked at.
+            batch._drain_waiter.exception()

@@ -1,0 +1,184 @@
+"""Appending single records: idempotent, acks=all, each with a deadline, and never behind the caller's back.
+
+aiokafka's idempotent producer retries for ever while a broker is away, and a refused batch leaves a gap in
+its sequence numbers that refuses all later ones. So a producer that failed in either way is thrown away: one
+that ran out of time at once, so that nothing given up on is written later; one that was refused a record as
+soon as its other records are done. The next append opens a new one.
+"""
+
+import asyncio
+from collections import defaultdict
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from aiokafka import AIOKafkaProducer
+
+from twinlog.errors import KafkaError, StateError, TransientKafkaError
+from twinlog.kafka.deadline import deadline, pause
+from twinlog.kafka.errors import KAFKA_CLIENT_ERRORS, OFFSET_UNKNOWN, from_code, from_reason, translate
+from twinlog.kafka.ports import ManagedWriter
+from twinlog.kafka.producers import abandon_producer, close_producer, new_producer
+from twinlog.model import Headers, TopicPartition
+
+_UNKNOWN_TOPIC = 3
+_TOPIC_UNAUTHORIZED = 29
+_RECORD_INVALID = 87
+_UNKNOWN_TOPIC_SECONDS = 1.0
+_PAUSE_SECONDS = 0.1
+_NEW_PRODUCER_HELPS = frozenset({"PRODUCER_STATE_LOST", "PRODUCER_FENCED"})
+"""Refusals of a producer's id or sequence, which a new producer does not share."""
+
+
+@dataclass(slots=True, eq=False)
+class _Generation:
+    """One producer from its start to its end."""
+
+    producer: AIOKafkaProducer
+    in_flight: int = 0
+    retired: bool = False
+    turns: defaultdict[TopicPartition, asyncio.Lock] = field(
+        default_factory=lambda: defaultdict(asyncio.Lock)
+    )
+    """Records of a partition enter the producer in call order, also while one waits for metadata."""
+
+
+class KafkaLogWriter:
+    """`LogWriter` over aiokafka's producer. May be used by several tasks of one event loop; their records
+    share batches.
+    """
+
+    def __init__(self, alias: str, options: Mapping[str, Any], *, timeout_seconds: float) -> None:
+        """`options` are those of `aiokafka_producer_options`."""
+        self._alias = alias
+        self._options = {**options, "request_timeout_ms": max(1, int(timeout_seconds * 1000))}
+        self._timeout_seconds = timeout_seconds
+        self._generation: _Generation | None = None
+        self._opening = asyncio.Lock()
+        self._closed = False
+
+    async def __aenter__(self) -> ManagedWriter:
+        return self
+
+    async def __aexit__(self, *exc: object) -> None:
+        """Close; records not acknowledged by now fail with CLIENT_CLOSED and may or may not be in the log."""
+        self._closed = True
+        generation, self._generation = self._generation, None
+        if generation is not None:
+            await close_producer(generation.producer)
+
+    async def append(
+        self,
+        partition: TopicPartition,
+        *,
+        key: bytes | None,
+        value: bytes | None,
+        timestamp_ms: int | None = None,
+        headers: Headers = (),
+    ) -> int:
+        """Append one record; see `LogWriter.append`.
+
+        Raises FatalKafkaError (RECORD_TOO_LARGE, TIMESTAMP_REFUSED, TOPIC_UNKNOWN, TOPIC_UNAUTHORIZED, or
+        RECORD_INVALID for a header name that is not UTF-8) or TransientKafkaError. After a transient error
+        the record may be in the log: appending it again may duplicate it.
+        """
+        if self._closed:
+            raise StateError("the writer is closed", reason="CLIENT_CLOSED")
+        doing = f"append to {partition}"
+        self._check_names(headers, doing)
+        fields = {"key": key, "value": value, "timestamp_ms": timestamp_ms, "headers": list(headers)}
+        generation: _Generation | None = None
+        try:
+            async with deadline(self._timeout_seconds, doing, alias=self._alias):
+                generation = await self._opened(doing)
+                return await self._append(generation, partition, fields, doing)
+        except TransientKafkaError:
+            if generation is not None:
+                self._retire(generation)
+                abandon_producer(generation.producer)
+            raise
+
+    async def _opened(self, doing: str) -> _Generation:
+        async with self._opening:
+            if self._generation is None:
+                producer = new_producer(self._options)
+                try:
+                    await producer.start()
+                    self._generation = _Generation(producer)
+                except KAFKA_CLIENT_ERRORS as error:
+                    raise translate(error, doing, alias=self._alias) from error
+                finally:
+                    if self._generation is None:
+                        abandon_producer(producer)
+            return self._generation
+
+    async def _append(
+        self, generation: _Generation, partition: TopicPartition, fields: Mapping[str, Any], doing: str
+    ) -> int:
+        generation.in_flight += 1
+        try:
+            async with generation.turns[partition]:
+                await self._find(generation.producer, partition, doing)
+                sent = await self._enqueue(generation.producer, partition, fields, doing)
+            return await self._acknowledged(generation, sent, doing)
+        finally:
+            generation.in_flight -= 1
+            if generation.retired and not generation.in_flight:
+                await close_producer(generation.producer)
+
+    async def _find(self, producer: AIOKafkaProducer, partition: TopicPartition, doing: str) -> None:
+        """Make sure the producer knows the partition: it would wait, or fail an assertion, if it did not."""
+        client = producer.client
+        loop = asyncio.get_running_loop()
+        give_up_at = loop.time() + _UNKNOWN_TOPIC_SECONDS
+        while partition.partition not in (client.cluster.partitions_for_topic(partition.topic) or ()):
+            if partition.topic in client.cluster.unauthorized_topics:
+                raise from_code(_TOPIC_UNAUTHORIZED, doing, alias=self._alias)
+            if loop.time() > give_up_at:
+                raise from_code(_UNKNOWN_TOPIC, doing, alias=self._alias)
+            client.add_topic(partition.topic)
+            await client.force_metadata_update()
+            await pause(_PAUSE_SECONDS)
+
+    async def _enqueue(
+        self, producer: AIOKafkaProducer, partition: TopicPartition, fields: Mapping[str, Any], doing: str
+    ) -> "asyncio.Future[Any]":
+        try:
+            future: asyncio.Future[Any] = await producer.send(
+                partition.topic, partition=partition.partition, **fields
+            )
+        except KAFKA_CLIENT_ERRORS as error:
+            raise translate(error, doing, alias=self._alias) from error
+        return future
+
+    async def _acknowledged(self, generation: _Generation, sent: "asyncio.Future[Any]", doing: str) -> int:
+        try:
+            offset = int((await sent).offset)
+        except KAFKA_CLIENT_ERRORS as error:
+            failure = translate(error, doing, alias=self._alias)
+            self._retire(generation)
+            if failure.reason in _NEW_PRODUCER_HELPS:
+                failure = _transient(failure)
+            raise failure from error
+        if offset < 0:
+            raise from_reason(OFFSET_UNKNOWN, doing, alias=self._alias)
+        return offset
+
+    def _retire(self, generation: _Generation) -> None:
+        generation.retired = True
+        if self._generation is generation:
+            self._generation = None
+
+    def _check_names(self, headers: Headers, doing: str) -> None:
+        for name, _ in headers:
+            try:
+                name.encode()
+            except UnicodeEncodeError as error:
+                detail = "a header name is not UTF-8"
+                raise from_code(_RECORD_INVALID, doing, alias=self._alias, detail=detail) from error
+
+
+def _transient(failure: KafkaError) -> TransientKafkaError:
+    return TransientKafkaError(
+        str(failure), reason=failure.reason, metadata=failure.metadata, code=failure.code
+    )
