@@ -1,42 +1,84 @@
 """Embedded clusters: they start, serve, break on demand, and end."""
 
+import asyncio
+import sys
+from typing import Any
+
 import psutil
+import pytest
 from aiokafka import AIOKafkaConsumer, AIOKafkaProducer
 from aiokafka.admin import AIOKafkaAdminClient, NewTopic
+from aiokafka.errors import TopicAuthorizationFailedError
+from aiokafka.helpers import create_ssl_context
 
 from twinlog.local.cluster import LocalCluster
-from twinlog.local.spec import ClusterSpec
-from twinlog.testing.brokers import KafkaPair
+from twinlog.local.process import ProcessError
+from twinlog.local.spec import ClusterSpec, KafkaVersion, SaslMechanism, Security
+from twinlog.testing.brokers import KafkaPair, eventually
+
+_OWNER = """
+import time
+from twinlog.local.blocking_cluster import BlockingCluster
+cluster = BlockingCluster()
+cluster.start()
+print(cluster.broker_pid(1), cluster.log_file(1).parent, flush=True)
+time.sleep(300)
+"""
 
 
-async def _round_trip(bootstrap_servers: str, topic: str, **security: object) -> bytes:
-    """Create a topic, write one record, read it back."""
+async def _create_topic(
+    bootstrap_servers: str, topic: str, replication_factor: int = 1, **security: Any
+) -> None:
     admin = AIOKafkaAdminClient(bootstrap_servers=bootstrap_servers, **security)
     await admin.start()
     try:
-        await admin.create_topics([NewTopic(topic, 1, 1)])
+        await admin.create_topics([NewTopic(topic, 1, replication_factor)])
     finally:
         await admin.close()
+
+
+async def _write(bootstrap_servers: str, topic: str, value: bytes, **security: Any) -> None:
     producer = AIOKafkaProducer(bootstrap_servers=bootstrap_servers, acks="all", **security)
     await producer.start()
     try:
-        await producer.send_and_wait(topic, b"here")
+        await producer.send_and_wait(topic, value)
     finally:
         await producer.stop()
+
+
+async def _read(bootstrap_servers: str, topic: str, **security: Any) -> bytes:
+    """The value of the first record."""
     consumer = AIOKafkaConsumer(
         topic, bootstrap_servers=bootstrap_servers, auto_offset_reset="earliest", **security
     )
     await consumer.start()
     try:
-        record = await consumer.getone()
+        async with asyncio.timeout(20):
+            record = await consumer.getone()
     finally:
         await consumer.stop()
     return bytes(record.value)
 
 
+def _python_client(cluster: LocalCluster, user: str, mechanism: SaslMechanism) -> dict[str, Any]:
+    security = cluster.spec.security
+    properties = cluster.client_properties(user, mechanism)
+    settings: dict[str, Any] = {
+        "security_protocol": properties["security.protocol"],
+        "sasl_mechanism": properties["sasl.mechanism"],
+        "sasl_plain_username": user,
+        "sasl_plain_password": security.passwords[user],
+    }
+    if security.tls:
+        settings["ssl_context"] = create_ssl_context(cafile=properties["ssl.truststore.location"])
+    return settings
+
+
 async def test_pair_serves_both_clusters(kafka_pair: KafkaPair, unique_topic: str) -> None:
     for cluster in (kafka_pair.a, kafka_pair.b):
-        assert await _round_trip(cluster.bootstrap_servers, unique_topic) == b"here"
+        await _create_topic(cluster.bootstrap_servers, unique_topic)
+        await _write(cluster.bootstrap_servers, unique_topic, b"here")
+        assert await _read(cluster.bootstrap_servers, unique_topic) == b"here"
     assert kafka_pair.a.cluster_id != kafka_pair.b.cluster_id
 
 
@@ -49,3 +91,110 @@ async def test_stop_leaves_no_process_and_no_files() -> None:
         assert psutil.pid_exists(pid)
     assert not psutil.pid_exists(pid)
     assert not directory.exists()
+    await cluster.stop()
+
+
+async def test_kill_9_of_the_owner_leaves_no_jvm() -> None:
+    command = [sys.executable, "-c", _OWNER]
+    owner = await asyncio.create_subprocess_exec(*command, stdout=asyncio.subprocess.PIPE)
+    assert owner.stdout is not None
+    pid = int((await owner.stdout.readline()).split()[0])
+    assert psutil.pid_exists(pid)
+    owner.kill()
+    await owner.wait()
+    await eventually(lambda: not psutil.pid_exists(pid), timeout_seconds=10)
+
+
+async def test_cancelled_start_leaves_nothing_running() -> None:
+    cluster = LocalCluster(ClusterSpec(name="unwanted"))
+    with pytest.raises(TimeoutError):
+        async with asyncio.timeout(0.5):
+            await cluster.start()
+    assert all(cluster.blocking.broker_pid(broker_id) is None for broker_id in cluster.blocking.broker_ids)
+
+
+async def test_broker_that_cannot_start_is_explained() -> None:
+    cluster = LocalCluster(ClusterSpec(name="wrong", properties={"log.segment.bytes": "many"}))
+    with pytest.raises(ProcessError, match=r"broker 1 ended with 1 while starting(.|\n)*log\.segment\.bytes"):
+        await cluster.start()
+
+
+async def test_killed_broker_comes_back_with_its_data(unique_topic: str) -> None:
+    async with LocalCluster(ClusterSpec(name="crash")) as cluster:
+        servers = cluster.bootstrap_servers
+        await _create_topic(servers, unique_topic)
+        await _write(servers, unique_topic, b"kept")
+        await cluster.kill_broker(1)
+        assert cluster.blocking.broker_pid(1) is None
+        await cluster.restart_broker(1)
+        assert cluster.bootstrap_servers == servers
+        assert await _read(servers, unique_topic) == b"kept"
+
+
+async def test_three_brokers_survive_the_loss_of_one(unique_topic: str) -> None:
+    async with LocalCluster(ClusterSpec(name="three", broker_count=3)) as cluster:
+        assert len(cluster.bootstrap_servers.split(",")) == 3
+        await _create_topic(cluster.bootstrap_servers, unique_topic, replication_factor=3)
+        await cluster.kill_broker(2)
+        await _write(cluster.bootstrap_servers, unique_topic, b"two are enough")
+        assert await _read(cluster.bootstrap_servers, unique_topic) == b"two are enough"
+        await cluster.restart_broker(2)
+        assert cluster.blocking.broker_pid(2) is not None
+
+
+async def test_paused_broker_answers_again_after_resume(unique_topic: str) -> None:
+    async with LocalCluster(ClusterSpec(name="stalled")) as cluster:
+        await _create_topic(cluster.bootstrap_servers, unique_topic)
+        producer = AIOKafkaProducer(bootstrap_servers=cluster.bootstrap_servers)
+        await producer.start()
+        try:
+            await producer.send_and_wait(unique_topic, b"before")
+            cluster.pause_broker(1)
+            acknowledged = await producer.send(unique_topic, b"during")
+            done, _ = await asyncio.wait([acknowledged], timeout=1)
+            assert not done
+            cluster.resume_broker(1)
+            assert (await acknowledged).offset == 1
+        finally:
+            await producer.stop()
+
+
+async def test_kafka_3_9_serves(unique_topic: str) -> None:
+    async with LocalCluster(ClusterSpec(name="older", version=KafkaVersion.V3_9)) as cluster:
+        await _create_topic(cluster.bootstrap_servers, unique_topic)
+        await _write(cluster.bootstrap_servers, unique_topic, b"from 3.9")
+        assert await _read(cluster.bootstrap_servers, unique_topic) == b"from 3.9"
+
+
+@pytest.mark.parametrize("version", KafkaVersion)
+async def test_tls_scram_and_authorizer(version: KafkaVersion, unique_topic: str) -> None:
+    security = Security(
+        tls=True,
+        mechanisms=(SaslMechanism.SCRAM_SHA_256, SaslMechanism.SCRAM_SHA_512, SaslMechanism.PLAIN),
+        users={"alice": "it's, [a] = \\secret"},
+        authorizer=True,
+    )
+    async with LocalCluster(ClusterSpec(name="secured", version=version, security=security)) as cluster:
+        servers = cluster.bootstrap_servers
+        boss = _python_client(cluster, "super", SaslMechanism.SCRAM_SHA_512)
+        await _create_topic(servers, unique_topic, **boss)
+        for mechanism in security.mechanisms:
+            alice = _python_client(cluster, "alice", mechanism)
+            with pytest.raises(TopicAuthorizationFailedError):
+                await _write(servers, unique_topic, b"not allowed", **alice)
+        await _write(servers, unique_topic, b"allowed", **boss)
+        consumer = _python_client(cluster, "super", SaslMechanism.PLAIN)
+        assert await _read(servers, unique_topic, **consumer) == b"allowed"
+
+
+async def test_client_certificate_names_the_user(unique_topic: str) -> None:
+    security = Security(tls=True, client_certificates=True, authorizer=True)
+    async with LocalCluster(ClusterSpec(name="certified", security=security)) as cluster:
+        properties = cluster.client_properties()
+        context = create_ssl_context(
+            cafile=properties["ssl.truststore.location"], certfile=properties["ssl.keystore.location"]
+        )
+        boss: dict[str, Any] = {"security_protocol": "SSL", "ssl_context": context}
+        await _create_topic(cluster.bootstrap_servers, unique_topic, **boss)
+        await _write(cluster.bootstrap_servers, unique_topic, b"certified", **boss)
+        assert await _read(cluster.bootstrap_servers, unique_topic, **boss) == b"certified"

@@ -42,7 +42,7 @@ class LocalCluster:
         await self._in_thread(self.blocking.start)
 
     async def stop(self) -> None:
-        """Stop every broker and delete the data. Idempotent."""
+        """End every broker and delete the data: at once, as nothing is to be kept. Idempotent."""
         await self._in_thread(self.blocking.stop)
 
     async def kill_broker(self, broker_id: int) -> None:
@@ -81,4 +81,5 @@ class LocalCluster:
             # A thread can only be asked to end: wait for it, so that nothing starts after we are gone.
             self.blocking.abandon()
             await asyncio.wait([running])
+            running.exception()  # an answer to our own request, seen
             raise

@@ -7,15 +7,18 @@ the class archive.
 """
 
 import base64
+import hashlib
+import os
 import subprocess
 import uuid
 
 from twinlog.local.broker_properties import NodePlace
 from twinlog.local.java import Java
 from twinlog.local.process import ProcessError
-from twinlog.local.spec import SCRAM_MECHANISMS, Security
+from twinlog.local.spec import SCRAM_MECHANISMS, SaslMechanism, Security
 
 _FORMAT_SECONDS = 60.0
+_SCRAM_ITERATIONS = 4096
 CHECKPOINT = "bootstrap.checkpoint"
 
 
@@ -50,7 +53,7 @@ def make_checkpoint(
         for mechanism in security.mechanisms
         if mechanism in SCRAM_MECHANISMS
         for user, password in security.passwords.items()
-        for option in ("--add-scram", f'{mechanism}=[name="{user}",password="{password}"]')
+        for option in ("--add-scram", f"{mechanism}={_scram_credential(mechanism, user, password)}")
     ]
     command = [
         str(java.executable),
@@ -73,6 +76,16 @@ def make_checkpoint(
         file.unlink()
     node.log_directory.rmdir()
     return content
+
+
+def _scram_credential(mechanism: SaslMechanism, user: str, password: str) -> str:
+    """What StorageTool takes: salted here, as its own parser cannot read every password."""
+    salt = os.urandom(16)
+    digest = {SaslMechanism.SCRAM_SHA_256: "sha256", SaslMechanism.SCRAM_SHA_512: "sha512"}[mechanism]
+    salted = hashlib.pbkdf2_hmac(digest, password.encode(), salt, _SCRAM_ITERATIONS)
+    encoded = {"salt": base64.b64encode(salt).decode(), "saltedpassword": base64.b64encode(salted).decode()}
+    facts = ",".join(f'{key}="{value}"' for key, value in encoded.items())
+    return f'[name="{user}",{facts},iterations={_SCRAM_ITERATIONS}]'
 
 
 def _told(result: subprocess.CompletedProcess[str]) -> str:

@@ -54,6 +54,11 @@ class Security:
             raise ConfigError(
                 "with an authorizer clients must have names: add SASL mechanisms or client certificates"
             )
+        wrong = [name for name in (self.super_user, *self.users) if not _NAME.fullmatch(name)]
+        if wrong:
+            raise ConfigError(
+                f"a user's name has letters, digits, dots, dashes and underscores only: {wrong[0]!r}"
+            )
         if self.super_user in self.users:
             raise ConfigError(f"{self.super_user!r} is the super user: its password is super_password")
 

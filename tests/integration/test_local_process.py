@@ -1,0 +1,125 @@
+"""A guarded process ends with its owner, whatever ends the owner."""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import psutil
+import pytest
+
+from twinlog.local.process import GuardedProcess, ProcessError
+from twinlog.testing.brokers import eventually
+
+_OWNER = """
+import os, sys, time
+from pathlib import Path
+from twinlog.local.process import GuardedProcess
+process = GuardedProcess(["sh", "-c", "setsid sleep 300 & echo $! > " + sys.argv[1] + "; wait"])
+if sys.argv[2] == "forks" and os.fork() == 0:
+    time.sleep(60)
+    os._exit(0)
+while not Path(sys.argv[1]).exists():
+    time.sleep(0.01)
+print(process.pid, flush=True)
+time.sleep(300)
+"""
+
+
+def _gone(*pids: int) -> bool:
+    return not any(psutil.pid_exists(pid) for pid in pids)
+
+
+def _open_descriptors() -> int:
+    return psutil.Process().num_fds()
+
+
+@pytest.fixture
+def owner(
+    request: pytest.FixtureRequest, tmp_path: Path
+) -> Iterator[tuple[subprocess.Popen[str], list[int]]]:
+    """A Python process that owns a shell, which started a sleep in a session of its own; and these two
+    pids.
+    """
+    kind = getattr(request, "param", "plain")
+    grandchild_file = tmp_path / "grandchild"
+    command = [sys.executable, "-c", _OWNER, str(grandchild_file), kind]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, start_new_session=True) as process:
+        assert process.stdout is not None
+        child = int(process.stdout.readline())
+        yield process, [child, int(grandchild_file.read_text())]
+        os.killpg(process.pid, signal.SIGKILL)
+
+
+@pytest.mark.parametrize("owner", ["plain", "forks"], indirect=True)
+async def test_kill_9_of_the_owner_ends_all_it_started(
+    owner: tuple[subprocess.Popen[str], list[int]],
+) -> None:
+    process, pids = owner
+    assert not _gone(pids[0])
+    process.kill()
+    await eventually(lambda: _gone(*pids), timeout_seconds=5)
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="needs PR_SET_PDEATHSIG")
+async def test_kill_9_of_the_guard_ends_the_process(owner: tuple[subprocess.Popen[str], list[int]]) -> None:
+    _, pids = owner
+    guard = psutil.Process(pids[0]).parent()
+    assert guard is not None
+    guard.kill()
+    await eventually(lambda: _gone(pids[0]), timeout_seconds=5)
+
+
+def test_exit_code_and_output_are_passed_on(tmp_path: Path) -> None:
+    process = GuardedProcess(["sh", "-c", "echo told; exit 7"], output=tmp_path / "log")
+    assert process.wait(timeout_seconds=5) == 7
+    assert (tmp_path / "log").read_text() == "told\n"
+
+
+def test_output_can_be_read_while_it_runs() -> None:
+    with GuardedProcess(["sh", "-c", "echo told; exec sleep 60"], output=subprocess.PIPE) as process:
+        assert process.stdout.readline() == b"told\n"
+        assert process.running
+
+
+def test_stop_asks_first_and_kills_after_the_grace() -> None:
+    polite = GuardedProcess(["sleep", "60"])
+    assert polite.stop(grace_seconds=5) == 128 + signal.SIGTERM
+    stubborn = GuardedProcess(
+        ["sh", "-c", "trap '' TERM; echo ready; while :; do sleep 1; done"], output=subprocess.PIPE
+    )
+    assert stubborn.stdout.readline() == b"ready\n"
+    assert stubborn.stop(grace_seconds=0.2) == 128 + signal.SIGKILL
+
+
+def test_stop_wakes_a_paused_process() -> None:
+    process = GuardedProcess(["sleep", "60"])
+    process.pause()
+    deadline = time.monotonic() + 5
+    while psutil.Process(process.pid).status() != psutil.STATUS_STOPPED:
+        assert time.monotonic() < deadline
+    assert process.stop(grace_seconds=5) == 128 + signal.SIGTERM
+
+
+def test_signals_after_the_end_are_harmless() -> None:
+    process = GuardedProcess(["true"])
+    assert process.wait(timeout_seconds=5) == 0
+    process.send_signal(signal.SIGTERM)
+    assert process.stop(grace_seconds=1) == 0
+
+
+def test_what_cannot_be_run_is_named() -> None:
+    with pytest.raises(ProcessError, match="cannot run no-such-program: No such file"):
+        GuardedProcess(["no-such-program"])
+
+
+def test_no_descriptors_leak() -> None:
+    before = _open_descriptors()
+    for _ in range(3):
+        GuardedProcess(["true"]).wait(timeout_seconds=5)
+        with pytest.raises(ProcessError):
+            GuardedProcess(["no-such-program"])
+    assert _open_descriptors() == before
