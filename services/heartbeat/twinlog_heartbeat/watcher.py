@@ -9,7 +9,7 @@ import structlog
 
 from twinlog.clock import Clock
 from twinlog.errors import TwinlogError, WireFormatError
-from twinlog.kafka.ports import KafkaCluster, ManagedReader, OffsetSpec, TopicAdmin
+from twinlog.kafka.ports import KafkaCluster, LogReader, OffsetSpec, TopicAdmin
 from twinlog.model import ClusterAlias, TopicPartition
 from twinlog.policy import ReplicationPolicy, heartbeat_topics
 from twinlog.service.runtime import Backoff, retrying_loop
@@ -38,7 +38,6 @@ class _Tail:
     live_from: int = 0
     """Records before this offset were there when the watch began: they date the path, they measure no delay.
     """
-    reader: ManagedReader | None = None
 
 
 @dataclass(slots=True, kw_only=True)
@@ -90,34 +89,27 @@ class HeartbeatWatcher:
 
     async def _run_tail(self, tail: _Tail) -> None:
         name = f"tail {tail.topic} on {self.alias}"
-        try:
+        async with self.cluster.reader() as reader:
             await retrying_loop(
                 name,
-                lambda: self._step(tail),
+                lambda: self._step(tail, reader),
                 stop=tail.stop,
                 interval_seconds=0.0,
                 backoff=Backoff(initial_seconds=0.2, max_seconds=5.0, random=random),
                 clock=self.clock,
             )
-        finally:
-            await self._close(tail)
 
-    async def _step(self, tail: _Tail) -> None:
-        """Read what is new. After an error the reader is opened anew, and a position that fell out of the log
-        is looked up again: only what arrives from now on matters here."""
+    async def _step(self, tail: _Tail, reader: LogReader) -> None:
+        """Read what is new. A position that fell out of the log is looked up again: only what arrives from
+        now on matters here."""
         partition = TopicPartition(tail.topic, HEARTBEATS_PARTITION)
         try:
-            if tail.reader is None:
-                tail.reader = await self.cluster.reader().__aenter__()
             if tail.next_offset is None:
                 tail.next_offset, tail.live_from = await self._start(partition)
-            fetched = await tail.reader.fetch(
-                partition, tail.next_offset, max_wait_seconds=FETCH_WAIT_SECONDS
-            )
+            fetched = await reader.fetch(partition, tail.next_offset, max_wait_seconds=FETCH_WAIT_SECONDS)
         except TwinlogError as error:
             if error.reason == "OFFSET_OUT_OF_RANGE":
                 tail.next_offset = None
-            await self._close(tail)
             raise
         seen_ms = self.clock.now_ms()
         for record in fetched.records:
@@ -143,8 +135,3 @@ class HeartbeatWatcher:
             bounds.append(answer)
         earliest, end = bounds
         return max(earliest, end - LOOK_BACK_RECORDS), end
-
-    async def _close(self, tail: _Tail) -> None:
-        reader, tail.reader = tail.reader, None
-        if reader is not None:
-            await reader.__aexit__(None, None, None)

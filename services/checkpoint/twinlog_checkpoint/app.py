@@ -1,0 +1,92 @@
+"""The composition root of the checkpoint service: for each flow a tail, a checkpointer and a group syncer."""
+
+from contextlib import AsyncExitStack
+
+from twinlog.api.checkpoint.v1.checkpoint_service_pb2 import DESCRIPTOR
+from twinlog.api.checkpoint.v1.checkpoint_service_pb2_grpc import add_CheckpointServiceServicer_to_server
+from twinlog.offsets import CheckpointHistory
+from twinlog.service.app import ServiceContext, ServiceParts
+from twinlog.service.grpc_server import GrpcService
+from twinlog.service.runtime import Loop
+from twinlog_checkpoint.checkpoint_log import CheckpointLog
+from twinlog_checkpoint.checkpointer import Checkpointer
+from twinlog_checkpoint.config import CheckpointFlow, checkpoint_flows
+from twinlog_checkpoint.floor import FloorTranslator
+from twinlog_checkpoint.group_syncer import GroupSyncer
+from twinlog_checkpoint.groups import GroupDirectory
+from twinlog_checkpoint.instruments import CheckpointInstruments
+from twinlog_checkpoint.progress import ProgressTable
+from twinlog_checkpoint.servicer import CheckpointServicer
+from twinlog_checkpoint.sync_tail import SyncTail
+
+
+async def build(context: ServiceContext, stack: AsyncExitStack) -> ServiceParts:
+    """Connect the parts; waits for no broker."""
+    loops: dict[str, Loop] = {}
+    checkpointers: list[Checkpointer] = []
+    for entry in checkpoint_flows(context.configuration):
+        checkpointer = await _checkpointer(context, entry)
+        checkpointers.append(checkpointer)
+        loops[f"offset syncs {entry.flow}"] = checkpointer.tail.run
+        loops[f"checkpoints {entry.flow}"] = checkpointer.run
+        if entry.settings.sync_group_offsets_enabled:
+            loops[f"group offsets {entry.flow}"] = _group_syncer(context, checkpointer).run
+    service = GrpcService(
+        name=DESCRIPTOR.services_by_name["CheckpointService"].full_name,
+        add=add_CheckpointServiceServicer_to_server,
+        servicer=CheckpointServicer(checkpointers, context.clusters.statuses),
+    )
+    return ServiceParts(loops=loops, grpc=[service])
+
+
+async def _checkpointer(context: ServiceContext, entry: CheckpointFlow) -> Checkpointer:
+    clients, settings = entry.clients, entry.settings
+    source = await context.clusters.get(clients.source_admin)
+    target = await context.clusters.get(clients.target_admin)
+    syncs = await context.clusters.get(clients.syncs_reader)
+    tail = SyncTail(
+        flow=entry.flow,
+        cluster=syncs,
+        topic=entry.syncs_topic.topic,
+        clock=context.clock,
+    )
+    return Checkpointer(
+        entry=entry,
+        source=source,
+        target=target,
+        writer_cluster=await context.clusters.get(clients.checkpoints_writer),
+        groups=GroupDirectory(
+            admin=source,
+            group_filter=entry.groups,
+            refresh_enabled=settings.refresh_groups_enabled,
+            refresh_interval_seconds=settings.refresh_groups_interval_seconds,
+            clock=context.clock,
+        ),
+        tail=tail,
+        log=CheckpointLog(
+            flow=entry.flow,
+            topic=entry.checkpoints_topic,
+            replication_factor=settings.topic_replication_factor,
+            admin=target,
+            reader_cluster=await context.clusters.get(clients.target_reader),
+        ),
+        translator=FloorTranslator(lambda: tail.store),
+        history=CheckpointHistory(),
+        table=ProgressTable(entry.flow),
+        instruments=CheckpointInstruments(context.meter, entry.flow),
+        clock=context.clock,
+        refusal=context.clusters.refusal,
+    )
+
+
+def _group_syncer(context: ServiceContext, checkpointer: Checkpointer) -> GroupSyncer:
+    return GroupSyncer(
+        flow=checkpointer.entry.flow,
+        interval_seconds=checkpointer.entry.settings.sync_group_offsets_interval_seconds,
+        target=checkpointer.target,
+        history=checkpointer.history,
+        table=checkpointer.table,
+        clock=context.clock,
+        wanted_groups=lambda: checkpointer.groups.groups,
+        passes=lambda: checkpointer.passes,
+    )

@@ -1,0 +1,96 @@
+"""What the checkpoint service takes from the configuration."""
+
+from dataclasses import dataclass
+
+from twinlog.config import CheckpointSettings, ClientConfig, Configuration, FlowConfig, OffsetSyncsLocation
+from twinlog.config.precedence import Connector
+from twinlog.filters import DefaultGroupFilter, DefaultTopicFilter, GroupFilter, NameFilter, PatternList
+from twinlog.model import Flow
+from twinlog.policy import HostedTopic, ReplicationPolicy, offset_syncs_topic, policy_from_config
+from twinlog.policy.internal_topics import OffsetSyncsLocation as HostedLocation
+from twinlog.selection import TopicSelector
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CheckpointClients:
+    """The clients a flow's checkpoints need, by what they do."""
+
+    source_admin: ClientConfig
+    """Groups, their offsets and log ends on the source."""
+    target_admin: ClientConfig
+    """The same on the target; group offsets are written with it."""
+    source_reader: ClientConfig
+    target_reader: ClientConfig
+    syncs_reader: ClientConfig
+    """On the cluster that hosts the offset syncs."""
+    checkpoints_writer: ClientConfig
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CheckpointFlow:
+    """One flow whose groups are translated."""
+
+    flow: Flow
+    policy: ReplicationPolicy
+    topics: TopicSelector
+    """MM2 checkpoints what its raw topic filter takes; the rest of the rules explains what has no sync."""
+    groups: GroupFilter
+    syncs_topic: HostedTopic
+    checkpoints_topic: str
+    settings: CheckpointSettings
+    clients: CheckpointClients
+
+
+def checkpoint_flows(configuration: Configuration) -> tuple[CheckpointFlow, ...]:
+    """The flows of this process that translate groups, sorted.
+
+    Raises ConfigError for a policy or filter that cannot be used.
+    """
+    flows = (_checkpoint_flow(flow) for flow in configuration.flows if flow.checkpoint.enabled)
+    return tuple(sorted(flows, key=lambda entry: entry.flow))
+
+
+def _checkpoint_flow(config: FlowConfig) -> CheckpointFlow:
+    flow, settings, clients = config.flow, config.checkpoint, config.clients
+    policy = policy_from_config({**config.policy_config, "source.cluster.alias": flow.source})
+    syncs_topic = offset_syncs_topic(policy, flow, HostedLocation(settings.offset_syncs_location))
+    on_source = settings.offset_syncs_location is OffsetSyncsLocation.SOURCE
+
+    def client(of_flow: ClientConfig, role: str | None) -> ClientConfig:
+        return of_flow.for_role(flow, Connector.CHECKPOINT, role)
+
+    return CheckpointFlow(
+        flow=flow,
+        policy=policy,
+        topics=TopicSelector(
+            flow=flow,
+            policy=policy,
+            topic_filter=DefaultTopicFilter(
+                names=NameFilter(
+                    include=PatternList("topics", settings.topics.include),
+                    exclude=PatternList("topics.exclude", settings.topics.exclude),
+                )
+            ),
+            heartbeats_replication_enabled=config.configsync.heartbeats_replication_enabled,
+        ),
+        groups=DefaultGroupFilter(
+            names=NameFilter(
+                include=PatternList("groups", settings.groups.include),
+                exclude=PatternList("groups.exclude", settings.groups.exclude),
+            )
+        ),
+        syncs_topic=syncs_topic,
+        checkpoints_topic=policy.checkpoints_topic(flow.source),
+        settings=settings,
+        clients=CheckpointClients(
+            source_admin=client(clients.source_admin, "checkpoint-source-admin"),
+            target_admin=client(clients.target_admin, "checkpoint-target-admin"),
+            source_reader=client(clients.source_consumer, "alignment-source-consumer"),
+            target_reader=client(clients.target_consumer, "checkpoints-target-consumer"),
+            syncs_reader=client(
+                clients.source_consumer if on_source else clients.target_consumer,
+                f"offset-syncs-{settings.offset_syncs_location}-consumer",
+            ),
+            checkpoints_writer=client(clients.data_producer, "checkpoints-target-producer"),
+        ),
+    )

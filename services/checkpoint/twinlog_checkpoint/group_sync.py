@@ -1,0 +1,84 @@
+"""sync.group.offsets: which translated offsets are committed for a group on the target. Pure (mirrormaker2.md
+§6.5).
+
+Stricter than MM2 where MM2 surprises: a group with members is never asked for (MM2 leaves that to the
+coordinator's refusal, which remains the last guard), and an offset outside the target's log is clamped to it.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+
+from twinlog.kafka.ports import CommittedOffset
+from twinlog.model import TopicPartition
+from twinlog.wire import Checkpoint
+
+WRITABLE_STATES = frozenset({"EMPTY", "DEAD"})
+"""States of a group without members; DEAD also stands for one that does not exist."""
+
+
+class SyncOutcome(StrEnum):
+    """What happens to one partition of one group; an attribute of the metric and part of the explanation."""
+
+    COMMITTED = "COMMITTED"
+    ALREADY_THERE = "ALREADY_THERE"
+    """The group's offset on the target is exactly this one."""
+    TARGET_AHEAD = "TARGET_AHEAD"
+    """The group's offset on the target is larger: it is never moved back."""
+    ACTIVE_ON_TARGET = "ACTIVE_ON_TARGET"
+    NO_TARGET_PARTITION = "NO_TARGET_PARTITION"
+    """The target has no such topic or partition (yet), so its log has no range to commit into."""
+    REFUSED = "REFUSED"
+    """The target's coordinator said no."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LogRange:
+    """The offsets a group may stand at: from the first record to after the last one."""
+
+    start: int
+    end: int
+
+    def clamp(self, offset: int) -> int:
+        return min(max(offset, self.start), self.end)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GroupSyncPlan:
+    """What to commit for one group, and why the rest is left alone."""
+
+    writes: Mapping[TopicPartition, CommittedOffset] = field(default_factory=dict)
+    outcomes: Mapping[TopicPartition, SyncOutcome] = field(default_factory=dict)
+    """Of every desired partition that is not written."""
+
+
+def plan_group_sync(
+    *,
+    desired: Mapping[TopicPartition, Checkpoint],
+    state_on_target: str,
+    current: Mapping[TopicPartition, CommittedOffset],
+    ranges: Mapping[TopicPartition, LogRange],
+) -> GroupSyncPlan:
+    """Decide what to commit for one group from its checkpoints.
+
+    `current` holds the group's offsets on the target, `ranges` the target's logs; a partition without a range
+    does not exist there.
+    """
+    if state_on_target not in WRITABLE_STATES:
+        return GroupSyncPlan(outcomes=dict.fromkeys(desired, SyncOutcome.ACTIVE_ON_TARGET))
+    writes: dict[TopicPartition, CommittedOffset] = {}
+    outcomes: dict[TopicPartition, SyncOutcome] = {}
+    for partition, checkpoint in desired.items():
+        log = ranges.get(partition)
+        if log is None:
+            outcomes[partition] = SyncOutcome.NO_TARGET_PARTITION
+            continue
+        wanted = log.clamp(checkpoint.downstream_offset)
+        present = current.get(partition)
+        if present is None or present.next_offset < wanted:
+            writes[partition] = CommittedOffset(next_offset=wanted, metadata=checkpoint.metadata)
+        elif present.next_offset == wanted:
+            outcomes[partition] = SyncOutcome.ALREADY_THERE
+        else:
+            outcomes[partition] = SyncOutcome.TARGET_AHEAD
+    return GroupSyncPlan(writes=writes, outcomes=outcomes)

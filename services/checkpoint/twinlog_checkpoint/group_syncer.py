@@ -1,0 +1,122 @@
+"""The loop behind sync.group.offsets: commits translated offsets for groups that are idle on the target."""
+
+import asyncio
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from random import random
+
+import structlog
+
+from twinlog.clock import Clock
+from twinlog.errors import KafkaError
+from twinlog.kafka.ports import CommittedOffset, KafkaCluster, OffsetSpec
+from twinlog.model import Flow, TopicPartition
+from twinlog.offsets import CheckpointHistory
+from twinlog.service.runtime import Backoff, retrying_loop
+from twinlog.telemetry.repeats import RepeatLimiter
+from twinlog_checkpoint.group_sync import WRITABLE_STATES, LogRange, plan_group_sync
+from twinlog_checkpoint.progress import ProgressTable
+
+TICK_SECONDS = 0.2
+
+_log = structlog.stdlib.get_logger(__name__)
+
+
+@dataclass(slots=True, kw_only=True)
+class GroupSyncer:
+    """One flow. Looks at the groups on the target right before it writes, so what it decides on is fresh."""
+
+    flow: Flow
+    interval_seconds: float
+    target: KafkaCluster
+    history: CheckpointHistory
+    table: ProgressTable
+    clock: Clock
+    wanted_groups: Callable[[], frozenset[str]]
+    """Groups that exist on the source and pass the filter."""
+    passes: Callable[[], int]
+    """Of the checkpointer: nothing is committed before its first."""
+    _next_at: float = 0.0
+    _limiter: RepeatLimiter = field(default_factory=RepeatLimiter)
+
+    async def run(self, stop: asyncio.Event) -> None:
+        await retrying_loop(
+            f"group offsets {self.flow}",
+            self._tick,
+            stop=stop,
+            interval_seconds=TICK_SECONDS,
+            backoff=Backoff(initial_seconds=0.5, max_seconds=30.0, random=random),
+            clock=self.clock,
+        )
+
+    async def _tick(self) -> None:
+        now = self.clock.monotonic()
+        if now < self._next_at or self.passes() == 0:
+            return
+        await self.sync()
+        self._next_at = now + self.interval_seconds
+
+    async def sync(self) -> None:
+        """Commit what may be committed. Raises KafkaError when the target does not answer at all."""
+        groups = self.history.groups() & self.wanted_groups()
+        if not groups:
+            return
+        described = await self.target.describe_groups(groups)
+        states = {
+            group: description.state
+            for group, description in described.items()
+            if not isinstance(description, KafkaError)
+        }
+        idle = {group for group, state in states.items() if state in WRITABLE_STATES}
+        current = await self.target.group_offsets(idle) if idle else {}
+        ranges = await self._ranges({tp for group in idle for tp in self.history.latest(group)})
+        for group, state in sorted(states.items()):
+            held = current.get(group, {})
+            if isinstance(held, KafkaError):
+                self._warn(group, held)
+                continue
+            if state not in WRITABLE_STATES:
+                self.table.on_active(group)
+                continue
+            plan = plan_group_sync(
+                desired=self.history.latest(group), state_on_target=state, current=held, ranges=ranges
+            )
+            if plan.writes:
+                await self._write(group, plan.writes)
+
+    async def _write(self, group: str, writes: Mapping[TopicPartition, CommittedOffset]) -> None:
+        results = await self.target.alter_group_offsets(group, writes)
+        refused = [error for error in results.values() if error is not None]
+        if any(error.reason == "GROUP_ACTIVE" for error in refused):
+            self.table.on_active(group)
+        elif refused:
+            self._warn(group, refused[0])
+        written = {tp: writes[tp].next_offset for tp, error in results.items() if error is None}
+        if written:
+            self.table.on_committed(group, written)
+            _log.debug("group_offsets_committed", flow=str(self.flow), group=group, partitions=len(written))
+
+    async def _ranges(self, partitions: set[TopicPartition]) -> Mapping[TopicPartition, LogRange]:
+        """The target's logs; partitions that do not exist there are left out. Raises KafkaError."""
+        if not partitions:
+            return {}
+        starts = await self.target.list_offsets(OffsetSpec.EARLIEST, partitions)
+        ends = await self.target.list_offsets(OffsetSpec.LATEST, partitions)
+        ranges: dict[TopicPartition, LogRange] = {}
+        for partition in partitions:
+            start, end = starts[partition], ends[partition]
+            if not isinstance(start, KafkaError) and not isinstance(end, KafkaError):
+                ranges[partition] = LogRange(start=start, end=end)
+        return ranges
+
+    def _warn(self, group: str, error: KafkaError) -> None:
+        left_out = self._limiter.admit((group, error.reason), now=self.clock.monotonic())
+        if left_out is not None:
+            _log.warning(
+                "group_offsets_not_committed",
+                flow=str(self.flow),
+                group=group,
+                reason=error.reason,
+                message=str(error),
+                left_out=left_out,
+            )

@@ -1,0 +1,54 @@
+"""Which groups of the source are translated, and where they stand."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from twinlog.clock import Clock
+from twinlog.errors import KafkaError
+from twinlog.filters import GroupFilter
+from twinlog.kafka.ports import CommittedOffset, GroupAdmin
+from twinlog.model import TopicPartition
+
+TRANSLATABLE_TYPES = frozenset({"classic", "consumer"})
+"""Share groups have no committed offset per partition, streams groups' topics are their own."""
+
+GroupOffsets = Mapping[TopicPartition, CommittedOffset]
+
+
+@dataclass(slots=True, kw_only=True)
+class GroupDirectory:
+    """The groups that pass the filter, looked for now and then (refresh.groups.*)."""
+
+    admin: GroupAdmin
+    group_filter: GroupFilter
+    refresh_enabled: bool
+    refresh_interval_seconds: float
+    clock: Clock
+    groups: frozenset[str] = frozenset()
+    unsupported: Mapping[str, str] = field(default_factory=dict)
+    """Group id -> type of those that pass the filter and cannot be translated."""
+    _listed_at: float | None = None
+
+    async def refresh_if_due(self) -> frozenset[str]:
+        """The present groups. Lists them at first, then each interval. Raises KafkaError."""
+        now = self.clock.monotonic()
+        first = self._listed_at is None
+        due = self._listed_at is not None and now - self._listed_at >= self.refresh_interval_seconds
+        if first or (due and self.refresh_enabled):
+            listed = await self.admin.list_groups()
+            taken = {
+                group: kind
+                for group, kind in listed.items()
+                if self.group_filter.should_replicate_group(group)
+            }
+            self.groups = frozenset(group for group, kind in taken.items() if kind in TRANSLATABLE_TYPES)
+            self.unsupported = {
+                group: kind for group, kind in sorted(taken.items()) if kind not in TRANSLATABLE_TYPES
+            }
+            self._listed_at = now
+        return self.groups
+
+    async def offsets(self) -> Mapping[str, GroupOffsets | KafkaError]:
+        """Committed offsets of the present groups, or why they cannot be read. Raises KafkaError."""
+        groups = await self.refresh_if_due()
+        return await self.admin.group_offsets(groups) if groups else {}

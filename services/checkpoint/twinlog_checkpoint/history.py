@@ -1,0 +1,138 @@
+"""Every known pair "record u of the source is record d of the target", dense where MM2's store keeps 64.
+Pure.
+
+MM2's `OffsetSyncStore` answers without reading the logs, so it must forget; exact translation reads the logs
+from the nearest pair on, so it wants the nearest pair there is.
+"""
+
+from array import array
+from bisect import bisect_left, bisect_right
+from dataclasses import dataclass
+
+from twinlog.model import TopicPartition
+
+MAX_PAIRS_PER_PARTITION = 4096
+"""16 bytes each. When full, every second pair of the older half goes."""
+
+
+@dataclass(frozen=True, slots=True)
+class OffsetPair:
+    """Offsets of one and the same record on both sides."""
+
+    upstream: int
+    downstream: int
+
+    def reversed(self) -> "OffsetPair":
+        return OffsetPair(self.downstream, self.upstream)
+
+
+class PairHistory:
+    """The pairs of one source partition.
+
+    Invariant: both offsets rise strictly from pair to pair. Whatever contradicts a newer sync is dropped:
+    after a rewind of the copy (records copied twice) the pairs above it, after the target was re-created all
+    of them.
+    """
+
+    __slots__ = ("_downstream", "_newest_sync", "_upstream", "generation")
+
+    def __init__(self) -> None:
+        self._upstream = array("q")
+        self._downstream = array("q")
+        self._newest_sync: OffsetPair | None = None
+        self.generation = 0
+        """Rises whenever a pair was dropped because a newer sync contradicts it: answers made before are
+        void."""
+
+    def __len__(self) -> int:
+        return len(self._upstream)
+
+    def on_sync(self, sync: OffsetPair) -> None:
+        """Take an offset sync, in the order of the offset-syncs topic; the newest one is always right.
+
+        One that goes back on either side (the copy was rewound, a topic was re-created) voids all pairs at or
+        above it on either side.
+        """
+        newest, self._newest_sync = self._newest_sync, sync
+        went_back = newest is not None and (
+            sync.upstream < newest.upstream or sync.downstream < newest.downstream
+        )
+        at = self._place(sync)
+        if at is None or went_back:
+            cut = min(
+                bisect_left(self._upstream, sync.upstream), bisect_left(self._downstream, sync.downstream)
+            )
+            if self._pair(cut) == sync and (not went_back or cut == len(self) - 1):
+                return
+            if cut < len(self):
+                del self._upstream[cut:]
+                del self._downstream[cut:]
+                self.generation += 1
+            at = cut
+        self._insert(at, sync)
+
+    def on_verified(self, pair: OffsetPair) -> None:
+        """Take a pair that alignment has found. One that contradicts the known ones, or repeats one, is
+        ignored."""
+        at = self._place(pair)
+        if at is not None:
+            self._insert(at, pair)
+
+    def at_or_below(self, upstream: int) -> OffsetPair | None:
+        """The nearest pair whose upstream offset is not above `upstream`."""
+        return self._pair(bisect_right(self._upstream, upstream) - 1)
+
+    def above(self, upstream: int) -> OffsetPair | None:
+        """The nearest pair whose upstream offset is above `upstream`."""
+        return self._pair(bisect_right(self._upstream, upstream))
+
+    def downstream_at_or_below(self, downstream: int) -> OffsetPair | None:
+        """The nearest pair whose downstream offset is not above `downstream`: for the way back."""
+        return self._pair(bisect_right(self._downstream, downstream) - 1)
+
+    def downstream_above(self, downstream: int) -> OffsetPair | None:
+        return self._pair(bisect_right(self._downstream, downstream))
+
+    def newest(self) -> OffsetPair | None:
+        return self._pair(len(self) - 1)
+
+    def _pair(self, index: int) -> OffsetPair | None:
+        if not 0 <= index < len(self):
+            return None
+        return OffsetPair(self._upstream[index], self._downstream[index])
+
+    def _place(self, pair: OffsetPair) -> int | None:
+        """Where the pair fits without touching the others; None when it repeats or contradicts one."""
+        at = bisect_left(self._upstream, pair.upstream)
+        if at != bisect_left(self._downstream, pair.downstream):
+            return None
+        if at < len(self) and (
+            self._upstream[at] == pair.upstream or self._downstream[at] == pair.downstream
+        ):
+            return None
+        return at
+
+    def _insert(self, at: int, pair: OffsetPair) -> None:
+        self._upstream.insert(at, pair.upstream)
+        self._downstream.insert(at, pair.downstream)
+        if len(self) > MAX_PAIRS_PER_PARTITION:
+            half = len(self) // 2
+            self._upstream = self._upstream[:half:2] + self._upstream[half:]
+            self._downstream = self._downstream[:half:2] + self._downstream[half:]
+
+
+class SyncHistory:
+    """The pairs of every source partition of one flow."""
+
+    def __init__(self) -> None:
+        self._partitions: dict[TopicPartition, PairHistory] = {}
+
+    def on_sync(self, partition: TopicPartition, sync: OffsetPair) -> None:
+        self._partitions.setdefault(partition, PairHistory()).on_sync(sync)
+
+    def of(self, partition: TopicPartition) -> PairHistory | None:
+        """None when no sync of the partition was ever seen."""
+        return self._partitions.get(partition)
+
+    def partitions(self) -> frozenset[TopicPartition]:
+        return frozenset(self._partitions)

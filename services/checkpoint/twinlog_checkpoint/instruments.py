@@ -1,0 +1,23 @@
+"""The checkpoint service's metrics of one flow."""
+
+from opentelemetry.metrics import Meter
+
+from twinlog.model import Flow
+from twinlog.telemetry import metrics
+from twinlog_checkpoint.translation import Verdict
+
+
+class CheckpointInstruments:
+    def __init__(self, meter: Meter, flow: Flow) -> None:
+        self._flow = metrics.flow_attributes(flow.source, flow.target)
+        self._latency = metrics.histogram(meter, metrics.CHECKPOINT_LATENCY)
+        self._offsets = metrics.counter(meter, metrics.CHECKPOINT_OFFSETS)
+
+    def considered(self, group: str, verdict: Verdict) -> None:
+        """A committed offset was judged."""
+        outcome = verdict.value.lower()
+        self._offsets.add(1, {**self._flow, metrics.GROUP: group, "twinlog.outcome": outcome})
+
+    def emitted(self, group: str, latency_seconds: float) -> None:
+        """The target has a checkpoint; the latency counts from the reading of the group's offsets."""
+        self._latency.record(latency_seconds, {**self._flow, metrics.GROUP: group})

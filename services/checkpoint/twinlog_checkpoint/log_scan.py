@@ -1,0 +1,67 @@
+"""Reads the one partition of an internal topic from its beginning, then on."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from twinlog.errors import TwinlogError
+from twinlog.kafka.ports import LogAdmin, LogReader, OffsetSpec
+from twinlog.model import Record, TopicPartition
+
+INTERNAL_PARTITION = 0
+"""MM2 writes syncs and checkpoints to this partition of their topics."""
+FETCH_BYTES = 1 << 20
+
+
+@dataclass(slots=True, kw_only=True)
+class LogScan:
+    """A position in one partition. `begin`, then `more` again and again.
+
+    An error keeps the position, unless the log no longer has it: then `lost_position` is true and the caller
+    begins again.
+    """
+
+    admin: LogAdmin
+    reader: LogReader
+    topic: str
+    end: OffsetSpec
+    """The end that the reader can see: LAST_STABLE when it reads committed records only, else LATEST."""
+    next_offset: int = 0
+    end_at_begin: int = 0
+    """The end of the log when reading began: the first pass is done when it is reached."""
+    lost_position: bool = False
+
+    @property
+    def partition(self) -> TopicPartition:
+        return TopicPartition(self.topic, INTERNAL_PARTITION)
+
+    @property
+    def first_pass_done(self) -> bool:
+        return self.next_offset >= self.end_at_begin
+
+    async def begin(self) -> None:
+        """Go to the first record there is. Raises KafkaError (TOPIC_UNKNOWN when there is no such topic)."""
+        start, end = await log_bounds(self.admin, self.partition, self.end)
+        self.next_offset, self.end_at_begin, self.lost_position = start, end, False
+
+    async def more(self, *, max_wait_seconds: float) -> Sequence[Record]:
+        """The next records; waits up to `max_wait_seconds` when there are none. Raises KafkaError."""
+        try:
+            fetched = await self.reader.fetch(
+                self.partition, self.next_offset, max_wait_seconds=max_wait_seconds, max_bytes=FETCH_BYTES
+            )
+        except TwinlogError as error:
+            self.lost_position = error.reason == "OFFSET_OUT_OF_RANGE"
+            raise
+        self.next_offset = fetched.next_offset
+        return fetched.records
+
+
+async def log_bounds(admin: LogAdmin, partition: TopicPartition, end: OffsetSpec) -> tuple[int, int]:
+    """First offset and end of a log. Raises KafkaError."""
+    bounds: list[int] = []
+    for spec in (OffsetSpec.EARLIEST, end):
+        answer = (await admin.list_offsets(spec, [partition]))[partition]
+        if isinstance(answer, TwinlogError):
+            raise answer
+        bounds.append(answer)
+    return bounds[0], bounds[1]

@@ -1,0 +1,55 @@
+"""What a translation is, and MM2's own rule. Exact translation (`alignment`) answers in the same words."""
+
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+from enum import Enum
+from typing import Protocol
+
+from twinlog.model import TopicPartition
+
+
+class Verdict(Enum):
+    """What is known of a group's translated offset on one partition. The closed list of the API."""
+
+    EXACT = "EXACT"
+    """The very record the group reads next, compared on both sides."""
+    FLOOR = "FLOOR"
+    """MM2's rule: never ahead, so records may be read again."""
+    UP_TO_DATE = "UP_TO_DATE"
+    """The group has read all that has been copied: the offset after the last copied record."""
+    NOT_REPLICATED = "NOT_REPLICATED"
+    """The flow does not copy the topic."""
+    NO_SYNC = "NO_SYNC"
+    """Nothing of the partition has been copied yet, so no offset sync exists."""
+    TOO_OLD = "TOO_OLD"
+    """The offset lies before everything that is known to have been copied."""
+    NOT_READY = "NOT_READY"
+    """The first pass over the offset syncs is not done."""
+    ACTIVE_ON_TARGET = "ACTIVE_ON_TARGET"
+    """Translated, but the group has members on the target, which own its offsets there."""
+    SOURCE_UNREADABLE = "SOURCE_UNREADABLE"
+    """The group's offsets or the offset syncs cannot be read."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, order=True)
+class SourcePosition:
+    """A group's place in a source partition; `next_offset` is the record it reads next."""
+
+    partition: TopicPartition
+    next_offset: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Translation:
+    verdict: Verdict
+    downstream_offset: int | None
+    """The next offset to read on the target; None when the verdict has none."""
+    message: str = ""
+
+
+class Translator(Protocol):
+    """A strategy of translation for one flow."""
+
+    async def translate(self, positions: Collection[SourcePosition]) -> Mapping[SourcePosition, Translation]:
+        """One answer for each position; what is wrong with a single one is its verdict, never an error."""
+        ...

@@ -1,0 +1,77 @@
+"""sync.group.offsets: what is committed, and what is left alone."""
+
+import pytest
+
+from twinlog.kafka.ports import CommittedOffset
+from twinlog.model import TopicPartition
+from twinlog.wire import Checkpoint
+from twinlog_checkpoint.group_sync import LogRange, SyncOutcome, plan_group_sync
+
+T0, T1 = TopicPartition("A.t", 0), TopicPartition("A.t", 1)
+RANGES = {T0: LogRange(start=0, end=1000), T1: LogRange(start=0, end=1000)}
+
+
+def checkpoint(partition: TopicPartition, downstream: int) -> Checkpoint:
+    return Checkpoint(
+        group="g", partition=partition, upstream_offset=7, downstream_offset=downstream, metadata="m"
+    )
+
+
+def test_a_group_that_is_not_there_gets_everything() -> None:
+    plan = plan_group_sync(
+        desired={T0: checkpoint(T0, 10), T1: checkpoint(T1, 20)},
+        state_on_target="DEAD",
+        current={},
+        ranges=RANGES,
+    )
+    assert plan.writes == {
+        T0: CommittedOffset(next_offset=10, metadata="m"),
+        T1: CommittedOffset(next_offset=20, metadata="m"),
+    }
+
+
+def test_an_idle_group_only_moves_forward() -> None:
+    plan = plan_group_sync(
+        desired={T0: checkpoint(T0, 10), T1: checkpoint(T1, 20)},
+        state_on_target="EMPTY",
+        current={T0: CommittedOffset(next_offset=11), T1: CommittedOffset(next_offset=19)},
+        ranges=RANGES,
+    )
+    assert plan.writes == {T1: CommittedOffset(next_offset=20, metadata="m")}
+    assert plan.outcomes == {T0: SyncOutcome.TARGET_AHEAD}
+
+
+def test_what_is_there_already_is_not_written_again() -> None:
+    plan = plan_group_sync(
+        desired={T0: checkpoint(T0, 10)},
+        state_on_target="EMPTY",
+        current={T0: CommittedOffset(next_offset=10)},
+        ranges=RANGES,
+    )
+    assert (plan.writes, plan.outcomes) == ({}, {T0: SyncOutcome.ALREADY_THERE})
+
+
+@pytest.mark.parametrize("state", ["STABLE", "PREPARING_REBALANCING", "ASSIGNING", "RECONCILING", "UNKNOWN"])
+def test_a_group_with_members_is_never_touched(state: str) -> None:
+    plan = plan_group_sync(desired={T0: checkpoint(T0, 10)}, state_on_target=state, current={}, ranges=RANGES)
+    assert (plan.writes, plan.outcomes) == ({}, {T0: SyncOutcome.ACTIVE_ON_TARGET})
+
+
+@pytest.mark.parametrize(
+    ("downstream", "log", "committed"),
+    [
+        (5, LogRange(start=8, end=20), 8),
+        (25, LogRange(start=8, end=20), 20),
+        (20, LogRange(start=8, end=20), 20),
+    ],
+)
+def test_an_offset_outside_the_targets_log_is_clamped(downstream: int, log: LogRange, committed: int) -> None:
+    plan = plan_group_sync(
+        desired={T0: checkpoint(T0, downstream)}, state_on_target="EMPTY", current={}, ranges={T0: log}
+    )
+    assert plan.writes[T0].next_offset == committed
+
+
+def test_a_partition_the_target_does_not_have_is_left_out() -> None:
+    plan = plan_group_sync(desired={T0: checkpoint(T0, 10)}, state_on_target="DEAD", current={}, ranges={})
+    assert (plan.writes, plan.outcomes) == ({}, {T0: SyncOutcome.NO_TARGET_PARTITION})
