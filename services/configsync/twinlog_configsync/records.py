@@ -5,6 +5,7 @@ versioned.
 |---|---|
 | `["flow"]` | FlowRecord: when the selection was complete for the first time |
 | `["topic","orders"]` | TopicEntry |
+| `["configs","orders"]` | ConfigsRecord: what Twinlog last brought the counterpart's configs to |
 
 A tombstone removes. Kinds this version does not know are left alone (a newer one wrote them); a known kind
 with a newer version is an error, because overwriting it would lose what the newer version meant. Fields
@@ -26,6 +27,7 @@ Fields = Mapping[str, Any]
 class Kind(StrEnum):
     FLOW = "flow"
     TOPIC = "topic"
+    CONFIGS = "configs"
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -41,7 +43,13 @@ class FlowRecord:
     """Wall clock of the first complete selection."""
 
 
-RecordValue = FlowRecord | TopicEntry
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ConfigsRecord:
+    values: Mapping[str, str]
+    """Every override that Twinlog wants on the target topic, by name."""
+
+
+RecordValue = FlowRecord | TopicEntry | ConfigsRecord
 
 
 def encode_key(key: RecordKey) -> bytes:
@@ -80,7 +88,7 @@ def decode_value(key: RecordKey, raw: bytes) -> RecordValue:
         )
     try:
         return codec.decode(fields)
-    except (KeyError, TypeError, ValueError) as error:
+    except (AttributeError, KeyError, TypeError, ValueError) as error:
         raise WireFormatError(f"registry value of {key.kind} {key.name!r} is damaged: {error!r}") from error
 
 
@@ -114,6 +122,10 @@ def _decode_topic(fields: Fields) -> TopicEntry:
     )
 
 
+def _decode_configs(fields: Fields) -> ConfigsRecord:
+    return ConfigsRecord(values={str(name): str(value) for name, value in fields["values"].items()})
+
+
 @dataclass(frozen=True, slots=True)
 class _Codec:
     version: int
@@ -123,6 +135,7 @@ class _Codec:
 _CODECS: Final[Mapping[Kind, _Codec]] = {
     Kind.FLOW: _Codec(1, _decode_flow),
     Kind.TOPIC: _Codec(1, _decode_topic),
+    Kind.CONFIGS: _Codec(1, _decode_configs),
 }
 
 
@@ -132,6 +145,8 @@ def _kind_of(value: RecordValue) -> Kind:
             return Kind.FLOW
         case TopicEntry():
             return Kind.TOPIC
+        case ConfigsRecord():
+            return Kind.CONFIGS
 
 
 _KINDS: Final = frozenset(kind.value for kind in Kind)

@@ -125,9 +125,8 @@ def _without_source(entry: TopicEntry, error: KafkaError, *, now_ms: int) -> Top
 
 def _with_state(entry: TopicEntry, pair: TopicPair, obstacle: Obstacle | None) -> TopicEntry:
     if entry.target_partition_count:
-        reason, message = (
-            _words(obstacle) if entry.target_partition_count < entry.partition_count else ("", "")
-        )
+        short = entry.target_partition_count < entry.partition_count
+        reason, message = _words(obstacle) if short or obstacle is not None else ("", "")
         return replace(entry, state=TopicState.READY, reason=reason, message=message)
     reason, message = _words(obstacle or (pair.target if isinstance(pair.target, KafkaError) else None))
     return replace(entry, state=TopicState.WAITING, reason=reason, message=message)

@@ -13,6 +13,7 @@ from twinlog.errors import KafkaError, TransientKafkaError, WireFormatError
 from twinlog.kafka.compacted_topic import ensure_compacted_topic
 from twinlog.kafka.ports import KafkaCluster, LogReader, ManagedWriter, OffsetSpec
 from twinlog.model import Record, TopicPartition
+from twinlog_configsync.observation import is_absent
 from twinlog_configsync.reasons import Reason
 from twinlog_configsync.records import (
     RecordKey,
@@ -31,26 +32,36 @@ _FETCH_WAIT_SECONDS: Final = 1.0
 
 @dataclass(slots=True, kw_only=True)
 class RegistryStore:
-    """`load` once, then `put`. Not for concurrent use: the flow's reconciler owns it."""
+    """`load` once, `create`, then `put`. Not for concurrent use: the flow's loop owns it."""
 
     cluster: KafkaCluster
     topic: str
     replication_factor: int
     """Used when the topic is created; -1 = the target's default."""
     _stored: dict[RecordKey, RecordValue] = field(default_factory=dict)
+    _created: bool = False
 
     async def load(self) -> Mapping[RecordKey, RecordValue]:
-        """Create the topic if it is absent and read everything in it.
+        """Read everything in the topic; nothing when there is no topic yet.
 
         Raises KafkaError (the target is away or refuses), WireFormatError (reason REGISTRY_UNREADABLE).
         """
-        await ensure_compacted_topic(self.cluster, self.topic, replication_factor=self.replication_factor)
+        found = (await self.cluster.describe_topics([self.topic]))[self.topic]
         stored: dict[RecordKey, RecordValue] = {}
-        async with self.cluster.reader() as reader, aclosing(self._records(reader)) as records:
-            async for record in records:
-                self._replay(record, stored)
+        if not isinstance(found, KafkaError):
+            async with self.cluster.reader() as reader, aclosing(self._records(reader)) as records:
+                async for record in records:
+                    self._replay(record, stored)
+        elif not is_absent(found):
+            raise found
         self._stored = stored
         return dict(stored)
+
+    async def create(self) -> None:
+        """Make sure that the topic is there. Costs nothing once it was seen. Raises KafkaError."""
+        if not self._created:
+            await ensure_compacted_topic(self.cluster, self.topic, replication_factor=self.replication_factor)
+            self._created = True
 
     async def put(self, records: Mapping[RecordKey, RecordValue | None]) -> int:
         """Write what differs from what is stored (None removes); return how many records that was.

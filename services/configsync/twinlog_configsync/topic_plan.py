@@ -4,7 +4,7 @@ Beyond MM2: a topic that could not work is not created and says why (too few bro
 above the replication factor, a source configuration that we may not read).
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from twinlog.errors import KafkaError
 from twinlog_configsync.actions import CreateTopic, GrowPartitions, Skip, TopicAction
@@ -20,6 +20,10 @@ class TopicRules:
     configs: ConfigRules
     create_without_configs: bool = False
     """sync.topic.configs.enabled=false: a topic whose configuration is hidden gets the target's defaults."""
+
+    def configs_on(self, cluster: TargetCluster) -> ConfigRules:
+        """The rules for configs, with what this target knows."""
+        return replace(self.configs, known_on_target=cluster.known_configs)
 
 
 def plan_topics(observation: Observation, rules: TopicRules) -> list[TopicAction | Skip]:
@@ -65,7 +69,7 @@ def _plan_creation(
             return _configs_hidden(pair, pair.source_configs)
         configs = {}
     else:
-        configs = creation_configs(pair.source_configs, rules.configs, replication_factor=factor)
+        configs = creation_configs(pair.source_configs, rules.configs_on(cluster), replication_factor=factor)
     min_isr = int(configs.get(MIN_ISR, cluster.min_insync_replicas))
     if min_isr > factor:
         return _skip(

@@ -1,0 +1,63 @@
+"""The composition root of the configsync service: one loop per flow, one board, the gRPC service."""
+
+from collections.abc import Iterable
+from contextlib import AsyncExitStack
+
+from opentelemetry.metrics import Observation
+
+from twinlog.api.configsync.v1.configsync_service_pb2 import DESCRIPTOR
+from twinlog.api.configsync.v1.configsync_service_pb2_grpc import add_ConfigSyncServiceServicer_to_server
+from twinlog.service.app import ServiceContext, ServiceParts
+from twinlog.service.grpc_server import GrpcService
+from twinlog.telemetry import metrics
+from twinlog_configsync.board import TopicBoard
+from twinlog_configsync.config import configsync_flows
+from twinlog_configsync.flow_sync import FlowSync
+from twinlog_configsync.journal import Journal
+from twinlog_configsync.servicer import ConfigSyncServicer
+
+_RETRY_INITIAL_SECONDS = 0.5
+_RETRY_MAX_SECONDS = 15.0
+
+
+async def build(context: ServiceContext, stack: AsyncExitStack) -> ServiceParts:
+    """Connect the parts; waits for no broker. Raises ConfigError for a pattern that does not compile."""
+    board = TopicBoard(history_id=context.instance_id, meter=context.meter)
+    changes = metrics.counter(context.meter, metrics.CONFIGSYNC_CHANGES)
+    flows = [
+        FlowSync(
+            flow,
+            source=await context.clusters.get(flow.source_client),
+            target=await context.clusters.get(flow.target_client),
+            board=board,
+            clock=context.clock,
+            backoff=context.backoff(_RETRY_INITIAL_SECONDS, _RETRY_MAX_SECONDS),
+            journal=Journal(flow=flow.flow, changes=changes, clock=context.clock),
+        )
+        for flow in configsync_flows(context.configuration)
+    ]
+
+    def topics_by_state() -> Iterable[Observation]:
+        counts: dict[tuple[str, str, str], int] = {}
+        for flow, entry in board.topics():
+            key = (flow.source, flow.target, entry.state.value)
+            counts[key] = counts.get(key, 0) + 1
+        return [
+            Observation(count, {**metrics.flow_attributes(source, target), "twinlog.state": state})
+            for (source, target, state), count in counts.items()
+        ]
+
+    metrics.gauge(context.meter, metrics.CONFIGSYNC_TOPICS, topics_by_state)
+    servicer = ConfigSyncServicer(
+        {sync.flow: sync for sync in flows},
+        board=board,
+        clusters=context.clusters,
+        clock=context.clock,
+        stop=context.stop,
+    )
+    service = GrpcService(
+        name=DESCRIPTOR.services_by_name["ConfigSyncService"].full_name,
+        add=add_ConfigSyncServiceServicer_to_server,
+        servicer=servicer,
+    )
+    return ServiceParts(loops={f"flow {sync.flow}": sync.run for sync in flows}, grpc=[service])

@@ -1,0 +1,109 @@
+"""What configsync needs of the configuration: one record per flow, patterns compiled, built once at start."""
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Final
+
+from twinlog.config import ClientConfig, ConfigSyncSettings, Configuration, FlowConfig
+from twinlog.filters import DefaultTopicFilter, NameFilter, PatternList
+from twinlog.model import Flow
+from twinlog.policy.configured import SOURCE_ALIAS_KEY, policy_from_config
+from twinlog.policy.internal_topics import configsync_topic
+from twinlog.selection import TopicSelector
+from twinlog_configsync.config_rules import ConfigRules
+from twinlog_configsync.schedule import Scope
+from twinlog_configsync.topic_plan import TopicRules
+
+_NAME: Final = re.compile(r"[a-zA-Z0-9._-]+")
+"""A pattern that is a possible topic name, so it may stand for one topic."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FlowRules:
+    """The rules of one flow."""
+
+    flow: Flow
+    selector: TopicSelector
+    named_topics: frozenset[str]
+    """Names that `topics` spells out: asked for even if the source does not list them (no right to
+    describe).
+    """
+    topics: TopicRules
+    refresh_enabled: bool
+    """False: topics are looked for once, at the start."""
+    intervals_seconds: Mapping[Scope, float]
+    """What is synced, and how often."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ConfigSyncFlow:
+    """A flow and how to reach its ends."""
+
+    rules: FlowRules
+    registry_topic: str
+    registry_replication_factor: int
+    """As that of the positions topic beside it (offset.storage.replication.factor); -1 = the broker's
+    default.
+    """
+    source_client: ClientConfig
+    target_client: ClientConfig
+
+    @property
+    def flow(self) -> Flow:
+        return self.rules.flow
+
+
+def configsync_flows(configuration: Configuration) -> tuple[ConfigSyncFlow, ...]:
+    """The flows that replicate, sorted by name. Raises ConfigError for a pattern that does not compile."""
+    flows = (_configsync_flow(config) for config in configuration.flows if config.enabled)
+    return tuple(sorted(flows, key=lambda each: each.flow))
+
+
+def _configsync_flow(config: FlowConfig) -> ConfigSyncFlow:
+    name = config.source.connector_name
+    return ConfigSyncFlow(
+        rules=flow_rules(config),
+        registry_topic=configsync_topic(config.flow.source),
+        registry_replication_factor=config.source.offset_storage.replication_factor,
+        source_client=config.clients.source_admin.for_role(config.flow, name, "replication-source-admin"),
+        target_client=config.clients.target_admin.for_role(config.flow, name, "replication-target-admin"),
+    )
+
+
+def flow_rules(config: FlowConfig) -> FlowRules:
+    """Compile a flow's rules. Raises ConfigError for a pattern that does not compile."""
+    settings = config.configsync
+    policy = policy_from_config({**config.policy_config, SOURCE_ALIAS_KEY: config.flow.source})
+    exclude = PatternList("config.properties.exclude", settings.config_properties_exclude)
+    return FlowRules(
+        flow=config.flow,
+        selector=TopicSelector(
+            flow=config.flow,
+            policy=policy,
+            topic_filter=DefaultTopicFilter(
+                names=NameFilter(
+                    include=PatternList("topics", settings.topics.include),
+                    exclude=PatternList("topics.exclude", settings.topics.exclude),
+                )
+            ),
+            heartbeats_replication_enabled=settings.heartbeats_replication_enabled,
+        ),
+        named_topics=frozenset(name for name in settings.topics.include if _NAME.fullmatch(name)),
+        topics=TopicRules(
+            replication_factor=settings.replication_factor,
+            configs=ConfigRules(
+                excluded_by=exclude.deciding_pattern, source_defaults=settings.use_source_defaults
+            ),
+            create_without_configs=not settings.sync_configs_enabled,
+        ),
+        refresh_enabled=settings.refresh_topics_enabled,
+        intervals_seconds=_intervals(settings),
+    )
+
+
+def _intervals(settings: ConfigSyncSettings) -> dict[Scope, float]:
+    intervals = {Scope.TOPICS: settings.refresh_topics_interval_seconds}
+    if settings.sync_configs_enabled:
+        intervals[Scope.CONFIGS] = settings.sync_configs_interval_seconds
+    return intervals
