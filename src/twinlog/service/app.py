@@ -1,0 +1,236 @@
+"""A service from main to its loops: options, configuration, telemetry, clusters, gRPC, and the order of the
+end.
+
+Each service calls `service_main(name, build)` from its `__main__`; `build` (its composition root) gets a
+ServiceContext and returns its loops and gRPC services as ServiceParts.
+"""
+
+import asyncio
+import logging
+import os
+import random
+import sys
+import uuid
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from contextlib import AsyncExitStack
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import structlog
+from opentelemetry.metrics import Meter
+
+from twinlog import __version__
+from twinlog.clock import Clock, SystemClock
+from twinlog.config import ClientConfig, Configuration, NoticeLevel, Service
+from twinlog.errors import ConfigError
+from twinlog.kafka.cluster import open_cluster
+from twinlog.kafka.ports import KafkaCluster
+from twinlog.model import ClusterAlias
+from twinlog.service.clusters import Clusters
+from twinlog.service.grpc_server import GrpcServer, GrpcService
+from twinlog.service.options import load_configuration, parse_options
+from twinlog.service.peers import Peers
+from twinlog.service.runtime import Backoff, Loop, supervise, wait_or_stop
+from twinlog.service.signals import handle_signals
+from twinlog.telemetry.exporter import open_telemetry
+from twinlog.telemetry.logging import configure_logging
+
+_log = structlog.stdlib.get_logger(__name__)
+
+EXIT_CLEAN = 0
+EXIT_CRASH = 1
+EXIT_BAD_CONFIG = 2
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ServiceContext:
+    """What a service gets from the runtime. Everything in it is closed by the runtime."""
+
+    name: str
+    """ "source", "checkpoint", "heartbeat" or "configsync"."""
+    configuration: Configuration
+    clock: Clock
+    stop: asyncio.Event
+    """Set when the service has to end: loops and watch streams end by it."""
+    meter: Meter
+    clusters: Clusters
+    peers: Peers
+    instance_id: str
+    """Random for each process start; names the history of its resume tokens."""
+
+    def backoff(self, initial_seconds: float, max_seconds: float) -> Backoff:
+        """A back-off with real randomness."""
+        return Backoff(initial_seconds=initial_seconds, max_seconds=max_seconds, random=random.random)
+
+
+def _at_once() -> bool:
+    return True
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ServiceParts:
+    """What a service consists of."""
+
+    loops: Mapping[str, Loop]
+    grpc: Sequence[GrpcService]
+    ready: Callable[[], bool] = field(default=_at_once)
+    """True once the RPCs can be answered. Must never wait for brokers or peers."""
+
+
+Build = Callable[[ServiceContext, AsyncExitStack], Awaitable[ServiceParts]]
+"""Builds and connects; what it enters into the stack is closed after the loops have ended, in reverse
+order.
+"""
+
+
+def service_main(name: str, build: Build, argv: Sequence[str] | None = None) -> int:
+    """Run a service until it is told to stop. Returns the exit code: 0 clean stop, 1 crash, 2 bad
+    configuration.
+    """
+    options = parse_options(name, argv, environment=os.environ)
+    try:
+        configuration = load_configuration(name, options, environment=os.environ)
+    except ConfigError as error:
+        sys.stderr.write(f"twinlog-{name}: {error}\n")
+        return EXIT_BAD_CONFIG
+    configure_logging(
+        service=name,
+        version=__version__,
+        format=configuration.runtime.log_format,
+        level=configuration.runtime.log_level,
+    )
+    try:
+        asyncio.run(_run(name, build, configuration, port_file=options.port_file))
+    except asyncio.CancelledError:
+        _log.error("stopped", outcome="forced", message="a second signal cut the drain short")
+        return EXIT_CRASH
+    except Exception as error:  # noqa: BLE001 (the process's own boundary: every end has an exit code)
+        refusals = _config_errors(error)
+        for refusal in refusals:
+            sys.stderr.write(f"twinlog-{name}: {refusal}\n")
+        _log.error(
+            "stopped", outcome="refused" if refusals else "crashed", exc_info=None if refusals else error
+        )
+        return EXIT_BAD_CONFIG if refusals else EXIT_CRASH
+    return EXIT_CLEAN
+
+
+async def _run(name: str, build: Build, configuration: Configuration, *, port_file: Path | None) -> None:
+    settings = configuration.runtime
+    clock = SystemClock()
+    started = clock.monotonic()
+    stop, asked = asyncio.Event(), asyncio.Event()
+    main = asyncio.current_task()
+    assert main is not None
+
+    def ask(signal_name: str) -> None:
+        _log.info("stopping", signal=signal_name, drain_seconds=settings.drain_seconds)
+        asked.set()
+
+    def force(signal_name: str) -> None:
+        _log.warning("stopping_now", signal=signal_name)
+        main.cancel()
+
+    with handle_signals(on_first=ask, on_second=force):
+        async with AsyncExitStack() as stack:
+            context = _open_context(name, configuration, stack, stop=stop, clock=clock)
+            parts = await build(context, stack)
+            server = GrpcServer(
+                parts.grpc,
+                service=name,
+                listen=configuration.endpoints[Service(name)].listen,
+                meter=context.meter,
+                ready=parts.ready,
+                port_file=port_file,
+            )
+            stack.push_async_callback(server.stop, 0.0)
+            await server.start()
+
+            async def serve(stop: asyncio.Event) -> None:
+                await stop.wait()
+                # Less than the loops' grace: a call that hangs is cut while its loops still drain.
+                await server.stop(settings.grace_seconds * 0.8)
+
+            async def drain(stop: asyncio.Event) -> None:
+                await asked.wait()
+                await server.leave()
+                await wait_or_stop(stop, settings.drain_seconds)
+                stop.set()
+
+            runtime_loops: dict[str, Loop] = {
+                "probe-clusters": context.clusters.probe,
+                "health": server.watch_readiness,
+                "grpc": serve,
+                "drain": drain,
+            }
+            try:
+                await supervise(
+                    {**parts.loops, **runtime_loops}, stop=stop, grace_seconds=settings.grace_seconds
+                )
+            finally:
+                stop.set()
+    _log.info("stopped", outcome="clean", seconds=round(clock.monotonic() - started, 3))
+
+
+def _open_context(
+    name: str,
+    configuration: Configuration,
+    stack: AsyncExitStack,
+    *,
+    stop: asyncio.Event,
+    clock: Clock,
+) -> ServiceContext:
+    instance_id = uuid.uuid4().hex
+    own = configuration.endpoints[Service(name)]
+    telemetry = stack.enter_context(
+        open_telemetry(service=name, version=__version__, instance_id=instance_id, listen=own.metrics_listen)
+    )
+    clusters = Clusters(
+        _clusters_of_flows(configuration), open_cluster=_open_cluster, stack=stack, clock=clock
+    )
+    clusters.observe(telemetry.meter)
+    _log.info(
+        "starting",
+        pid=os.getpid(),
+        instance_id=instance_id,
+        config=configuration.file,
+        clusters=sorted(_clusters_of_flows(configuration)),
+        flows=[str(entry.flow) for entry in configuration.flows],
+        listen=str(own.listen),
+    )
+    for notice in configuration.notices:
+        level = logging.WARNING if notice.level is NoticeLevel.WARNING else logging.INFO
+        _log.log(level, "configuration_notice", key=notice.key, line=notice.line, message=notice.text)
+    return ServiceContext(
+        name=name,
+        configuration=configuration,
+        clock=clock,
+        stop=stop,
+        meter=telemetry.meter,
+        clusters=clusters,
+        peers=Peers(
+            {str(peer): str(entry.endpoint) for peer, entry in configuration.endpoints.items()}, stack
+        ),
+        instance_id=instance_id,
+    )
+
+
+def _clusters_of_flows(configuration: Configuration) -> dict[ClusterAlias, ClientConfig]:
+    """The aliases that this process's flows touch, with how to look at them."""
+    flows = [entry.flow for entry in configuration.flows]
+    aliases = dict.fromkeys(alias for flow in flows for alias in (flow.source, flow.target))
+    return {alias: configuration.clusters[alias].admin for alias in aliases}
+
+
+def _open_cluster(config: ClientConfig) -> KafkaCluster:
+    return open_cluster(config.alias, config.properties)
+
+
+def _config_errors(error: BaseException) -> list[ConfigError]:
+    """The ConfigErrors in a failure, if it consists of nothing else."""
+    if isinstance(error, ConfigError):
+        return [error]
+    if not isinstance(error, BaseExceptionGroup):
+        return []
+    found = [_config_errors(member) for member in error.exceptions]
+    return [leaf for leaves in found for leaf in leaves] if all(found) else []

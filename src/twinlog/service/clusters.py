@@ -1,0 +1,173 @@
+"""The Kafka clusters of a process: opened once, closed at the end, and looked at every few seconds."""
+
+import asyncio
+from collections.abc import Callable, Iterable, Mapping
+from contextlib import AsyncExitStack
+from dataclasses import dataclass
+
+import structlog
+from opentelemetry.metrics import Meter, Observation
+
+from twinlog.clock import Clock
+from twinlog.config import ClientConfig
+from twinlog.errors import StateError, TwinlogError
+from twinlog.kafka.ports import KafkaCluster
+from twinlog.model import ClusterAlias, Flow
+from twinlog.service.runtime import wait_or_stop
+from twinlog.telemetry import metrics
+from twinlog.telemetry.repeats import RepeatLimiter
+
+_log = structlog.stdlib.get_logger(__name__)
+
+PROBE_INTERVAL_SECONDS = 10.0
+_AWAY_PROBE_INTERVAL_SECONDS = 2.0
+PROBE_TIMEOUT_SECONDS = 10.0
+
+UNKNOWN = "UNKNOWN"
+"""Reason of a cluster that was not probed yet."""
+
+OpenCluster = Callable[[ClientConfig], KafkaCluster]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClusterStatus:
+    """Whether a cluster answered the last probe."""
+
+    alias: ClusterAlias
+    reachable: bool
+    reason: str = ""
+    """Stable reason of the last failure; UNKNOWN before the first probe; empty when reachable."""
+    message: str = ""
+    as_of_ms: int = 0
+    """When this was last known, wall-clock milliseconds; 0 before the first probe."""
+    cluster_id: str | None = None
+    """Kafka's cluster id as last seen; kept while the cluster is away."""
+
+
+class Clusters:
+    """Connections by alias and client properties, and the state of each alias."""
+
+    def __init__(
+        self,
+        probed: Mapping[ClusterAlias, ClientConfig],
+        *,
+        open_cluster: OpenCluster,
+        stack: AsyncExitStack,
+        clock: Clock,
+    ) -> None:
+        """`probed`: the aliases to look at, each with an admin client's settings.
+
+        `stack` closes every connection that `get` opened.
+        """
+        self._probed = dict(probed)
+        self._open_cluster = open_cluster
+        self._stack = stack
+        self._clock = clock
+        self._open: dict[tuple[ClusterAlias, frozenset[tuple[str, str]]], KafkaCluster] = {}
+        self._statuses = {
+            alias: ClusterStatus(alias=alias, reachable=False, reason=UNKNOWN, message="not looked at yet")
+            for alias in self._probed
+        }
+        self._limiter = RepeatLimiter(interval_seconds=60.0)
+
+    async def get(self, config: ClientConfig) -> KafkaCluster:
+        """The process's connection to a cluster with these client settings. Never waits for brokers."""
+        key = (config.alias, frozenset(config.properties.items()))
+        cluster = self._open.get(key)
+        if cluster is None:
+            cluster = self._open[key] = self._open_cluster(config)
+            await self._stack.enter_async_context(cluster)
+        return cluster
+
+    def statuses(self, aliases: Iterable[ClusterAlias] | None = None) -> list[ClusterStatus]:
+        """The last known state, of all probed clusters sorted by alias or of `aliases` in their order."""
+        wanted = sorted(self._statuses) if aliases is None else aliases
+        return [self._statuses[alias] for alias in wanted if alias in self._statuses]
+
+    def cluster_id(self, alias: ClusterAlias) -> str | None:
+        """Kafka's id of the cluster; None as long as it was never reached."""
+        status = self._statuses.get(alias)
+        return None if status is None else status.cluster_id
+
+    def refusal(self, flow: Flow) -> StateError | None:
+        """Why a flow must not run: both ends are one cluster (SAME_CLUSTER). None when nothing is known."""
+        source, target = self.cluster_id(flow.source), self.cluster_id(flow.target)
+        if source is None or source != target:
+            return None
+        return StateError(
+            f"flow {flow}: {flow.source} and {flow.target} are the same cluster (id {source}); copying it"
+            f" into itself would never end. Correct {flow.source}.bootstrap.servers or"
+            f" {flow.target}.bootstrap.servers.",
+            reason="SAME_CLUSTER",
+            metadata={"flow": str(flow), "cluster_id": source},
+        )
+
+    async def probe(self, stop: asyncio.Event) -> None:
+        """Loop: ask every cluster for its id, every 10 s, every 2 s while it is away; each on its own."""
+        async with asyncio.TaskGroup() as group:
+            probes = [
+                group.create_task(self._probe_one(alias, stop), name=f"probe-{alias}")
+                for alias in self._probed
+            ]
+            await stop.wait()
+            # A probe of a cluster that is away would hold up the end for its whole time-out.
+            for task in probes:
+                task.cancel()
+
+    async def _probe_one(self, alias: ClusterAlias, stop: asyncio.Event) -> None:
+        while not stop.is_set():
+            before = self._statuses[alias]
+            after = self._statuses[alias] = await self._look_at(alias)
+            self._log_change(before, after)
+            seconds = PROBE_INTERVAL_SECONDS if after.reachable else _AWAY_PROBE_INTERVAL_SECONDS
+            await wait_or_stop(stop, seconds)
+
+    async def _look_at(self, alias: ClusterAlias) -> ClusterStatus:
+        known_id = self._statuses[alias].cluster_id
+        try:
+            cluster = await self.get(self._probed[alias])
+            async with asyncio.timeout(PROBE_TIMEOUT_SECONDS):
+                cluster_id = await cluster.cluster_id()
+        except TimeoutError:
+            reason, message = "KAFKA_TIMEOUT", f"no answer within {PROBE_TIMEOUT_SECONDS:g} s"
+        except TwinlogError as error:
+            reason, message = error.reason, str(error)
+        else:
+            return ClusterStatus(
+                alias=alias, reachable=True, as_of_ms=self._clock.now_ms(), cluster_id=cluster_id
+            )
+        return ClusterStatus(
+            alias=alias,
+            reachable=False,
+            reason=reason,
+            message=message,
+            as_of_ms=self._clock.now_ms(),
+            cluster_id=known_id,
+        )
+
+    def _log_change(self, before: ClusterStatus, after: ClusterStatus) -> None:
+        if after.reachable:
+            if not before.reachable:
+                _log.info("cluster_reachable", cluster=after.alias, cluster_id=after.cluster_id)
+            return
+        left_out = self._limiter.admit((after.alias, after.reason), now=self._clock.monotonic())
+        if left_out is not None:
+            _log.warning(
+                "cluster_unreachable",
+                cluster=after.alias,
+                reason=after.reason,
+                message=after.message,
+                left_out=left_out,
+            )
+
+    def observe(self, meter: Meter) -> None:
+        """Publish the states as a gauge."""
+
+        def states() -> Iterable[Observation]:
+            return [
+                Observation(1 if status.reachable else 0, {metrics.CLUSTER: status.alias})
+                for status in self._statuses.values()
+                if status.reason != UNKNOWN
+            ]
+
+        metrics.gauge(meter, metrics.CLUSTER_REACHABLE, states)

@@ -1,0 +1,162 @@
+"""Our errors as google.rpc.Status and back: the one table between `twinlog.errors` and gRPC codes.
+
+Every error on the wire carries exactly one ErrorInfo (AIP-193): `reason`, `domain` (`<service>.twinlog`) and
+the error's metadata; the class travels in the metadata under `class`, so a client gets the same class again.
+"""
+
+import contextlib
+
+import grpc
+from google.protobuf import any_pb2
+from google.rpc import code_pb2, error_details_pb2, status_pb2  # type: ignore[import-untyped]
+from grpc_status import rpc_status
+
+from twinlog.errors import (
+    ConfigError,
+    ConflictError,
+    FatalKafkaError,
+    KafkaError,
+    NotFoundError,
+    StateError,
+    TransientKafkaError,
+    TwinlogError,
+    WireFormatError,
+)
+
+
+class ExhaustedError(TwinlogError):
+    """A bounded resource is used up (too many watchers, a watcher that reads too slowly): come back later."""
+
+    retriable = True
+    default_reason = "EXHAUSTED"
+
+
+class ResumeTokenExpiredError(TwinlogError):
+    """The history behind a resume token is gone: start again from a snapshot."""
+
+    default_reason = "RESUME_TOKEN_EXPIRED"
+
+
+class PeerUnavailableError(TwinlogError):
+    """A service did not answer: down, not reachable, or too slow."""
+
+    retriable = True
+    default_reason = "PEER_UNAVAILABLE"
+
+
+_CODES: tuple[tuple[type[TwinlogError], int], ...] = (
+    (ConfigError, code_pb2.INVALID_ARGUMENT),
+    (NotFoundError, code_pb2.NOT_FOUND),
+    (ConflictError, code_pb2.ABORTED),
+    (StateError, code_pb2.FAILED_PRECONDITION),
+    (TransientKafkaError, code_pb2.UNAVAILABLE),
+    (FatalKafkaError, code_pb2.FAILED_PRECONDITION),
+    (KafkaError, code_pb2.UNKNOWN),
+    (ExhaustedError, code_pb2.RESOURCE_EXHAUSTED),
+    (ResumeTokenExpiredError, code_pb2.OUT_OF_RANGE),
+    (PeerUnavailableError, code_pb2.UNAVAILABLE),
+    (WireFormatError, code_pb2.DATA_LOSS),
+    (TwinlogError, code_pb2.INTERNAL),
+)
+"""First match wins; subclasses stand before their parents."""
+
+_CLASSES = {error_class.__name__: error_class for error_class, _ in _CODES}
+_CLASS_KEY = "class"
+_KAFKA_CODE_KEY = "kafka_code"
+_RETRY_SECONDS = 1
+
+INTERNAL_MESSAGE = "internal error; the service's log has the details under this error_id"
+
+
+def status_of(error: TwinlogError, *, service: str) -> status_pb2.Status:
+    """The status that tells a client of `error`; its message must hold no secret (see TwinlogError)."""
+    error_class, code = next(entry for entry in _CODES if isinstance(error, entry[0]))
+    metadata = {**error.metadata, _CLASS_KEY: error_class.__name__}
+    if isinstance(error, KafkaError):
+        metadata[_KAFKA_CODE_KEY] = str(error.code)
+    details = [_pack(_error_info(error.reason, service, metadata))]
+    if isinstance(error, ConfigError):
+        field = error.metadata.get("key", error.metadata.get("field", ""))
+        violation = error_details_pb2.BadRequest.FieldViolation(field=field, description=str(error))
+        details.append(_pack(error_details_pb2.BadRequest(field_violations=[violation])))
+    elif error.retriable:
+        retry = error_details_pb2.RetryInfo()
+        retry.retry_delay.seconds = _RETRY_SECONDS
+        details.append(_pack(retry))
+    return status_pb2.Status(code=code, message=str(error), details=details)
+
+
+def internal_status(*, service: str, error_id: str) -> status_pb2.Status:
+    """What a client is told of a defect: a fixed text and an id that is in the log beside the traceback."""
+    info = _error_info("INTERNAL", service, {"error_id": error_id, _CLASS_KEY: TwinlogError.__name__})
+    return status_pb2.Status(
+        code=code_pb2.INTERNAL, message=f"{INTERNAL_MESSAGE}: {error_id}", details=[_pack(info)]
+    )
+
+
+def error_from_rpc(failure: grpc.RpcError, *, peer: str = "the service") -> TwinlogError:
+    """The error that a failed call stands for; `peer` names the other side in messages of our own.
+
+    A status without ErrorInfo comes from gRPC itself (peer away, deadline, unknown method) and is mapped by
+    its code.
+    """
+    status = _status_from(failure)
+    if status is not None:
+        for detail in status.details:
+            info = error_details_pb2.ErrorInfo()
+            if detail.Is(info.DESCRIPTOR) and detail.Unpack(info):
+                return _rebuild(info, status.message)
+    return _from_bare_code(failure, peer)
+
+
+def _status_from(failure: grpc.RpcError) -> status_pb2.Status | None:
+    # from_call raises ValueError when code and details contradict each other: then the details count for
+    # nothing.
+    with contextlib.suppress(ValueError, AttributeError):
+        return rpc_status.from_call(failure)
+    return None
+
+
+def _rebuild(info: error_details_pb2.ErrorInfo, message: str) -> TwinlogError:
+    metadata = dict(info.metadata)
+    error_class = _CLASSES.get(metadata.pop(_CLASS_KEY, ""), TwinlogError)
+    code = metadata.pop(_KAFKA_CODE_KEY, "-1")
+    if issubclass(error_class, KafkaError):
+        number = int(code) if code.lstrip("-").isdecimal() else -1
+        return error_class(message, reason=info.reason, metadata=metadata, code=number)
+    return error_class(message, reason=info.reason, metadata=metadata)
+
+
+def _from_bare_code(failure: grpc.RpcError, peer: str) -> TwinlogError:
+    code = (
+        failure.code() if isinstance(failure, grpc.Call | grpc.aio.AioRpcError) else grpc.StatusCode.UNKNOWN
+    )
+    details = (failure.details() if isinstance(failure, grpc.Call | grpc.aio.AioRpcError) else "") or ""
+    metadata = {"peer": peer, "grpc_code": code.name}
+    match code:
+        case grpc.StatusCode.UNAVAILABLE:
+            return PeerUnavailableError(f"{peer} is not reachable: {details}", metadata=metadata)
+        case grpc.StatusCode.DEADLINE_EXCEEDED:
+            return PeerUnavailableError(
+                f"{peer} did not answer in time", reason="PEER_TIMEOUT", metadata=metadata
+            )
+        case grpc.StatusCode.UNIMPLEMENTED:
+            return StateError(
+                f"{peer} does not know this method: is it another service, or another version? ({details})",
+                reason="UNIMPLEMENTED",
+                metadata=metadata,
+            )
+        case _:
+            return TwinlogError(
+                f"{peer}: {code.name}: {details}", reason=f"GRPC_{code.name}", metadata=metadata
+            )
+
+
+def _error_info(reason: str, service: str, metadata: dict[str, str]) -> error_details_pb2.ErrorInfo:
+    return error_details_pb2.ErrorInfo(reason=reason, domain=f"{service}.twinlog", metadata=metadata)
+
+
+def _pack(message: object) -> any_pb2.Any:
+    packed = any_pb2.Any()
+    packed.Pack(message)  # type: ignore[arg-type]  # any generated message
+    return packed

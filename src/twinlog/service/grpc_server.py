@@ -1,0 +1,149 @@
+"""The gRPC server of a service: health, reflection, limits, and an end that clients understand."""
+
+import asyncio
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import grpc
+import structlog
+from grpc_health.v1 import health, health_pb2, health_pb2_grpc
+from grpc_reflection.v1alpha import reflection
+from opentelemetry.metrics import Meter
+
+from twinlog.config import Address
+from twinlog.errors import ConfigError
+from twinlog.service.interceptors import Context, RpcBoundary
+from twinlog.service.limits import MAX_MESSAGE_BYTES
+from twinlog.service.runtime import wait_or_stop
+
+__all__ = ["Context", "GrpcServer", "GrpcService"]
+
+_log = structlog.stdlib.get_logger(__name__)
+
+OVERALL = ""
+LIVENESS = "liveness"
+READINESS = "readiness"
+
+_READINESS_POLL_SECONDS = 0.2
+_SERVING = health_pb2.HealthCheckResponse.SERVING
+_NOT_SERVING = health_pb2.HealthCheckResponse.NOT_SERVING
+
+_OPTIONS: tuple[tuple[str, Any], ...] = (
+    ("grpc.max_receive_message_length", MAX_MESSAGE_BYTES),
+    ("grpc.max_send_message_length", MAX_MESSAGE_BYTES),
+    # Clients ping every 30 s; a server that permits less often than that would cut them off.
+    ("grpc.http2.min_ping_interval_without_data_ms", 10_000),
+    ("grpc.keepalive_permit_without_calls", 1),
+    ("grpc.keepalive_time_ms", 60_000),
+    ("grpc.keepalive_timeout_ms", 20_000),
+    # Two servers on one port must be an error, not a lottery.
+    ("grpc.so_reuseport", 0),
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GrpcService:
+    """One proto service: its full name, the generated `add_…Servicer_to_server` and the servicer."""
+
+    name: str
+    add: Callable[[Any, grpc.aio.Server], None]
+    servicer: object
+
+
+class GrpcServer:
+    """Health answers for "", "liveness", "readiness" and each full service name.
+
+    - "liveness" is SERVING from start to drain: the loops run (one that fails ends the process), and the
+      event loop answers. Brokers and peers that are away never change it.
+    - the others are SERVING while `ready()` is true: the service can answer its RPCs. A cluster that is away
+      is a status in the answers, so it does not change them either.
+    """
+
+    def __init__(
+        self,
+        services: Sequence[GrpcService],
+        *,
+        service: str,
+        listen: Address,
+        meter: Meter,
+        ready: Callable[[], bool],
+        port_file: Path | None = None,
+    ) -> None:
+        self._names = [entry.name for entry in services]
+        self._service = service
+        self._listen = listen
+        self._ready = ready
+        self._port_file = port_file
+        self._health = health.aio.HealthServicer()
+        self._server = grpc.aio.server(
+            interceptors=[RpcBoundary(service=service, meter=meter)],
+            options=_OPTIONS,
+            maximum_concurrent_rpcs=None,
+        )
+        for entry in services:
+            entry.add(entry.servicer, self._server)
+        health_pb2_grpc.add_HealthServicer_to_server(self._health, self._server)
+        reflection.enable_server_reflection(
+            [*self._names, health.SERVICE_NAME, reflection.SERVICE_NAME], self._server
+        )
+        self.port = 0
+        """The bound port, once started."""
+
+    async def start(self) -> None:
+        """Bind and answer; nothing is SERVING but liveness until `watch_readiness` runs.
+
+        Raises ConfigError (ADDRESS_IN_USE) naming the key when the address cannot be bound.
+        """
+        await self._set(_NOT_SERVING)
+        await self._health.set(LIVENESS, _SERVING)
+        key = f"twinlog.{self._service}.listen"
+        try:
+            self.port = self._server.add_insecure_port(str(self._listen))
+        except RuntimeError as error:
+            raise ConfigError(
+                f"{key}: cannot listen on {self._listen}: the address is in use by another process, or is not"
+                f" one of this machine. Choose another one with {key} or --listen (port 0 takes a free one).",
+                reason="ADDRESS_IN_USE",
+                metadata={"key": key, "address": str(self._listen)},
+            ) from error
+        await self._server.start()
+        bound = Address(host=self._listen.host, port=self.port)
+        _log.info("listening", address=str(bound), port=self.port, services=self._names)
+        if self._port_file is not None:
+            await asyncio.to_thread(_write_port, self._port_file, self.port)
+
+    async def watch_readiness(self, stop: asyncio.Event) -> None:
+        """Loop: health follows `ready()`."""
+        shown: bool | None = None
+        while not stop.is_set():
+            now_ready = self._ready()
+            if now_ready is not shown:
+                await self._set(_SERVING if now_ready else _NOT_SERVING)
+                if shown is not None or now_ready:
+                    _log.info("readiness_changed", serving=now_ready)
+                shown = now_ready
+            await wait_or_stop(stop, _READINESS_POLL_SECONDS)
+
+    async def leave(self) -> None:
+        """Health turns to NOT_SERVING for good: callers stop coming, calls in flight go on. Idempotent."""
+        await self._health.enter_graceful_shutdown()
+
+    async def stop(self, grace_seconds: float) -> None:
+        """Refuse new calls, give open ones `grace_seconds`, then cut them. Returns when all are gone.
+        Idempotent.
+        """
+        await self.leave()
+        await self._server.stop(grace_seconds)
+
+    async def _set(self, status: Any) -> None:
+        for name in (OVERALL, READINESS, *self._names):
+            await self._health.set(name, status)
+
+
+def _write_port(path: Path, port: int) -> None:
+    """Whole or not at all: a reader that polls for the file never sees an empty one."""
+    partial = path.with_name(path.name + ".partial")
+    partial.write_text(f"{port}\n")
+    partial.replace(path)

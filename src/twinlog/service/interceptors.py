@@ -1,0 +1,129 @@
+"""What every RPC passes, outermost first: duration metric, logging context, error mapping."""
+
+import asyncio
+import inspect
+import time
+import uuid
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING, Any
+
+import grpc
+import structlog
+from grpc_status import rpc_status
+from opentelemetry.metrics import Meter
+
+from twinlog.errors import TwinlogError
+from twinlog.service.errors_wire import internal_status, status_of
+from twinlog.telemetry import metrics
+
+_log = structlog.stdlib.get_logger(__name__)
+
+Context = grpc.aio.ServicerContext[Any, Any]
+"""What a servicer's method takes as `context` (mypy's stubs want both type arguments)."""
+
+if TYPE_CHECKING:
+    # Not subscriptable when the program runs.
+    _Handler = grpc.RpcMethodHandler[Any, Any]
+
+_REQUEST_ID = "x-request-id"
+_QUIET_PREFIXES = ("/grpc.health.", "/grpc.reflection.")
+
+
+class RpcBoundary(grpc.aio.ServerInterceptor):
+    """Nothing but our own statuses leaves through it: an unmapped exception would show its text to the
+    client.
+    """
+
+    def __init__(self, *, service: str, meter: Meter) -> None:
+        self._service = service
+        self._duration = metrics.histogram(meter, metrics.RPC_SERVER_CALL_DURATION)
+
+    async def intercept_service(
+        self,
+        continuation: "Callable[[grpc.HandlerCallDetails], Awaitable[_Handler | None]]",
+        handler_call_details: grpc.HandlerCallDetails,
+    ) -> "_Handler":
+        handler: Any = await continuation(handler_call_details)
+        method = handler_call_details.method
+        if handler is None or method.startswith(_QUIET_PREFIXES):
+            return handler  # type: ignore[no-any-return]
+        serializers = {
+            "request_deserializer": handler.request_deserializer,
+            "response_serializer": handler.response_serializer,
+        }
+        if handler.unary_unary is not None:
+            return grpc.unary_unary_rpc_method_handler(self._call(method, handler.unary_unary), **serializers)
+        if handler.stream_unary is not None:
+            return grpc.stream_unary_rpc_method_handler(
+                self._call(method, handler.stream_unary), **serializers
+            )
+        if handler.unary_stream is not None:
+            return grpc.unary_stream_rpc_method_handler(
+                self._stream(method, handler.unary_stream), **serializers
+            )
+        return grpc.stream_stream_rpc_method_handler(
+            self._stream(method, handler.stream_stream), **serializers
+        )
+
+    def _call(self, method: str, behaviour: Callable[[Any, Context], Awaitable[Any]]) -> Any:
+        async def bounded(request: Any, context: Context) -> Any:
+            async with self._boundary(method, context):
+                return await behaviour(request, context)
+
+        return bounded
+
+    def _stream(self, method: str, behaviour: Callable[[Any, Context], Any]) -> Any:
+        if not inspect.isasyncgenfunction(behaviour):
+            return self._call(method, behaviour)
+
+        async def bounded(request: Any, context: Context) -> AsyncIterator[Any]:
+            async with self._boundary(method, context):
+                async for response in behaviour(request, context):
+                    yield response
+
+        return bounded
+
+    @asynccontextmanager
+    async def _boundary(self, method: str, context: Context) -> AsyncIterator[None]:
+        started = time.monotonic()
+        code = grpc.StatusCode.OK
+        metadata = dict(context.invocation_metadata() or ())
+        request_id = str(metadata.get(_REQUEST_ID) or uuid.uuid4().hex[:16])
+        try:
+            with structlog.contextvars.bound_contextvars(
+                request_id=request_id, rpc_method=method, peer=context.peer()
+            ):
+                try:
+                    yield
+                except (asyncio.CancelledError, grpc.aio.AbortError, GeneratorExit):
+                    raise
+                except TwinlogError as error:
+                    _log.info("rpc_refused", reason=error.reason, message=str(error))
+                    await context.abort_with_status(
+                        rpc_status.to_status(status_of(error, service=self._service))
+                    )
+                except Exception:  # noqa: BLE001 (the boundary to the wire)
+                    error_id = uuid.uuid4().hex[:12]
+                    _log.exception("rpc_failed", error_id=error_id)
+                    status = internal_status(service=self._service, error_id=error_id)
+                    await context.abort_with_status(rpc_status.to_status(status))
+        except asyncio.CancelledError:
+            code = grpc.StatusCode.CANCELLED
+            raise
+        except grpc.aio.AbortError:
+            code = _status_code(context)
+            raise
+        finally:
+            attributes = {"rpc.method": method.lstrip("/"), "rpc.response.status_code": code.name}
+            if code is not grpc.StatusCode.OK:
+                attributes["error.type"] = code.name
+            self._duration.record(time.monotonic() - started, attributes)
+
+
+def _status_code(context: Context) -> grpc.StatusCode:
+    code: Any = context.code()
+    for status in grpc.StatusCode:
+        if code in (status, status.value[0]):
+            return status
+    return grpc.StatusCode.UNKNOWN

@@ -1,0 +1,78 @@
+"""Channels to the other services: one per peer for the process, with one retry policy."""
+
+import json
+from collections.abc import Mapping
+from contextlib import AsyncExitStack
+from typing import Any
+
+import grpc
+
+from twinlog.errors import NotFoundError
+from twinlog.service.limits import MAX_MESSAGE_BYTES
+
+CALL_TIMEOUT_SECONDS = 5.0
+"""What a unary call between services passes as `timeout=`: every call needs one."""
+
+_SERVICE_CONFIG = json.dumps(
+    {
+        "methodConfig": [
+            {
+                "name": [{}],
+                "retryPolicy": {
+                    "maxAttempts": 4,
+                    "initialBackoff": "0.1s",
+                    "maxBackoff": "1s",
+                    "backoffMultiplier": 2,
+                    "retryableStatusCodes": ["UNAVAILABLE"],
+                },
+            }
+        ],
+        "retryThrottling": {"maxTokens": 10, "tokenRatio": 0.1},
+    }
+)
+
+_OPTIONS: tuple[tuple[str, Any], ...] = (
+    ("grpc.service_config", _SERVICE_CONFIG),
+    ("grpc.max_receive_message_length", MAX_MESSAGE_BYTES),
+    ("grpc.max_send_message_length", MAX_MESSAGE_BYTES),
+    ("grpc.keepalive_time_ms", 30_000),
+    ("grpc.keepalive_timeout_ms", 10_000),
+    # A peer that restarts is back within seconds: gRPC's own default of up to two minutes is too long a
+    # silence.
+    ("grpc.initial_reconnect_backoff_ms", 200),
+    ("grpc.max_reconnect_backoff_ms", 5_000),
+    # Loopback and cluster addresses: a proxy of the environment is for the world outside.
+    ("grpc.enable_http_proxy", 0),
+)
+
+
+def open_channel(endpoint: str) -> grpc.aio.Channel:
+    """A channel to HOST:PORT. Connects on first use; close it."""
+    return grpc.aio.insecure_channel(endpoint, options=_OPTIONS)
+
+
+class Peers:
+    """Channels by service name. They connect on first use and again after a loss; a peer that is away is
+    normal.
+    """
+
+    def __init__(self, endpoints: Mapping[str, str], stack: AsyncExitStack) -> None:
+        """`endpoints`: service name → HOST:PORT; channels are closed by `stack`."""
+        self._endpoints = dict(endpoints)
+        self._stack = stack
+        self._channels: dict[str, grpc.aio.Channel] = {}
+
+    def endpoint(self, name: str) -> str:
+        """HOST:PORT of a service. Raises NotFoundError for an unknown name."""
+        try:
+            return self._endpoints[name]
+        except KeyError:
+            raise NotFoundError(f"no service is called {name!r}", metadata={"service": name}) from None
+
+    def channel(self, name: str) -> grpc.aio.Channel:
+        """The process's one channel to a service ("configsync"). Raises NotFoundError for an unknown name."""
+        if name not in self._channels:
+            channel = open_channel(self.endpoint(name))
+            self._channels[name] = channel
+            self._stack.push_async_callback(channel.close)
+        return self._channels[name]

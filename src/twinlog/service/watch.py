@@ -1,0 +1,241 @@
+"""The server's half of a watch: items by key, every change numbered, resumable by an opaque token.
+
+A watcher without a token gets a snapshot, then changes. One with a token gets what came after it (exclusive).
+Guarantee: at least once, in the order of the changes. The history is shared by all watchers and bounded, so a
+slow one costs no memory: it finds its place gone (RESUME_TOKEN_EXPIRED) and starts again from a snapshot.
+"""
+
+import asyncio
+import struct
+from collections import deque
+from collections.abc import AsyncGenerator, Callable, Hashable
+from dataclasses import dataclass
+from itertools import islice
+from typing import Generic, TypeVar
+
+from opentelemetry.metrics import Meter
+
+from twinlog.errors import ConfigError
+from twinlog.service.errors_wire import ExhaustedError, ResumeTokenExpiredError
+from twinlog.service.runtime import wait_for_any
+from twinlog.telemetry import metrics
+
+K = TypeVar("K", bound=Hashable)
+V = TypeVar("V")
+
+PROGRESS_SECONDS = 10.0
+
+_TOKEN_VERSION = 1
+_TOKEN = struct.Struct(">B16sQ")
+"""version, first 16 bytes of the history's id, sequence of the last change that the holder has seen."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SnapshotItem(Generic[K, V]):
+    """An item of the initial snapshot. Its token is empty: a snapshot is resumed from its start."""
+
+    key: K
+    item: V
+    token: bytes = b""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SnapshotEnd(Generic[K]):
+    """The snapshot is complete; `marks` are those set so far, in order."""
+
+    marks: tuple[K, ...]
+    token: bytes
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Changed(Generic[K, V]):
+    """An item is new or differs."""
+
+    key: K
+    item: V
+    token: bytes
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Removed(Generic[K, V]):
+    """An item is gone; `item` is how it was last."""
+
+    key: K
+    item: V
+    token: bytes
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Marked(Generic[K]):
+    """A mark was set (a flow's selection is complete)."""
+
+    mark: K
+    token: bytes
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Progress:
+    """Nothing happened for a while; the token is fresh."""
+
+    token: bytes
+
+
+Change = Changed[K, V] | Removed[K, V] | Marked[K]
+Event = SnapshotItem[K, V] | SnapshotEnd[K] | Changed[K, V] | Removed[K, V] | Marked[K] | Progress
+
+
+class ResumableRegistry(Generic[K, V]):
+    """Items by key, marks, and the last `history_size` changes. Used from one event loop only.
+
+    Invariants:
+    - A. a change's sequence is one more than that of the change before it, whatever its kind;
+    - B. applying all changes after a token to the state at that token gives the state now;
+    - C. an equal `put`, a `remove` of what is not there and a repeated `mark` are no changes.
+    """
+
+    def __init__(
+        self,
+        *,
+        history_id: str,
+        meter: Meter,
+        rpc_method: str,
+        history_size: int = 10_000,
+        max_watchers: int = 100,
+    ) -> None:
+        """`history_id` names this history (the process's instance id): tokens of another one are refused.
+
+        `rpc_method` ("twinlog.api….WatchTopics") is what the streams are counted under.
+        """
+        self._history_id = history_id.encode()[:16].ljust(16, b"\0")
+        self._items: dict[K, V] = {}
+        self._marks: dict[K, None] = {}
+        self._changes: deque[Change[K, V]] = deque(maxlen=history_size)
+        self._sequence = 0
+        self._changed = asyncio.Event()
+        self._max_watchers = max_watchers
+        self._watchers = 0
+        self._attributes = {"rpc.method": rpc_method}
+        self._active = metrics.up_down_counter(meter, metrics.WATCH_STREAM_ACTIVE)
+        self._dropped = metrics.counter(meter, metrics.WATCH_DROPPED)
+
+    # --------------------------------------------------------------------------------------- the owner's side
+
+    def put(self, key: K, item: V) -> bool:
+        """Add or replace. False when the equal item is there already."""
+        if key in self._items and self._items[key] == item:
+            return False
+        self._items[key] = item
+        self._record(Changed(key=key, item=item, token=self._next_token()))
+        return True
+
+    def remove(self, key: K) -> bool:
+        """False when there is no such item."""
+        if key not in self._items:
+            return False
+        item = self._items.pop(key)
+        self._record(Removed(key=key, item=item, token=self._next_token()))
+        return True
+
+    def mark(self, mark: K) -> bool:
+        """Set a mark for good. False when it is set already."""
+        if mark in self._marks:
+            return False
+        self._marks[mark] = None
+        self._record(Marked(mark=mark, token=self._next_token()))
+        return True
+
+    def items(self) -> dict[K, V]:
+        """A copy, in the order in which the keys were first put."""
+        return dict(self._items)
+
+    def marks(self) -> tuple[K, ...]:
+        return tuple(self._marks)
+
+    @property
+    def token(self) -> bytes:
+        """From where a watch that knows the present state goes on."""
+        return _TOKEN.pack(_TOKEN_VERSION, self._history_id, self._sequence)
+
+    # ------------------------------------------------------------------------------------- the watchers' side
+
+    async def watch(
+        self,
+        token: bytes,
+        *,
+        stop: asyncio.Event,
+        selects: Callable[[K], bool] = lambda _key: True,
+        progress_seconds: float = PROGRESS_SECONDS,
+    ) -> AsyncGenerator[Event[K, V], None]:
+        """Yield the snapshot (empty token) or what came after the token, then every change until `stop`.
+
+        `selects` is asked with each key and mark. Raises ResumeTokenExpiredError, ExhaustedError
+        (TOO_MANY_WATCHERS), and ConfigError for bytes that are no token.
+        """
+        if self._watchers >= self._max_watchers:
+            raise ExhaustedError(
+                f"{self._watchers} watchers are connected already; end some, or watch less often",
+                reason="TOO_MANY_WATCHERS",
+                metadata={"max_watchers": str(self._max_watchers)},
+            )
+        self._watchers += 1
+        self._active.add(1, self._attributes)
+        try:
+            if token:
+                seen = self._sequence_of(token)
+            else:
+                seen = self._sequence
+                for event in self._snapshot(selects):
+                    yield event
+            while not stop.is_set():
+                changed = self._changed
+                for change in self._after(seen):
+                    seen += 1
+                    if selects(change.mark if isinstance(change, Marked) else change.key):
+                        yield change
+                if seen < self._sequence:
+                    continue
+                if not await wait_for_any(changed, stop, seconds=progress_seconds):
+                    yield Progress(token=self.token)
+        except ResumeTokenExpiredError:
+            self._dropped.add(1, self._attributes)
+            raise
+        finally:
+            self._watchers -= 1
+            self._active.add(-1, self._attributes)
+
+    def _snapshot(self, selects: Callable[[K], bool]) -> list[SnapshotItem[K, V] | SnapshotEnd[K]]:
+        items = [SnapshotItem(key=key, item=item) for key, item in self._items.items() if selects(key)]
+        marks = tuple(mark for mark in self._marks if selects(mark))
+        return [*items, SnapshotEnd(marks=marks, token=self.token)]
+
+    def _after(self, sequence: int) -> list[Change[K, V]]:
+        missing = self._sequence - sequence
+        if missing > len(self._changes):
+            raise ResumeTokenExpiredError(
+                f"{missing} changes have passed since this token, the history holds {len(self._changes)}:"
+                " start again without a token"
+            )
+        return list(islice(self._changes, len(self._changes) - missing, None))
+
+    def _sequence_of(self, token: bytes) -> int:
+        if len(token) != _TOKEN.size or token[0] != _TOKEN_VERSION:
+            raise ConfigError(
+                "resume_token: these bytes are not a resume token of this service",
+                reason="INVALID_RESUME_TOKEN",
+                metadata={"field": "resume_token"},
+            )
+        _, history_id, sequence = _TOKEN.unpack(token)
+        if history_id != self._history_id or sequence > self._sequence:
+            raise ResumeTokenExpiredError(
+                "the token is of another history (the service has restarted): start again without a token"
+            )
+        return int(sequence)
+
+    def _next_token(self) -> bytes:
+        self._sequence += 1
+        return self.token
+
+    def _record(self, change: Change[K, V]) -> None:
+        self._changes.append(change)
+        self._changed.set()
+        self._changed = asyncio.Event()

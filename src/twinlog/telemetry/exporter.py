@@ -1,0 +1,81 @@
+"""Where metrics go: a Prometheus pull endpoint when one is configured, nowhere otherwise.
+
+The OpenTelemetry SDK is imported only when it is needed: without an endpoint a service carries the API alone.
+"""
+
+from contextlib import AbstractContextManager
+from dataclasses import dataclass, field
+from types import TracebackType
+from typing import Any, Self
+
+import structlog
+from opentelemetry.metrics import Meter, NoOpMeterProvider
+
+from twinlog.config import Address
+
+_log = structlog.stdlib.get_logger(__name__)
+
+
+@dataclass(slots=True, kw_only=True)
+class Telemetry(AbstractContextManager["Telemetry"]):
+    """The meter of the process; closing it ends the endpoint and flushes."""
+
+    meter: Meter
+    port: int = 0
+    """The bound port of the endpoint; 0 when there is none."""
+    _provider: Any = None
+    _server: Any = field(default=None)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self._server is not None:
+            self._server.shutdown()
+            self._server.server_close()
+        if self._provider is not None:
+            self._provider.shutdown()
+
+
+def open_telemetry(
+    *, service: str, version: str, instance_id: str, listen: Address | None = None
+) -> Telemetry:
+    """Metrics of one service; `listen` is where the Prometheus endpoint binds (port 0 = a free one).
+
+    An endpoint that cannot be opened is logged and left out: telemetry never stops a service.
+    """
+    if listen is None:
+        return Telemetry(meter=NoOpMeterProvider().get_meter("twinlog", version))
+    from opentelemetry.exporter.prometheus import PrometheusMetricReader
+    from opentelemetry.sdk.metrics import MeterProvider
+    from opentelemetry.sdk.resources import Resource
+    from prometheus_client import CollectorRegistry, start_http_server
+
+    registry = CollectorRegistry()
+    reader = PrometheusMetricReader(registry=registry)
+    resource = Resource.create(
+        {
+            "service.name": f"twinlog-{service}",
+            "service.namespace": "twinlog",
+            "service.instance.id": instance_id,
+            "service.version": version,
+        }
+    )
+    provider = MeterProvider(resource=resource, metric_readers=[reader])
+    telemetry = Telemetry(meter=provider.get_meter("twinlog", version), _provider=provider)
+    try:
+        server, _thread = start_http_server(listen.port, addr=listen.host.strip("[]"), registry=registry)
+    except OSError as error:
+        _log.error(
+            "metrics_endpoint_unavailable",
+            address=str(listen),
+            message=str(error),
+            remedy=f"choose another twinlog.{service}.metrics.listen",
+        )
+        return telemetry
+    telemetry._server = server
+    telemetry.port = server.server_port
+    _log.info("metrics_listening", address=f"{listen.host}:{telemetry.port}")
+    return telemetry

@@ -1,0 +1,103 @@
+"""Structured logs: structlog over stdlib logging, so that the lines of aiokafka, grpc and Spark come out the
+same.
+
+One JSON object a line on stdout; readable lines when a terminal is attached. The event is a constant
+snake_case name, everything that varies is a key spelled as the metric attributes are.
+"""
+
+import logging
+import sys
+from collections.abc import MutableMapping
+from typing import Any, TextIO
+
+import structlog
+from structlog.typing import Processor
+
+from twinlog.telemetry.redaction import redact
+
+FORMATS = ("auto", "json", "console")
+LEVELS = ("debug", "info", "warning", "error")
+
+_CLIENT_LIBRARIES = ("aiokafka", "grpc", "py4j", "pyspark", "opentelemetry", "asyncio")
+
+
+def configure_logging(
+    *,
+    service: str,
+    version: str,
+    format: str = "auto",  # noqa: A002 (the option's own name)
+    level: str = "info",
+    stream: TextIO | None = None,
+) -> None:
+    """Send every log line of the process to `stream` (stdout when None). Call once, before the first loop
+    starts.
+
+    Client libraries are kept at WARNING unless `level` is debug: they log per request.
+    """
+    target = stream if stream is not None else sys.stdout
+    rendering = ("console" if target.isatty() else "json") if format == "auto" else format
+    identity = {"service": service, "version": version}
+
+    def add_identity(_logger: Any, _method: str, event: MutableMapping[str, Any]) -> MutableMapping[str, Any]:
+        for key, value in identity.items():
+            event.setdefault(key, value)
+        return event
+
+    shared: list[Processor] = [
+        structlog.contextvars.merge_contextvars,
+        structlog.stdlib.add_log_level,
+        structlog.stdlib.add_logger_name,
+        structlog.processors.TimeStamper(fmt="iso", utc=True, key="time"),
+        add_identity,
+    ]
+    structlog.configure(
+        processors=[
+            structlog.stdlib.filter_by_level,
+            *shared,
+            structlog.processors.StackInfoRenderer(),
+            structlog.stdlib.ProcessorFormatter.wrap_for_formatter,
+        ],
+        logger_factory=structlog.stdlib.LoggerFactory(),
+        wrapper_class=structlog.stdlib.BoundLogger,
+        cache_logger_on_first_use=False,
+    )
+    handler = logging.StreamHandler(target)
+    handler.setFormatter(
+        structlog.stdlib.ProcessorFormatter(
+            foreign_pre_chain=[structlog.stdlib.ExtraAdder(), *shared],
+            processors=[
+                structlog.stdlib.ProcessorFormatter.remove_processors_meta,
+                *_rendering(rendering),
+            ],
+        )
+    )
+    root = logging.getLogger()
+    for old in list(root.handlers):
+        root.removeHandler(old)
+    root.addHandler(handler)
+    number = logging.getLevelNamesMapping()[level.upper()]
+    root.setLevel(number)
+    for library in _CLIENT_LIBRARIES:
+        logging.getLogger(library).setLevel(logging.DEBUG if number <= logging.DEBUG else logging.WARNING)
+    logging.captureWarnings(capture=True)
+    # A broken stdout must not end a service with a traceback per line.
+    logging.raiseExceptions = False
+
+
+def _redact_event(_logger: Any, _method: str, event: MutableMapping[str, Any]) -> MutableMapping[str, Any]:
+    return redact(event)  # type: ignore[no-any-return]  # a mapping in, a mapping out
+
+
+def _rendering(format: str) -> list[Processor]:  # noqa: A002
+    if format == "json":
+        return [
+            structlog.processors.format_exc_info,
+            _redact_event,
+            structlog.processors.JSONRenderer(default=str),
+        ]
+    # The exception is rendered to text first, so that the redaction sees it.
+    return [
+        structlog.processors.format_exc_info,
+        _redact_event,
+        structlog.dev.ConsoleRenderer(colors=sys.stdout.isatty(), timestamp_key="time", sort_keys=False),
+    ]
