@@ -13,6 +13,7 @@ from twinlog.kafka.ports import BrokerDescription, NewTopic, TopicDescription
 
 KAFKA_INTERNAL_TOPICS = frozenset({"__consumer_offsets", "__transaction_state", "__share_group_state"})
 """What brokers themselves flag as internal (Kafka's class Topic)."""
+_URL_SAFE = str.maketrans("+/", "-_")
 _NO_TOPIC_ID = "AAAAAAAAAAAAAAAAAAAAAA"
 
 
@@ -98,7 +99,7 @@ class TopicAdminMixin:
 
 
 def _description(topic: Any) -> TopicDescription:
-    topic_id = str(topic.topic_id)
+    topic_id = str(topic.topic_id).translate(_URL_SAFE)
     return TopicDescription(
         name=topic.name,
         topic_id="" if topic_id == _NO_TOPIC_ID else topic_id,

@@ -54,10 +54,13 @@ class _Cluster(TopicAdminMixin, ConfigAdminMixin, AclAdminMixin, GroupAdminMixin
         self._timeout_seconds = timeout_seconds
         self._suffix = client_id_suffix
         self._fetch_options = fetch_options(properties, alias=alias)
-        options = partial(librdkafka_options, properties, alias=alias, client_id_suffix=client_id_suffix)
-        options()
+        self._admin = AdminSession(
+            alias,
+            partial(librdkafka_options, properties, alias=alias, client_id_suffix=client_id_suffix),
+            timeout_seconds=timeout_seconds,
+        )
+        self._wire = self._session()
         aiokafka_producer_options(properties, alias=alias)
-        self._admin = AdminSession(alias, options, timeout_seconds=timeout_seconds)
 
     def __repr__(self) -> str:
         return f"<KafkaCluster {self._alias}>"
@@ -67,12 +70,12 @@ class _Cluster(TopicAdminMixin, ConfigAdminMixin, AclAdminMixin, GroupAdminMixin
 
     async def __aexit__(self, *exc: object) -> None:
         self._admin.close()
+        await self._wire.close()
 
     def reader(self, *, read_committed: bool = True) -> ManagedReader:
         """A reader with a connection of its own. Raises ConfigError if files of the properties are gone."""
-        options = aiokafka_client_options(self._properties, alias=self._alias, client_id_suffix=self._suffix)
         return KafkaLogReader(
-            DataSession(self._alias, options, timeout_seconds=self._timeout_seconds),
+            self._session(),
             self._fetch_options,
             read_committed=read_committed,
             timeout_seconds=self._timeout_seconds,
@@ -84,3 +87,7 @@ class _Cluster(TopicAdminMixin, ConfigAdminMixin, AclAdminMixin, GroupAdminMixin
             self._properties, alias=self._alias, client_id_suffix=self._suffix
         )
         return KafkaLogWriter(self._alias, options, timeout_seconds=self._timeout_seconds)
+
+    def _session(self) -> DataSession:
+        options = aiokafka_client_options(self._properties, alias=self._alias, client_id_suffix=self._suffix)
+        return DataSession(self._alias, options, timeout_seconds=self._timeout_seconds)

@@ -78,6 +78,10 @@ class DataClient(AIOKafkaClient):  # type: ignore[misc]  # aiokafka has no types
         update: asyncio.Future[bool] = super().force_metadata_update()
         return update
 
+    def is_tracking(self, topic: str) -> bool:
+        """Whether the topic is among those whose metadata is kept fresh."""
+        return topic in self._topics
+
     def abandon(self) -> None:
         """Let go of all connections now, without goodbye: requests in flight fail with
         KafkaConnectionError."""
@@ -135,7 +139,7 @@ class DataSession:
         """`options` are those of `aiokafka_client_options`."""
         self.alias = alias
         self._options = {**options, "request_timeout_ms": max(1, int(timeout_seconds * 1000))}
-        self._timeout_seconds = timeout_seconds
+        self.timeout_seconds = timeout_seconds
         self._client: DataClient | None = None
         self._suspect = False
         self._opening = asyncio.Lock()
@@ -166,19 +170,25 @@ class DataSession:
         client = await self.client(doing)
         loop = asyncio.get_running_loop()
         give_up_at = loop.time() + _UNKNOWN_TOPIC_SECONDS
-        while True:
-            leader = client.cluster.leader_for_partition(partition)
-            if leader is not None and leader >= 0:
-                return int(leader)
+        while (leader := client.cluster.leader_for_partition(partition)) is None or leader < 0:
             if partition.topic in client.cluster.unauthorized_topics:
                 raise from_code(_TOPIC_UNAUTHORIZED, doing, alias=self.alias)
             if leader is None and loop.time() > give_up_at:
                 raise from_code(_UNKNOWN_TOPIC, doing, alias=self.alias)
+            if client.is_tracking(partition.topic):
+                await pause(_PAUSE_SECONDS)
             client.add_topic(partition.topic)
             if not await self._refreshed(client):
                 self.suspect()
                 raise from_reason(UNAVAILABLE, doing, alias=self.alias)
-            await pause(_PAUSE_SECONDS)
+        return int(leader)
+
+    async def any_node(self, doing: str) -> int:
+        """Node id of some broker. Raises KafkaError."""
+        node_id: int | None = (await self.client(doing)).get_random_node()
+        if node_id is None:
+            raise from_reason(UNAVAILABLE, doing, alias=self.alias)
+        return node_id
 
     async def forget_leader(self, doing: str) -> None:
         """Read the metadata again after a broker said that it no longer leads."""
@@ -221,7 +231,7 @@ class DataSession:
 
     async def _answers(self, client: DataClient) -> bool:
         try:
-            async with asyncio.timeout(self._timeout_seconds / 4):
+            async with asyncio.timeout(self.timeout_seconds / 4):
                 return await self._refreshed(client)
         except TimeoutError:
             return False

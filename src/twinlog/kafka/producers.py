@@ -21,7 +21,8 @@ def new_producer(options: Mapping[str, Any]) -> AIOKafkaProducer:
     with `close_producer` or `abandon_producer`, also when its start failed.
     """
     producer = AIOKafkaProducer(**options)
-    # The library makes its own plain client; DataClient adds methods, no state that __init__ would have to set.
+    # The library makes its own plain client. DataClient adds methods, no state that __init__ would have to set,
+    # so the class can be changed afterwards.
     producer.client.__class__ = DataClient
     return producer
 

@@ -136,9 +136,10 @@ class KafkaLogWriter:
                 raise from_code(_TOPIC_UNAUTHORIZED, doing, alias=self._alias)
             if loop.time() > give_up_at:
                 raise from_code(_UNKNOWN_TOPIC, doing, alias=self._alias)
+            if client.is_tracking(partition.topic):
+                await pause(_PAUSE_SECONDS)
             client.add_topic(partition.topic)
             await client.force_metadata_update()
-            await pause(_PAUSE_SECONDS)
 
     async def _enqueue(
         self, producer: AIOKafkaProducer, partition: TopicPartition, fields: Mapping[str, Any], doing: str

@@ -1,21 +1,46 @@
-"""Batches over the wire: fetched as they lie in the log, produced as they were prepared, transactions around them.
+"""Batches over the wire: fetched as they lie in the log, produced as they were prepared, transactions around.
 
-    async with RawClient(source_options) as source, RawClient(target_options) as target:
-        fetcher = RawFetcher(source, FetchSettings(read_committed=True))
-        answers = await fetcher.poll({partition: position}, max_wait_seconds=0.5)
-        #   -> Mapping[TopicPartition, FetchedPartition | FetchFailure]
-        ends = await fetcher.list_offsets(OffsetSpec.LATEST, partitions)
+    source = DataSession("A", aiokafka_client_options(...), timeout_seconds=30)
+    target = DataSession("B", aiokafka_client_options(...), timeout_seconds=30)
 
-        await fence(target, ["twinlog-A-B-0-0", "twinlog-A-B-0-1"], timeout_seconds=30)
+    async with RawFetcher(source, fetch_options(...)) as fetcher:
+        answers = await fetcher.poll({partition: position, ...}, max_wait_seconds=0.5)
+            # Mapping[TopicPartition, FetchedPartition | FetchFailure]; one entry per partition that answered
+        await fetcher.request(next_positions)       # optional: fetch on while the present data is sent
 
-        async with TransactionRotation(target, ("twinlog-A-B-0-0", "twinlog-A-B-0-1"), ProducerSettings()) as txn:
-            txn.begin()
-            acks = [txn.send(TopicPartition("A.orders", 0), batch) for batch in prepared.batches]
-            txn.send(TopicPartition("mm2-offsets.A.internal", 4), build_batch(position_records))
-            await txn.commit()                  # waits for every ack, then for the commit
-            base_offset = acks[0].result()      # an asyncio.Future[int]
+    ends = await list_offsets(source, OffsetSpec.LATEST, partitions)
+    await fence(target, ids_of_the_flow, timeout_seconds=30)
 
-`RawProducer(target, ProducerSettings(), transactional_id=None)` is the idempotent one: same `send`, then `flush`.
-After any failure a producer is unusable (`state` FAILED, `failure` says why and, in metadata, which topic and
-partition): leave its `async with`, take a new one, resume from the committed position.
+    async with TransactionRotation(target, ("twinlog-A-B-0-0", "twinlog-A-B-0-1"), ProducerSettings()) as txn:
+        txn.begin()
+        acks = [txn.send(TopicPartition("A.orders", 0), batch) for batch in prepared.batches]
+        txn.send(TopicPartition("mm2-offsets.A.internal", 4), build_batch(position_records))
+        await txn.commit()                          # waits for every ack, then for the commit
+        base_offset = acks[0].result()              # each is an asyncio.Future[int]
+
+`RawProducer(target, ProducerSettings())` is the idempotent one: `send`, then `flush`. After any failure a
+producer or rotation is unusable: `state` is FAILED, `failure` says why, `partition_failures` which target
+partitions are to blame. Leave its `async with`, take a new one with the same ids, resume from the committed
+position.
 """
+
+from twinlog.kafka.connection import DataSession
+from twinlog.kafka.raw.fencing import fence
+from twinlog.kafka.raw.fetcher import FetchedPartition, FetchFailure, RawFetcher
+from twinlog.kafka.raw.leaders import list_offsets
+from twinlog.kafka.raw.producer import ProducerState, RawProducer
+from twinlog.kafka.raw.rotation import TransactionRotation
+from twinlog.kafka.raw.settings import ProducerSettings
+
+__all__ = [
+    "DataSession",
+    "FetchFailure",
+    "FetchedPartition",
+    "ProducerSettings",
+    "ProducerState",
+    "RawFetcher",
+    "RawProducer",
+    "TransactionRotation",
+    "fence",
+    "list_offsets",
+]
