@@ -1,0 +1,196 @@
+"""One transactional id and its coordinator: get the producer's identity, add partitions, end the transaction.
+
+Every call retries what may heal (the coordinator moving, the previous transaction still ending) until its
+deadline; what does not heal is raised at once.
+"""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Collection
+from typing import Any, NamedTuple, TypeVar
+
+from aiokafka.protocol.coordination import FindCoordinatorRequest
+from aiokafka.protocol.transaction import AddPartitionsToTxnRequest, EndTxnRequest, InitProducerIdRequest
+
+from twinlog.errors import KafkaError, TransientKafkaError
+from twinlog.kafka.connection import DataSession
+from twinlog.kafka.deadline import deadline, pause
+from twinlog.kafka.errors import from_code
+from twinlog.kafka.raw.errors import partition_error
+from twinlog.model import TopicPartition
+
+T = TypeVar("T")
+
+_TRANSACTION = 1
+_COORDINATOR_MOVED = frozenset((14, 15, 16))
+_BUSY = 51
+_NOT_ATTEMPTED = 55
+_UNKNOWN_TOPIC = 3
+_COORDINATOR_PAUSE_SECONDS = 0.05
+_FIRST_BUSY_PAUSE_SECONDS = 0.002
+"""aiokafka waits 20 ms, Java 20-100; the markers of a small transaction are written in one or two."""
+_LONGEST_BUSY_PAUSE_SECONDS = 0.05
+
+
+class ProducerIdentity(NamedTuple):
+    producer_id: int
+    producer_epoch: int
+
+
+class _Refusal(NamedTuple):
+    """The coordinator's error code, which may or may not be worth another attempt."""
+
+    code: int
+
+
+class RefusedPartitionsError(KafkaError):
+    """Some partitions cannot be in the transaction; `partitions` says why for each."""
+
+    def __init__(self, partitions: dict[TopicPartition, KafkaError]) -> None:
+        first = next(iter(partitions.values()))
+        super().__init__(str(first), reason=first.reason, metadata=first.metadata, code=first.code)
+        self.partitions = partitions
+
+
+class TransactionCoordinator:
+    """Speaks for one transactional id; for None it only gets identities, from any broker."""
+
+    def __init__(
+        self, session: DataSession, transactional_id: str | None, *, transaction_timeout_seconds: float
+    ) -> None:
+        self._session = session
+        self._id = transactional_id
+        self._transaction_timeout_ms = int(transaction_timeout_seconds * 1000)
+        self._node: int | None = None
+
+    async def new_identity(self, *, timeout_seconds: float) -> ProducerIdentity:
+        """InitProducerId: fences every earlier holder of the id and aborts what it left open.
+
+        When this returns, the id's earlier transactions are over on every partition. Raises KafkaError.
+        """
+        request = InitProducerIdRequest(self._id, self._transaction_timeout_ms)
+
+        async def once() -> ProducerIdentity | _Refusal:
+            response = await self._send(request)
+            if response.error_code:
+                return _Refusal(response.error_code)
+            return ProducerIdentity(response.producer_id, response.producer_epoch)
+
+        return await self._until_settled(once, f"initialise the producer {self._name()}", timeout_seconds)
+
+    async def add_partitions(
+        self,
+        identity: ProducerIdentity,
+        partitions: Collection[TopicPartition],
+        *,
+        timeout_seconds: float,
+        unknown_topic_seconds: float,
+    ) -> None:
+        """AddPartitionsToTxn. Raises RefusedPartitionsError when single ones are to blame, else KafkaError.
+
+        A topic the broker does not know is asked for again during `unknown_topic_seconds`.
+        """
+        doing = f"add partitions to the transaction of {self._name()}"
+        by_topic: dict[str, list[int]] = {}
+        for partition in partitions:
+            by_topic.setdefault(partition.topic, []).append(partition.partition)
+        request = AddPartitionsToTxnRequest(self._id, *identity, list(by_topic.items()))
+        give_up_unknown_at = asyncio.get_running_loop().time() + unknown_topic_seconds
+
+        async def once() -> _Refusal | None:
+            response = await self._send(request)
+            codes = {
+                TopicPartition(topic, number): code
+                for topic, numbers in response.errors
+                for number, code in numbers
+                if code not in (0, _NOT_ATTEMPTED)
+            }
+            if not codes:
+                return None
+            for code in codes.values():
+                if code == _BUSY or code in _COORDINATOR_MOVED:
+                    return _Refusal(code)
+            unknown = _UNKNOWN_TOPIC in codes.values()
+            if unknown and asyncio.get_running_loop().time() < give_up_unknown_at:
+                return _Refusal(_UNKNOWN_TOPIC)
+            raise RefusedPartitionsError(
+                {
+                    partition: partition_error(code, partition, doing, alias=self._session.alias)
+                    for partition, code in codes.items()
+                }
+            )
+
+        await self._until_settled(once, doing, timeout_seconds, also_retry=frozenset((_UNKNOWN_TOPIC,)))
+
+    async def end(self, identity: ProducerIdentity, *, commit: bool, timeout_seconds: float) -> None:
+        """EndTxn. Raises KafkaError; after a transient one the outcome is unknown."""
+        request = EndTxnRequest(self._id, *identity, commit)
+
+        async def once() -> _Refusal | None:
+            response = await self._send(request)
+            return _Refusal(response.error_code) if response.error_code else None
+
+        verb = "commit" if commit else "abort"
+        await self._until_settled(once, f"{verb} the transaction of {self._name()}", timeout_seconds)
+
+    async def _until_settled(
+        self,
+        once: Callable[[], Awaitable[T | _Refusal]],
+        doing: str,
+        timeout_seconds: float,
+        *,
+        also_retry: frozenset[int] = frozenset(),
+    ) -> T:
+        """Repeat `once` while it is refused, or fails, in a way that a retry may heal."""
+        busy_pause_seconds = _FIRST_BUSY_PAUSE_SECONDS
+        last: KafkaError | None = None
+        try:
+            async with deadline(timeout_seconds, doing, alias=self._session.alias):
+                while True:
+                    try:
+                        result = await once()
+                    except TransientKafkaError as error:
+                        last = error
+                        self._node = None
+                        await pause(_COORDINATOR_PAUSE_SECONDS)
+                        continue
+                    if not isinstance(result, _Refusal):
+                        return result
+                    code = result.code
+                    last = from_code(code, doing, alias=self._session.alias)
+                    if code == _BUSY:
+                        await pause(busy_pause_seconds)
+                        busy_pause_seconds = min(busy_pause_seconds * 2, _LONGEST_BUSY_PAUSE_SECONDS)
+                    elif code in _COORDINATOR_MOVED:
+                        self._node = None
+                        await pause(_COORDINATOR_PAUSE_SECONDS)
+                    elif code in also_retry:
+                        await pause(_COORDINATOR_PAUSE_SECONDS)
+                    else:
+                        raise last
+        except TransientKafkaError as error:
+            if last is not None and error is not last:
+                error.metadata["last_error"] = str(last)
+            raise
+
+    async def _send(self, request: Any) -> Any:
+        doing = f"reach the coordinator of {self._name()}"
+        if self._node is None:
+            self._node = await self._find(doing)
+        return await self._session.send(self._node, request, doing)
+
+    async def _find(self, doing: str) -> int:
+        client = await self._session.client(doing)
+        any_node = client.get_random_node()
+        if any_node is None:
+            raise from_code(8, doing, alias=self._session.alias)
+        if self._id is None:
+            return int(any_node)
+        response = await self._session.send(any_node, FindCoordinatorRequest(self._id, _TRANSACTION), doing)
+        if response.error_code:
+            raise from_code(response.error_code, doing, alias=self._session.alias)
+        if client.cluster.broker_metadata(response.coordinator_id) is None:
+            await client.force_metadata_update()
+        return int(response.coordinator_id)
+
+    def _name(self) -> str:
+        return self._id or "(idempotent)"

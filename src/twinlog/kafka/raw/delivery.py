@@ -1,0 +1,386 @@
+"""Parcels to brokers and answers back: one request at a time per batch of each partition, several per broker.
+
+Not aiokafka's sender: that one copies large requests several times, allows one request per broker at a time,
+keeps retrying without a deadline, cannot be stopped while a broker is away, and loses the number of many
+refusals. What is kept is its connection. The order within a partition is `PartitionOutbox`'s.
+"""
+
+import asyncio
+import contextlib
+from collections import deque
+from collections.abc import Coroutine
+
+from twinlog.batches.outgoing import OutgoingBatch
+from twinlog.errors import KafkaError
+from twinlog.kafka.connection import DataClient, DataSession
+from twinlog.kafka.deadline import pause
+from twinlog.kafka.errors import (
+    KAFKA_CLIENT_ERRORS,
+    OFFSET_UNKNOWN,
+    TIMEOUT,
+    from_code,
+    from_reason,
+    translate,
+)
+from twinlog.kafka.raw.coordinator import ProducerIdentity, RefusedPartitionsError, TransactionCoordinator
+from twinlog.kafka.raw.errors import about, partition_error
+from twinlog.kafka.raw.leaders import leader_of, no_leader, refresh_metadata
+from twinlog.kafka.raw.outbox import Parcel, PartitionOutbox
+from twinlog.kafka.raw.settings import ProducerSettings
+from twinlog.kafka.raw.wire import ProduceAnswer, ProducePart, produce_request
+from twinlog.model import TopicPartition
+
+_PRODUCE_CONNECTION = 1
+"""One connection per broker for all batches, as their order matters; other requests take others."""
+_LEADER_MOVED = frozenset((3, 5, 6, 9, 13, 56, 72, 74, 75, 100, 103))
+_TRY_AGAIN = _LEADER_MOVED | frozenset((7, 8, 14, 15, 19, 20, 60, 80, 89))
+_ABOUT_THE_PRODUCER = frozenset((-1, 31, 35, 45, 46, 47, 48, 49, 53, 59, 90, 120))
+"""Refusals that say nothing about the partition they came with."""
+_CORRUPT = 2
+_OUT_OF_ORDER = 45
+_NOT_ATTEMPTED = 55
+_UNKNOWN_TOPIC_REASON = "TOPIC_UNKNOWN"
+_CORRUPT_ATTEMPTS = 3
+"""Damage on the way is cured by sending again; damage of the batch itself is not."""
+_LONGEST_PAUSE_DOUBLINGS = 5
+
+
+class Delivery:
+    """The sending half of a producer. Starts inside the producer's TaskGroup, ends with `stop`.
+
+    Fails as a whole: with the first refusal that no retry can heal nothing more is sent, and every open
+    future raises.
+    """
+
+    def __init__(
+        self,
+        session: DataSession,
+        settings: ProducerSettings,
+        coordinator: TransactionCoordinator,
+        transactional_id: str | None,
+    ) -> None:
+        self.failure: KafkaError | None = None
+        self.partition_failures: dict[TopicPartition, KafkaError] = {}
+        """The partitions to blame for `failure`, if it is about partitions."""
+        self.idle = asyncio.Event()
+        """Set while nothing is unacknowledged."""
+        self.idle.set()
+        self._session = session
+        self._settings = settings
+        self._coordinator = coordinator
+        self._transactional_id = transactional_id
+        self._identity = ProducerIdentity(-1, -1)
+        self._stopped = False
+        self._outboxes: dict[TopicPartition, PartitionOutbox] = {}
+        self._busy: dict[TopicPartition, PartitionOutbox] = {}
+        self._open = 0
+        self._wake = asyncio.Event()
+        self._deadlines: deque[Parcel] = deque()
+        self._requests: dict[int, int] = {}
+        self._added: set[TopicPartition] = set()
+        self._adding: set[TopicPartition] = set()
+        self._unknown_since: dict[TopicPartition, float] = {}
+        self._stale_metadata = False
+        self._refreshing = False
+        self._children: set[asyncio.Task[None]] = set()
+        self._loop = asyncio.get_running_loop()
+
+    def start(self, tasks: asyncio.TaskGroup, identity: ProducerIdentity) -> None:
+        self._tasks = tasks
+        self._identity = identity
+        self._spawn(self._run(), "send batches")
+
+    def put(self, partition: TopicPartition, batch: OutgoingBatch) -> asyncio.Future[int]:
+        """Queue a batch; the future gives the base offset."""
+        parcel = Parcel(
+            partition=partition,
+            batch=batch,
+            deadline=self._loop.time() + self._settings.delivery_timeout_seconds,
+            acknowledged=self._loop.create_future(),
+        )
+        outbox = self._outboxes.get(partition)
+        if outbox is None:
+            outbox = PartitionOutbox(max_in_flight=self._settings.max_in_flight)
+            self._outboxes[partition] = outbox
+        outbox.put(parcel)
+        self._busy[partition] = outbox
+        self._open += 1
+        self.idle.clear()
+        if not self._deadlines:
+            self._loop.call_at(parcel.deadline, self._check_deadlines)
+        self._deadlines.append(parcel)
+        self._wake.set()
+        return parcel.acknowledged
+
+    @property
+    def has_transaction(self) -> bool:
+        """Whether the coordinator knows of partitions in the present transaction."""
+        return bool(self._added)
+
+    def transaction_ended(self) -> None:
+        self._added.clear()
+
+    def drop_unsent(self) -> None:
+        """Fail what never left; what did leave is still awaited."""
+        for partition, outbox in self._outboxes.items():
+            for parcel in outbox.drop_waiting():
+                self._finish(parcel, from_code(_NOT_ATTEMPTED, f"send to {partition}", detail="aborted"))
+
+    def fail(self, error: KafkaError) -> None:
+        """Send nothing more; the first failure is the one that is kept."""
+        if self._stopped:
+            return
+        self.failure = error
+        self._stop_with(error)
+
+    def stop(self) -> None:
+        """End at once; what is not acknowledged fails."""
+        self._stop_with(from_code(_NOT_ATTEMPTED, "send batches", detail="the producer was closed"))
+        for child in self._children:
+            child.cancel()
+
+    # ------------------------------------------------------------------------------------ sending
+
+    async def _run(self) -> None:
+        while True:
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(self._seconds_to_retry()):
+                    await self._wake.wait()
+            self._wake.clear()
+            if self._busy and not self._stopped:
+                await self._dispatch()
+
+    def _seconds_to_retry(self) -> float | None:
+        times = [outbox.retry_at for outbox in self._busy.values() if outbox.retry_at]
+        return max(min(times) - self._loop.time(), 0.001) if times else None
+
+    async def _dispatch(self) -> None:
+        try:
+            client = await self._session.client("send batches")
+        except KafkaError as error:
+            if not error.retriable:
+                self.fail(error)
+                return
+            await pause(self._settings.retry_pause_seconds)
+            self._wake.set()
+            return
+        if self._transactional_id is not None:
+            new = self._busy.keys() - self._added - self._adding
+            if new:
+                self._adding |= new
+                self._spawn(self._add_partitions(new), "add partitions")
+        while parcels := self._next_round(client):
+            for node, node_parcels in parcels.items():
+                self._requests[node] = self._requests.get(node, 0) + 1
+                self._spawn(self._produce(client, node, node_parcels), f"produce to {node}")
+        if self._stale_metadata and not self._refreshing:
+            self._refreshing = True
+            self._spawn(self._refresh(client), "refresh metadata")
+
+    def _next_round(self, client: DataClient) -> dict[int, list[Parcel]]:
+        """At most one parcel per partition and one request per broker."""
+        now = self._loop.time()
+        chosen: dict[int, list[Parcel]] = {}
+        sizes: dict[int, int] = {}
+        for partition, outbox in list(self._busy.items()):
+            parcel = outbox.peek(now)
+            if parcel is None:
+                if outbox.is_empty:
+                    del self._busy[partition]
+                continue
+            if self._transactional_id is not None and partition not in self._added:
+                continue
+            leader = leader_of(client, partition)
+            if leader is None:
+                self._stale_metadata = True
+                continue
+            size = sizes.get(leader, 0) + parcel.batch.size_bytes
+            if self._requests.get(leader, 0) >= self._settings.max_in_flight:
+                continue
+            if leader in chosen and size > self._settings.max_request_bytes:
+                continue
+            chosen.setdefault(leader, []).append(
+                outbox.take(*self._identity, transactional=self._transactional_id is not None)
+            )
+            sizes[leader] = size
+            # To the end of the queue: no partition starves the others.
+            self._busy[partition] = self._busy.pop(partition)
+        return chosen
+
+    async def _produce(self, client: DataClient, node: int, parcels: list[Parcel]) -> None:
+        request = produce_request(
+            [ProducePart(parcel.partition, parcel.header, parcel.batch.records) for parcel in parcels],
+            transactional_id=self._transactional_id,
+            timeout_ms=int(self._settings.request_timeout_seconds * 1000),
+        )
+        try:
+            answers = await client.send(node, request, group=_PRODUCE_CONNECTION)
+        except KAFKA_CLIENT_ERRORS as error:
+            self._session.suspect()
+            self._stale_metadata = True
+            failure = translate(error, "send batches", alias=self._session.alias)
+            if failure.retriable:
+                for parcel in parcels:
+                    self._send_again(parcel, failure)
+            else:
+                self.fail(failure)
+        else:
+            self._settle(parcels, answers)
+        finally:
+            self._requests[node] -= 1
+            self._wake.set()
+
+    # ------------------------------------------------------------------------------------ answers
+
+    def _settle(self, parcels: list[Parcel], answers: list[ProduceAnswer]) -> None:
+        if self._stopped:
+            return
+        by_partition = {answer.partition: answer for answer in answers}
+        producer_failure: KafkaError | None = None
+        for parcel in parcels:
+            partition = parcel.partition
+            answer = by_partition.get(partition)
+            if answer is None:
+                self._send_again(parcel, from_reason(TIMEOUT, f"send to {partition}", detail="no answer"))
+                continue
+            code = answer.error_code
+            refusal = self._refusal(answer)
+            if refusal is None:
+                self._outboxes[partition].acknowledge(parcel)
+                self._unknown_since.pop(partition, None)
+                self._finish(parcel, answer.base_offset)
+            elif self._may_retry(parcel, code):
+                self._stale_metadata |= code in _LEADER_MOVED
+                self._send_again(parcel, refusal)
+            elif code in _ABOUT_THE_PRODUCER:
+                producer_failure = refusal
+            else:
+                self.partition_failures[partition] = refusal
+        self._fail_if_blamed(producer_failure)
+
+    def _refusal(self, answer: ProduceAnswer) -> KafkaError | None:
+        doing, alias = "send a batch", self._session.alias
+        if answer.error_code:
+            return partition_error(
+                answer.error_code, answer.partition, doing, alias=alias, detail=answer.message
+            )
+        if answer.base_offset < 0:
+            return about(answer.partition, from_reason(OFFSET_UNKNOWN, doing, alias=alias))
+        return None
+
+    def _may_retry(self, parcel: Parcel, code: int) -> bool:
+        if code == _CORRUPT:
+            return parcel.attempts < _CORRUPT_ATTEMPTS
+        if code == _OUT_OF_ORDER:
+            return self._outboxes[parcel.partition].has_earlier(parcel)
+        return code in _TRY_AGAIN
+
+    def _send_again(self, parcel: Parcel, error: KafkaError) -> None:
+        if self._stopped:
+            return
+        parcel.last_error = error
+        doublings = min(parcel.attempts - 1, _LONGEST_PAUSE_DOUBLINGS)
+        pause_seconds = self._settings.retry_pause_seconds * 2**doublings
+        self._outboxes[parcel.partition].give_back(parcel, self._loop.time() + pause_seconds)
+
+    def _check_deadlines(self) -> None:
+        now = self._loop.time()
+        while self._deadlines and self._deadlines[0].acknowledged.done():
+            self._deadlines.popleft()
+        if not self._deadlines or self._stopped:
+            return
+        if self._deadlines[0].deadline > now:
+            self._loop.call_at(self._deadlines[0].deadline, self._check_deadlines)
+            return
+        for parcel in self._deadlines:
+            if parcel.deadline <= now and not parcel.acknowledged.done():
+                self.partition_failures[parcel.partition] = about(
+                    parcel.partition,
+                    parcel.last_error
+                    or from_reason(
+                        TIMEOUT,
+                        f"send a batch to {parcel.partition}",
+                        alias=self._session.alias,
+                        detail=f"{self._settings.delivery_timeout_seconds:g} s",
+                    ),
+                )
+        self._fail_if_blamed(None)
+
+    # ------------------------------------------------------------------------------------ around it
+
+    async def _add_partitions(self, partitions: set[TopicPartition]) -> None:
+        try:
+            await self._coordinator.add_partitions(
+                self._identity,
+                partitions,
+                timeout_seconds=self._settings.delivery_timeout_seconds,
+                unknown_topic_seconds=self._settings.unknown_topic_seconds,
+            )
+            self._added |= partitions
+        except RefusedPartitionsError as refused:
+            self.partition_failures.update(refused.partitions)
+            self._fail_if_blamed(None)
+        except KafkaError as error:
+            self.fail(error)
+        finally:
+            self._adding -= partitions
+            self._wake.set()
+
+    async def _refresh(self, client: DataClient) -> None:
+        """Read the metadata once, and judge the partitions that it still does not know."""
+        self._stale_metadata = False
+        try:
+            with contextlib.suppress(KafkaError):
+                await refresh_metadata(self._session, client, {partition.topic for partition in self._busy})
+                self._judge_leaderless(client)
+            await pause(self._settings.retry_pause_seconds)
+        finally:
+            self._refreshing = False
+            self._wake.set()
+
+    def _judge_leaderless(self, client: DataClient) -> None:
+        now = self._loop.time()
+        for partition in self._busy:
+            if leader_of(client, partition) is not None:
+                self._unknown_since.pop(partition, None)
+                continue
+            error = no_leader(self._session, client, partition)
+            since = self._unknown_since.setdefault(partition, now)
+            not_known_yet = (
+                error.reason == _UNKNOWN_TOPIC_REASON and now - since < self._settings.unknown_topic_seconds
+            )
+            if not error.retriable and not not_known_yet:
+                self.partition_failures[partition] = error
+        self._fail_if_blamed(None)
+
+    def _fail_if_blamed(self, producer_failure: KafkaError | None) -> None:
+        failure = producer_failure or next(iter(self.partition_failures.values()), None)
+        if failure is not None:
+            self.fail(failure)
+
+    def _stop_with(self, error: KafkaError) -> None:
+        self._stopped = True
+        for partition, outbox in self._outboxes.items():
+            own = self.partition_failures.get(partition)
+            other = from_code(_NOT_ATTEMPTED, f"send to {partition}", detail=str(error))
+            for parcel in (*outbox.in_flight, *outbox.returned, *outbox.waiting):
+                self._finish(parcel, own or other)
+        self._outboxes.clear()
+        self._busy.clear()
+
+    def _finish(self, parcel: Parcel, outcome: int | KafkaError) -> None:
+        if not parcel.acknowledged.done():
+            if isinstance(outcome, KafkaError):
+                parcel.acknowledged.set_exception(outcome)
+                # Looked at, or asyncio would complain about futures that nobody awaits.
+                parcel.acknowledged.exception()
+            else:
+                parcel.acknowledged.set_result(outcome)
+        self._open -= 1
+        if self._open == 0:
+            self.idle.set()
+
+    def _spawn(self, work: Coroutine[None, None, None], name: str) -> None:
+        child = self._tasks.create_task(work, name=name)
+        self._children.add(child)
+        child.add_done_callback(self._children.discard)

@@ -1,0 +1,293 @@
+"""Batches fetched as bytes from the leaders (or nearest replicas) of many partitions at once.
+
+A broker that has nothing yet answers late (long poll), so each request runs on its own connection and the
+answers are collected as they come: partitions of a quiet broker never hold up those of a busy one. Positions
+are the caller's alone; nothing here moves one, skips or resets.
+"""
+
+import asyncio
+import contextlib
+from collections.abc import Coroutine, Mapping
+from dataclasses import dataclass
+from typing import Self
+
+from twinlog.batches.visibility import AbortedTransaction
+from twinlog.errors import KafkaError
+from twinlog.kafka.clients import FetchOptions
+from twinlog.kafka.connection import DataClient, DataSession
+from twinlog.kafka.errors import from_code
+from twinlog.kafka.raw.errors import about, again, partition_error
+from twinlog.kafka.raw.leaders import leader_of, no_leader, refresh_metadata
+from twinlog.kafka.raw.wire import FetchAnswer, FetchPart, FetchResponse, fetch_request
+from twinlog.model import TopicPartition
+
+_OUT_OF_RANGE = 1
+_LEADER_UNAVAILABLE = 5
+_LEADER_MOVED = frozenset((3, 5, 6, 9, 56, 74, 75, 100, 103))
+_REQUESTS_PER_BROKER = 4
+"""More than one, so that a partition whose data is being copied need not wait for the long poll of others."""
+_FIRST_RETRY_SECONDS = 0.1
+_LONGEST_RETRY_SECONDS = 5.0
+_PREFERRED_REPLICA_SECONDS = 300.0
+"""Java asks the leader again after metadata.max.age.ms."""
+_NO_REPLICA = -1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FetchedPartition:
+    """What one partition's fetch gave; `records` may be empty."""
+
+    partition: TopicPartition
+    fetch_offset: int
+    """The position that was asked for."""
+    records: memoryview
+    """Batches, the last one possibly cut: for `twinlog.batches.prepare`."""
+    aborted: tuple[AbortedTransaction, ...]
+    high_watermark: int
+    last_stable_offset: int
+    log_start_offset: int
+    """-1 from brokers before 1.0."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FetchFailure:
+    """Why one partition's fetch gave nothing. Its position is not touched; whether to try again is the
+    caller's."""
+
+    partition: TopicPartition
+    fetch_offset: int
+    error: KafkaError
+    """Transient (leader moving, broker away) or fatal (OFFSET_OUT_OF_RANGE, TOPIC_UNKNOWN,
+    TOPIC_UNAUTHORIZED)."""
+    failures_in_a_row: int
+    retry_after_seconds: float
+    """Doubles with each failure in a row, 0.1 to 5 s."""
+
+
+@dataclass(slots=True)
+class _Standing:
+    """What is remembered of a partition between fetches. Losing it costs time, never correctness."""
+
+    failures: int = 0
+    preferred_replica: int = _NO_REPLICA
+    preferred_until: float = 0.0
+    served_at: int = 0
+
+
+class RawFetcher:
+    """Fetches on a session of the source. Use it in one task, as `async with`."""
+
+    def __init__(self, session: DataSession, options: FetchOptions) -> None:
+        self._session = session
+        self._options = options
+        self._standings: dict[TopicPartition, _Standing] = {}
+        self._asked: dict[TopicPartition, int] = {}
+        self._ready: dict[TopicPartition, FetchedPartition | FetchFailure] = {}
+        self._arrived = asyncio.Event()
+        self._requests: dict[int, int] = {}
+        self._served = 0
+        self._tasks = asyncio.TaskGroup()
+        self._children: set[asyncio.Task[None]] = set()
+        self._loop = asyncio.get_running_loop()
+
+    async def __aenter__(self) -> Self:
+        await self._tasks.__aenter__()
+        return self
+
+    async def __aexit__(self, *exc: object) -> None:
+        """End every request under way."""
+        for child in self._children:
+            child.cancel()
+        # The caller's own exception is not shown to the group: it would come back wrapped.
+        await self._tasks.__aexit__(None, None, None)
+
+    async def request(self, positions: Mapping[TopicPartition, int]) -> None:
+        """Start fetching what is not under way, and return without waiting for data.
+
+        To be called with the next positions before the present data is sent on: then both happen at once.
+        Raises KafkaError when no broker can be reached.
+        """
+        wanted = [
+            partition
+            for partition in positions
+            if partition not in self._asked and not self._is_ready(partition, positions[partition])
+        ]
+        if not wanted:
+            return
+        client = await self._session.client("fetch")
+        by_node: dict[int, list[TopicPartition]] = {}
+        leaderless: list[FetchPart] = []
+        for partition in wanted:
+            node = self._node_for(client, partition)
+            if node is None:
+                leaderless.append(FetchPart(partition, positions[partition]))
+            elif self._requests.get(node, 0) < _REQUESTS_PER_BROKER:
+                by_node.setdefault(node, []).append(partition)
+        if leaderless:
+            self._asked.update(leaderless)
+            self._spawn(self._find_leaders(client, leaderless), "find leaders")
+        for node, partitions in by_node.items():
+            # Least recently served first: the broker fills the answer in this order.
+            partitions.sort(key=lambda partition: self._standing(partition).served_at)
+            parts = [FetchPart(partition, positions[partition]) for partition in partitions]
+            self._asked.update(parts)
+            self._requests[node] = self._requests.get(node, 0) + 1
+            self._spawn(self._fetch(node, parts), f"fetch from {node}")
+
+    async def poll(
+        self, positions: Mapping[TopicPartition, int], *, max_wait_seconds: float
+    ) -> dict[TopicPartition, FetchedPartition | FetchFailure]:
+        """Fetch from these positions; return as soon as any broker has answered, at most after the wait.
+
+        One entry per partition that has an answer, also an empty one; others are still under way and come
+        with a later call. An answer for a position that is no longer wanted is thrown away. A partition that
+        is left out is not fetched (paused). Raises KafkaError when no broker can be reached.
+        """
+        give_up_at = self._loop.time() + max_wait_seconds
+        while True:
+            self._arrived.clear()
+            await self.request(positions)
+            answers = self._collect(positions)
+            left = give_up_at - self._loop.time()
+            if answers or left <= 0:
+                return answers
+            try:
+                async with asyncio.timeout(left):
+                    await self._arrived.wait()
+            except TimeoutError:
+                return {}
+
+    # -------------------------------------------------------------------------------------- fetching
+
+    async def _fetch(self, node: int, parts: list[FetchPart]) -> None:
+        options = self._options
+        request = fetch_request(
+            parts,
+            max_wait_ms=options.max_wait_ms,
+            min_bytes=options.min_bytes,
+            max_bytes=options.max_bytes,
+            max_partition_bytes=options.max_partition_bytes,
+            read_committed=options.read_committed,
+            rack=options.client_rack,
+        )
+        offsets = dict(parts)
+        try:
+            response: FetchResponse = await self._session.send(node, request, f"fetch from broker {node}")
+            if response.error_code:
+                raise from_code(response.error_code, "fetch", alias=self._session.alias)
+            moved = False
+            for answer in response.answers:
+                offset = offsets.pop(answer.partition, None)
+                if offset is not None:
+                    moved |= answer.error_code in _LEADER_MOVED
+                    self._take_answer(answer, offset, node)
+            if offsets:
+                raise from_code(_LEADER_UNAVAILABLE, "fetch", alias=self._session.alias, detail="no answer")
+            if moved:
+                with contextlib.suppress(KafkaError):
+                    await refresh_metadata(self._session, await self._session.client("fetch"))
+        except KafkaError as error:
+            for partition, offset in offsets.items():
+                self._standing(partition).preferred_replica = _NO_REPLICA
+                self._fail(partition, offset, about(partition, again(error)))
+        finally:
+            self._requests[node] -= 1
+            self._no_longer_asked(parts)
+
+    def _take_answer(self, answer: FetchAnswer, offset: int, node: int) -> None:
+        partition = answer.partition
+        standing = self._standing(partition)
+        if answer.preferred_replica != _NO_REPLICA and answer.preferred_replica != node:
+            standing.preferred_replica = answer.preferred_replica
+            standing.preferred_until = self._loop.time() + _PREFERRED_REPLICA_SECONDS
+            return
+        if answer.error_code:
+            at_follower = standing.preferred_replica == node
+            standing.preferred_replica = _NO_REPLICA
+            if at_follower and answer.error_code == _OUT_OF_RANGE:
+                return  # it may only be behind: the leader knows
+            error = partition_error(
+                answer.error_code, partition, f"fetch from offset {offset}", alias=self._session.alias
+            )
+            self._fail(partition, offset, error)
+            return
+        standing.failures = 0
+        if len(answer.records):
+            self._served += 1
+            standing.served_at = self._served
+        self._ready[partition] = FetchedPartition(
+            partition=partition,
+            fetch_offset=offset,
+            records=answer.records,
+            aborted=answer.aborted,
+            high_watermark=answer.high_watermark,
+            last_stable_offset=answer.last_stable_offset,
+            log_start_offset=answer.log_start_offset,
+        )
+
+    def _fail(self, partition: TopicPartition, offset: int, error: KafkaError) -> None:
+        standing = self._standing(partition)
+        standing.failures += 1
+        self._ready[partition] = FetchFailure(
+            partition=partition,
+            fetch_offset=offset,
+            error=error,
+            failures_in_a_row=standing.failures,
+            retry_after_seconds=min(
+                _FIRST_RETRY_SECONDS * 2 ** min(standing.failures - 1, 10), _LONGEST_RETRY_SECONDS
+            ),
+        )
+
+    def _collect(
+        self, positions: Mapping[TopicPartition, int]
+    ) -> dict[TopicPartition, FetchedPartition | FetchFailure]:
+        ready, self._ready = self._ready, {}
+        return {
+            partition: answer
+            for partition, answer in ready.items()
+            if positions.get(partition) == answer.fetch_offset
+        }
+
+    def _is_ready(self, partition: TopicPartition, offset: int) -> bool:
+        answer = self._ready.get(partition)
+        return answer is not None and answer.fetch_offset == offset
+
+    # -------------------------------------------------------------------------------------- leaders
+
+    def _node_for(self, client: DataClient, partition: TopicPartition) -> int | None:
+        standing = self._standing(partition)
+        preferred = standing.preferred_replica
+        if preferred != _NO_REPLICA and self._loop.time() < standing.preferred_until:
+            if client.cluster.broker_metadata(preferred) is not None:
+                return preferred
+            standing.preferred_replica = _NO_REPLICA
+        return leader_of(client, partition)
+
+    async def _find_leaders(self, client: DataClient, parts: list[FetchPart]) -> None:
+        """Refresh the metadata; partitions that then have no leader fail."""
+        try:
+            await refresh_metadata(self._session, client, {part.partition.topic for part in parts})
+            for partition, offset in parts:
+                if leader_of(client, partition) is None:
+                    self._fail(partition, offset, no_leader(self._session, client, partition))
+        except KafkaError as error:
+            for partition, offset in parts:
+                self._fail(partition, offset, about(partition, again(error)))
+        finally:
+            self._no_longer_asked(parts)
+
+    def _no_longer_asked(self, parts: list[FetchPart]) -> None:
+        for partition, _ in parts:
+            del self._asked[partition]
+        self._arrived.set()
+
+    def _standing(self, partition: TopicPartition) -> _Standing:
+        standing = self._standings.get(partition)
+        if standing is None:
+            standing = self._standings[partition] = _Standing()
+        return standing
+
+    def _spawn(self, work: Coroutine[None, None, None], name: str) -> None:
+        child = self._tasks.create_task(work, name=name)
+        self._children.add(child)
+        child.add_done_callback(self._children.discard)

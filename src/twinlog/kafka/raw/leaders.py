@@ -1,0 +1,118 @@
+"""Who leads which partition, and the bounds of logs, on one session."""
+
+import asyncio
+from collections.abc import Collection, Iterable
+from typing import Any
+
+from aiokafka.protocol.offset import OffsetRequest
+
+from twinlog.errors import KafkaError, TransientKafkaError
+from twinlog.kafka.connection import DataClient, DataSession
+from twinlog.kafka.deadline import deadline
+from twinlog.kafka.errors import from_code
+from twinlog.kafka.ports import OffsetSpec
+from twinlog.kafka.raw.errors import about, again, partition_error
+from twinlog.model import TopicPartition
+
+_UNAVAILABLE = 8
+_UNKNOWN_TOPIC = 3
+_LEADER_UNAVAILABLE = 5
+_TOPIC_UNAUTHORIZED = 29
+_METADATA_SECONDS = 10.0
+_EARLIEST_TIMESTAMP, _LATEST_TIMESTAMP = -2, -1
+_CONSUMER = -1
+
+
+def leader_of(client: DataClient, partition: TopicPartition) -> int | None:
+    """Node id of the leader as last heard; None while unknown or absent."""
+    leader = client.cluster.leader_for_partition(partition)
+    return int(leader) if leader is not None and leader >= 0 else None
+
+
+async def refresh_metadata(session: DataSession, client: DataClient, topics: Collection[str] = ()) -> None:
+    """Read the metadata again, from now on with these topics too. Raises KafkaError; at most 10 s."""
+    doing = "read the metadata"
+    async with deadline(_METADATA_SECONDS, doing, alias=session.alias):
+        if not client._topics.issuperset(topics):
+            client.set_topics(client._topics.union(topics))
+        if not await client.force_metadata_update():
+            session.suspect()
+            raise from_code(_UNAVAILABLE, doing, alias=session.alias)
+
+
+def no_leader(session: DataSession, client: DataClient, partition: TopicPartition) -> KafkaError:
+    """Why a partition has no leader, after a refresh: unauthorised, between leaders, or not there."""
+    code = _UNKNOWN_TOPIC
+    if partition.topic in client.cluster.unauthorized_topics:
+        code = _TOPIC_UNAUTHORIZED
+    elif client.cluster.leader_for_partition(partition) is not None:
+        code = _LEADER_UNAVAILABLE
+    return partition_error(code, partition, "find the leader", alias=session.alias)
+
+
+async def list_offsets(
+    session: DataSession,
+    spec: OffsetSpec,
+    partitions: Collection[TopicPartition],
+    *,
+    timeout_seconds: float = 30.0,
+) -> dict[TopicPartition, int | KafkaError]:
+    """The offset `spec` names, per partition, or why there is none.
+
+    Asks the leaders at the same time, and once more after a refresh where that may help. Raises KafkaError
+    when no broker can be reached in time.
+    """
+    doing = f"list {spec} offsets"
+    found: dict[TopicPartition, int | KafkaError] = {}
+    async with deadline(timeout_seconds, doing, alias=session.alias):
+        for last_attempt in (False, True):
+            client = await session.client(doing)
+            left = [partition for partition in partitions if not isinstance(found.get(partition), int)]
+            if last_attempt or any(leader_of(client, partition) is None for partition in left):
+                await refresh_metadata(session, client, {partition.topic for partition in left})
+            await _list_from_leaders(session, client, spec, left, found)
+            if not any(isinstance(offset, TransientKafkaError) for offset in found.values()):
+                break
+    return found
+
+
+async def _list_from_leaders(
+    session: DataSession,
+    client: DataClient,
+    spec: OffsetSpec,
+    partitions: Iterable[TopicPartition],
+    found: dict[TopicPartition, int | KafkaError],
+) -> None:
+    by_node: dict[int, list[TopicPartition]] = {}
+    for partition in partitions:
+        leader = leader_of(client, partition)
+        if leader is None:
+            found[partition] = no_leader(session, client, partition)
+        else:
+            by_node.setdefault(leader, []).append(partition)
+    doing = f"list {spec} offsets"
+
+    async def ask(node: int, node_partitions: list[TopicPartition]) -> None:
+        try:
+            response: Any = await session.send(node, _offset_request(spec, node_partitions), doing)
+        except KafkaError as error:
+            found.update((partition, about(partition, again(error))) for partition in node_partitions)
+            return
+        for topic, answers in response.topics:
+            for number, code, _, offset in answers:
+                partition = TopicPartition(topic, number)
+                refusal = partition_error(code, partition, doing, alias=session.alias) if code else None
+                found[partition] = refusal or offset
+
+    async with asyncio.TaskGroup() as group:
+        for node, node_partitions in by_node.items():
+            group.create_task(ask(node, node_partitions), name=f"{doing} of broker {node}")
+
+
+def _offset_request(spec: OffsetSpec, partitions: Iterable[TopicPartition]) -> OffsetRequest:
+    timestamp = _EARLIEST_TIMESTAMP if spec is OffsetSpec.EARLIEST else _LATEST_TIMESTAMP
+    by_topic: dict[str, list[tuple[int, int]]] = {}
+    for partition in partitions:
+        by_topic.setdefault(partition.topic, []).append((partition.partition, timestamp))
+    read_committed = spec is OffsetSpec.LAST_STABLE
+    return OffsetRequest(_CONSUMER, int(read_committed), list(by_topic.items()))

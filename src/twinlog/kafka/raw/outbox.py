@@ -1,0 +1,111 @@
+"""The order of one partition's batches on their way to the broker. Pure: the caller does the sending.
+
+Invariants: batches leave in the order they came; a batch keeps its sequence number at every attempt; at most
+`max_in_flight` are unanswered (a broker remembers the last five of a producer); after one has to be sent
+again nothing new leaves until all others are answered, and then it leaves first.
+"""
+
+import asyncio
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from twinlog.batches.outgoing import OutgoingBatch, Seal, sealed_header
+from twinlog.errors import KafkaError
+from twinlog.model import TopicPartition
+
+_SEQUENCE_MASK = 0x7FFFFFFF
+_NO_SEQUENCE = -1
+
+
+@dataclass(slots=True, eq=False, kw_only=True)
+class Parcel:
+    """One batch being delivered."""
+
+    partition: TopicPartition
+    batch: OutgoingBatch
+    deadline: float
+    """Loop time by which it must be acknowledged."""
+    acknowledged: asyncio.Future[int]
+    """The target base offset."""
+    base_sequence: int = _NO_SEQUENCE
+    header: bytes = b""
+    attempts: int = 0
+    last_error: KafkaError | None = None
+    """Why it has to be sent again."""
+
+
+@dataclass(slots=True, kw_only=True)
+class PartitionOutbox:
+    """Parcels of one partition and one producer."""
+
+    max_in_flight: int = 5
+    next_sequence: int = 0
+    retry_at: float = 0.0
+    """Loop time before which nothing is sent."""
+    waiting: deque[Parcel] = field(default_factory=deque)
+    in_flight: list[Parcel] = field(default_factory=list)
+    returned: list[Parcel] = field(default_factory=list)
+
+    @property
+    def is_empty(self) -> bool:
+        return not (self.waiting or self.in_flight or self.returned)
+
+    @property
+    def is_recovering(self) -> bool:
+        return bool(self.returned)
+
+    def put(self, parcel: Parcel) -> None:
+        self.waiting.append(parcel)
+
+    def peek(self, now: float) -> Parcel | None:
+        """The parcel that may be sent now, if any."""
+        if self.returned and not self.in_flight:
+            self.returned.sort(key=_sent_order(self.next_sequence))
+            self.waiting.extendleft(reversed(self.returned))
+            self.returned.clear()
+        if self.returned or not self.waiting or now < self.retry_at:
+            return None
+        if len(self.in_flight) >= self.max_in_flight:
+            return None
+        return self.waiting[0]
+
+    def take(self, producer_id: int, producer_epoch: int, *, transactional: bool) -> Parcel:
+        """Take the parcel `peek` showed; its first attempt gives it its sequence number and its checksum."""
+        parcel = self.waiting.popleft()
+        parcel.attempts += 1
+        if parcel.base_sequence == _NO_SEQUENCE:
+            parcel.base_sequence = self.next_sequence
+            self.next_sequence = (self.next_sequence + parcel.batch.record_count) & _SEQUENCE_MASK
+            seal = Seal(producer_id, producer_epoch, parcel.base_sequence, transactional)
+            parcel.header = sealed_header(parcel.batch, seal)
+        self.in_flight.append(parcel)
+        return parcel
+
+    def acknowledge(self, parcel: Parcel) -> None:
+        self.in_flight.remove(parcel)
+
+    def give_back(self, parcel: Parcel, retry_at: float) -> None:
+        """The parcel has to be sent again, not before `retry_at`."""
+        self.in_flight.remove(parcel)
+        self.returned.append(parcel)
+        self.retry_at = max(self.retry_at, retry_at)
+
+    def has_earlier(self, parcel: Parcel) -> bool:
+        """Whether a parcel sent before this one is still unanswered or has to be sent again.
+
+        Then a broker that calls this one out of order is right, and it only has to wait for its turn.
+        """
+        order = _sent_order(self.next_sequence)
+        return any(order(other) < order(parcel) for other in (*self.in_flight, *self.returned))
+
+    def drop_waiting(self) -> list[Parcel]:
+        """Forget what was never sent: its sequence numbers are not used up yet."""
+        never_sent = [parcel for parcel in self.waiting if parcel.base_sequence == _NO_SEQUENCE]
+        self.waiting = deque(parcel for parcel in self.waiting if parcel.base_sequence != _NO_SEQUENCE)
+        return never_sent
+
+
+def _sent_order(next_sequence: int) -> Callable[[Parcel], int]:
+    """Sequence numbers wrap at 2^31: order by how far behind the next one they are, the farthest first."""
+    return lambda parcel: -((next_sequence - parcel.base_sequence) & _SEQUENCE_MASK)

@@ -1,0 +1,24 @@
+"""The dials of a producer."""
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ProducerSettings:
+    """Times in seconds."""
+
+    transaction_timeout_seconds: float = 60.0
+    """After this the coordinator aborts an open transaction; at most the broker's
+    transaction.max.timeout.ms."""
+    delivery_timeout_seconds: float = 120.0
+    """From `send` to the acknowledgement; also for each call to the coordinator."""
+    request_timeout_seconds: float = 30.0
+    """How long a broker may wait for its replicas."""
+    unknown_topic_seconds: float = 5.0
+    """Brokers learn of a new topic one after the other: until then it is only "not known yet"."""
+    retry_pause_seconds: float = 0.05
+    """Before the second attempt; doubles up to 32 times."""
+    max_request_bytes: int = 4 << 20
+    """What one request aims at; a larger batch still goes, alone."""
+    max_in_flight: int = 5
+    """Requests per broker and batches per partition; with more than 5 a broker could not keep the order."""

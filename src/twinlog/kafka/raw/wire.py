@@ -1,0 +1,310 @@
+"""Fetch and Produce requests written and read by hand: large bytes are joined once and cut without a copy.
+
+aiokafka's connection sends anything that can `prepare` itself for the broker's versions; its own classes copy
+a request's batches at every level of nesting and decode 2,000 empty partitions field by field. Layouts:
+Kafka's protocol guide. Both APIs are read and written in their last version before tagged fields.
+"""
+
+import struct
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from io import BytesIO
+from typing import Any, Generic, NamedTuple, TypeVar
+
+from aiokafka.errors import IncompatibleBrokerVersion
+from aiokafka.protocol.api import RequestHeader_v1, ResponseHeader_v0
+
+from twinlog.batches.visibility import AbortedTransaction
+from twinlog.model import TopicPartition
+
+_PRODUCE, _FETCH = 0, 1
+_ALL_IN_SYNC_REPLICAS = -1
+_CONSUMER = -1
+_UNKNOWN_EPOCH = -1
+_UNKNOWN_OFFSET = -1
+_NO_SESSION = 0
+_FINAL_SESSION_EPOCH = -1
+_NO_REPLICA = -1
+
+_INT16 = struct.Struct(">h")
+_INT32 = struct.Struct(">i")
+_INT32_PAIR = struct.Struct(">ii")
+_INT64_PAIR = struct.Struct(">qq")
+
+T = TypeVar("T")
+
+
+class HandWrittenRequest(Generic[T]):
+    """A request as aiokafka's connection wants it; `encode` and `decode` are told the version agreed on."""
+
+    def __init__(
+        self,
+        api_key: int,
+        versions: range,
+        encode: Callable[[int], bytes],
+        decode: Callable[[bytes, int, int], T],
+    ) -> None:
+        self._api_key = api_key
+        self._versions = versions
+        self._encode = encode
+        self._decode = decode
+
+    def prepare(self, broker_versions: Mapping[int, tuple[int, int]]) -> "_Agreed[T]":
+        oldest, newest = broker_versions.get(self._api_key, (0, -1))
+        version = min(newest, self._versions[-1])
+        if version < max(oldest, self._versions[0]):
+            raise IncompatibleBrokerVersion(
+                f"the broker speaks versions {oldest} to {newest} of request {self._api_key}, "
+                f"{self._versions[0]} to {self._versions[-1]} are needed"
+            )
+        return _Agreed(self._api_key, version, self._encode(version), self._decode)
+
+
+class _Agreed(Generic[T]):
+    """The request in one version, and the reader of its response."""
+
+    def __init__(
+        self, api_key: int, version: int, body: bytes, decode: Callable[[bytes, int, int], T]
+    ) -> None:
+        self.API_KEY = api_key
+        self.API_VERSION = version
+        self.RESPONSE_TYPE = self
+        self._body = body
+        self._decode = decode
+
+    def build_request_header(self, correlation_id: int, client_id: str) -> Any:
+        return RequestHeader_v1(self, correlation_id=correlation_id, client_id=client_id)
+
+    def parse_response_header(self, stream: BytesIO) -> Any:
+        return ResponseHeader_v0.decode(stream)
+
+    def encode(self) -> bytes:
+        return self._body
+
+    def decode(self, stream: BytesIO) -> T:
+        # getvalue() is the frame itself, not a copy, as nothing was written to the stream.
+        return self._decode(stream.getvalue(), stream.tell(), self.API_VERSION)
+
+
+# ------------------------------------------------------------------------------------------------ produce
+
+
+class ProducePart(NamedTuple):
+    """One batch for one partition: a request may hold one per partition."""
+
+    partition: TopicPartition
+    header: bytes
+    records: bytes
+
+
+class ProduceAnswer(NamedTuple):
+    partition: TopicPartition
+    error_code: int
+    base_offset: int
+    message: str
+    """What the broker says about the refusal; "" if it says nothing."""
+
+
+def produce_request(
+    parts: Sequence[ProducePart], *, transactional_id: str | None, timeout_ms: int
+) -> HandWrittenRequest[list[ProduceAnswer]]:
+    """Produce with acks=all. Versions 3 (Kafka 0.11) to 8 have the same layout; zstd needs 7 (Kafka 2.1)."""
+
+    def encode(version: int) -> bytes:
+        pieces = [_nullable_string(transactional_id), _INT16.pack(_ALL_IN_SYNC_REPLICAS)]
+        pieces.append(_INT32.pack(timeout_ms))
+        by_topic = _by_topic((part.partition.topic, part) for part in parts)
+        pieces.append(_INT32.pack(len(by_topic)))
+        for topic, topic_parts in by_topic.items():
+            pieces += (_string(topic), _INT32.pack(len(topic_parts)))
+            for part in topic_parts:
+                size = len(part.header) + len(part.records)
+                pieces += (_INT32_PAIR.pack(part.partition.partition, size), part.header, part.records)
+        return b"".join(pieces)
+
+    return HandWrittenRequest(_PRODUCE, range(3, 9), encode, _read_produce_answers)
+
+
+_PRODUCED = struct.Struct(">ihqq")
+"""partition, error code, base offset, log append time."""
+
+
+def _read_produce_answers(data: bytes, position: int, version: int) -> list[ProduceAnswer]:
+    answers = []
+    topic_count, position = _take_int32(data, position)
+    for _ in range(topic_count):
+        topic, position = _take_string(data, position)
+        partition_count, position = _take_int32(data, position)
+        for _ in range(partition_count):
+            number, error_code, base_offset, _ = _PRODUCED.unpack_from(data, position)
+            position += _PRODUCED.size
+            if version >= 5:
+                position += 8  # log start offset
+            message = ""
+            if version >= 8:
+                message, position = _take_record_errors(data, position)
+            answers.append(ProduceAnswer(TopicPartition(topic, number), error_code, base_offset, message))
+    return answers
+
+
+def _take_record_errors(data: bytes, position: int) -> tuple[str, int]:
+    first = ""
+    count, position = _take_int32(data, position)
+    for _ in range(count):
+        text, position = _take_string(data, position + 4)
+        first = first or text
+    message, position = _take_string(data, position)
+    return message or first, position
+
+
+# ------------------------------------------------------------------------------------------------ fetch
+
+
+class FetchPart(NamedTuple):
+    partition: TopicPartition
+    offset: int
+
+
+class FetchAnswer(NamedTuple):
+    """One partition of a fetch response; offsets are -1 where the broker gave none."""
+
+    partition: TopicPartition
+    error_code: int
+    high_watermark: int
+    last_stable_offset: int
+    log_start_offset: int
+    aborted: tuple[AbortedTransaction, ...]
+    preferred_replica: int
+    """The node to read from instead (KIP-392), or -1."""
+    records: memoryview
+
+
+class FetchResponse(NamedTuple):
+    error_code: int
+    answers: list[FetchAnswer]
+
+
+def fetch_request(
+    parts: Sequence[FetchPart],
+    *,
+    max_wait_ms: int,
+    min_bytes: int,
+    max_bytes: int,
+    max_partition_bytes: int,
+    read_committed: bool,
+    rack: str,
+) -> HandWrittenRequest[FetchResponse]:
+    """A full fetch without a session. Versions 4 (Kafka 0.11) to 11 (Kafka 2.3)."""
+
+    def encode(version: int) -> bytes:
+        pieces = [struct.pack(">iiiib", _CONSUMER, max_wait_ms, min_bytes, max_bytes, read_committed)]
+        if version >= 7:
+            pieces.append(_INT32_PAIR.pack(_NO_SESSION, _FINAL_SESSION_EPOCH))
+        by_topic = _by_topic((part.partition.topic, part) for part in parts)
+        pieces.append(_INT32.pack(len(by_topic)))
+        pack = _partition_packer(version, max_partition_bytes)
+        for topic, topic_parts in by_topic.items():
+            pieces += (_string(topic), _INT32.pack(len(topic_parts)))
+            pieces += [pack(part.partition.partition, part.offset) for part in topic_parts]
+        if version >= 7:
+            pieces.append(_INT32.pack(0))  # no forgotten topics
+        if version >= 11:
+            pieces.append(_string(rack))
+        return b"".join(pieces)
+
+    return HandWrittenRequest(_FETCH, range(4, 12), encode, _read_fetch_response)
+
+
+def _partition_packer(version: int, max_partition_bytes: int) -> Callable[[int, int], bytes]:
+    if version >= 9:
+        pack = struct.Struct(">iiqqi").pack
+        return lambda number, offset: pack(
+            number, _UNKNOWN_EPOCH, offset, _UNKNOWN_OFFSET, max_partition_bytes
+        )
+    if version >= 5:
+        pack = struct.Struct(">iqqi").pack
+        return lambda number, offset: pack(number, offset, _UNKNOWN_OFFSET, max_partition_bytes)
+    pack = struct.Struct(">iqi").pack
+    return lambda number, offset: pack(number, offset, max_partition_bytes)
+
+
+_FETCHED = struct.Struct(">ihqqqi")
+"""partition, error code, high watermark, last stable offset, log start offset, aborted count (-1 = null)."""
+_FETCHED_V4 = struct.Struct(">ihqqi")
+"""The same without a log start offset."""
+
+
+def _read_fetch_response(data: bytes, position: int, version: int) -> FetchResponse:
+    position += 4  # throttle time: the broker itself delays the next answer
+    error_code = 0
+    if version >= 7:
+        (error_code,) = _INT16.unpack_from(data, position)
+        position += 6  # with the session id
+    view = memoryview(data)
+    answers: list[FetchAnswer] = []
+    topic_count, position = _take_int32(data, position)
+    for _ in range(topic_count):
+        topic, position = _take_string(data, position)
+        partition_count, position = _take_int32(data, position)
+        for _ in range(partition_count):
+            if version >= 5:
+                number, code, high, stable, start, aborted_count = _FETCHED.unpack_from(data, position)
+                position += _FETCHED.size
+            else:
+                number, code, high, stable, aborted_count = _FETCHED_V4.unpack_from(data, position)
+                start = _UNKNOWN_OFFSET
+                position += _FETCHED_V4.size
+            aborted: tuple[AbortedTransaction, ...] = ()
+            if aborted_count > 0:
+                after = position + aborted_count * _INT64_PAIR.size
+                aborted = tuple(map(AbortedTransaction._make, _INT64_PAIR.iter_unpack(view[position:after])))
+                position = after
+            preferred = _NO_REPLICA
+            if version >= 11:
+                preferred, position = _take_int32(data, position)
+            size, position = _take_int32(data, position)
+            after = position + max(size, 0)
+            answers.append(
+                FetchAnswer(
+                    TopicPartition(topic, number),
+                    code,
+                    high,
+                    stable,
+                    start,
+                    aborted,
+                    preferred,
+                    view[position:after],
+                )
+            )
+            position = after
+    return FetchResponse(error_code, answers)
+
+
+# ------------------------------------------------------------------------------------------------ primitives
+
+
+def _by_topic(pairs: Iterable[tuple[str, T]]) -> dict[str, list[T]]:
+    grouped: dict[str, list[T]] = {}
+    for topic, part in pairs:
+        grouped.setdefault(topic, []).append(part)
+    return grouped
+
+
+def _string(text: str) -> bytes:
+    encoded = text.encode()
+    return _INT16.pack(len(encoded)) + encoded
+
+
+def _nullable_string(text: str | None) -> bytes:
+    return _INT16.pack(-1) if text is None else _string(text)
+
+
+def _take_int32(data: bytes, position: int) -> tuple[int, int]:
+    return _INT32.unpack_from(data, position)[0], position + 4
+
+
+def _take_string(data: bytes, position: int) -> tuple[str, int]:
+    """A string, or "" for null."""
+    (length,) = _INT16.unpack_from(data, position)
+    position += 2
+    after = position + max(length, 0)
+    return data[position:after].decode(), after
