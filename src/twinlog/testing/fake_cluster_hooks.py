@@ -1,0 +1,89 @@
+"""Fault injection: a test's functions called before or after an operation of a fake cluster."""
+
+import functools
+import inspect
+from collections import defaultdict
+from collections.abc import Awaitable, Callable, Coroutine, Mapping
+from dataclasses import dataclass
+from typing import Any, Concatenate, ParamSpec, Protocol, TypeVar
+
+from twinlog.kafka.errors import UNAVAILABLE, from_reason
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Call:
+    """One call of an operation, as a hook sees it."""
+
+    operation: str
+    """The port's method: "append", "fetch", "create_topics", …"""
+    arguments: Mapping[str, Any]
+    result: Any = None
+    """What it gave; only for hooks that run after."""
+
+
+Hook = Callable[[Call], Awaitable[None] | None]
+"""May raise (a KafkaError injects that fault), wait (a slow broker), change the cluster, or do nothing."""
+
+
+class Hooks:
+    def __init__(self, alias: str) -> None:
+        self._alias = alias
+        self._before: defaultdict[str, list[Hook]] = defaultdict(list)
+        self._after: defaultdict[str, list[Hook]] = defaultdict(list)
+        self.available = True
+
+    def add(self, operation: str, hook: Hook, *, after: bool) -> Callable[[], None]:
+        """Returns what takes the hook away again; doing so twice does nothing."""
+        hooks = (self._after if after else self._before)[operation]
+        hooks.append(hook)
+
+        def remove() -> None:
+            if hook in hooks:
+                hooks.remove(hook)
+
+        return remove
+
+    async def before(self, operation: str, arguments: Mapping[str, Any]) -> None:
+        if not self.available:
+            raise from_reason(UNAVAILABLE, operation.replace("_", " "), alias=self._alias)
+        await self._run(self._before[operation], Call(operation=operation, arguments=arguments))
+
+    async def after(self, operation: str, arguments: Mapping[str, Any], result: Any) -> None:
+        await self._run(self._after[operation], Call(operation=operation, arguments=arguments, result=result))
+
+    async def _run(self, hooks: list[Hook], call: Call) -> None:
+        for hook in tuple(hooks):
+            answer = hook(call)
+            if inspect.isawaitable(answer):
+                await answer
+
+
+class Hooked(Protocol):
+    """Whoever has operations that hooks may watch."""
+
+    @property
+    def hooks(self) -> Hooks: ...
+
+
+Self = TypeVar("Self", bound=Hooked)
+Parameters = ParamSpec("Parameters")
+Result = TypeVar("Result")
+
+
+def operation(
+    method: Callable[Concatenate[Self, Parameters], Coroutine[Any, Any, Result]],
+) -> Callable[Concatenate[Self, Parameters], Coroutine[Any, Any, Result]]:
+    """Make a method of a fake an operation: hooks of its name run before and after it."""
+    signature = inspect.signature(method)
+
+    @functools.wraps(method)
+    async def hooked(self: Self, /, *args: Parameters.args, **kwargs: Parameters.kwargs) -> Result:
+        bound = signature.bind(self, *args, **kwargs)
+        bound.apply_defaults()
+        arguments = {name: value for name, value in bound.arguments.items() if name != "self"}
+        await self.hooks.before(method.__name__, arguments)
+        result = await method(self, *args, **kwargs)
+        await self.hooks.after(method.__name__, arguments, result)
+        return result
+
+    return hooked

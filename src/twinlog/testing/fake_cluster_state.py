@@ -1,0 +1,220 @@
+"""What a fake cluster holds: logs with transactions and holes, topics, groups."""
+
+import base64
+import re
+import uuid
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from enum import Enum
+
+from twinlog.errors import KafkaError
+from twinlog.kafka.errors import from_code
+from twinlog.kafka.ports import CommittedOffset, FetchedRecords
+from twinlog.model import Record, TopicPartition
+
+_RECORD_OVERHEAD_BYTES = 70
+_TOPIC_NAME = re.compile(r"[A-Za-z0-9._-]{1,249}")
+
+TOPIC_CONFIG_DEFAULTS: Mapping[str, str] = {
+    "cleanup.policy": "delete",
+    "compression.gzip.level": "-1",
+    "compression.lz4.level": "9",
+    "compression.type": "producer",
+    "compression.zstd.level": "3",
+    "delete.retention.ms": "86400000",
+    "file.delete.delay.ms": "60000",
+    "flush.messages": "9223372036854775807",
+    "flush.ms": "9223372036854775807",
+    "follower.replication.throttled.replicas": "",
+    "index.interval.bytes": "4096",
+    "leader.replication.throttled.replicas": "",
+    "local.retention.bytes": "-2",
+    "local.retention.ms": "-2",
+    "max.compaction.lag.ms": "9223372036854775807",
+    "max.message.bytes": "1048588",
+    "message.timestamp.after.max.ms": "3600000",
+    "message.timestamp.before.max.ms": "9223372036854775807",
+    "message.timestamp.type": "CreateTime",
+    "min.cleanable.dirty.ratio": "0.5",
+    "min.compaction.lag.ms": "0",
+    "min.insync.replicas": "1",
+    "preallocate": "false",
+    "remote.storage.enable": "false",
+    "retention.bytes": "-1",
+    "retention.ms": "604800000",
+    "segment.bytes": "1073741824",
+    "segment.index.bytes": "10485760",
+    "segment.jitter.ms": "0",
+    "segment.ms": "604800000",
+    "unclean.leader.election.enable": "false",
+}
+"""Topic configs of Kafka 4.3 with their defaults."""
+
+
+class Transaction(Enum):
+    OPEN = "open"
+    COMMITTED = "committed"
+    ABORTED = "aborted"
+
+
+@dataclass(frozen=True, slots=True)
+class _Entry:
+    """One offset that holds something: a record, or a marker when `record` is None."""
+
+    offset: int
+    record: Record | None
+    transaction: int | None
+
+    @property
+    def size_bytes(self) -> int:
+        record = self.record
+        return _RECORD_OVERHEAD_BYTES + (
+            0 if record is None else len(record.key or b"") + len(record.value or b"")
+        )
+
+
+@dataclass(slots=True)
+class FakeLog:
+    """One partition's log. Offsets without an entry are holes, as compaction leaves them."""
+
+    start: int = 0
+    end: int = 0
+    _entries: list[_Entry] = field(default_factory=list)
+    _transactions: dict[int, Transaction] = field(default_factory=dict)
+
+    @property
+    def last_stable(self) -> int:
+        """First offset of the first open transaction, else the end."""
+        unstable = (
+            entry.offset
+            for entry in self._entries
+            if entry.transaction is not None and self._transactions[entry.transaction] is Transaction.OPEN
+        )
+        return next(unstable, self.end)
+
+    def append(self, record: Record, transaction: int | None = None) -> int:
+        """Put a record at the end (its own offset is replaced) and return its offset."""
+        offset = self.end
+        placed = Record(
+            offset=offset,
+            timestamp_ms=record.timestamp_ms,
+            key=record.key,
+            value=record.value,
+            headers=record.headers,
+            timestamp_type=record.timestamp_type,
+        )
+        self._entries.append(_Entry(offset, placed, transaction))
+        self.end = offset + 1
+        return offset
+
+    def begin(self) -> int:
+        """Start a transaction; its number goes with `append` and `finish`."""
+        number = len(self._transactions)
+        self._transactions[number] = Transaction.OPEN
+        return number
+
+    def finish(self, transaction: int, outcome: Transaction) -> None:
+        """End a transaction: a marker takes one offset."""
+        self._transactions[transaction] = outcome
+        self._entries.append(_Entry(self.end, None, None))
+        self.end += 1
+
+    def remove(self, offsets: set[int]) -> None:
+        """Make holes, as compaction does."""
+        self._entries = [entry for entry in self._entries if entry.offset not in offsets]
+
+    def delete_before(self, offset: int) -> None:
+        self.start = max(self.start, offset)
+        self._entries = [entry for entry in self._entries if entry.offset >= self.start]
+
+    def truncate(self, end: int) -> None:
+        """Lose everything from `end` on, as an unclean leader election may."""
+        self._entries = [entry for entry in self._entries if entry.offset < end]
+        self.end = min(self.end, end)
+        self.start = min(self.start, self.end)
+
+    def read(self, offset: int, *, read_committed: bool, max_bytes: int) -> FetchedRecords:
+        """What a fetch from `offset` gives now. The caller has checked the range."""
+        limit = self.last_stable if read_committed else self.end
+        records: list[Record] = []
+        next_offset = offset
+        taken_bytes = 0
+        complete = True
+        for entry in self._entries:
+            if not offset <= entry.offset < limit:
+                continue
+            if taken_bytes and taken_bytes + entry.size_bytes > max_bytes:
+                complete = False
+                break
+            taken_bytes += entry.size_bytes
+            next_offset = entry.offset + 1
+            if entry.record is not None and not (read_committed and self._is_aborted(entry)):
+                records.append(entry.record)
+        return FetchedRecords(
+            records=records,
+            next_offset=max(next_offset, limit) if complete else next_offset,
+            log_start_offset=self.start,
+            high_watermark=limit,
+        )
+
+    def first_at(self, timestamp_ms: int) -> int | None:
+        found = (
+            entry.offset
+            for entry in self._entries
+            if entry.record is not None and entry.record.timestamp_ms >= timestamp_ms
+        )
+        return next(found, None)
+
+    def records(self) -> Sequence[Record]:
+        """Every record still there, also uncommitted and aborted ones."""
+        return [entry.record for entry in self._entries if entry.record is not None]
+
+    def _is_aborted(self, entry: _Entry) -> bool:
+        return entry.transaction is not None and self._transactions[entry.transaction] is Transaction.ABORTED
+
+
+@dataclass(slots=True)
+class FakeTopic:
+    topic_id: str
+    replication_factor: int
+    logs: list[FakeLog]
+    configs: dict[str, str]
+    """Only what is set on the topic."""
+
+    def config(self, name: str) -> str:
+        return self.configs.get(name, TOPIC_CONFIG_DEFAULTS[name])
+
+
+@dataclass(slots=True)
+class FakeGroup:
+    state: str = "EMPTY"
+    group_type: str = "classic"
+    member_count: int = 0
+    offsets: dict[TopicPartition, CommittedOffset] = field(default_factory=dict)
+
+
+def new_kafka_id() -> str:
+    return base64.urlsafe_b64encode(uuid.uuid4().bytes).decode("ascii").rstrip("=")
+
+
+def topic_name_problem(name: str, doing: str, alias: str) -> KafkaError | None:
+    """TOPIC_INVALID for a name that Kafka refuses."""
+    if _TOPIC_NAME.fullmatch(name) and name not in (".", ".."):
+        return None
+    return from_code(17, doing, alias=alias)
+
+
+def config_problem(name: str, value: str | None, doing: str, alias: str) -> KafkaError | None:
+    """CONFIG_REFUSED for an unknown name or a value of another kind than the default's."""
+    default = TOPIC_CONFIG_DEFAULTS.get(name)
+    if default is None:
+        return from_code(40, doing, alias=alias, detail=f"Unknown topic config name: {name}")
+    if value is None:
+        return None
+    is_number = default.lstrip("-").isdecimal()
+    is_policy = name == "cleanup.policy"
+    if is_number and not value.lstrip("-").isdecimal():
+        return from_code(40, doing, alias=alias, detail=f"Invalid value {value} for {name}: not a number")
+    if is_policy and not set(value.replace(" ", "").split(",")) <= {"delete", "compact"}:
+        return from_code(40, doing, alias=alias, detail=f"Invalid value {value} for {name}")
+    return None
