@@ -4,8 +4,8 @@ Java's `\w`, `\d`, `\s`, `\b` and case folding are ASCII unless asked otherwise,
 named groups, inline flags in the middle (with Java's reach: up to the end of the group, over `|`), `\Q..\E`,
 `\p{..}` (POSIX and general categories), nested, united and intersected character classes, Java-only escapes.
 Refused with RegexSyntaxError: what Java itself refuses (`*` alone, a `{` that is no repetition, Python-only
-groups), and the few things Python cannot express (`(?x)`, look-behind of varying length, scripts and blocks
-in `\p{..}`).
+groups), and the few things Python cannot express (`(?x)`, `(?U)`, look-behind of varying length, scripts and
+blocks in `\p{..}`).
 """
 
 import re
@@ -18,7 +18,7 @@ _FLAG_GROUP = re.compile(r"\(\?([a-zA-Z]*)(?:-([a-zA-Z]*))?([:)])")
 _NAMED_GROUP = re.compile(r"\(\?<([a-zA-Z][a-zA-Z0-9]*)>")
 _PLAIN_GROUPS = ("(?=", "(?!", "(?<=", "(?<!", "(?>")
 _BACK_REFERENCE = re.compile(r"\\k<([a-zA-Z][a-zA-Z0-9]*)>")
-_FLAGS = {"i": "i", "m": "m", "s": "s", "u": "u", "U": "u", "d": ""}
+_FLAGS = {"i": "i", "m": "m", "s": "s", "u": "u", "d": ""}
 """Java's inline flags in Python's letters. `d` (only \\n ends a line) is how Python behaves anyway."""
 _ESCAPES = {
     "z": r"\Z",
@@ -171,7 +171,7 @@ def _flag_opening(switched_on: str, switched_off: str) -> str:
     for flag in switched_on + switched_off:
         if flag not in _FLAGS:
             raise RegexSyntaxError(f"the flag '{flag}' in '(?{flag})' is not supported")
-    if "u" in switched_off.lower():
+    if "u" in switched_off:
         raise RegexSyntaxError("'(?-u)' is not supported")
     enabled = "".join(sorted({_FLAGS[flag] for flag in switched_on}))
     disabled = "".join(sorted({_FLAGS[flag] for flag in switched_off}))

@@ -1,0 +1,207 @@
+"""When a sync is due (MirrorSourceTaskTest) and which wait (OffsetSyncWriterTest)."""
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from twinlog.model import TopicPartition
+from twinlog.offsets import OffsetSyncWriter, PartitionSyncState
+from twinlog.wire import OffsetSync
+
+Golden = Callable[[str], list[dict[str, Any]]]
+TP = TopicPartition("topic", 0)
+
+
+def sync(upstream_offset: int, downstream_offset: int, partition: TopicPartition = TP) -> OffsetSync:
+    return OffsetSync(
+        partition=partition, upstream_offset=upstream_offset, downstream_offset=downstream_offset
+    )
+
+
+# ------------------------------------------------------------------------------------------ when it is due
+
+
+def test_offset_sync_documented_vectors() -> None:
+    state = PartitionSyncState(50)
+    vectors = [
+        (0, 100, True), (2, 102, True), (3, 152, False), (4, 153, True), (5, 154, False), (6, 203, False),
+        (7, 204, True), (2, 206, True), (3, 207, False), (4, 3, True), (5, 4, False),
+    ]  # fmt: skip
+    for upstream, downstream, due in vectors:
+        assert state.update(upstream, downstream) is due, (upstream, downstream)
+        state.reset()
+
+
+def test_due_is_sticky_until_reset() -> None:
+    state = PartitionSyncState(50)
+    assert state.update(0, 100)
+    assert state.update(1, 101)
+    assert state.due
+    state.reset()
+    assert not state.due
+    assert not state.update(2, 102)
+    assert state.update(7, 106)
+    assert state.update(7, 107)
+    assert state.update(8, 108)
+    assert state.update(10, 157)
+    state.reset()
+    assert not state.update(11, 158)
+
+
+def test_zero_offset_lag_makes_every_record_due() -> None:
+    state = PartitionSyncState(0)
+    for upstream, downstream in [(0, 100), (2, 102), (3, 153), (4, 154), (2, 208), (3, 209), (4, 3), (5, 4)]:
+        assert state.update(upstream, downstream), (upstream, downstream)
+        state.reset()
+
+
+def test_dense_stream_syncs_offset_lag_plus_one_apart() -> None:
+    state = PartitionSyncState(100)
+    due = []
+    for offset in range(400):
+        if state.update(offset, offset):
+            due.append(offset)
+            state.reset()
+    assert due == [0, 101, 202, 303]
+
+
+_RUNS = st.lists(
+    st.tuples(st.integers(-5, 5), st.integers(-8, 130), st.integers(1, 40)), min_size=1, max_size=12
+)
+
+
+@given(st.integers(0, 50), _RUNS)
+def test_a_run_is_due_where_its_records_would_be(lag: int, jumps: list[tuple[int, int, int]]) -> None:
+    one_by_one, by_runs = PartitionSyncState(lag), PartitionSyncState(lag)
+    upstream = downstream = 1000
+    for upstream_jump, downstream_jump, count in jumps:
+        upstream += upstream_jump
+        downstream += downstream_jump
+        expected = []
+        for index in range(count):
+            if one_by_one.update(upstream + index, downstream + index):
+                expected.append(index)
+                one_by_one.reset()
+        assert by_runs.update_run(upstream, downstream, count) == expected
+        upstream += count
+        downstream += count
+
+
+# ---------------------------------------------------------------------------------------------- the queues
+
+
+def test_queues_are_mm2s_after_every_record(golden: Golden) -> None:
+    for vector in golden("offset_sync_writers"):
+        writer = OffsetSyncWriter(offset_lag_max=vector["offset_lag_max"])
+        for step in vector["steps"]:
+            if step["promote"]:
+                writer.commit()
+            else:
+                writer.acknowledged(TP, step["upstream"], step["downstream"])
+            queued = [next((s.upstream_offset for s in q), None) for q in (writer.pending, writer.delayed)]
+            assert queued == [step["pending"], step["delayed"]], (vector["offset_lag_max"], step)
+
+
+def test_maybe_queue_offset_syncs() -> None:
+    writer = OffsetSyncWriter(offset_lag_max=2)
+    writer.acknowledged(TP, 0, 1)
+    assert (writer.pending, writer.delayed) == ((sync(0, 1),), ())
+    writer.acknowledged(TP, 1, 2)
+    assert (writer.pending, writer.delayed) == ((sync(0, 1),), (sync(1, 2),))
+
+
+def test_fire_pending_offset_syncs_waits_for_a_permit() -> None:
+    writer = OffsetSyncWriter(offset_lag_max=1, max_in_flight=1)
+    writer.acknowledged(TP, 0, 100)
+    assert writer.take() == [sync(0, 100)]
+    assert writer.in_flight == 1
+    writer.acknowledged(TP, 2, 102)
+    assert writer.take() == []
+    writer.completed()
+    assert writer.take() == [sync(2, 102)]
+
+
+def test_the_newest_pending_sync_of_a_partition_replaces_the_older() -> None:
+    writer = OffsetSyncWriter(offset_lag_max=0, max_in_flight=0)
+    other = TopicPartition("other", 1)
+    writer.acknowledged(TP, 0, 100)
+    writer.acknowledged(other, 0, 0)
+    writer.acknowledged(TP, 1, 101)
+    assert writer.pending == (sync(1, 101), sync(0, 0, other))
+
+
+def test_promote_delayed_offset_syncs() -> None:
+    writer = OffsetSyncWriter(offset_lag_max=50)
+    writer.acknowledged(TP, 0, 100)
+    writer.acknowledged(TP, 1, 101)
+    writer.commit()
+    assert (writer.pending, writer.delayed) == ((sync(1, 101),), ())
+
+
+def test_an_idle_partition_ends_up_fully_synced() -> None:
+    writer = OffsetSyncWriter()
+    for offset in range(30):
+        writer.acknowledged(TP, offset, offset)
+        writer.completed(len(writer.take()))
+    writer.commit()
+    assert writer.take() == [sync(29, 29)]
+
+
+def test_a_due_sync_removes_the_delayed_one() -> None:
+    writer = OffsetSyncWriter(offset_lag_max=50)
+    writer.acknowledged(TP, 0, 100)
+    writer.acknowledged(TP, 1, 101)
+    writer.acknowledged(TP, 5, 105)
+    assert (writer.pending, writer.delayed) == ((sync(5, 105),), ())
+
+
+def test_at_most_max_in_flight_are_taken() -> None:
+    writer = OffsetSyncWriter(max_in_flight=10)
+    for partition in range(15):
+        writer.acknowledged(TopicPartition("t", partition), 0, 0)
+    assert [s.partition.partition for s in writer.take()] == list(range(10))
+    assert writer.take() == []
+    writer.completed(10)
+    assert [s.partition.partition for s in writer.take()] == list(range(10, 15))
+
+
+def test_a_run_leaves_as_many_syncs_as_the_history_keeps() -> None:
+    writer = OffsetSyncWriter(offset_lag_max=9, history_per_partition=3)
+    writer.acknowledged_run(TP, 100, 1000, 45)
+    assert writer.take() == [sync(120, 1020), sync(130, 1030), sync(140, 1040)]
+    assert writer.delayed == (sync(144, 1044),)
+    writer.commit()
+    assert writer.take() == [sync(144, 1044)]
+
+
+@given(st.integers(0, 20), _RUNS)
+def test_a_run_queues_what_its_records_would_queue(lag: int, jumps: list[tuple[int, int, int]]) -> None:
+    one_by_one, by_runs = OffsetSyncWriter(offset_lag_max=lag), OffsetSyncWriter(offset_lag_max=lag)
+    upstream = downstream = 1000
+    for upstream_jump, downstream_jump, count in jumps:
+        upstream += upstream_jump
+        downstream += downstream_jump
+        by_runs.acknowledged_run(TP, upstream, downstream, count)
+        for index in range(count):
+            one_by_one.acknowledged(TP, upstream + index, downstream + index)
+        assert (by_runs.pending, by_runs.delayed) == (one_by_one.pending, one_by_one.delayed)
+        upstream += count
+        downstream += count
+
+
+def test_an_empty_run_is_refused() -> None:
+    with pytest.raises(ValueError, match="at least one record"):
+        OffsetSyncWriter().acknowledged_run(TP, 0, 0, 0)
+
+
+def test_a_forgotten_partition_starts_anew() -> None:
+    writer = OffsetSyncWriter(offset_lag_max=50)
+    writer.acknowledged(TP, 0, 0)
+    writer.acknowledged(TP, 1, 1)
+    writer.forget(TP)
+    assert (writer.pending, writer.delayed) == ((), ())
+    writer.acknowledged(TP, 2, 2)
+    assert writer.pending == (sync(2, 2),)

@@ -1,0 +1,136 @@
+"""Names of remote and internal topics against MM2's own answers and the vectors of its
+ReplicationPolicyTest.
+"""
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from twinlog.errors import ConfigError
+from twinlog.policy import (
+    DEFAULT_POLICY_CLASS,
+    IDENTITY_POLICY_CLASS,
+    DefaultReplicationPolicy,
+    IdentityReplicationPolicy,
+    policy_from_config,
+)
+
+Golden = Callable[[str], list[dict[str, Any]]]
+DEFAULT = DefaultReplicationPolicy()
+
+
+def test_every_answer_is_mm2s(golden: Golden) -> None:
+    for vector in golden("policies"):
+        policy = policy_from_config(vector["config"])
+        assert policy.offset_syncs_topic("B") == vector["offset_syncs"], vector["config"]
+        assert policy.checkpoints_topic("A") == vector["checkpoints"], vector["config"]
+        assert policy.heartbeats_topic() == vector["heartbeats"], vector["config"]
+        for expected in vector["topics"]:
+            topic = expected["topic"]
+            answers = {
+                "topic": topic,
+                "remote": policy.format_remote_topic("A", topic),
+                "source": policy.topic_source(topic),
+                "upstream": policy.upstream_topic(topic),
+                "original": policy.original_topic(topic),
+                "heartbeats": policy.is_heartbeats_topic(topic),
+                "checkpoints": policy.is_checkpoints_topic(topic),
+                "mm2_internal": policy.is_mm2_internal_topic(topic),
+                "internal": policy.is_internal_topic(topic),
+            }
+            assert answers == expected, (vector["config"], topic)
+
+
+@pytest.mark.parametrize(
+    ("topic", "source"),
+    [("a.b", "a"), ("a.b.c", "a"), (".b", ""), ("a.", None), ("a..", None), (".", None), ("a..b", "a")],
+)
+def test_split_rule(topic: str, source: str | None) -> None:
+    assert DEFAULT.topic_source(topic) == source
+
+
+def test_an_ordinary_topic_with_the_separator_looks_remote() -> None:
+    assert DEFAULT.topic_source("orders.v1") == "orders"
+
+
+def test_separator_applies_to_internal_topics() -> None:
+    policy = policy_from_config({"replication.policy.separator": "_"})
+    assert policy.format_remote_topic("us", "t") == "us_t"
+    assert policy.checkpoints_topic("us") == "us_checkpoints_internal"
+    assert policy.offset_syncs_topic("eu") == "mm2-offset-syncs_eu_internal"
+
+
+def test_separator_of_internal_topics_can_stay_a_dot() -> None:
+    policy = policy_from_config(
+        {
+            "replication.policy.separator": "_",
+            "replication.policy.internal.topic.separator.enabled": "false",
+        }
+    )
+    assert policy.format_remote_topic("us", "t") == "us_t"
+    assert policy.checkpoints_topic("us") == "us.checkpoints.internal"
+    assert policy.offset_syncs_topic("eu") == "mm2-offset-syncs.eu.internal"
+
+
+def test_identity_keeps_names_but_for_heartbeats() -> None:
+    policy = IdentityReplicationPolicy(source_cluster_alias="primary")
+    assert policy.format_remote_topic("primary", "topic1") == "topic1"
+    assert policy.topic_source("topic1") == "primary"
+    assert policy.upstream_topic("topic1") == "topic1"
+    assert policy.original_topic("topic1") == "topic1"
+    assert policy.format_remote_topic("backup", "heartbeats") == "backup.heartbeats"
+    assert policy.topic_source("backup.heartbeats") == "backup"
+
+
+def test_identity_that_was_not_told_its_source_knows_no_remote_topic() -> None:
+    policy = policy_from_config({"replication.policy.class": IDENTITY_POLICY_CLASS})
+    assert policy.topic_source("topic1") is None
+
+
+def test_configured_identity_knows_its_source() -> None:
+    policy = policy_from_config(
+        {"replication.policy.class": IDENTITY_POLICY_CLASS, "source.cluster.alias": "A"}
+    )
+    assert policy.topic_source("topic1") == "A"
+
+
+def test_unknown_policy_class_names_the_two_that_exist() -> None:
+    with pytest.raises(ConfigError) as caught:
+        policy_from_config({"replication.policy.class": "com.example.Mine"})
+    message = str(caught.value)
+    assert "replication.policy.class" in message
+    assert "com.example.Mine" in message
+    assert DEFAULT_POLICY_CLASS in message
+    assert IDENTITY_POLICY_CLASS in message
+
+
+@pytest.mark.parametrize("separator", ["", "/", " ", "a b", "é"])
+def test_separator_that_no_topic_name_may_hold_is_refused(separator: str) -> None:
+    with pytest.raises(ConfigError, match=r"replication\.policy\.separator"):
+        policy_from_config({"replication.policy.separator": separator})
+
+
+def test_internal_separator_switch_is_true_or_false() -> None:
+    key = "replication.policy.internal.topic.separator.enabled"
+    with pytest.raises(ConfigError, match="expected true or false, got 'maybe'"):
+        policy_from_config({key: "maybe"})
+    assert policy_from_config({key: "FALSE"}) == DEFAULT
+
+
+_NAMES = st.text(alphabet="ab._-", min_size=1, max_size=12)
+
+
+@given(alias=st.text(alphabet="ab", min_size=1, max_size=3), topic=_NAMES, separator=_NAMES)
+def test_a_remote_name_leads_back(alias: str, topic: str, separator: str) -> None:
+    policy = DefaultReplicationPolicy(separator=separator)
+    remote = policy.format_remote_topic(alias, topic)
+    source = policy.topic_source(remote)
+    if separator not in f"{alias}{separator}"[:-1] and topic.replace(separator, "") and source == alias:
+        assert policy.upstream_topic(remote) == topic
+    if source is not None:
+        upstream = policy.upstream_topic(remote)
+        assert upstream is not None
+        assert policy.format_remote_topic(source, upstream) == remote

@@ -1,0 +1,100 @@
+"""Topic selection: MM2's rule and the reason that decided (MirrorSourceConnectorTest)."""
+
+import pytest
+
+from twinlog.filters import DefaultTopicFilter, TopicFilter, topic_filter_from_config
+from twinlog.model import Flow
+from twinlog.policy import DefaultReplicationPolicy, IdentityReplicationPolicy, ReplicationPolicy
+from twinlog.selection import TopicDecision, TopicReason, TopicSelector, select_topics
+
+FLOW = Flow("source", "target")
+
+
+def selector(
+    topic_filter: TopicFilter | None = None,
+    policy: ReplicationPolicy | None = None,
+    *,
+    heartbeats: bool = True,
+) -> TopicSelector:
+    return TopicSelector(
+        flow=FLOW,
+        policy=policy or DefaultReplicationPolicy(),
+        topic_filter=topic_filter or DefaultTopicFilter(),
+        heartbeats_replication_enabled=heartbeats,
+    )
+
+
+NOTHING = topic_filter_from_config({"topics": ""})
+
+
+def test_a_selected_topic_says_its_pattern_and_its_name_on_the_target() -> None:
+    assert selector().decide("orders") == TopicDecision(
+        topic="orders",
+        reason=TopicReason.SELECTED,
+        rule="topics: pattern '.*'",
+        remote_topic="source.orders",
+        pattern=".*",
+    )
+
+
+@pytest.mark.parametrize(
+    ("topic", "reason", "rule"),
+    [
+        ("__consumer_offsets", TopicReason.EXCLUDED, "topics.exclude: pattern '__.*'"),
+        ("mm2-offsets.A.internal", TopicReason.EXCLUDED, r"topics.exclude: pattern 'mm2.*\\.internal'"),
+        (".hidden", TopicReason.INTERNAL, "an internal topic: the name starts with '__' or '.'"),
+        ("A.checkpoints.internal", TopicReason.INTERNAL, "a checkpoints topic"),
+        ("x.target.t", TopicReason.CYCLE, "came through cluster target"),
+        ("source.t", TopicReason.CYCLE, "came through cluster source"),
+        ("other.t", TopicReason.SELECTED, "topics: pattern '.*'"),
+        ("orders.internal", TopicReason.SELECTED, "topics: pattern '.*'"),
+    ],
+)
+def test_the_first_rule_that_decides_is_the_reason(topic: str, reason: TopicReason, rule: str) -> None:
+    decision = selector().decide(topic)
+    assert decision.reason is reason
+    assert rule in decision.rule
+    assert decision.selected is (reason is TopicReason.SELECTED)
+
+
+def test_mm2_topics_are_internal_even_when_the_filter_takes_them() -> None:
+    takes_all = topic_filter_from_config({"topics.exclude": ""})
+    decision = selector(takes_all).decide("mm2-offsets.A.internal")
+    assert decision.reason is TopicReason.INTERNAL
+    assert "mirror" in decision.rule
+    assert selector(takes_all).decide("__consumer_offsets").reason is TopicReason.INTERNAL
+
+
+def test_a_cycle_names_its_cluster() -> None:
+    assert selector().decide("x.target.t").alias == "target"
+
+
+def test_not_included() -> None:
+    decision = selector(topic_filter_from_config({"topics": "orders, payments"})).decide("other")
+    assert decision.reason is TopicReason.NOT_INCLUDED
+    assert decision.rule == "topics: no pattern matches"
+    assert not decision.selected
+
+
+def test_heartbeats_are_replicated_though_the_filter_says_no() -> None:
+    assert selector(NOTHING).decide("heartbeats").reason is TopicReason.HEARTBEATS
+    assert selector(NOTHING).selects("other.heartbeats")
+    assert not selector(NOTHING).selects("target.heartbeats")
+
+
+def test_heartbeats_follow_the_filter_when_their_replication_is_off() -> None:
+    assert not selector(NOTHING, heartbeats=False).selects("heartbeats")
+    assert selector(heartbeats=False).decide("heartbeats").reason is TopicReason.SELECTED
+
+
+def test_identity_selects_what_default_calls_a_cycle() -> None:
+    identity = IdentityReplicationPolicy(source_cluster_alias="source")
+    decision = selector(policy=identity).decide("target.topic1")
+    assert decision.selected
+    assert decision.remote_topic == "target.topic1"
+    assert selector(policy=identity).decide("target.heartbeats").reason is TopicReason.CYCLE
+
+
+def test_select_topics_keeps_the_selected_ones() -> None:
+    topics = ["orders", "__consumer_offsets", "target.orders", "heartbeats", "a.replica"]
+    assert select_topics(selector(), topics) == {"orders", "heartbeats"}
