@@ -4,8 +4,8 @@ Java's `\w`, `\d`, `\s`, `\b` and case folding are ASCII unless asked otherwise,
 named groups, inline flags in the middle (with Java's reach: up to the end of the group, over `|`), `\Q..\E`,
 `\p{..}` (POSIX and general categories), nested, united and intersected character classes, Java-only escapes.
 Refused with RegexSyntaxError: what Java itself refuses (`*` alone, a `{` that is no repetition, Python-only
-groups), and the few things Python cannot express (`(?x)`, `(?U)`, look-behind of varying length, scripts and
-blocks in `\p{..}`).
+groups), and the few things Python cannot express (`(?x)`, `(?U)`, look-behind of varying length, a
+repetition of a repetition, scripts and blocks in `\p{..}`).
 """
 
 import re
@@ -33,7 +33,10 @@ def compile_java(pattern: str) -> re.Pattern[str]:
     translated = translate(pattern)
     try:
         return re.compile(translated, re.ASCII)
-    except (re.error, RecursionError, OverflowError) as error:
+    except re.error as error:
+        # Its position would be one of the translation, which the user never sees.
+        raise RegexSyntaxError(error.msg) from error
+    except (RecursionError, OverflowError) as error:
         raise RegexSyntaxError(str(error)) from error
 
 
