@@ -11,13 +11,13 @@ from pathlib import Path
 import psutil
 import pytest
 
-from twinlog.local.process import GuardedProcess, ProcessError
+from twinlog.local.process import PIPE, GuardedProcess, ProcessError
 from twinlog.testing.brokers import eventually
 
 _OWNER = """
 import os, sys, time
 from pathlib import Path
-from twinlog.local.process import GuardedProcess
+from twinlog.local.process import PIPE, GuardedProcess
 process = GuardedProcess(["sh", "-c", "setsid sleep 300 & echo $! > " + sys.argv[1] + "; wait"])
 if sys.argv[2] == "forks" and os.fork() == 0:
     time.sleep(60)
@@ -80,7 +80,7 @@ def test_exit_code_and_output_are_passed_on(tmp_path: Path) -> None:
 
 
 def test_output_can_be_read_while_it_runs() -> None:
-    with GuardedProcess(["sh", "-c", "echo told; exec sleep 60"], output=subprocess.PIPE) as process:
+    with GuardedProcess(["sh", "-c", "echo told; exec sleep 60"], output=PIPE) as process:
         assert process.stdout.readline() == b"told\n"
         assert process.running
 
@@ -89,7 +89,7 @@ def test_stop_asks_first_and_kills_after_the_grace() -> None:
     polite = GuardedProcess(["sleep", "60"])
     assert polite.stop(grace_seconds=5) == 128 + signal.SIGTERM
     stubborn = GuardedProcess(
-        ["sh", "-c", "trap '' TERM; echo ready; while :; do sleep 1; done"], output=subprocess.PIPE
+        ["sh", "-c", "trap '' TERM; echo ready; while :; do sleep 1; done"], output=PIPE
     )
     assert stubborn.stdout.readline() == b"ready\n"
     assert stubborn.stop(grace_seconds=0.2) == 128 + signal.SIGKILL

