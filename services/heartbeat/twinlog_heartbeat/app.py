@@ -19,7 +19,9 @@ from twinlog_heartbeat.watcher import HeartbeatWatcher
 async def build(context: ServiceContext, stack: AsyncExitStack) -> ServiceParts:
     """Connect the parts; waits for no broker."""
     flows = heartbeat_flows(context.configuration)
-    state = HeartbeatState(flows, clock=context.clock, meter=context.meter)
+    state = HeartbeatState(
+        flows, clock=context.clock, meter=context.meter, statuses=context.clusters.statuses
+    )
     loops: dict[str, Loop] = {}
     for emitter in await _emitters(context, flows, state):
         loops[emitter.beat.name] = emitter.run

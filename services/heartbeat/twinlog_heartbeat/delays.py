@@ -104,10 +104,10 @@ class DelayTracker:
             self._recent.pop()
         self._recent.append((seen_ms, delay_ms))
 
-    def report(self, now_ms: int) -> FlowDelay:
-        """What is known at `now_ms`."""
+    def report(self, now_ms: int, *, away: Obstacle | None = None) -> FlowDelay:
+        """What is known at `now_ms`; `away`: one of the flow's clusters does not answer."""
         self._forget(now_ms)
-        state, reason, message = self._judge(now_ms)
+        state, reason, message = self._judge(now_ms, away)
         newest = self._newest_emitted_ms
         return FlowDelay(
             flow=self.flow,
@@ -125,13 +125,13 @@ class DelayTracker:
         while self._recent and self._recent[0][0] <= now_ms - MAX_DELAY_WINDOW_MS:
             self._recent.popleft()
 
-    def _judge(self, now_ms: int) -> tuple[PathState, str, str]:
+    def _judge(self, now_ms: int, away: Obstacle | None) -> tuple[PathState, str, str]:
         newest = self._newest_emitted_ms
         alive = newest is not None and now_ms - newest <= self.silent_after_ms
         if alive:
             obstacle = self._write_obstacle
             return PathState.ALIVE, obstacle.reason if obstacle else "", obstacle.message if obstacle else ""
-        obstacle = self._watch_obstacle or self._write_obstacle
+        obstacle = away or self._watch_obstacle or self._write_obstacle
         if obstacle is not None:
             return PathState.UNKNOWN, obstacle.reason, obstacle.message
         if newest is None and (self.emitted == 0 or now_ms - self.started_ms <= self.silent_after_ms):

@@ -1,12 +1,13 @@
 """The state of the service: trackers by flow and the book of paths, fed by emitters and watchers. No I/O."""
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 
 from opentelemetry.metrics import Meter, Observation
 
 from twinlog.clock import Clock
 from twinlog.errors import NotFoundError, TwinlogError
 from twinlog.model import ClusterAlias, Flow
+from twinlog.service.clusters import ClusterStatus
 from twinlog.telemetry import metrics
 from twinlog.wire import Heartbeat
 from twinlog_heartbeat.beats import Beat, Purpose
@@ -19,7 +20,16 @@ from twinlog_heartbeat.topology import PathBook
 class HeartbeatState:
     """What is known of every flow that replicates, and of every path."""
 
-    def __init__(self, flows: Iterable[HeartbeatFlow], *, clock: Clock, meter: Meter) -> None:
+    def __init__(
+        self,
+        flows: Iterable[HeartbeatFlow],
+        *,
+        clock: Clock,
+        meter: Meter,
+        statuses: Callable[[], Iterable[ClusterStatus]],
+    ) -> None:
+        """`statuses` says which clusters answer: a probe knows sooner than a beat that times out."""
+        self._statuses = statuses
         self.paths = PathBook()
         self._clock = clock
         self._flows = {entry.flow: entry for entry in flows if entry.replicates}
@@ -75,18 +85,24 @@ class HeartbeatState:
 
     def delays(self, flow: Flow | None = None) -> list[FlowDelay]:
         """Of all flows that replicate, sorted, or of one. Raises NotFoundError for another."""
-        now_ms = self._clock.now_ms()
         if flow is None:
-            return [self._trackers[known].report(now_ms) for known in sorted(self._trackers)]
-        tracker = self._trackers.get(flow)
-        if tracker is None:
+            return [self._report(known) for known in sorted(self._trackers)]
+        if flow not in self._trackers:
             known_flows = ", ".join(str(known) for known in sorted(self._trackers)) or "none"
             raise NotFoundError(
                 f"flow {flow} does not replicate in this process; these do: {known_flows}",
                 reason="FLOW_UNKNOWN",
                 metadata={"flow": str(flow)},
             )
-        return [tracker.report(now_ms)]
+        return [self._report(flow)]
+
+    def _report(self, flow: Flow) -> FlowDelay:
+        away = [
+            Obstacle(reason=status.reason, message=f"{status.alias}: {status.message}")
+            for status in self._statuses()
+            if status.alias in (flow.source, flow.target) and not status.reachable and status.as_of_ms
+        ]
+        return self._trackers[flow].report(self._clock.now_ms(), away=away[0] if away else None)
 
     def _ages(self) -> Iterable[Observation]:
         return [

@@ -1,5 +1,7 @@
 """Invariants of the dense history of offset pairs."""
 
+from itertools import pairwise
+
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -111,4 +113,4 @@ def test_both_sides_always_rise_and_the_newest_sync_is_always_there(
         assert pairs.at_or_below(upstream) == pair
         assert pairs.downstream_at_or_below(downstream) == pair
     found = contents(pairs)
-    assert all(a[0] < b[0] and a[1] < b[1] for a, b in zip(found, found[1:], strict=False))
+    assert all(a[0] < b[0] and a[1] < b[1] for a, b in pairwise(found))

@@ -1,0 +1,223 @@
+"""Walks two logs side by side, record by record, to find where offsets of the one lie in the other. Pure.
+
+Both logs are seen as their visible records in order: no markers, nothing aborted. One is a copy of the other,
+with differences that a mirror leaves: records copied twice (a restart at least once), records missing on
+either side (compaction, retention, a gap), records not copied yet. The walk compares record with record;
+where they differ it looks for the nearest place from which both go on alike.
+
+What it promises: an answer is never ahead of the record asked for. Where a record occurs several times in the
+copy the first occurrence from which the logs go on alike is taken, so records may be read twice but none is
+skipped.
+"""
+
+from collections import deque
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from enum import Enum
+from itertools import islice
+from typing import NamedTuple
+
+from twinlog_checkpoint.history import OffsetPair
+
+WINDOWS = (64, 512, 4096)
+"""Records looked at on each side to find the way again, wider each time."""
+_CONTEXT_RECORDS = 8
+"""How many following records confirm a place; half of them must be found on the other side."""
+_LEARN_EVERY = 256
+"""A pair is learned from every so many matches, so that the next walk starts nearer."""
+
+
+class Print(NamedTuple):
+    """What is compared of a record. A NamedTuple, as one is made per record."""
+
+    offset: int
+    timestamp_ms: int | None
+    """None when the log's time is the broker's own (LogAppendTime): it says nothing then."""
+    content: int
+    """Hash of key and value."""
+
+
+class Need(Enum):
+    """What a walk wants next."""
+
+    SOURCE = "SOURCE"
+    TARGET = "TARGET"
+    NOTHING = "NOTHING"
+    """Every offset has its answer, or none more can be had."""
+
+
+class Outcome(Enum):
+    MATCH = "MATCH"
+    """The record was found and compared."""
+    AT_END = "AT_END"
+    """Nothing at or after the offset has been copied: the place after the last copied record."""
+    LOST = "LOST"
+    """The logs differ so much that the way was not found again."""
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    outcome: Outcome
+    offset: int | None
+    """On the target; None when LOST."""
+
+
+def same_record(source: Print, target: Print) -> bool:
+    """Equal key and value, and equal timestamps where both logs keep the producer's."""
+    return source.content == target.content and (
+        source.timestamp_ms == target.timestamp_ms
+        or source.timestamp_ms is None
+        or target.timestamp_ms is None
+    )
+
+
+class Walk:
+    """One walk for a rising series of source offsets.
+
+    Call `step`, feed what it needs, repeat until it needs nothing; then `answers` holds every wanted offset.
+    """
+
+    def __init__(self, wanted: Iterable[int]) -> None:
+        self._pending = deque(sorted(set(wanted)))
+        self._source: deque[Print] = deque()
+        self._target: deque[Print] = deque()
+        self._source_ended = False
+        self._target_ended = False
+        self._last: OffsetPair | None = None
+        self._matches = 0
+        self.first_match: OffsetPair | None = None
+        self.resyncs = 0
+        """How often the way had to be looked for."""
+        self.answers: dict[int, Answer] = {}
+        self.learned: list[OffsetPair] = []
+
+    def feed_source(self, prints: Iterable[Print], *, ended: bool) -> None:
+        """Records that follow those fed before; `ended`: there are no more."""
+        self._source.extend(prints)
+        self._source_ended = ended
+
+    def feed_target(self, prints: Iterable[Print], *, ended: bool) -> None:
+        self._target.extend(prints)
+        self._target_ended = ended
+
+    def step(self) -> Need:
+        """Go on as far as the records at hand allow."""
+        while self._pending:
+            if not self._source or not self._target:
+                need = self._missing_side()
+                if need is not Need.NOTHING:
+                    return need
+                self._end(Outcome.AT_END)
+            elif same_record(self._source[0], self._target[0]):
+                self._match(self._source.popleft(), self._target.popleft())
+            else:
+                need = self._find_way()
+                if need is not Need.NOTHING:
+                    return need
+        return Need.NOTHING
+
+    def _missing_side(self) -> Need:
+        if not self._source and not self._source_ended:
+            return Need.SOURCE
+        if not self._target and not self._target_ended:
+            return Need.TARGET
+        return Need.NOTHING
+
+    def _match(self, source: Print, target: Print) -> None:
+        pair = self._last = OffsetPair(source.offset, target.offset)
+        self.first_match = self.first_match or pair
+        self._matches += 1
+        if self._matches % _LEARN_EVERY == 0:
+            self.learned.append(pair)
+        if self._pending[0] > source.offset:
+            return
+        self.learned.append(pair)
+        while self._pending and self._pending[0] <= source.offset:
+            self.answers[self._pending.popleft()] = Answer(Outcome.MATCH, target.offset)
+
+    def _end(self, outcome: Outcome) -> None:
+        """No more can be matched: give every pending offset the same answer."""
+        if self._last is None:
+            outcome = Outcome.LOST
+        offset = self._last.downstream + 1 if self._last and outcome is Outcome.AT_END else None
+        if self._last is not None:
+            self.learned.append(self._last)
+        while self._pending:
+            self.answers[self._pending.popleft()] = Answer(outcome, offset)
+
+    def _find_way(self) -> Need:
+        """The logs differ here: drop what stands before the nearest place where they agree again."""
+        for size in WINDOWS:
+            if len(self._source) < size and not self._source_ended:
+                return Need.SOURCE
+            if len(self._target) < size and not self._target_ended:
+                return Need.TARGET
+            source = tuple(islice(self._source, size))
+            target = tuple(islice(self._target, size))
+            place = find_place(source, target)
+            if place is not None:
+                self.resyncs += 1
+                for _ in range(place[0]):
+                    self._source.popleft()
+                for _ in range(place[1]):
+                    self._target.popleft()
+                return Need.NOTHING
+        all_of_target_seen = self._target_ended and len(self._target) <= WINDOWS[-1]
+        self._end(Outcome.AT_END if all_of_target_seen else Outcome.LOST)
+        return Need.NOTHING
+
+
+def find_place(source: Sequence[Print], target: Sequence[Print]) -> tuple[int, int] | None:
+    """The first source record that is found on the target, and the first place where it is, confirmed by
+    context.
+
+    Returns their indexes; None when no source record of the window is found.
+    """
+    by_content: dict[int, list[int]] = {}
+    for index, record in enumerate(target):
+        by_content.setdefault(record.content, []).append(index)
+    for i, record in enumerate(source):
+        for j in by_content.get(record.content, ()):
+            if (
+                same_record(record, target[j])
+                and _goes_on_alike(source, i, target, j)
+                and _skips_nothing(source, i, target, j)
+            ):
+                return i, j
+    return None
+
+
+def _goes_on_alike(source: Sequence[Print], i: int, target: Sequence[Print], j: int) -> bool:
+    """Whether what follows on one side is found, in order, on the other: half of it suffices.
+
+    Compaction may have taken records from either side, so it is enough that one side's are found in the
+    other.
+    """
+    after_source = source[i + 1 : i + 1 + _CONTEXT_RECORDS]
+    after_target = target[j + 1 : j + 1 + _CONTEXT_RECORDS]
+    if not after_source or not after_target:
+        return True
+    in_target = _found_in_order(after_source, target, j + 1)
+    in_source = _found_in_order(after_target, source, i + 1)
+    return 2 * in_target >= len(after_source) or 2 * in_source >= len(after_target)
+
+
+def _skips_nothing(source: Sequence[Print], i: int, target: Sequence[Print], j: int) -> bool:
+    """Whether no later source record has its only copy among the target records before the place.
+
+    A record compacted away on the target would otherwise be taken for its equal further on.
+    """
+    later = {record.content for record in source[i + 1 :]}
+    kept = {record.content for record in target[j:]}
+    return all(record.content in kept or record.content not in later for record in target[:j])
+
+
+def _found_in_order(records: Sequence[Print], log: Sequence[Print], start: int) -> int:
+    found = 0
+    for record in records:
+        for position in range(start, len(log)):
+            if same_record(record, log[position]):
+                found += 1
+                start = position + 1
+                break
+    return found

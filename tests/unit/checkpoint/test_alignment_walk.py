@@ -1,0 +1,151 @@
+"""Walking two logs side by side: duplicates, gaps, compaction, ends."""
+
+import random
+from collections.abc import Iterable
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from twinlog_checkpoint.alignment import Answer, Need, Outcome, Print, Walk
+
+
+def print_of(offset: int, name: int, timestamp_ms: int | None = 0) -> Print:
+    return Print(offset, timestamp_ms, name)
+
+
+def answers(
+    source: Iterable[Print], target: Iterable[Print], wanted: Iterable[int], *, chunk: int = 3
+) -> dict[int, Answer]:
+    """Feed both logs in small pieces, as fetches would."""
+    logs = {Need.SOURCE: list(source), Need.TARGET: list(target)}
+    walk = Walk(wanted)
+    feeds = {Need.SOURCE: walk.feed_source, Need.TARGET: walk.feed_target}
+    while (need := walk.step()) is not Need.NOTHING:
+        piece, logs[need] = logs[need][:chunk], logs[need][chunk:]
+        feeds[need](piece, ended=not logs[need])
+    assert walk.answers.keys() == set(wanted)
+    for pair in walk.learned:
+        assert (pair.upstream, pair.downstream) != (None, None)
+    return walk.answers
+
+
+def log(names: Iterable[int], first: int = 0, step: int = 1) -> list[Print]:
+    return [print_of(first + index * step, name) for index, name in enumerate(names)]
+
+
+def match(offset: int) -> Answer:
+    return Answer(Outcome.MATCH, offset)
+
+
+def test_equal_logs_at_other_offsets() -> None:
+    found = answers(log(range(10)), log(range(10), first=100, step=2), range(10))
+    assert found == {offset: match(100 + 2 * offset) for offset in range(10)}
+
+
+def test_an_offset_in_a_hole_is_the_next_record() -> None:
+    source = [print_of(0, 0), print_of(5, 1), print_of(6, 2)]
+    assert answers(source, log(range(3)), [1, 5]) == {1: match(1), 5: match(1)}
+
+
+def test_the_end_of_what_is_copied_is_after_the_last_copied_record() -> None:
+    found = answers(log(range(10)), log(range(7), first=50), [6, 7, 9])
+    assert found == {6: match(56), 7: Answer(Outcome.AT_END, 57), 9: Answer(Outcome.AT_END, 57)}
+
+
+def test_a_group_at_the_end_of_the_source_is_after_the_last_copied_record() -> None:
+    assert answers(log(range(5)), log(range(5)), [5]) == {5: Answer(Outcome.AT_END, 5)}
+
+
+def test_records_copied_twice_do_not_move_answers() -> None:
+    target = log([*range(10), *range(5, 10), *range(10, 20)])
+    found = answers(log(range(20)), target, [7, 10, 12, 19])
+    assert found == {7: match(7), 10: match(15), 12: match(17), 19: match(24)}
+
+
+def test_records_copied_three_times_are_found_at_their_first_copy() -> None:
+    target = log([*range(10), *range(5, 13), *range(10, 20)])
+    assert answers(log(range(20)), target, [10]) == {10: match(15)}
+
+
+def test_records_missing_on_the_target_go_to_the_next_one_there_is() -> None:
+    target = log([*range(5), *range(9, 20)])
+    assert answers(log(range(20)), target, [4, 5, 8, 9]) == {
+        4: match(4),
+        5: match(5),
+        8: match(5),
+        9: match(5),
+    }
+
+
+def test_records_missing_on_the_source_are_passed() -> None:
+    source = [print_of(offset, offset) for offset in range(20) if offset not in (3, 4, 5)]
+    assert answers(source, log(range(20)), [3, 7]) == {3: match(6), 7: match(7)}
+
+
+def test_broker_time_on_the_target_is_not_compared() -> None:
+    source = [print_of(offset, offset, timestamp_ms=offset) for offset in range(5)]
+    target = [print_of(offset, offset, timestamp_ms=None) for offset in range(5)]
+    assert answers(source, target, [3]) == {3: match(3)}
+
+
+def test_equal_values_at_other_times_are_other_records() -> None:
+    source = [print_of(offset, 7, timestamp_ms=offset) for offset in range(20)]
+    target = [print_of(index, 7, timestamp_ms=time) for index, time in enumerate([*range(10), *range(5, 20)])]
+    assert answers(source, target, [12]) == {12: match(17)}
+
+
+def test_unrelated_logs_are_lost_not_guessed() -> None:
+    target = log(range(10_000, 16_000))
+    assert answers(log(range(6_000)), target, [10], chunk=1000) == {10: Answer(Outcome.LOST, None)}
+
+
+def test_a_compacted_copy_of_an_earlier_equal_record_is_not_taken_for_it() -> None:
+    source = log([1, 2, 1])
+    target = log([2, 1])
+    assert answers(source, target, [0, 1, 2]) == {0: match(0), 1: match(0), 2: match(1)}
+
+
+@pytest.mark.parametrize("survivors", [0.2, 0.5, 0.9])
+def test_two_logs_compacted_apart(survivors: float) -> None:
+    rng = random.Random(f"{survivors}")
+    names = list(range(500))
+    source = [print_of(name, name) for name in names if rng.random() < 0.9]
+    target = [print_of(name * 2, name) for name in names if rng.random() < survivors]
+    there = {record.content for record in target}
+    wanted = [record.offset for record in source]
+    found = answers(source, target, wanted, chunk=50)
+    for offset in wanted:
+        expected = next(
+            (record for record in source if record.offset >= offset and record.content in there), None
+        )
+        if expected is not None:
+            assert found[offset] == match(expected.content * 2)
+
+
+Restarts = st.lists(st.tuples(st.integers(1, 30), st.integers(0, 20)), min_size=1, max_size=8)
+
+
+@settings(max_examples=200)
+@given(restarts=Restarts, values=st.integers(2, 50), seed=st.integers(0, 1000), wanted=st.integers(0, 200))
+def test_an_answer_is_never_ahead_of_its_record(
+    restarts: list[tuple[int, int]], values: int, seed: int, wanted: int
+) -> None:
+    """A mirror that restarts copies a stretch again from a little before; values repeat, times do not."""
+    rng = random.Random(seed)
+    total = sum(length for length, _ in restarts) + 1
+    source = [print_of(offset, rng.randrange(values), timestamp_ms=offset // 2) for offset in range(total)]
+    copied: list[int] = []
+    position = 0
+    for length, back in restarts:
+        position = max(0, position - back)
+        copied.extend(range(position, min(total, position + length + back)))
+        position = copied[-1] + 1
+    target = [source[upstream]._replace(offset=index) for index, upstream in enumerate(copied)]
+    offset = wanted % (total + 1)
+    answer = answers(source, target, [offset])[offset]
+    if offset in copied and answer.offset is not None:
+        last_copy = len(copied) - 1 - copied[::-1].index(offset)
+        assert answer.offset <= last_copy
+        remaining = set(copied[answer.offset :])
+        assert set(range(offset, max(copied) + 1)) <= remaining
