@@ -1,8 +1,9 @@
 """How loops run, wait, retry and end. Every service is a set of named loops under `supervise`."""
 
 import asyncio
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Coroutine, Mapping
 from dataclasses import dataclass, field
+from typing import Any, TypeVar
 
 import structlog
 
@@ -12,6 +13,11 @@ from twinlog.telemetry.repeats import RepeatLimiter
 
 Loop = Callable[[asyncio.Event], Awaitable[None]]
 """Runs until the event (stop) is set, then cleans up and returns. It never returns before."""
+
+T = TypeVar("T")
+
+STEP_GRACE_SECONDS = 3.0
+"""How long a step in flight may go on after `stop`: enough for a broker that answers."""
 
 _log = structlog.stdlib.get_logger(__name__)
 
@@ -82,6 +88,40 @@ async def wait_for_any(*events: asyncio.Event, seconds: float | None = None) -> 
     return any(event.is_set() for event in events)
 
 
+async def finish_or_cancel(
+    step: Coroutine[Any, Any, T], *, stop: asyncio.Event, grace_seconds: float = STEP_GRACE_SECONDS
+) -> T | None:
+    """Await `step`; once `stop` is set it gets `grace_seconds` more, then it is cancelled and None is
+    returned.
+
+    For calls to brokers and peers that may be away: their own time-outs are longer than a stop should take.
+    What `step` raises is raised.
+    """
+    failure: Exception | None = None
+    result: T | None = None
+    async with asyncio.TaskGroup() as group:
+        bound = asyncio.timeout(None)
+
+        async def shorten() -> None:
+            await stop.wait()
+            bound.reschedule(asyncio.get_running_loop().time() + grace_seconds)
+
+        try:
+            async with bound:
+                watcher = group.create_task(shorten(), name="stop-watcher")
+                try:
+                    result = await step
+                finally:
+                    watcher.cancel()
+        except Exception as error:  # noqa: BLE001 (raised again outside the group, which would wrap it)
+            failure = error
+    if isinstance(failure, TimeoutError) and bound.expired():
+        return None
+    if failure is not None:
+        raise failure
+    return result
+
+
 @dataclass(slots=True, kw_only=True)
 class Backoff:
     """Growing waits with full jitter: each is random between 0 and a bound that grows up to `max_seconds`."""
@@ -110,7 +150,7 @@ def _ignore(_error: TwinlogError) -> None:
 
 async def retrying_loop(
     name: str,
-    step: Callable[[], Awaitable[None]],
+    step: Callable[[], Coroutine[Any, Any, None]],
     *,
     stop: asyncio.Event,
     interval_seconds: float,
@@ -128,7 +168,7 @@ async def retrying_loop(
     while not stop.is_set():
         started = clock.monotonic()
         try:
-            await step()
+            await finish_or_cancel(step(), stop=stop)
         except TwinlogError as error:
             on_error(error)
             suppressed = limiter.admit(error.reason, now=clock.monotonic())
