@@ -41,7 +41,7 @@ class Outcome:
     applied: Sequence[Action] = ()
     refused: Sequence[Refusal] = ()
     observation: Observation
-    """As planned on, with a fresh look at every topic that was created or grown."""
+    """As planned on, with a fresh look at every target topic that was touched."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -61,7 +61,10 @@ class Applier:
         refused = await self._topics(topics)
         if topics:
             observation = await self._confirm(observation, _without(topics, refused), stop)
-        refused += await self._configs(configs)
+        if configs:
+            refused += await self._configs(configs)
+            altered = {action.source_topic for action in configs}
+            observation = await self.observer.targets_again(observation, altered)
         return Outcome(applied=_without(plan.changes, refused), refused=refused, observation=observation)
 
     async def _topics(self, actions: Sequence[TopicAction]) -> list[Refusal]:

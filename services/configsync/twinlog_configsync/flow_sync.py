@@ -2,11 +2,12 @@
 
 import asyncio
 from collections.abc import Collection, Mapping
+from typing import Final
 
 from twinlog.clock import Clock
-from twinlog.errors import KafkaError, StateError, TwinlogError
+from twinlog.errors import KafkaError, StateError, TransientKafkaError, TwinlogError
 from twinlog.kafka.ports import KafkaCluster
-from twinlog.model import Flow
+from twinlog.model import ClusterAlias, Flow
 from twinlog.service.runtime import Backoff, wait_or_stop
 from twinlog_configsync.actions import CreateTopic, GrowPartitions, Skip
 from twinlog_configsync.apply import Applier, Outcome
@@ -23,6 +24,12 @@ from twinlog_configsync.reasons import Reason
 from twinlog_configsync.registry import Obstacle, fold
 from twinlog_configsync.schedule import Schedule, Scope
 from twinlog_configsync.store import RegistryStore
+
+_ANSWER_SECONDS: Final = 10.0
+"""How long a cluster may take to say that it is there."""
+
+_FINISH_SECONDS: Final = 3.0
+"""How long a pass may take to end once the service has to stop."""
 
 
 class FlowSync:
@@ -69,7 +76,19 @@ class FlowSync:
         return self._status
 
     async def run(self, stop: asyncio.Event) -> None:
-        """Loop: sync what is due; after a failure all of it again, with a back-off. Ends with `stop`."""
+        """Loop: sync what is due; after a failure all of it again, with a back-off. Ends with `stop`.
+
+        A pass that waits for a cluster that is away is cut off then: every pass begins by looking, so
+        nothing is lost by it.
+        """
+        async with asyncio.TaskGroup() as group:
+            passes = group.create_task(self._passes(stop), name=f"sync {self.flow}")
+            await stop.wait()
+            _, late = await asyncio.wait([passes], timeout=_FINISH_SECONDS)
+            for task in late:
+                task.cancel()
+
+    async def _passes(self, stop: asyncio.Event) -> None:
         while not stop.is_set():
             started = self._clock.monotonic()
             scopes = self._schedule.due(started)
@@ -93,9 +112,10 @@ class FlowSync:
         What is wrong with one topic is its state. Raises TwinlogError when a cluster as a whole does not
         answer, or the flow cannot be; what was known stays.
         """
+        target_id = await _identify(self._target, self.flow.target)
         if not self._loaded:
             await self._load()
-        await self._check_clusters_differ()
+        self._refuse_same_cluster(await _identify(self._source, self.flow.source), target_id)
         await self._store.create()
         observation = await self._observer.pairs(await self._wanted_topics(scopes))
         plan = make_plan(
@@ -111,8 +131,7 @@ class FlowSync:
         self._journal.loaded(topics=len(self._memory.entries), settled=self._memory.settled)
         self._publish()
 
-    async def _check_clusters_differ(self) -> None:
-        source_id, target_id = await self._source.cluster_id(), await self._target.cluster_id()
+    def _refuse_same_cluster(self, source_id: str, target_id: str) -> None:
         if source_id == target_id:
             raise StateError(
                 f"{self.flow}: both ends are one cluster (id {source_id}), a flow needs two. "
@@ -196,3 +215,16 @@ class FlowSync:
         self._board.publish(self.flow, self._memory.entries)
         if self._memory.settled:
             self._board.settle(self.flow)
+
+
+async def _identify(cluster: KafkaCluster, alias: ClusterAlias) -> str:
+    """The cluster's id. Raises TransientKafkaError soon when it is away, long before the client gives up."""
+    try:
+        async with asyncio.timeout(_ANSWER_SECONDS):
+            return await cluster.cluster_id()
+    except TimeoutError as error:
+        raise TransientKafkaError(
+            f"cluster {alias}: no answer within {_ANSWER_SECONDS:g} s; check {alias}.bootstrap.servers",
+            reason="KAFKA_TIMEOUT",
+            metadata={"cluster": alias},
+        ) from error

@@ -9,14 +9,15 @@ import asyncio
 import inspect
 import re
 import uuid
-from collections.abc import Awaitable, Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
-from typing import TypeVar
+from typing import TypeVar, overload
 
 from twinlog.local.blocking_cluster import BlockingCluster
-from twinlog.local.spec import ClusterSpec
+from twinlog.local.cluster_group import start_clusters, stop_clusters
 from twinlog.service.runtime import wait_or_stop
+
+__all__ = ["KafkaPair", "eventually", "start_clusters", "stop_clusters", "unique_name"]
 
 _POLL_SECONDS = 0.05
 _LONGEST_TOPIC_NAME = 249
@@ -32,29 +33,6 @@ class KafkaPair:
     b: BlockingCluster
 
 
-def start_clusters(*specs: ClusterSpec) -> Sequence[BlockingCluster]:
-    """Start clusters at the same time and return when all serve. Blocks.
-
-    If one cannot start, the others are stopped and its error is raised.
-    """
-    clusters = [BlockingCluster(spec) for spec in specs]
-    with ThreadPoolExecutor(max_workers=len(specs), thread_name_prefix="start-cluster") as threads:
-        starts = [threads.submit(cluster.start) for cluster in clusters]
-    try:
-        for start in starts:
-            start.result()
-    except BaseException:
-        stop_clusters(clusters)
-        raise
-    return clusters
-
-
-def stop_clusters(clusters: Sequence[BlockingCluster]) -> None:
-    """Stop all. Blocks, not for long."""
-    for cluster in clusters:
-        cluster.stop()
-
-
 def unique_name(hint: str) -> str:
     """`hint` made fit for a topic or group name, and unlike every other: tests share brokers."""
     fit = re.sub(r"[^A-Za-z0-9_-]+", "-", hint).strip("-")
@@ -62,8 +40,18 @@ def unique_name(hint: str) -> str:
     return f"{fit[: _LONGEST_TOPIC_NAME - 60]}-{suffix}"
 
 
+@overload
 async def eventually(
-    predicate: Callable[[], Value | Awaitable[Value]], timeout_seconds: float = 20.0
+    predicate: Callable[[], Awaitable[Value | None]], timeout_seconds: float = 20.0
+) -> Value: ...
+
+
+@overload
+async def eventually(predicate: Callable[[], Value | None], timeout_seconds: float = 20.0) -> Value: ...
+
+
+async def eventually(
+    predicate: Callable[[], Value | Awaitable[Value | None] | None], timeout_seconds: float = 20.0
 ) -> Value:
     """Ask `predicate` until its answer is true, and return that answer.
 

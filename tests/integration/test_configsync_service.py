@@ -1,0 +1,285 @@
+"""configsync as a process of its own against two real clusters, asked over gRPC."""
+
+from collections.abc import AsyncIterator, Callable, Mapping
+from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from twinlog.api.common.v1 import types_pb2
+from twinlog.api.configsync.v1 import configsync_service_pb2 as pb2
+from twinlog.api.configsync.v1.configsync_service_pb2_grpc import ConfigSyncServiceStub
+from twinlog.kafka.cluster import open_cluster
+from twinlog.kafka.ports import ConfigChange, ConfigSource, KafkaCluster, NewTopic, TopicDescription
+from twinlog.local.blocking_cluster import BlockingCluster
+from twinlog.testing.brokers import KafkaPair, eventually, unique_name
+from twinlog.testing.service_process import run_service
+
+CALL_SECONDS = 5.0
+
+
+@asynccontextmanager
+async def configsync(directory: Path, properties: Mapping[str, str]) -> AsyncIterator[ConfigSyncServiceStub]:
+    text = "".join(f"{key} = {value}\n" for key, value in properties.items())
+    async with run_service("configsync", directory, text) as service:
+        yield ConfigSyncServiceStub(service.channel)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Estate:
+    """Two clusters under aliases of this test alone, so that its registry is its own."""
+
+    source: KafkaCluster
+    target: KafkaCluster
+    properties: Mapping[str, str]
+    source_alias: str
+    target_alias: str
+
+    @property
+    def flow(self) -> types_pb2.Flow:
+        return types_pb2.Flow(source=self.source_alias, target=self.target_alias)
+
+    def remote(self, topic: str) -> str:
+        return f"{self.source_alias}.{topic}"
+
+
+def settings(
+    source_alias: str, source_servers: str, target_alias: str, target_servers: str, topics: str
+) -> dict[str, str]:
+    return {
+        "clusters": f"{source_alias}, {target_alias}",
+        f"{source_alias}.bootstrap.servers": source_servers,
+        f"{target_alias}.bootstrap.servers": target_servers,
+        f"{source_alias}->{target_alias}.enabled": "true",
+        f"{target_alias}->{source_alias}.emit.heartbeats.enabled": "false",
+        "topics": topics,
+        "replication.factor": "1",
+        "offset.storage.replication.factor": "1",
+        "refresh.topics.interval.seconds": "0.5",
+        "sync.topic.configs.interval.seconds": "0.5",
+        "heartbeats.replication.enabled": "false",
+        "twinlog.drain.seconds": "0",
+    }
+
+
+@pytest.fixture
+async def estate(kafka_pair: KafkaPair) -> AsyncIterator[Estate]:
+    source_alias, target_alias = unique_name("east"), unique_name("west")
+
+    def client(cluster: BlockingCluster) -> KafkaCluster:
+        return open_cluster("test", {"bootstrap.servers": cluster.bootstrap_servers}, timeout_seconds=15.0)
+
+    async with AsyncExitStack() as stack:
+        yield Estate(
+            source=await stack.enter_async_context(client(kafka_pair.a)),
+            target=await stack.enter_async_context(client(kafka_pair.b)),
+            properties=settings(
+                source_alias,
+                kafka_pair.a.bootstrap_servers,
+                target_alias,
+                kafka_pair.b.bootstrap_servers,
+                topics=f"{source_alias}-.*",
+            ),
+            source_alias=source_alias,
+            target_alias=target_alias,
+        )
+
+
+async def create(
+    cluster: KafkaCluster, name: str, *, partitions: int = 3, configs: Mapping[str, str] | None = None
+) -> None:
+    topic = NewTopic(name=name, partition_count=partitions, replication_factor=1, configs=dict(configs or {}))
+    assert await cluster.create_topics([topic]) == {name: None}
+
+
+async def describe(cluster: KafkaCluster, name: str) -> TopicDescription | None:
+    found = (await cluster.describe_topics([name]))[name]
+    return found if isinstance(found, TopicDescription) else None
+
+
+async def overrides(cluster: KafkaCluster, name: str) -> dict[str, str | None]:
+    entries = (await cluster.describe_topic_configs([name]))[name]
+    assert not isinstance(entries, Exception)
+    return {entry.name: entry.value for entry in entries if entry.source is ConfigSource.TOPIC}
+
+
+async def the_topic(
+    stub: ConfigSyncServiceStub, name: str, matches: Callable[[pb2.ReplicatedTopic], bool]
+) -> pb2.ReplicatedTopic:
+    """The topic as ListTopics tells it, once it `matches`."""
+
+    async def look() -> pb2.ReplicatedTopic | None:
+        answer = await stub.ListTopics(pb2.ListTopicsRequest(), timeout=CALL_SECONDS)
+        return next((each for each in answer.topics if each.source_topic == name and matches(each)), None)
+
+    return await eventually(look)
+
+
+async def flow_status(
+    stub: ConfigSyncServiceStub, matches: Callable[[pb2.FlowStatus], bool]
+) -> pb2.FlowStatus:
+    async def look() -> pb2.FlowStatus | None:
+        answer = await stub.ListFlows(pb2.ListFlowsRequest(), timeout=CALL_SECONDS)
+        return next((each for each in answer.flows if matches(each)), None)
+
+    return await eventually(look)
+
+
+def is_ready(topic: pb2.ReplicatedTopic) -> bool:
+    return topic.state == pb2.TOPIC_STATE_READY
+
+
+async def test_topics_are_created_grown_recreated_and_remembered(estate: Estate, tmp_path: Path) -> None:
+    orders, later = f"{estate.source_alias}-orders", f"{estate.source_alias}-later"
+    await create(estate.source, orders, configs={"retention.ms": "3600000", "cleanup.policy": "compact"})
+    async with configsync(tmp_path, estate.properties) as stub:
+        first = await the_topic(stub, orders, is_ready)
+        assert (first.target_topic, first.partition_count, first.target_partition_count) == (
+            estate.remote(orders),
+            3,
+            3,
+        )
+        assert (first.generation, first.created_after_start) == (1, False)
+        assert (first.source_cleanup_policy, first.target_compression_type) == ("compact", "producer")
+        assert await overrides(estate.target, estate.remote(orders)) == {
+            "retention.ms": "3600000",
+            "cleanup.policy": "compact",
+        }
+
+        await create(estate.source, later, partitions=1)
+        assert (await the_topic(stub, later, is_ready)).created_after_start
+
+        assert await estate.source.create_partitions({orders: 5}) == {orders: None}
+        grown = await the_topic(stub, orders, lambda topic: topic.partition_count == 5)
+        assert grown.target_partition_count == 5
+        described = await describe(estate.target, estate.remote(orders))
+        assert described is not None
+        assert described.partition_count == 5
+
+    async with configsync(tmp_path, estate.properties) as stub:
+        answer = await stub.ListTopics(pb2.ListTopicsRequest(), timeout=CALL_SECONDS)
+        remembered = await the_topic(stub, later, is_ready)
+        assert remembered.created_after_start
+        assert {topic.source_topic for topic in answer.topics} <= {orders, later}
+
+        assert await estate.source.delete_topics([orders]) == {orders: None}
+        gone = await the_topic(stub, orders, lambda topic: topic.state == pb2.TOPIC_STATE_DELETED_AT_SOURCE)
+        assert gone.reason == "DELETED_AT_SOURCE"
+        assert await describe(estate.target, estate.remote(orders)) is not None
+        await create(estate.source, orders)
+        again = await the_topic(stub, orders, is_ready)
+        assert (again.generation, again.source_topic_id != first.source_topic_id) == (2, True)
+        assert again.target_topic_id == first.target_topic_id
+
+
+async def test_a_watch_tells_what_is_new_and_resumes_without_a_gap(estate: Estate, tmp_path: Path) -> None:
+    names = [f"{estate.source_alias}-{number}" for number in range(3)]
+    await create(estate.source, names[0], partitions=1)
+    async with configsync(tmp_path, estate.properties) as stub:
+        await flow_status(stub, lambda flow: flow.state == pb2.FLOW_STATE_SETTLED)
+        seen: list[str] = []
+        watch = stub.WatchTopics(pb2.WatchTopicsRequest(flow=estate.flow), timeout=30)
+        async for response in watch:
+            if response.WhichOneof("event") == "snapshot_item":
+                seen.append(response.snapshot_item.source_topic)
+            if response.WhichOneof("event") == "snapshot_end":
+                assert list(response.snapshot_end.settled_flows) == [estate.flow]
+                token = response.resume_token
+                break
+        watch.cancel()
+        assert seen == [names[0]]
+
+        for name in names[1:]:
+            await create(estate.source, name, partitions=1)
+            await the_topic(stub, name, is_ready)
+        resumed = stub.WatchTopics(pb2.WatchTopicsRequest(resume_token=token), timeout=30)
+        changed: list[str] = []
+        async for response in resumed:
+            assert response.WhichOneof("event") == "changed"
+            changed.append(response.changed.source_topic)
+            if changed == names[1:]:
+                break
+        resumed.cancel()
+
+
+async def test_configs_follow_the_source_and_drift_is_reverted(estate: Estate, tmp_path: Path) -> None:
+    orders = f"{estate.source_alias}-orders"
+    remote = estate.remote(orders)
+    await create(estate.source, orders, configs={"retention.ms": "3600000", "min.insync.replicas": "1"})
+    async with configsync(tmp_path, estate.properties) as stub:
+        await the_topic(stub, orders, is_ready)
+        assert await overrides(estate.target, remote) == {"retention.ms": "3600000"}
+
+        foreign = [
+            ConfigChange(name="retention.ms", value="5"),
+            ConfigChange(name="segment.bytes", value="1048576"),
+            ConfigChange(name="min.insync.replicas", value="1"),
+        ]
+        assert await estate.target.alter_topic_configs({remote: foreign}) == {remote: None}
+
+        async def reverted() -> bool:
+            return await overrides(estate.target, remote) == {
+                "retention.ms": "3600000",
+                "min.insync.replicas": "1",
+            }
+
+        await eventually(reverted)
+
+        larger = [
+            ConfigChange(name="max.message.bytes", value="2097152"),
+            ConfigChange(name="retention.ms", value=None),
+        ]
+        assert await estate.source.alter_topic_configs({orders: larger}) == {orders: None}
+        told = await the_topic(stub, orders, lambda topic: topic.target_max_message_bytes == 2_097_152)
+        assert is_ready(told)
+        assert await overrides(estate.target, remote) == {
+            "max.message.bytes": "2097152",
+            "min.insync.replicas": "1",
+        }
+
+
+async def test_a_flow_without_topics_settles_and_says_so(estate: Estate, tmp_path: Path) -> None:
+    async with configsync(tmp_path, estate.properties) as stub:
+        status = await flow_status(stub, lambda flow: flow.state == pb2.FLOW_STATE_SETTLED)
+        assert status.reason == "NO_TOPICS_SELECTED"
+        assert "topics.exclude" in status.message
+    assert (tmp_path / "configsync.log").read_text().count("NO_TOPICS_SELECTED") == 1
+
+
+async def test_one_topic_that_cannot_be_created_stops_no_other(estate: Estate, tmp_path: Path) -> None:
+    good = f"{estate.source_alias}-good"
+    # The source takes a name of 244 characters; with the alias in front the target does not.
+    bad = f"{estate.source_alias}-{'x' * 230}"
+    await create(estate.source, bad, partitions=1)
+    await create(estate.source, good, partitions=1)
+    async with configsync(tmp_path, estate.properties) as stub:
+        await the_topic(stub, good, is_ready)
+        refused = await the_topic(stub, bad, lambda topic: topic.state == pb2.TOPIC_STATE_WAITING)
+        assert refused.reason == "TOPIC_INVALID"
+
+
+async def test_a_flow_from_a_cluster_to_itself_is_refused(
+    estate: Estate, kafka_pair: KafkaPair, tmp_path: Path
+) -> None:
+    servers = kafka_pair.a.bootstrap_servers
+    properties = settings(estate.source_alias, servers, estate.target_alias, servers, topics=".*")
+    async with configsync(tmp_path, properties) as stub:
+        status = await flow_status(stub, lambda flow: flow.state == pb2.FLOW_STATE_REFUSED)
+        assert status.reason == "SAME_CLUSTER"
+        assert f"{estate.source_alias}.bootstrap.servers" in status.message
+    created = [name for name in await estate.source.list_topics() if estate.source_alias in name]
+    assert created == []
+
+
+async def test_it_starts_and_stops_with_both_clusters_away(tmp_path: Path) -> None:
+    properties = settings("A", "127.0.0.1:1", "B", "127.0.0.1:2", topics=".*")
+    async with configsync(tmp_path, properties) as stub:
+        status = await flow_status(stub, lambda flow: flow.reason != "STARTING")
+        assert status.state == pb2.FLOW_STATE_STARTING
+        assert status.reason == "KAFKA_TIMEOUT"
+        assert "B.bootstrap.servers" in status.message
+        assert {cluster.alias for cluster in status.clusters} == {"A", "B"}
+        answer = await stub.ListTopics(pb2.ListTopicsRequest(), timeout=CALL_SECONDS)
+        assert not answer.topics
+        assert not answer.settled_flows
