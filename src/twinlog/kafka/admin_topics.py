@@ -9,10 +9,13 @@ from confluent_kafka.admin import NewTopic as LibrdkafkaNewTopic
 
 from twinlog.errors import KafkaError
 from twinlog.kafka.admin_client import AdminSession
+from twinlog.kafka.deadline import pause
 from twinlog.kafka.ports import BrokerDescription, NewTopic, TopicDescription
 
 KAFKA_INTERNAL_TOPICS = frozenset({"__consumer_offsets", "__transaction_state", "__share_group_state"})
 """What brokers themselves flag as internal (Kafka's class Topic)."""
+_LOOKS_FOR_NEW_TOPICS = 20
+_LOOK_AGAIN_SECONDS = 0.05
 _URL_SAFE = str.maketrans("+/", "-_")
 _NO_TOPIC_ID = "AAAAAAAAAAAAAAAAAAAAAA"
 
@@ -69,12 +72,24 @@ class TopicAdminMixin:
             )
             for topic in topics
         ]
-        return await self._admin.each(
+        made = await self._admin.each(
             "create topics",
             lambda admin, seconds: admin.create_topics(
                 wanted, request_timeout=seconds, operation_timeout=seconds
             ),
         )
+        await self._until_seen({name for name, problem in made.items() if problem is None})
+        return made
+
+    async def _until_seen(self, names: set[str]) -> None:
+        """Brokers learn of a topic a moment after the controller said that it exists. Gives up in silence."""
+        for _ in range(_LOOKS_FOR_NEW_TOPICS):
+            if not names:
+                return
+            described = await self.describe_topics(names)
+            names = {name for name, answer in described.items() if isinstance(answer, KafkaError)}
+            if names:
+                await pause(_LOOK_AGAIN_SECONDS)
 
     async def create_partitions(self, counts: Mapping[str, int]) -> Mapping[str, KafkaError | None]:
         if not counts:

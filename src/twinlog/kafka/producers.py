@@ -21,8 +21,7 @@ def new_producer(options: Mapping[str, Any]) -> AIOKafkaProducer:
     with `close_producer` or `abandon_producer`, also when its start failed.
     """
     producer = AIOKafkaProducer(**options)
-    # The library makes its own plain client. DataClient adds methods, no state that __init__ would have to set,
-    # so the class can be changed afterwards.
+    # The library makes its own plain client; DataClient adds methods and no state, so it can take its place.
     producer.client.__class__ = DataClient
     return producer
 

@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from aiokafka import AIOKafkaProducer
+from aiokafka import TopicPartition as AiokafkaTopicPartition
 
 from twinlog.errors import KafkaError, StateError, TransientKafkaError
 from twinlog.kafka.deadline import deadline, pause
@@ -145,8 +146,12 @@ class KafkaLogWriter:
         self, producer: AIOKafkaProducer, partition: TopicPartition, fields: Mapping[str, Any], doing: str
     ) -> "asyncio.Future[Any]":
         try:
-            future: asyncio.Future[Any] = await producer.send(
-                partition.topic, partition=partition.partition, **fields
+            # What producer.send does after it has found the partition, but for records that are all null.
+            producer._serialize(fields["key"], fields["value"], fields["headers"])
+            future: asyncio.Future[Any] = await producer._message_accumulator.add_message(
+                AiokafkaTopicPartition(partition.topic, partition.partition),
+                timeout=self._timeout_seconds,
+                **fields,
             )
         except KAFKA_CLIENT_ERRORS as error:
             raise translate(error, doing, alias=self._alias) from error

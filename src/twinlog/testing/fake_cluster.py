@@ -43,6 +43,7 @@ from twinlog.testing.fake_cluster_state import (
     FakeLog,
     FakeTopic,
     Transaction,
+    acl_problem,
     config_problem,
     new_kafka_id,
     topic_name_problem,
@@ -130,7 +131,7 @@ class FakeCluster:
 
     def append_transaction(
         self, partition: TopicPartition, records: Iterable[Record], outcome: Transaction
-    ) -> int | None:
+    ) -> int:
         """Append records of one transaction, and its marker unless `outcome` is OPEN.
 
         Returns the transaction's number for `finish_transaction`. The records' own offsets are ignored.
@@ -340,17 +341,19 @@ class FakeCluster:
 
     @operation
     async def create_acls(self, bindings: Collection[AclBinding]) -> Mapping[AclBinding, KafkaError | None]:
-        if self._authorizer:
-            self.acls |= set(bindings)
-        return {binding: self._acl_problem("create an ACL") for binding in bindings}
+        outcome = {binding: self._acl_problem(binding, "create an ACL") for binding in bindings}
+        self.acls |= {binding for binding, problem in outcome.items() if problem is None}
+        return outcome
 
     @operation
     async def delete_acls(self, bindings: Collection[AclBinding]) -> Mapping[AclBinding, KafkaError | None]:
         self.acls -= set(bindings)
-        return {binding: self._acl_problem("delete an ACL") for binding in bindings}
+        return {binding: self._acl_problem(binding, "delete an ACL") for binding in bindings}
 
-    def _acl_problem(self, doing: str) -> KafkaError | None:
-        return None if self._authorizer else from_code(54, doing, alias=self.alias)
+    def _acl_problem(self, binding: AclBinding, doing: str) -> KafkaError | None:
+        if not self._authorizer:
+            return from_code(54, doing, alias=self.alias)
+        return acl_problem(binding, doing, self.alias)
 
     # ------------------------------------------------------------------------------------------------- groups
 

@@ -8,8 +8,9 @@ from dataclasses import dataclass, field
 from enum import Enum
 
 from twinlog.errors import KafkaError
+from twinlog.kafka.acl_requests import to_wire
 from twinlog.kafka.errors import from_code
-from twinlog.kafka.ports import CommittedOffset, FetchedRecords
+from twinlog.kafka.ports import AclBinding, CommittedOffset, FetchedRecords
 from twinlog.model import Record, TopicPartition
 
 _RECORD_OVERHEAD_BYTES = 70
@@ -217,4 +218,13 @@ def config_problem(name: str, value: str | None, doing: str, alias: str) -> Kafk
         return from_code(40, doing, alias=alias, detail=f"Invalid value {value} for {name}: not a number")
     if is_policy and not set(value.replace(" ", "").split(",")) <= {"delete", "compact"}:
         return from_code(40, doing, alias=alias, detail=f"Invalid value {value} for {name}")
+    return None
+
+
+def acl_problem(binding: AclBinding, doing: str, alias: str) -> KafkaError | None:
+    """INVALID_REQUEST for words that Kafka does not have."""
+    try:
+        to_wire(binding)
+    except KeyError as error:
+        return from_code(42, doing, alias=alias, detail=f"Kafka has no {error.args[0]}")
     return None

@@ -1,0 +1,86 @@
+"""What every `ConfigAdmin` does."""
+
+from contract.workbench import Workbench, failure, new_topic, success
+from twinlog.kafka.ports import ConfigChange, ConfigEntry, ConfigSource
+from twinlog.testing.brokers import eventually
+
+
+class ConfigAdminContract:
+    async def test_a_set_value_says_so_and_a_default_too(self, bench: Workbench) -> None:
+        name = await new_topic(bench.cluster, "configs", configs={"retention.ms": "123456"})
+        entries = await _configs(bench, name)
+        assert (entries["retention.ms"].value, entries["retention.ms"].source) == (
+            "123456",
+            ConfigSource.TOPIC,
+        )
+        assert entries["max.message.bytes"].value == "1048588"
+        assert entries["max.message.bytes"].source is not ConfigSource.TOPIC
+        assert not entries["retention.ms"].sensitive
+
+    async def test_only_what_is_named_changes(self, bench: Workbench) -> None:
+        name = await new_topic(
+            bench.cluster, "incremental", configs={"retention.ms": "1000", "max.message.bytes": "2000"}
+        )
+        altered = await bench.cluster.alter_topic_configs(
+            {
+                name: [
+                    ConfigChange(name="cleanup.policy", value="compact,delete"),
+                    ConfigChange(name="retention.ms", value=None),
+                ]
+            }
+        )
+        assert altered == {name: None}
+        assert await eventually(lambda: _is_set(bench, name, "cleanup.policy"))
+        set_here = {
+            entry.name: entry.value
+            for entry in (await _configs(bench, name)).values()
+            if entry.source is ConfigSource.TOPIC
+        }
+        assert set_here == {"cleanup.policy": "compact,delete", "max.message.bytes": "2000"}
+
+    async def test_a_refused_value_changes_nothing_and_hides_no_other(self, bench: Workbench) -> None:
+        name = await new_topic(bench.cluster, "refused")
+        other = await new_topic(bench.cluster, "accepted")
+        altered = await bench.cluster.alter_topic_configs(
+            {
+                name: [
+                    ConfigChange(name="retention.ms", value="soon"),
+                    ConfigChange(name="cleanup.policy", value="compact"),
+                ],
+                other: [ConfigChange(name="retention.ms", value="5000")],
+            }
+        )
+        assert failure(altered[name]).reason == "CONFIG_REFUSED"
+        assert altered[other] is None
+        assert (await _configs(bench, name))["cleanup.policy"].value == "delete"
+
+    async def test_no_change_is_no_error(self, bench: Workbench) -> None:
+        name = await new_topic(bench.cluster, "unchanged")
+        assert await bench.cluster.alter_topic_configs({name: []}) == {name: None}
+        assert await bench.cluster.alter_topic_configs({}) == {}
+        assert await bench.cluster.describe_topic_configs([]) == {}
+
+    async def test_an_unknown_topic_is_an_error_that_hides_no_other(self, bench: Workbench) -> None:
+        name = await new_topic(bench.cluster, "known-configs")
+        described = await bench.cluster.describe_topic_configs([name, "no-such-topic"])
+        assert success(described[name])
+        assert failure(described["no-such-topic"]).reason == "TOPIC_UNKNOWN"
+        altered = await bench.cluster.alter_topic_configs(
+            {"no-such-topic": [ConfigChange(name="retention.ms", value="1")]}
+        )
+        assert failure(altered["no-such-topic"]).reason == "TOPIC_UNKNOWN"
+
+    async def test_brokers_have_configs(self, bench: Workbench) -> None:
+        entries = {entry.name: entry for entry in await bench.cluster.describe_broker_configs(1)}
+        assert entries["node.id"].value == "1"
+        assert entries["node.id"].read_only
+        assert entries["node.id"].source is ConfigSource.STATIC_BROKER
+
+
+async def _configs(bench: Workbench, name: str) -> dict[str, ConfigEntry]:
+    described = success((await bench.cluster.describe_topic_configs([name]))[name])
+    return {entry.name: entry for entry in described}
+
+
+async def _is_set(bench: Workbench, topic: str, name: str) -> bool:
+    return (await _configs(bench, topic))[name].source is ConfigSource.TOPIC

@@ -1,0 +1,14 @@
+"""The contract suites are plain modules: their asserts need rewriting as those of test files get it."""
+
+import pytest
+
+for _suite in (
+    "topic_admin_contract",
+    "config_admin_contract",
+    "acl_admin_contract",
+    "group_admin_contract",
+    "log_admin_contract",
+    "log_reader_contract",
+    "log_writer_contract",
+):
+    pytest.register_assert_rewrite(f"contract.{_suite}")

@@ -1,0 +1,112 @@
+"""What every `GroupAdmin` does."""
+
+import pytest
+
+from contract.workbench import Workbench, append_values, failure, new_topic, success
+from twinlog.errors import KafkaError
+from twinlog.kafka.ports import CommittedOffset, GroupDescription
+from twinlog.model import TopicPartition
+from twinlog.testing.brokers import eventually, unique_name
+
+GROUP_TYPES = ("classic", "consumer")
+
+
+class GroupAdminContract:
+    async def test_a_group_that_does_not_exist_is_dead_and_has_no_offsets(self, bench: Workbench) -> None:
+        group_id = unique_name("nobody")
+        described = await eventually(lambda: _description(bench, group_id))
+        assert (described.state, described.member_count) == ("DEAD", 0)
+        assert await bench.cluster.group_offsets([group_id]) == {group_id: {}}
+        assert group_id not in await bench.cluster.list_groups()
+
+    async def test_offsets_are_committed_for_a_group_without_members(self, bench: Workbench) -> None:
+        topic = await new_topic(bench.cluster, "committed", partition_count=2)
+        group_id = unique_name("group")
+        first = {TopicPartition(topic, 0): CommittedOffset(next_offset=7, metadata="why")}
+        await _commit(bench, group_id, first)
+        second = {TopicPartition(topic, 1): CommittedOffset(next_offset=0)}
+        await _commit(bench, group_id, second)
+        assert await bench.cluster.group_offsets([group_id]) == {group_id: first | second}
+        assert (await bench.cluster.list_groups())[group_id] == "classic"
+        described = await eventually(lambda: _description(bench, group_id))
+        assert (described.state, described.member_count) == ("EMPTY", 0)
+
+    async def test_an_unknown_topic_hides_no_other(self, bench: Workbench) -> None:
+        topic = await new_topic(bench.cluster, "half")
+        group_id = unique_name("half")
+        good, bad = TopicPartition(topic, 0), TopicPartition("no-such-topic", 0)
+        await _commit(bench, group_id, {good: CommittedOffset(next_offset=1)})
+        altered = await bench.cluster.alter_group_offsets(
+            group_id, {good: CommittedOffset(next_offset=2), bad: CommittedOffset(next_offset=2)}
+        )
+        assert altered[good] is None
+        assert failure(altered[bad]).reason == "TOPIC_UNKNOWN"
+        assert await bench.cluster.group_offsets([group_id]) == {
+            group_id: {good: CommittedOffset(next_offset=2)}
+        }
+
+    @pytest.mark.parametrize("group_type", GROUP_TYPES)
+    async def test_an_active_group_is_refused(self, bench: Workbench, group_type: str) -> None:
+        topic = await new_topic(bench.cluster, "active")
+        partition = TopicPartition(topic, 0)
+        await append_values(bench.cluster, partition, [b"one", b"two"])
+        group_id = unique_name(f"active-{group_type}")
+        async with bench.active_group(group_id, topic, group_type=group_type):
+            described = success((await bench.cluster.describe_groups([group_id]))[group_id])
+            assert described == GroupDescription(
+                group_id=group_id, state="STABLE", group_type=group_type, member_count=1
+            )
+            assert (await bench.cluster.list_groups())[group_id] == group_type
+            altered = await bench.cluster.alter_group_offsets(
+                group_id, {partition: CommittedOffset(next_offset=1)}
+            )
+            assert failure(altered[partition]).reason == "GROUP_ACTIVE"
+            deleted = await bench.cluster.delete_groups([group_id])
+            assert failure(deleted[group_id]).reason == "GROUP_ACTIVE"
+
+    async def test_a_deleted_group_is_gone(self, bench: Workbench) -> None:
+        topic = await new_topic(bench.cluster, "deleted")
+        group_id = unique_name("deleted")
+        await _commit(bench, group_id, {TopicPartition(topic, 0): CommittedOffset(next_offset=3)})
+        deleted = await bench.cluster.delete_groups([group_id, "no-such-group"])
+        assert deleted[group_id] is None
+        assert failure(deleted["no-such-group"]).reason == "GROUP_UNKNOWN"
+        described = await eventually(lambda: _description(bench, group_id))
+        assert described.state == "DEAD"
+
+    async def test_many_groups_are_answered_at_once(self, bench: Workbench) -> None:
+        topic = await new_topic(bench.cluster, "many")
+        wanted = {
+            unique_name(f"many-{number}"): {TopicPartition(topic, 0): CommittedOffset(next_offset=number)}
+            for number in range(20)
+        }
+        for group_id, offsets in wanted.items():
+            await _commit(bench, group_id, offsets)
+        assert await bench.cluster.group_offsets(wanted) == wanted
+
+    async def test_nothing_asked_is_nothing_answered(self, bench: Workbench) -> None:
+        assert await bench.cluster.describe_groups([]) == {}
+        assert await bench.cluster.group_offsets([]) == {}
+        assert await bench.cluster.delete_groups([]) == {}
+        assert await bench.cluster.alter_group_offsets("any", {}) == {}
+
+
+async def _commit(bench: Workbench, group_id: str, offsets: dict[TopicPartition, CommittedOffset]) -> None:
+    """The first commit of a cluster's life may meet a coordinator that is only starting."""
+
+    async def committed() -> bool:
+        answers = await bench.cluster.alter_group_offsets(group_id, offsets)
+        for answer in answers.values():
+            if answer is not None and not answer.retriable:
+                raise answer
+        return not any(answers.values())
+
+    assert await eventually(committed)
+
+
+async def _description(bench: Workbench, group_id: str) -> GroupDescription | None:
+    answer = (await bench.cluster.describe_groups([group_id]))[group_id]
+    if isinstance(answer, KafkaError):
+        assert answer.retriable, answer
+        return None
+    return answer

@@ -1,0 +1,95 @@
+"""The contract on the fake cluster."""
+
+from collections.abc import AsyncIterator, Sequence
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+
+import pytest
+
+from contract.acl_admin_contract import AclAdminContract, NoAuthorizerContract
+from contract.config_admin_contract import ConfigAdminContract
+from contract.group_admin_contract import GroupAdminContract
+from contract.log_admin_contract import LogAdminContract
+from contract.log_reader_contract import LogReaderContract
+from contract.log_writer_contract import LogWriterContract
+from contract.topic_admin_contract import TopicAdminContract
+from contract.workbench import Ending, Workbench
+from twinlog.kafka.ports import KafkaCluster
+from twinlog.model import Record, TopicPartition
+from twinlog.testing.fake_cluster import FakeCluster
+from twinlog.testing.fake_cluster_state import Transaction
+
+_OUTCOMES = {Ending.COMMIT: Transaction.COMMITTED, Ending.ABORT: Transaction.ABORTED}
+
+
+class FakeBench:
+    def __init__(self, cluster: FakeCluster) -> None:
+        self.fake = cluster
+        self.cluster: KafkaCluster = cluster
+
+    async def transaction(self, partition: TopicPartition, values: Sequence[bytes], ending: Ending) -> None:
+        self.fake.append_transaction(partition, _records(values), _OUTCOMES[ending])
+
+    @asynccontextmanager
+    async def _open(self, partition: TopicPartition, values: Sequence[bytes]) -> AsyncIterator[None]:
+        number = self.fake.append_transaction(partition, _records(values), Transaction.OPEN)
+        yield
+        self.fake.finish_transaction(partition, number, Transaction.ABORTED)
+
+    def open_transaction(
+        self, partition: TopicPartition, values: Sequence[bytes]
+    ) -> AbstractAsyncContextManager[None]:
+        return self._open(partition, values)
+
+    @asynccontextmanager
+    async def _active(self, group_id: str, group_type: str) -> AsyncIterator[None]:
+        self.fake.set_group(group_id, state="STABLE", group_type=group_type, member_count=1)
+        yield
+        self.fake.set_group(group_id, group_type=group_type)
+
+    def active_group(
+        self, group_id: str, topic: str, *, group_type: str
+    ) -> AbstractAsyncContextManager[None]:
+        return self._active(group_id, group_type)
+
+
+def _records(values: Sequence[bytes]) -> list[Record]:
+    return [Record(offset=-1, timestamp_ms=1, key=b"key", value=value) for value in values]
+
+
+@pytest.fixture
+def bench() -> Workbench:
+    return FakeBench(FakeCluster(broker_configs={"node.id": "1"}))
+
+
+class TestTopicAdmin(TopicAdminContract):
+    pass
+
+
+class TestConfigAdmin(ConfigAdminContract):
+    pass
+
+
+class TestAclAdmin(AclAdminContract):
+    pass
+
+
+class TestNoAuthorizer(NoAuthorizerContract):
+    @pytest.fixture
+    def bench(self) -> Workbench:
+        return FakeBench(FakeCluster(authorizer=False))
+
+
+class TestGroupAdmin(GroupAdminContract):
+    pass
+
+
+class TestLogAdmin(LogAdminContract):
+    pass
+
+
+class TestLogReader(LogReaderContract):
+    pass
+
+
+class TestLogWriter(LogWriterContract):
+    pass

@@ -1,0 +1,166 @@
+"""The contract on real brokers: that what the fake does is what Kafka does."""
+
+import asyncio
+from collections.abc import AsyncIterator, Iterator, Sequence
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+
+import pytest
+from aiokafka import AIOKafkaProducer
+from confluent_kafka import Consumer
+
+from contract.acl_admin_contract import AclAdminContract, NoAuthorizerContract
+from contract.config_admin_contract import ConfigAdminContract
+from contract.group_admin_contract import GroupAdminContract
+from contract.log_admin_contract import LogAdminContract
+from contract.log_reader_contract import LogReaderContract
+from contract.log_writer_contract import LogWriterContract
+from contract.topic_admin_contract import TopicAdminContract
+from contract.workbench import Ending, Workbench, success
+from twinlog.kafka.clients import aiokafka_producer_options
+from twinlog.kafka.cluster import open_cluster
+from twinlog.kafka.ports import KafkaCluster, OffsetSpec
+from twinlog.kafka.producers import close_producer, new_producer
+from twinlog.local.blocking_cluster import BlockingCluster
+from twinlog.local.spec import ClusterSpec, SaslMechanism, Security
+from twinlog.model import TopicPartition
+from twinlog.testing.brokers import KafkaPair, eventually, start_clusters, stop_clusters, unique_name
+
+TIMEOUT_SECONDS = 15.0
+
+
+class KafkaBench:
+    def __init__(self, cluster: KafkaCluster, properties: dict[str, str]) -> None:
+        self.cluster = cluster
+        self._properties = properties
+
+    async def transaction(self, partition: TopicPartition, values: Sequence[bytes], ending: Ending) -> None:
+        async with self._producer() as producer:
+            last_offset = await self._write(producer, partition, values)
+            if ending is Ending.COMMIT:
+                await producer.commit_transaction()
+            else:
+                await producer.abort_transaction()
+            await self._until_marked(partition, last_offset)
+
+    def open_transaction(
+        self, partition: TopicPartition, values: Sequence[bytes]
+    ) -> AbstractAsyncContextManager[None]:
+        return self._open(partition, values)
+
+    def active_group(
+        self, group_id: str, topic: str, *, group_type: str
+    ) -> AbstractAsyncContextManager[None]:
+        return self._active(group_id, topic, group_type)
+
+    @asynccontextmanager
+    async def _producer(self) -> AsyncIterator[AIOKafkaProducer]:
+        options = aiokafka_producer_options(self._properties)
+        producer = new_producer({**options, "transactional_id": unique_name("contract")})
+        try:
+            await producer.start()
+            yield producer
+        finally:
+            await close_producer(producer)
+
+    async def _write(
+        self, producer: AIOKafkaProducer, partition: TopicPartition, values: Sequence[bytes]
+    ) -> int:
+        await producer.begin_transaction()
+        last_offset = -1
+        for value in values:
+            sent = await producer.send(
+                partition.topic, partition=partition.partition, key=b"key", value=value, timestamp_ms=1
+            )
+            last_offset = int((await sent).offset)
+        return last_offset
+
+    async def _until_marked(self, partition: TopicPartition, last_offset: int) -> None:
+        """Coordinators write markers after they have told the producer that its transaction is over."""
+
+        async def marked() -> bool:
+            stable = await self.cluster.list_offsets(OffsetSpec.LAST_STABLE, [partition])
+            return success(stable[partition]) > last_offset + 1
+
+        assert await eventually(marked)
+
+    @asynccontextmanager
+    async def _open(self, partition: TopicPartition, values: Sequence[bytes]) -> AsyncIterator[None]:
+        async with self._producer() as producer:
+            last_offset = await self._write(producer, partition, values)
+            yield
+            await producer.abort_transaction()
+            await self._until_marked(partition, last_offset)
+
+    @asynccontextmanager
+    async def _active(self, group_id: str, topic: str, group_type: str) -> AsyncIterator[None]:
+        consumer = Consumer(
+            {
+                "bootstrap.servers": self._properties["bootstrap.servers"],
+                "group.id": group_id,
+                "group.protocol": group_type,
+                "auto.offset.reset": "earliest",
+                "enable.auto.commit": False,
+            }
+        )
+        try:
+            consumer.subscribe([topic])
+
+            async def has_read() -> bool:
+                return await asyncio.to_thread(consumer.poll, 0.1) is not None
+
+            assert await eventually(has_read)
+            yield
+        finally:
+            await asyncio.to_thread(consumer.close)
+
+
+@pytest.fixture
+async def bench(kafka_pair: KafkaPair) -> AsyncIterator[Workbench]:
+    properties = kafka_pair.a.client_properties()
+    async with open_cluster("A", properties, timeout_seconds=TIMEOUT_SECONDS) as cluster:
+        yield KafkaBench(cluster, properties)
+
+
+class TestTopicAdmin(TopicAdminContract):
+    pass
+
+
+class TestConfigAdmin(ConfigAdminContract):
+    pass
+
+
+class TestNoAuthorizer(NoAuthorizerContract):
+    pass
+
+
+class TestGroupAdmin(GroupAdminContract):
+    pass
+
+
+class TestLogAdmin(LogAdminContract):
+    pass
+
+
+class TestLogReader(LogReaderContract):
+    pass
+
+
+class TestLogWriter(LogWriterContract):
+    pass
+
+
+@pytest.fixture(scope="module")
+def guarded() -> Iterator[BlockingCluster]:
+    """A cluster with an authorizer; the bench logs in as its super user."""
+    security = Security(mechanisms=(SaslMechanism.PLAIN,), authorizer=True)
+    (cluster,) = clusters = start_clusters(ClusterSpec(name="guarded", security=security))
+    yield cluster
+    stop_clusters(clusters)
+
+
+class TestAclAdmin(AclAdminContract):
+    @pytest.fixture
+    async def bench(self, guarded: BlockingCluster) -> AsyncIterator[Workbench]:
+        properties = guarded.client_properties()
+        async with open_cluster("guarded", properties, timeout_seconds=TIMEOUT_SECONDS) as cluster:
+            yield KafkaBench(cluster, properties)
