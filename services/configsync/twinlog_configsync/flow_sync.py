@@ -8,7 +8,7 @@ from twinlog.clock import Clock
 from twinlog.errors import KafkaError, StateError, TransientKafkaError, TwinlogError
 from twinlog.kafka.ports import KafkaCluster
 from twinlog.model import ClusterAlias, Flow
-from twinlog.service.runtime import Backoff, wait_or_stop
+from twinlog.service.runtime import Backoff, finish_or_cancel, wait_or_stop
 from twinlog_configsync.actions import CreateTopic, GrowPartitions, Skip
 from twinlog_configsync.apply import Applier, Outcome
 from twinlog_configsync.board import TopicBoard
@@ -27,9 +27,6 @@ from twinlog_configsync.store import RegistryStore
 
 _ANSWER_SECONDS: Final = 10.0
 """How long a cluster may take to say that it is there."""
-
-_FINISH_SECONDS: Final = 3.0
-"""How long a pass may take to end once the service has to stop."""
 
 
 class FlowSync:
@@ -81,19 +78,11 @@ class FlowSync:
         A pass that waits for a cluster that is away is cut off then: every pass begins by looking, so
         nothing is lost by it.
         """
-        async with asyncio.TaskGroup() as group:
-            passes = group.create_task(self._passes(stop), name=f"sync {self.flow}")
-            await stop.wait()
-            _, late = await asyncio.wait([passes], timeout=_FINISH_SECONDS)
-            for task in late:
-                task.cancel()
-
-    async def _passes(self, stop: asyncio.Event) -> None:
         while not stop.is_set():
             started = self._clock.monotonic()
             scopes = self._schedule.due(started)
             try:
-                await self.sync(scopes, stop)
+                await finish_or_cancel(self.sync(scopes, stop), stop=stop)
             except TwinlogError as error:
                 self._status = after_failure(self._status, error, settled=self._memory.settled)
                 self._journal.failed(error)

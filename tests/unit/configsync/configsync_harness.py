@@ -1,0 +1,97 @@
+"""A flow between two clusters in memory, driven pass by pass."""
+
+import asyncio
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from opentelemetry.metrics import NoOpMeterProvider
+
+from twinlog.config import load
+from twinlog.kafka.ports import ConfigSource
+from twinlog.service.runtime import Backoff
+from twinlog.telemetry import metrics
+from twinlog.testing.fake_clock import FakeClock
+from twinlog.testing.fake_cluster import FakeCluster
+from twinlog_configsync.board import TopicBoard
+from twinlog_configsync.config import ConfigSyncFlow, configsync_flows
+from twinlog_configsync.entry import TopicEntry
+from twinlog_configsync.flow_sync import FlowSync
+from twinlog_configsync.journal import Journal
+from twinlog_configsync.schedule import Scope
+
+REGISTRY = "mm2-configsync.A.internal"
+_METER = NoOpMeterProvider().get_meter("test")
+
+
+@dataclass(slots=True, kw_only=True)
+class FlowUnderTest:
+    """Flow A->B over fakes. `restart` forgets everything but the clusters."""
+
+    config: ConfigSyncFlow
+    source: FakeCluster
+    target: FakeCluster
+    clock: FakeClock
+    board: TopicBoard = field(init=False)
+    sync: FlowSync = field(init=False)
+    stop: asyncio.Event = field(default_factory=asyncio.Event)
+
+    def __post_init__(self) -> None:
+        self.restart()
+
+    def restart(self, *, random: Callable[[], float] = lambda: 0.0) -> None:
+        """`random` decides the length of back-offs."""
+        self.board = TopicBoard(history_id="test", meter=_METER)
+        self.sync = FlowSync(
+            self.config,
+            source=self.source,
+            target=self.target,
+            board=self.board,
+            clock=self.clock,
+            backoff=Backoff(initial_seconds=1.0, max_seconds=1.0, random=random),
+            journal=Journal(
+                flow=self.config.flow,
+                changes=metrics.counter(_METER, metrics.CONFIGSYNC_CHANGES),
+                clock=self.clock,
+            ),
+        )
+
+    async def refresh(self, scopes: Collection[Scope] = (Scope.TOPICS, Scope.CONFIGS)) -> None:
+        await self.sync.sync(scopes, self.stop)
+
+    def topics(self) -> dict[str, TopicEntry]:
+        return {entry.source_topic: entry for _, entry in self.board.topics()}
+
+    async def target_overrides(self, topic: str) -> dict[str, str | None]:
+        entries = (await self.target.describe_topic_configs([topic]))[topic]
+        assert not isinstance(entries, Exception)
+        return {entry.name: entry.value for entry in entries if entry.source is ConfigSource.TOPIC}
+
+
+def make_flow(
+    directory: Path,
+    properties: Mapping[str, str] | None = None,
+    *,
+    source: FakeCluster | None = None,
+    target: FakeCluster | None = None,
+) -> FlowUnderTest:
+    """A flow A->B with these properties beside the necessary ones."""
+    settings = {
+        "clusters": "A, B",
+        "A.bootstrap.servers": "a:9092",
+        "B.bootstrap.servers": "b:9092",
+        "A->B.enabled": "true",
+        "replication.factor": "1",
+        "offset.storage.replication.factor": "1",
+        **(properties or {}),
+    }
+    file = directory / "mm2.properties"
+    file.write_text("".join(f"{key} = {value}\n" for key, value in settings.items()))
+    (config,) = configsync_flows(load(file, environ={}))
+    clock = FakeClock()
+    return FlowUnderTest(
+        config=config,
+        source=source or FakeCluster("A", clock=clock),
+        target=target or FakeCluster("B", clock=clock),
+        clock=clock,
+    )

@@ -1,0 +1,259 @@
+"""A flow's passes over two clusters in memory: order of effects, failures, restarts."""
+
+from pathlib import Path
+
+import pytest
+
+from twinlog.errors import FatalKafkaError, StateError, TransientKafkaError, WireFormatError
+from twinlog.kafka.ports import ConfigChange
+from twinlog.model import TopicPartition
+from twinlog.testing.fake_cluster import Call, FakeCluster
+from twinlog_configsync.entry import TopicState
+from twinlog_configsync.flow_status import FlowState
+from twinlog_configsync.reasons import Reason
+from twinlog_configsync.schedule import Scope
+from unit.configsync.configsync_harness import REGISTRY, FlowUnderTest, make_flow
+
+
+@pytest.fixture
+def flow(tmp_path: Path) -> FlowUnderTest:
+    return make_flow(tmp_path)
+
+
+def timeout(_call: Call) -> None:
+    raise TransientKafkaError("no answer in time", reason="KAFKA_TIMEOUT", code=7)
+
+
+async def test_it_creates_what_is_selected_and_nothing_else(flow: FlowUnderTest) -> None:
+    for name in (
+        "orders",
+        "mm2-offsets.Z.internal",
+        "__own",
+        "B.orders",
+        "A.orders",
+        "C.orders",
+        "heartbeats",
+    ):
+        flow.source.add_topic(name, 2)
+    await flow.refresh()
+    assert sorted(flow.target.topics) == ["A.C.orders", "A.heartbeats", "A.orders", REGISTRY]
+    assert {entry.state for entry in flow.topics().values()} == {TopicState.READY}
+
+
+async def test_heartbeats_come_although_the_filter_says_no(tmp_path: Path) -> None:
+    flow = make_flow(tmp_path, {"topics": "orders"})
+    flow.source.add_topic("heartbeats")
+    await flow.refresh()
+    assert list(flow.topics()) == ["heartbeats"]
+    without = make_flow(tmp_path, {"topics": "orders", "heartbeats.replication.enabled": "false"})
+    without.source.add_topic("heartbeats")
+    await without.refresh()
+    assert list(without.topics()) == []
+
+
+async def test_a_second_pass_changes_nothing(flow: FlowUnderTest) -> None:
+    flow.source.add_topic("orders", 3, {"retention.ms": "1000"})
+    await flow.refresh()
+    token, records = flow.board.token, list(flow.target.records(TopicPartition(REGISTRY, 0)))
+    calls: list[object] = []
+    for operation in ("create_topics", "create_partitions", "alter_topic_configs"):
+        flow.target.intercept(operation, lambda call: calls.append(next(iter(call.arguments.values()), None)))
+    await flow.refresh()
+    assert [call for call in calls if call] == []
+    assert flow.board.token == token
+    assert list(flow.target.records(TopicPartition(REGISTRY, 0))) == records
+
+
+async def test_partitions_grow_on_the_target_before_watchers_hear_of_them(flow: FlowUnderTest) -> None:
+    flow.source.add_topic("orders", 2)
+    await flow.refresh()
+    await flow.source.create_partitions({"orders": 4})
+
+    def still_two(_call: Call) -> None:
+        assert flow.topics()["orders"].partition_count == 2
+
+    flow.target.intercept("create_partitions", still_two)
+    await flow.refresh()
+    entry = flow.topics()["orders"]
+    assert (entry.partition_count, entry.target_partition_count) == (4, 4)
+
+
+async def test_nothing_is_told_that_is_not_stored(flow: FlowUnderTest) -> None:
+    flow.source.add_topic("orders")
+    undo = flow.target.intercept("append", timeout)
+    with pytest.raises(TransientKafkaError):
+        await flow.refresh()
+    assert flow.topics() == {}
+    assert flow.board.settled() == []
+    undo()
+    await flow.refresh()
+    assert list(flow.topics()) == ["orders"]
+    assert flow.board.settled() == [flow.config.flow]
+
+
+async def test_a_restart_tells_what_was_known_before_the_source_answers(flow: FlowUnderTest) -> None:
+    flow.source.add_topic("orders")
+    await flow.refresh()
+    known = flow.topics()
+    flow.restart()
+    flow.source.take_away()
+    with pytest.raises(TransientKafkaError):
+        await flow.refresh()
+    assert flow.topics() == known
+    assert flow.board.settled() == [flow.config.flow]
+
+
+async def test_a_broker_gone_in_the_middle_of_apply_leaves_nothing_half_known(flow: FlowUnderTest) -> None:
+    flow.source.add_topic("orders", 3, {"retention.ms": "1000"})
+    flow.source.add_topic("users", 1)
+
+    def die(_call: Call) -> None:
+        flow.target.take_away()
+
+    undo = flow.target.intercept("create_topics", die, after=True)
+    with pytest.raises(TransientKafkaError):
+        await flow.refresh()
+    undo()
+    flow.target.bring_back()
+    await flow.refresh()
+    assert {name: entry.state for name, entry in flow.topics().items()} == {
+        "orders": TopicState.READY,
+        "users": TopicState.READY,
+    }
+    assert not any(entry.created_after_start for entry in flow.topics().values())
+    assert await flow.target_overrides("A.orders") == {"retention.ms": "1000"}
+
+
+async def test_a_topic_that_is_not_authorised_is_the_only_one_reported(flow: FlowUnderTest) -> None:
+    flow.source.add_topic("orders")
+    flow.source.add_topic("secret")
+    await flow.refresh()
+    refusal = FatalKafkaError("an ACL for the topic is missing", reason="TOPIC_UNAUTHORIZED", code=29)
+
+    def hide(call: Call) -> None:
+        if "secret" in call.result:
+            call.result["secret"] = refusal
+
+    flow.source.intercept("describe_topics", hide, after=True)
+    await flow.refresh()
+    entries = flow.topics()
+    assert (entries["secret"].state, entries["secret"].reason) == (TopicState.WAITING, "TOPIC_UNAUTHORIZED")
+    assert entries["orders"].state is TopicState.READY
+
+
+async def test_a_config_the_target_refuses_keeps_the_others_and_is_told(flow: FlowUnderTest) -> None:
+    flow.source.add_topic("orders")
+    await flow.refresh()
+    await flow.source.alter_topic_configs(
+        {
+            "orders": [
+                ConfigChange(name="retention.ms", value="1000"),
+                ConfigChange(name="max.message.bytes", value="5000"),
+            ]
+        }
+    )
+    refusal = FatalKafkaError("above the limit of the cluster", reason="POLICY_VIOLATION", code=44)
+
+    def answer(call: Call) -> None:
+        changes = [change for wanted in call.arguments["changes"].values() for change in wanted]
+        if any(change.name == "max.message.bytes" for change in changes):
+            call.result["A.orders"] = refusal
+
+    flow.target.intercept("alter_topic_configs", answer, after=True)
+    await flow.refresh()
+    entry = flow.topics()["orders"]
+    assert (entry.state, entry.reason) == (TopicState.READY, "POLICY_VIOLATION")
+    assert (await flow.target_overrides("A.orders"))["retention.ms"] == "1000"
+    # The reason stays until configs are synced again, whatever else is refreshed meanwhile.
+    await flow.refresh([Scope.TOPICS])
+    assert flow.topics()["orders"].reason == "POLICY_VIOLATION"
+
+
+async def test_a_remote_topic_that_was_deleted_comes_back_under_a_new_id(flow: FlowUnderTest) -> None:
+    flow.source.add_topic("orders", 2)
+    await flow.refresh()
+    before = flow.topics()["orders"]
+    await flow.target.delete_topics(["A.orders"])
+    await flow.refresh()
+    after = flow.topics()["orders"]
+    assert (after.state, after.generation) == (TopicState.READY, before.generation)
+    assert after.target_topic_id not in ("", before.target_topic_id)
+
+
+async def test_one_cluster_on_both_ends_is_refused_before_anything_is_touched(tmp_path: Path) -> None:
+    one = FakeCluster("A")
+    one.add_topic("orders")
+    flow = make_flow(tmp_path, source=one, target=one)
+    with pytest.raises(StateError) as refused:
+        await flow.refresh()
+    assert refused.value.reason == Reason.SAME_CLUSTER
+    assert sorted(one.topics) == ["orders"]
+
+
+@pytest.mark.parametrize("value", [b'{"version":99}', b"not json"])
+async def test_a_registry_that_cannot_be_read_is_never_overwritten(flow: FlowUnderTest, value: bytes) -> None:
+    flow.source.add_topic("orders")
+    await flow.refresh()
+    async with flow.target.writer() as writer:
+        await writer.append(TopicPartition(REGISTRY, 0), key=b'["topic","orders"]', value=value)
+    written = len(flow.target.records(TopicPartition(REGISTRY, 0)))
+    flow.restart()
+    with pytest.raises(WireFormatError) as unreadable:
+        await flow.refresh()
+    assert unreadable.value.reason == Reason.REGISTRY_UNREADABLE
+    assert unreadable.value.metadata["topic"] == REGISTRY
+    assert len(flow.target.records(TopicPartition(REGISTRY, 0))) == written
+
+
+async def test_records_of_a_later_version_survive(flow: FlowUnderTest) -> None:
+    await flow.refresh()
+    async with flow.target.writer() as writer:
+        await writer.append(TopicPartition(REGISTRY, 0), key=b'["later","x"]', value=b"anything")
+    flow.restart()
+    await flow.refresh()
+    keys = [record.key for record in flow.target.records(TopicPartition(REGISTRY, 0))]
+    assert b'["later","x"]' in keys
+
+
+async def test_a_flow_without_topics_is_settled_with_a_reason(flow: FlowUnderTest) -> None:
+    await flow.refresh()
+    assert (flow.sync.status.state, flow.sync.status.reason) == (
+        FlowState.SETTLED,
+        Reason.NO_TOPICS_SELECTED,
+    )
+    assert flow.board.settled() == [flow.config.flow]
+
+
+async def test_a_name_that_is_spelled_out_is_reported_although_it_is_hidden(tmp_path: Path) -> None:
+    flow = make_flow(tmp_path, {"topics": "orders, hidden", "heartbeats.replication.enabled": "false"})
+    flow.source.add_topic("orders")
+    refusal = FatalKafkaError("an ACL for the topic is missing", reason="TOPIC_UNAUTHORIZED", code=29)
+
+    def hide(call: Call) -> None:
+        call.result["hidden"] = refusal
+
+    flow.source.intercept("describe_topics", hide, after=True)
+    await flow.refresh()
+    assert flow.topics()["hidden"].reason == "TOPIC_UNAUTHORIZED"
+    assert flow.topics()["orders"].state is TopicState.READY
+
+
+async def test_the_loop_goes_on_after_failures_and_ends_with_stop(flow: FlowUnderTest) -> None:
+    flow.source.add_topic("orders")
+    flow.target.take_away()
+    attempts = 0
+
+    def pause() -> float:
+        nonlocal attempts
+        attempts += 1
+        assert flow.sync.status.state is FlowState.STARTING
+        assert flow.sync.status.reason == "KAFKA_UNAVAILABLE"
+        if attempts == 3:
+            flow.target.bring_back()
+        return 0.0
+
+    flow.restart(random=pause)
+    flow.target.intercept("append", lambda _call: flow.stop.set(), after=True)
+    await flow.sync.run(flow.stop)
+    assert attempts == 3
+    assert flow.sync.status.state is FlowState.SETTLED
