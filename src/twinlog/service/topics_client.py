@@ -204,6 +204,7 @@ class TopicsWatch:
         """Invariant B: take over the snapshot, keep what it may not know yet."""
         fresh = self._snapshot or {}
         self._snapshot = None
+        self._unconfirmed.clear()
         for flow, known in self._topics.items():
             missing = {name: topic for name, topic in known.items() if name not in fresh.get(flow, _NOTHING)}
             if missing and flow not in settled:

@@ -1,0 +1,113 @@
+"""One child process: started, its output read to the end, told to stop, killed when it does not."""
+
+import asyncio
+import signal
+from collections import deque
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+
+from twinlog.local.process import PIPE, GuardedProcess
+from twinlog.service.waiting import wait_or_stop
+
+_POLL_SECONDS = 0.05
+_LAST_WORDS_SECONDS = 1.0
+_LINE_LIMIT_BYTES = 1 << 20
+_LAST_LINES = 10
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ChildSpec:
+    name: str
+    command: Sequence[str]
+    environment: Mapping[str, str]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ChildEnd:
+    exit_code: int
+    """128 + signal where a signal ended it."""
+    killed: bool
+    """True when it did not end by itself in time."""
+    last_lines: tuple[str, ...]
+    """The end of what it printed."""
+
+
+class Child:
+    """A running child. Nothing it started outlives it, and it does not outlive this process (see
+    GuardedProcess).
+    """
+
+    def __init__(self, spec: ChildSpec, *, on_line: Callable[[str], None]) -> None:
+        """Starts it: blocks for some 30 ms. Raises ProcessError when the command cannot be run."""
+        self._process = GuardedProcess(spec.command, env=spec.environment, output=PIPE)
+        self._on_line = on_line
+        self._last_lines: deque[str] = deque(maxlen=_LAST_LINES)
+
+    @property
+    def pid(self) -> int:
+        return self._process.pid
+
+    async def run(self, stop: asyncio.Event, *, grace_seconds: float) -> ChildEnd:
+        """Until it ends; once `stop` is set it gets SIGTERM, and SIGKILL with all it started after
+        `grace_seconds`.
+
+        When cancelled it is killed at once.
+        """
+        async with asyncio.TaskGroup() as group:
+            reader = group.create_task(self._read_lines(), name="child-output")
+            try:
+                killed = await self._until_ended(stop, grace_seconds)
+            except asyncio.CancelledError:
+                await self._kill()
+                raise
+            # A process of its own that still holds the pipe must not hold up the supervisor.
+            await asyncio.wait([reader], timeout=_LAST_WORDS_SECONDS)
+            reader.cancel()
+        exit_code = self._process.poll()
+        assert exit_code is not None
+        return ChildEnd(exit_code=exit_code, killed=killed, last_lines=tuple(self._last_lines))
+
+    async def _until_ended(self, stop: asyncio.Event, grace_seconds: float) -> bool:
+        while not stop.is_set():
+            if self._process.poll() is not None:
+                return False
+            await wait_or_stop(stop, _POLL_SECONDS)
+        self._process.send_signal(signal.SIGTERM)
+        try:
+            async with asyncio.timeout(grace_seconds):
+                await self._ended()
+        except TimeoutError:
+            await self._kill()
+            return True
+        return False
+
+    async def _kill(self) -> None:
+        self._process.send_signal(signal.SIGKILL)
+        await asyncio.shield(self._ended())
+
+    async def _ended(self) -> None:
+        never = asyncio.Event()
+        while self._process.poll() is None:
+            await wait_or_stop(never, _POLL_SECONDS)
+
+    async def _read_lines(self) -> None:
+        loop = asyncio.get_running_loop()
+        reader = asyncio.StreamReader(limit=_LINE_LIMIT_BYTES)
+        transport, _ = await loop.connect_read_pipe(
+            lambda: asyncio.StreamReaderProtocol(reader), self._process.stdout
+        )
+        try:
+            while True:
+                try:
+                    line = await reader.readline()
+                except ValueError:
+                    # Longer than the limit: what was read of it is gone, the rest follows as a line of its
+                    # own.
+                    continue
+                if not line:
+                    return
+                text = line.decode("utf-8", "replace").rstrip("\r\n")
+                self._last_lines.append(text)
+                self._on_line(text)
+        finally:
+            transport.close()

@@ -1,0 +1,95 @@
+"""One log out of many: the children's lines and the supervisor's own, as JSON or for a person to read.
+
+A line of a service is a JSON object already and passes as it is; anything else a child prints (a JVM, a
+native library) becomes the `line` of an `output` event.
+"""
+
+import json
+from collections.abc import Callable
+from datetime import UTC, datetime
+from typing import Any, TextIO
+
+from twinlog.clock import Clock
+from twinlog.telemetry.redaction import redact, redact_text
+
+_COLOURS = {"error": "\x1b[31m", "critical": "\x1b[31m", "warning": "\x1b[33m", "debug": "\x1b[2m"}
+_RESET = "\x1b[0m"
+_SHOWN_FIRST = frozenset({"time", "service", "level", "event", "version", "logger", "exception"})
+
+SUPERVISOR = "twinlog"
+
+
+class LogLines:
+    """Writes to `stream`, one line at a time. A stream that is gone is ignored: logging never stops the
+    run.
+    """
+
+    def __init__(self, stream: TextIO, *, format: str, clock: Clock) -> None:  # noqa: A002
+        readable = format == "console" or (format == "auto" and stream.isatty())
+        self._stream = stream
+        self._clock = clock
+        self._render: Callable[[dict[str, Any]], str] = _json_line
+        if readable:
+            self._render = _coloured_line if stream.isatty() else _plain_line
+
+    def event(self, level: str, event: str, /, **values: Any) -> None:
+        """A line of the supervisor's own."""
+        line = {"time": self._now(), "service": SUPERVISOR, "level": level, "event": event, **values}
+        self._write(redact(line))
+
+    def child_line(self, service: str, line: str) -> None:
+        """Whatever a child printed."""
+        if line:
+            self._write(self._parsed(service, line))
+
+    def _parsed(self, service: str, line: str) -> dict[str, Any]:
+        if line.startswith("{"):
+            try:
+                fields = json.loads(line)
+            except ValueError:
+                fields = None
+            if isinstance(fields, dict) and "event" in fields:
+                return {**fields, "service": fields.get("service", service)}
+        return {
+            "time": self._now(),
+            "service": service,
+            "level": "info",
+            "event": "output",
+            "line": redact_text(line),
+        }
+
+    def _write(self, fields: dict[str, Any]) -> None:
+        try:
+            self._stream.write(self._render(fields) + "\n")
+            self._stream.flush()
+        except (OSError, ValueError):
+            return
+
+    def _now(self) -> str:
+        return datetime.fromtimestamp(self._clock.now_ms() / 1000, UTC).isoformat().replace("+00:00", "Z")
+
+
+def _json_line(fields: dict[str, Any]) -> str:
+    return json.dumps(fields, default=str)
+
+
+def _plain_line(fields: dict[str, Any]) -> str:
+    time = str(fields.get("time", ""))[11:19]
+    service, level = fields.get("service", ""), fields.get("level", "")
+    if fields.get("event") == "output":
+        return f"{time} {service:<10} {'-':<7} {fields.get('line', '')}"
+    rest = " ".join(f"{key}={_value(value)}" for key, value in fields.items() if key not in _SHOWN_FIRST)
+    text = f"{time} {service:<10} {level:<7} {fields.get('event', '')} {rest}".rstrip()
+    return f"{text}\n{fields['exception']}" if fields.get("exception") else text
+
+
+def _coloured_line(fields: dict[str, Any]) -> str:
+    colour = _COLOURS.get(str(fields.get("level", "")))
+    line = _plain_line(fields)
+    return f"{colour}{line}{_RESET}" if colour else line
+
+
+def _value(value: Any) -> str:
+    text = value if isinstance(value, str) else json.dumps(value, default=str)
+    needs_quotes = isinstance(value, str) and (not text or any(mark in text for mark in ' "=\n'))
+    return json.dumps(text) if needs_quotes else text

@@ -1,0 +1,93 @@
+"""Waits that end with `stop`, and waits that grow. Standard library only: the supervisor uses it too, and
+stays small.
+"""
+
+import asyncio
+from collections.abc import Callable, Coroutine
+from dataclasses import dataclass, field
+from typing import Any, TypeVar
+
+T = TypeVar("T")
+
+STEP_GRACE_SECONDS = 3.0
+"""How long a step in flight may go on after `stop`: enough for a broker that answers."""
+
+
+async def wait_or_stop(stop: asyncio.Event, seconds: float) -> bool:
+    """Sleep for `seconds` or until `stop` is set, whichever comes first. True when stop is set."""
+    if stop.is_set():
+        return True
+    try:
+        async with asyncio.timeout(seconds):
+            await stop.wait()
+    except TimeoutError:
+        return stop.is_set()
+    return True
+
+
+async def wait_for_any(*events: asyncio.Event, seconds: float | None = None) -> bool:
+    """Wait until one of the events is set; False when `seconds` pass before that."""
+    if any(event.is_set() for event in events):
+        return True
+    async with asyncio.TaskGroup() as group:
+        waits = [group.create_task(event.wait(), name="wait-for-any") for event in events]
+        await asyncio.wait(waits, timeout=seconds, return_when=asyncio.FIRST_COMPLETED)
+        for wait in waits:
+            wait.cancel()
+    return any(event.is_set() for event in events)
+
+
+async def finish_or_cancel(
+    step: Coroutine[Any, Any, T], *, stop: asyncio.Event, grace_seconds: float = STEP_GRACE_SECONDS
+) -> T | None:
+    """Await `step`; once `stop` is set it gets `grace_seconds` more, then it is cancelled and None is
+    returned.
+
+    For calls to brokers and peers that may be away: their own time-outs are longer than a stop should take.
+    What `step` raises is raised.
+    """
+    failure: Exception | None = None
+    result: T | None = None
+    async with asyncio.TaskGroup() as group:
+        bound = asyncio.timeout(None)
+
+        async def shorten() -> None:
+            await stop.wait()
+            bound.reschedule(asyncio.get_running_loop().time() + grace_seconds)
+
+        try:
+            async with bound:
+                watcher = group.create_task(shorten(), name="stop-watcher")
+                try:
+                    result = await step
+                finally:
+                    watcher.cancel()
+        except Exception as error:  # noqa: BLE001 (raised again outside the group, which would wrap it)
+            failure = error
+    if isinstance(failure, TimeoutError) and bound.expired():
+        return None
+    if failure is not None:
+        raise failure
+    return result
+
+
+@dataclass(slots=True, kw_only=True)
+class Backoff:
+    """Growing waits with full jitter: each is random between 0 and a bound that grows up to `max_seconds`."""
+
+    initial_seconds: float
+    max_seconds: float
+    random: Callable[[], float]
+    """Uniform in [0, 1)."""
+    factor: float = 2.0
+    _bound_seconds: float = field(init=False, default=0.0)
+
+    def next(self) -> float:
+        """The next wait in seconds; the bound of the one after it is `factor` times as large."""
+        bound = self._bound_seconds or min(self.initial_seconds, self.max_seconds)
+        self._bound_seconds = min(bound * self.factor, self.max_seconds)
+        return self.random() * bound
+
+    def reset(self) -> None:
+        """Start again from `initial_seconds`: call it after a success."""
+        self._bound_seconds = 0.0
