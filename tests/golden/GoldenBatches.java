@@ -83,7 +83,8 @@ public final class GoldenBatches {
         MemoryRecords.RecordFilter filter = new MemoryRecords.RecordFilter(NOON, 1_000) {
             @Override
             protected BatchRetentionResult checkBatchRetention(RecordBatch batch) {
-                return new BatchRetentionResult(BatchRetention.RETAIN_EMPTY, false);
+                BatchRetention empty = batch.magic() < 2 ? BatchRetention.DELETE_EMPTY : BatchRetention.RETAIN_EMPTY;
+                return new BatchRetentionResult(empty, false);
             }
 
             @Override

@@ -31,7 +31,12 @@ class Codec(IntEnum):
         name = compression_type.strip().lower()
         if name == "producer":
             return None
-        return cls.NONE if name in ("uncompressed", "none") else cls[name.upper()]
+        if name in ("uncompressed", "none"):
+            return cls.NONE
+        try:
+            return cls[name.upper()]
+        except KeyError:
+            raise ValueError(f"{compression_type!r} is no compression.type of Kafka") from None
 
 
 DEFAULT_LEVELS = {Codec.GZIP: 1, Codec.LZ4: 1, Codec.ZSTD: 1}
@@ -60,7 +65,7 @@ def compress(codec: Codec, data: bytes, level: int | None = None) -> bytes:
     return bytes(cramjam.gzip.compress(data, level=level))
 
 
-def decompress(codec: Codec, data: memoryview | bytes) -> bytes:
+def decompress(codec: Codec, data: memoryview | bytes | bytearray) -> bytes:
     """Decompress the records of one batch. Raises WireFormatError (CORRUPT_BATCH) when the stream is
     damaged."""
     try:

@@ -115,12 +115,12 @@ class Batch(NamedTuple):
     """All bytes of the batch, header included."""
 
 
-def read_batches(data: memoryview | bytes) -> list[Batch]:
+def read_batches(data: memoryview | bytes | bytearray) -> list[Batch]:
     """Split fetched bytes into batches; a cut last one is left out. Raises as `iter_batches`."""
     return list(iter_batches(data))
 
 
-def iter_batches(data: memoryview | bytes) -> Iterator[Batch]:
+def iter_batches(data: memoryview | bytes | bytearray) -> Iterator[Batch]:
     """Go through fetched bytes batch by batch; a cut last one is left out.
 
     Raises WireFormatError (CORRUPT_BATCH, with the position in bytes) when a length or a magic cannot be

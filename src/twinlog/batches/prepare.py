@@ -74,7 +74,7 @@ class Prepared:
 
 
 def prepare(
-    data: memoryview | bytes,
+    data: memoryview | bytes | bytearray,
     *,
     wanted_offset: int,
     policy: CopyPolicy,
@@ -89,8 +89,12 @@ def prepare(
     """
     chosen = []
     damage: WireFormatError | None = None
+    lowest_offset = 0
     try:
         for batch, visibility in classify(iter_batches(data), aborted, read_committed=policy.read_committed):
+            if batch.header.base_offset < lowest_offset:
+                raise _offsets_go_back(batch, lowest_offset)
+            lowest_offset = batch.header.next_offset
             chosen.append((batch, *choose_lane(batch.header, wanted_offset, policy.target, visibility)))
     except WireFormatError as error:
         damage = error
@@ -251,3 +255,13 @@ class _Preparation:
         share.batches += 1
         share.records += records
         share.bytes += batch.header.size_bytes
+
+
+def _offsets_go_back(batch: Batch, lowest_offset: int) -> WireFormatError:
+    """The base offset is outside the checksum: a false one would silently move data behind the position."""
+    offset = batch.header.base_offset
+    return WireFormatError(
+        f"a batch claims offset {offset} after offset {lowest_offset - 1}",
+        reason="CORRUPT_BATCH",
+        metadata={"offset": str(offset)},
+    )

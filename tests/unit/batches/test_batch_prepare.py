@@ -1,0 +1,220 @@
+"""What `prepare` makes of a fetch: order, positions, grouping and faults."""
+
+import pytest
+
+from twinlog.batches import (
+    AbortedTransaction,
+    Codec,
+    CopyPolicy,
+    DecodedRecord,
+    Lane,
+    LaneReason,
+    OffsetRun,
+    OutgoingBatch,
+    TargetTopicLimits,
+    decode_batch,
+    prepare,
+    read_batches,
+)
+from twinlog.batches.outgoing import Seal, sealed
+from twinlog.testing.source_batches import source_batch, transaction_marker
+
+_SEAL = Seal(1, 0, 0, transactional=False)
+_POLICY = CopyPolicy()
+
+
+def _records(first_offset: int, count: int, value_bytes: int = 10) -> list[DecodedRecord]:
+    return [
+        DecodedRecord(first_offset + i, 1_700_000_000_000, b"k", bytes(value_bytes), ()) for i in range(count)
+    ]
+
+
+def _small_batches(count: int, codec: Codec = Codec.NONE) -> bytes:
+    return b"".join(source_batch(_records(i, 1), codec=codec) for i in range(count))
+
+
+def _values(outgoing: OutgoingBatch) -> list[bytes | None]:
+    return [record.value for record in decode_batch(read_batches(sealed(outgoing, _SEAL))[0])]
+
+
+def test_nothing_fetched_is_nothing_to_do() -> None:
+    prepared = prepare(b"", wanted_offset=5, policy=_POLICY)
+    assert (prepared.batches, prepared.next_offset, prepared.fault) == ((), 5, None)
+
+
+def test_a_backlog_of_small_batches_becomes_one() -> None:
+    prepared = prepare(_small_batches(50), wanted_offset=0, policy=_POLICY, backlog=True)
+    (outgoing,) = prepared.batches
+    assert outgoing.record_count == 50
+    assert outgoing.runs == (OffsetRun(0, 50),)
+    assert outgoing.reason is LaneReason.SMALL_BATCHES
+    assert prepared.shares[Lane.RECODE, LaneReason.SMALL_BATCHES].batches == 50
+
+
+def test_without_a_backlog_small_batches_go_as_they_are() -> None:
+    prepared = prepare(_small_batches(50), wanted_offset=0, policy=_POLICY, backlog=False)
+    assert [outgoing.lane for outgoing in prepared.batches] == [Lane.RAW] * 50
+
+
+def test_one_small_batch_is_not_worth_opening() -> None:
+    prepared = prepare(_small_batches(1), wanted_offset=0, policy=_POLICY, backlog=True)
+    assert [outgoing.lane for outgoing in prepared.batches] == [Lane.RAW]
+
+
+def test_zero_switches_coalescing_off() -> None:
+    policy = CopyPolicy(coalesce_below_bytes=0)
+    prepared = prepare(_small_batches(5), wanted_offset=0, policy=policy, backlog=True)
+    assert len(prepared.batches) == 5
+
+
+def test_groups_end_at_the_size_aimed_at() -> None:
+    policy = CopyPolicy(coalesced_bytes=1000)
+    data = b"".join(source_batch(_records(i, 1, value_bytes=200)) for i in range(20))
+    prepared = prepare(data, wanted_offset=0, policy=policy, backlog=True)
+    assert [outgoing.record_count for outgoing in prepared.batches] == [4] * 5
+
+
+def test_a_large_batch_among_small_ones_goes_raw_and_in_its_place() -> None:
+    large = source_batch(_records(2, 1, value_bytes=100_000))
+    data = _small_batches(2) + large + b"".join(source_batch(_records(3 + i, 1)) for i in range(40))
+    prepared = prepare(data, wanted_offset=0, policy=_POLICY, backlog=True)
+    assert [outgoing.lane for outgoing in prepared.batches] == [Lane.RECODE, Lane.RAW, Lane.RECODE]
+    assert [outgoing.next_source_offset for outgoing in prepared.batches] == [2, 3, 43]
+
+
+def test_coalesced_batches_keep_the_producers_codec() -> None:
+    prepared = prepare(_small_batches(9, Codec.ZSTD), wanted_offset=0, policy=_POLICY, backlog=True)
+    assert [outgoing.codec for outgoing in prepared.batches] == [Codec.ZSTD]
+
+
+def test_a_group_swallows_markers_and_passes_them() -> None:
+    data = (
+        source_batch(_records(0, 2), producer_id=7, transactional=True)
+        + transaction_marker(2, 7, commit=True)
+        + source_batch(_records(3, 1))
+        + transaction_marker(4, 9, commit=True)
+    )
+    prepared = prepare(data, wanted_offset=0, policy=_POLICY, backlog=True)
+    (outgoing,) = prepared.batches
+    assert outgoing.runs == (OffsetRun(0, 2), OffsetRun(3, 1))
+    assert not outgoing.is_dense
+    assert outgoing.next_source_offset == prepared.next_offset == 5
+    assert [outgoing.target_offset(source, 70) for source in range(5)] == [70, 71, None, 72, None]
+
+
+def test_dropped_batches_move_the_position_alone() -> None:
+    data = source_batch(_records(0, 2), producer_id=7, transactional=True) + transaction_marker(
+        2, 7, commit=False
+    )
+    prepared = prepare(data, wanted_offset=0, policy=_POLICY, aborted=[AbortedTransaction(7, 0)])
+    assert prepared.batches == ()
+    assert prepared.next_offset == 3
+    assert prepared.shares[Lane.DROP, LaneReason.ABORTED].records == 2
+    assert prepared.shares[Lane.DROP, LaneReason.CONTROL].batches == 1
+
+
+def test_read_uncommitted_copies_aborted_records() -> None:
+    data = source_batch(_records(0, 2), producer_id=7, transactional=True)
+    policy = CopyPolicy(read_committed=False)
+    prepared = prepare(data, wanted_offset=0, policy=policy, aborted=[AbortedTransaction(7, 0)])
+    assert prepared.record_count == 2
+
+
+def test_a_batch_whose_last_records_are_gone_passes_them() -> None:
+    data = source_batch(_records(10, 3), last_offset=19)
+    prepared = prepare(data, wanted_offset=10, policy=_POLICY)
+    assert prepared.next_offset == 20
+    assert prepared.batches[0].next_source_offset == 20
+    assert prepared.batches[0].last_source_offset == 12
+
+
+def test_a_batch_with_nothing_left_after_the_position_is_passed() -> None:
+    data = source_batch(_records(10, 3), last_offset=19)
+    prepared = prepare(data, wanted_offset=15, policy=_POLICY)
+    assert (prepared.batches, prepared.next_offset) == ((), 20)
+
+
+def test_a_batch_above_the_limit_is_split_and_one_record_above_it_is_a_fault() -> None:
+    limit = 1000
+    data = source_batch(_records(0, 10, value_bytes=300)) + source_batch(_records(10, 1, value_bytes=2000))
+    policy = CopyPolicy(target=TargetTopicLimits(max_message_bytes=limit))
+    prepared = prepare(data, wanted_offset=0, policy=policy)
+    assert sum(outgoing.record_count for outgoing in prepared.batches) == 10
+    assert max(outgoing.size_bytes for outgoing in prepared.batches) <= limit
+    assert prepared.next_offset == 10
+    fault = prepared.fault
+    assert fault is not None
+    assert (fault.reason, fault.offset, fault.limit_bytes) == ("RECORD_TOO_LARGE", 10, limit)
+    assert fault.size_bytes is not None
+    assert fault.size_bytes > 2000
+    assert "offset 10" in fault.message
+
+
+def test_a_record_too_large_in_the_middle_of_a_group_keeps_what_is_before_it() -> None:
+    sizes = [10, 10, 2000, 10]
+    data = b"".join(source_batch(_records(i, 1, value_bytes=size)) for i, size in enumerate(sizes))
+    policy = CopyPolicy(target=TargetTopicLimits(max_message_bytes=1000))
+    prepared = prepare(data, wanted_offset=0, policy=policy, backlog=True)
+    assert [value for outgoing in prepared.batches for value in _values(outgoing)] == [bytes(10)] * 2
+    assert prepared.next_offset == 2
+    assert prepared.fault is not None
+    assert prepared.fault.offset == 2
+
+
+def test_compression_may_save_a_record_from_the_limit() -> None:
+    data = source_batch(_records(0, 1, value_bytes=50_000))
+    policy = CopyPolicy(target=TargetTopicLimits(max_message_bytes=1000, codec=Codec.ZSTD))
+    prepared = prepare(data, wanted_offset=0, policy=policy)
+    assert prepared.fault is None
+    assert prepared.batches[0].size_bytes < 1000
+
+
+@pytest.mark.parametrize("backlog", [False, True])
+@pytest.mark.parametrize("codec", Codec)
+def test_damage_stops_before_the_damaged_batch(codec: Codec, backlog: bool) -> None:
+    data = bytearray(b"".join(source_batch(_records(i * 2, 2), codec=codec) for i in range(3)))
+    data[-2] ^= 0x40
+    prepared = prepare(data, wanted_offset=0, policy=_POLICY, backlog=backlog)
+    assert prepared.record_count == 4
+    assert prepared.next_offset == 4
+    assert prepared.fault is not None
+    assert (prepared.fault.reason, prepared.fault.offset) == ("CORRUPT_BATCH", 4)
+
+
+def test_without_check_crc_the_raw_lane_does_not_look() -> None:
+    data = bytearray(source_batch(_records(0, 2)))
+    data[-2] ^= 0x40
+    prepared = prepare(data, wanted_offset=0, policy=CopyPolicy(check_crc=False))
+    assert prepared.fault is None
+    assert prepared.record_count == 2
+
+
+def test_offsets_that_go_back_are_damage() -> None:
+    data = source_batch(_records(5, 2)) + source_batch(_records(6, 2))
+    prepared = prepare(data, wanted_offset=5, policy=_POLICY)
+    assert prepared.next_offset == 7
+    assert prepared.fault is not None
+    assert "offset 6 after offset 6" in prepared.fault.message
+
+
+def test_damaged_lengths_keep_what_came_before() -> None:
+    data = bytearray(source_batch(_records(0, 2)) * 1 + source_batch(_records(2, 2)))
+    data[len(data) // 2 + 8 : len(data) // 2 + 12] = b"\xff" * 4
+    prepared = prepare(data, wanted_offset=0, policy=_POLICY)
+    assert prepared.next_offset == 2
+    assert prepared.fault is not None
+    assert prepared.fault.reason == "CORRUPT_BATCH"
+
+
+def test_a_thousand_headers_survive_both_lanes() -> None:
+    headers = tuple((b"h%d \xff\xfe" % i, None if i % 3 else b"") for i in range(1000))
+    record = DecodedRecord(0, 1, b"", None, headers)
+    data = source_batch([record]) + source_batch([record._replace(offset=1)])
+    for backlog in (False, True):
+        prepared = prepare(data, wanted_offset=0, policy=_POLICY, backlog=backlog)
+        copies = [
+            copy
+            for outgoing in prepared.batches
+            for copy in decode_batch(read_batches(sealed(outgoing, _SEAL))[0])
+        ]
+        assert [copy.headers for copy in copies] == [headers, headers]

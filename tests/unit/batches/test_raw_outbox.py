@@ -1,0 +1,126 @@
+"""The order of a partition's batches, whatever the broker answers."""
+
+import asyncio
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from twinlog.batches import NewRecord, OutgoingBatch, build_batch, read_batches
+from twinlog.kafka.raw.outbox import Parcel, PartitionOutbox
+from twinlog.model import TopicPartition
+
+_PARTITION = TopicPartition("t", 0)
+
+
+def _batch(count: int) -> OutgoingBatch:
+    return build_batch([NewRecord(None, b"v", 0)] * count)
+
+
+def _put(outbox: PartitionOutbox, loop: asyncio.AbstractEventLoop, count: int = 1) -> Parcel:
+    parcel = Parcel(partition=_PARTITION, batch=_batch(count), deadline=0, acknowledged=loop.create_future())
+    outbox.put(parcel)
+    return parcel
+
+
+def _take(outbox: PartitionOutbox, now: float = 0.0) -> Parcel | None:
+    if outbox.peek(now) is None:
+        return None
+    return outbox.take(7, 1, transactional=True)
+
+
+async def test_sequences_follow_the_record_counts_and_are_sealed() -> None:
+    outbox = PartitionOutbox()
+    loop = asyncio.get_running_loop()
+    for count in (3, 5, 1):
+        _put(outbox, loop, count)
+    taken = [_take(outbox) for _ in range(3)]
+    assert [parcel.base_sequence for parcel in taken if parcel] == [0, 3, 8]
+    assert outbox.next_sequence == 9
+    for parcel in taken:
+        assert parcel is not None
+        (batch,) = read_batches(parcel.header + parcel.batch.records)
+        assert batch.header.base_sequence == parcel.base_sequence
+        assert (batch.header.producer_id, batch.header.producer_epoch) == (7, 1)
+
+
+async def test_sequences_wrap_to_zero_as_in_java() -> None:
+    outbox = PartitionOutbox(next_sequence=0x7FFFFFFF - 1)
+    loop = asyncio.get_running_loop()
+    first, second = _put(outbox, loop, 3), _put(outbox, loop, 2)
+    _take(outbox)
+    _take(outbox)
+    assert (first.base_sequence, second.base_sequence, outbox.next_sequence) == (0x7FFFFFFE, 1, 3)
+    outbox.give_back(second, 0)
+    outbox.give_back(first, 0)
+    assert _take(outbox) is first
+    assert _take(outbox) is second
+
+
+async def test_no_more_than_the_limit_is_unanswered() -> None:
+    outbox = PartitionOutbox(max_in_flight=2)
+    parcels = [_put(outbox, asyncio.get_running_loop()) for _ in range(3)]
+    assert [_take(outbox) for _ in range(3)] == [parcels[0], parcels[1], None]
+    outbox.acknowledge(parcels[0])
+    assert _take(outbox) is parcels[2]
+
+
+async def test_nothing_new_leaves_while_one_has_to_be_sent_again() -> None:
+    outbox = PartitionOutbox()
+    first, second, third = (_put(outbox, asyncio.get_running_loop()) for _ in range(3))
+    _take(outbox)
+    _take(outbox)
+    outbox.give_back(first, retry_at=10.0)
+    assert _take(outbox, now=11.0) is None, "the second is still unanswered"
+    assert outbox.has_earlier(second)
+    outbox.give_back(second, retry_at=10.0)
+    assert _take(outbox, now=9.9) is None, "not before the pause is over"
+    assert [_take(outbox, now=10.0) for _ in range(3)] == [first, second, third]
+    assert not outbox.has_earlier(first)
+
+
+async def test_what_never_left_can_be_forgotten_without_a_gap() -> None:
+    outbox = PartitionOutbox()
+    sent, unsent = (_put(outbox, asyncio.get_running_loop()) for _ in range(2))
+    _take(outbox)
+    outbox.give_back(sent, retry_at=0)
+    outbox.peek(0)
+    assert outbox.drop_waiting() == [unsent]
+    assert _take(outbox) is sent
+    assert outbox.next_sequence == 1
+
+
+@given(
+    answers=st.lists(st.tuples(st.integers(0, 4), st.sampled_from(("ok", "again", "lost"))), max_size=60),
+    start=st.sampled_from((0, 0x7FFFFFFF - 3)),
+)
+async def test_a_broker_that_checks_sequences_gets_each_batch_once_and_in_order(
+    answers: list[tuple[int, str]], start: int
+) -> None:
+    """Requests are refused, or written with the answer lost, in any order; the log is what was put."""
+    outbox = PartitionOutbox(next_sequence=start)
+    put = [_put(outbox, asyncio.get_running_loop()) for _ in range(12)]
+    log: list[Parcel] = []
+    now = 0.0
+    for index, verdict in [*answers, *((0, "ok") for _ in range(200))]:
+        now += 1
+        while _take(outbox, now):
+            pass
+        if not outbox.in_flight:
+            break
+        parcel = outbox.in_flight[index % len(outbox.in_flight)]
+        expected = (start + len(log)) & 0x7FFFFFFF
+        if parcel in log:
+            outbox.acknowledge(parcel)  # the broker knows the duplicate and answers as before
+        elif parcel.base_sequence != expected:
+            assert outbox.has_earlier(parcel), "out of order with nothing before it would be fatal"
+            outbox.give_back(parcel, now)
+        elif verdict == "again":
+            outbox.give_back(parcel, now)
+        else:
+            log.append(parcel)
+            if verdict == "ok":
+                outbox.acknowledge(parcel)
+            else:
+                outbox.give_back(parcel, now)
+    assert log == put
+    assert outbox.is_empty

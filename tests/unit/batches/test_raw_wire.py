@@ -1,0 +1,116 @@
+"""The hand-written requests and responses, against aiokafka's own classes."""
+
+from io import BytesIO
+from typing import Any
+
+import pytest
+from aiokafka.errors import IncompatibleBrokerVersion
+from aiokafka.protocol import fetch as theirs
+from aiokafka.protocol.produce import ProduceRequest, ProduceResponse_v3, ProduceResponse_v8
+
+from twinlog.batches import AbortedTransaction
+from twinlog.kafka.raw.wire import (
+    FetchPart,
+    ProducePart,
+    fetch_request,
+    produce_request,
+)
+from twinlog.model import TopicPartition
+
+_PARTS = [
+    FetchPart(TopicPartition("a", 0), 100),
+    FetchPart(TopicPartition("b", 3), 1 << 40),
+    FetchPart(TopicPartition("a", 1), 0),
+]
+
+
+def _fetch() -> Any:
+    return fetch_request(
+        _PARTS,
+        max_wait_ms=500,
+        min_bytes=1,
+        max_bytes=50_000_000,
+        max_partition_bytes=1_000_000,
+        read_committed=True,
+        rack="rack-ä",
+    )
+
+
+@pytest.mark.parametrize("version", range(4, 12))
+def test_fetch_requests_are_theirs(version: int) -> None:
+    topics = [("a", [(0, 100, 1_000_000), (1, 0, 1_000_000)]), ("b", [(3, 1 << 40, 1_000_000)])]
+    expected = theirs.FetchRequest(500, 1, 50_000_000, 1, topics, rack_id="rack-ä").prepare({1: (0, version)})
+    ours = _fetch().prepare({1: (0, version)})
+    assert ours.API_VERSION == expected.API_VERSION == version
+    assert ours.encode() == expected.encode()
+    header = ours.build_request_header(correlation_id=9, client_id="c").encode()
+    assert header == expected.build_request_header(correlation_id=9, client_id="c").encode()
+
+
+@pytest.mark.parametrize("version", [4, 5, 7, 11])
+def test_fetch_responses_are_read(version: int) -> None:
+    def partition(
+        number: int, code: int, aborted: list[tuple[int, int]] | None, records: bytes | None
+    ) -> Any:
+        fields: list[Any] = [number, code, 110, 105]
+        fields += [7] if version >= 5 else []
+        fields.append(aborted)
+        fields += [2] if version >= 11 else []
+        return (*fields, records)
+
+    topics = [("a", [partition(0, 0, [(9, 3), (8, 1)], b"xyz"), partition(1, 6, None, None)])]
+    first = [0, 0, 0] if version >= 7 else [0]
+    response = getattr(theirs, f"FetchResponse_v{version}")(*first, topics)
+    agreed = _fetch().prepare({1: (4, version)})
+    stream = BytesIO(b"\0\0\0\x09" + response.encode())
+    assert agreed.parse_response_header(stream).correlation_id == 9
+    read = agreed.decode(stream)
+    assert read.error_code == 0
+    one, other = read.answers
+    assert (one.partition, one.error_code) == (TopicPartition("a", 0), 0)
+    assert (one.high_watermark, one.last_stable_offset) == (110, 105)
+    assert one.log_start_offset == (7 if version >= 5 else -1)
+    assert one.aborted == (AbortedTransaction(9, 3), AbortedTransaction(8, 1))
+    assert one.preferred_replica == (2 if version >= 11 else -1)
+    assert bytes(one.records) == b"xyz"
+    assert (other.partition, other.error_code, other.aborted) == (TopicPartition("a", 1), 6, ())
+    assert len(other.records) == 0
+
+
+_PRODUCED = [
+    ProducePart(TopicPartition("a", 0), b"head", b"records"),
+    ProducePart(TopicPartition("b", 2), b"h", b"r"),
+]
+
+
+@pytest.mark.parametrize("version", range(3, 9))
+@pytest.mark.parametrize("transactional_id", [None, "twinlog-A-B-0-1"])
+def test_produce_requests_are_theirs(version: int, transactional_id: str | None) -> None:
+    topics = [("a", [(0, b"headrecords")]), ("b", [(2, b"hr")])]
+    expected = ProduceRequest(transactional_id, -1, 30_000, topics).prepare({0: (0, version)})
+    ours = produce_request(_PRODUCED, transactional_id=transactional_id, timeout_ms=30_000)
+    assert ours.prepare({0: (0, version)}).encode() == expected.encode()
+
+
+def test_produce_responses_are_read() -> None:
+    request = produce_request(_PRODUCED, transactional_id=None, timeout_ms=1)
+    old = ProduceResponse_v3([("a", [(0, 0, 1234, -1)]), ("b", [(2, 10, -1, -1)])], 0)
+    answers = request.prepare({0: (0, 3)}).decode(BytesIO(old.encode()))
+    assert [(a.partition, a.error_code, a.base_offset) for a in answers] == [
+        (TopicPartition("a", 0), 0, 1234),
+        (TopicPartition("b", 2), 10, -1),
+    ]
+    new = ProduceResponse_v8(
+        [("b", [(2, 87, -1, -1, -1, [(0, "no key"), (1, "no key either")], "one or more records")])], 0
+    )
+    (answer,) = request.prepare({0: (0, 8)}).decode(BytesIO(new.encode()))
+    assert (answer.error_code, answer.message) == (87, "one or more records")
+    silent = ProduceResponse_v8([("b", [(2, 87, -1, -1, -1, [(0, "no key")], None)])], 0)
+    (answer,) = request.prepare({0: (0, 8)}).decode(BytesIO(silent.encode()))
+    assert answer.message == "no key"
+
+
+@pytest.mark.parametrize("broker_versions", [{}, {1: (0, 3)}, {1: (12, 20)}])
+def test_a_broker_without_a_common_version_is_named(broker_versions: dict[int, tuple[int, int]]) -> None:
+    with pytest.raises(IncompatibleBrokerVersion, match="request 1, 4 to 11 are needed"):
+        _fetch().prepare(broker_versions)
