@@ -1,0 +1,98 @@
+"""Is the copy complete and exact? Both logs read to their ends and compared record by record, in order."""
+
+from collections.abc import AsyncIterator
+from dataclasses import dataclass
+
+from twinlog.errors import KafkaError
+from twinlog.kafka.ports import KafkaCluster, LogReader, OffsetSpec
+from twinlog.model import Record, TopicPartition
+
+Content = tuple[int, bytes | None, bytes | None, tuple[tuple[str, bytes | None], ...]]
+FETCH_MAX_BYTES = 4 << 20
+
+
+@dataclass(slots=True, kw_only=True)
+class Comparison:
+    """Counts over all compared partitions."""
+
+    source_records: int = 0
+    target_records: int = 0
+    missing: int = 0
+    """Records of the source that the target does not have where they belong."""
+    duplicates: int = 0
+    """Records of the target that stand there twice."""
+    different: int = 0
+    """Records that are there with another key, value, header or timestamp."""
+    first_problem: str = ""
+
+    @property
+    def identical(self) -> bool:
+        return not (self.missing or self.duplicates or self.different) and (
+            self.source_records == self.target_records
+        )
+
+
+async def compare(
+    source: KafkaCluster, source_topic: str, target: KafkaCluster, target_topic: str, *, partition_count: int
+) -> Comparison:
+    """Compare two topics as a read_committed reader sees them, partition by partition. Raises KafkaError."""
+    result = Comparison()
+    async with source.reader() as source_reader, target.reader() as target_reader:
+        for number in range(partition_count):
+            mine, theirs = TopicPartition(source_topic, number), TopicPartition(target_topic, number)
+            left = [record async for record in _records(source, source_reader, mine)]
+            right = [record async for record in _records(target, target_reader, theirs)]
+            _compare_partition(left, right, mine, result)
+    return result
+
+
+def _compare_partition(
+    left: list[Record], right: list[Record], partition: TopicPartition, result: Comparison
+) -> None:
+    result.source_records += len(left)
+    result.target_records += len(right)
+    contents = [_content(record) for record in right]
+    if contents == [_content(record) for record in left]:
+        return
+    seen: dict[Content, int] = {}
+    for content in contents:
+        seen[content] = seen.get(content, 0) + 1
+    missing = different = 0
+    for record in left:
+        content = _content(record)
+        if seen.get(content, 0):
+            seen[content] -= 1
+        elif len(left) == len(right):
+            different += 1
+        else:
+            missing += 1
+        if (missing or different) and not result.first_problem:
+            result.first_problem = f"{partition} offset {record.offset} is not on the target as it is"
+    result.missing += missing
+    result.different += different
+    result.duplicates += max(0, sum(seen.values()) - different)
+    if not (missing or different or sum(seen.values())):
+        result.different += 1
+        result.first_problem = result.first_problem or f"{partition}: the order of the records differs"
+
+
+def _content(record: Record) -> Content:
+    return record.timestamp_ms, record.key, record.value, tuple(record.headers)
+
+
+async def _records(
+    cluster: KafkaCluster, reader: LogReader, partition: TopicPartition
+) -> AsyncIterator[Record]:
+    bounds = []
+    for spec in (OffsetSpec.EARLIEST, OffsetSpec.LAST_STABLE):
+        answer = (await cluster.list_offsets(spec, [partition]))[partition]
+        if isinstance(answer, KafkaError):
+            raise answer
+        bounds.append(answer)
+    offset, end = bounds
+    while offset < end:
+        fetched = await reader.fetch(partition, offset, max_wait_seconds=0.5, max_bytes=FETCH_MAX_BYTES)
+        for record in fetched.records:
+            if record.offset < end:
+                yield record
+        offset = fetched.next_offset

@@ -1,0 +1,256 @@
+"""The demo from the beginning to the end; each step says what it does and what came of it."""
+
+import asyncio
+import tempfile
+from collections.abc import Awaitable, Callable
+from contextlib import AsyncExitStack
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import grpc
+from rich.console import Console
+from rich.table import Table
+
+from twinlog.clock import SystemClock
+from twinlog.demo.comparison import Comparison, compare
+from twinlog.demo.failover import Reading, first_records, group_position, read_some
+from twinlog.demo.screen import Screen
+from twinlog.demo.setting import Running, twinlog_run
+from twinlog.demo.traffic import OrderStream
+from twinlog.demo.watching import Watching
+from twinlog.errors import KafkaError, StateError
+from twinlog.kafka.clients import aiokafka_client_options
+from twinlog.kafka.cluster import open_cluster
+from twinlog.kafka.ports import KafkaCluster, NewTopic
+from twinlog.kafka.raw import DataSession
+from twinlog.local.blocking_cluster import BlockingCluster
+from twinlog.local.cluster_group import start_clusters, stop_clusters
+from twinlog.local.spec import ClusterSpec
+from twinlog.model import TopicPartition
+from twinlog.service.runtime import wait_or_stop
+
+TOPIC, REMOTE_TOPIC, GROUP = "orders", "A.orders", "billing"
+PARTITIONS = 5
+BACKLOG_RECORDS = 20_000
+RECORDS_PER_SECOND = 2_000
+LIVE_SECONDS = 20.0
+SETTLE_TIMEOUT_SECONDS = 60.0
+POLL_SECONDS = 0.25
+
+
+@dataclass(slots=True, kw_only=True)
+class Findings:
+    """What the summary says, and the exit code with it."""
+
+    comparison: Comparison = field(default_factory=Comparison)
+    offsets: dict[int, tuple[int, int, bool]] = field(default_factory=dict)
+    """Partition -> offset on A, translated offset on B, whether both name the same record."""
+    read_on_a: int = 0
+    read_on_b: int = 0
+
+    @property
+    def held(self) -> bool:
+        return (
+            self.comparison.identical
+            and len(self.offsets) == PARTITIONS
+            and all(exact for _, _, exact in self.offsets.values())
+            and self.read_on_a + self.read_on_b == self.comparison.source_records
+        )
+
+
+async def tell(console: Console, *, keep: bool) -> bool:
+    """Run the demo; True when everything held. With `keep`, leave it running until interrupted."""
+    screen = Screen(console)
+    screen.step("Starting two real Kafka clusters, A and B")
+    clusters = await asyncio.to_thread(start_clusters, ClusterSpec(name="A"), ClusterSpec(name="B"))
+    try:
+        with tempfile.TemporaryDirectory(prefix="twinlog-demo-") as directory:
+            return await _Story(screen, clusters[0], clusters[1], Path(directory)).tell(keep=keep)
+    finally:
+        await asyncio.to_thread(stop_clusters, clusters)
+
+
+class _Story:
+    def __init__(self, screen: Screen, a: BlockingCluster, b: BlockingCluster, directory: Path) -> None:
+        self._screen, self._a, self._b, self._directory = screen, a, b, directory
+        self._findings = Findings()
+        self._clock = SystemClock()
+        self._on_a = Reading()
+        self._last_offsets: dict[TopicPartition, int] = {}
+
+    async def tell(self, *, keep: bool) -> bool:
+        screen = self._screen
+        screen.fact(f"A {self._a.bootstrap_servers} · B {self._b.bootstrap_servers}")
+        async with AsyncExitStack() as stack:
+            cluster_a = await stack.enter_async_context(open_cluster("A", self._a.client_properties()))
+            cluster_b = await stack.enter_async_context(open_cluster("B", self._b.client_properties()))
+            stream = await self._open_shop(stack, cluster_a)
+            screen.step("Starting Twinlog: source, checkpoint, heartbeat and configsync")
+            running = await stack.enter_async_context(twinlog_run(self._a, self._b, self._directory))
+            screen.fact(f"ready; its file is {running.properties}, its log {running.log}")
+            watching = await self._connect(stack, running)
+            await self._live(stream, watching, cluster_b)
+            await self._fail_over(cluster_b)
+            screen.step("Comparing the content of both sides, record by record")
+            self._findings.comparison = await compare(
+                cluster_a, TOPIC, cluster_b, REMOTE_TOPIC, partition_count=PARTITIONS
+            )
+            self._summary()
+            if keep:
+                await self._stay(running)
+        return self._findings.held
+
+    async def _open_shop(self, stack: AsyncExitStack, cluster_a: KafkaCluster) -> OrderStream:
+        outcome = await cluster_a.create_topics(
+            [NewTopic(name=TOPIC, partition_count=PARTITIONS, replication_factor=1)]
+        )
+        if (error := outcome[TOPIC]) is not None:
+            raise error
+        session = DataSession("A", aiokafka_client_options(self._a.client_properties()), timeout_seconds=30)
+        stack.push_async_callback(session.close)
+        stream = OrderStream(
+            session=session,
+            topic=TOPIC,
+            partition_count=PARTITIONS,
+            records_per_second=RECORDS_PER_SECOND,
+            clock=self._clock,
+        )
+        await stream.write(BACKLOG_RECORDS)
+        self._screen.fact(
+            f"a shop on A has written {BACKLOG_RECORDS:,} orders, each partition with another codec"
+        )
+        return stream
+
+    async def _connect(self, stack: AsyncExitStack, running: Running) -> Watching:
+        channels = [
+            await stack.enter_async_context(grpc.aio.insecure_channel(running.endpoints[service]))
+            for service in ("source", "heartbeat")
+        ]
+        return Watching(*channels)
+
+    async def _live(self, stream: OrderStream, watching: Watching, cluster_b: KafkaCluster) -> None:
+        screen = self._screen
+        screen.step(
+            f"The shop goes on with {RECORDS_PER_SECOND:,} orders a second; group {GROUP!r} reads half on A"
+        )
+        selling, watching_ends = asyncio.Event(), asyncio.Event()
+        with screen:
+            async with asyncio.TaskGroup() as group:
+                group.create_task(stream.run(selling), name="order stream")
+                group.create_task(self._show(watching, watching_ends), name="live table")
+                try:
+                    await wait_or_stop(selling, LIVE_SECONDS / 2)
+                    on_a = await read_some(
+                        "A", self._a.client_properties(), group=GROUP, topic=TOPIC,
+                        at_least=stream.written // 2, max_polls=200,
+                    )  # fmt: skip
+                    await wait_or_stop(selling, LIVE_SECONDS / 2)
+                    selling.set()
+                    await self._until(self._caught_up(watching, stream), "everything is on B")
+                    self._on_a = on_a
+                    self._findings.read_on_a = on_a.records
+                    await self._until(
+                        lambda: self._translated(cluster_b, on_a), "the group's offsets are on B"
+                    )
+                finally:
+                    selling.set()
+                    watching_ends.set()
+
+    async def _show(self, watching: Watching, stop: asyncio.Event) -> None:
+        while not await wait_or_stop(stop, POLL_SECONDS):
+            try:
+                self._screen.show(await watching.topics(), await watching.delay_seconds())
+            except grpc.aio.AioRpcError as error:
+                self._screen.fact(f"a service does not answer: {error.code().name}")
+
+    def _caught_up(self, watching: Watching, stream: OrderStream) -> Callable[[], Awaitable[bool]]:
+        async def caught_up() -> bool:
+            copied = sum(p.position for p in await watching.partitions() if p.source.topic == TOPIC)
+            return copied >= stream.written
+
+        return caught_up
+
+    async def _translated(self, cluster_b: KafkaCluster, on_a: Reading) -> bool:
+        offsets = await group_position(cluster_b, GROUP)
+        return {tp.partition for tp in offsets if tp.topic == REMOTE_TOPIC} >= {
+            tp.partition for tp in on_a.next_offsets
+        } and await self._steady(cluster_b)
+
+    async def _steady(self, cluster_b: KafkaCluster) -> bool:
+        """True when the offsets on B have not moved since the last look: the last translation is in."""
+        now = {tp: o.next_offset for tp, o in (await group_position(cluster_b, GROUP)).items()}
+        before, self._last_offsets = self._last_offsets, now
+        return before == now
+
+    async def _fail_over(self, cluster_b: KafkaCluster) -> None:
+        self._screen.step(f"Failing over: {GROUP!r} stopped on A, and continues on B as {REMOTE_TOPIC}")
+        translated = {
+            tp: o.next_offset
+            for tp, o in (await group_position(cluster_b, GROUP)).items()
+            if tp.topic == REMOTE_TOPIC
+        }
+        async with open_cluster("A", self._a.client_properties()) as cluster_a:
+            wanted = await first_records(cluster_a, self._on_a.next_offsets)
+        found = await first_records(cluster_b, translated)
+        for tp, offset in sorted(self._on_a.next_offsets.items()):
+            want, got = wanted[tp.partition], found.get(tp.partition)
+            exact = (
+                want is None and got is None
+                if want is None or got is None
+                else (want.timestamp_ms, want.key, want.value) == (got.timestamp_ms, got.key, got.value)
+            )
+            on_b = translated.get(TopicPartition(REMOTE_TOPIC, tp.partition), -1)
+            self._findings.offsets[tp.partition] = (offset, on_b, exact)
+        on_b_reading = await read_some(
+            "B", self._b.client_properties(), group=GROUP, topic=REMOTE_TOPIC, at_least=1 << 60, max_polls=40
+        )
+        self._findings.read_on_b = on_b_reading.records
+
+    async def _until(self, condition: Callable[[], Awaitable[bool]], what: str) -> None:
+        never = asyncio.Event()
+        give_up_at = self._clock.monotonic() + SETTLE_TIMEOUT_SECONDS
+        while self._clock.monotonic() < give_up_at:
+            try:
+                if await condition():
+                    return
+            except (grpc.aio.AioRpcError, KafkaError) as error:
+                self._screen.fact(f"waiting until {what}: {error}")
+            await wait_or_stop(never, POLL_SECONDS * 4)
+        raise StateError(f"{SETTLE_TIMEOUT_SECONDS:g} s were not enough until {what}", reason="DEMO_STUCK")
+
+    def _summary(self) -> None:
+        findings, console = self._findings, self._screen.console
+        offsets = Table(
+            "partition",
+            "next on A",
+            "next on B",
+            "same record",
+            title="Translated offsets",
+            title_justify="left",
+        )
+        for number, (on_a, on_b, exact) in sorted(findings.offsets.items()):
+            offsets.add_row(str(number), f"{on_a:,}", f"{on_b:,}", "[green]yes[/]" if exact else "[red]no[/]")
+        console.print(offsets)
+        comparison = findings.comparison
+        verdict = (
+            "[bold green]Everything held.[/]" if findings.held else "[bold red]Something did not hold.[/]"
+        )
+        console.print(
+            f"{verdict} {comparison.source_records:,} records on A, {comparison.target_records:,} on B: "
+            f"{comparison.missing} missing, {comparison.duplicates} duplicates, "
+            f"{comparison.different} different. "
+            f"The group read {findings.read_on_a:,} on A and {findings.read_on_b:,} on B."
+        )
+        if comparison.first_problem:
+            console.print(f"[red]First problem: {comparison.first_problem}[/]")
+
+    async def _stay(self, running: Running) -> None:
+        console = self._screen.console
+        console.print("\nLeft running (--keep). Ctrl-C ends it. Connect with:")
+        for line in (
+            f"A: {self._a.bootstrap_servers}   B: {self._b.bootstrap_servers}",
+            f"twinlog status --config {running.properties}",
+            f"twinlog decode A.checkpoints.internal --cluster B --config {running.properties}",
+        ):
+            console.print(f"  {line}")
+        await asyncio.Event().wait()
