@@ -17,7 +17,7 @@ from twinlog.testing.brokers import eventually
 _OWNER = """
 import os, sys, time
 from pathlib import Path
-from twinlog.local.process import PIPE, GuardedProcess
+from twinlog.local.process import GuardedProcess
 process = GuardedProcess(["sh", "-c", "setsid sleep 300 & echo $! > " + sys.argv[1] + "; wait"])
 if sys.argv[2] == "forks" and os.fork() == 0:
     time.sleep(60)

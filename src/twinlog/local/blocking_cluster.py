@@ -82,6 +82,14 @@ class BlockingCluster:
             properties |= {"ssl.keystore.type": "PEM", "ssl.keystore.location": str(certificate)}
         return properties
 
+    def client_file(self, user: str | None = None) -> Path:
+        """`client_properties` as a file, for the user's eyes only; gone with `stop`."""
+        name = user or self.spec.security.super_user
+        file = self._started_work.path / f"client-{name}.properties"
+        file.touch(mode=0o600)
+        file.write_text(render_properties(self.client_properties(name)))
+        return file
+
     def start(self) -> None:
         """Return once every broker serves: 1-2 s, plus a minute if Kafka must be fetched first.
 
@@ -157,11 +165,14 @@ class BlockingCluster:
         """Ports, directories, certificates, properties, storage: everything but the processes."""
         spec = self.spec
         self._work = WorkDirectory("twinlog-kafka-")
-        self._ports = PortLease(spec.broker_count * _PORTS_PER_NODE)
+        wanted = (
+            () if spec.first_port is None else range(spec.first_port, spec.first_port + spec.broker_count)
+        )
+        self._ports = PortLease(spec.broker_count * _PORTS_PER_NODE, wanted=wanted)
         if spec.security.tls:
             self._authority = CertificateAuthority(self._work.path)
             self._tls = self._authority.issue_for_brokers()
-        nodes = [self._place(index, self._work.path, self._ports.ports) for index in range(spec.broker_count)]
+        nodes = self._places(self._work.path, self._ports.ports)
         for node in nodes:
             node.directory.mkdir()
             properties = render_properties(server_properties(spec, node, nodes, self._tls))
@@ -176,9 +187,19 @@ class BlockingCluster:
             )
             self._brokers[node.node_id] = Broker(node, command)
 
-    def _place(self, index: int, directory: Path, ports: Sequence[int]) -> NodePlace:
-        own_ports = ports[index * _PORTS_PER_NODE : (index + 1) * _PORTS_PER_NODE]
-        return NodePlace.on_ports(index + 1, directory / f"broker-{index + 1}", own_ports)
+    def _places(self, directory: Path, ports: Sequence[int]) -> Sequence[NodePlace]:
+        """The first ports are the clients'."""
+        count = self.spec.broker_count
+        return [
+            NodePlace(
+                node_id=index + 1,
+                directory=directory / f"broker-{index + 1}",
+                client_port=ports[index],
+                internal_port=ports[count + index],
+                controller_port=ports[2 * count + index],
+            )
+            for index in range(count)
+        ]
 
     def _checkpoint(self, node: NodePlace, image: BrokerImage) -> bytes:
         security = self.spec.security
@@ -202,6 +223,12 @@ class BlockingCluster:
                 )
             if self._abandoned.wait(_POLL_SECONDS):
                 raise ProcessError(f"cluster {self.spec.name}: its start was given up")
+
+    @property
+    def _started_work(self) -> WorkDirectory:
+        if self._work is None:
+            raise ProcessError(f"cluster {self.spec.name} was not started")
+        return self._work
 
     def _broker(self, broker_id: int) -> Broker:
         if broker_id not in self._brokers:

@@ -18,7 +18,7 @@ from twinlog.local.artifacts import KAFKA_3_BROKER, KAFKA_4_BROKER, Jars, ensure
 from twinlog.local.broker import Broker, broker_command
 from twinlog.local.broker_properties import NodePlace, server_properties
 from twinlog.local.java import Java
-from twinlog.local.node_storage import make_checkpoint, new_kafka_id, write_formatted
+from twinlog.local.node_storage import CHECKPOINT, make_checkpoint, new_kafka_id, write_formatted
 from twinlog.local.port_lease import PortLease
 from twinlog.local.process import ProcessError
 from twinlog.local.properties_text import render_properties
@@ -28,7 +28,6 @@ from twinlog.local.work_directory import WorkDirectory
 _ARTIFACTS = {KafkaVersion.V4_3: KAFKA_4_BROKER, KafkaVersion.V3_9: KAFKA_3_BROKER}
 _TRIAL_SECONDS = 120.0
 _POLL_SECONDS = 0.05
-_CHECKPOINT = "bootstrap.checkpoint"
 _ARCHIVE = "classes.jsa"
 
 
@@ -60,7 +59,7 @@ def ensure_image(version: KafkaVersion, java: Java) -> BrokerImage:
     return BrokerImage(
         java=java,
         class_path=jars.class_path,
-        checkpoint=(directory / _CHECKPOINT).read_bytes(),
+        checkpoint=(directory / CHECKPOINT).read_bytes(),
         jvm_options=(f"-XX:SharedArchiveFile={archive}",) if archive.is_file() else (),
     )
 
@@ -77,14 +76,21 @@ def _prepare(version: KafkaVersion, java: Java, jars: Jars, directory: Path) -> 
     work = WorkDirectory("twinlog-trial-")
     ports = PortLease(3)
     try:
-        node = NodePlace.on_ports(1, work.path, ports.ports)
+        client_port, internal_port, controller_port = ports.ports
+        node = NodePlace(
+            node_id=1,
+            directory=work.path,
+            client_port=client_port,
+            internal_port=internal_port,
+            controller_port=controller_port,
+        )
         (node.directory / "server.properties").write_text(
             render_properties(server_properties(spec, node, [node], tls=None))
         )
         cluster_id = new_kafka_id()
         checkpoint = make_checkpoint(node, OPEN, java=java, class_path=jars.class_path, cluster_id=cluster_id)
         write_formatted(node, cluster_id, checkpoint)
-        (draft / _CHECKPOINT).write_bytes(checkpoint)
+        (draft / CHECKPOINT).write_bytes(checkpoint)
         archive_option = f"-XX:ArchiveClassesAtExit={draft / _ARCHIVE}"
         command = broker_command(
             spec, node, java=java, class_path=jars.class_path, jvm_options=[archive_option]

@@ -24,17 +24,6 @@ class NodePlace:
     internal_port: int
     controller_port: int
 
-    @classmethod
-    def on_ports(cls, node_id: int, directory: Path, ports: Sequence[int]) -> "NodePlace":
-        client_port, internal_port, controller_port = ports
-        return cls(
-            node_id=node_id,
-            directory=directory,
-            client_port=client_port,
-            internal_port=internal_port,
-            controller_port=controller_port,
-        )
-
     @property
     def log_directory(self) -> Path:
         """Kafka's `log.dirs`."""

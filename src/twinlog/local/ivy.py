@@ -15,7 +15,6 @@ from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Final
-from urllib.parse import urlsplit
 
 from twinlog.errors import ConfigError, TwinlogError
 from twinlog.local.fetch_progress import FetchProgress, FetchStep
@@ -23,6 +22,7 @@ from twinlog.local.java import Java
 from twinlog.local.log_tail import LogTail, last_lines
 from twinlog.local.paths import cache_dir
 from twinlog.local.process import GuardedProcess
+from twinlog.local.proxy import proxy_options
 from twinlog.local.trust_store import trust_options
 
 SETTINGS_VARIABLE: Final = "TWINLOG_IVY_SETTINGS"
@@ -73,7 +73,7 @@ def retrieve(
         str(java.executable),
         f"-Divy.default.ivy.user.dir={home}",
         *trust_options(java, environment),
-        *_proxy_options(environment),
+        *proxy_options(environment),
         "-jar",
         str(find_ivy_jar()),
         *_settings_options(environment),
@@ -94,17 +94,19 @@ def _follow(ivy: GuardedProcess, log: Path, step: FetchStep) -> int | None:
     tail = LogTail(log)
     started = grown = time.monotonic()
     size_bytes = 0
-    while ivy.running:
+    while True:
         time.sleep(_POLL_SECONDS)
         now = time.monotonic()
+        exit_code = ivy.poll()
         for line in tail.new_lines():
             step.ivy_said(line)
+        if exit_code is not None:
+            return exit_code
         if log.stat().st_size > size_bytes:
             # Ivy writes a dot for every few kilobytes that arrive.
             size_bytes, grown = log.stat().st_size, now
         if now - started > _FETCH_SECONDS or now - grown > _STALL_SECONDS:
             return None
-    return ivy.poll()
 
 
 def find_ivy_jar() -> Path:
@@ -142,26 +144,6 @@ def _settings_options(environment: Mapping[str, str]) -> list[str]:
     if not Path(settings).is_file():
         raise ConfigError(f"{SETTINGS_VARIABLE} names {settings}, which is not a file")
     return ["-settings", settings]
-
-
-def _proxy_options(environment: Mapping[str, str]) -> list[str]:
-    """Java does not read the usual proxy variables."""
-    options = []
-    for scheme in ("http", "https"):
-        proxy = environment.get(f"{scheme}_proxy") or environment.get(f"{scheme.upper()}_PROXY")
-        if not proxy:
-            continue
-        parts = urlsplit(proxy if "//" in proxy else f"//{proxy}")
-        if parts.hostname:
-            options.append(f"-D{scheme}.proxyHost={parts.hostname}")
-            options.append(f"-D{scheme}.proxyPort={parts.port or 80}")
-    excepted = environment.get("no_proxy") or environment.get("NO_PROXY")
-    if options and excepted:
-        hosts = [
-            f"*{host}" if host.startswith(".") else host for host in re.split(r"[,\s]+", excepted) if host
-        ]
-        options.append("-Dhttp.nonProxyHosts=" + "|".join(hosts))
-    return options
 
 
 def _fetch_error(name: str, log: Path, exit_code: int | None) -> FetchError:

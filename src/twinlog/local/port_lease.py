@@ -30,15 +30,20 @@ class PortLease:
     time.
     """
 
-    def __init__(self, count: int) -> None:
-        """Raises NoFreePortError."""
+    def __init__(self, count: int, *, wanted: Sequence[int] = ()) -> None:
+        """`wanted` ports come first and count. Raises NoFreePortError, also when one of these is taken."""
         self._locks: dict[int, int] = {}
+        for port in wanted:
+            if not self._try(port):
+                self.release()
+                raise NoFreePortError(f"port {port} is in use", metadata={"port": str(port)})
         candidates = list(range(_FIRST_PORT, _LAST_PORT + 1))
         random.shuffle(candidates)
         for port in candidates:
             if len(self._locks) == count:
                 break
-            self._try(port)
+            if port not in self._locks:
+                self._try(port)
         if len(self._locks) < count:
             self.release()
             raise NoFreePortError(f"no {count} free ports between {_FIRST_PORT} and {_LAST_PORT}")
@@ -53,7 +58,7 @@ class PortLease:
             _, lock = self._locks.popitem()
             os.close(lock)
 
-    def _try(self, port: int) -> None:
+    def _try(self, port: int) -> bool:
         directory = cache_dir() / "ports"
         directory.mkdir(parents=True, exist_ok=True)
         lock = os.open(directory / str(port), os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o600)
@@ -61,11 +66,12 @@ class PortLease:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
             os.close(lock)
-            return
-        if _is_free(port):
-            self._locks[port] = lock
-        else:
+            return False
+        if not _is_free(port):
             os.close(lock)
+            return False
+        self._locks[port] = lock
+        return True
 
 
 def _is_free(port: int) -> bool:

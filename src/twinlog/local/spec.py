@@ -5,7 +5,6 @@ import secrets
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
-from types import MappingProxyType
 from typing import Final
 
 from twinlog.errors import ConfigError
@@ -39,7 +38,7 @@ class Security:
     """Clients must show a certificate; without SASL its common name is the user."""
     mechanisms: tuple[SaslMechanism, ...] = ()
     """SASL mechanisms of the client listener; each user may log in by each of them. None: no SASL."""
-    users: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}), repr=False)
+    users: Mapping[str, str] = field(default_factory=dict, repr=False)
     """Passwords by name, beside the super user."""
     super_user: str = "super"
     super_password: str = field(default_factory=lambda: secrets.token_urlsafe(12), repr=False)
@@ -54,6 +53,8 @@ class Security:
             raise ConfigError(
                 "with an authorizer clients must have names: add SASL mechanisms or client certificates"
             )
+        if self.users and not (self.mechanisms or self.client_certificates):
+            raise ConfigError("users must be able to log in: add a SASL mechanism or client certificates")
         wrong = [name for name in (self.super_user, *self.users) if not _NAME.fullmatch(name)]
         if wrong:
             raise ConfigError(
@@ -93,7 +94,9 @@ class ClusterSpec:
     """1 or 3: node ids count from 1."""
     version: KafkaVersion = KafkaVersion.V4_3
     security: Security = OPEN
-    properties: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
+    first_port: int | None = None
+    """Client port of broker 1, the next ones for the others; None = free ports."""
+    properties: Mapping[str, str] = field(default_factory=dict)
     """Broker properties that win over ours, in Kafka's own names."""
     heap_megabytes: int = 384
     quick_start: bool = True

@@ -41,7 +41,7 @@ def trust_options(java: Java, environment: Mapping[str, str] = os.environ) -> li
     if bundle is None:
         return []
     return [
-        f"-Djavax.net.ssl.trustStore={_converted(bundle)}",
+        f"-Djavax.net.ssl.trustStore={as_trust_store(bundle)}",
         "-Djavax.net.ssl.trustStoreType=PKCS12",
         f"-Djavax.net.ssl.trustStorePassword={_PASSWORD}",
     ]
@@ -53,7 +53,7 @@ def _pem_bundle(environment: Mapping[str, str]) -> Path | None:
     return next((Path(name) for name in candidates if name and os.access(name, os.R_OK)), None)
 
 
-def _converted(bundle: Path) -> Path:
+def as_trust_store(bundle: Path) -> Path:
     """The PEM bundle as a PKCS12 trust store in the cache, made anew when the bundle changes."""
     pem = bundle.read_bytes()
     store = cache_dir() / "java" / f"trust-{hashlib.sha256(pem).hexdigest()[:12]}.p12"

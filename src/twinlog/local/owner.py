@@ -1,0 +1,174 @@
+"""Owns named clusters for `twinlog local`: in the foreground, or as a process of its own that was told what
+to own.
+
+As a program (`python -m twinlog.local.owner`) it reads its specs as JSON from stdin, so that passwords appear
+neither in a process list nor in a file.
+"""
+
+import json
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from twinlog.errors import TwinlogError
+from twinlog.local import registry
+from twinlog.local.blocking_cluster import BlockingCluster
+from twinlog.local.cluster_group import start_all
+from twinlog.local.log_tail import last_lines
+from twinlog.local.process import ProcessError
+from twinlog.local.registry import ClusterEntry, RunningBroker, RunningCluster
+from twinlog.local.spec import ClusterSpec, KafkaVersion, SaslMechanism, Security
+
+_WATCH_SECONDS = 0.2
+_START_SECONDS = 300.0
+
+
+def own_clusters(specs: Sequence[ClusterSpec], on_ready: Callable[[Sequence[RunningCluster]], None]) -> None:
+    """Start the clusters, tell `on_ready`, run them until a signal (SIGINT, SIGTERM) or until each was asked
+    to end.
+
+    For the main thread. Raises ConflictError when a name is taken, ProcessError when a broker dies, and what
+    starting raises; no cluster is left running.
+    """
+    clusters = [BlockingCluster(spec) for spec in specs]
+    stop = threading.Event()
+
+    def end() -> None:
+        stop.set()
+        for cluster in clusters:
+            cluster.abandon()
+
+    with ExitStack() as held, _on_signals(end):
+        entries = [held.enter_context(registry.claim(spec.name)) for spec in specs]
+        for cluster in clusters:
+            held.callback(cluster.stop)
+        try:
+            start_all(clusters)
+        except TwinlogError:
+            if stop.is_set():
+                return
+            raise
+        described = [_describe(cluster) for cluster in clusters]
+        for entry, description in zip(entries, described, strict=True):
+            entry.publish(description)
+        on_ready(described)
+        _watch(list(zip(clusters, entries, strict=True)), stop)
+
+
+def detach_owner(specs: Sequence[ClusterSpec], log_file: Path) -> Sequence[RunningCluster]:
+    """Start a process that owns the clusters and outlives this one; return when they serve.
+
+    Raises ProcessError with the end of what it wrote when it fails.
+    """
+    with log_file.open("wb") as log:
+        owner = subprocess.Popen(
+            [sys.executable, "-m", "twinlog.local.owner"],
+            stdin=subprocess.PIPE,
+            stdout=log,
+            stderr=subprocess.STDOUT,
+            start_new_session=True,
+        )
+    assert owner.stdin is not None
+    with owner.stdin as told:
+        told.write(json.dumps([asdict(spec) for spec in specs]).encode())
+    deadline = time.monotonic() + _START_SECONDS
+    while True:
+        running = [cluster for spec in specs if (cluster := registry.find_running(spec.name)) is not None]
+        if len(running) == len(specs):
+            return running
+        if owner.poll() is not None:
+            raise ProcessError(
+                last_lines(log_file, 15) or f"the clusters' owner ended with {owner.returncode}"
+            )
+        if time.monotonic() > deadline:
+            owner.terminate()
+            raise ProcessError(f"the clusters were not up after {_START_SECONDS:.0f} s: see {log_file}")
+        time.sleep(_WATCH_SECONDS)
+
+
+def spec_from_json(content: Mapping[str, Any]) -> ClusterSpec:
+    """The inverse of `asdict`."""
+    security = content["security"]
+    mechanisms = tuple(SaslMechanism(name) for name in security["mechanisms"])
+    return ClusterSpec(
+        **{
+            **content,
+            "version": KafkaVersion(content["version"]),
+            "security": Security(**{**security, "mechanisms": mechanisms}),
+        }
+    )
+
+
+def _watch(running: list[tuple[BlockingCluster, ClusterEntry]], stop: threading.Event) -> None:
+    while running and not stop.wait(_WATCH_SECONDS):
+        for cluster, entry in tuple(running):
+            if entry.end_requested:
+                cluster.stop()
+                entry.release()
+                running.remove((cluster, entry))
+            else:
+                _check_alive(cluster)
+
+
+def _check_alive(cluster: BlockingCluster) -> None:
+    for broker_id in cluster.broker_ids:
+        if cluster.broker_pid(broker_id) is None:
+            raise ProcessError(
+                f"broker {broker_id} of cluster {cluster.spec.name} died; the end of its log:\n"
+                f"{last_lines(cluster.log_file(broker_id), 15)}"
+            )
+
+
+def _describe(cluster: BlockingCluster) -> RunningCluster:
+    brokers = tuple(
+        RunningBroker(
+            broker_id=broker_id,
+            pid=cluster.broker_pid(broker_id) or 0,
+            address=address,
+            log_file=str(cluster.log_file(broker_id)),
+        )
+        for broker_id, address in zip(cluster.broker_ids, cluster.bootstrap_servers.split(","), strict=True)
+    )
+    return RunningCluster(
+        name=cluster.spec.name,
+        cluster_id=cluster.cluster_id,
+        kafka_version=cluster.spec.version,
+        bootstrap_servers=cluster.bootstrap_servers,
+        security_protocol=cluster.spec.security.protocol,
+        client_file=str(cluster.client_file()),
+        brokers=brokers,
+    )
+
+
+@contextmanager
+def _on_signals(act: Callable[[], None]) -> Iterator[None]:
+    before = {
+        number: signal.signal(number, lambda *_: act())
+        for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+    }
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+def main() -> int:
+    specs = [spec_from_json(content) for content in json.load(sys.stdin)]
+    try:
+        own_clusters(specs, on_ready=lambda _: None)
+    except TwinlogError as error:
+        sys.stderr.write(f"{error}\n")
+        return 1
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

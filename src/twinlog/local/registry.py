@@ -1,0 +1,183 @@
+"""Which named clusters run, for `twinlog local`: a file per cluster that its owner writes, with a lock it
+holds.
+
+The file is for the user's eyes only; the lock is free as soon as the owner is gone, however it went, and then
+the file means nothing.
+"""
+
+import fcntl
+import json
+import os
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import IO, Any
+
+from twinlog.errors import ConflictError
+from twinlog.local.paths import state_dir
+
+_POLL_SECONDS = 0.05
+_LOCK_SECONDS = 0.3
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunningBroker:
+    broker_id: int
+    pid: int
+    address: str
+    log_file: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunningCluster:
+    """What `twinlog local status` shows. Holds no secret; `client_file` names a file that may."""
+
+    name: str
+    cluster_id: str
+    kafka_version: str
+    bootstrap_servers: str
+    security_protocol: str
+    client_file: str
+    """Java client properties of the super user."""
+    brokers: tuple[RunningBroker, ...]
+
+    @classmethod
+    def from_json(cls, content: Mapping[str, Any]) -> "RunningCluster":
+        brokers = tuple(RunningBroker(**broker) for broker in content["brokers"])
+        return cls(**{**content, "brokers": brokers})
+
+    def to_json(self) -> dict[str, Any]:
+        return asdict(self)
+
+
+class ClusterEntry:
+    """The owner's hold on a name; see `claim`."""
+
+    def __init__(self, name: str, lock: IO[str]) -> None:
+        self._name = name
+        self._lock = lock
+
+    @property
+    def end_requested(self) -> bool:
+        """Whether someone wants this cluster down."""
+        return _request_file(self._name).exists()
+
+    def publish(self, cluster: RunningCluster) -> None:
+        """Tell others. Replaces what was told before, in one step."""
+        file = _entry_file(self._name)
+        draft = file.with_suffix(".draft")
+        draft.write_text(json.dumps(cluster.to_json(), indent=1))
+        draft.replace(file)
+
+    def release(self) -> None:
+        """Give the name free before the context ends. Idempotent."""
+        if not self._lock.closed:
+            _forget(self._name)
+            self._lock.close()
+
+
+@contextmanager
+def claim(name: str) -> Iterator[ClusterEntry]:
+    """Own the name while the context lasts. Raises ConflictError when a living process owns it."""
+    _directory().mkdir(parents=True, exist_ok=True, mode=0o700)
+    with _lock_file(name).open("w") as lock:
+        _lock(lock.fileno(), name)
+        _forget(name)
+        entry = ClusterEntry(name, lock)
+        try:
+            yield entry
+        finally:
+            entry.release()
+
+
+def running_clusters() -> Sequence[RunningCluster]:
+    """Those whose owners live, by name."""
+    found = (find_running(file.stem) for file in sorted(_directory().glob("*.json")))
+    return [cluster for cluster in found if cluster is not None]
+
+
+def find_running(name: str) -> RunningCluster | None:
+    """None when there is none, or when its owner died."""
+    if not is_owned(name):
+        return None
+    try:
+        return RunningCluster.from_json(json.loads(_entry_file(name).read_text()))
+    except FileNotFoundError:
+        return None
+
+
+def is_owned(name: str) -> bool:
+    """Whether a process holds the name: it starts the cluster, runs it or ends it."""
+    try:
+        lock = os.open(_lock_file(name), os.O_RDWR | os.O_CLOEXEC)
+    except FileNotFoundError:
+        return False
+    try:
+        fcntl.flock(lock, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return True
+    finally:
+        os.close(lock)
+    return False
+
+
+def request_end(name: str) -> None:
+    """Ask the owner to end the cluster; `wait_until_gone` tells when it did."""
+    _request_file(name).touch()
+
+
+def wait_until_gone(name: str, timeout_seconds: float) -> bool:
+    """Block until nobody owns the name; False when `timeout_seconds` pass first."""
+    deadline = time.monotonic() + timeout_seconds
+    while is_owned(name):
+        if time.monotonic() > deadline:
+            return False
+        time.sleep(_POLL_SECONDS)
+    return True
+
+
+def owner_log_file(names: Sequence[str]) -> Path:
+    """Where a detached owner of these writes."""
+    _directory().mkdir(parents=True, exist_ok=True, mode=0o700)
+    return _directory() / f"{'+'.join(names)}.log"
+
+
+def _lock(lock: int, name: str) -> None:
+    deadline = time.monotonic() + _LOCK_SECONDS
+    while True:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError as error:
+            # Whoever looks whether it is owned holds it for an instant.
+            if time.monotonic() < deadline:
+                time.sleep(_POLL_SECONDS)
+                continue
+            raise ConflictError(
+                f"cluster {name} runs already: `twinlog local down {name}` ends it",
+                reason="CLUSTER_RUNS",
+                metadata={"cluster": name},
+            ) from error
+        return
+
+
+def _forget(name: str) -> None:
+    _entry_file(name).unlink(missing_ok=True)
+    _request_file(name).unlink(missing_ok=True)
+
+
+def _directory() -> Path:
+    return state_dir() / "clusters"
+
+
+def _entry_file(name: str) -> Path:
+    return _directory() / f"{name}.json"
+
+
+def _lock_file(name: str) -> Path:
+    return _directory() / f"{name}.lock"
+
+
+def _request_file(name: str) -> Path:
+    return _directory() / f"{name}.end"
