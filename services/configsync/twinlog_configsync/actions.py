@@ -5,6 +5,9 @@ wording.
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from twinlog.kafka.ports import AclBinding
+from twinlog_configsync.acl_rights import acl_text
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CreateTopic:
@@ -80,6 +83,42 @@ class Skip:
         return f"SKIP {self.target_topic} {self.what}: {self.rule}"
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CreateAcl:
+    binding: AclBinding
+    """On the target."""
+    rule: str
+    drift: bool = False
+    """Twinlog had made it before: somebody else removed it."""
+
+    def __str__(self) -> str:
+        return f"CREATE ACL {acl_text(self.binding)}: {self.rule}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DeleteAcl:
+    binding: AclBinding
+    """On the target; made by Twinlog."""
+    rule: str
+
+    def __str__(self) -> str:
+        return f"DELETE ACL {acl_text(self.binding)}: {self.rule}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SkipAcl:
+    """A binding of the source that is not copied, or one on the target that is left although the source has
+    it no more."""
+
+    binding: AclBinding
+    rule: str
+
+    def __str__(self) -> str:
+        return f"SKIP ACL {acl_text(self.binding)}: {self.rule}"
+
+
 TopicAction = CreateTopic | GrowPartitions
 ConfigAction = SetConfig | DeleteConfig
-Action = TopicAction | ConfigAction | Skip
+AclAction = CreateAcl | DeleteAcl
+Change = TopicAction | ConfigAction | AclAction
+Action = Change | Skip | SkipAcl

@@ -9,7 +9,7 @@ from twinlog.errors import KafkaError, StateError, TransientKafkaError, TwinlogE
 from twinlog.kafka.ports import KafkaCluster
 from twinlog.model import ClusterAlias, Flow
 from twinlog.service.runtime import Backoff, finish_or_cancel, wait_or_stop
-from twinlog_configsync.actions import CreateTopic, GrowPartitions, Skip
+from twinlog_configsync.actions import CreateTopic, DeleteConfig, GrowPartitions, SetConfig, Skip
 from twinlog_configsync.apply import Applier, Outcome
 from twinlog_configsync.board import TopicBoard
 from twinlog_configsync.config import ConfigSyncFlow, FlowRules
@@ -171,8 +171,11 @@ class FlowSync:
             if isinstance(action, Skip) and action.reason:
                 topics[action.source_topic] = action
         for refusal in outcome.refused:
-            about_topic = isinstance(refusal.action, CreateTopic | GrowPartitions)
-            (topics if about_topic else configs)[refusal.action.source_topic] = refusal.error
+            match refusal.action:
+                case CreateTopic() | GrowPartitions():
+                    topics[refusal.action.source_topic] = refusal.error
+                case SetConfig() | DeleteConfig():
+                    configs[refusal.action.source_topic] = refusal.error
         if Scope.TOPICS in plan.scopes:
             self._topic_obstacles = topics
         if Scope.CONFIGS in plan.scopes:

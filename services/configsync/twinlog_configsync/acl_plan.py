@@ -1,0 +1,84 @@
+"""From wanted and present ACLs to what is created and deleted. Pure.
+
+Order: denials are made first and taken away last, so that at no moment anybody may do more than before or
+after. Only what differs is sent; only bindings that Twinlog made (its registry says so) are ever deleted.
+"""
+
+from collections.abc import Collection
+from dataclasses import dataclass
+
+from twinlog.kafka.ports import AclBinding
+from twinlog_configsync.acl_rights import DENY
+from twinlog_configsync.acl_rules import AclRules, translate_acls
+from twinlog_configsync.actions import AclAction, CreateAcl, DeleteAcl, SkipAcl
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AclObservation:
+    """The ACLs of both clusters. A side without an authorizer has none to observe: then there is no
+    observation.
+    """
+
+    source: frozenset[AclBinding]
+    target: frozenset[AclBinding]
+
+
+def plan_acls(
+    observation: AclObservation,
+    rules: AclRules,
+    *,
+    topics: Collection[str],
+    made: Collection[AclBinding],
+    wanted_elsewhere: Collection[AclBinding] = frozenset(),
+) -> list[AclAction | SkipAcl]:
+    """What brings the target's ACLs in step with the source's.
+
+    `topics`: source topics that the flow replicates; `made`: bindings on the target that Twinlog made for
+    this flow; `wanted_elsewhere`: those that another flow into the same target wants, which are not
+    deleted.
+    """
+    translations = translate_acls(observation.source, rules, topics=topics)
+    wanted = {target: each for each in translations for target in each.targets}
+    creations = [
+        CreateAcl(binding=target, rule=each.rule, drift=target in made)
+        for target, each in sorted(wanted.items())
+        if target not in observation.target
+    ]
+    surplus = sorted((observation.target & frozenset(made)) - wanted.keys())
+    deletions, kept = _removals(surplus, rules, wanted_elsewhere)
+    kept += [SkipAcl(binding=each.source, rule=each.rule) for each in translations if not each.targets]
+    return [
+        *(action for action in creations if action.binding.permission == DENY),
+        *(action for action in deletions if action.binding.permission != DENY),
+        *(action for action in creations if action.binding.permission != DENY),
+        *(action for action in deletions if action.binding.permission == DENY),
+        *kept,
+    ]
+
+
+def wanted_acls(
+    observation: AclObservation, rules: AclRules, *, topics: Collection[str]
+) -> frozenset[AclBinding]:
+    """Every binding that the flow wants on the target."""
+    translations = translate_acls(observation.source, rules, topics=topics)
+    return frozenset(target for each in translations for target in each.targets)
+
+
+def _removals(
+    surplus: Collection[AclBinding], rules: AclRules, wanted_elsewhere: Collection[AclBinding]
+) -> tuple[list[DeleteAcl], list[SkipAcl]]:
+    """What Twinlog made and the source does not have any more."""
+    if not rules.follows_removals:
+        rule = f"gone from the source, but mode {rules.mode} never deletes"
+        return [], [SkipAcl(binding=binding, rule=rule) for binding in surplus]
+    deletions = [
+        DeleteAcl(binding=binding, rule="made by Twinlog, gone from the source")
+        for binding in surplus
+        if binding not in wanted_elsewhere
+    ]
+    kept = [
+        SkipAcl(binding=binding, rule="gone from the source, but another flow into this target wants it")
+        for binding in surplus
+        if binding in wanted_elsewhere
+    ]
+    return deletions, kept

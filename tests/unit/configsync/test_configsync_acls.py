@@ -1,0 +1,312 @@
+"""ACLs: MM2's vectors, the other modes, removals, and the promise that nobody gains a right."""
+
+from collections.abc import Collection, Iterable
+from dataclasses import replace
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from twinlog.kafka.ports import AclBinding
+from twinlog.policy.replication import (
+    DefaultReplicationPolicy,
+    IdentityReplicationPolicy,
+    ReplicationPolicy,
+)
+from twinlog_configsync.acl_plan import AclObservation, plan_acls
+from twinlog_configsync.acl_rights import is_authorized
+from twinlog_configsync.acl_rules import AclMode, AclRules, translate_acls
+from twinlog_configsync.actions import AclAction, CreateAcl, DeleteAcl, SkipAcl
+
+DEFAULT = DefaultReplicationPolicy()
+IDENTITY = IdentityReplicationPolicy(source_cluster_alias="A")
+TOPICS = ("orders", "orders-eu", "payroll", "users")
+"""All exist on the source; `payroll` is not replicated."""
+REPLICATED = frozenset(TOPICS) - {"payroll"}
+GROUPS = ("billing", "audit")
+
+
+def selects(name: str) -> bool:
+    return name != "payroll"
+
+
+def rules(mode: AclMode = AclMode.MM2, policy: ReplicationPolicy = DEFAULT) -> AclRules:
+    return AclRules(
+        mode=mode,
+        source="A",
+        policy=policy,
+        selects_topic=selects,
+        selects_group=lambda name: name != "audit",
+    )
+
+
+def acl(
+    text: str, *, principal: str = "User:alice", host: str = "*", permission: str = "ALLOW"
+) -> AclBinding:
+    """`READ orders`, `READ orders*` (prefixed), `READ GROUP billing`."""
+    operation, *middle, name = text.split()
+    prefixed = name.endswith("*") and name != "*"
+    return AclBinding(
+        resource_type=middle[0] if middle else "TOPIC",
+        resource_name=name.rstrip("*") if prefixed else name,
+        pattern_type="PREFIXED" if prefixed else "LITERAL",
+        principal=principal,
+        host=host,
+        operation=operation,
+        permission=permission,
+    )
+
+
+def deny(text: str) -> AclBinding:
+    return acl(text, permission="DENY")
+
+
+def targets(
+    bindings: Iterable[AclBinding], mode: AclMode = AclMode.MM2, policy: ReplicationPolicy = DEFAULT
+) -> list[AclBinding]:
+    translated = translate_acls(list(bindings), rules(mode, policy), topics=REPLICATED)
+    return [target for each in translated for target in each.targets]
+
+
+def test_mm2_filtering_keeps_read_and_drops_write() -> None:
+    assert targets([acl("READ orders")]) == [acl("READ A.orders")]
+    assert targets([acl("WRITE orders")]) == []
+
+
+def test_mm2_transformation_turns_all_into_read_but_only_when_it_allows() -> None:
+    assert targets([acl("ALL orders")]) == [acl("READ A.orders")]
+    assert targets([deny("ALL orders")]) == [deny("ALL A.orders")]
+    assert targets([deny("WRITE orders")]) == [deny("WRITE A.orders")]
+
+
+@pytest.mark.parametrize("operation", ["DESCRIBE", "CREATE", "DELETE", "ALTER", "ALTER_CONFIGS"])
+def test_mm2_copies_any_other_single_operation(operation: str) -> None:
+    assert targets([acl(f"{operation} orders")]) == [acl(f"{operation} A.orders")]
+
+
+@pytest.mark.parametrize("text", ["READ orders*", "READ GROUP billing", "READ payroll", "CREATE CLUSTER c"])
+def test_mm2_leaves_out_prefixes_other_resources_and_what_is_not_selected(text: str) -> None:
+    assert targets([acl(text)]) == []
+
+
+def test_mm2_a_topic_need_not_exist_and_the_wildcard_is_a_name() -> None:
+    assert targets([acl("READ not-there-yet"), acl("READ *")]) == [
+        replace(acl("READ *"), resource_name="A.*"),
+        acl("READ A.not-there-yet"),
+    ]
+    assert targets([acl("READ *")], policy=IDENTITY) == [acl("READ *")]
+
+
+def test_read_only_takes_prefixes_wildcards_and_groups_and_only_reading_rights() -> None:
+    source = [
+        acl("ALL orders*"),
+        acl("DESCRIBE *"),
+        acl("ALL GROUP billing"),
+        acl("READ GROUP audit"),
+        acl("DELETE orders"),
+        acl("WRITE orders"),
+        acl("WRITE TRANSACTIONAL_ID tx"),
+    ]
+    assert sorted(targets(source, AclMode.READ_ONLY)) == sorted(
+        [acl("READ A.orders*"), acl("DESCRIBE A.*"), acl("READ GROUP billing")]
+    )
+
+
+def test_full_takes_every_right_on_topics_groups_and_transactional_ids() -> None:
+    source = [
+        acl("ALL orders*"),
+        acl("WRITE orders"),
+        acl("ALL GROUP billing"),
+        acl("ALL TRANSACTIONAL_ID tx*"),
+    ]
+    assert sorted(targets(source, AclMode.FULL)) == sorted(
+        [
+            acl("ALL A.orders*"),
+            acl("WRITE A.orders"),
+            acl("ALL GROUP billing"),
+            acl("ALL TRANSACTIONAL_ID tx*"),
+        ]
+    )
+    assert targets([acl("ALTER CLUSTER kafka-cluster")], AclMode.FULL) == []
+
+
+def test_under_identity_names_patterns_are_written_out_for_replicated_topics() -> None:
+    """On the target `orders*` would also match topics that are the target's own."""
+    assert sorted(targets([acl("READ orders*")], AclMode.FULL, IDENTITY)) == [
+        acl("READ orders"),
+        acl("READ orders-eu"),
+    ]
+
+
+@pytest.mark.parametrize("text", ["ALL orders*", "READ *", "DESCRIBE orders*"])
+def test_mm2_leaves_out_an_allowance_whose_denial_it_cannot_copy(text: str) -> None:
+    (allowance, *_) = [
+        each
+        for each in translate_acls([acl("READ orders"), deny(text)], rules(), topics=REPLICATED)
+        if each.source.permission == "ALLOW"
+    ]
+    assert allowance.targets == ()
+    assert "would give more" in allowance.rule
+
+
+def test_a_denial_of_something_else_takes_nothing_away() -> None:
+    others = [replace(deny("READ orders*"), principal="User:bob"), deny("WRITE orders*"), deny("READ pay*")]
+    assert acl("READ A.orders") in targets([acl("READ orders"), *others])
+
+
+def plan(
+    source: Collection[AclBinding],
+    target: Collection[AclBinding],
+    *,
+    mode: AclMode = AclMode.READ_ONLY,
+    made: Collection[AclBinding] = (),
+    wanted_elsewhere: Collection[AclBinding] = (),
+) -> list[AclAction | SkipAcl]:
+    return plan_acls(
+        AclObservation(source=frozenset(source), target=frozenset(target)),
+        rules(mode),
+        topics=REPLICATED,
+        made=made,
+        wanted_elsewhere=wanted_elsewhere,
+    )
+
+
+def changes(actions: Iterable[AclAction | SkipAcl]) -> list[AclAction]:
+    return [action for action in actions if not isinstance(action, SkipAcl)]
+
+
+def test_only_differences_are_sent() -> None:
+    assert changes(plan([acl("READ orders")], [acl("READ A.orders")])) == []
+
+
+def test_removals_are_followed_for_what_was_made_and_foreign_acls_stay() -> None:
+    made, foreign = acl("READ A.orders"), acl("READ A.users")
+    assert changes(plan([], [made, foreign], made=[made])) == [
+        DeleteAcl(binding=made, rule="made by Twinlog, gone from the source")
+    ]
+    assert changes(plan([], [made, foreign], made=[made], mode=AclMode.MM2)) == []
+    assert changes(plan([], [made, foreign], made=[made], wanted_elsewhere=[made])) == []
+
+
+def test_what_somebody_removed_is_made_again_and_is_drift() -> None:
+    (action,) = changes(plan([acl("READ orders")], [], made=[acl("READ A.orders")]))
+    assert isinstance(action, CreateAcl)
+    assert action.drift
+
+
+operations = st.sampled_from(
+    ["READ", "WRITE", "DESCRIBE", "DELETE", "ALTER_CONFIGS", "DESCRIBE_CONFIGS", "ALL"]
+)
+topic_patterns = st.sampled_from([("LITERAL", name) for name in (*TOPICS, "*")]) | st.sampled_from(
+    [("PREFIXED", prefix) for prefix in ("o", "orders", "orders-", "p", "users")]
+)
+group_patterns = st.sampled_from(
+    [("LITERAL", "billing"), ("LITERAL", "audit"), ("LITERAL", "*"), ("PREFIXED", "b")]
+)
+
+
+@st.composite
+def bindings(draw: st.DrawFn) -> AclBinding:
+    resource_type = draw(st.sampled_from(["TOPIC", "TOPIC", "GROUP"]))
+    pattern_type, name = draw(topic_patterns if resource_type == "TOPIC" else group_patterns)
+    return AclBinding(
+        resource_type=resource_type,
+        resource_name=name,
+        pattern_type=pattern_type,
+        principal=draw(st.sampled_from(["User:alice", "User:bob", "User:*"])),
+        host=draw(st.sampled_from(["*", "10.0.0.1"])),
+        operation=draw(operations),
+        permission=draw(st.sampled_from(["ALLOW", "ALLOW", "DENY"])),
+    )
+
+
+sources = st.frozensets(bindings(), max_size=6)
+policies = st.sampled_from([DEFAULT, IDENTITY])
+
+REQUESTS = [
+    (principal, host, operation, resource_type, name)
+    for principal in ("User:alice", "User:bob")
+    for host in ("10.0.0.1", "10.0.0.2")
+    for operation in ("READ", "WRITE", "DESCRIBE", "DELETE", "ALTER_CONFIGS", "DESCRIBE_CONFIGS")
+    for resource_type, names in (("TOPIC", sorted(REPLICATED)), ("GROUP", GROUPS))
+    for name in names
+]
+
+
+def rights(bindings: Collection[AclBinding], policy: ReplicationPolicy | None) -> frozenset[object]:
+    """The requests that are authorised; with a policy, asked about the copies on the target."""
+
+    def place(resource_type: str, name: str) -> str:
+        return policy.format_remote_topic("A", name) if policy and resource_type == "TOPIC" else name
+
+    return frozenset(
+        (principal, host, operation, resource_type, name)
+        for principal, host, operation, resource_type, name in REQUESTS
+        if is_authorized(
+            bindings,
+            principal=principal,
+            host=host,
+            operation=operation,
+            resource_type=resource_type,
+            name=place(resource_type, name),
+        )
+    )
+
+
+def planned(
+    source: frozenset[AclBinding],
+    target: frozenset[AclBinding],
+    made: frozenset[AclBinding],
+    *,
+    mode: AclMode,
+    policy: ReplicationPolicy,
+) -> list[AclAction]:
+    observation = AclObservation(source=source, target=target)
+    return changes(plan_acls(observation, rules(mode, policy), topics=REPLICATED, made=made))
+
+
+def applied(target: frozenset[AclBinding], action: AclAction) -> frozenset[AclBinding]:
+    return target | {action.binding} if isinstance(action, CreateAcl) else target - {action.binding}
+
+
+@given(source=sources, mode=st.sampled_from(AclMode), policy=policies)
+def test_no_principal_gains_a_right_and_a_second_apply_is_a_no_op(
+    source: frozenset[AclBinding], mode: AclMode, policy: ReplicationPolicy
+) -> None:
+    target: frozenset[AclBinding] = frozenset()
+    owned = rights(source, None)
+    for action in planned(source, target, frozenset(), mode=mode, policy=policy):
+        target = applied(target, action)
+        assert rights(target, policy) <= owned
+    assert planned(source, target, target, mode=mode, policy=policy) == []
+
+
+@given(
+    before=sources, after=sources, mode=st.sampled_from([AclMode.READ_ONLY, AclMode.FULL]), policy=policies
+)
+def test_a_change_is_followed_and_no_step_of_it_gives_more_than_before_or_after(
+    before: frozenset[AclBinding], after: frozenset[AclBinding], mode: AclMode, policy: ReplicationPolicy
+) -> None:
+    target: frozenset[AclBinding] = frozenset()
+    for action in planned(before, target, frozenset(), mode=mode, policy=policy):
+        target = applied(target, action)
+    made, first = target, rights(target, policy)
+    steps = []
+    for action in planned(after, target, made, mode=mode, policy=policy):
+        target = applied(target, action)
+        steps.append(rights(target, policy))
+    assert rights(target, policy) <= rights(after, None)
+    assert all(step <= first | rights(target, policy) for step in steps)
+    fresh: frozenset[AclBinding] = frozenset()
+    for action in planned(after, fresh, fresh, mode=mode, policy=policy):
+        fresh = applied(fresh, action)
+    assert target == fresh
+
+
+@given(source=st.lists(bindings(), max_size=6, unique=True), seed=st.randoms(use_true_random=False))
+def test_the_order_in_which_acls_are_seen_never_matters(source: list[AclBinding], seed: object) -> None:
+    shuffled = list(source)
+    seed.shuffle(shuffled)  # type: ignore[attr-defined]
+    assert translate_acls(source, rules(AclMode.FULL), topics=["users", "orders"]) == translate_acls(
+        shuffled, rules(AclMode.FULL), topics=["orders", "users"]
+    )
