@@ -15,7 +15,7 @@ from twinlog.clock import SystemClock
 from twinlog.demo.comparison import Comparison, compare
 from twinlog.demo.failover import Reading, first_records, group_position, read_some
 from twinlog.demo.screen import Screen
-from twinlog.demo.setting import Running, twinlog_run
+from twinlog.demo.setting import demo_properties
 from twinlog.demo.traffic import OrderStream
 from twinlog.demo.watching import Watching
 from twinlog.errors import KafkaError, StateError
@@ -28,6 +28,7 @@ from twinlog.local.cluster_group import start_clusters, stop_clusters
 from twinlog.local.spec import ClusterSpec
 from twinlog.model import TopicPartition
 from twinlog.service.runtime import wait_or_stop
+from twinlog.testing.twinlog_run import TwinlogRun
 
 TOPIC, REMOTE_TOPIC, GROUP = "orders", "A.orders", "billing"
 PARTITIONS = 5
@@ -86,8 +87,10 @@ class _Story:
             cluster_b = await stack.enter_async_context(open_cluster("B", self._b.client_properties()))
             stream = await self._open_shop(stack, cluster_a)
             screen.step("Starting Twinlog: source, checkpoint, heartbeat and configsync")
-            running = await stack.enter_async_context(twinlog_run(self._a, self._b, self._directory))
-            screen.fact(f"ready; its file is {running.properties}, its log {running.log}")
+            running = await stack.enter_async_context(
+                TwinlogRun(demo_properties(self._a, self._b), self._directory)
+            )
+            screen.fact(f"ready; its file is {running.file}, its log {running.log}")
             watching = await self._connect(stack, running)
             await self._live(stream, watching, cluster_b)
             await self._fail_over(cluster_b)
@@ -121,7 +124,7 @@ class _Story:
         )
         return stream
 
-    async def _connect(self, stack: AsyncExitStack, running: Running) -> Watching:
+    async def _connect(self, stack: AsyncExitStack, running: TwinlogRun) -> Watching:
         channels = [
             await stack.enter_async_context(grpc.aio.insecure_channel(running.endpoints[service]))
             for service in ("source", "heartbeat")
@@ -244,13 +247,13 @@ class _Story:
         if comparison.first_problem:
             console.print(f"[red]First problem: {comparison.first_problem}[/]")
 
-    async def _stay(self, running: Running) -> None:
+    async def _stay(self, running: TwinlogRun) -> None:
         console = self._screen.console
         console.print("\nLeft running (--keep). Ctrl-C ends it. Connect with:")
         for line in (
             f"A: {self._a.bootstrap_servers}   B: {self._b.bootstrap_servers}",
-            f"twinlog status --config {running.properties}",
-            f"twinlog decode A.checkpoints.internal --cluster B --config {running.properties}",
+            f"twinlog status --config {running.file}",
+            f"twinlog decode A.checkpoints.internal --cluster B --config {running.file}",
         ):
             console.print(f"  {line}")
         await asyncio.Event().wait()

@@ -1,0 +1,113 @@
+"""`twinlog run` as its user starts it: a process of its own on a properties file, with everything below it."""
+
+import asyncio
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+import psutil
+
+from twinlog.errors import StateError
+from twinlog.local.port_lease import PortLease
+from twinlog.local.process import GuardedProcess
+from twinlog.service.runtime import wait_or_stop
+
+SERVICES = ("source", "checkpoint", "heartbeat", "configsync")
+READY_TIMEOUT_SECONDS = 120.0
+STOP_GRACE_SECONDS = 60.0
+_POLL_SECONDS = 0.2
+_LOG_TAIL_LINES = 20
+
+
+class TwinlogRun:
+    """Writes the properties with listen addresses of its own added, and runs them. An async context manager.
+
+    `async with` returns once the four services serve (the line `ready`), and ends them at its end.
+    """
+
+    def __init__(self, properties: str, directory: Path, *, arguments: Sequence[str] = ()) -> None:
+        self.file = directory / "mm2.properties"
+        self.log = directory / "twinlog.log"
+        self._arguments = tuple(arguments)
+        self._lease = PortLease(len(SERVICES))
+        self.endpoints: Mapping[str, str] = {
+            service: f"127.0.0.1:{port}" for service, port in zip(SERVICES, self._lease.ports, strict=True)
+        }
+        listen = "".join(f"twinlog.{service}.listen = {at}\n" for service, at in self.endpoints.items())
+        self.file.write_text(f"{properties}\n{listen}", encoding="latin-1")
+        self._process: GuardedProcess | None = None
+
+    @property
+    def process(self) -> GuardedProcess:
+        """The supervisor. Raises StateError before `start`."""
+        if self._process is None:
+            raise StateError("twinlog run was not started")
+        return self._process
+
+    async def start(self) -> None:
+        """Run it, and return once it said `ready`. Raises StateError with the end of its log when it does not."""
+        seen = self._output().count("\nready") + self._output().startswith("ready")
+        command = [
+            sys.executable,
+            "-m",
+            "twinlog",
+            "run",
+            self.file,
+            "--log-format",
+            "json",
+            *self._arguments,
+        ]
+        self._process = GuardedProcess(command, output=self.log)
+        never = asyncio.Event()
+        give_up_at = asyncio.get_running_loop().time() + READY_TIMEOUT_SECONDS
+        while asyncio.get_running_loop().time() < give_up_at:
+            text = self._output()
+            if text.count("\nready") + text.startswith("ready") > seen:
+                return
+            if not self._process.running:
+                break
+            await wait_or_stop(never, _POLL_SECONDS)
+        tail = "\n".join(self._output().splitlines()[-_LOG_TAIL_LINES:])
+        raise StateError(f"twinlog run was not ready within {READY_TIMEOUT_SECONDS:g} s:\n{tail}")
+
+    async def stop(self) -> int:
+        """SIGTERM, and its exit code. After a minute it is killed."""
+        if self._process is None:
+            return 0
+        return await asyncio.to_thread(self._process.stop, STOP_GRACE_SECONDS)
+
+    def kill_service(self, service: str) -> int:
+        """SIGKILL one service (not what is below it) and return the pid it had. Raises StateError when away."""
+        process = self.service(service)
+        process.kill()
+        return process.pid
+
+    def service(self, service: str) -> psutil.Process:
+        """The process of a service below the supervisor. Raises StateError when there is none."""
+        module = f"twinlog_{service}"
+        for child in psutil.Process(self.process.pid).children(recursive=True):
+            try:
+                if module in child.cmdline():
+                    return child
+            except (psutil.NoSuchProcess, psutil.ZombieProcess):
+                continue
+        raise StateError(f"no process of {service} is running")
+
+    async def __aenter__(self) -> Self:
+        try:
+            await self.start()
+        except BaseException:
+            await self.stop()
+            raise
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.stop()
+        self._lease.release()
+
+    def _output(self) -> str:
+        return self.log.read_text(errors="replace") if self.log.exists() else ""
