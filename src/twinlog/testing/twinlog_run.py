@@ -1,4 +1,4 @@
-"""`twinlog run` as its user starts it: a process of its own on a properties file, with everything below it."""
+"""`twinlog run` as its user starts it: a process of its own, with everything below it."""
 
 import asyncio
 import sys
@@ -47,9 +47,9 @@ class TwinlogRun:
         return self._process
 
     async def start(self) -> None:
-        """Run it, and return once it said `ready`. Raises StateError with the end of its log when it does not."""
+        """Run it, and return once it said `ready`. Raises StateError with the end of its log otherwise."""
         seen = self._output().count("\nready") + self._output().startswith("ready")
-        command = [
+        command: list[str | Path] = [
             sys.executable,
             "-m",
             "twinlog",
@@ -79,7 +79,7 @@ class TwinlogRun:
         return await asyncio.to_thread(self._process.stop, STOP_GRACE_SECONDS)
 
     def kill_service(self, service: str) -> int:
-        """SIGKILL one service (not what is below it) and return the pid it had. Raises StateError when away."""
+        """SIGKILL one service (not what is below it) and return its pid. Raises StateError when away."""
         process = self.service(service)
         process.kill()
         return process.pid
