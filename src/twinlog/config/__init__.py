@@ -4,6 +4,7 @@ records."""
 from twinlog.config.load import load
 from twinlog.config.problems import Notice, NoticeLevel
 from twinlog.config.settings import (
+    AclSyncMode,
     Address,
     AutoOffsetReset,
     CheckpointSettings,
@@ -44,6 +45,7 @@ __all__ = [
     "OnDataLoss",
     "CheckpointSettings",
     "HeartbeatSettings",
+    "AclSyncMode",
     "ConfigSyncSettings",
     "Selection",
     "Service",

@@ -9,6 +9,7 @@ from twinlog.config.problems import Findings
 from twinlog.config.providers import Resolver
 from twinlog.config.reader import SettingsReader
 from twinlog.config.settings import (
+    AclSyncMode,
     AutoOffsetReset,
     CheckpointSettings,
     ConfigSyncSettings,
@@ -250,4 +251,10 @@ def _configsync(sources: _Sources, topics: Selection) -> ConfigSyncSettings:
         sync_configs_interval_seconds=read.number("sync.topic.configs.interval.seconds"),
         sync_acls_enabled=read.boolean("sync.topic.acls.enabled"),
         sync_acls_interval_seconds=read.number("sync.topic.acls.interval.seconds"),
+        acl_mode=AclSyncMode(read.text("twinlog.sync.topic.acls.mode")),
+        sync_quotas_enabled=read.boolean("twinlog.sync.client.quotas.enabled"),
+        apply_automatically=read.text("twinlog.sync.mode") == "automatic",
+        follow_deletes=read.boolean("twinlog.sync.topic.deletes.enabled"),
+        delete_grace_seconds=read.number("twinlog.sync.topic.deletes.grace.seconds"),
+        max_deletes_per_hour=read.integer("twinlog.sync.topic.deletes.max.per.hour"),
     )

@@ -11,6 +11,7 @@ DEFAULT_PORTS: dict[Service, int] = {
 SPARK_CONF_PREFIX = "twinlog.spark.conf."
 
 _SOURCE = (Service.SOURCE,)
+_CONFIGSYNC = (Service.CONFIGSYNC,)
 
 
 def _key(
@@ -79,6 +80,23 @@ TWINLOG_KEYS: tuple[KeySpec, ...] = (
     _key("twinlog.recode.compression.level", ValueType.INTEGER, None, _SOURCE,
          "Compression level of batches that are written anew. Default: a sensible one for each codec.",
          scope=Scope.FLOW, minimum=-7, maximum=22),
+    _key("twinlog.sync.mode", ValueType.TEXT, "automatic", _CONFIGSYNC,
+         "`automatic` plans and applies each interval; `manual` plans, and changes wait for `twinlog apply`.",
+         scope=Scope.FLOW, choices=("automatic", "manual")),
+    _key("twinlog.sync.topic.acls.mode", ValueType.TEXT, "mm2", _CONFIGSYNC,
+         "Which ACLs are copied: `mm2` = literal topics without WRITE, nothing is ever deleted; `read-only` "
+         "= reading rights on topics and groups, prefixes too; `full` = every right, transactional ids too. "
+         "The last two follow removals.",
+         scope=Scope.FLOW, choices=("mm2", "read-only", "full")),
+    _key("twinlog.sync.client.quotas.enabled", ValueType.BOOLEAN, "false", _CONFIGSYNC,
+         "Whether client quotas are copied.", scope=Scope.FLOW),
+    _key("twinlog.sync.topic.deletes.enabled", ValueType.BOOLEAN, "false", _CONFIGSYNC,
+         "Whether the deletion of a source topic is followed on the target.", scope=Scope.FLOW),
+    _key("twinlog.sync.topic.deletes.grace.seconds", ValueType.NUMBER, "86400", _CONFIGSYNC,
+         "How long a source topic must have been gone before its counterpart is deleted.",
+         scope=Scope.FLOW, unit="s", minimum=0),
+    _key("twinlog.sync.topic.deletes.max.per.hour", ValueType.INTEGER, "10", _CONFIGSYNC,
+         "The most counterparts that are deleted within an hour.", scope=Scope.FLOW, minimum=1),
     _key("twinlog.offset-syncs.min.compaction.lag.seconds", ValueType.NUMBER, "604800", _SOURCE,
          "How long the offset-syncs topic keeps every sync; set as min.compaction.lag.ms when Twinlog "
          "creates it.", scope=Scope.FLOW, unit="s", minimum=0),

@@ -34,6 +34,17 @@ class AutoOffsetReset(StrEnum):
     NONE = "none"
 
 
+class AclSyncMode(StrEnum):
+    """Which ACLs are copied."""
+
+    MM2 = "mm2"
+    """Literal topics without WRITE; nothing is ever deleted."""
+    READ_ONLY = "read-only"
+    """Reading rights on topics and groups, prefixes too; removals are followed."""
+    FULL = "full"
+    """Every right on topics, groups and transactional ids; removals are followed."""
+
+
 class LogFormat(StrEnum):
     AUTO = "auto"
     JSON = "json"
@@ -225,6 +236,14 @@ class ConfigSyncSettings:
     sync_configs_interval_seconds: float
     sync_acls_enabled: bool
     sync_acls_interval_seconds: float
+    acl_mode: AclSyncMode
+    sync_quotas_enabled: bool
+    apply_automatically: bool
+    """False: changes are planned and wait for ApplySync."""
+    follow_deletes: bool
+    """Whether the counterpart of a deleted source topic is deleted as well."""
+    delete_grace_seconds: float
+    max_deletes_per_hour: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
