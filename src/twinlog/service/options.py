@@ -7,8 +7,7 @@ from pathlib import Path
 
 from twinlog import __version__
 from twinlog.config import Configuration, load
-from twinlog.errors import ConfigError
-from twinlog.model import Flow
+from twinlog.service.arguments import parse_flows, parse_override
 from twinlog.telemetry.logging import FORMATS
 
 PORT_FILE_VARIABLE = "TWINLOG_PORT_FILE"
@@ -119,19 +118,3 @@ def load_configuration(
         overrides=overrides,
         strict=options.strict,
     )
-
-
-def parse_flows(names: Sequence[str]) -> tuple[Flow, ...]:
-    """Read `--flows`. Raises ConfigError."""
-    try:
-        return tuple(Flow.parse(name) for name in names)
-    except ValueError as error:
-        raise ConfigError(f"--flows: {error}", metadata={"key": "--flows"}) from None
-
-
-def parse_override(text: str) -> tuple[str, str]:
-    """Read `--set KEY=VALUE`. Raises ConfigError; the value is not repeated, it may be a secret."""
-    key, sign, value = text.partition("=")
-    if not (sign and key.strip()):
-        raise ConfigError(f"--set {key.strip() or text!r}: expected KEY=VALUE", metadata={"key": key.strip()})
-    return key.strip(), value

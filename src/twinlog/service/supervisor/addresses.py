@@ -18,6 +18,8 @@ class ServiceAddress:
     """With the real port."""
     endpoint: Address
     """Where peers and the command line find it."""
+    local: Address
+    """Where this machine reaches it, whatever stands between the others and it."""
 
 
 def reserve_addresses(
@@ -58,10 +60,10 @@ def _reserve(service: Service, configured: ServiceEndpoints, stack: ExitStack) -
             metadata={"key": key, "address": str(configured.listen)},
         ) from error
     listen = Address(host=host, port=int(holder.getsockname()[1]))
-    endpoint = configured.endpoint
-    if endpoint.port == 0 or endpoint == configured.listen:
-        endpoint = Address(host=_WILDCARDS.get(host, host), port=listen.port)
-    return ServiceAddress(listen=listen, endpoint=endpoint)
+    local = Address(host=_WILDCARDS.get(host, host), port=listen.port)
+    follows_listen = configured.endpoint.port == 0 or configured.endpoint == configured.listen
+    endpoint = local if follows_listen else configured.endpoint
+    return ServiceAddress(listen=listen, endpoint=endpoint, local=local)
 
 
 def _why(error: OSError, listen: Address, service: Service) -> str:

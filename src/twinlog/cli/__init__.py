@@ -1,0 +1,69 @@
+"""The `twinlog` command. A new sub-command is a module of its own and one line in COMMANDS."""
+
+import sys
+from typing import Annotated
+
+import typer
+
+from twinlog import __version__
+from twinlog.cli.lazy import LazyCommand, LazyGroup
+
+COMMANDS: dict[str, LazyCommand] = {
+    "run": LazyCommand(
+        target="twinlog.cli.run:run_command",
+        summary="Run all four services for the flows of a properties file.",
+    ),
+    "status": LazyCommand(
+        target="twinlog.cli.status:status_command",
+        summary="Show services, flows and clusters as they are now.",
+    ),
+    "decode": LazyCommand(
+        target="twinlog.cli.decode:decode_command",
+        summary="Print the records of an internal topic in the lines of MM2's formatters.",
+    ),
+    "demo": LazyCommand(
+        target="twinlog.cli.demo:demo_command",
+        summary="Two real clusters, four services, a group that fails over: about a minute.",
+    ),
+    "local": LazyCommand(
+        target="twinlog.cli.local:app", summary="Real Kafka clusters on this machine, to try with."
+    ),
+}
+
+
+class _Commands(LazyGroup):
+    lazy_commands = COMMANDS
+
+
+app = typer.Typer(
+    name="twinlog",
+    cls=_Commands,
+    no_args_is_help=True,
+    add_completion=False,
+    # A traceback with the values of variables would show secrets.
+    pretty_exceptions_show_locals=False,
+    help="Twinlog copies topics, their configuration and the progress of consumer groups between Kafka"
+    " clusters: the drop-in successor of MirrorMaker 2, with the same properties file and internal topics.",
+    epilog="Start with `twinlog run mm2.properties`, then `twinlog status`. Each command has its own --help.",
+)
+
+
+def _print_version(wanted: bool) -> None:
+    if wanted:
+        typer.echo(f"twinlog {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def twinlog(
+    _version: Annotated[
+        bool,
+        typer.Option("--version", callback=_print_version, is_eager=True, help="Show the version and exit."),
+    ] = False,
+) -> None:
+    """Options of all commands."""
+
+
+def main() -> None:
+    """The console script."""
+    sys.exit(app())

@@ -1,0 +1,65 @@
+"""How the command line finds the configuration and the services."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from twinlog.errors import ConfigError
+
+if TYPE_CHECKING:
+    from twinlog.config import Configuration
+
+CONFIG_VARIABLE = "TWINLOG_CONFIG"
+SERVICES = ("source", "checkpoint", "heartbeat", "configsync")
+
+ConfigOption = Annotated[
+    Path | None,
+    typer.Option(
+        "--config",
+        envvar=CONFIG_VARIABLE,
+        metavar="FILE",
+        help="The properties file the services run with: it says where they listen.",
+    ),
+]
+EndpointOption = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--endpoint",
+        metavar="SERVICE=HOST:PORT",
+        help="Where a service is; wins over the file. May be repeated.",
+    ),
+]
+
+
+def load_config(path: Path) -> "Configuration":
+    """Read a properties file as the services do. Raises ConfigError."""
+    import os
+
+    from twinlog.config import load
+
+    return load(path, environ=os.environ)
+
+
+def service_endpoints(config: Path | None, endpoints: list[str] | None) -> dict[str, str]:
+    """HOST:PORT of every service: from --endpoint, else the file, else the default port on loopback.
+
+    Raises ConfigError for a service that does not exist and a file that does not load.
+    """
+    from twinlog.config.keys_twinlog import DEFAULT_PORTS
+
+    found = {str(service): f"127.0.0.1:{port}" for service, port in DEFAULT_PORTS.items()}
+    if config is not None:
+        configuration = load_config(config)
+        found |= {str(service): str(entry.endpoint) for service, entry in configuration.endpoints.items()}
+    return found | dict(_parse_endpoint(text) for text in endpoints or ())
+
+
+def _parse_endpoint(text: str) -> tuple[str, str]:
+    service, sign, endpoint = text.partition("=")
+    if service not in SERVICES or not sign or ":" not in endpoint:
+        raise ConfigError(
+            f"--endpoint {text!r}: expected SERVICE=HOST:PORT with one of {', '.join(SERVICES)}",
+            metadata={"key": "--endpoint"},
+        )
+    return service, endpoint

@@ -1,0 +1,22 @@
+"""Command line values that services and `twinlog run` share."""
+
+from collections.abc import Sequence
+
+from twinlog.errors import ConfigError
+from twinlog.model import Flow
+
+
+def parse_flows(names: Sequence[str]) -> tuple[Flow, ...]:
+    """Read `--flows`. Raises ConfigError."""
+    try:
+        return tuple(Flow.parse(name) for name in names)
+    except ValueError as error:
+        raise ConfigError(f"--flows: {error}", metadata={"key": "--flows"}) from None
+
+
+def parse_override(text: str) -> tuple[str, str]:
+    """Read `--set KEY=VALUE`. Raises ConfigError; the value is not repeated, it may be a secret."""
+    key, sign, value = text.partition("=")
+    if not (sign and key.strip()):
+        raise ConfigError(f"--set {key.strip() or text!r}: expected KEY=VALUE", metadata={"key": key.strip()})
+    return key.strip(), value

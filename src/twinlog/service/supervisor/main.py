@@ -1,0 +1,115 @@
+"""`twinlog run` from request to exit code."""
+
+import asyncio
+import os
+import random
+import sys
+from contextlib import ExitStack
+
+from twinlog import __version__
+from twinlog.clock import SystemClock
+from twinlog.service.signals import handle_signals
+from twinlog.service.supervisor.child import Child, ChildSpec
+from twinlog.service.supervisor.log_lines import LogLines
+from twinlog.service.supervisor.plan import RunPlan, RunRequest, plan_run
+from twinlog.service.supervisor.supervisor import EXIT_FAILED, Supervisor
+from twinlog.service.waiting import Backoff, wait_or_stop
+
+_KILL_MARGIN_SECONDS = 5.0
+"""What a child may take beyond its own drain and grace before it counts as stuck."""
+_PROBE_PAUSE_SECONDS = 1.0
+
+
+def run(request: RunRequest) -> int:
+    """Run the services until SIGTERM or SIGINT. Returns the exit code. Raises ConfigError before anything is
+    started.
+    """
+    with ExitStack() as stack:
+        plan = plan_run(request, environment=os.environ, stack=stack)
+        log = LogLines(sys.stderr, format=plan.configuration.runtime.log_format, clock=SystemClock())
+        for notice in plan.configuration.notices:
+            log.event(
+                notice.level, "configuration_notice", key=notice.key, line=notice.line, message=notice.text
+            )
+        try:
+            return asyncio.run(_run(plan, log))
+        except asyncio.CancelledError:
+            log.event("error", "stopped", outcome="forced", message="a second signal cut the stop short")
+            return EXIT_FAILED
+
+
+async def _run(plan: RunPlan, log: LogLines) -> int:
+    stop = asyncio.Event()
+    clock = SystemClock()
+    started = clock.monotonic()
+    main = asyncio.current_task()
+    assert main is not None
+    runtime = plan.configuration.runtime
+
+    def ask(signal_name: str) -> None:
+        log.event("info", "stopping", signal=signal_name)
+        stop.set()
+
+    def force(signal_name: str) -> None:
+        log.event("warning", "stopping_now", signal=signal_name)
+        main.cancel()
+
+    def announce() -> None:
+        sys.stdout.write(plan.ready_line + "\n")
+        sys.stdout.flush()
+        log.event("info", "serving", seconds=round(clock.monotonic() - started, 1))
+
+    async def wait_until_serving(stop: asyncio.Event) -> bool:
+        return await _wait_until_serving(plan, log, stop)
+
+    supervisor = Supervisor(
+        plan.children,
+        log=log,
+        clock=clock,
+        new_backoff=_child_backoff,
+        grace_seconds=runtime.drain_seconds + runtime.grace_seconds + _KILL_MARGIN_SECONDS,
+        wait_until_serving=wait_until_serving,
+        on_serving=announce,
+    )
+    log.event(
+        "info",
+        "starting",
+        version=__version__,
+        pid=os.getpid(),
+        config=plan.configuration.file,
+        flows=[str(entry.flow) for entry in plan.configuration.flows],
+        **{str(service): str(address.listen) for service, address in plan.addresses.items()},
+    )
+    with handle_signals(on_first=ask, on_second=force):
+        exit_code = await supervisor.run(stop)
+    outcome = {0: "clean", 2: "refused"}.get(exit_code, "failed")
+    log.event("info", "stopped", outcome=outcome, seconds=round(clock.monotonic() - started, 1))
+    return exit_code
+
+
+def _child_backoff() -> Backoff:
+    # Half of each wait is certain: a child that dies at once must not be started many times a second.
+    return Backoff(initial_seconds=1.0, max_seconds=30.0, random=lambda: 0.5 + random.random() / 2)  # noqa: S311
+
+
+async def _wait_until_serving(plan: RunPlan, log: LogLines, stop: asyncio.Event) -> bool:
+    """Ask for readiness by a process that ends when it is there: gRPC never loads into the supervisor."""
+    endpoints = [str(address.local) for address in plan.addresses.values()]
+    spec = ChildSpec(
+        name="probe",
+        command=(sys.executable, "-m", "twinlog.service.probe", "--wait", *endpoints),
+        environment=plan.children[0].environment,
+    )
+
+    def pass_on(line: str) -> None:
+        log.child_line(spec.name, line)
+
+    while not stop.is_set():
+        end = await Child(spec, on_line=pass_on).run(stop, grace_seconds=0.0)
+        if stop.is_set():
+            return False
+        if end.exit_code == 0:
+            return True
+        log.event("error", "probe_failed", exit_code=end.exit_code)
+        await wait_or_stop(stop, _PROBE_PAUSE_SECONDS)
+    return False

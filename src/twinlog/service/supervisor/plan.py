@@ -1,0 +1,117 @@
+"""From the command line of `twinlog run` to the children: everything that can be wrong is found here, before
+any starts.
+"""
+
+import sys
+from collections.abc import Mapping
+from contextlib import ExitStack
+from dataclasses import dataclass
+from importlib.util import find_spec
+from pathlib import Path
+
+from twinlog.config import Configuration, LogFormat, Service, load
+from twinlog.errors import ConfigError
+from twinlog.service.arguments import parse_flows, parse_override
+from twinlog.service.supervisor.addresses import ServiceAddress, child_overrides, reserve_addresses
+from twinlog.service.supervisor.child import ChildSpec
+
+_CHILD_ENVIRONMENT = {
+    # Each of glibc's per-thread arenas costs memory that a service never needs.
+    "MALLOC_ARENA_MAX": "2",
+    "PYTHONUNBUFFERED": "1",
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunRequest:
+    config: Path
+    flows: tuple[str, ...] = ()
+    clusters: tuple[str, ...] = ()
+    services: tuple[str, ...] = ()
+    """By name; empty = all."""
+    overrides: tuple[str, ...] = ()
+    """`key=value`."""
+    strict: bool = False
+    log_format: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunPlan:
+    configuration: Configuration
+    addresses: Mapping[Service, ServiceAddress]
+    children: tuple[ChildSpec, ...]
+
+    @property
+    def ready_line(self) -> str:
+        """`ready: 1 flow(s) A->B; source=127.0.0.1:17401 …`: the addresses are what `--endpoint` takes."""
+        flows = [str(entry.flow) for entry in self.configuration.enabled_flows]
+        places = " ".join(f"{service}={address.endpoint}" for service, address in self.addresses.items())
+        return f"ready: {len(flows)} flow(s) {' '.join(flows) or '(heartbeats only)'}; {places}"
+
+
+def plan_run(request: RunRequest, *, environment: Mapping[str, str], stack: ExitStack) -> RunPlan:
+    """Read and check everything, reserve the addresses. Raises ConfigError; nothing has been started then."""
+    overrides = dict(parse_override(text) for text in request.overrides)
+    if request.log_format is not None:
+        overrides["twinlog.log.format"] = request.log_format
+    configuration = load(
+        request.config,
+        environ=environment,
+        only_flows=parse_flows(request.flows) or None,
+        only_targets=request.clusters or None,
+        overrides=overrides,
+        strict=request.strict,
+    )
+    services = _services(request.services)
+    addresses = reserve_addresses(configuration.endpoints, services, stack)
+    overrides |= child_overrides(addresses)
+    # The supervisor merges the children's lines: it needs them as JSON, whatever it prints itself.
+    overrides["twinlog.log.format"] = LogFormat.JSON
+    arguments = _arguments(request, overrides)
+    child_environment = {**_CHILD_ENVIRONMENT, **environment}
+    children = tuple(
+        ChildSpec(
+            name=service,
+            command=(sys.executable, "-m", _module(service), *arguments),
+            environment=child_environment,
+        )
+        for service in services
+    )
+    return RunPlan(configuration=configuration, addresses=addresses, children=children)
+
+
+def _services(names: tuple[str, ...]) -> tuple[Service, ...]:
+    known = [str(service) for service in Service]
+    for name in names:
+        if name not in known:
+            raise ConfigError(
+                f"--service {name}: there is no such service; choose from {', '.join(known)}",
+                metadata={"key": "--service"},
+            )
+    services = tuple(service for service in Service if not names or service in names)
+    for service in services:
+        if find_spec(_module(service)) is None:
+            raise ConfigError(
+                f"the {service} service is not installed beside this twinlog: install twinlog-{service},"
+                f" or leave it out by naming the others with --service",
+                reason="SERVICE_NOT_INSTALLED",
+                metadata={"service": service},
+            )
+    return services
+
+
+def _module(service: Service) -> str:
+    return f"twinlog_{service}"
+
+
+def _arguments(request: RunRequest, overrides: Mapping[str, str]) -> tuple[str, ...]:
+    arguments = ["--config", str(request.config)]
+    if request.flows:
+        arguments += ["--flows", ",".join(request.flows)]
+    if request.clusters:
+        arguments += ["--clusters", ",".join(request.clusters)]
+    if request.strict:
+        arguments.append("--strict")
+    for key, value in overrides.items():
+        arguments += ["--set", f"{key}={value}"]
+    return tuple(arguments)
