@@ -60,6 +60,8 @@ def abandon_producer(producer: AIOKafkaProducer) -> None:
 def _fail_waiting(producer: AIOKafkaProducer) -> None:
     accumulator = producer._message_accumulator
     batches = [batch for queue in accumulator._batches.values() for batch in queue]
+    # A batch sent once takes itself out of this set when it ends; put back for a retry it is not in it.
+    accumulator._pending_batches.update(batch for batch in batches if batch.retry_count)
     accumulator.fail_all(aiokafka.errors.ProducerClosed())
     for batch in batches:
         if batch._drain_waiter.done():

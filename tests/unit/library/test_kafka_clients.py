@@ -1,0 +1,365 @@
+"""Java client properties on their way to aiokafka and librdkafka."""
+
+import logging
+import ssl
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+from aiokafka.client import AIOKafkaClient
+from aiokafka.protocol.admin import SaslAuthenticateRequest
+from confluent_kafka.admin import AdminClient
+
+from twinlog.errors import ConfigError
+from twinlog.kafka.aiokafka_fixes import apply_aiokafka_fixes
+from twinlog.kafka.clients import (
+    CLIENT_KEYS,
+    CONSUMER_KEYS,
+    PRODUCER_KEYS,
+    FetchOptions,
+    aiokafka_client_options,
+    aiokafka_producer_options,
+    bootstrap_servers,
+    delivery_timeout_seconds,
+    fetch_options,
+    librdkafka_options,
+)
+from twinlog.kafka.security import client_security
+from twinlog.local.tls import CertificateAuthority
+
+SERVERS = {"bootstrap.servers": "one:9092"}
+LOGIN = {
+    **SERVERS,
+    "security.protocol": "SASL_PLAINTEXT",
+    "sasl.mechanism": "SCRAM-SHA-512",
+    "sasl.jaas.config": 'a.b.ScramLoginModule required username="u" password="hush";',
+}
+
+
+@pytest.mark.parametrize(
+    ("written", "meant"),
+    [
+        ("one:9092", ["one:9092"]),
+        (" one:9092 , two.example:9093,", ["one:9092", "two.example:9093"]),
+        ("PLAINTEXT://one:9092", ["one:9092"]),
+        ("[::1]:9092", ["[::1]:9092"]),
+        ("10.0.0.1:1", ["10.0.0.1:1"]),
+    ],
+)
+def test_bootstrap_servers_are_read_as_in_java(written: str, meant: list[str]) -> None:
+    assert bootstrap_servers({"bootstrap.servers": written}) == meant
+
+
+@pytest.mark.parametrize(
+    "written", ["", " , ", "one", "one:", "one:0", "one:99999", "one:port", "http://one"]
+)
+def test_what_is_no_server_is_named(written: str) -> None:
+    with pytest.raises(ConfigError) as raised:
+        bootstrap_servers({"bootstrap.servers": written}, alias="A")
+    assert "cluster 'A': bootstrap.servers" in str(raised.value)
+    assert raised.value.metadata == {"cluster": "A", "key": "bootstrap.servers"}
+
+
+def test_a_plain_cluster_needs_its_servers_only() -> None:
+    assert aiokafka_client_options(SERVERS) == {
+        "bootstrap_servers": ["one:9092"],
+        "client_id": "twinlog",
+        "security_protocol": "PLAINTEXT",
+    }
+    options = librdkafka_options(SERVERS)
+    assert (options["bootstrap.servers"], options["security.protocol"]) == ("one:9092", "PLAINTEXT")
+
+
+def test_a_login_reaches_both_libraries() -> None:
+    ours = aiokafka_client_options(LOGIN)
+    assert (ours["sasl_mechanism"], ours["sasl_plain_username"], ours["sasl_plain_password"]) == (
+        "SCRAM-SHA-512",
+        "u",
+        "hush",
+    )
+    theirs = librdkafka_options(LOGIN)
+    assert (theirs["sasl.mechanism"], theirs["sasl.username"], theirs["sasl.password"]) == (
+        "SCRAM-SHA-512",
+        "u",
+        "hush",
+    )
+    assert theirs["security.protocol"] == ours["security_protocol"] == "SASL_PLAINTEXT"
+
+
+def test_words_are_taken_in_any_case() -> None:
+    properties = {**LOGIN, "security.protocol": "sasl_plaintext", "sasl.mechanism": "plain"}
+    assert aiokafka_client_options(properties)["sasl_mechanism"] == "PLAIN"
+
+
+@pytest.mark.parametrize(
+    ("change", "key", "remedy"),
+    [
+        ({"security.protocol": "TLS"}, "security.protocol", "SASL_SSL"),
+        ({"sasl.mechanism": "OAUTHBEARER"}, "sasl.mechanism", "SCRAM-SHA-256"),
+        ({"sasl.mechanism": ""}, "sasl.mechanism", "PLAIN"),
+        ({"sasl.jaas.config": ""}, "sasl.jaas.config", "required username="),
+        ({"sasl.jaas.config": 'M required username="u" password="hush"'}, "sasl.jaas.config", "semicolon"),
+        (
+            {"sasl.jaas.config": 'x.Krb5LoginModule required username="u" password="hush";'},
+            "sasl.jaas.config",
+            "ScramLoginModule",
+        ),
+        (
+            {"sasl.jaas.config": 'ScramLoginModule required username="u" password="";'},
+            "sasl.jaas.config",
+            'add password="…"',
+        ),
+        (
+            {"sasl.jaas.config": 'ScramLoginModule required username="u" password="hush" tokenauth="true";'},
+            "sasl.jaas.config",
+            "SCRAM user",
+        ),
+        ({"request.timeout.ms": "soon"}, "request.timeout.ms", "whole number"),
+        ({"connections.max.idle.ms": "-2"}, "connections.max.idle.ms", "whole number"),
+    ],
+)
+def test_a_wrong_setting_is_named_with_its_remedy_and_no_secret(
+    change: Mapping[str, str], key: str, remedy: str
+) -> None:
+    for make in (aiokafka_client_options, aiokafka_producer_options):
+        with pytest.raises(ConfigError) as raised:
+            make({**LOGIN, **change}, alias="A")
+        assert f"cluster 'A': {key}: " in str(raised.value)
+        assert remedy in str(raised.value)
+        assert "hush" not in str(raised.value)
+        assert raised.value.metadata["key"] == key
+
+
+def test_dials_are_mapped() -> None:
+    properties = {
+        **SERVERS,
+        "client.id": "mirror",
+        "request.timeout.ms": "1000",
+        "metadata.max.age.ms": "2000",
+        "retry.backoff.ms": "3",
+        "connections.max.idle.ms": "-1",
+        "reconnect.backoff.ms": "50",
+        "reconnect.backoff.max.ms": "999999999",
+        "batch.size": "4",
+        "linger.ms": "5",
+        "max.request.size": "6",
+        "transaction.timeout.ms": "7",
+        "compression.type": "zstd",
+    }
+    producer = aiokafka_producer_options(properties, client_id_suffix="A->B")
+    assert producer == {
+        "bootstrap_servers": ["one:9092"],
+        "client_id": "mirror-A->B",
+        "security_protocol": "PLAINTEXT",
+        "request_timeout_ms": 1000,
+        "metadata_max_age_ms": 2000,
+        "retry_backoff_ms": 3,
+        "connections_max_idle_ms": None,
+        "max_batch_size": 4,
+        "linger_ms": 5,
+        "max_request_size": 6,
+        "transaction_timeout_ms": 7,
+        "compression_type": "zstd",
+        "enable_idempotence": True,
+        "acks": "all",
+    }
+    admin = librdkafka_options(properties)
+    assert admin["reconnect.backoff.ms"] == 50
+    assert admin["reconnect.backoff.max.ms"] == 3_600_000
+    assert admin["connections.max.idle.ms"] == 0
+    assert admin["client.id"] == "mirror"
+
+
+def test_acks_and_idempotence_stay_safe() -> None:
+    options = aiokafka_producer_options({**SERVERS, "acks": "1", "enable.idempotence": "false"})
+    assert (options["acks"], options["enable_idempotence"]) == ("all", True)
+    assert options["compression_type"] is None
+
+
+def test_reading_is_committed_by_default() -> None:
+    assert fetch_options(SERVERS) == FetchOptions()
+    assert fetch_options(SERVERS).read_committed
+
+
+def test_reading_dials_are_mapped() -> None:
+    assert fetch_options(
+        {
+            "fetch.min.bytes": "1",
+            "fetch.max.bytes": "2",
+            "fetch.max.wait.ms": "3",
+            "max.partition.fetch.bytes": "4",
+            "isolation.level": "read_uncommitted",
+            "client.rack": "r1",
+            "check.crcs": "false",
+        }
+    ) == FetchOptions(
+        min_bytes=1,
+        max_bytes=2,
+        max_wait_ms=3,
+        max_partition_bytes=4,
+        read_committed=False,
+        client_rack="r1",
+        check_crcs=False,
+    )
+
+
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [("isolation.level", "serializable"), ("check.crcs", "yes"), ("fetch.min.bytes", "-1")],
+)
+def test_a_wrong_reading_dial_is_named(key: str, value: str) -> None:
+    with pytest.raises(ConfigError) as raised:
+        fetch_options({key: value}, alias="B")
+    assert f"cluster 'B': {key}: " in str(raised.value)
+
+
+def test_a_wrong_codec_is_named() -> None:
+    with pytest.raises(ConfigError) as raised:
+        aiokafka_producer_options({**SERVERS, "compression.type": "brotli"})
+    assert "compression.type: 'brotli' is none of none, gzip, snappy, lz4, zstd" in str(raised.value)
+
+
+def test_delivery_timeout_is_in_seconds() -> None:
+    assert delivery_timeout_seconds({"delivery.timeout.ms": "1500"}) == 1.5
+    assert delivery_timeout_seconds({}) == 120.0
+
+
+@pytest.fixture
+def authority(tmp_path: Path) -> CertificateAuthority:
+    return CertificateAuthority(tmp_path)
+
+
+def tls(authority: CertificateAuthority, **more: str) -> dict[str, str]:
+    return {
+        **SERVERS,
+        "security.protocol": "SSL",
+        "ssl.truststore.type": "PEM",
+        "ssl.truststore.location": str(authority.ca_file),
+        **more,
+    }
+
+
+def test_trust_reaches_both_libraries(authority: CertificateAuthority) -> None:
+    context = aiokafka_client_options(tls(authority))["ssl_context"]
+    assert isinstance(context, ssl.SSLContext)
+    assert context.check_hostname
+    assert context.verify_mode is ssl.CERT_REQUIRED
+    assert len(context.get_ca_certs()) == 1
+    options = librdkafka_options(tls(authority))
+    assert options["ssl.ca.pem"].strip() == authority.ca_file.read_text().strip()
+    assert options["ssl.endpoint.identification.algorithm"] == "https"
+    AdminClient(options, logger=logging.getLogger("test"))
+
+
+def test_the_host_name_check_can_be_switched_off(authority: CertificateAuthority) -> None:
+    properties = tls(authority) | {"ssl.endpoint.identification.algorithm": ""}
+    context = aiokafka_client_options(properties)["ssl_context"]
+    assert not context.check_hostname
+    assert context.verify_mode is ssl.CERT_REQUIRED
+    assert librdkafka_options(properties)["ssl.endpoint.identification.algorithm"] == "none"
+
+
+def test_without_a_truststore_the_systems_authorities_count() -> None:
+    properties = {**SERVERS, "security.protocol": "SSL"}
+    assert aiokafka_client_options(properties)["ssl_context"].verify_mode is ssl.CERT_REQUIRED
+    assert "ssl.ca.pem" not in librdkafka_options(properties)
+
+
+def test_an_identity_reaches_both_libraries(authority: CertificateAuthority) -> None:
+    user = authority.issue_for_user("alice")
+    properties = tls(authority) | {"ssl.keystore.type": "PEM", "ssl.keystore.location": str(user)}
+    assert isinstance(aiokafka_client_options(properties)["ssl_context"], ssl.SSLContext)
+    options = librdkafka_options(properties)
+    assert "CERTIFICATE" in options["ssl.certificate.pem"]
+    assert "PRIVATE KEY" in options["ssl.key.pem"]
+    AdminClient(options, logger=logging.getLogger("test"))
+
+
+def test_certificates_may_stand_in_the_properties_themselves(authority: CertificateAuthority) -> None:
+    user = authority.issue_for_user("alice").read_text()
+    properties = {
+        **SERVERS,
+        "security.protocol": "SSL",
+        "ssl.truststore.type": "PEM",
+        "ssl.truststore.certificates": authority.ca_file.read_text().replace("\n", " "),
+        "ssl.keystore.type": "PEM",
+        "ssl.keystore.key": user,
+        "ssl.keystore.certificate.chain": user,
+    }
+    assert len(aiokafka_client_options(properties)["ssl_context"].get_ca_certs()) == 1
+    assert "PRIVATE KEY" in librdkafka_options(properties)["ssl.key.pem"]
+
+
+@pytest.mark.parametrize(
+    ("change", "key", "problem"),
+    [
+        (
+            {"ssl.truststore.location": "/no/such/file"},
+            "ssl.truststore.location",
+            "cannot read /no/such/file",
+        ),
+        ({"ssl.truststore.type": "BKS"}, "ssl.truststore.type", "PKCS12"),
+        ({"ssl.truststore.certificates": "x"}, "ssl.truststore.location", "not both"),
+        ({"ssl.keystore.location": "/no/such/file"}, "ssl.keystore.location", "cannot read"),
+        ({"ssl.keystore.key": "x"}, "ssl.keystore.certificate.chain", "both"),
+        ({"ssl.keystore.certificate.chain": "x"}, "ssl.keystore.key", "both"),
+        (
+            {"ssl.keystore.key": "x", "ssl.keystore.certificate.chain": "x"},
+            "ssl.keystore.key",
+            "no certificate",
+        ),
+        ({"ssl.endpoint.identification.algorithm": "ldap"}, "ssl.endpoint.identification.algorithm", "https"),
+    ],
+)
+def test_a_wrong_store_is_named(
+    authority: CertificateAuthority, change: Mapping[str, str], key: str, problem: str
+) -> None:
+    with pytest.raises(ConfigError) as raised:
+        aiokafka_client_options(tls(authority) | dict(change), alias="A")
+    assert f"cluster 'A': {key}: " in str(raised.value)
+    assert problem in str(raised.value)
+
+
+def test_reprs_hide_secrets(authority: CertificateAuthority) -> None:
+    user = authority.issue_for_user("alice")
+    properties = {
+        **LOGIN,
+        **tls(authority),
+        "security.protocol": "SASL_SSL",
+        "ssl.keystore.location": str(user),
+    }
+    shown = repr(client_security(properties))
+    assert "hush" not in shown
+    assert "PRIVATE" not in shown
+
+
+def test_keys_with_an_effect_are_listed_once() -> None:
+    assert not CLIENT_KEYS & PRODUCER_KEYS
+    assert not CLIENT_KEYS & CONSUMER_KEYS
+    assert {"sasl.jaas.config", "ssl.truststore.location", "bootstrap.servers"} <= CLIENT_KEYS
+
+
+async def test_aiokafka_takes_the_options() -> None:
+    assert AIOKafkaClient(**aiokafka_client_options(LOGIN)).hosts == [("one", 9092, 0)]
+
+
+def test_a_password_never_reaches_the_log(caplog: pytest.LogCaptureFixture) -> None:
+    apply_aiokafka_fixes()
+    log = logging.getLogger("aiokafka.conn")
+    with caplog.at_level(logging.DEBUG):
+        log.debug("Request to %s: %s", "one:9092", SaslAuthenticateRequest(b"\0u\0hush"))
+        log.error("Unable connect to %s", "one:9092")
+    assert [(record.levelname, record.getMessage()) for record in caplog.records] == [
+        ("DEBUG", "Unable connect to one:9092")
+    ]
+    with caplog.at_level(logging.INFO):
+        caplog.clear()
+        log.error("Unable connect to %s", "one:9092")
+    assert caplog.records == []
+
+
+@pytest.mark.parametrize("make", [aiokafka_client_options, librdkafka_options])
+def test_client_ids_tell_clients_apart(make: Callable[..., dict[str, Any]]) -> None:
+    options = make(SERVERS, client_id_suffix="A->B-0")
+    assert "twinlog-A->B-0" in (options.get("client_id"), options.get("client.id"))
