@@ -1,0 +1,53 @@
+"""README: MirrorMaker 2's own Java tools read what Twinlog writes."""
+
+import asyncio
+import re
+
+import pytest
+
+from e2e.conftest import Mirror
+from twinlog.batches import Codec, NewRecord
+from twinlog.clock import SystemClock
+from twinlog.demo.failover import read_some
+from twinlog.kafka.ports import NewTopic
+from twinlog.local.java_tools import Formatter, read_formatted
+from twinlog.testing.brokers import eventually, unique_name
+from twinlog.testing.records import write_batches
+
+pytestmark = pytest.mark.java
+
+
+async def test_mm2_formatters_read_checkpoints_syncs_and_heartbeats(mirror: Mirror) -> None:
+    topic, group = unique_name("e2e-java"), unique_name("app")
+    async with mirror.source() as source:
+        new = NewTopic(name=topic, partition_count=1, replication_factor=1)
+        assert (await source.create_topics([new])) == {topic: None}
+    records = [NewRecord(b"k", b"%d" % i, SystemClock().now_ms()) for i in range(10)]
+    await write_batches(mirror.pair.a, topic, [(0, Codec.NONE, records)])
+    a, b = mirror.pair.a, mirror.pair.b
+    await read_some("A", a.client_properties(), group=group, topic=topic, at_least=10, max_polls=60)
+    east, west = mirror.source_alias, mirror.target_alias
+
+    async def lines(servers: str, named: str, formatter: Formatter) -> list[str]:
+        return list(await asyncio.to_thread(read_formatted, servers, named, formatter))
+
+    async def checkpoint() -> str | None:
+        found = await lines(b.bootstrap_servers, f"{east}.checkpoints.internal", Formatter.CHECKPOINT)
+        wanted = (
+            f"consumerGroupId={group}, topicPartition={east}.{topic}-0, upstreamOffset=10, downstreamOffset="
+        )
+        return next((line for line in found if wanted in line), None)
+
+    assert (await eventually(checkpoint, 60)).startswith("Checkpoint{")
+
+    async def offset_sync() -> str | None:
+        found = await lines(a.bootstrap_servers, f"mm2-offset-syncs.{west}.internal", Formatter.OFFSET_SYNC)
+        pattern = (
+            rf"OffsetSync\{{topicPartition={re.escape(topic)}-0, upstreamOffset=\d+, downstreamOffset=\d+\}}"
+        )
+        return next((line for line in found if re.fullmatch(pattern, line)), None)
+
+    assert await eventually(offset_sync, 30)
+    beats = await lines(b.bootstrap_servers, "heartbeats", Formatter.HEARTBEAT)
+    expected = f"Heartbeat{{sourceClusterAlias={east}, targetClusterAlias={west}, timestamp="
+    assert any(line.startswith(expected) for line in beats)
