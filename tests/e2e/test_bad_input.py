@@ -1,0 +1,74 @@
+"""README: what is wrong is said, by name, with what to do about it."""
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from e2e.conftest import FAST_AND_SMALL
+from twinlog.testing.brokers import KafkaPair, eventually
+from twinlog.testing.twinlog_run import TwinlogRun
+
+TWO = "clusters = A, B\nA.bootstrap.servers = 127.0.0.1:1\nB.bootstrap.servers = 127.0.0.1:2\n"
+
+
+@pytest.mark.parametrize(
+    ("text", "line", "key"),
+    [
+        (f"{TWO}A->C.enabled = true\n", 4, "A->C.enabled"),
+        (f"{TWO}A->B.enabled = true\ntopics = orders(\n", 5, "topics"),
+        (f"{TWO}A->B.enabled = true\nemit.checkpoints.interval.seconds = soon\n", 5, "emit.checkpoints"),
+        (f"{TWO}A->B.enabled = perhaps\n", 4, "A->B.enabled"),
+        ("A.bootstrap.servers = 127.0.0.1:1\n", None, "clusters"),
+    ],
+)
+def test_a_bad_file_is_refused_with_file_line_and_key(
+    tmp_path: Path, text: str, line: int | None, key: str
+) -> None:
+    file = tmp_path / "mm2.properties"
+    file.write_text(text)
+    ended = subprocess.run(
+        [sys.executable, "-m", "twinlog", "run", str(file)], capture_output=True, text=True, timeout=60
+    )
+    assert ended.returncode == 2, ended
+    said = re.sub(r"\s+", " ", ended.stderr)
+    assert key in said
+    assert "mm2.properties" in said
+    assert line is None or f":{line}" in said or f"line {line}" in said, said
+    assert "Traceback" not in said
+
+
+async def test_one_cluster_on_both_ends_is_refused(kafka_pair: KafkaPair, tmp_path: Path) -> None:
+    servers = kafka_pair.a.bootstrap_servers
+    host, port = servers.split(":")
+    other_name = f"localhost:{port}" if host != "localhost" else f"127.0.0.1:{port}"
+    text = f"""
+clusters = A, B
+A.bootstrap.servers = {servers}
+B.bootstrap.servers = {other_name}
+A->B.enabled = true
+{FAST_AND_SMALL}"""
+    async with TwinlogRun(text, tmp_path) as run:
+        await eventually(lambda: "SAME_CLUSTER" in run.log.read_text(), 30)
+
+
+async def test_an_unreachable_cluster_is_named_and_ends_nothing(
+    kafka_pair: KafkaPair, tmp_path: Path
+) -> None:
+    text = f"""
+clusters = here, gone
+here.bootstrap.servers = {kafka_pair.a.bootstrap_servers}
+gone.bootstrap.servers = 127.0.0.1:9
+here->gone.enabled = true
+{FAST_AND_SMALL}"""
+    run = TwinlogRun(text, tmp_path)
+    async with run:
+        await eventually(lambda: '"gone"' in run.log.read_text(), 30)
+        status = subprocess.run(
+            [sys.executable, "-m", "twinlog", "status", "--config", str(run.file), "-o", "json"],
+            capture_output=True, text=True, timeout=60,
+        )  # fmt: skip
+        assert '"gone"' in status.stdout, status
+        assert await run.stop() == 0
