@@ -52,7 +52,7 @@ def server_properties(
         **_tls(spec.security, tls),
         **_sasl(spec.security),
         **_authorizer(spec.security),
-        **spec.properties,
+        **{key: text.replace("{node_id}", str(node.node_id)) for key, text in spec.properties.items()},
     }
 
 

@@ -39,7 +39,12 @@ class LocalCluster:
 
     async def start(self) -> None:
         """Return once every broker serves. Raises as BlockingCluster.start."""
-        await self._in_thread(self.blocking.start)
+        try:
+            await self._in_thread(self.blocking.start)
+        except asyncio.CancelledError:
+            # It may have succeeded just then.
+            self.blocking.stop()
+            raise
 
     async def stop(self) -> None:
         """End every broker and delete the data: at once, as nothing is to be kept. Idempotent."""

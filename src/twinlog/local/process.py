@@ -11,8 +11,9 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 from collections.abc import Mapping, Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from enum import Enum
 from pathlib import Path
 from types import TracebackType
@@ -59,6 +60,7 @@ class GuardedProcess:
         errors: Path | None = None,
     ) -> None:
         self.command = tuple(str(part) for part in command)
+        self._lifeline_lock = threading.Lock()
         lifeline_reader, self._lifeline = os.pipe()
         status_reader, status_writer = os.pipe()
         try:
@@ -89,7 +91,7 @@ class GuardedProcess:
     def stdout(self) -> IO[bytes]:
         """What the command writes, when `output` was PIPE."""
         if self._guard.stdout is None:
-            raise ValueError("the process was not started with output=subprocess.PIPE")
+            raise ValueError("the process was not started with output=PIPE")
         return self._guard.stdout
 
     @property
@@ -118,11 +120,13 @@ class GuardedProcess:
         """SIGKILL, SIGSTOP and SIGCONT reach its whole process group, others the command alone. No-op once it
         ended.
         """
-        if self.running:
-            try:
-                os.write(self._lifeline, bytes([number]))
-            except BrokenPipeError:
-                self._guard.wait()
+        if not self.running:
+            return
+        with self._lifeline_lock:
+            # It may have ended since; then nobody reads, or another thread closed our end.
+            if self._lifeline >= 0:
+                with suppress(BrokenPipeError):
+                    os.write(self._lifeline, bytes([number]))
 
     def kill(self) -> int:
         """SIGKILL, and wait until it and all it started are gone."""
@@ -174,9 +178,10 @@ class GuardedProcess:
         self.kill()
 
     def _close_lifeline(self) -> None:
-        if self._lifeline >= 0:
-            os.close(self._lifeline)
-            self._lifeline = -1
+        with self._lifeline_lock:
+            if self._lifeline >= 0:
+                os.close(self._lifeline)
+                self._lifeline = -1
 
     def _close_stdout(self) -> None:
         if self._guard.stdout is not None:

@@ -97,7 +97,7 @@ class ClusterSpec:
     first_port: int | None = None
     """Client port of broker 1, the next ones for the others; None = free ports."""
     properties: Mapping[str, str] = field(default_factory=dict)
-    """Broker properties that win over ours, in Kafka's own names."""
+    """Broker properties that win over ours, in Kafka's own names; `{node_id}` stands for each broker's id."""
     heap_megabytes: int = 384
     quick_start: bool = True
     """Spare the JVM's optimising compiler: the broker is up sooner and slower later. False for measurements.

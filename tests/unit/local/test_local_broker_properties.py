@@ -54,6 +54,13 @@ def test_properties_of_the_spec_win() -> None:
     assert properties["log.segment.bytes"] == "1048576"
 
 
+def test_node_id_stands_for_each_brokers_own() -> None:
+    spec = ClusterSpec(broker_count=3, properties={"broker.rack": "rack-{node_id}"})
+    nodes = [_node(1), _node(2), _node(3)]
+    racks = [server_properties(spec, node, nodes, tls=None)["broker.rack"] for node in nodes]
+    assert racks == ["rack-1", "rack-2", "rack-3"]
+
+
 def test_share_groups_are_unknown_to_3_9() -> None:
     old = server_properties(ClusterSpec(version=KafkaVersion.V3_9), _node(1), [_node(1)], tls=None)
     new = server_properties(ClusterSpec(), _node(1), [_node(1)], tls=None)
