@@ -1,0 +1,283 @@
+"""The fetcher of whole batches against real brokers: many leaders, long polls, moves, refusals."""
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Mapping
+from contextlib import asynccontextmanager
+
+import pytest
+
+from twinlog.batches import NewRecord, build_batch, decode_batch, read_batches
+from twinlog.errors import FatalKafkaError, KafkaError, TransientKafkaError
+from twinlog.kafka.cluster import open_cluster
+from twinlog.kafka.ports import NewTopic, OffsetSpec
+from twinlog.kafka.raw import (
+    DataSession,
+    FetchedPartition,
+    FetchFailure,
+    RawProducer,
+    list_offsets,
+)
+from twinlog.local.blocking_cluster import BlockingCluster
+from twinlog.local.spec import ClusterSpec
+from twinlog.model import TopicPartition
+from twinlog.testing.brokers import KafkaPair, eventually
+from twinlog.testing.raw_copying import QUICK, open_fetcher, open_session
+
+
+@asynccontextmanager
+async def _session(cluster: BlockingCluster) -> AsyncIterator[DataSession]:
+    async with open_session("A", cluster.client_properties()) as session:
+        yield session
+
+
+async def _create(
+    cluster: BlockingCluster, topic: str, partition_count: int = 1, configs: Mapping[str, str] | None = None
+) -> None:
+    async with open_cluster("A", cluster.client_properties()) as admin:
+        kept = {"retention.ms": "-1", **(configs or {})}
+        new = NewTopic(name=topic, partition_count=partition_count, replication_factor=-1, configs=kept)
+        assert await admin.create_topics([new]) == {topic: None}
+
+
+async def _write(session: DataSession, partition: TopicPartition, *values: bytes) -> None:
+    async with RawProducer(session, QUICK) as producer:
+        await producer.send(partition, build_batch([NewRecord(None, value, 1) for value in values]))
+
+
+def _values(fetched: FetchedPartition | FetchFailure) -> list[bytes | None]:
+    assert isinstance(fetched, FetchedPartition), fetched
+    return [record.value for batch in read_batches(fetched.records) for record in decode_batch(batch)]
+
+
+async def test_data_ends_a_long_poll_at_once(kafka_pair: KafkaPair, unique_topic: str) -> None:
+    await _create(kafka_pair.a, unique_topic)
+    partition = TopicPartition(unique_topic, 0)
+    loop = asyncio.get_running_loop()
+    async with (
+        _session(kafka_pair.a) as session,
+        RawProducer(session, QUICK) as producer,
+        open_fetcher(session, {"fetch.max.wait.ms": "5000"}) as fetcher,
+    ):
+        assert await fetcher.poll({partition: 0}, max_wait_seconds=0.2) == {}
+        producer.send(partition, build_batch([NewRecord(None, b"v", 1)]))
+        began = loop.time()
+        answers = await fetcher.poll({partition: 0}, max_wait_seconds=5)
+        assert loop.time() - began < 2
+    assert _values(answers[partition]) == [b"v"]
+
+
+async def test_quiet_partitions_answer_with_their_bounds(kafka_pair: KafkaPair, unique_topic: str) -> None:
+    await _create(kafka_pair.a, unique_topic)
+    partition = TopicPartition(unique_topic, 0)
+    async with _session(kafka_pair.a) as session, open_fetcher(session) as fetcher:
+        await _write(session, partition, b"1", b"2", b"3")
+        fetched = (await fetcher.poll({partition: 3}, max_wait_seconds=5))[partition]
+    assert isinstance(fetched, FetchedPartition)
+    assert len(fetched.records) == 0
+    assert (fetched.high_watermark, fetched.last_stable_offset, fetched.log_start_offset) == (3, 3, 0)
+
+
+async def test_an_answer_for_another_position_is_thrown_away(
+    kafka_pair: KafkaPair, unique_topic: str
+) -> None:
+    await _create(kafka_pair.a, unique_topic)
+    partition = TopicPartition(unique_topic, 0)
+    async with _session(kafka_pair.a) as session, open_fetcher(session) as fetcher:
+        await _write(session, partition, b"0")
+        await _write(session, partition, b"1")
+        await fetcher.request({partition: 0})
+        await eventually(lambda: partition in fetcher._ready)
+        assert await fetcher.poll({}, max_wait_seconds=0) == {}
+        answers = await fetcher.poll({partition: 1}, max_wait_seconds=5)
+    assert _values(answers[partition]) == [b"1"]
+
+
+async def test_one_bad_partition_does_not_stop_the_others(kafka_pair: KafkaPair, unique_topic: str) -> None:
+    await _create(kafka_pair.a, unique_topic, partition_count=2)
+    good, beyond = (TopicPartition(unique_topic, number) for number in range(2))
+    absent = TopicPartition(unique_topic + "-absent", 0)
+    no_such_partition = TopicPartition(unique_topic, 99)
+    positions = {good: 0, beyond: 1000, absent: 0, no_such_partition: 0}
+    answers: dict[TopicPartition, FetchedPartition | FetchFailure] = {}
+    async with _session(kafka_pair.a) as session, open_fetcher(session) as fetcher:
+        await _write(session, good, b"v")
+        async with asyncio.timeout(10):
+            while answers.keys() != positions.keys():
+                left = {partition: positions[partition] for partition in positions.keys() - answers.keys()}
+                answers |= await fetcher.poll(left, max_wait_seconds=1)
+    assert _values(answers[good]) == [b"v"]
+    reasons = {}
+    for partition in (beyond, absent, no_such_partition):
+        failure = answers[partition]
+        assert isinstance(failure, FetchFailure)
+        assert isinstance(failure.error, FatalKafkaError)
+        assert failure.error.metadata["topic"] == partition.topic
+        assert (failure.failures_in_a_row, failure.retry_after_seconds) == (1, 0.1)
+        reasons[partition] = failure.error.reason
+    assert reasons == {
+        beyond: "OFFSET_OUT_OF_RANGE",
+        absent: "TOPIC_UNKNOWN",
+        no_such_partition: "TOPIC_UNKNOWN",
+    }
+
+
+async def test_failures_in_a_row_lengthen_the_pause_and_success_ends_it(
+    kafka_pair: KafkaPair, unique_topic: str
+) -> None:
+    partition = TopicPartition(unique_topic, 0)
+    pauses = []
+    async with _session(kafka_pair.a) as session, open_fetcher(session) as fetcher:
+        for _ in range(3):
+            failure = (await fetcher.poll({partition: 0}, max_wait_seconds=10))[partition]
+            assert isinstance(failure, FetchFailure)
+            pauses.append(failure.retry_after_seconds)
+        await _create(kafka_pair.a, unique_topic)
+
+        async def fetched() -> bool:
+            answer = (await fetcher.poll({partition: 0}, max_wait_seconds=10))[partition]
+            return isinstance(answer, FetchedPartition)
+
+        await eventually(fetched)
+        failure = (await fetcher.poll({partition: 5}, max_wait_seconds=10))[partition]
+        assert isinstance(failure, FetchFailure)
+        assert failure.failures_in_a_row == 1
+    assert pauses == [0.1, 0.2, 0.4]
+
+
+async def test_fetch_sizes_are_kept_to_and_one_larger_batch_still_comes(
+    kafka_pair: KafkaPair, unique_topic: str
+) -> None:
+    await _create(kafka_pair.a, unique_topic)
+    partition = TopicPartition(unique_topic, 0)
+    sizes = []
+    async with (
+        _session(kafka_pair.a) as session,
+        open_fetcher(session, {"max.partition.fetch.bytes": "10000"}) as fetcher,
+    ):
+        await _write(session, partition, bytes(50_000))
+        for _ in range(5):
+            await _write(session, partition, bytes(3_000))
+        position = 0
+        while position < 6:
+            fetched = (await fetcher.poll({partition: position}, max_wait_seconds=5))[partition]
+            count = len(_values(fetched))
+            sizes.append(count)
+            position += count
+    assert sizes == [1, 3, 2]
+
+
+@pytest.mark.parametrize("spec", OffsetSpec)
+async def test_bounds_are_listed_per_partition(
+    kafka_pair: KafkaPair, unique_topic: str, spec: OffsetSpec
+) -> None:
+    await _create(kafka_pair.a, unique_topic, partition_count=3)
+    partitions = [TopicPartition(unique_topic, number) for number in range(3)]
+    absent = TopicPartition(unique_topic + "-absent", 0)
+    async with _session(kafka_pair.a) as session:
+        for partition in partitions[:2]:
+            await _write(session, partition, b"1", b"2", b"3", b"4")
+        async with open_cluster("A", kafka_pair.a.client_properties()) as admin:
+            await admin.delete_records({partitions[0]: 3})
+        async with RawProducer(session, QUICK, transactional_id=unique_topic) as producer:
+            producer.begin()
+            await producer.send(partitions[1], build_batch([NewRecord(None, b"open", 1)]))
+            found = await list_offsets(session, spec, [*partitions, absent])
+            await producer.abort()
+    expected = {
+        OffsetSpec.EARLIEST: [3, 0, 0],
+        OffsetSpec.LATEST: [4, 5, 0],
+        OffsetSpec.LAST_STABLE: [4, 4, 0],
+    }
+    assert [found[partition] for partition in partitions] == expected[spec]
+    refusal = found[absent]
+    assert isinstance(refusal, KafkaError)
+    assert refusal.reason == "TOPIC_UNKNOWN"
+
+
+async def test_a_moved_leader_is_followed_and_a_quiet_broker_holds_up_nobody(
+    start_cluster: Callable[[ClusterSpec], BlockingCluster],
+) -> None:
+    cluster = start_cluster(ClusterSpec(name="three", broker_count=3))
+    await _create(cluster, "t", partition_count=6)
+    partitions = [TopicPartition("t", number) for number in range(6)]
+    loop = asyncio.get_running_loop()
+    async with (
+        _session(cluster) as session,
+        RawProducer(session, QUICK) as producer,
+        open_fetcher(session, {"fetch.max.wait.ms": "3000"}) as fetcher,
+    ):
+        positions = dict.fromkeys(partitions, 0)
+        assert await fetcher.poll(positions, max_wait_seconds=0.5) == {}
+        await producer.send(partitions[0], build_batch([NewRecord(None, b"v", 1)]))
+        began = loop.time()
+        answers = await fetcher.poll(positions, max_wait_seconds=3)
+        assert loop.time() - began < 1.5
+        assert _values(answers[partitions[0]]) == [b"v"]
+        positions[partitions[0]] = 1
+
+        client = await session.client("look")
+        cluster.kill_broker(client.cluster.leader_for_partition(partitions[0]))
+        await producer.send(partitions[0], build_batch([NewRecord(None, b"after the move", 1)]))
+        failures: list[KafkaError] = []
+
+        async def moved() -> list[bytes | None]:
+            answer = (await fetcher.poll({partitions[0]: 1}, max_wait_seconds=1)).get(partitions[0])
+            if isinstance(answer, FetchFailure):
+                failures.append(answer.error)
+                return []
+            return _values(answer) if answer else []
+
+        assert await eventually(moved, timeout_seconds=40) == [b"after the move"]
+        assert all(isinstance(error, TransientKafkaError) for error in failures), failures
+
+
+async def test_the_replica_of_the_own_rack_is_read(
+    start_cluster: Callable[[ClusterSpec], BlockingCluster],
+) -> None:
+    cluster = start_cluster(
+        ClusterSpec(
+            name="racks",
+            broker_count=3,
+            properties={
+                "broker.rack": "rack-{node_id}",
+                "replica.selector.class": "org.apache.kafka.common.replica.RackAwareReplicaSelector",
+            },
+        )
+    )
+    await _create(cluster, "t")
+    partition = TopicPartition("t", 0)
+    async with _session(cluster) as session:
+        await _write(session, partition, b"v")
+        client = await session.client("look")
+        leader = client.cluster.leader_for_partition(partition)
+        nearest = leader % 3 + 1
+        async with open_fetcher(session, {"client.rack": f"rack-{nearest}"}) as fetcher:
+
+            async def read_nearby() -> list[bytes | None]:
+                answers = await fetcher.poll({partition: 0}, max_wait_seconds=5)
+                return _values(answers[partition]) if partition in answers else []
+
+            assert await eventually(read_nearby) == [b"v"]
+            assert fetcher._standings[partition].preferred_replica == nearest
+            beyond = (await fetcher.poll({partition: 100}, max_wait_seconds=5))[partition]
+            assert isinstance(beyond, FetchFailure)
+            assert beyond.error.reason == "OFFSET_OUT_OF_RANGE"
+            assert fetcher._standings[partition].preferred_replica == -1
+
+
+async def test_leaving_ends_a_long_poll(kafka_pair: KafkaPair, unique_topic: str) -> None:
+    await _create(kafka_pair.a, unique_topic)
+    loop = asyncio.get_running_loop()
+    async with _session(kafka_pair.a) as session:
+        async with open_fetcher(session, {"fetch.max.wait.ms": "8000"}) as fetcher:
+            assert await fetcher.poll({TopicPartition(unique_topic, 0): 0}, max_wait_seconds=0.2) == {}
+            began = loop.time()
+        assert loop.time() - began < 1
+
+
+async def test_a_cluster_that_is_away_is_a_transient_error() -> None:
+    properties = {"bootstrap.servers": "127.0.0.1:9"}
+    async with open_session("A", properties) as session, open_fetcher(session) as fetcher:
+        with pytest.raises(TransientKafkaError) as caught:
+            await fetcher.poll({TopicPartition("t", 0): 0}, max_wait_seconds=1)
+    assert caught.value.reason == "KAFKA_UNAVAILABLE"
