@@ -1,19 +1,25 @@
-"""Keys that mean nothing where they stand: unknown, misplaced, without effect. And values that look like an
-accident.
+"""Does every key of a file mean something where it stands? What it means is decided elsewhere.
 
-A key is read by its place: `A->B.<key>` (flow), `A.<key>` (cluster), or the top level.
+A key is read by its place: `A->B.<key>` (a flow), `A.<key>` (a cluster) or the top level.
 """
 
 import difflib
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 
-from twinlog.config.client_keys import CLUSTER_CLIENT_KEYS, KEYS_BY_CLIENT, SECURITY_KEYS, is_secret
+from twinlog.config.client_keys import (
+    CLUSTER_CLIENT_KEYS,
+    EFFECTIVE_BY_CLIENT,
+    KEYS_BY_CLIENT,
+    NO_EFFECT_REASONS,
+    SECURITY_KEYS,
+    is_secret,
+)
 from twinlog.config.keys import BY_ANY_NAME
 from twinlog.config.keys_twinlog import SPARK_CONF_PREFIX
 from twinlog.config.precedence import Settings
 from twinlog.config.problems import Findings
-from twinlog.config.spec import Scope, split_list
+from twinlog.config.spec import KeySpec, Scope, expected, parse_value
 from twinlog.model import ClusterAlias
 from twinlog.properties import Property
 
@@ -21,196 +27,216 @@ _AT_TOP = frozenset((Scope.TOP, Scope.FLOW, Scope.TARGET_OR_TOP))
 _AT_FLOW = frozenset((Scope.FLOW, Scope.FLOW_ONLY))
 _AT_CLUSTER = frozenset((Scope.TARGET, Scope.TARGET_OR_TOP))
 
-_OPEN_PREFIXES_AT_TOP = ("config.providers.", SPARK_CONF_PREFIX)
-"""Prefixes below which every name is somebody else's."""
-_PATTERN_LISTS = ("topics", "topics.exclude", "groups", "groups.exclude", "config.properties.exclude")
+_OPEN_PREFIXES = ("config.providers.", "replication.policy.", SPARK_CONF_PREFIX)
+"""Below these every name is somebody else's."""
 _TOPIC_SETTING_PREFIXES = ("offset.storage.", "config.storage.", "status.storage.")
+_NOT_FOR_THIS_CLIENT = "Twinlog's clients have no such setting"
+_CONNECTS_OWN_TOPICS = "settings of Connect's own topics"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Verdict:
-    known: bool
+    """What is known about a key at its place. At most one text is set; none = it simply has its effect."""
+
+    spec: KeySpec | None = None
+    """The table's row, when its value can be checked."""
     no_effect: str = ""
-    """Why a known key does nothing."""
+    """Known, and why it does nothing."""
     instead: str = ""
-    """A key that is known elsewhere: where to write it."""
+    """Known at another place, and which."""
     remark: str = ""
-    """What is worth knowing about a key that works."""
+    """It works; what is worth knowing about it."""
+    unknown: bool = False
     candidates: Iterable[str] = ()
-    """For an unknown key: names it may have meant."""
+    """For an unknown key: the names it may have meant."""
 
 
-_FINE = _Verdict(known=True)
+_FINE = _Verdict()
 
 
 def check_keys(
     raw: Settings, clusters: Collection[ClusterAlias], *, findings: Findings, strict: bool
 ) -> None:
-    """Say of every key of the file whether it is understood. `strict`: what is not understood is a
-    problem."""
+    """Say what is not understood (`strict`: as a problem) and check the values of what is."""
     for key, prop in raw.items():
-        if "->" in key.partition(".")[0] or any(key.startswith(f"{alias}->") for alias in clusters):
-            _check_flow_key(key, prop, clusters, findings=findings, strict=strict)
+        verdict = _verdict(key, prop, clusters, findings)
+        if verdict is None:
             continue
-        verdict = _at_top(key, clusters)
-        alias = next((a for a in sorted(clusters, key=len, reverse=True) if key.startswith(f"{a}.")), None)
-        if alias is not None and (not verdict.known or verdict.no_effect):
-            verdict = _at_cluster(alias, key[len(alias) + 1 :])
-        _report(key, prop, verdict, findings=findings, strict=strict)
+        if verdict.spec is not None and not verdict.no_effect:
+            _check_value(verdict.spec, prop, findings)
+        if verdict.no_effect:
+            findings.info(key, f"has no effect: {verdict.no_effect}", line=prop.line)
+        elif verdict.remark:
+            findings.warning(key, verdict.remark, line=prop.line)
+        elif verdict.unknown or verdict.instead:
+            text = (
+                f"has no effect here: {verdict.instead}"
+                if verdict.instead
+                else _unknown(key, verdict.candidates)
+            )
+            if strict:
+                findings.problem(key, text, line=prop.line)
+            else:
+                findings.warning(key, text, line=prop.line)
 
 
-def _check_flow_key(
-    key: str, prop: Property, clusters: Collection[ClusterAlias], *, findings: Findings, strict: bool
-) -> None:
-    for source in clusters:
-        for target in clusters:
+def _unknown(key: str, candidates: Iterable[str]) -> str:
+    nearest = difflib.get_close_matches(key, list(candidates), n=1, cutoff=0.75)
+    return f"unknown key; did you mean {nearest[0]}?" if nearest else "unknown key"
+
+
+def _check_value(spec: KeySpec, prop: Property, findings: Findings) -> None:
+    """References are checked when they are used."""
+    if "${" in prop.value:
+        return
+    try:
+        parse_value(spec, prop.value)
+    except ValueError:
+        findings.wrong_value(prop, expected(spec), secret=is_secret(spec.name))
+
+
+def _verdict(
+    key: str, prop: Property, clusters: Collection[ClusterAlias], findings: Findings
+) -> _Verdict | None:
+    """None when the key's place was wrong and that was said."""
+    aliases = sorted(clusters, key=len, reverse=True)
+    if "->" in key and not key.startswith(_OPEN_PREFIXES):
+        return _verdict_for_flow(key, prop, aliases, findings)
+    at_top = _at_top(key, clusters)
+    if at_top == _FINE or (at_top.spec is not None and not at_top.no_effect):
+        return at_top
+    for alias in aliases:
+        if key.startswith(f"{alias}."):
+            return _at_cluster(alias, key[len(alias) + 1 :], _other(clusters, alias))
+    return at_top
+
+
+def _other(clusters: Collection[ClusterAlias], alias: ClusterAlias) -> ClusterAlias:
+    """Some other cluster, for examples in messages."""
+    return next((other for other in clusters if other != alias), "S")
+
+
+def _verdict_for_flow(
+    key: str, prop: Property, aliases: list[ClusterAlias], findings: Findings
+) -> _Verdict | None:
+    for source in aliases:
+        for target in aliases:
             prefix = f"{source}->{target}."
-            if key.startswith(prefix):
-                if source == target:
-                    findings.problem(key, "a cluster is never replicated into itself", line=prop.line)
-                else:
-                    _report(
-                        key,
-                        prop,
-                        _at_flow(source, target, key[len(prefix) :]),
-                        findings=findings,
-                        strict=strict,
-                    )
-                return
+            if key.startswith(prefix) and source != target:
+                return _at_flow(source, target, key[len(prefix) :])
     source, _, rest = key.partition("->")
-    target = next((a for a in clusters if rest.startswith(f"{a}.")), rest.partition(".")[0])
-    unknown = [alias for alias in (source, target) if alias not in clusters]
-    known = ", ".join(clusters) or "none"
-    names = " and ".join(repr(alias) for alias in unknown) or repr(key)
-    findings.problem(key, f"{names}: no such cluster; clusters: {known}", line=prop.line)
-
-
-def _report(key: str, prop: Property, verdict: _Verdict, *, findings: Findings, strict: bool) -> None:
-    if verdict.remark:
-        findings.warning(key, verdict.remark, line=prop.line)
-        return
-    if verdict.known and not verdict.no_effect:
-        return
-    if verdict.no_effect:
-        findings.info(key, f"has no effect: {verdict.no_effect}", line=prop.line)
-        return
-    if verdict.instead:
-        text = f"has no effect here: {verdict.instead}"
+    target = next((alias for alias in aliases if rest.startswith(f"{alias}.")), rest.partition(".")[0])
+    strangers = [repr(alias) for alias in (source, target) if alias not in aliases]
+    if strangers:
+        text = f"no such cluster: {', '.join(strangers)}; clusters: {', '.join(sorted(aliases)) or 'none'}"
     else:
-        nearest = difflib.get_close_matches(key, list(verdict.candidates), n=1, cutoff=0.75)
-        text = f"unknown key{f'; did you mean {nearest[0]}?' if nearest else ''}"
-    if strict:
-        findings.problem(key, text, line=prop.line)
-    else:
-        findings.warning(key, text, line=prop.line)
-
-
-def _at_top(key: str, clusters: Collection[ClusterAlias]) -> _Verdict:
-    if (
-        key in CLUSTER_CLIENT_KEYS
-        or key.startswith(_OPEN_PREFIXES_AT_TOP)
-        or key.startswith("replication.policy.")
-    ):
-        return _FINE
-    spec = BY_ANY_NAME.get(key)
-    if spec is not None and spec.scope in _AT_TOP:
-        return _Verdict(known=True, no_effect=spec.no_effect)
-    if key.startswith(_TOPIC_SETTING_PREFIXES):
-        return _Verdict(known=True, no_effect="settings of Connect's own topics")
-    some = next(iter(clusters), "A")
-    if spec is not None and spec.scope is Scope.TARGET:
-        return _Verdict(
-            known=False, instead=spec.no_effect or f"write it for the target cluster, as {some}.{key}"
-        )
-    if spec is not None and spec.scope is Scope.FLOW_ONLY:
-        return _Verdict(known=False, instead=f"write it for a flow, as A->B.{key}")
-    client, _, name = key.partition(".")
-    if name in KEYS_BY_CLIENT.get(client, ()):
-        return _Verdict(known=False, instead=f"write it for a cluster, as {some}.{key}")
-    alias, _, rest = key.partition(".")
-    if alias not in clusters and rest and _at_cluster(alias, rest) == _FINE:
-        return _Verdict(known=False, instead=f"{alias!r} is not in clusters")
-    names = (n for n, s in BY_ANY_NAME.items() if s.scope in _AT_TOP)
-    return _Verdict(known=False, candidates=(*names, *SECURITY_KEYS))
-
-
-def _at_cluster(alias: ClusterAlias, key: str) -> _Verdict:
-    if key in CLUSTER_CLIENT_KEYS:
-        return _FINE
-    client, _, name = key.partition(".")
-    if client in KEYS_BY_CLIENT:
-        if name in KEYS_BY_CLIENT[client]:
-            return _FINE
-        return _Verdict(known=False, candidates=[f"{alias}.{client}.{n}" for n in KEYS_BY_CLIENT[client]])
-    spec = BY_ANY_NAME.get(key)
-    if spec is not None and spec.scope in _AT_CLUSTER:
-        return _Verdict(known=True, no_effect=spec.no_effect)
-    if key.startswith(_TOPIC_SETTING_PREFIXES):
-        return _Verdict(known=True, no_effect="settings of Connect's own topics")
-    if spec is not None and not spec.no_effect:
-        place = "at the top level" if spec.scope is Scope.TOP else f"for a flow, as A->{alias}.{key}"
-        return _Verdict(known=False, instead=f"write it {place}")
-    of_clients = [client for client, names in KEYS_BY_CLIENT.items() if key in names]
-    if of_clients:
-        places = " or ".join(f"{alias}.{client}.{key}" for client in of_clients)
-        return _Verdict(known=False, instead=f"write it for a client, as {places}")
-    names = (n for n, s in BY_ANY_NAME.items() if s.scope in _AT_CLUSTER)
-    return _Verdict(known=False, candidates=[f"{alias}.{n}" for n in (*names, *CLUSTER_CLIENT_KEYS)])
-
-
-def _at_flow(source: ClusterAlias, target: ClusterAlias, key: str) -> _Verdict:
-    flow = f"{source}->{target}"
-    if key in SECURITY_KEYS or key.startswith(("config.providers", "replication.policy.")):
-        return _FINE
-    spec = BY_ANY_NAME.get(key)
-    if spec is not None and spec.scope in _AT_FLOW:
-        return _Verdict(known=True, no_effect=spec.no_effect)
-    if spec is not None and spec.scope in _AT_CLUSTER:
-        return _Verdict(known=False, instead=spec.no_effect or f"write it as {target}.{key}")
-    if spec is not None:
-        return _Verdict(known=False, instead="write it at the top level")
-    return _client_key_at_flow(target, key) or _Verdict(
-        known=False, candidates=[f"{flow}.{n}" for n, s in BY_ANY_NAME.items() if s.scope in _AT_FLOW]
-    )
-
-
-def _client_key_at_flow(target: ClusterAlias, key: str) -> _Verdict | None:
-    """`consumer.…`, `source.consumer.…`, `producer.override.…`, `source.cluster.…`; None for anything else."""
-    for side in ("source.cluster.", "target.cluster."):
-        if key.startswith(side) and key[len(side) :] in CLUSTER_CLIENT_KEYS:
-            return _FINE
-    for client, names in KEYS_BY_CLIENT.items():
-        override, plain = f"{client}.override.", f"{client}."
-        if key.startswith(override) and key[len(override) :] in names:
-            reason = f"use source.{client}. or target.{client}."
-            return _FINE if client == "producer" else _Verdict(known=True, no_effect=reason)
-        for prefix in (plain, f"source.{plain}", f"target.{plain}"):
-            name = key[len(prefix) :]
-            if not key.startswith(prefix) or name not in names:
-                continue
-            if client != "producer":
-                return _FINE
-            remark = f"reaches only the producer of offset syncs; records take producer.override.{name} or "
-            return _Verdict(known=True, remark=f"{remark}{target}.producer.{name}")
+        text = "a cluster is never replicated into itself"
+    findings.problem(key, text, line=prop.line)
     return None
 
 
-def check_values(raw: Settings, findings: Findings) -> None:
-    """Values that Kafka takes as they are and that nobody means."""
-    for key, prop in raw.items():
-        if is_secret(key):
-            continue
-        base = key.partition("->")[2].partition(".")[2] or key
-        if " #" in prop.value:
-            text = "' #…' is part of the value: a comment has to be on a line of its own"
-            findings.warning(key, text, line=prop.line)
-        if base in ("enabled", "emit.heartbeats.enabled") and prop.value != prop.value.strip():
-            text = "MM2 takes this for false when it looks for flows, because of the blank behind the value"
-            findings.warning(key, text, line=prop.line)
-        if base in _PATTERN_LISTS:
-            for element in split_list(prop.value):
-                if element.count("{") != element.count("}") or element.count("[") != element.count("]"):
-                    text = (
-                        f"{element!r} looks cut in two: a comma always separates, also inside an expression"
-                    )
-                    findings.warning(key, text, line=prop.line)
+def _at_top(key: str, clusters: Collection[ClusterAlias]) -> _Verdict:
+    if key in CLUSTER_CLIENT_KEYS:
+        return _security_key(key)
+    spec = BY_ANY_NAME.get(key)
+    some = tuple(clusters)[-1] if clusters else "B"
+    if spec is not None and spec.scope in _AT_TOP:
+        return _Verdict(spec=spec, no_effect=spec.no_effect)
+    if spec is not None and spec.no_effect:
+        return _Verdict(no_effect=spec.no_effect)
+    if spec is not None:
+        place = f"{some}.{key}" if spec.scope is Scope.TARGET else f"{_other(clusters, some)}->{some}.{key}"
+        return _Verdict(instead=f"write it as {place}")
+    if key.startswith(_OPEN_PREFIXES):
+        return _FINE
+    if key.startswith(_TOPIC_SETTING_PREFIXES):
+        return _Verdict(no_effect=_CONNECTS_OWN_TOPICS)
+    first, _, rest = key.partition(".")
+    if rest in KEYS_BY_CLIENT.get(first, ()):
+        return _Verdict(instead=f"write it for a cluster, as {some}.{key}")
+    elsewhere = _at_cluster(first, rest, some)
+    if first not in clusters and rest and not (elsewhere.unknown or elsewhere.instead):
+        return _Verdict(instead=f"{first!r} is not in clusters")
+    names = [name for name, spec in BY_ANY_NAME.items() if spec.scope in _AT_TOP]
+    return _Verdict(unknown=True, candidates=[*names, *SECURITY_KEYS])
+
+
+def _at_cluster(alias: ClusterAlias, key: str, other: ClusterAlias) -> _Verdict:
+    if key in CLUSTER_CLIENT_KEYS:
+        return _security_key(key)
+    client, _, name = key.partition(".")
+    if client in KEYS_BY_CLIENT:
+        if name in KEYS_BY_CLIENT[client]:
+            return _client_key(client, name)
+        return _Verdict(unknown=True, candidates=[f"{alias}.{client}.{n}" for n in KEYS_BY_CLIENT[client]])
+    spec = BY_ANY_NAME.get(key)
+    if spec is not None and spec.scope in _AT_CLUSTER:
+        return _Verdict(spec=spec, no_effect=spec.no_effect)
+    if spec is not None and spec.no_effect:
+        return _Verdict(no_effect=spec.no_effect)
+    if spec is not None:
+        at_top = spec.scope is Scope.TOP
+        return _Verdict(
+            instead="write it at the top level" if at_top else f"write it as {other}->{alias}.{key}"
+        )
+    if key.startswith(_TOPIC_SETTING_PREFIXES):
+        return _Verdict(no_effect=_CONNECTS_OWN_TOPICS)
+    places = [f"{alias}.{client}.{key}" for client, names in KEYS_BY_CLIENT.items() if key in names]
+    if places:
+        return _Verdict(instead=f"write it for a client, as {' or '.join(places)}")
+    names = [name for name, spec in BY_ANY_NAME.items() if spec.scope in _AT_CLUSTER]
+    return _Verdict(unknown=True, candidates=[f"{alias}.{name}" for name in (*names, *CLUSTER_CLIENT_KEYS)])
+
+
+def _at_flow(source: ClusterAlias, target: ClusterAlias, key: str) -> _Verdict:
+    if key in SECURITY_KEYS or key == "config.providers":
+        return _Verdict(instead=f"write it as {source}.{key} or {target}.{key}")
+    spec = BY_ANY_NAME.get(key)
+    if spec is not None and spec.scope in _AT_FLOW:
+        return _Verdict(spec=spec, no_effect=spec.no_effect)
+    if spec is not None and spec.no_effect:
+        return _Verdict(no_effect=spec.no_effect)
+    if spec is not None:
+        return _Verdict(
+            instead=f"write it as {target}.{key}"
+            if spec.scope in _AT_CLUSTER
+            else "write it at the top level"
+        )
+    if key.startswith(_OPEN_PREFIXES):
+        return _FINE
+    names = [f"{source}->{target}.{name}" for name, spec in BY_ANY_NAME.items() if spec.scope in _AT_FLOW]
+    return _client_key_at_flow(target, key) or _Verdict(unknown=True, candidates=names)
+
+
+def _client_key_at_flow(target: ClusterAlias, key: str) -> _Verdict | None:
+    """`consumer.…`, `source.consumer.…`, `producer.override.…`, `source.cluster.…`; None for others."""
+    for side in ("source.cluster.", "target.cluster."):
+        if key.startswith(side) and key[len(side) :] in CLUSTER_CLIENT_KEYS:
+            return _security_key(key[len(side) :])
+    for client, names in KEYS_BY_CLIENT.items():
+        override, plain = f"{client}.override.", f"{client}."
+        if key.startswith(override) and key[len(override) :] in names:
+            if client == "producer":
+                return _client_key(client, key[len(override) :])
+            return _Verdict(no_effect=f"use source.{client}. or target.{client}.")
+        for prefix in (plain, f"source.{plain}", f"target.{plain}"):
+            name = key[len(prefix) :]
+            if key.startswith(prefix) and name in names:
+                of_producer = client == "producer"
+                return _offset_syncs_only(target, name) if of_producer else _client_key(client, name)
+    return None
+
+
+def _offset_syncs_only(target: ClusterAlias, name: str) -> _Verdict:
+    places = f"producer.override.{name} or {target}.producer.{name}"
+    return _Verdict(remark=f"reaches only the producer of offset syncs; for records write {places}")
+
+
+def _client_key(client: str, name: str) -> _Verdict:
+    if name in EFFECTIVE_BY_CLIENT[client]:
+        return _FINE
+    return _Verdict(no_effect=NO_EFFECT_REASONS.get(name, _NOT_FOR_THIS_CLIENT))
+
+
+def _security_key(name: str) -> _Verdict:
+    return _client_key("admin", name)

@@ -77,6 +77,42 @@ KEYS_BY_CLIENT: dict[str, frozenset[str]] = {
     "admin": ADMIN_KEYS,
 }
 
+_EFFECTIVE_SECURITY_KEYS = frozenset((
+    "security.protocol", "sasl.mechanism", "sasl.jaas.config",
+    "ssl.truststore.type", "ssl.truststore.location", "ssl.truststore.password",
+    "ssl.truststore.certificates", "ssl.keystore.type", "ssl.keystore.location", "ssl.keystore.password",
+    "ssl.keystore.key", "ssl.keystore.certificate.chain", "ssl.key.password",
+    "ssl.endpoint.identification.algorithm",
+))  # fmt: skip
+
+_EFFECTIVE = _EFFECTIVE_SECURITY_KEYS | {
+    "bootstrap.servers", "client.id", "connections.max.idle.ms", "metadata.max.age.ms",
+    "reconnect.backoff.max.ms", "reconnect.backoff.ms", "request.timeout.ms", "retry.backoff.ms",
+}  # fmt: skip
+
+EFFECTIVE_BY_CLIENT: dict[str, frozenset[str]] = {
+    "consumer": _EFFECTIVE | {
+        "auto.offset.reset", "check.crcs", "client.rack", "fetch.max.bytes", "fetch.max.wait.ms",
+        "fetch.min.bytes", "isolation.level", "max.partition.fetch.bytes",
+    },
+    "producer": _EFFECTIVE | {
+        "batch.size", "compression.type", "delivery.timeout.ms", "linger.ms", "max.request.size",
+        "transaction.timeout.ms",
+    },
+    "admin": _EFFECTIVE,
+}  # fmt: skip
+"""Settings that our clients have: what `twinlog.kafka.clients` maps, and the start of new partitions."""
+
+NO_EFFECT_REASONS: dict[str, str] = {
+    "acks": "always all, positions may only follow what the target cannot lose",
+    "enable.idempotence": "always true",
+    "enable.auto.commit": "positions are kept by Twinlog",
+    "group.id": "partitions are assigned by Twinlog",
+    "max.poll.records": "whole batches are read, see fetch.max.bytes and max.partition.fetch.bytes",
+    "transactional.id": "made from the flow and the slot",
+}
+"""For settings that people do write; for the others there is one sentence."""
+
 _SECRET_WORDS = (
     "password", "secret", "passphrase", "jaas.config", "keystore.key", "private.key", "credential",
     "token",

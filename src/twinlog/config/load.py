@@ -6,7 +6,8 @@ from pathlib import Path
 
 from twinlog import properties
 from twinlog.config import precedence
-from twinlog.config.check import check_keys, check_values
+from twinlog.config.accidents import check_values
+from twinlog.config.check import check_keys
 from twinlog.config.clients import ClientBuilder
 from twinlog.config.flows import flow_config
 from twinlog.config.keys_twinlog import SPARK_CONF_PREFIX
@@ -171,10 +172,11 @@ def _warn_same_brokers(
 
 def _endpoints(top: SettingsReader, service: Service) -> ServiceEndpoints:
     listen = top.text(f"twinlog.{service}.listen")
+    endpoint = top.optional_text(f"twinlog.{service}.endpoint")
     metrics = top.optional_text(f"twinlog.{service}.metrics.listen")
     return ServiceEndpoints(
         listen=Address.parse(listen),
-        endpoint=Address.parse(top.optional_text(f"twinlog.{service}.endpoint") or listen),
+        endpoint=Address.parse(endpoint) if endpoint else Address.parse(listen).dialled_from_here(),
         metrics_listen=Address.parse(metrics) if metrics else None,
     )
 

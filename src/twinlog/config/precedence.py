@@ -49,11 +49,12 @@ def default(key: str, value: str) -> Property:
 
 
 def with_prefix(properties: Settings, prefix: str) -> dict[str, Property]:
-    return {k: v for k, v in properties.items() if k.startswith(prefix) and len(k) > len(prefix)}
+    return {k: v for k, v in properties.items() if k.startswith(prefix)}
 
 
 def strip_prefix(properties: Settings, prefix: str) -> dict[str, Property]:
-    return {k[len(prefix) :]: v for k, v in with_prefix(properties, prefix).items()}
+    """Without the name that is the prefix and nothing more."""
+    return {k[len(prefix) :]: v for k, v in properties.items() if k.startswith(prefix) and k != prefix}
 
 
 def herder_flows(raw: Mapping[str, str], clusters: Iterable[ClusterAlias]) -> tuple[Flow, ...]:

@@ -146,11 +146,9 @@ class Resolver:
         name, path, key = match[1], match[3] or "", match[4]
         provider = self._providers.get(name)
         if provider is None:
-            self._findings.warning(
-                prop.key,
-                f"{match[0]} is used as it stands: there is no provider {name!r} in config.providers",
-                line=prop.line,
-            )
+            # Not a reference at all, perhaps, but part of a password: the rest of it is not shown.
+            text = f"${{{name}:…}} is used as it stands: there is no provider {name!r} in config.providers"
+            self._findings.warning(prop.key, text, line=prop.line)
             return match[0]
         try:
             found = provider.get(path, key)

@@ -272,6 +272,11 @@ class Address:
     def __str__(self) -> str:
         return f"{self.host}:{self.port}"
 
+    def dialled_from_here(self) -> "Address":
+        """The loopback address where this one stands for all interfaces."""
+        loopback = {"0.0.0.0": "127.0.0.1", "[::]": "[::1]"}  # noqa: S104 - compared with, not bound to
+        return replace(self, host=loopback.get(self.host, self.host))
+
     @classmethod
     def parse(cls, text: str) -> "Address":
         """Read `host:port`, `[::1]:port`. Raises ValueError."""
@@ -293,8 +298,8 @@ class ServiceEndpoints:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SparkSettings:
     master: str
-    conf: Mapping[str, str]
-    """`twinlog.spark.conf.<name>` without the prefix, as written."""
+    conf: Mapping[str, str] = field(repr=False)
+    """`twinlog.spark.conf.<name>` without the prefix. May hold secrets."""
     worker_endpoint: Address | None
     """Where tasks on other machines find the source service; None = where its gRPC server is bound."""
 
