@@ -5,22 +5,12 @@ after. Only what differs is sent; only bindings that Twinlog made (its registry 
 """
 
 from collections.abc import Collection
-from dataclasses import dataclass
 
 from twinlog.kafka.ports import AclBinding
 from twinlog_configsync.acl_rights import DENY
 from twinlog_configsync.acl_rules import AclRules, translate_acls
 from twinlog_configsync.actions import AclAction, CreateAcl, DeleteAcl, SkipAcl
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class AclObservation:
-    """The ACLs of both clusters. A side without an authorizer has none to observe: then there is no
-    observation.
-    """
-
-    source: frozenset[AclBinding]
-    target: frozenset[AclBinding]
+from twinlog_configsync.observation import AclObservation
 
 
 def plan_acls(
@@ -29,7 +19,7 @@ def plan_acls(
     *,
     topics: Collection[str],
     made: Collection[AclBinding],
-    wanted_elsewhere: Collection[AclBinding] = frozenset(),
+    wanted_elsewhere: Collection[AclBinding] | None = frozenset(),
 ) -> list[AclAction | SkipAcl]:
     """What brings the target's ACLs in step with the source's.
 
@@ -65,20 +55,20 @@ def wanted_acls(
 
 
 def _removals(
-    surplus: Collection[AclBinding], rules: AclRules, wanted_elsewhere: Collection[AclBinding]
+    surplus: Collection[AclBinding], rules: AclRules, wanted_elsewhere: Collection[AclBinding] | None
 ) -> tuple[list[DeleteAcl], list[SkipAcl]]:
     """What Twinlog made and the source does not have any more."""
-    if not rules.follows_removals:
-        rule = f"gone from the source, but mode {rules.mode} never deletes"
-        return [], [SkipAcl(binding=binding, rule=rule) for binding in surplus]
-    deletions = [
-        DeleteAcl(binding=binding, rule="made by Twinlog, gone from the source")
-        for binding in surplus
-        if binding not in wanted_elsewhere
-    ]
-    kept = [
-        SkipAcl(binding=binding, rule="gone from the source, but another flow into this target wants it")
-        for binding in surplus
-        if binding in wanted_elsewhere
-    ]
+    deletions: list[DeleteAcl] = []
+    kept: list[SkipAcl] = []
+    for binding in surplus:
+        if not rules.follows_removals:
+            rule = f"gone from the source, but mode {rules.mode} never deletes"
+        elif wanted_elsewhere is None:
+            rule = "gone from the source; kept until every flow into this target has said what it wants"
+        elif binding in wanted_elsewhere:
+            rule = "gone from the source, but another flow into this target wants it"
+        else:
+            deletions.append(DeleteAcl(binding=binding, rule="made by Twinlog, gone from the source"))
+            continue
+        kept.append(SkipAcl(binding=binding, rule=rule))
     return deletions, kept

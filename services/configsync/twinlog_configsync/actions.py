@@ -4,9 +4,11 @@ wording.
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import Final
 
 from twinlog.kafka.ports import AclBinding
 from twinlog_configsync.acl_rights import acl_text
+from twinlog_configsync.schedule import Scope
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -39,6 +41,18 @@ class GrowPartitions:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class DeleteTopic:
+    source_topic: str
+    target_topic: str
+    target_topic_id: str
+    """The topic that is meant: another one under the same name stays."""
+    rule: str
+
+    def __str__(self) -> str:
+        return f"DELETE {self.target_topic}: {self.rule}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class SetConfig:
     source_topic: str
     target_topic: str
@@ -67,6 +81,10 @@ class DeleteConfig:
         return f"DELETE {self.target_topic} {self.name} {self.before} → default: {self.rule}"
 
 
+WHAT_TOPIC: Final = "topic"
+WHAT_DELETION: Final = "deletion"
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Skip:
     """Nothing is done, on purpose: shown so that a plan answers why."""
@@ -74,7 +92,7 @@ class Skip:
     source_topic: str
     target_topic: str
     what: str
-    """A config's name, or `topic`."""
+    """A config's name, or WHAT_TOPIC, or WHAT_DELETION."""
     rule: str
     reason: str = ""
     """Set when it keeps the topic from being copied: the reason that watchers are told."""
@@ -117,8 +135,26 @@ class SkipAcl:
         return f"SKIP ACL {acl_text(self.binding)}: {self.rule}"
 
 
-TopicAction = CreateTopic | GrowPartitions
+TopicAction = CreateTopic | GrowPartitions | DeleteTopic
 ConfigAction = SetConfig | DeleteConfig
 AclAction = CreateAcl | DeleteAcl
 Change = TopicAction | ConfigAction | AclAction
 Action = Change | Skip | SkipAcl
+
+
+def scope_of(action: Action) -> Scope:
+    """The part of a flow that an action belongs to."""
+    match action:
+        case CreateTopic() | GrowPartitions() | DeleteTopic():
+            return Scope.TOPICS
+        case SetConfig() | DeleteConfig():
+            return Scope.CONFIGS
+        case CreateAcl() | DeleteAcl() | SkipAcl():
+            return Scope.ACLS
+        case Skip():
+            return Scope.TOPICS if action.what in (WHAT_TOPIC, WHAT_DELETION) else Scope.CONFIGS
+
+
+def is_drift(action: Action) -> bool:
+    """Whether it takes back what somebody else changed on the target."""
+    return isinstance(action, SetConfig | DeleteConfig | CreateAcl) and action.drift

@@ -10,10 +10,12 @@ from twinlog.api.configsync.v1.configsync_service_pb2_grpc import add_ConfigSync
 from twinlog.service.app import ServiceContext, ServiceParts
 from twinlog.service.grpc_server import GrpcService
 from twinlog.telemetry import metrics
+from twinlog_configsync.acl_claims import AclClaims
 from twinlog_configsync.board import TopicBoard
 from twinlog_configsync.config import configsync_flows
 from twinlog_configsync.flow_sync import FlowSync
 from twinlog_configsync.journal import Journal
+from twinlog_configsync.schedule import Scope
 from twinlog_configsync.servicer import ConfigSyncServicer
 
 _RETRY_INITIAL_SECONDS = 0.5
@@ -24,17 +26,20 @@ async def build(context: ServiceContext, stack: AsyncExitStack) -> ServiceParts:
     """Connect the parts; waits for no broker. Raises ConfigError for a pattern that does not compile."""
     board = TopicBoard(history_id=context.instance_id, meter=context.meter)
     changes = metrics.counter(context.meter, metrics.CONFIGSYNC_CHANGES)
+    configured = configsync_flows(context.configuration)
+    claims = AclClaims([flow.flow for flow in configured if Scope.ACLS in flow.rules.intervals_seconds])
     flows = [
         FlowSync(
             flow,
             source=await context.clusters.get(flow.source_client),
             target=await context.clusters.get(flow.target_client),
             board=board,
+            claims=claims,
             clock=context.clock,
             backoff=context.backoff(_RETRY_INITIAL_SECONDS, _RETRY_MAX_SECONDS),
             journal=Journal(flow=flow.flow, changes=changes, clock=context.clock),
         )
-        for flow in configsync_flows(context.configuration)
+        for flow in configured
     ]
 
     def topics_by_state() -> Iterable[Observation]:

@@ -2,24 +2,28 @@
 
 import asyncio
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass
-from typing import Final, TypeVar
+from dataclasses import dataclass, replace
+from typing import Final, Generic, TypeVar
 
 from twinlog.clock import Clock
 from twinlog.errors import KafkaError
 from twinlog.kafka.ports import KafkaCluster, NewTopic
 from twinlog.service.runtime import wait_or_stop
 from twinlog_configsync.actions import (
-    Action,
+    Change,
     ConfigAction,
+    CreateAcl,
     CreateTopic,
+    DeleteAcl,
     DeleteConfig,
+    DeleteTopic,
     GrowPartitions,
     SetConfig,
     TopicAction,
 )
+from twinlog_configsync.apply_acls import apply_acls
 from twinlog_configsync.config_rules import change_of
-from twinlog_configsync.observation import Observation
+from twinlog_configsync.observation import TOPIC_UNKNOWN, Observation, World, is_absent
 from twinlog_configsync.observe import Observer
 from twinlog_configsync.plan import Plan
 
@@ -28,9 +32,12 @@ _CONFIRM_SECONDS: Final = 10.0
 _CONFIRM_POLL_SECONDS: Final = 0.2
 
 
+_Kind = TypeVar("_Kind", bound=Change, covariant=True)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Refusal:
-    action: Action
+class Refusal(Generic[_Kind]):
+    action: _Kind
     error: KafkaError
 
 
@@ -38,10 +45,18 @@ class Refusal:
 class Outcome:
     """What became of a plan."""
 
-    applied: Sequence[Action] = ()
-    refused: Sequence[Refusal] = ()
-    observation: Observation
+    applied: Sequence[Change] = ()
+    refused: Sequence[Refusal[Change]] = ()
+    world: World
     """As planned on, with a fresh look at every target topic that was touched."""
+
+    @property
+    def refused_configs(self) -> list[Refusal[ConfigAction]]:
+        return [
+            Refusal(action=refusal.action, error=refusal.error)
+            for refusal in self.refused
+            if isinstance(refusal.action, SetConfig | DeleteConfig)
+        ]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -50,41 +65,58 @@ class Applier:
     observer: Observer
     clock: Clock
 
-    async def carry_out(self, plan: Plan, observation: Observation, stop: asyncio.Event) -> Outcome:
-        """Topics first, then their configs; returns when the target shows the topics, or after 10 s.
+    async def carry_out(self, plan: Plan, world: World, stop: asyncio.Event) -> Outcome:
+        """Topics first, then ACLs, then configs; returns when the target shows the topics, or after 10 s.
 
         Raises KafkaError when the target as a whole does not answer; then any of the actions may have been
         done, and the next plan holds what is left.
         """
-        topics = [action for action in plan.actions if isinstance(action, CreateTopic | GrowPartitions)]
-        configs = [action for action in plan.actions if isinstance(action, SetConfig | DeleteConfig)]
-        refused = await self._topics(topics)
+        topics = [
+            action
+            for action in plan.changes
+            if isinstance(action, CreateTopic | GrowPartitions | DeleteTopic)
+        ]
+        acls = [action for action in plan.changes if isinstance(action, CreateAcl | DeleteAcl)]
+        configs = [action for action in plan.changes if isinstance(action, SetConfig | DeleteConfig)]
+        observation = world.topics
+        refused: list[Refusal[Change]] = [*await self._topics(topics)]
         if topics:
             observation = await self._confirm(observation, _without(topics, refused), stop)
+        refused += [
+            Refusal(action=action, error=error) for action, error in await apply_acls(self.target, acls)
+        ]
         if configs:
             refused += await self._configs(configs)
             altered = {action.source_topic for action in configs}
             observation = await self.observer.targets_again(observation, altered)
-        return Outcome(applied=_without(plan.changes, refused), refused=refused, observation=observation)
-
-    async def _topics(self, actions: Sequence[TopicAction]) -> list[Refusal]:
-        """A topic that exists already was created by somebody else in the meantime: that is what was
-        wanted.
-        """
-        creations = {action.target_topic: action for action in actions if isinstance(action, CreateTopic)}
-        growths = {action.target_topic: action for action in actions if isinstance(action, GrowPartitions)}
-        created = await self.target.create_topics([_new_topic(action) for action in creations.values()])
-        grown = await self.target.create_partitions(
-            {name: action.to_count for name, action in growths.items()}
+        return Outcome(
+            applied=_without(plan.changes, refused),
+            refused=refused,
+            world=replace(world, topics=observation),
         )
-        by_target: dict[str, TopicAction] = {**creations, **growths}
+
+    async def _topics(self, actions: Sequence[TopicAction]) -> list[Refusal[TopicAction]]:
+        """A topic that exists already was created by somebody else in the meantime: that is what was wanted;
+        so was one that is gone before it could be deleted.
+        """
+        by_target = {action.target_topic: action for action in actions}
+        answers: dict[str, KafkaError | None] = {}
+        answers |= await self.target.create_topics(
+            [_new_topic(action) for action in actions if isinstance(action, CreateTopic)]
+        )
+        answers |= await self.target.create_partitions(
+            {action.target_topic: action.to_count for action in actions if isinstance(action, GrowPartitions)}
+        )
+        answers |= await self.target.delete_topics(
+            [action.target_topic for action in actions if isinstance(action, DeleteTopic)]
+        )
         return [
             Refusal(action=by_target[name], error=error)
-            for name, error in {**created, **grown}.items()
-            if error is not None and error.reason != _TOPIC_EXISTS
+            for name, error in answers.items()
+            if error is not None and error.reason not in (_TOPIC_EXISTS, TOPIC_UNKNOWN)
         ]
 
-    async def _configs(self, actions: Sequence[ConfigAction]) -> list[Refusal]:
+    async def _configs(self, actions: Sequence[ConfigAction]) -> list[Refusal[ConfigAction]]:
         """Kafka takes or refuses all changes of a topic together: after a refusal they are tried one by
         one.
         """
@@ -94,7 +126,7 @@ class Applier:
         answers = await self.target.alter_topic_configs(
             {topic: [change_of(action) for action in group] for topic, group in by_topic.items()}
         )
-        refused: list[Refusal] = []
+        refused: list[Refusal[ConfigAction]] = []
         for topic, group in by_topic.items():
             error = answers[topic]
             if error is None:
@@ -105,8 +137,10 @@ class Applier:
                 refused += await self._configs_one_by_one(topic, group)
         return refused
 
-    async def _configs_one_by_one(self, topic: str, actions: Sequence[ConfigAction]) -> list[Refusal]:
-        refused: list[Refusal] = []
+    async def _configs_one_by_one(
+        self, topic: str, actions: Sequence[ConfigAction]
+    ) -> list[Refusal[ConfigAction]]:
+        refused: list[Refusal[ConfigAction]] = []
         for action in actions:
             error = (await self.target.alter_topic_configs({topic: [change_of(action)]}))[topic]
             if error is not None:
@@ -139,14 +173,17 @@ def _new_topic(action: CreateTopic) -> NewTopic:
 
 def _is_visible(action: TopicAction, observation: Observation) -> bool:
     target = observation.pairs[action.source_topic].target
-    if isinstance(target, KafkaError):
-        return False
-    wanted = action.to_count if isinstance(action, GrowPartitions) else 1
-    return target.partition_count >= wanted
+    match action:
+        case DeleteTopic():
+            return is_absent(target)
+        case GrowPartitions(to_count=wanted):
+            return not isinstance(target, KafkaError) and target.partition_count >= wanted
+        case CreateTopic():
+            return not isinstance(target, KafkaError)
 
 
-_Kind = TypeVar("_Kind", bound=Action)
+_Done = TypeVar("_Done", bound=Change)
 
 
-def _without(actions: Sequence[_Kind], refused: Collection[Refusal]) -> list[_Kind]:
+def _without(actions: Sequence[_Done], refused: Collection[Refusal[Change]]) -> list[_Done]:
     return [action for action in actions if not any(refusal.action is action for refusal in refused)]

@@ -1,39 +1,24 @@
 """What configsync needs of the configuration: one record per flow, patterns compiled, built once at start."""
 
 import re
-from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
 
 from twinlog.config import ClientConfig, ConfigSyncSettings, Configuration, FlowConfig
-from twinlog.filters import DefaultTopicFilter, NameFilter, PatternList
+from twinlog.filters import DefaultGroupFilter, DefaultTopicFilter, NameFilter, PatternList
 from twinlog.model import Flow
 from twinlog.policy.configured import SOURCE_ALIAS_KEY, policy_from_config
 from twinlog.policy.internal_topics import configsync_topic
 from twinlog.selection import TopicSelector
+from twinlog_configsync.acl_rules import AclMode, AclRules
 from twinlog_configsync.config_rules import ConfigRules
+from twinlog_configsync.delete_plan import DeleteRules
+from twinlog_configsync.rules import FlowRules
 from twinlog_configsync.schedule import Scope
 from twinlog_configsync.topic_plan import TopicRules
 
 _NAME: Final = re.compile(r"[a-zA-Z0-9._-]+")
 """A pattern that is a possible topic name, so it may stand for one topic."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class FlowRules:
-    """The rules of one flow."""
-
-    flow: Flow
-    selector: TopicSelector
-    named_topics: frozenset[str]
-    """Names that `topics` spells out: asked for even if the source does not list them (no right to
-    describe).
-    """
-    topics: TopicRules
-    refresh_enabled: bool
-    """False: topics are looked for once, at the start."""
-    intervals_seconds: Mapping[Scope, float]
-    """What is synced, and how often."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -75,35 +60,61 @@ def flow_rules(config: FlowConfig) -> FlowRules:
     """Compile a flow's rules. Raises ConfigError for a pattern that does not compile."""
     settings = config.configsync
     policy = policy_from_config({**config.policy_config, SOURCE_ALIAS_KEY: config.flow.source})
-    exclude = PatternList("config.properties.exclude", settings.config_properties_exclude)
+    selector = TopicSelector(
+        flow=config.flow,
+        policy=policy,
+        topic_filter=DefaultTopicFilter(
+            names=NameFilter(
+                include=PatternList("topics", settings.topics.include),
+                exclude=PatternList("topics.exclude", settings.topics.exclude),
+            )
+        ),
+        heartbeats_replication_enabled=settings.heartbeats_replication_enabled,
+    )
+    groups = DefaultGroupFilter(
+        names=NameFilter(
+            include=PatternList("groups", config.checkpoint.groups.include),
+            exclude=PatternList("groups.exclude", config.checkpoint.groups.exclude),
+        )
+    )
     return FlowRules(
         flow=config.flow,
-        selector=TopicSelector(
-            flow=config.flow,
-            policy=policy,
-            topic_filter=DefaultTopicFilter(
-                names=NameFilter(
-                    include=PatternList("topics", settings.topics.include),
-                    exclude=PatternList("topics.exclude", settings.topics.exclude),
-                )
-            ),
-            heartbeats_replication_enabled=settings.heartbeats_replication_enabled,
-        ),
+        selector=selector,
         named_topics=frozenset(name for name in settings.topics.include if _NAME.fullmatch(name)),
-        topics=TopicRules(
-            replication_factor=settings.replication_factor,
-            configs=ConfigRules(
-                excluded_by=exclude.deciding_pattern, source_defaults=settings.use_source_defaults
-            ),
-            create_without_configs=not settings.sync_configs_enabled,
+        topics=_topic_rules(settings),
+        deletes=DeleteRules(
+            enabled=settings.follow_deletes,
+            grace_seconds=settings.delete_grace_seconds,
+            max_per_hour=settings.max_deletes_per_hour,
         ),
-        refresh_enabled=settings.refresh_topics_enabled,
+        acls=AclRules(
+            mode=AclMode(settings.acl_mode.value),
+            source=config.flow.source,
+            policy=policy,
+            selects_topic=selector.selects,
+            selects_group=groups.should_replicate_group,
+        ),
         intervals_seconds=_intervals(settings),
+        refresh_enabled=settings.refresh_topics_enabled,
+        automatic=settings.apply_automatically,
+    )
+
+
+def _topic_rules(settings: ConfigSyncSettings) -> TopicRules:
+    exclude = PatternList("config.properties.exclude", settings.config_properties_exclude)
+    return TopicRules(
+        replication_factor=settings.replication_factor,
+        configs=ConfigRules(
+            excluded_by=exclude.deciding_pattern, source_defaults=settings.use_source_defaults
+        ),
+        create_without_configs=not settings.sync_configs_enabled,
     )
 
 
 def _intervals(settings: ConfigSyncSettings) -> dict[Scope, float]:
     intervals = {Scope.TOPICS: settings.refresh_topics_interval_seconds}
+    if settings.sync_acls_enabled:
+        intervals[Scope.ACLS] = settings.sync_acls_interval_seconds
     if settings.sync_configs_enabled:
         intervals[Scope.CONFIGS] = settings.sync_configs_interval_seconds
     return intervals

@@ -1,32 +1,37 @@
 """Keeps one flow in sync: look at both clusters, plan, apply, remember, tell. The one loop of a flow."""
 
 import asyncio
-from collections.abc import Collection, Mapping
+from collections.abc import Collection
+from dataclasses import replace
 from typing import Final
 
 from twinlog.clock import Clock
-from twinlog.errors import KafkaError, StateError, TransientKafkaError, TwinlogError
+from twinlog.errors import StateError, TransientKafkaError, TwinlogError
 from twinlog.kafka.ports import KafkaCluster
 from twinlog.model import ClusterAlias, Flow
 from twinlog.service.runtime import Backoff, finish_or_cancel, wait_or_stop
-from twinlog_configsync.actions import CreateTopic, DeleteConfig, GrowPartitions, SetConfig, Skip
+from twinlog_configsync.acl_claims import AclClaims
+from twinlog_configsync.acl_plan import wanted_acls
 from twinlog_configsync.apply import Applier, Outcome
 from twinlog_configsync.board import TopicBoard
-from twinlog_configsync.config import ConfigSyncFlow, FlowRules
-from twinlog_configsync.config_rules import creation_configs
+from twinlog_configsync.config import ConfigSyncFlow
 from twinlog_configsync.flow_status import FlowStatus, after_failure, after_success
 from twinlog_configsync.journal import Journal
-from twinlog_configsync.memory import Memory, recall
-from twinlog_configsync.observation import Observation, TopicPair
+from twinlog_configsync.learn import learn
+from twinlog_configsync.memory import Memory, forgotten, recall
+from twinlog_configsync.observation import AclObservation, World
 from twinlog_configsync.observe import Observer
-from twinlog_configsync.plan import Plan, make_plan
+from twinlog_configsync.obstacles import Obstacles
+from twinlog_configsync.plan import Plan, make_plan, replicated_topics
 from twinlog_configsync.reasons import Reason
-from twinlog_configsync.registry import Obstacle, fold
 from twinlog_configsync.schedule import Schedule, Scope
 from twinlog_configsync.store import RegistryStore
 
 _ANSWER_SECONDS: Final = 10.0
 """How long a cluster may take to say that it is there."""
+
+_RETRY_SECONDS: Final = 30.0
+"""When a part that could not be looked at is tried again."""
 
 
 class FlowSync:
@@ -39,11 +44,12 @@ class FlowSync:
         source: KafkaCluster,
         target: KafkaCluster,
         board: TopicBoard,
+        claims: AclClaims,
         clock: Clock,
         backoff: Backoff,
         journal: Journal,
     ) -> None:
-        self._rules: FlowRules = flow.rules
+        self._rules = flow.rules
         self._source = source
         self._target = target
         self._store = RegistryStore(
@@ -51,9 +57,12 @@ class FlowSync:
             topic=flow.registry_topic,
             replication_factor=flow.registry_replication_factor,
         )
-        self._observer = Observer(source=source, target=target, registry_topic=flow.registry_topic)
+        self._observer = Observer(
+            flow=flow.flow, source=source, target=target, registry_topic=flow.registry_topic
+        )
         self._applier = Applier(target=target, observer=self._observer, clock=clock)
         self._board = board
+        self._claims = claims
         self._clock = clock
         self._backoff = backoff
         self._journal = journal
@@ -61,8 +70,7 @@ class FlowSync:
         self._memory = Memory()
         self._loaded = False
         self._status = FlowStatus()
-        self._topic_obstacles: Mapping[str, Obstacle] = {}
-        self._config_obstacles: Mapping[str, Obstacle] = {}
+        self._obstacles = Obstacles()
 
     @property
     def flow(self) -> Flow:
@@ -89,30 +97,65 @@ class FlowSync:
                 wait_seconds = self._backoff.next()
             else:
                 self._backoff.reset()
-                self._schedule.done(scopes, started=started)
-                if Scope.TOPICS in scopes and not self._rules.refresh_enabled:
-                    self._schedule.once(Scope.TOPICS)
+                self._plan_next(scopes, started=started)
                 wait_seconds = self._schedule.next_in_seconds(self._clock.monotonic())
             await wait_or_stop(stop, wait_seconds)
 
+    def _plan_next(self, scopes: Collection[Scope], *, started: float) -> None:
+        self._schedule.done(scopes, started=started)
+        failed = {scope for scope in scopes if self._status.failed(scope)}
+        self._schedule.retry(failed, now=started, in_seconds=_RETRY_SECONDS)
+        if Scope.TOPICS in scopes and not self._rules.refresh_enabled:
+            self._schedule.once(Scope.TOPICS)
+
     async def sync(self, scopes: Collection[Scope], stop: asyncio.Event) -> None:
-        """Bring these parts of the target in step with the source once.
+        """Bring these parts of the target in step with the source once; in manual mode, see what that takes.
 
         What is wrong with one topic is its state. Raises TwinlogError when a cluster as a whole does not
         answer, or the flow cannot be; what was known stays.
         """
+        world = await self._look(scopes)
+        plan = self._plan(world, scopes)
+        if self._rules.automatic:
+            await self._carry_out(plan, world, stop)
+        else:
+            self._journal.pending(plan)
+            await self._remember(plan, Outcome(world=world), applied=False)
+
+    async def _look(self, scopes: Collection[Scope]) -> World:
         target_id = await _identify(self._target, self.flow.target)
         if not self._loaded:
             await self._load()
         self._refuse_same_cluster(await _identify(self._source, self.flow.source), target_id)
         await self._store.create()
-        observation = await self._observer.pairs(await self._wanted_topics(scopes))
-        plan = make_plan(
-            self.flow, observation, self._rules.topics, scopes=scopes, last_set=self._memory.last_set
+        world = await self._observer.world(await self._wanted_topics(scopes), scopes)
+        for scope in scopes:
+            problem = world.problem(scope)
+            if problem is not None:
+                self._journal.problem(scope, problem)
+        return world
+
+    def _plan(self, world: World, scopes: Collection[Scope]) -> Plan:
+        if isinstance(world.acls, AclObservation):
+            topics = replicated_topics(world.topics)
+            self._claims.claim(self.flow, wanted_acls(world.acls, self._rules.acls, topics=topics))
+        return make_plan(
+            world,
+            self._rules,
+            self._memory,
+            scopes=scopes,
+            now_ms=self._clock.now_ms(),
+            acls_wanted_elsewhere=self._claims.wanted_elsewhere(self.flow),
         )
-        outcome = await self._applier.carry_out(plan, observation, stop)
+
+    async def _carry_out(self, plan: Plan, world: World, stop: asyncio.Event) -> Outcome:
+        if plan.new_acls:
+            intended = replace(self._memory, made_acls=self._memory.made_acls | plan.new_acls)
+            await self._store.put(intended.records())
+        outcome = await self._applier.carry_out(plan, world, stop)
         self._journal.outcome(outcome)
-        await self._remember(plan, outcome)
+        await self._remember(plan, outcome, applied=True)
+        return outcome
 
     async def _load(self) -> None:
         self._memory = recall(await self._store.load())
@@ -139,69 +182,21 @@ class FlowSync:
         decisions = (self._rules.selector.decide(name) for name in sorted(candidates))
         return {decision.topic: decision.remote_topic for decision in decisions if decision.selected}
 
-    async def _remember(self, plan: Plan, outcome: Outcome) -> None:
-        """Store what is known now, then tell it."""
-        self._note_obstacles(plan, outcome)
+    async def _remember(self, plan: Plan, outcome: Outcome, *, applied: bool) -> None:
+        """Store what is known now, then tell it. `applied`: whether the plan was carried out."""
         now_ms = self._clock.now_ms()
+        obstacles = self._obstacles.after(plan, outcome.refused, applied=applied)
         before = self._memory
-        after = Memory(
-            entries=fold(
-                before.entries,
-                outcome.observation,
-                {**self._config_obstacles, **self._topic_obstacles},
-                settled=before.settled,
-                now_ms=now_ms,
-            ),
-            last_set=self._last_set(plan, outcome),
-            settled_at_ms=now_ms if before.settled_at_ms is None else before.settled_at_ms,
-        )
-        await self._store.put(after.records())
+        after = learn(before, plan, outcome, obstacles, self._rules, now_ms=now_ms)
+        intended = replace(before, made_acls=before.made_acls | plan.new_acls)
+        await self._store.put({**forgotten(intended, after), **after.records()})
         self._memory = after
+        self._obstacles = obstacles
         self._journal.entries(before.entries, after.entries)
         self._publish()
-        status = after_success(after.selected_count, now_ms=now_ms)
+        status = after_success(self._status, plan, outcome, topic_count=after.selected_count, now_ms=now_ms)
         self._journal.status(self._status, status, topics=after.selected_count)
         self._status = status
-
-    def _note_obstacles(self, plan: Plan, outcome: Outcome) -> None:
-        """Keep what stood in the way until the same part is synced again."""
-        topics: dict[str, Obstacle] = {}
-        configs: dict[str, Obstacle] = {}
-        for action in plan.actions:
-            if isinstance(action, Skip) and action.reason:
-                topics[action.source_topic] = action
-        for refusal in outcome.refused:
-            match refusal.action:
-                case CreateTopic() | GrowPartitions():
-                    topics[refusal.action.source_topic] = refusal.error
-                case SetConfig() | DeleteConfig():
-                    configs[refusal.action.source_topic] = refusal.error
-        if Scope.TOPICS in plan.scopes:
-            self._topic_obstacles = topics
-        if Scope.CONFIGS in plan.scopes:
-            self._config_obstacles = configs
-
-    def _last_set(self, plan: Plan, outcome: Outcome) -> dict[str, Mapping[str, str]]:
-        known = dict(self._memory.last_set)
-        for action in outcome.applied:
-            if isinstance(action, CreateTopic):
-                known[action.source_topic] = dict(action.configs)
-        if Scope.CONFIGS in plan.scopes:
-            for name, pair in outcome.observation.pairs.items():
-                wanted = self._overrides(pair, outcome.observation)
-                if wanted is not None and name not in self._config_obstacles:
-                    known[name] = wanted
-        return known
-
-    def _overrides(self, pair: TopicPair, observation: Observation) -> dict[str, str] | None:
-        """What the counterpart's overrides are after a sync; None when there was none to be synced."""
-        if isinstance(pair.target, KafkaError) or isinstance(pair.source_configs, KafkaError):
-            return None
-        return creation_configs(
-            pair.source_configs,
-            self._rules.topics.configs_on(observation.target_cluster),
-            replication_factor=pair.target.replication_factor,
-        )
 
     def _publish(self) -> None:
         self._board.publish(self.flow, self._memory.entries)

@@ -1,6 +1,7 @@
 """What a flow's loop tells people: log lines and counters, each change once."""
 
 from dataclasses import dataclass, field
+from typing import Final
 
 import structlog
 from opentelemetry.metrics import Counter
@@ -10,10 +11,22 @@ from twinlog.errors import TwinlogError
 from twinlog.model import Flow
 from twinlog.telemetry.metrics import flow_attributes
 from twinlog.telemetry.repeats import RepeatLimiter
-from twinlog_configsync.actions import Action, CreateTopic, DeleteConfig, GrowPartitions, SetConfig
+from twinlog_configsync.actions import (
+    Action,
+    CreateTopic,
+    DeleteTopic,
+    GrowPartitions,
+    is_drift,
+    scope_of,
+)
 from twinlog_configsync.apply import Outcome
 from twinlog_configsync.flow_status import FlowStatus
+from twinlog_configsync.observation import Problem
+from twinlog_configsync.plan import Plan
 from twinlog_configsync.registry import Entries
+from twinlog_configsync.schedule import Scope
+
+_RESOURCE_TYPES: Final = {Scope.TOPICS: "topic", Scope.CONFIGS: "config", Scope.ACLS: "acl"}
 
 _log = structlog.stdlib.get_logger(__name__)
 
@@ -23,6 +36,8 @@ class Journal:
     flow: Flow
     changes: Counter
     clock: Clock
+    _told: set[tuple[Scope, str]] = field(default_factory=set)
+    _pending_plan: str = ""
     _limiter: RepeatLimiter = field(default_factory=lambda: RepeatLimiter(interval_seconds=60.0))
 
     def loaded(self, *, topics: int, settled: bool) -> None:
@@ -30,8 +45,8 @@ class Journal:
 
     def outcome(self, outcome: Outcome) -> None:
         for action in outcome.applied:
-            self._count(action, "drift_reverted" if _is_drift(action) else "applied")
-            _log.info("target_changed", flow=str(self.flow), action=str(action), drift=_is_drift(action))
+            self._count(action, "drift_reverted" if is_drift(action) else "applied")
+            _log.info("target_changed", flow=str(self.flow), action=str(action), drift=is_drift(action))
         for refusal in outcome.refused:
             self._count(refusal.action, "refused")
             self._warn(
@@ -71,6 +86,32 @@ class Journal:
                 message=after.message,
             )
 
+    def problem(self, scope: Scope, problem: Problem) -> None:
+        """A part of the flow that could not be looked at; one that has nothing to do is said once."""
+        if problem.failed:
+            self._warn(
+                "part_not_synced",
+                key=(scope, problem.reason),
+                scope=scope,
+                reason=problem.reason,
+                message=problem.message,
+            )
+        elif (scope, problem.message) not in self._told:
+            self._told.add((scope, problem.message))
+            _log.info(
+                "nothing_to_sync",
+                flow=str(self.flow),
+                scope=scope,
+                reason=problem.reason,
+                message=problem.message,
+            )
+
+    def pending(self, plan: Plan) -> None:
+        """Manual mode: say once of each plan that it waits."""
+        if plan.changes and plan.plan_id != self._pending_plan:
+            _log.info("plan_waits", flow=str(self.flow), plan_id=plan.plan_id, changes=len(plan.changes))
+        self._pending_plan = plan.plan_id
+
     def failed(self, error: TwinlogError) -> None:
         self._warn("sync_failed", key=error.reason, reason=error.reason, message=str(error))
 
@@ -92,13 +133,9 @@ class Journal:
 
 def _resource_type(action: Action) -> str:
     match action:
-        case CreateTopic():
+        case CreateTopic() | DeleteTopic():
             return "topic"
         case GrowPartitions():
             return "partitions"
         case _:
-            return "config"
-
-
-def _is_drift(action: Action) -> bool:
-    return isinstance(action, SetConfig | DeleteConfig) and action.drift
+            return _RESOURCE_TYPES[scope_of(action)]

@@ -3,8 +3,17 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from twinlog.kafka.ports import AclBinding
 from twinlog_configsync.entry import TopicEntry
-from twinlog_configsync.records import ConfigsRecord, FlowRecord, Kind, RecordKey, RecordValue
+from twinlog_configsync.records import (
+    AclRecord,
+    ConfigsRecord,
+    FlowRecord,
+    Kind,
+    RecordKey,
+    RecordValue,
+    acl_key,
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -13,6 +22,10 @@ class Memory:
     """By source topic, also those that no rule selects any more."""
     last_set: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
     """By source topic: the overrides that Twinlog last brought its counterpart to."""
+    made_acls: frozenset[AclBinding] = frozenset()
+    """Bindings on the target that Twinlog makes or made."""
+    deleted_at_ms: tuple[int, ...] = ()
+    """When counterparts of deleted topics were deleted, within the last hour."""
     settled_at_ms: int | None = None
     """When the selection was complete for the first time; None before."""
 
@@ -30,8 +43,12 @@ class Memory:
         }
         for name, values in self.last_set.items():
             records[RecordKey(Kind.CONFIGS, name)] = ConfigsRecord(values=values)
+        for binding in self.made_acls:
+            records[acl_key(binding)] = AclRecord(binding=binding)
         if self.settled_at_ms is not None:
-            records[RecordKey(Kind.FLOW)] = FlowRecord(settled_at_ms=self.settled_at_ms)
+            records[RecordKey(Kind.FLOW)] = FlowRecord(
+                settled_at_ms=self.settled_at_ms, deleted_at_ms=self.deleted_at_ms
+            )
         return records
 
 
@@ -39,13 +56,27 @@ def recall(records: Mapping[RecordKey, RecordValue]) -> Memory:
     """The memory that these records hold."""
     entries: dict[str, TopicEntry] = {}
     last_set: dict[str, Mapping[str, str]] = {}
-    settled_at_ms: int | None = None
+    made_acls: set[AclBinding] = set()
+    flow: FlowRecord | None = None
     for key, value in records.items():
         match value:
             case TopicEntry():
                 entries[key.name] = value
             case ConfigsRecord():
                 last_set[key.name] = value.values
+            case AclRecord():
+                made_acls.add(value.binding)
             case FlowRecord():
-                settled_at_ms = value.settled_at_ms
-    return Memory(entries=entries, last_set=last_set, settled_at_ms=settled_at_ms)
+                flow = value
+    return Memory(
+        entries=entries,
+        last_set=last_set,
+        made_acls=frozenset(made_acls),
+        deleted_at_ms=() if flow is None else flow.deleted_at_ms,
+        settled_at_ms=None if flow is None else flow.settled_at_ms,
+    )
+
+
+def forgotten(before: Memory, after: Memory) -> dict[RecordKey, None]:
+    """Records of `before` that `after` does not have any more, as tombstones."""
+    return dict.fromkeys(before.records().keys() - after.records().keys())

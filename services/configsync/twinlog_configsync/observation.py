@@ -4,7 +4,8 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from twinlog.errors import KafkaError
-from twinlog.kafka.ports import ConfigEntry, TopicDescription
+from twinlog.kafka.ports import AclBinding, ConfigEntry, TopicDescription
+from twinlog_configsync.schedule import Scope
 
 TOPIC_UNKNOWN = "TOPIC_UNKNOWN"
 """Reason of the ports for a topic that does not exist."""
@@ -45,6 +46,37 @@ class Observation:
     pairs: Mapping[str, TopicPair] = field(default_factory=dict)
     """By source topic."""
     target_cluster: TargetCluster
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Problem:
+    """Why a part of a flow could not be looked at, or has nothing to do."""
+
+    reason: str
+    message: str
+    failed: bool = True
+    """False: it is so, and needs no retry (a cluster without an authorizer)."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AclObservation:
+    """The ACLs of both clusters."""
+
+    source: frozenset[AclBinding]
+    target: frozenset[AclBinding]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class World:
+    """Everything that was looked at in one pass."""
+
+    topics: Observation
+    acls: AclObservation | Problem | None = None
+    """None when it was not asked for."""
+
+    def problem(self, scope: Scope) -> Problem | None:
+        """Why this part could not be looked at, or has nothing to do."""
+        return self.acls if scope is Scope.ACLS and isinstance(self.acls, Problem) else None
 
 
 def is_absent(topic: TopicDescription | KafkaError) -> bool:

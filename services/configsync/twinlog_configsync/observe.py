@@ -5,8 +5,19 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from twinlog.errors import KafkaError
-from twinlog.kafka.ports import ConfigEntry, KafkaCluster, TopicDescription
-from twinlog_configsync.observation import Configs, Observation, TargetCluster, TopicPair
+from twinlog.kafka.ports import AclBinding, ConfigEntry, KafkaCluster, TopicDescription
+from twinlog.model import Flow
+from twinlog_configsync.observation import (
+    AclObservation,
+    Configs,
+    Observation,
+    Problem,
+    TargetCluster,
+    TopicPair,
+    World,
+)
+from twinlog_configsync.reasons import Reason
+from twinlog_configsync.schedule import Scope
 
 Described = Mapping[str, TopicDescription | KafkaError]
 
@@ -18,6 +29,7 @@ _MIN_ISR: Final = "min.insync.replicas"
 class Observer:
     """Looks at the two ends of one flow. Every method is bounded by the clients' own time-outs."""
 
+    flow: Flow
     source: KafkaCluster
     target: KafkaCluster
     registry_topic: str
@@ -49,6 +61,24 @@ class Observer:
         if not isinstance(known, KafkaError):
             cluster = replace(cluster, known_configs=frozenset(entry.name for entry in known))
         return Observation(pairs=pairs, target_cluster=cluster)
+
+    async def world(self, target_names: Mapping[str, str], scopes: Collection[Scope]) -> World:
+        """Everything that these scopes need. Raises as `pairs`; a problem with the rest is a value."""
+        acls = await self._acls() if Scope.ACLS in scopes else None
+        return World(topics=await self.pairs(target_names), acls=acls)
+
+    async def _acls(self) -> AclObservation | Problem:
+        sides: list[frozenset[AclBinding]] = []
+        for alias, cluster in ((self.flow.source, self.source), (self.flow.target, self.target)):
+            try:
+                bindings = await cluster.describe_acls()
+            except KafkaError as error:
+                return Problem(reason=error.reason, message=f"ACLs of {alias}: {error}")
+            if bindings is None:
+                message = f"{alias} has no authorizer: there are no ACLs to sync"
+                return Problem(reason=Reason.NO_AUTHORIZER, message=message, failed=False)
+            sides.append(frozenset(bindings))
+        return AclObservation(source=sides[0], target=sides[1])
 
     async def targets_again(self, observation: Observation, source_topics: Collection[str]) -> Observation:
         """The same observation with a fresh look at the counterparts of `source_topics`."""

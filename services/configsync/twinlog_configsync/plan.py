@@ -2,19 +2,21 @@
 
 import hashlib
 import json
-from collections.abc import Collection, Mapping
+from collections.abc import Collection
 from dataclasses import asdict, dataclass
 
 from twinlog.errors import KafkaError
+from twinlog.kafka.ports import AclBinding
 from twinlog.model import Flow
-from twinlog_configsync.actions import Action, Skip
+from twinlog_configsync.acl_plan import plan_acls
+from twinlog_configsync.actions import Action, Change, CreateAcl, Skip, SkipAcl
 from twinlog_configsync.config_rules import plan_configs
-from twinlog_configsync.observation import Observation, TopicPair
+from twinlog_configsync.delete_plan import plan_deletes
+from twinlog_configsync.memory import Memory
+from twinlog_configsync.observation import AclObservation, Observation, TopicPair, World
+from twinlog_configsync.rules import FlowRules
 from twinlog_configsync.schedule import Scope
-from twinlog_configsync.topic_plan import TopicRules, plan_topics
-
-LastSet = Mapping[str, Mapping[str, str]]
-"""By source topic: the configs that Twinlog last brought its counterpart to."""
+from twinlog_configsync.topic_plan import plan_topics
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -31,31 +33,54 @@ class Plan:
         return hashlib.sha256(text.encode()).hexdigest()[:32]
 
     @property
-    def changes(self) -> tuple[Action, ...]:
+    def changes(self) -> tuple[Change, ...]:
         """Without what is left out on purpose."""
-        return tuple(action for action in self.actions if not isinstance(action, Skip))
+        return tuple(action for action in self.actions if not isinstance(action, Skip | SkipAcl))
+
+    @property
+    def new_acls(self) -> frozenset[AclBinding]:
+        return frozenset(action.binding for action in self.actions if isinstance(action, CreateAcl))
 
 
 def make_plan(
-    flow: Flow,
-    observation: Observation,
-    rules: TopicRules,
+    world: World,
+    rules: FlowRules,
+    memory: Memory,
     *,
     scopes: Collection[Scope],
-    last_set: LastSet,
+    now_ms: int,
+    acls_wanted_elsewhere: Collection[AclBinding] | None = frozenset(),
 ) -> Plan:
-    """Everything that is due. The order of what was seen makes no difference."""
+    """Everything that is due in these scopes. The order in which things were seen makes no difference."""
     actions: list[Action] = []
     if Scope.TOPICS in scopes:
-        actions += plan_topics(observation, rules)
+        actions += plan_topics(world.topics, rules.topics)
+        actions += plan_deletes(
+            world.topics, memory.entries, rules.deletes, deleted_at_ms=memory.deleted_at_ms, now_ms=now_ms
+        )
+    if Scope.ACLS in scopes and isinstance(world.acls, AclObservation):
+        actions += plan_acls(
+            world.acls,
+            rules.acls,
+            topics=replicated_topics(world.topics),
+            made=memory.made_acls,
+            wanted_elsewhere=acls_wanted_elsewhere,
+        )
     if Scope.CONFIGS in scopes:
-        for _, pair in sorted(observation.pairs.items()):
-            actions += _plan_configs(pair, observation, rules, last_set)
-    return Plan(flow=flow, scopes=frozenset(scopes), actions=tuple(actions))
+        for _, pair in sorted(world.topics.pairs.items()):
+            actions += _plan_configs(pair, world.topics, rules, memory)
+    return Plan(flow=rules.flow, scopes=frozenset(scopes), actions=tuple(actions))
+
+
+def replicated_topics(observation: Observation) -> frozenset[str]:
+    """Source topics that are selected and exist."""
+    return frozenset(
+        name for name, pair in observation.pairs.items() if not isinstance(pair.source, KafkaError)
+    )
 
 
 def _plan_configs(
-    pair: TopicPair, observation: Observation, rules: TopicRules, last_set: LastSet
+    pair: TopicPair, observation: Observation, rules: FlowRules, memory: Memory
 ) -> list[Action]:
     """Nothing for a topic that is on one side only, or whose configs cannot be read."""
     if isinstance(pair.source, KafkaError) or isinstance(pair.target, KafkaError):
@@ -68,8 +93,8 @@ def _plan_configs(
             pair.target_topic,
             source=pair.source_configs,
             target=pair.target_configs,
-            rules=rules.configs_on(observation.target_cluster),
+            rules=rules.topics.configs_on(observation.target_cluster),
             replication_factor=pair.target.replication_factor,
-            last_set=last_set.get(pair.source_topic),
+            last_set=memory.last_set.get(pair.source_topic),
         )
     ]

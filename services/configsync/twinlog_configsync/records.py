@@ -3,9 +3,10 @@ versioned.
 
 | key | value |
 |---|---|
-| `["flow"]` | FlowRecord: when the selection was complete for the first time |
+| `["flow"]` | FlowRecord: when the selection was complete for the first time, recent deletions |
 | `["topic","orders"]` | TopicEntry |
 | `["configs","orders"]` | ConfigsRecord: what Twinlog last brought the counterpart's configs to |
+| `["acl","TOPIC A.orders …"]` | AclRecord: a binding on the target that Twinlog makes, or made |
 
 A tombstone removes. Kinds this version does not know are left alone (a newer one wrote them); a known kind
 with a newer version is an error, because overwriting it would lose what the newer version meant. Fields
@@ -14,11 +15,13 @@ that are not known are dropped, so a field may be added without a new version.
 
 import json
 from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, astuple, dataclass
+from dataclasses import fields as dataclass_fields
 from enum import StrEnum
 from typing import Any, Final
 
 from twinlog.errors import WireFormatError
+from twinlog.kafka.ports import AclBinding
 from twinlog_configsync.entry import TargetLimits, TopicEntry, TopicState
 
 Fields = Mapping[str, Any]
@@ -28,6 +31,7 @@ class Kind(StrEnum):
     FLOW = "flow"
     TOPIC = "topic"
     CONFIGS = "configs"
+    ACL = "acl"
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -41,6 +45,8 @@ class RecordKey:
 class FlowRecord:
     settled_at_ms: int
     """Wall clock of the first complete selection."""
+    deleted_at_ms: tuple[int, ...] = ()
+    """When counterparts of deleted topics were deleted, within the last hour."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -49,7 +55,18 @@ class ConfigsRecord:
     """Every override that Twinlog wants on the target topic, by name."""
 
 
-RecordValue = FlowRecord | TopicEntry | ConfigsRecord
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AclRecord:
+    binding: AclBinding
+    """Written before the binding is made, so that none is ever made and not known."""
+
+
+RecordValue = FlowRecord | TopicEntry | ConfigsRecord | AclRecord
+
+
+def acl_key(binding: AclBinding) -> RecordKey:
+    """One record per binding: its name is the binding itself."""
+    return RecordKey(Kind.ACL, " ".join(astuple(binding)))
 
 
 def encode_key(key: RecordKey) -> bytes:
@@ -93,7 +110,10 @@ def decode_value(key: RecordKey, raw: bytes) -> RecordValue:
 
 
 def _decode_flow(fields: Fields) -> FlowRecord:
-    return FlowRecord(settled_at_ms=int(fields["settled_at_ms"]))
+    return FlowRecord(
+        settled_at_ms=int(fields["settled_at_ms"]),
+        deleted_at_ms=tuple(int(at_ms) for at_ms in fields.get("deleted_at_ms", ())),
+    )
 
 
 def _decode_topic(fields: Fields) -> TopicEntry:
@@ -126,6 +146,13 @@ def _decode_configs(fields: Fields) -> ConfigsRecord:
     return ConfigsRecord(values={str(name): str(value) for name, value in fields["values"].items()})
 
 
+def _decode_acl(fields: Fields) -> AclRecord:
+    words = fields["binding"]
+    return AclRecord(
+        binding=AclBinding(**{name.name: str(words[name.name]) for name in dataclass_fields(AclBinding)})
+    )
+
+
 @dataclass(frozen=True, slots=True)
 class _Codec:
     version: int
@@ -136,6 +163,7 @@ _CODECS: Final[Mapping[Kind, _Codec]] = {
     Kind.FLOW: _Codec(1, _decode_flow),
     Kind.TOPIC: _Codec(1, _decode_topic),
     Kind.CONFIGS: _Codec(1, _decode_configs),
+    Kind.ACL: _Codec(1, _decode_acl),
 }
 
 
@@ -147,6 +175,8 @@ def _kind_of(value: RecordValue) -> Kind:
             return Kind.TOPIC
         case ConfigsRecord():
             return Kind.CONFIGS
+        case AclRecord():
+            return Kind.ACL
 
 
 _KINDS: Final = frozenset(kind.value for kind in Kind)

@@ -6,8 +6,8 @@ B. `target_partition_count` is what the target confirmed, so the copy never meet
    there.
 C. A topic that can merely not be seen now (time-out, no rights) keeps what is known of it; only the
    source's word "no such topic" makes it DELETED_AT_SOURCE.
-D. Nothing is forgotten: a topic that no rule selects any more stays, `selected=False`, for its generation's
-   sake.
+D. Nothing is forgotten: a topic that no rule selects any more, or that is gone from both sides, stays,
+   `selected=False`, for its generation's sake.
 """
 
 from collections.abc import Mapping
@@ -113,6 +113,7 @@ def _without_source(entry: TopicEntry, error: KafkaError, *, now_ms: int) -> Top
     if is_absent(error):
         return replace(
             entry,
+            selected=entry.target_partition_count > 0,
             state=TopicState.DELETED_AT_SOURCE,
             reason=Reason.DELETED_AT_SOURCE,
             message=f"{entry.source_topic} is gone from the source; {entry.target_topic} is kept",

@@ -14,6 +14,7 @@ class Scope(StrEnum):
 
     TOPICS = "topics"
     CONFIGS = "configs"
+    ACLS = "acls"
 
 
 @dataclass(slots=True, kw_only=True)
@@ -32,6 +33,12 @@ class Schedule:
         for scope in scopes:
             if scope in self.interval_seconds:
                 self._due_at[scope] = started + self.interval_seconds[scope]
+
+    def retry(self, scopes: Collection[Scope], *, now: float, in_seconds: float) -> None:
+        """These failed: try again soon, but not later than they would be due anyway."""
+        for scope in scopes:
+            if scope in self.interval_seconds:
+                self._due_at[scope] = now + min(in_seconds, self.interval_seconds[scope])
 
     def once(self, scope: Scope) -> None:
         """Never again: what its switch turns off after the first time."""

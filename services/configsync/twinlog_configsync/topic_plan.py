@@ -7,7 +7,7 @@ above the replication factor, a source configuration that we may not read).
 from dataclasses import dataclass, replace
 
 from twinlog.errors import KafkaError
-from twinlog_configsync.actions import CreateTopic, GrowPartitions, Skip, TopicAction
+from twinlog_configsync.actions import WHAT_TOPIC, CreateTopic, GrowPartitions, Skip, TopicAction
 from twinlog_configsync.config_rules import MIN_ISR, ConfigRules, creation_configs
 from twinlog_configsync.observation import Observation, TargetCluster, TopicPair, is_absent
 from twinlog_configsync.reasons import Reason
@@ -104,5 +104,9 @@ def effective_replication_factor(configured: int, cluster: TargetCluster) -> int
 
 def _skip(pair: TopicPair, reason: str, rule: str) -> Skip:
     return Skip(
-        source_topic=pair.source_topic, target_topic=pair.target_topic, what="topic", rule=rule, reason=reason
+        source_topic=pair.source_topic,
+        target_topic=pair.target_topic,
+        what=WHAT_TOPIC,
+        rule=rule,
+        reason=reason,
     )

@@ -13,6 +13,7 @@ from twinlog.service.runtime import Backoff
 from twinlog.telemetry import metrics
 from twinlog.testing.fake_clock import FakeClock
 from twinlog.testing.fake_cluster import FakeCluster
+from twinlog_configsync.acl_claims import AclClaims
 from twinlog_configsync.board import TopicBoard
 from twinlog_configsync.config import ConfigSyncFlow, configsync_flows
 from twinlog_configsync.entry import TopicEntry
@@ -47,6 +48,7 @@ class FlowUnderTest:
             source=self.source,
             target=self.target,
             board=self.board,
+            claims=AclClaims([self.config.flow]),
             clock=self.clock,
             backoff=Backoff(initial_seconds=1.0, max_seconds=1.0, random=random),
             journal=Journal(

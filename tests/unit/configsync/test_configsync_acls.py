@@ -13,10 +13,11 @@ from twinlog.policy.replication import (
     IdentityReplicationPolicy,
     ReplicationPolicy,
 )
-from twinlog_configsync.acl_plan import AclObservation, plan_acls
+from twinlog_configsync.acl_plan import plan_acls
 from twinlog_configsync.acl_rights import is_authorized
 from twinlog_configsync.acl_rules import AclMode, AclRules, translate_acls
 from twinlog_configsync.actions import AclAction, CreateAcl, DeleteAcl, SkipAcl
+from twinlog_configsync.observation import AclObservation
 
 DEFAULT = DefaultReplicationPolicy()
 IDENTITY = IdentityReplicationPolicy(source_cluster_alias="A")

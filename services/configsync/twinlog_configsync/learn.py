@@ -1,0 +1,79 @@
+"""What a flow's memory is after a pass: what was known, seen and done, put together. Pure."""
+
+from collections.abc import Mapping
+
+from twinlog.errors import KafkaError
+from twinlog.kafka.ports import AclBinding
+from twinlog_configsync.actions import CreateAcl, CreateTopic, DeleteAcl, DeleteTopic
+from twinlog_configsync.apply import Outcome
+from twinlog_configsync.config_rules import creation_configs
+from twinlog_configsync.delete_plan import HOUR_MS
+from twinlog_configsync.memory import Memory
+from twinlog_configsync.observation import AclObservation, Observation, TopicPair
+from twinlog_configsync.obstacles import Obstacles
+from twinlog_configsync.plan import Plan
+from twinlog_configsync.registry import fold
+from twinlog_configsync.rules import FlowRules
+from twinlog_configsync.schedule import Scope
+
+
+def learn(
+    before: Memory, plan: Plan, outcome: Outcome, obstacles: Obstacles, rules: FlowRules, *, now_ms: int
+) -> Memory:
+    """`obstacles`: what stands in the way of any topic now, also from earlier passes over other scopes."""
+    settled_at_ms = before.settled_at_ms
+    if settled_at_ms is None and Scope.TOPICS in plan.scopes:
+        settled_at_ms = now_ms
+    return Memory(
+        entries=fold(
+            before.entries,
+            outcome.world.topics,
+            obstacles.by_topic(),
+            settled=before.settled,
+            now_ms=now_ms,
+        ),
+        last_set=_last_set(before, plan, outcome, rules),
+        made_acls=_made_acls(before, outcome),
+        deleted_at_ms=_deleted_at_ms(before, outcome, now_ms=now_ms),
+        settled_at_ms=settled_at_ms,
+    )
+
+
+def _last_set(before: Memory, plan: Plan, outcome: Outcome, rules: FlowRules) -> dict[str, Mapping[str, str]]:
+    known = dict(before.last_set)
+    for action in outcome.applied:
+        if isinstance(action, CreateTopic):
+            known[action.source_topic] = dict(action.configs)
+    if Scope.CONFIGS in plan.scopes:
+        refused = {refusal.action.source_topic for refusal in outcome.refused_configs}
+        for name, pair in outcome.world.topics.pairs.items():
+            wanted = _overrides(pair, outcome.world.topics, rules)
+            if wanted is not None and name not in refused:
+                known[name] = wanted
+    return known
+
+
+def _overrides(pair: TopicPair, observation: Observation, rules: FlowRules) -> dict[str, str] | None:
+    """What the counterpart's overrides are after a sync; None when there was none to be synced."""
+    if isinstance(pair.target, KafkaError) or isinstance(pair.source_configs, KafkaError):
+        return None
+    return creation_configs(
+        pair.source_configs,
+        rules.topics.configs_on(observation.target_cluster),
+        replication_factor=pair.target.replication_factor,
+    )
+
+
+def _made_acls(before: Memory, outcome: Outcome) -> frozenset[AclBinding]:
+    """What Twinlog made and is there. What somebody else removed is not Twinlog's any more."""
+    if not isinstance(outcome.world.acls, AclObservation):
+        return before.made_acls
+    created = {action.binding for action in outcome.applied if isinstance(action, CreateAcl)}
+    deleted = {action.binding for action in outcome.applied if isinstance(action, DeleteAcl)}
+    present = (outcome.world.acls.target | created) - deleted
+    return frozenset((before.made_acls | created) & present)
+
+
+def _deleted_at_ms(before: Memory, outcome: Outcome, *, now_ms: int) -> tuple[int, ...]:
+    recent = [at_ms for at_ms in before.deleted_at_ms if now_ms - at_ms < HOUR_MS]
+    return (*recent, *(now_ms for action in outcome.applied if isinstance(action, DeleteTopic)))
