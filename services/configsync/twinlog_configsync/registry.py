@@ -74,6 +74,9 @@ def _fold_one(
     elif is_absent(pair.target):
         entry = replace(entry, target_partition_count=0, target_topic_id="", limits=TargetLimits())
     if isinstance(pair.source, KafkaError):
+        if known is not None and is_absent(pair.source):
+            # The copy that is left is the one that was made: another topic under its name is not.
+            entry = replace(entry, target_topic_id=known.target_topic_id)
         return _without_source(entry, pair.source, now_ms=now_ms)
     entry = _with_source(entry, pair.source, pair.source_configs)
     return _with_state(entry, pair, obstacle)

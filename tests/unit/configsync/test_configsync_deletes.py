@@ -1,0 +1,111 @@
+"""Deletions of source topics: reported always, followed only when asked for, late, and a few at a time."""
+
+from pathlib import Path
+
+import pytest
+
+from twinlog_configsync.entry import TopicState
+from twinlog_configsync.schedule import Scope
+from unit.configsync.configsync_harness import FlowUnderTest, make_flow
+
+TOPICS = [Scope.TOPICS]
+
+
+def following(directory: Path, *, grace_seconds: int = 3600, per_hour: int = 2) -> FlowUnderTest:
+    flow = make_flow(
+        directory,
+        {
+            "twinlog.sync.topic.deletes.enabled": "true",
+            "twinlog.sync.topic.deletes.grace.seconds": str(grace_seconds),
+            "twinlog.sync.topic.deletes.max.per.hour": str(per_hour),
+        },
+    )
+    for name in ("a", "b", "c"):
+        flow.source.add_topic(name)
+    return flow
+
+
+def copies(flow: FlowUnderTest) -> list[str]:
+    return sorted(name for name in flow.target.topics if name.startswith("A."))
+
+
+async def test_by_default_a_deletion_is_only_reported(tmp_path: Path) -> None:
+    flow = make_flow(tmp_path)
+    flow.source.add_topic("a")
+    await flow.refresh(TOPICS)
+    await flow.source.delete_topics(["a"])
+    flow.clock.advance(1_000_000)
+    await flow.refresh(TOPICS)
+    flow.clock.advance(1_000_000)
+    await flow.refresh(TOPICS)
+    assert copies(flow) == ["A.a"]
+    assert flow.topics()["a"].state is TopicState.DELETED_AT_SOURCE
+
+
+async def test_it_is_followed_after_the_grace_period_and_forgotten_by_watchers(tmp_path: Path) -> None:
+    flow = following(tmp_path)
+    await flow.refresh(TOPICS)
+    await flow.source.delete_topics(["a"])
+    await flow.refresh(TOPICS)
+    flow.clock.advance(3599)
+    await flow.refresh(TOPICS)
+    assert copies(flow) == ["A.a", "A.b", "A.c"]
+    flow.clock.advance(1)
+    await flow.refresh(TOPICS)
+    assert copies(flow) == ["A.b", "A.c"]
+    assert sorted(flow.topics()) == ["b", "c"]
+
+
+async def test_a_topic_that_comes_back_within_the_grace_period_stays(tmp_path: Path) -> None:
+    flow = following(tmp_path)
+    await flow.refresh(TOPICS)
+    await flow.source.delete_topics(["a"])
+    await flow.refresh(TOPICS)
+    flow.source.add_topic("a")
+    flow.clock.advance(10_000)
+    await flow.refresh(TOPICS)
+    assert copies(flow) == ["A.a", "A.b", "A.c"]
+    assert flow.topics()["a"].generation == 2
+
+
+async def test_no_more_than_the_limit_within_an_hour_also_over_a_restart(tmp_path: Path) -> None:
+    flow = following(tmp_path, grace_seconds=0)
+    await flow.refresh(TOPICS)
+    await flow.source.delete_topics(["a", "b", "c"])
+    await flow.refresh(TOPICS)
+    await flow.refresh(TOPICS)
+    assert copies(flow) == ["A.c"]
+    flow.restart()
+    flow.clock.advance(3599)
+    await flow.refresh(TOPICS)
+    assert copies(flow) == ["A.c"]
+    flow.clock.advance(1)
+    await flow.refresh(TOPICS)
+    assert copies(flow) == []
+
+
+async def test_another_topic_under_the_name_is_left_alone(tmp_path: Path) -> None:
+    flow = following(tmp_path, grace_seconds=0)
+    await flow.refresh(TOPICS)
+    await flow.source.delete_topics(["a"])
+    flow.target.add_topic("A.a")
+    for _ in range(3):
+        await flow.refresh(TOPICS)
+    assert "A.a" in copies(flow)
+
+
+@pytest.mark.parametrize("follow", [True, False])
+async def test_a_topic_gone_from_both_sides_is_forgotten_but_keeps_its_generation(
+    tmp_path: Path, follow: bool
+) -> None:
+    flow = following(tmp_path, grace_seconds=0) if follow else make_flow(tmp_path)
+    flow.source.add_topic("a")
+    await flow.refresh(TOPICS)
+    await flow.source.delete_topics(["a"])
+    await flow.target.delete_topics(["A.a"])
+    await flow.refresh(TOPICS)
+    assert "a" not in flow.topics()
+    flow.source.add_topic("a")
+    await flow.refresh(TOPICS)
+    entry = flow.topics()["a"]
+    assert (entry.state, entry.generation) == (TopicState.READY, 2)

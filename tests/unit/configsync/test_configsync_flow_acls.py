@@ -1,0 +1,159 @@
+"""ACLs through a flow's passes: only differences, ownership in the registry, removals, refusals."""
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from twinlog.errors import FatalKafkaError, TransientKafkaError
+from twinlog.kafka.ports import AclBinding
+from twinlog.model import Flow
+from twinlog.testing.fake_cluster import Call, FakeCluster
+from twinlog_configsync.acl_claims import AclClaims
+from twinlog_configsync.reasons import Reason
+from twinlog_configsync.schedule import Scope
+from unit.configsync.configsync_harness import FlowUnderTest, make_flow
+
+READ_ORDERS = AclBinding(
+    resource_type="TOPIC",
+    resource_name="orders",
+    pattern_type="LITERAL",
+    principal="User:alice",
+    host="*",
+    operation="READ",
+    permission="ALLOW",
+)
+COPY = replace(READ_ORDERS, resource_name="A.orders")
+DENY_ORDERS = replace(READ_ORDERS, permission="DENY")
+FOREIGN = replace(COPY, principal="User:operator")
+ACLS = [Scope.TOPICS, Scope.ACLS]
+
+
+@pytest.fixture
+def flow(tmp_path: Path) -> FlowUnderTest:
+    flow = make_flow(tmp_path, {"twinlog.sync.topic.acls.mode": "read-only"})
+    flow.source.add_topic("orders")
+    flow.source.acls.add(READ_ORDERS)
+    return flow
+
+
+async def test_only_differences_are_sent_and_foreign_acls_stay(flow: FlowUnderTest) -> None:
+    flow.target.acls.add(FOREIGN)
+    await flow.refresh(ACLS)
+    assert flow.target.acls == {COPY, FOREIGN}
+    sent: list[object] = []
+    flow.target.intercept("create_acls", lambda call: sent.extend(call.arguments["bindings"]))
+    flow.target.intercept("delete_acls", lambda call: sent.extend(call.arguments["bindings"]))
+    await flow.refresh(ACLS)
+    assert sent == []
+
+
+async def test_removals_are_followed_after_a_restart_too_but_only_of_what_was_made(
+    flow: FlowUnderTest,
+) -> None:
+    flow.target.acls.add(FOREIGN)
+    await flow.refresh(ACLS)
+    flow.restart()
+    flow.source.acls.clear()
+    await flow.refresh(ACLS)
+    assert flow.target.acls == {FOREIGN}
+
+
+async def test_a_binding_that_was_there_before_is_never_taken_away(flow: FlowUnderTest) -> None:
+    flow.target.acls.add(COPY)
+    await flow.refresh(ACLS)
+    flow.source.acls.clear()
+    await flow.refresh(ACLS)
+    assert flow.target.acls == {COPY}
+
+
+async def test_mode_mm2_never_deletes(tmp_path: Path) -> None:
+    flow = make_flow(tmp_path)
+    flow.source.acls.add(READ_ORDERS)
+    await flow.refresh(ACLS)
+    flow.source.acls.clear()
+    await flow.refresh(ACLS)
+    assert flow.target.acls == {COPY}
+
+
+async def test_a_crash_between_making_and_knowing_loses_no_ownership(flow: FlowUnderTest) -> None:
+    def die(_call: Call) -> None:
+        flow.target.take_away()
+
+    undo = flow.target.intercept("create_acls", die, after=True)
+    with pytest.raises(TransientKafkaError):
+        await flow.refresh(ACLS)
+    undo()
+    flow.target.bring_back()
+    assert flow.target.acls == {COPY}
+    flow.restart()
+    flow.source.acls.clear()
+    await flow.refresh(ACLS)
+    assert flow.target.acls == set()
+
+
+async def test_what_somebody_removed_is_made_again_and_counted_as_drift(flow: FlowUnderTest) -> None:
+    await flow.refresh(ACLS)
+    flow.target.acls.clear()
+    await flow.refresh(ACLS)
+    assert flow.target.acls == {COPY}
+    assert flow.sync.status.scopes[Scope.ACLS].drift_reverted == 1
+
+
+async def test_a_refused_denial_holds_back_the_allowance_that_it_limits(flow: FlowUnderTest) -> None:
+    flow.source.acls.add(DENY_ORDERS)
+    refusal = FatalKafkaError("an ACL for the cluster is missing", reason="CLUSTER_UNAUTHORIZED", code=31)
+
+    def refuse(call: Call) -> None:
+        for binding in call.result:
+            if binding.permission == "DENY":
+                flow.target.acls.discard(binding)
+                call.result[binding] = refusal
+
+    undo = flow.target.intercept("create_acls", refuse, after=True)
+    await flow.refresh(ACLS)
+    assert flow.target.acls == set()
+    status = flow.sync.status.scopes[Scope.ACLS]
+    assert (status.reason, status.pending_changes) == (Reason.CHANGES_REFUSED, 2)
+    undo()
+    await flow.refresh(ACLS)
+    assert flow.target.acls == {COPY, replace(COPY, permission="DENY")}
+    assert flow.sync.status.scopes[Scope.ACLS].reason == ""
+
+
+@pytest.mark.parametrize("side", ["source", "target"])
+async def test_without_an_authorizer_there_is_nothing_to_do_and_topics_go_on(
+    tmp_path: Path, side: str
+) -> None:
+    flow = make_flow(
+        tmp_path,
+        source=FakeCluster("A", authorizer=side != "source"),
+        target=FakeCluster("B", authorizer=side != "target"),
+    )
+    flow.source.add_topic("orders")
+    await flow.refresh(ACLS)
+    assert "A.orders" in flow.target.topics
+    status = flow.sync.status.scopes[Scope.ACLS]
+    assert status.reason == Reason.NO_AUTHORIZER
+    assert not flow.sync.status.failed(Scope.ACLS)
+
+
+async def test_acls_that_cannot_be_read_stop_nothing_else(flow: FlowUnderTest) -> None:
+    def refuse(_call: Call) -> None:
+        raise FatalKafkaError("an ACL for the cluster is missing", reason="CLUSTER_UNAUTHORIZED", code=31)
+
+    flow.source.intercept("describe_acls", refuse)
+    await flow.refresh(ACLS)
+    assert "A.orders" in flow.target.topics
+    assert flow.sync.status.scopes[Scope.ACLS].reason == "CLUSTER_UNAUTHORIZED"
+    assert flow.sync.status.failed(Scope.ACLS)
+
+
+def test_no_flow_takes_away_what_another_one_into_its_target_wants() -> None:
+    first, second, elsewhere = Flow("A", "C"), Flow("B", "C"), Flow("A", "D")
+    claims = AclClaims([first, second, elsewhere])
+    assert claims.wanted_elsewhere(first) is None
+    claims.claim(second, frozenset({COPY}))
+    assert claims.wanted_elsewhere(first) == frozenset({COPY})
+    assert claims.wanted_elsewhere(second) is None
+    assert claims.wanted_elsewhere(elsewhere) == frozenset()
