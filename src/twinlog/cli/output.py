@@ -9,6 +9,9 @@ from typing import Annotated, Any
 import typer
 
 
+_WIDEST = 1000
+
+
 class Output(StrEnum):
     TABLE = "table"
     JSON = "json"
@@ -48,5 +51,5 @@ def print_table(title: str, columns: Sequence[Column], rows: Iterable[Sequence[s
     for row in rows:
         table.add_row(*(Text(cell) for cell in row))
     if not console.is_terminal:
-        console = Console(width=max(console.width, console.measure(table).maximum))
+        console = Console(width=max(console.width, Console(width=_WIDEST).measure(table).maximum))
     console.print(table)

@@ -42,6 +42,14 @@ EXIT_CRASH = 1
 EXIT_BAD_CONFIG = 2
 
 
+@dataclass(slots=True, kw_only=True)
+class BoundPort:
+    """Where the service's own gRPC server listens."""
+
+    number: int = 0
+    """0 until it does: before the first loop runs."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ServiceContext:
     """What a service gets from the runtime. Everything in it is closed by the runtime."""
@@ -57,6 +65,7 @@ class ServiceContext:
     peers: Peers
     instance_id: str
     """Random for each process start; names the history of its resume tokens."""
+    bound: BoundPort = field(default_factory=BoundPort)
 
     def backoff(self, initial_seconds: float, max_seconds: float) -> Backoff:
         """A back-off with real randomness."""
@@ -145,6 +154,7 @@ async def _run(name: str, build: Build, configuration: Configuration, *, port_fi
             )
             stack.push_async_callback(server.stop, 0.0)
             await server.start()
+            context.bound.number = server.port
 
             async def serve(stop: asyncio.Event) -> None:
                 await stop.wait()
@@ -222,8 +232,10 @@ def _clusters_of_flows(configuration: Configuration) -> dict[ClusterAlias, Clien
     return {alias: configuration.clusters[alias].admin for alias in aliases}
 
 
-def _open_cluster(config: ClientConfig) -> KafkaCluster:
-    return open_cluster(config.alias, config.properties)
+def _open_cluster(config: ClientConfig, timeout_seconds: float | None) -> KafkaCluster:
+    if timeout_seconds is None:
+        return open_cluster(config.alias, config.properties)
+    return open_cluster(config.alias, config.properties, timeout_seconds=timeout_seconds)
 
 
 def _config_errors(error: BaseException) -> list[ConfigError]:

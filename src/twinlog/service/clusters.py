@@ -21,12 +21,15 @@ _log = structlog.stdlib.get_logger(__name__)
 
 PROBE_INTERVAL_SECONDS = 10.0
 _AWAY_PROBE_INTERVAL_SECONDS = 2.0
-PROBE_TIMEOUT_SECONDS = 10.0
+PROBE_TIMEOUT_SECONDS = 5.0
+_TIMEOUT_MARGIN_SECONDS = 1.0
+"""The client's own time-out comes first: its error says what was in the way."""
 
 UNKNOWN = "UNKNOWN"
 """Reason of a cluster that was not probed yet."""
 
-OpenCluster = Callable[[ClientConfig], KafkaCluster]
+OpenCluster = Callable[[ClientConfig, float | None], KafkaCluster]
+"""Settings, and the time-out of every call in seconds (None = the client's default)."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -64,6 +67,7 @@ class Clusters:
         self._stack = stack
         self._clock = clock
         self._open: dict[tuple[ClusterAlias, frozenset[tuple[str, str]]], KafkaCluster] = {}
+        self._probes: dict[ClusterAlias, KafkaCluster] = {}
         self._statuses = {
             alias: ClusterStatus(alias=alias, reachable=False, reason=UNKNOWN, message="not looked at yet")
             for alias in self._probed
@@ -75,7 +79,7 @@ class Clusters:
         key = (config.alias, frozenset(config.properties.items()))
         cluster = self._open.get(key)
         if cluster is None:
-            cluster = self._open[key] = self._open_cluster(config)
+            cluster = self._open[key] = self._open_cluster(config, None)
             await self._stack.enter_async_context(cluster)
         return cluster
 
@@ -125,8 +129,8 @@ class Clusters:
     async def _look_at(self, alias: ClusterAlias) -> ClusterStatus:
         known_id = self._statuses[alias].cluster_id
         try:
-            cluster = await self.get(self._probed[alias])
-            async with asyncio.timeout(PROBE_TIMEOUT_SECONDS):
+            cluster = await self._probe_connection(alias)
+            async with asyncio.timeout(PROBE_TIMEOUT_SECONDS + _TIMEOUT_MARGIN_SECONDS):
                 cluster_id = await cluster.cluster_id()
         except TimeoutError:
             reason, message = "KAFKA_TIMEOUT", f"no answer within {PROBE_TIMEOUT_SECONDS:g} s"
@@ -144,6 +148,13 @@ class Clusters:
             as_of_ms=self._clock.now_ms(),
             cluster_id=known_id,
         )
+
+    async def _probe_connection(self, alias: ClusterAlias) -> KafkaCluster:
+        cluster = self._probes.get(alias)
+        if cluster is None:
+            cluster = self._probes[alias] = self._open_cluster(self._probed[alias], PROBE_TIMEOUT_SECONDS)
+            await self._stack.enter_async_context(cluster)
+        return cluster
 
     def _log_change(self, before: ClusterStatus, after: ClusterStatus) -> None:
         if after.reachable:

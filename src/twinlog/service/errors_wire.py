@@ -135,7 +135,8 @@ def _from_bare_code(failure: grpc.RpcError, peer: str) -> TwinlogError:
     metadata = {"peer": peer, "grpc_code": code.name}
     match code:
         case grpc.StatusCode.UNAVAILABLE:
-            return PeerUnavailableError(f"{peer} is not reachable: {details}", metadata=metadata)
+            cause = details.rpartition("last error: ")[2].removeprefix("UNKNOWN: ")
+            return PeerUnavailableError(f"{peer} is not reachable: {cause}", metadata=metadata)
         case grpc.StatusCode.DEADLINE_EXCEEDED:
             return PeerUnavailableError(
                 f"{peer} did not answer in time", reason="PEER_TIMEOUT", metadata=metadata

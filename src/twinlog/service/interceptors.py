@@ -13,6 +13,7 @@ import structlog
 from grpc_status import rpc_status
 from opentelemetry.metrics import Meter
 
+from twinlog import __version__
 from twinlog.errors import TwinlogError
 from twinlog.service.errors_wire import internal_status, status_of
 from twinlog.telemetry import metrics
@@ -28,6 +29,11 @@ if TYPE_CHECKING:
 
 _REQUEST_ID = "x-request-id"
 _QUIET_PREFIXES = ("/grpc.health.", "/grpc.reflection.")
+"""Asked every few seconds by whoever watches a service: neither logged nor counted."""
+
+VERSION_METADATA_KEY = "twinlog-version"
+_VERSION_METADATA = ((VERSION_METADATA_KEY, __version__),)
+"""Every answer says which version gave it."""
 
 
 class RpcBoundary(grpc.aio.ServerInterceptor):
@@ -46,8 +52,8 @@ class RpcBoundary(grpc.aio.ServerInterceptor):
     ) -> "_Handler":
         handler: Any = await continuation(handler_call_details)
         method = handler_call_details.method
-        if handler is None or method.startswith(_QUIET_PREFIXES):
-            return handler  # type: ignore[no-any-return]
+        if handler is None:
+            return None  # type: ignore[return-value]  # gRPC answers UNIMPLEMENTED
         serializers = {
             "request_deserializer": handler.request_deserializer,
             "response_serializer": handler.response_serializer,
@@ -68,6 +74,7 @@ class RpcBoundary(grpc.aio.ServerInterceptor):
 
     def _call(self, method: str, behaviour: Callable[[Any, Context], Awaitable[Any]]) -> Any:
         async def bounded(request: Any, context: Context) -> Any:
+            await context.send_initial_metadata(_VERSION_METADATA)
             async with self._boundary(method, context):
                 return await behaviour(request, context)
 
@@ -78,6 +85,7 @@ class RpcBoundary(grpc.aio.ServerInterceptor):
             return self._call(method, behaviour)
 
         async def bounded(request: Any, context: Context) -> AsyncIterator[Any]:
+            await context.send_initial_metadata(_VERSION_METADATA)
             async with self._boundary(method, context):
                 async for response in behaviour(request, context):
                     yield response
@@ -86,6 +94,9 @@ class RpcBoundary(grpc.aio.ServerInterceptor):
 
     @asynccontextmanager
     async def _boundary(self, method: str, context: Context) -> AsyncIterator[None]:
+        if method.startswith(_QUIET_PREFIXES):
+            yield
+            return
         started = time.monotonic()
         code = grpc.StatusCode.OK
         metadata = dict(context.invocation_metadata() or ())

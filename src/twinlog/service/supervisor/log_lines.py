@@ -5,7 +5,7 @@ native library) becomes the `line` of an `output` event.
 """
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
 from typing import Any, TextIO
 
@@ -43,13 +43,9 @@ class LogLines:
             self._write(self._parsed(service, line))
 
     def _parsed(self, service: str, line: str) -> dict[str, Any]:
-        if line.startswith("{"):
-            try:
-                fields = json.loads(line)
-            except ValueError:
-                fields = None
-            if isinstance(fields, dict) and "event" in fields:
-                return {**fields, "service": fields.get("service", service)}
+        fields = _parse(line)
+        if fields is not None:
+            return {"service": service, **fields}
         return {
             "time": self._now(),
             "service": service,
@@ -67,6 +63,30 @@ class LogLines:
 
     def _now(self) -> str:
         return datetime.fromtimestamp(self._clock.now_ms() / 1000, UTC).isoformat().replace("+00:00", "Z")
+
+
+def last_words(lines: Sequence[str]) -> str:
+    """The most telling of a dead child's last lines: the error it logged, else the last thing it printed."""
+    for line in reversed(lines):
+        fields = _parse(line)
+        if fields is None:
+            continue
+        if fields.get("exception"):
+            return redact_text(str(fields["exception"]).strip().splitlines()[-1])
+        if fields.get("level") in ("error", "critical"):
+            return redact_text(str(fields.get("message", fields["event"])))
+    return redact_text(lines[-1]) if lines else ""
+
+
+def _parse(line: str) -> dict[str, Any] | None:
+    """A line of a service's log; None for anything else."""
+    if not line.startswith("{"):
+        return None
+    try:
+        fields = json.loads(line)
+    except ValueError:
+        return None
+    return fields if isinstance(fields, dict) and "event" in fields else None
 
 
 def _json_line(fields: dict[str, Any]) -> str:

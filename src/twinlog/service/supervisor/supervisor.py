@@ -1,18 +1,21 @@
 """Keeps a set of children running until it is told to stop."""
 
 import asyncio
+import signal
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 
 from twinlog.clock import Clock
 from twinlog.errors import TwinlogError
 from twinlog.service.supervisor.child import Child, ChildEnd, ChildSpec
-from twinlog.service.supervisor.log_lines import LogLines
+from twinlog.service.supervisor.log_lines import LogLines, last_words
 from twinlog.service.supervisor.policy import EXIT_BAD_CONFIG, GiveUp, RestartPolicy
 from twinlog.service.waiting import Backoff, wait_or_stop
 
 EXIT_CLEAN = 0
 EXIT_FAILED = 1
+_CLEAN_ENDS = (0, 128 + signal.SIGTERM)
+"""A child that had not come to handling signals yet ends by the SIGTERM itself: it had nothing to drain."""
 
 WaitUntilServing = Callable[[asyncio.Event], Awaitable[bool]]
 """Returns True once all children serve at the same time, False when `stop` came first."""
@@ -95,7 +98,7 @@ class Supervisor:
                 exit_code=end.exit_code,
                 crashes_in_a_row=step.crashes_in_a_row,
                 restart_in_seconds=round(step.after_seconds, 2),
-                last_lines=end.last_lines if step.keeps_crashing else (),
+                cause=last_words(end.last_lines),
             )
             await wait_or_stop(stop, step.after_seconds)
 
@@ -112,7 +115,7 @@ class Supervisor:
         return await child.run(stop, grace_seconds=self._grace_seconds)
 
     def _judge_stop(self, spec: ChildSpec, end: ChildEnd) -> None:
-        clean = end.exit_code == 0 and not end.killed
+        clean = end.exit_code in _CLEAN_ENDS and not end.killed
         self._log.event(
             "info" if clean else "error",
             "service_stopped",
