@@ -1,16 +1,14 @@
 """Consumer groups of a cluster and what they have committed."""
 
 from collections.abc import Collection, Mapping
-from concurrent.futures import Future
 from typing import Any
 
-from confluent_kafka import ConsumerGroupState, ConsumerGroupTopicPartitions, ConsumerGroupType
-from confluent_kafka import TopicPartition as LibrdkafkaTopicPartition
-from confluent_kafka.admin import AdminClient
+from confluent_kafka import ConsumerGroupState, ConsumerGroupType
 
 from twinlog.errors import KafkaError
 from twinlog.kafka.admin_client import AdminSession
-from twinlog.kafka.errors import KAFKA_REASONS, from_librdkafka, translate
+from twinlog.kafka.errors import KAFKA_REASONS, translate
+from twinlog.kafka.group_offsets import GroupOffsetsClient
 from twinlog.kafka.ports import CommittedOffset, GroupDescription
 from twinlog.model import TopicPartition
 
@@ -20,9 +18,10 @@ _DEAD = "DEAD"
 
 
 class GroupAdminMixin:
-    """`GroupAdmin` over confluent-kafka."""
+    """`GroupAdmin` over confluent-kafka, but for offsets."""
 
     _admin: AdminSession
+    _offsets: GroupOffsetsClient
 
     async def list_groups(self) -> Mapping[str, str]:
         doing = "list groups"
@@ -50,47 +49,12 @@ class GroupAdminMixin:
     async def group_offsets(
         self, group_ids: Collection[str]
     ) -> Mapping[str, Mapping[TopicPartition, CommittedOffset] | KafkaError]:
-        def start(admin: AdminClient, seconds: float) -> dict[str, "Future[Any]"]:
-            futures: dict[str, Future[Any]] = {}
-            for group_id in set(group_ids):
-                futures |= admin.list_consumer_group_offsets(
-                    [ConsumerGroupTopicPartitions(group_id)], request_timeout=seconds
-                )
-            return futures
-
-        listed = await self._admin.each("read group offsets", start)
-        return {
-            group_id: answer if isinstance(answer, KafkaError) else self._committed(answer)
-            for group_id, answer in listed.items()
-        }
+        return await self._offsets.read(group_ids)
 
     async def alter_group_offsets(
         self, group_id: str, offsets: Mapping[TopicPartition, CommittedOffset]
     ) -> Mapping[TopicPartition, KafkaError | None]:
-        if not offsets:
-            return {}
-        doing = f"commit for group {group_id}"
-        wanted = [
-            LibrdkafkaTopicPartition(
-                partition.topic, partition.partition, committed.next_offset, committed.metadata
-            )
-            for partition, committed in offsets.items()
-        ]
-        try:
-            altered = await self._admin.one(
-                doing,
-                lambda admin, seconds: admin.alter_consumer_group_offsets(
-                    [ConsumerGroupTopicPartitions(group_id, wanted)], request_timeout=seconds
-                )[group_id],
-            )
-        except KafkaError as error:
-            return dict.fromkeys(offsets, error)
-        return {
-            TopicPartition(entry.topic, entry.partition): (
-                None if entry.error is None else from_librdkafka(entry.error, doing, alias=self._admin.alias)
-            )
-            for entry in altered.topic_partitions
-        }
+        return await self._offsets.commit(group_id, offsets) if offsets else {}
 
     async def delete_groups(self, group_ids: Collection[str]) -> Mapping[str, KafkaError | None]:
         if not group_ids:
@@ -101,22 +65,6 @@ class GroupAdminMixin:
                 sorted(set(group_ids)), request_timeout=seconds
             ),
         )
-
-    def _committed(
-        self, listed: ConsumerGroupTopicPartitions
-    ) -> Mapping[TopicPartition, CommittedOffset] | KafkaError:
-        committed: dict[TopicPartition, CommittedOffset] = {}
-        for entry in listed.topic_partitions or ():
-            if entry.error is not None:
-                return from_librdkafka(
-                    entry.error, f"read offsets of group {listed.group_id}", alias=self._admin.alias
-                )
-            if entry.offset >= 0:
-                partition = TopicPartition(entry.topic, entry.partition)
-                committed[partition] = CommittedOffset(
-                    next_offset=entry.offset, metadata=entry.metadata or ""
-                )
-        return committed
 
 
 def _description(group_id: str, answer: Any) -> GroupDescription | KafkaError:

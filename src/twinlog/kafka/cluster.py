@@ -19,6 +19,7 @@ from twinlog.kafka.clients import (
     librdkafka_options,
 )
 from twinlog.kafka.connection import DataSession
+from twinlog.kafka.group_offsets import GroupOffsetsClient
 from twinlog.kafka.log import LogAdminMixin
 from twinlog.kafka.ports import KafkaCluster, ManagedReader, ManagedWriter
 from twinlog.kafka.reader import KafkaLogReader
@@ -60,6 +61,7 @@ class _Cluster(TopicAdminMixin, ConfigAdminMixin, AclAdminMixin, GroupAdminMixin
             timeout_seconds=timeout_seconds,
         )
         self._wire = self._session()
+        self._offsets = GroupOffsetsClient(self._wire)
         aiokafka_producer_options(properties, alias=alias)
 
     def __repr__(self) -> str:
