@@ -26,7 +26,7 @@ from google.protobuf import timestamp_pb2 as google_dot_protobuf_dot_timestamp__
 from twinlog.api.common.v1 import types_pb2 as twinlog_dot_api_dot_common_dot_v1_dot_types__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n2twinlog/api/configsync/v1/configsync_service.proto\x12\x19twinlog.api.configsync.v1\x1a\x1fgoogle/protobuf/timestamp.proto\x1a!twinlog/api/common/v1/types.proto\"\x80\x03\n\nFlowStatus\x12)\n\x04\x66low\x18\x01 \x01(\x0b\x32\x1b.twinlog.api.common.v1.Flow\x12\x33\n\x05state\x18\x02 \x01(\x0e\x32$.twinlog.api.configsync.v1.FlowState\x12\x0e\n\x06reason\x18\x03 \x01(\t\x12\x0f\n\x07message\x18\x04 \x01(\t\x12Q\n\x0ftopics_by_state\x18\x05 \x03(\x0b\x32\x38.twinlog.api.configsync.v1.FlowStatus.TopicsByStateEntry\x12\x30\n\x0clast_refresh\x18\x06 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12\x36\n\x08\x63lusters\x18\x07 \x03(\x0b\x32$.twinlog.api.common.v1.ClusterStatus\x1a\x34\n\x12TopicsByStateEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\x05:\x02\x38\x01\"\x12\n\x10ListFlowsRequest\"I\n\x11ListFlowsResponse\x12\x34\n\x05\x66lows\x18\x01 \x03(\x0b\x32%.twinlog.api.configsync.v1.FlowStatus\"\xdc\x03\n\x0fReplicatedTopic\x12)\n\x04\x66low\x18\x01 \x01(\x0b\x32\x1b.twinlog.api.common.v1.Flow\x12\x14\n\x0csource_topic\x18\x02 \x01(\t\x12\x14\n\x0ctarget_topic\x18\x03 \x01(\t\x12\x17\n\x0fpartition_count\x18\x04 \x01(\x05\x12\x1e\n\x16target_partition_count\x18\x05 \x01(\x05\x12\x17\n\x0fsource_topic_id\x18\x06 \x01(\t\x12\x17\n\x0ftarget_topic_id\x18\x07 \x01(\t\x12\x12\n\ngeneration\x18\x08 \x01(\x03\x12\x1b\n\x13\x63reated_after_start\x18\t \x01(\x08\x12\x34\n\x05state\x18\n \x01(\x0e\x32%.twinlog.api.configsync.v1.TopicState\x12\x0e\n\x06reason\x18\x0b \x01(\t\x12\x0f\n\x07message\x18\x0c \x01(\t\x12 \n\x18target_max_message_bytes\x18\r \x01(\x05\x12\x1f\n\x17target_compression_type\x18\x0e \x01(\t\x12\x1d\n\x15target_timestamp_type\x18\x0f \x01(\t\x12\x1d\n\x15source_cleanup_policy\x18\x10 \x01(\t\"L\n\x11ListTopicsRequest\x12.\n\x04\x66low\x18\x01 \x01(\x0b\x32\x1b.twinlog.api.common.v1.FlowH\x00\x88\x01\x01\x42\x07\n\x05_flow\"\x9a\x01\n\x12ListTopicsResponse\x12:\n\x06topics\x18\x01 \x03(\x0b\x32*.twinlog.api.configsync.v1.ReplicatedTopic\x12\x14\n\x0cresume_token\x18\x02 \x01(\x0c\x12\x32\n\rsettled_flows\x18\x03 \x03(\x0b\x32\x1b.twinlog.api.common.v1.Flow\"c\n\x12WatchTopicsRequest\x12.\n\x04\x66low\x18\x01 \x01(\x0b\x32\x1b.twinlog.api.common.v1.FlowH\x00\x88\x01\x01\x12\x14\n\x0cresume_token\x18\x02 \x01(\x0c\x42\x07\n\x05_flow\"\xa1\x03\n\x13WatchTopicsResponse\x12\x14\n\x0cresume_token\x18\x01 \x01(\x0c\x12\x43\n\rsnapshot_item\x18\x02 \x01(\x0b\x32*.twinlog.api.configsync.v1.ReplicatedTopicH\x00\x12>\n\x0csnapshot_end\x18\x03 \x01(\x0b\x32&.twinlog.api.configsync.v1.SnapshotEndH\x00\x12=\n\x07\x63hanged\x18\x04 \x01(\x0b\x32*.twinlog.api.configsync.v1.ReplicatedTopicH\x00\x12=\n\x07removed\x18\x05 \x01(\x0b\x32*.twinlog.api.configsync.v1.ReplicatedTopicH\x00\x12\x33\n\x08progress\x18\x06 \x01(\x0b\x32\x1f.twinlog.api.common.v1.ProgressH\x00\x12\x33\n\x0c\x66low_settled\x18\x07 \x01(\x0b\x32\x1b.twinlog.api.common.v1.FlowH\x00\x42\x07\n\x05\x65vent\"A\n\x0bSnapshotEnd\x12\x32\n\rsettled_flows\x18\x01 \x03(\x0b\x32\x1b.twinlog.api.common.v1.Flow*\x89\x01\n\tFlowState\x12\x1a\n\x16\x46LOW_STATE_UNSPECIFIED\x10\x00\x12\x17\n\x13\x46LOW_STATE_STARTING\x10\x01\x12\x16\n\x12\x46LOW_STATE_SETTLED\x10\x02\x12\x17\n\x13\x46LOW_STATE_DEGRADED\x10\x03\x12\x16\n\x12\x46LOW_STATE_REFUSED\x10\x04*|\n\nTopicState\x12\x1b\n\x17TOPIC_STATE_UNSPECIFIED\x10\x00\x12\x15\n\x11TOPIC_STATE_READY\x10\x01\x12\x17\n\x13TOPIC_STATE_WAITING\x10\x02\x12!\n\x1dTOPIC_STATE_DELETED_AT_SOURCE\x10\x03\x32\xd6\x02\n\x11\x43onfigSyncService\x12\x66\n\tListFlows\x12+.twinlog.api.configsync.v1.ListFlowsRequest\x1a,.twinlog.api.configsync.v1.ListFlowsResponse\x12i\n\nListTopics\x12,.twinlog.api.configsync.v1.ListTopicsRequest\x1a-.twinlog.api.configsync.v1.ListTopicsResponse\x12n\n\x0bWatchTopics\x12-.twinlog.api.configsync.v1.WatchTopicsRequest\x1a..twinlog.api.configsync.v1.WatchTopicsResponse0\x01\x62\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n2twinlog/api/configsync/v1/configsync_service.proto\x12\x19twinlog.api.configsync.v1\x1a\x1fgoogle/protobuf/timestamp.proto\x1a!twinlog/api/common/v1/types.proto\"\xb8\x03\n\nFlowStatus\x12)\n\x04\x66low\x18\x01 \x01(\x0b\x32\x1b.twinlog.api.common.v1.Flow\x12\x33\n\x05state\x18\x02 \x01(\x0e\x32$.twinlog.api.configsync.v1.FlowState\x12\x0e\n\x06reason\x18\x03 \x01(\t\x12\x0f\n\x07message\x18\x04 \x01(\t\x12Q\n\x0ftopics_by_state\x18\x05 \x03(\x0b\x32\x38.twinlog.api.configsync.v1.FlowStatus.TopicsByStateEntry\x12\x30\n\x0clast_refresh\x18\x06 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12\x36\n\x08\x63lusters\x18\x07 \x03(\x0b\x32$.twinlog.api.common.v1.ClusterStatus\x12\x36\n\x06scopes\x18\x08 \x03(\x0b\x32&.twinlog.api.configsync.v1.ScopeStatus\x1a\x34\n\x12TopicsByStateEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\x05:\x02\x38\x01\"\x9f\x01\n\x0bScopeStatus\x12\r\n\x05scope\x18\x01 \x01(\t\x12/\n\x0blast_synced\x18\x02 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12\x0e\n\x06reason\x18\x03 \x01(\t\x12\x0f\n\x07message\x18\x04 \x01(\t\x12\x17\n\x0fpending_changes\x18\x05 \x01(\x05\x12\x16\n\x0e\x64rift_reverted\x18\x06 \x01(\x05\"\x12\n\x10ListFlowsRequest\"I\n\x11ListFlowsResponse\x12\x34\n\x05\x66lows\x18\x01 \x03(\x0b\x32%.twinlog.api.configsync.v1.FlowStatus\"\xdc\x03\n\x0fReplicatedTopic\x12)\n\x04\x66low\x18\x01 \x01(\x0b\x32\x1b.twinlog.api.common.v1.Flow\x12\x14\n\x0csource_topic\x18\x02 \x01(\t\x12\x14\n\x0ctarget_topic\x18\x03 \x01(\t\x12\x17\n\x0fpartition_count\x18\x04 \x01(\x05\x12\x1e\n\x16target_partition_count\x18\x05 \x01(\x05\x12\x17\n\x0fsource_topic_id\x18\x06 \x01(\t\x12\x17\n\x0ftarget_topic_id\x18\x07 \x01(\t\x12\x12\n\ngeneration\x18\x08 \x01(\x03\x12\x1b\n\x13\x63reated_after_start\x18\t \x01(\x08\x12\x34\n\x05state\x18\n \x01(\x0e\x32%.twinlog.api.configsync.v1.TopicState\x12\x0e\n\x06reason\x18\x0b \x01(\t\x12\x0f\n\x07message\x18\x0c \x01(\t\x12 \n\x18target_max_message_bytes\x18\r \x01(\x05\x12\x1f\n\x17target_compression_type\x18\x0e \x01(\t\x12\x1d\n\x15target_timestamp_type\x18\x0f \x01(\t\x12\x1d\n\x15source_cleanup_policy\x18\x10 \x01(\t\"L\n\x11ListTopicsRequest\x12.\n\x04\x66low\x18\x01 \x01(\x0b\x32\x1b.twinlog.api.common.v1.FlowH\x00\x88\x01\x01\x42\x07\n\x05_flow\"\x9a\x01\n\x12ListTopicsResponse\x12:\n\x06topics\x18\x01 \x03(\x0b\x32*.twinlog.api.configsync.v1.ReplicatedTopic\x12\x14\n\x0cresume_token\x18\x02 \x01(\x0c\x12\x32\n\rsettled_flows\x18\x03 \x03(\x0b\x32\x1b.twinlog.api.common.v1.Flow\"c\n\x12WatchTopicsRequest\x12.\n\x04\x66low\x18\x01 \x01(\x0b\x32\x1b.twinlog.api.common.v1.FlowH\x00\x88\x01\x01\x12\x14\n\x0cresume_token\x18\x02 \x01(\x0c\x42\x07\n\x05_flow\"\xa1\x03\n\x13WatchTopicsResponse\x12\x14\n\x0cresume_token\x18\x01 \x01(\x0c\x12\x43\n\rsnapshot_item\x18\x02 \x01(\x0b\x32*.twinlog.api.configsync.v1.ReplicatedTopicH\x00\x12>\n\x0csnapshot_end\x18\x03 \x01(\x0b\x32&.twinlog.api.configsync.v1.SnapshotEndH\x00\x12=\n\x07\x63hanged\x18\x04 \x01(\x0b\x32*.twinlog.api.configsync.v1.ReplicatedTopicH\x00\x12=\n\x07removed\x18\x05 \x01(\x0b\x32*.twinlog.api.configsync.v1.ReplicatedTopicH\x00\x12\x33\n\x08progress\x18\x06 \x01(\x0b\x32\x1f.twinlog.api.common.v1.ProgressH\x00\x12\x33\n\x0c\x66low_settled\x18\x07 \x01(\x0b\x32\x1b.twinlog.api.common.v1.FlowH\x00\x42\x07\n\x05\x65vent\"A\n\x0bSnapshotEnd\x12\x32\n\rsettled_flows\x18\x01 \x03(\x0b\x32\x1b.twinlog.api.common.v1.Flow\"\xa2\x03\n\rPlannedAction\x12\x33\n\x04kind\x18\x01 \x01(\x0e\x32%.twinlog.api.configsync.v1.ActionKind\x12\x14\n\x0csource_topic\x18\x02 \x01(\t\x12\x14\n\x0ctarget_topic\x18\x03 \x01(\t\x12\x0c\n\x04name\x18\x04 \x01(\t\x12\x13\n\x06\x62\x65\x66ore\x18\x05 \x01(\tH\x00\x88\x01\x01\x12\x12\n\x05\x61\x66ter\x18\x06 \x01(\tH\x01\x88\x01\x01\x12\x32\n\x03\x61\x63l\x18\x07 \x01(\x0b\x32%.twinlog.api.configsync.v1.AclBinding\x12\x0c\n\x04rule\x18\x08 \x01(\t\x12\r\n\x05\x64rift\x18\t \x01(\x08\x12\x0c\n\x04text\x18\n \x01(\t\x12\r\n\x05scope\x18\x0b \x01(\t\x12\x46\n\x07\x63onfigs\x18\x0c \x03(\x0b\x32\x35.twinlog.api.configsync.v1.PlannedAction.ConfigsEntry\x1a.\n\x0c\x43onfigsEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\t:\x02\x38\x01\x42\t\n\x07_beforeB\x08\n\x06_after\"\x98\x01\n\nAclBinding\x12\x15\n\rresource_type\x18\x01 \x01(\t\x12\x15\n\rresource_name\x18\x02 \x01(\t\x12\x14\n\x0cpattern_type\x18\x03 \x01(\t\x12\x11\n\tprincipal\x18\x04 \x01(\t\x12\x0c\n\x04host\x18\x05 \x01(\t\x12\x11\n\toperation\x18\x06 \x01(\t\x12\x12\n\npermission\x18\x07 \x01(\t\"\xdd\x01\n\x04Plan\x12)\n\x04\x66low\x18\x01 \x01(\x0b\x32\x1b.twinlog.api.common.v1.Flow\x12\x0f\n\x07plan_id\x18\x02 \x01(\t\x12\x0e\n\x06scopes\x18\x03 \x03(\t\x12\x39\n\x07\x61\x63tions\x18\x04 \x03(\x0b\x32(.twinlog.api.configsync.v1.PlannedAction\x12\x14\n\x0c\x63hange_count\x18\x05 \x01(\x05\x12\x38\n\x08problems\x18\x06 \x03(\x0b\x32&.twinlog.api.configsync.v1.ScopeStatus\"L\n\x0fPlanSyncRequest\x12)\n\x04\x66low\x18\x01 \x01(\x0b\x32\x1b.twinlog.api.common.v1.Flow\x12\x0e\n\x06scopes\x18\x02 \x03(\t\"A\n\x10PlanSyncResponse\x12-\n\x04plan\x18\x01 \x01(\x0b\x32\x1f.twinlog.api.configsync.v1.Plan\"N\n\x10\x41pplySyncRequest\x12)\n\x04\x66low\x18\x01 \x01(\x0b\x32\x1b.twinlog.api.common.v1.Flow\x12\x0f\n\x07plan_id\x18\x02 \x01(\t\"\x89\x01\n\x11\x41pplySyncResponse\x12\x39\n\x07\x61pplied\x18\x01 \x03(\x0b\x32(.twinlog.api.configsync.v1.PlannedAction\x12\x39\n\x07refused\x18\x02 \x03(\x0b\x32(.twinlog.api.configsync.v1.RefusedAction\"j\n\rRefusedAction\x12\x38\n\x06\x61\x63tion\x18\x01 \x01(\x0b\x32(.twinlog.api.configsync.v1.PlannedAction\x12\x0e\n\x06reason\x18\x02 \x01(\t\x12\x0f\n\x07message\x18\x03 \x01(\t\"]\n\x13\x45xplainTopicRequest\x12.\n\x04\x66low\x18\x01 \x01(\x0b\x32\x1b.twinlog.api.common.v1.FlowH\x00\x88\x01\x01\x12\r\n\x05topic\x18\x02 \x01(\tB\x07\n\x05_flow\"Y\n\x14\x45xplainTopicResponse\x12\x41\n\x0c\x65xplanations\x18\x01 \x03(\x0b\x32+.twinlog.api.configsync.v1.TopicExplanation\"\x8c\x02\n\x10TopicExplanation\x12)\n\x04\x66low\x18\x01 \x01(\x0b\x32\x1b.twinlog.api.common.v1.Flow\x12\x0f\n\x07\x63luster\x18\x02 \x01(\t\x12\x38\n\x07verdict\x18\x03 \x01(\x0e\x32\'.twinlog.api.configsync.v1.TopicVerdict\x12\x0c\n\x04rule\x18\x04 \x01(\t\x12\x14\n\x0csource_topic\x18\x05 \x01(\t\x12\x14\n\x0ctarget_topic\x18\x06 \x01(\t\x12>\n\x05topic\x18\x07 \x01(\x0b\x32*.twinlog.api.configsync.v1.ReplicatedTopicH\x00\x88\x01\x01\x42\x08\n\x06_topic\"<\n\x0fListAclsRequest\x12)\n\x04\x66low\x18\x01 \x01(\x0b\x32\x1b.twinlog.api.common.v1.Flow\"H\n\x10ListAclsResponse\x12\x34\n\x07\x65ntries\x18\x01 \x03(\x0b\x32#.twinlog.api.configsync.v1.AclEntry\"\xf3\x01\n\x08\x41\x63lEntry\x12:\n\x06source\x18\x01 \x01(\x0b\x32%.twinlog.api.configsync.v1.AclBindingH\x00\x88\x01\x01\x12:\n\x06target\x18\x02 \x01(\x0b\x32%.twinlog.api.configsync.v1.AclBindingH\x01\x88\x01\x01\x12\x32\n\x05state\x18\x03 \x01(\x0e\x32#.twinlog.api.configsync.v1.AclState\x12\x0c\n\x04rule\x18\x04 \x01(\t\x12\x17\n\x0fmade_by_twinlog\x18\x05 \x01(\x08\x42\t\n\x07_sourceB\t\n\x07_target*\x89\x01\n\tFlowState\x12\x1a\n\x16\x46LOW_STATE_UNSPECIFIED\x10\x00\x12\x17\n\x13\x46LOW_STATE_STARTING\x10\x01\x12\x16\n\x12\x46LOW_STATE_SETTLED\x10\x02\x12\x17\n\x13\x46LOW_STATE_DEGRADED\x10\x03\x12\x16\n\x12\x46LOW_STATE_REFUSED\x10\x04*|\n\nTopicState\x12\x1b\n\x17TOPIC_STATE_UNSPECIFIED\x10\x00\x12\x15\n\x11TOPIC_STATE_READY\x10\x01\x12\x17\n\x13TOPIC_STATE_WAITING\x10\x02\x12!\n\x1dTOPIC_STATE_DELETED_AT_SOURCE\x10\x03*\xc8\x02\n\nActionKind\x12\x1b\n\x17\x41\x43TION_KIND_UNSPECIFIED\x10\x00\x12\x1c\n\x18\x41\x43TION_KIND_CREATE_TOPIC\x10\x01\x12\x1f\n\x1b\x41\x43TION_KIND_GROW_PARTITIONS\x10\x02\x12\x1c\n\x18\x41\x43TION_KIND_DELETE_TOPIC\x10\x03\x12\x1a\n\x16\x41\x43TION_KIND_SET_CONFIG\x10\x04\x12\x1d\n\x19\x41\x43TION_KIND_DELETE_CONFIG\x10\x05\x12\x1a\n\x16\x41\x43TION_KIND_CREATE_ACL\x10\x06\x12\x1a\n\x16\x41\x43TION_KIND_DELETE_ACL\x10\x07\x12\x19\n\x15\x41\x43TION_KIND_SET_QUOTA\x10\x08\x12\x1c\n\x18\x41\x43TION_KIND_DELETE_QUOTA\x10\t\x12\x14\n\x10\x41\x43TION_KIND_SKIP\x10\n*\x9b\x03\n\x0cTopicVerdict\x12\x1d\n\x19TOPIC_VERDICT_UNSPECIFIED\x10\x00\x12\x1c\n\x18TOPIC_VERDICT_REPLICATED\x10\x01\x12\x19\n\x15TOPIC_VERDICT_WAITING\x10\x02\x12\x1a\n\x16TOPIC_VERDICT_EXCLUDED\x10\x03\x12\x1e\n\x1aTOPIC_VERDICT_NOT_INCLUDED\x10\x04\x12\x1a\n\x16TOPIC_VERDICT_INTERNAL\x10\x05\x12\x17\n\x13TOPIC_VERDICT_CYCLE\x10\x06\x12 \n\x1cTOPIC_VERDICT_NOT_AUTHORIZED\x10\x07\x12\x1f\n\x1bTOPIC_VERDICT_NO_SUCH_TOPIC\x10\x08\x12#\n\x1fTOPIC_VERDICT_DELETED_AT_SOURCE\x10\t\x12\x1d\n\x19TOPIC_VERDICT_COUNTERPART\x10\n\x12 \n\x1cTOPIC_VERDICT_NO_COUNTERPART\x10\x0b\x12\x19\n\x15TOPIC_VERDICT_UNKNOWN\x10\x0c*\x99\x01\n\x08\x41\x63lState\x12\x19\n\x15\x41\x43L_STATE_UNSPECIFIED\x10\x00\x12\x15\n\x11\x41\x43L_STATE_IN_STEP\x10\x01\x12\x15\n\x11\x41\x43L_STATE_MISSING\x10\x02\x12\x16\n\x12\x41\x43L_STATE_LEFT_OUT\x10\x03\x12\x15\n\x11\x41\x43L_STATE_SURPLUS\x10\x04\x12\x15\n\x11\x41\x43L_STATE_FOREIGN\x10\x05\x32\xf9\x05\n\x11\x43onfigSyncService\x12\x66\n\tListFlows\x12+.twinlog.api.configsync.v1.ListFlowsRequest\x1a,.twinlog.api.configsync.v1.ListFlowsResponse\x12i\n\nListTopics\x12,.twinlog.api.configsync.v1.ListTopicsRequest\x1a-.twinlog.api.configsync.v1.ListTopicsResponse\x12n\n\x0bWatchTopics\x12-.twinlog.api.configsync.v1.WatchTopicsRequest\x1a..twinlog.api.configsync.v1.WatchTopicsResponse0\x01\x12\x63\n\x08PlanSync\x12*.twinlog.api.configsync.v1.PlanSyncRequest\x1a+.twinlog.api.configsync.v1.PlanSyncResponse\x12\x66\n\tApplySync\x12+.twinlog.api.configsync.v1.ApplySyncRequest\x1a,.twinlog.api.configsync.v1.ApplySyncResponse\x12o\n\x0c\x45xplainTopic\x12..twinlog.api.configsync.v1.ExplainTopicRequest\x1a/.twinlog.api.configsync.v1.ExplainTopicResponse\x12\x63\n\x08ListAcls\x12*.twinlog.api.configsync.v1.ListAclsRequest\x1a+.twinlog.api.configsync.v1.ListAclsResponseb\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -35,30 +35,70 @@ if not _descriptor._USE_C_DESCRIPTORS:
   DESCRIPTOR._loaded_options = None
   _globals['_FLOWSTATUS_TOPICSBYSTATEENTRY']._loaded_options = None
   _globals['_FLOWSTATUS_TOPICSBYSTATEENTRY']._serialized_options = b'8\001'
-  _globals['_FLOWSTATE']._serialized_start=1934
-  _globals['_FLOWSTATE']._serialized_end=2071
-  _globals['_TOPICSTATE']._serialized_start=2073
-  _globals['_TOPICSTATE']._serialized_end=2197
+  _globals['_PLANNEDACTION_CONFIGSENTRY']._loaded_options = None
+  _globals['_PLANNEDACTION_CONFIGSENTRY']._serialized_options = b'8\001'
+  _globals['_FLOWSTATE']._serialized_start=4264
+  _globals['_FLOWSTATE']._serialized_end=4401
+  _globals['_TOPICSTATE']._serialized_start=4403
+  _globals['_TOPICSTATE']._serialized_end=4527
+  _globals['_ACTIONKIND']._serialized_start=4530
+  _globals['_ACTIONKIND']._serialized_end=4858
+  _globals['_TOPICVERDICT']._serialized_start=4861
+  _globals['_TOPICVERDICT']._serialized_end=5272
+  _globals['_ACLSTATE']._serialized_start=5275
+  _globals['_ACLSTATE']._serialized_end=5428
   _globals['_FLOWSTATUS']._serialized_start=150
-  _globals['_FLOWSTATUS']._serialized_end=534
-  _globals['_FLOWSTATUS_TOPICSBYSTATEENTRY']._serialized_start=482
-  _globals['_FLOWSTATUS_TOPICSBYSTATEENTRY']._serialized_end=534
-  _globals['_LISTFLOWSREQUEST']._serialized_start=536
-  _globals['_LISTFLOWSREQUEST']._serialized_end=554
-  _globals['_LISTFLOWSRESPONSE']._serialized_start=556
-  _globals['_LISTFLOWSRESPONSE']._serialized_end=629
-  _globals['_REPLICATEDTOPIC']._serialized_start=632
-  _globals['_REPLICATEDTOPIC']._serialized_end=1108
-  _globals['_LISTTOPICSREQUEST']._serialized_start=1110
-  _globals['_LISTTOPICSREQUEST']._serialized_end=1186
-  _globals['_LISTTOPICSRESPONSE']._serialized_start=1189
-  _globals['_LISTTOPICSRESPONSE']._serialized_end=1343
-  _globals['_WATCHTOPICSREQUEST']._serialized_start=1345
-  _globals['_WATCHTOPICSREQUEST']._serialized_end=1444
-  _globals['_WATCHTOPICSRESPONSE']._serialized_start=1447
-  _globals['_WATCHTOPICSRESPONSE']._serialized_end=1864
-  _globals['_SNAPSHOTEND']._serialized_start=1866
-  _globals['_SNAPSHOTEND']._serialized_end=1931
-  _globals['_CONFIGSYNCSERVICE']._serialized_start=2200
-  _globals['_CONFIGSYNCSERVICE']._serialized_end=2542
+  _globals['_FLOWSTATUS']._serialized_end=590
+  _globals['_FLOWSTATUS_TOPICSBYSTATEENTRY']._serialized_start=538
+  _globals['_FLOWSTATUS_TOPICSBYSTATEENTRY']._serialized_end=590
+  _globals['_SCOPESTATUS']._serialized_start=593
+  _globals['_SCOPESTATUS']._serialized_end=752
+  _globals['_LISTFLOWSREQUEST']._serialized_start=754
+  _globals['_LISTFLOWSREQUEST']._serialized_end=772
+  _globals['_LISTFLOWSRESPONSE']._serialized_start=774
+  _globals['_LISTFLOWSRESPONSE']._serialized_end=847
+  _globals['_REPLICATEDTOPIC']._serialized_start=850
+  _globals['_REPLICATEDTOPIC']._serialized_end=1326
+  _globals['_LISTTOPICSREQUEST']._serialized_start=1328
+  _globals['_LISTTOPICSREQUEST']._serialized_end=1404
+  _globals['_LISTTOPICSRESPONSE']._serialized_start=1407
+  _globals['_LISTTOPICSRESPONSE']._serialized_end=1561
+  _globals['_WATCHTOPICSREQUEST']._serialized_start=1563
+  _globals['_WATCHTOPICSREQUEST']._serialized_end=1662
+  _globals['_WATCHTOPICSRESPONSE']._serialized_start=1665
+  _globals['_WATCHTOPICSRESPONSE']._serialized_end=2082
+  _globals['_SNAPSHOTEND']._serialized_start=2084
+  _globals['_SNAPSHOTEND']._serialized_end=2149
+  _globals['_PLANNEDACTION']._serialized_start=2152
+  _globals['_PLANNEDACTION']._serialized_end=2570
+  _globals['_PLANNEDACTION_CONFIGSENTRY']._serialized_start=2503
+  _globals['_PLANNEDACTION_CONFIGSENTRY']._serialized_end=2549
+  _globals['_ACLBINDING']._serialized_start=2573
+  _globals['_ACLBINDING']._serialized_end=2725
+  _globals['_PLAN']._serialized_start=2728
+  _globals['_PLAN']._serialized_end=2949
+  _globals['_PLANSYNCREQUEST']._serialized_start=2951
+  _globals['_PLANSYNCREQUEST']._serialized_end=3027
+  _globals['_PLANSYNCRESPONSE']._serialized_start=3029
+  _globals['_PLANSYNCRESPONSE']._serialized_end=3094
+  _globals['_APPLYSYNCREQUEST']._serialized_start=3096
+  _globals['_APPLYSYNCREQUEST']._serialized_end=3174
+  _globals['_APPLYSYNCRESPONSE']._serialized_start=3177
+  _globals['_APPLYSYNCRESPONSE']._serialized_end=3314
+  _globals['_REFUSEDACTION']._serialized_start=3316
+  _globals['_REFUSEDACTION']._serialized_end=3422
+  _globals['_EXPLAINTOPICREQUEST']._serialized_start=3424
+  _globals['_EXPLAINTOPICREQUEST']._serialized_end=3517
+  _globals['_EXPLAINTOPICRESPONSE']._serialized_start=3519
+  _globals['_EXPLAINTOPICRESPONSE']._serialized_end=3608
+  _globals['_TOPICEXPLANATION']._serialized_start=3611
+  _globals['_TOPICEXPLANATION']._serialized_end=3879
+  _globals['_LISTACLSREQUEST']._serialized_start=3881
+  _globals['_LISTACLSREQUEST']._serialized_end=3941
+  _globals['_LISTACLSRESPONSE']._serialized_start=3943
+  _globals['_LISTACLSRESPONSE']._serialized_end=4015
+  _globals['_ACLENTRY']._serialized_start=4018
+  _globals['_ACLENTRY']._serialized_end=4261
+  _globals['_CONFIGSYNCSERVICE']._serialized_start=5431
+  _globals['_CONFIGSYNCSERVICE']._serialized_end=6192
 # @@protoc_insertion_point(module_scope)

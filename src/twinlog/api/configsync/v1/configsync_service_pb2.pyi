@@ -71,6 +71,138 @@ TOPIC_STATE_WAITING: TopicState.ValueType  # 2
 TOPIC_STATE_DELETED_AT_SOURCE: TopicState.ValueType  # 3
 Global___TopicState: _TypeAlias = TopicState  # noqa: Y015
 
+class _ActionKind:
+    ValueType = _typing.NewType("ValueType", _builtins.int)
+    V: _TypeAlias = ValueType  # noqa: Y015
+
+class _ActionKindEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_ActionKind.ValueType], _builtins.type):
+    DESCRIPTOR: _descriptor.EnumDescriptor
+    ACTION_KIND_UNSPECIFIED: _ActionKind.ValueType  # 0
+    ACTION_KIND_CREATE_TOPIC: _ActionKind.ValueType  # 1
+    ACTION_KIND_GROW_PARTITIONS: _ActionKind.ValueType  # 2
+    ACTION_KIND_DELETE_TOPIC: _ActionKind.ValueType  # 3
+    ACTION_KIND_SET_CONFIG: _ActionKind.ValueType  # 4
+    ACTION_KIND_DELETE_CONFIG: _ActionKind.ValueType  # 5
+    ACTION_KIND_CREATE_ACL: _ActionKind.ValueType  # 6
+    ACTION_KIND_DELETE_ACL: _ActionKind.ValueType  # 7
+    ACTION_KIND_SET_QUOTA: _ActionKind.ValueType  # 8
+    ACTION_KIND_DELETE_QUOTA: _ActionKind.ValueType  # 9
+    ACTION_KIND_SKIP: _ActionKind.ValueType  # 10
+    """Nothing, on purpose: the rule says why."""
+
+class ActionKind(_ActionKind, metaclass=_ActionKindEnumTypeWrapper):
+    """ActionKind says what an action does."""
+
+ACTION_KIND_UNSPECIFIED: ActionKind.ValueType  # 0
+ACTION_KIND_CREATE_TOPIC: ActionKind.ValueType  # 1
+ACTION_KIND_GROW_PARTITIONS: ActionKind.ValueType  # 2
+ACTION_KIND_DELETE_TOPIC: ActionKind.ValueType  # 3
+ACTION_KIND_SET_CONFIG: ActionKind.ValueType  # 4
+ACTION_KIND_DELETE_CONFIG: ActionKind.ValueType  # 5
+ACTION_KIND_CREATE_ACL: ActionKind.ValueType  # 6
+ACTION_KIND_DELETE_ACL: ActionKind.ValueType  # 7
+ACTION_KIND_SET_QUOTA: ActionKind.ValueType  # 8
+ACTION_KIND_DELETE_QUOTA: ActionKind.ValueType  # 9
+ACTION_KIND_SKIP: ActionKind.ValueType  # 10
+"""Nothing, on purpose: the rule says why."""
+Global___ActionKind: _TypeAlias = ActionKind  # noqa: Y015
+
+class _TopicVerdict:
+    ValueType = _typing.NewType("ValueType", _builtins.int)
+    V: _TypeAlias = ValueType  # noqa: Y015
+
+class _TopicVerdictEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_TopicVerdict.ValueType], _builtins.type):
+    DESCRIPTOR: _descriptor.EnumDescriptor
+    TOPIC_VERDICT_UNSPECIFIED: _TopicVerdict.ValueType  # 0
+    TOPIC_VERDICT_REPLICATED: _TopicVerdict.ValueType  # 1
+    """It is copied."""
+    TOPIC_VERDICT_WAITING: _TopicVerdict.ValueType  # 2
+    """It is selected and not copied yet; the rule says what is in the way."""
+    TOPIC_VERDICT_EXCLUDED: _TopicVerdict.ValueType  # 3
+    """A pattern of topics.exclude matches."""
+    TOPIC_VERDICT_NOT_INCLUDED: _TopicVerdict.ValueType  # 4
+    """No pattern of topics matches."""
+    TOPIC_VERDICT_INTERNAL: _TopicVerdict.ValueType  # 5
+    """It belongs to Kafka or to the mirror itself."""
+    TOPIC_VERDICT_CYCLE: _TopicVerdict.ValueType  # 6
+    """Copying it would go in a circle."""
+    TOPIC_VERDICT_NOT_AUTHORIZED: _TopicVerdict.ValueType  # 7
+    """The principal may not describe it."""
+    TOPIC_VERDICT_NO_SUCH_TOPIC: _TopicVerdict.ValueType  # 8
+    """There is no such topic on that cluster."""
+    TOPIC_VERDICT_DELETED_AT_SOURCE: _TopicVerdict.ValueType  # 9
+    """It was copied, and is gone from the source."""
+    TOPIC_VERDICT_COUNTERPART: _TopicVerdict.ValueType  # 10
+    """On the target: it is the counterpart of a source topic."""
+    TOPIC_VERDICT_NO_COUNTERPART: _TopicVerdict.ValueType  # 11
+    """On the target: no topic of the source is copied into it."""
+    TOPIC_VERDICT_UNKNOWN: _TopicVerdict.ValueType  # 12
+    """The cluster does not answer, so it cannot be said."""
+
+class TopicVerdict(_TopicVerdict, metaclass=_TopicVerdictEnumTypeWrapper):
+    """TopicVerdict is the first thing that decided."""
+
+TOPIC_VERDICT_UNSPECIFIED: TopicVerdict.ValueType  # 0
+TOPIC_VERDICT_REPLICATED: TopicVerdict.ValueType  # 1
+"""It is copied."""
+TOPIC_VERDICT_WAITING: TopicVerdict.ValueType  # 2
+"""It is selected and not copied yet; the rule says what is in the way."""
+TOPIC_VERDICT_EXCLUDED: TopicVerdict.ValueType  # 3
+"""A pattern of topics.exclude matches."""
+TOPIC_VERDICT_NOT_INCLUDED: TopicVerdict.ValueType  # 4
+"""No pattern of topics matches."""
+TOPIC_VERDICT_INTERNAL: TopicVerdict.ValueType  # 5
+"""It belongs to Kafka or to the mirror itself."""
+TOPIC_VERDICT_CYCLE: TopicVerdict.ValueType  # 6
+"""Copying it would go in a circle."""
+TOPIC_VERDICT_NOT_AUTHORIZED: TopicVerdict.ValueType  # 7
+"""The principal may not describe it."""
+TOPIC_VERDICT_NO_SUCH_TOPIC: TopicVerdict.ValueType  # 8
+"""There is no such topic on that cluster."""
+TOPIC_VERDICT_DELETED_AT_SOURCE: TopicVerdict.ValueType  # 9
+"""It was copied, and is gone from the source."""
+TOPIC_VERDICT_COUNTERPART: TopicVerdict.ValueType  # 10
+"""On the target: it is the counterpart of a source topic."""
+TOPIC_VERDICT_NO_COUNTERPART: TopicVerdict.ValueType  # 11
+"""On the target: no topic of the source is copied into it."""
+TOPIC_VERDICT_UNKNOWN: TopicVerdict.ValueType  # 12
+"""The cluster does not answer, so it cannot be said."""
+Global___TopicVerdict: _TypeAlias = TopicVerdict  # noqa: Y015
+
+class _AclState:
+    ValueType = _typing.NewType("ValueType", _builtins.int)
+    V: _TypeAlias = ValueType  # noqa: Y015
+
+class _AclStateEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_AclState.ValueType], _builtins.type):
+    DESCRIPTOR: _descriptor.EnumDescriptor
+    ACL_STATE_UNSPECIFIED: _AclState.ValueType  # 0
+    ACL_STATE_IN_STEP: _AclState.ValueType  # 1
+    """The target has it."""
+    ACL_STATE_MISSING: _AclState.ValueType  # 2
+    """The target does not have it yet."""
+    ACL_STATE_LEFT_OUT: _AclState.ValueType  # 3
+    """It is not copied; the rule says why."""
+    ACL_STATE_SURPLUS: _AclState.ValueType  # 4
+    """Made by Twinlog, gone from the source."""
+    ACL_STATE_FOREIGN: _AclState.ValueType  # 5
+    """Somebody else's, on the target: left alone."""
+
+class AclState(_AclState, metaclass=_AclStateEnumTypeWrapper):
+    """AclState says how a binding and its counterpart stand."""
+
+ACL_STATE_UNSPECIFIED: AclState.ValueType  # 0
+ACL_STATE_IN_STEP: AclState.ValueType  # 1
+"""The target has it."""
+ACL_STATE_MISSING: AclState.ValueType  # 2
+"""The target does not have it yet."""
+ACL_STATE_LEFT_OUT: AclState.ValueType  # 3
+"""It is not copied; the rule says why."""
+ACL_STATE_SURPLUS: AclState.ValueType  # 4
+"""Made by Twinlog, gone from the source."""
+ACL_STATE_FOREIGN: AclState.ValueType  # 5
+"""Somebody else's, on the target: left alone."""
+Global___AclState: _TypeAlias = AclState  # noqa: Y015
+
 @_typing.final
 class FlowStatus(_message.Message):
     """FlowStatus is configsync's view of one flow."""
@@ -104,6 +236,7 @@ class FlowStatus(_message.Message):
     TOPICS_BY_STATE_FIELD_NUMBER: _builtins.int
     LAST_REFRESH_FIELD_NUMBER: _builtins.int
     CLUSTERS_FIELD_NUMBER: _builtins.int
+    SCOPES_FIELD_NUMBER: _builtins.int
     state: Global___FlowState.ValueType
     """How far it is."""
     reason: _builtins.str
@@ -126,6 +259,10 @@ class FlowStatus(_message.Message):
     def clusters(self) -> _containers.RepeatedCompositeFieldContainer[_types_pb2.ClusterStatus]:
         """The two clusters as configsync sees them."""
 
+    @_builtins.property
+    def scopes(self) -> _containers.RepeatedCompositeFieldContainer[Global___ScopeStatus]:
+        """The parts of the flow that are synced, sorted by name."""
+
     def __init__(
         self,
         *,
@@ -136,14 +273,59 @@ class FlowStatus(_message.Message):
         topics_by_state: _abc.Mapping[_builtins.str, _builtins.int] | None = ...,
         last_refresh: _timestamp_pb2.Timestamp | None = ...,
         clusters: _abc.Iterable[_types_pb2.ClusterStatus] | None = ...,
+        scopes: _abc.Iterable[Global___ScopeStatus] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["flow", b"flow", "last_refresh", b"last_refresh"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["clusters", b"clusters", "flow", b"flow", "last_refresh", b"last_refresh", "message", b"message", "reason", b"reason", "state", b"state", "topics_by_state", b"topics_by_state"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["clusters", b"clusters", "flow", b"flow", "last_refresh", b"last_refresh", "message", b"message", "reason", b"reason", "scopes", b"scopes", "state", b"state", "topics_by_state", b"topics_by_state"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___FlowStatus: _TypeAlias = FlowStatus  # noqa: Y015
+
+@_typing.final
+class ScopeStatus(_message.Message):
+    """ScopeStatus says whether one part of a flow is in step."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    SCOPE_FIELD_NUMBER: _builtins.int
+    LAST_SYNCED_FIELD_NUMBER: _builtins.int
+    REASON_FIELD_NUMBER: _builtins.int
+    MESSAGE_FIELD_NUMBER: _builtins.int
+    PENDING_CHANGES_FIELD_NUMBER: _builtins.int
+    DRIFT_REVERTED_FIELD_NUMBER: _builtins.int
+    scope: _builtins.str
+    """"topics", "configs", "acls" or "quotas"."""
+    reason: _builtins.str
+    """Why it is not in step: a stable reason, empty when it is."""
+    message: _builtins.str
+    """The same in words."""
+    pending_changes: _builtins.int
+    """Changes that are planned and not carried out: refused by the target, or waiting for ApplySync in manual mode."""
+    drift_reverted: _builtins.int
+    """Changes of others on the target that were reverted since the service started."""
+    @_builtins.property
+    def last_synced(self) -> _timestamp_pb2.Timestamp:
+        """When it was last found or brought in step; absent before the first time."""
+
+    def __init__(
+        self,
+        *,
+        scope: _builtins.str = ...,
+        last_synced: _timestamp_pb2.Timestamp | None = ...,
+        reason: _builtins.str = ...,
+        message: _builtins.str = ...,
+        pending_changes: _builtins.int = ...,
+        drift_reverted: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["last_synced", b"last_synced"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["drift_reverted", b"drift_reverted", "last_synced", b"last_synced", "message", b"message", "pending_changes", b"pending_changes", "reason", b"reason", "scope", b"scope"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ScopeStatus: _TypeAlias = ScopeStatus  # noqa: Y015
 
 @_typing.final
 class ListFlowsRequest(_message.Message):
@@ -227,7 +409,7 @@ class ReplicatedTopic(_message.Message):
     state: Global___TopicState.ValueType
     """Whether the topic can be copied now."""
     reason: _builtins.str
-    """Why it cannot: a stable reason, empty when READY."""
+    """Why it cannot, or what is not in step although it can (READY): a stable reason, empty when all is well."""
     message: _builtins.str
     """The same in words."""
     target_max_message_bytes: _builtins.int
@@ -443,3 +625,543 @@ class SnapshotEnd(_message.Message):
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___SnapshotEnd: _TypeAlias = SnapshotEnd  # noqa: Y015
+
+@_typing.final
+class PlannedAction(_message.Message):
+    """PlannedAction is one step of a plan."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    @_typing.final
+    class ConfigsEntry(_message.Message):
+        DESCRIPTOR: _descriptor.Descriptor
+
+        KEY_FIELD_NUMBER: _builtins.int
+        VALUE_FIELD_NUMBER: _builtins.int
+        key: _builtins.str
+        value: _builtins.str
+        def __init__(
+            self,
+            *,
+            key: _builtins.str = ...,
+            value: _builtins.str = ...,
+        ) -> None: ...
+        _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+        def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+        _ClearFieldArgType: _TypeAlias = _typing.Literal["key", b"key", "value", b"value"]  # noqa: Y015
+        def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+        def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+    KIND_FIELD_NUMBER: _builtins.int
+    SOURCE_TOPIC_FIELD_NUMBER: _builtins.int
+    TARGET_TOPIC_FIELD_NUMBER: _builtins.int
+    NAME_FIELD_NUMBER: _builtins.int
+    BEFORE_FIELD_NUMBER: _builtins.int
+    AFTER_FIELD_NUMBER: _builtins.int
+    ACL_FIELD_NUMBER: _builtins.int
+    RULE_FIELD_NUMBER: _builtins.int
+    DRIFT_FIELD_NUMBER: _builtins.int
+    TEXT_FIELD_NUMBER: _builtins.int
+    SCOPE_FIELD_NUMBER: _builtins.int
+    CONFIGS_FIELD_NUMBER: _builtins.int
+    kind: Global___ActionKind.ValueType
+    """What is done."""
+    source_topic: _builtins.str
+    """Topic on the source; empty for actions that are not about a topic."""
+    target_topic: _builtins.str
+    """Topic on the target; empty for actions that are not about a topic."""
+    name: _builtins.str
+    """The property, for configs and quotas; what a SKIP is about."""
+    before: _builtins.str
+    """The value now; absent when there is none or it is not known."""
+    after: _builtins.str
+    """The value afterwards; absent when there is none."""
+    rule: _builtins.str
+    """The rule that caused it, in words."""
+    drift: _builtins.bool
+    """True if it takes back what somebody else changed on the target."""
+    text: _builtins.str
+    """The action in one line."""
+    scope: _builtins.str
+    """"topics", "configs", "acls" or "quotas"."""
+    @_builtins.property
+    def acl(self) -> Global___AclBinding:
+        """The binding on the target (on the source for a SKIP), for ACLs."""
+
+    @_builtins.property
+    def configs(self) -> _containers.ScalarMap[_builtins.str, _builtins.str]:
+        """Overrides that a topic is created with."""
+
+    def __init__(
+        self,
+        *,
+        kind: Global___ActionKind.ValueType = ...,
+        source_topic: _builtins.str = ...,
+        target_topic: _builtins.str = ...,
+        name: _builtins.str = ...,
+        before: _builtins.str | None = ...,
+        after: _builtins.str | None = ...,
+        acl: Global___AclBinding | None = ...,
+        rule: _builtins.str = ...,
+        drift: _builtins.bool = ...,
+        text: _builtins.str = ...,
+        scope: _builtins.str = ...,
+        configs: _abc.Mapping[_builtins.str, _builtins.str] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_after", b"_after", "_before", b"_before", "acl", b"acl", "after", b"after", "before", b"before"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_after", b"_after", "_before", b"_before", "acl", b"acl", "after", b"after", "before", b"before", "configs", b"configs", "drift", b"drift", "kind", b"kind", "name", b"name", "rule", b"rule", "scope", b"scope", "source_topic", b"source_topic", "target_topic", b"target_topic", "text", b"text"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    _WhichOneofReturnType__after: _TypeAlias = _typing.Literal["after"]  # noqa: Y015
+    _WhichOneofArgType__after: _TypeAlias = _typing.Literal["_after", b"_after"]  # noqa: Y015
+    _WhichOneofReturnType__before: _TypeAlias = _typing.Literal["before"]  # noqa: Y015
+    _WhichOneofArgType__before: _TypeAlias = _typing.Literal["_before", b"_before"]  # noqa: Y015
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__after) -> _WhichOneofReturnType__after | None: ...
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__before) -> _WhichOneofReturnType__before | None: ...
+
+Global___PlannedAction: _TypeAlias = PlannedAction  # noqa: Y015
+
+@_typing.final
+class AclBinding(_message.Message):
+    """AclBinding is one ACL in Kafka's own words, upper case."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    RESOURCE_TYPE_FIELD_NUMBER: _builtins.int
+    RESOURCE_NAME_FIELD_NUMBER: _builtins.int
+    PATTERN_TYPE_FIELD_NUMBER: _builtins.int
+    PRINCIPAL_FIELD_NUMBER: _builtins.int
+    HOST_FIELD_NUMBER: _builtins.int
+    OPERATION_FIELD_NUMBER: _builtins.int
+    PERMISSION_FIELD_NUMBER: _builtins.int
+    resource_type: _builtins.str
+    """TOPIC, GROUP, TRANSACTIONAL_ID, CLUSTER, ..."""
+    resource_name: _builtins.str
+    """Name or prefix; "*" for all."""
+    pattern_type: _builtins.str
+    """LITERAL or PREFIXED."""
+    principal: _builtins.str
+    """"User:alice"."""
+    host: _builtins.str
+    """"*" for any."""
+    operation: _builtins.str
+    """READ, WRITE, ..."""
+    permission: _builtins.str
+    """ALLOW or DENY."""
+    def __init__(
+        self,
+        *,
+        resource_type: _builtins.str = ...,
+        resource_name: _builtins.str = ...,
+        pattern_type: _builtins.str = ...,
+        principal: _builtins.str = ...,
+        host: _builtins.str = ...,
+        operation: _builtins.str = ...,
+        permission: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["host", b"host", "operation", b"operation", "pattern_type", b"pattern_type", "permission", b"permission", "principal", b"principal", "resource_name", b"resource_name", "resource_type", b"resource_type"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___AclBinding: _TypeAlias = AclBinding  # noqa: Y015
+
+@_typing.final
+class Plan(_message.Message):
+    """Plan is what brings the target of a flow in step."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    FLOW_FIELD_NUMBER: _builtins.int
+    PLAN_ID_FIELD_NUMBER: _builtins.int
+    SCOPES_FIELD_NUMBER: _builtins.int
+    ACTIONS_FIELD_NUMBER: _builtins.int
+    CHANGE_COUNT_FIELD_NUMBER: _builtins.int
+    PROBLEMS_FIELD_NUMBER: _builtins.int
+    plan_id: _builtins.str
+    """Names exactly these actions: equal plans have equal ids."""
+    change_count: _builtins.int
+    """Actions that change something."""
+    @_builtins.property
+    def flow(self) -> _types_pb2.Flow:
+        """The flow."""
+
+    @_builtins.property
+    def scopes(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
+        """The parts that were looked at."""
+
+    @_builtins.property
+    def actions(self) -> _containers.RepeatedCompositeFieldContainer[Global___PlannedAction]:
+        """In the order in which they are carried out; SKIP actions change nothing."""
+
+    @_builtins.property
+    def problems(self) -> _containers.RepeatedCompositeFieldContainer[Global___ScopeStatus]:
+        """Parts that could not be looked at, and why."""
+
+    def __init__(
+        self,
+        *,
+        flow: _types_pb2.Flow | None = ...,
+        plan_id: _builtins.str = ...,
+        scopes: _abc.Iterable[_builtins.str] | None = ...,
+        actions: _abc.Iterable[Global___PlannedAction] | None = ...,
+        change_count: _builtins.int = ...,
+        problems: _abc.Iterable[Global___ScopeStatus] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["flow", b"flow"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["actions", b"actions", "change_count", b"change_count", "flow", b"flow", "plan_id", b"plan_id", "problems", b"problems", "scopes", b"scopes"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___Plan: _TypeAlias = Plan  # noqa: Y015
+
+@_typing.final
+class PlanSyncRequest(_message.Message):
+    """PlanSyncRequest selects what is planned."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    FLOW_FIELD_NUMBER: _builtins.int
+    SCOPES_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def flow(self) -> _types_pb2.Flow:
+        """The flow."""
+
+    @_builtins.property
+    def scopes(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
+        """"topics", "configs", "acls", "quotas"; all that the flow syncs when empty."""
+
+    def __init__(
+        self,
+        *,
+        flow: _types_pb2.Flow | None = ...,
+        scopes: _abc.Iterable[_builtins.str] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["flow", b"flow"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["flow", b"flow", "scopes", b"scopes"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___PlanSyncRequest: _TypeAlias = PlanSyncRequest  # noqa: Y015
+
+@_typing.final
+class PlanSyncResponse(_message.Message):
+    """PlanSyncResponse holds the plan."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    PLAN_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def plan(self) -> Global___Plan:
+        """The plan."""
+
+    def __init__(
+        self,
+        *,
+        plan: Global___Plan | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["plan", b"plan"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["plan", b"plan"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___PlanSyncResponse: _TypeAlias = PlanSyncResponse  # noqa: Y015
+
+@_typing.final
+class ApplySyncRequest(_message.Message):
+    """ApplySyncRequest names a plan."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    FLOW_FIELD_NUMBER: _builtins.int
+    PLAN_ID_FIELD_NUMBER: _builtins.int
+    plan_id: _builtins.str
+    """From PlanSync."""
+    @_builtins.property
+    def flow(self) -> _types_pb2.Flow:
+        """The flow."""
+
+    def __init__(
+        self,
+        *,
+        flow: _types_pb2.Flow | None = ...,
+        plan_id: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["flow", b"flow"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["flow", b"flow", "plan_id", b"plan_id"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ApplySyncRequest: _TypeAlias = ApplySyncRequest  # noqa: Y015
+
+@_typing.final
+class ApplySyncResponse(_message.Message):
+    """ApplySyncResponse says what became of the plan."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    APPLIED_FIELD_NUMBER: _builtins.int
+    REFUSED_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def applied(self) -> _containers.RepeatedCompositeFieldContainer[Global___PlannedAction]:
+        """What was done."""
+
+    @_builtins.property
+    def refused(self) -> _containers.RepeatedCompositeFieldContainer[Global___RefusedAction]:
+        """What the target refused."""
+
+    def __init__(
+        self,
+        *,
+        applied: _abc.Iterable[Global___PlannedAction] | None = ...,
+        refused: _abc.Iterable[Global___RefusedAction] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["applied", b"applied", "refused", b"refused"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ApplySyncResponse: _TypeAlias = ApplySyncResponse  # noqa: Y015
+
+@_typing.final
+class RefusedAction(_message.Message):
+    """RefusedAction is an action that the target did not accept."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    ACTION_FIELD_NUMBER: _builtins.int
+    REASON_FIELD_NUMBER: _builtins.int
+    MESSAGE_FIELD_NUMBER: _builtins.int
+    reason: _builtins.str
+    """Stable reason."""
+    message: _builtins.str
+    """The same in words."""
+    @_builtins.property
+    def action(self) -> Global___PlannedAction:
+        """The action."""
+
+    def __init__(
+        self,
+        *,
+        action: Global___PlannedAction | None = ...,
+        reason: _builtins.str = ...,
+        message: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["action", b"action"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["action", b"action", "message", b"message", "reason", b"reason"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___RefusedAction: _TypeAlias = RefusedAction  # noqa: Y015
+
+@_typing.final
+class ExplainTopicRequest(_message.Message):
+    """ExplainTopicRequest names a topic."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    FLOW_FIELD_NUMBER: _builtins.int
+    TOPIC_FIELD_NUMBER: _builtins.int
+    topic: _builtins.str
+    """A topic's name on a source or a target."""
+    @_builtins.property
+    def flow(self) -> _types_pb2.Flow:
+        """Only this flow; all when absent."""
+
+    def __init__(
+        self,
+        *,
+        flow: _types_pb2.Flow | None = ...,
+        topic: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_flow", b"_flow", "flow", b"flow"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_flow", b"_flow", "flow", b"flow", "topic", b"topic"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    _WhichOneofReturnType__flow: _TypeAlias = _typing.Literal["flow"]  # noqa: Y015
+    _WhichOneofArgType__flow: _TypeAlias = _typing.Literal["_flow", b"_flow"]  # noqa: Y015
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__flow) -> _WhichOneofReturnType__flow | None: ...
+
+Global___ExplainTopicRequest: _TypeAlias = ExplainTopicRequest  # noqa: Y015
+
+@_typing.final
+class ExplainTopicResponse(_message.Message):
+    """ExplainTopicResponse answers for each flow."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    EXPLANATIONS_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def explanations(self) -> _containers.RepeatedCompositeFieldContainer[Global___TopicExplanation]:
+        """Sorted by flow, source side first."""
+
+    def __init__(
+        self,
+        *,
+        explanations: _abc.Iterable[Global___TopicExplanation] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["explanations", b"explanations"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ExplainTopicResponse: _TypeAlias = ExplainTopicResponse  # noqa: Y015
+
+@_typing.final
+class TopicExplanation(_message.Message):
+    """TopicExplanation is the answer of one flow, about the topic on one of its sides."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    FLOW_FIELD_NUMBER: _builtins.int
+    CLUSTER_FIELD_NUMBER: _builtins.int
+    VERDICT_FIELD_NUMBER: _builtins.int
+    RULE_FIELD_NUMBER: _builtins.int
+    SOURCE_TOPIC_FIELD_NUMBER: _builtins.int
+    TARGET_TOPIC_FIELD_NUMBER: _builtins.int
+    TOPIC_FIELD_NUMBER: _builtins.int
+    cluster: _builtins.str
+    """Alias of the cluster on which the topic was looked for."""
+    verdict: Global___TopicVerdict.ValueType
+    """The answer."""
+    rule: _builtins.str
+    """The rule that decided, in words."""
+    source_topic: _builtins.str
+    """Name on the source; empty when the topic is no counterpart of anything."""
+    target_topic: _builtins.str
+    """Name that it has, or would have, on the target."""
+    @_builtins.property
+    def flow(self) -> _types_pb2.Flow:
+        """The flow."""
+
+    @_builtins.property
+    def topic(self) -> Global___ReplicatedTopic:
+        """What the registry knows of it; absent when it knows nothing."""
+
+    def __init__(
+        self,
+        *,
+        flow: _types_pb2.Flow | None = ...,
+        cluster: _builtins.str = ...,
+        verdict: Global___TopicVerdict.ValueType = ...,
+        rule: _builtins.str = ...,
+        source_topic: _builtins.str = ...,
+        target_topic: _builtins.str = ...,
+        topic: Global___ReplicatedTopic | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_topic", b"_topic", "flow", b"flow", "topic", b"topic"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_topic", b"_topic", "cluster", b"cluster", "flow", b"flow", "rule", b"rule", "source_topic", b"source_topic", "target_topic", b"target_topic", "topic", b"topic", "verdict", b"verdict"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    _WhichOneofReturnType__topic: _TypeAlias = _typing.Literal["topic"]  # noqa: Y015
+    _WhichOneofArgType__topic: _TypeAlias = _typing.Literal["_topic", b"_topic"]  # noqa: Y015
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__topic) -> _WhichOneofReturnType__topic | None: ...
+
+Global___TopicExplanation: _TypeAlias = TopicExplanation  # noqa: Y015
+
+@_typing.final
+class ListAclsRequest(_message.Message):
+    """ListAclsRequest selects a flow."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    FLOW_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def flow(self) -> _types_pb2.Flow:
+        """The flow."""
+
+    def __init__(
+        self,
+        *,
+        flow: _types_pb2.Flow | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["flow", b"flow"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["flow", b"flow"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ListAclsRequest: _TypeAlias = ListAclsRequest  # noqa: Y015
+
+@_typing.final
+class ListAclsResponse(_message.Message):
+    """ListAclsResponse lists what the flow does about ACLs."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    ENTRIES_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def entries(self) -> _containers.RepeatedCompositeFieldContainer[Global___AclEntry]:
+        """Sorted: bindings of the source first, then what is only on the target."""
+
+    def __init__(
+        self,
+        *,
+        entries: _abc.Iterable[Global___AclEntry] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["entries", b"entries"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ListAclsResponse: _TypeAlias = ListAclsResponse  # noqa: Y015
+
+@_typing.final
+class AclEntry(_message.Message):
+    """AclEntry is a binding of the source with its counterpart, or one that is only on the target."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    SOURCE_FIELD_NUMBER: _builtins.int
+    TARGET_FIELD_NUMBER: _builtins.int
+    STATE_FIELD_NUMBER: _builtins.int
+    RULE_FIELD_NUMBER: _builtins.int
+    MADE_BY_TWINLOG_FIELD_NUMBER: _builtins.int
+    state: Global___AclState.ValueType
+    """How the two stand."""
+    rule: _builtins.str
+    """The rule, in words."""
+    made_by_twinlog: _builtins.bool
+    """Whether Twinlog made the one on the target."""
+    @_builtins.property
+    def source(self) -> Global___AclBinding:
+        """On the source; absent for one that is only on the target."""
+
+    @_builtins.property
+    def target(self) -> Global___AclBinding:
+        """On the target; absent when the binding is left out."""
+
+    def __init__(
+        self,
+        *,
+        source: Global___AclBinding | None = ...,
+        target: Global___AclBinding | None = ...,
+        state: Global___AclState.ValueType = ...,
+        rule: _builtins.str = ...,
+        made_by_twinlog: _builtins.bool = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_source", b"_source", "_target", b"_target", "source", b"source", "target", b"target"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_source", b"_source", "_target", b"_target", "made_by_twinlog", b"made_by_twinlog", "rule", b"rule", "source", b"source", "state", b"state", "target", b"target"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    _WhichOneofReturnType__source: _TypeAlias = _typing.Literal["source"]  # noqa: Y015
+    _WhichOneofArgType__source: _TypeAlias = _typing.Literal["_source", b"_source"]  # noqa: Y015
+    _WhichOneofReturnType__target: _TypeAlias = _typing.Literal["target"]  # noqa: Y015
+    _WhichOneofArgType__target: _TypeAlias = _typing.Literal["_target", b"_target"]  # noqa: Y015
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__source) -> _WhichOneofReturnType__source | None: ...
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__target) -> _WhichOneofReturnType__target | None: ...
+
+Global___AclEntry: _TypeAlias = AclEntry  # noqa: Y015

@@ -50,6 +50,26 @@ class ConfigSyncServiceStub(object):
                 request_serializer=twinlog_dot_api_dot_configsync_dot_v1_dot_configsync__service__pb2.WatchTopicsRequest.SerializeToString,
                 response_deserializer=twinlog_dot_api_dot_configsync_dot_v1_dot_configsync__service__pb2.WatchTopicsResponse.FromString,
                 _registered_method=True)
+        self.PlanSync = channel.unary_unary(
+                '/twinlog.api.configsync.v1.ConfigSyncService/PlanSync',
+                request_serializer=twinlog_dot_api_dot_configsync_dot_v1_dot_configsync__service__pb2.PlanSyncRequest.SerializeToString,
+                response_deserializer=twinlog_dot_api_dot_configsync_dot_v1_dot_configsync__service__pb2.PlanSyncResponse.FromString,
+                _registered_method=True)
+        self.ApplySync = channel.unary_unary(
+                '/twinlog.api.configsync.v1.ConfigSyncService/ApplySync',
+                request_serializer=twinlog_dot_api_dot_configsync_dot_v1_dot_configsync__service__pb2.ApplySyncRequest.SerializeToString,
+                response_deserializer=twinlog_dot_api_dot_configsync_dot_v1_dot_configsync__service__pb2.ApplySyncResponse.FromString,
+                _registered_method=True)
+        self.ExplainTopic = channel.unary_unary(
+                '/twinlog.api.configsync.v1.ConfigSyncService/ExplainTopic',
+                request_serializer=twinlog_dot_api_dot_configsync_dot_v1_dot_configsync__service__pb2.ExplainTopicRequest.SerializeToString,
+                response_deserializer=twinlog_dot_api_dot_configsync_dot_v1_dot_configsync__service__pb2.ExplainTopicResponse.FromString,
+                _registered_method=True)
+        self.ListAcls = channel.unary_unary(
+                '/twinlog.api.configsync.v1.ConfigSyncService/ListAcls',
+                request_serializer=twinlog_dot_api_dot_configsync_dot_v1_dot_configsync__service__pb2.ListAclsRequest.SerializeToString,
+                response_deserializer=twinlog_dot_api_dot_configsync_dot_v1_dot_configsync__service__pb2.ListAclsResponse.FromString,
+                _registered_method=True)
 
 
 class ConfigSyncServiceServicer(object):
@@ -79,6 +99,36 @@ class ConfigSyncServiceServicer(object):
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def PlanSync(self, request, context):
+        """PlanSync looks at both clusters and returns what would bring the target in step, each action with its rule.
+        Nothing is changed. Fails with UNAVAILABLE when a cluster does not answer.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def ApplySync(self, request, context):
+        """ApplySync carries out exactly the plan of this id. It fails with ABORTED (PLAN_STALE) when the world is not as it
+        was when the plan was made, and with NOT_FOUND (PLAN_UNKNOWN) when there is no such plan. An empty plan is a no-op.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def ExplainTopic(self, request, context):
+        """ExplainTopic returns why a topic of either cluster is replicated or not: the first rule that decided, per flow.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def ListAcls(self, request, context):
+        """ListAcls returns the ACLs of both clusters of a flow, what becomes of each and which ones Twinlog made.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
 
 def add_ConfigSyncServiceServicer_to_server(servicer, server):
     rpc_method_handlers = {
@@ -96,6 +146,26 @@ def add_ConfigSyncServiceServicer_to_server(servicer, server):
                     servicer.WatchTopics,
                     request_deserializer=twinlog_dot_api_dot_configsync_dot_v1_dot_configsync__service__pb2.WatchTopicsRequest.FromString,
                     response_serializer=twinlog_dot_api_dot_configsync_dot_v1_dot_configsync__service__pb2.WatchTopicsResponse.SerializeToString,
+            ),
+            'PlanSync': grpc.unary_unary_rpc_method_handler(
+                    servicer.PlanSync,
+                    request_deserializer=twinlog_dot_api_dot_configsync_dot_v1_dot_configsync__service__pb2.PlanSyncRequest.FromString,
+                    response_serializer=twinlog_dot_api_dot_configsync_dot_v1_dot_configsync__service__pb2.PlanSyncResponse.SerializeToString,
+            ),
+            'ApplySync': grpc.unary_unary_rpc_method_handler(
+                    servicer.ApplySync,
+                    request_deserializer=twinlog_dot_api_dot_configsync_dot_v1_dot_configsync__service__pb2.ApplySyncRequest.FromString,
+                    response_serializer=twinlog_dot_api_dot_configsync_dot_v1_dot_configsync__service__pb2.ApplySyncResponse.SerializeToString,
+            ),
+            'ExplainTopic': grpc.unary_unary_rpc_method_handler(
+                    servicer.ExplainTopic,
+                    request_deserializer=twinlog_dot_api_dot_configsync_dot_v1_dot_configsync__service__pb2.ExplainTopicRequest.FromString,
+                    response_serializer=twinlog_dot_api_dot_configsync_dot_v1_dot_configsync__service__pb2.ExplainTopicResponse.SerializeToString,
+            ),
+            'ListAcls': grpc.unary_unary_rpc_method_handler(
+                    servicer.ListAcls,
+                    request_deserializer=twinlog_dot_api_dot_configsync_dot_v1_dot_configsync__service__pb2.ListAclsRequest.FromString,
+                    response_serializer=twinlog_dot_api_dot_configsync_dot_v1_dot_configsync__service__pb2.ListAclsResponse.SerializeToString,
             ),
     }
     generic_handler = grpc.method_handlers_generic_handler(
@@ -180,6 +250,114 @@ class ConfigSyncService(object):
             '/twinlog.api.configsync.v1.ConfigSyncService/WatchTopics',
             twinlog_dot_api_dot_configsync_dot_v1_dot_configsync__service__pb2.WatchTopicsRequest.SerializeToString,
             twinlog_dot_api_dot_configsync_dot_v1_dot_configsync__service__pb2.WatchTopicsResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def PlanSync(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/twinlog.api.configsync.v1.ConfigSyncService/PlanSync',
+            twinlog_dot_api_dot_configsync_dot_v1_dot_configsync__service__pb2.PlanSyncRequest.SerializeToString,
+            twinlog_dot_api_dot_configsync_dot_v1_dot_configsync__service__pb2.PlanSyncResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def ApplySync(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/twinlog.api.configsync.v1.ConfigSyncService/ApplySync',
+            twinlog_dot_api_dot_configsync_dot_v1_dot_configsync__service__pb2.ApplySyncRequest.SerializeToString,
+            twinlog_dot_api_dot_configsync_dot_v1_dot_configsync__service__pb2.ApplySyncResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def ExplainTopic(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/twinlog.api.configsync.v1.ConfigSyncService/ExplainTopic',
+            twinlog_dot_api_dot_configsync_dot_v1_dot_configsync__service__pb2.ExplainTopicRequest.SerializeToString,
+            twinlog_dot_api_dot_configsync_dot_v1_dot_configsync__service__pb2.ExplainTopicResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def ListAcls(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/twinlog.api.configsync.v1.ConfigSyncService/ListAcls',
+            twinlog_dot_api_dot_configsync_dot_v1_dot_configsync__service__pb2.ListAclsRequest.SerializeToString,
+            twinlog_dot_api_dot_configsync_dot_v1_dot_configsync__service__pb2.ListAclsResponse.FromString,
             options,
             channel_credentials,
             insecure,

@@ -25,6 +25,18 @@ class ConfigSyncServiceStub:
     Guarantee: at least once, in per-flow order, everything after the token (exclusive).
     An expired token, or one of another history, fails with OUT_OF_RANGE (RESUME_TOKEN_EXPIRED): start again without.
     """
+    PlanSync: _aio.UnaryUnaryMultiCallable[_configsync_service_pb2.PlanSyncRequest, _configsync_service_pb2.PlanSyncResponse]
+    """PlanSync looks at both clusters and returns what would bring the target in step, each action with its rule.
+    Nothing is changed. Fails with UNAVAILABLE when a cluster does not answer.
+    """
+    ApplySync: _aio.UnaryUnaryMultiCallable[_configsync_service_pb2.ApplySyncRequest, _configsync_service_pb2.ApplySyncResponse]
+    """ApplySync carries out exactly the plan of this id. It fails with ABORTED (PLAN_STALE) when the world is not as it
+    was when the plan was made, and with NOT_FOUND (PLAN_UNKNOWN) when there is no such plan. An empty plan is a no-op.
+    """
+    ExplainTopic: _aio.UnaryUnaryMultiCallable[_configsync_service_pb2.ExplainTopicRequest, _configsync_service_pb2.ExplainTopicResponse]
+    """ExplainTopic returns why a topic of either cluster is replicated or not: the first rule that decided, per flow."""
+    ListAcls: _aio.UnaryUnaryMultiCallable[_configsync_service_pb2.ListAclsRequest, _configsync_service_pb2.ListAclsResponse]
+    """ListAcls returns the ACLs of both clusters of a flow, what becomes of each and which ones Twinlog made."""
 
 class ConfigSyncServiceServicer(metaclass=_abc_1.ABCMeta):
     """ConfigSyncService decides which topics a flow has and keeps their configuration and access in sync."""
@@ -55,5 +67,41 @@ class ConfigSyncServiceServicer(metaclass=_abc_1.ABCMeta):
         Guarantee: at least once, in per-flow order, everything after the token (exclusive).
         An expired token, or one of another history, fails with OUT_OF_RANGE (RESUME_TOKEN_EXPIRED): start again without.
         """
+
+    @_abc_1.abstractmethod
+    def PlanSync(
+        self,
+        request: _configsync_service_pb2.PlanSyncRequest,
+        context: _aio.ServicerContext[_configsync_service_pb2.PlanSyncRequest, _abc.Awaitable[_configsync_service_pb2.PlanSyncResponse]],
+    ) -> _abc.Awaitable[_configsync_service_pb2.PlanSyncResponse]:
+        """PlanSync looks at both clusters and returns what would bring the target in step, each action with its rule.
+        Nothing is changed. Fails with UNAVAILABLE when a cluster does not answer.
+        """
+
+    @_abc_1.abstractmethod
+    def ApplySync(
+        self,
+        request: _configsync_service_pb2.ApplySyncRequest,
+        context: _aio.ServicerContext[_configsync_service_pb2.ApplySyncRequest, _abc.Awaitable[_configsync_service_pb2.ApplySyncResponse]],
+    ) -> _abc.Awaitable[_configsync_service_pb2.ApplySyncResponse]:
+        """ApplySync carries out exactly the plan of this id. It fails with ABORTED (PLAN_STALE) when the world is not as it
+        was when the plan was made, and with NOT_FOUND (PLAN_UNKNOWN) when there is no such plan. An empty plan is a no-op.
+        """
+
+    @_abc_1.abstractmethod
+    def ExplainTopic(
+        self,
+        request: _configsync_service_pb2.ExplainTopicRequest,
+        context: _aio.ServicerContext[_configsync_service_pb2.ExplainTopicRequest, _abc.Awaitable[_configsync_service_pb2.ExplainTopicResponse]],
+    ) -> _abc.Awaitable[_configsync_service_pb2.ExplainTopicResponse]:
+        """ExplainTopic returns why a topic of either cluster is replicated or not: the first rule that decided, per flow."""
+
+    @_abc_1.abstractmethod
+    def ListAcls(
+        self,
+        request: _configsync_service_pb2.ListAclsRequest,
+        context: _aio.ServicerContext[_configsync_service_pb2.ListAclsRequest, _abc.Awaitable[_configsync_service_pb2.ListAclsResponse]],
+    ) -> _abc.Awaitable[_configsync_service_pb2.ListAclsResponse]:
+        """ListAcls returns the ACLs of both clusters of a flow, what becomes of each and which ones Twinlog made."""
 
 def add_ConfigSyncServiceServicer_to_server(servicer: ConfigSyncServiceServicer, server: _aio.Server) -> None: ...
