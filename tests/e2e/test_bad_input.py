@@ -1,5 +1,6 @@
 """README: what is wrong is said, by name, with what to do about it."""
 
+import asyncio
 import re
 import subprocess
 import sys
@@ -12,6 +13,12 @@ from twinlog.testing.brokers import KafkaPair, eventually
 from twinlog.testing.twinlog_run import TwinlogRun
 
 TWO = "clusters = A, B\nA.bootstrap.servers = 127.0.0.1:1\nB.bootstrap.servers = 127.0.0.1:2\n"
+
+
+def _twinlog(*arguments: str) -> "subprocess.CompletedProcess[str]":
+    return subprocess.run(
+        [sys.executable, "-m", "twinlog", *arguments], capture_output=True, text=True, timeout=60
+    )
 
 
 @pytest.mark.parametrize(
@@ -29,9 +36,7 @@ def test_a_bad_file_is_refused_with_file_line_and_key(
 ) -> None:
     file = tmp_path / "mm2.properties"
     file.write_text(text)
-    ended = subprocess.run(
-        [sys.executable, "-m", "twinlog", "run", str(file)], capture_output=True, text=True, timeout=60
-    )
+    ended = _twinlog("run", str(file))
     assert ended.returncode == 2, ended
     said = re.sub(r"\s+", " ", ended.stderr)
     assert key in said
@@ -63,12 +68,8 @@ here.bootstrap.servers = {kafka_pair.a.bootstrap_servers}
 gone.bootstrap.servers = 127.0.0.1:9
 here->gone.enabled = true
 {FAST_AND_SMALL}"""
-    run = TwinlogRun(text, tmp_path)
-    async with run:
+    async with TwinlogRun(text, tmp_path) as run:
         await eventually(lambda: '"gone"' in run.log.read_text(), 30)
-        status = subprocess.run(
-            [sys.executable, "-m", "twinlog", "status", "--config", str(run.file), "-o", "json"],
-            capture_output=True, text=True, timeout=60,
-        )  # fmt: skip
+        status = await asyncio.to_thread(_twinlog, "status", "--config", str(run.file), "-o", "json")
         assert '"gone"' in status.stdout, status
         assert await run.stop() == 0

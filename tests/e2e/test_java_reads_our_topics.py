@@ -9,8 +9,11 @@ from e2e.conftest import Mirror
 from twinlog.batches import Codec, NewRecord
 from twinlog.clock import SystemClock
 from twinlog.demo.failover import read_some
-from twinlog.kafka.ports import NewTopic
+from twinlog.kafka.cluster import open_cluster
+from twinlog.kafka.ports import NewTopic, OffsetSpec
+from twinlog.local.blocking_cluster import BlockingCluster
 from twinlog.local.java_tools import Formatter, read_formatted
+from twinlog.model import TopicPartition
 from twinlog.testing.brokers import eventually, unique_name
 from twinlog.testing.records import write_batches
 
@@ -28,11 +31,19 @@ async def test_mm2_formatters_read_checkpoints_syncs_and_heartbeats(mirror: Mirr
     await read_some("A", a.client_properties(), group=group, topic=topic, at_least=10, max_polls=60)
     east, west = mirror.source_alias, mirror.target_alias
 
-    async def lines(servers: str, named: str, formatter: Formatter) -> list[str]:
-        return list(await asyncio.to_thread(read_formatted, servers, named, formatter))
+    async def lines(cluster: BlockingCluster, named: str, formatter: Formatter) -> list[str]:
+        partition, properties = TopicPartition(named, 0), cluster.client_properties()
+        async with open_cluster("java", properties) as client:
+            if named not in await client.list_topics():
+                return []
+            end = (await client.list_offsets(OffsetSpec.LATEST, [partition]))[partition]
+        assert isinstance(end, int)
+        if end == 0:
+            return []
+        return list(await asyncio.to_thread(read_formatted, properties, named, formatter, count=end))
 
     async def checkpoint() -> str | None:
-        found = await lines(b.bootstrap_servers, f"{east}.checkpoints.internal", Formatter.CHECKPOINT)
+        found = await lines(b, f"{east}.checkpoints.internal", Formatter.CHECKPOINT)
         wanted = (
             f"consumerGroupId={group}, topicPartition={east}.{topic}-0, upstreamOffset=10, downstreamOffset="
         )
@@ -41,13 +52,13 @@ async def test_mm2_formatters_read_checkpoints_syncs_and_heartbeats(mirror: Mirr
     assert (await eventually(checkpoint, 60)).startswith("Checkpoint{")
 
     async def offset_sync() -> str | None:
-        found = await lines(a.bootstrap_servers, f"mm2-offset-syncs.{west}.internal", Formatter.OFFSET_SYNC)
+        found = await lines(a, f"mm2-offset-syncs.{west}.internal", Formatter.OFFSET_SYNC)
         pattern = (
             rf"OffsetSync\{{topicPartition={re.escape(topic)}-0, upstreamOffset=\d+, downstreamOffset=\d+\}}"
         )
         return next((line for line in found if re.fullmatch(pattern, line)), None)
 
     assert await eventually(offset_sync, 30)
-    beats = await lines(b.bootstrap_servers, "heartbeats", Formatter.HEARTBEAT)
+    beats = await lines(b, "heartbeats", Formatter.HEARTBEAT)
     expected = f"Heartbeat{{sourceClusterAlias={east}, targetClusterAlias={west}, timestamp="
     assert any(line.startswith(expected) for line in beats)

@@ -62,7 +62,7 @@ def flow_config(raw: Settings, flow: Flow, *, resolver: Resolver, findings: Find
     _check_aliases(sources, enabled=enabled)
     clients = ClientBuilder(resolver, findings).of_flow(flow, connector=connector, worker=worker)
     topics = Selection(
-        include=sources.read.elements("topics"), exclude=sources.read.elements("topics.exclude")
+        include=sources.read.patterns("topics"), exclude=sources.read.patterns("topics.exclude")
     )
     source = _source(sources, clients)
     return FlowConfig(
@@ -204,7 +204,7 @@ def _checkpoint(
     return CheckpointSettings(
         connector_name=precedence.connector_name(sources.raw, sources.flow, Connector.CHECKPOINT),
         enabled=enabled and emit and syncs.enabled,
-        groups=Selection(include=read.elements("groups"), exclude=read.elements("groups.exclude")),
+        groups=Selection(include=read.patterns("groups"), exclude=read.patterns("groups.exclude")),
         topics=topics,
         offset_syncs_location=syncs.location,
         emit_interval_seconds=max(
@@ -245,7 +245,7 @@ def _configsync(sources: _Sources, topics: Selection) -> ConfigSyncSettings:
         refresh_topics_enabled=read.boolean("refresh.topics.enabled"),
         refresh_topics_interval_seconds=read.number("refresh.topics.interval.seconds"),
         replication_factor=read.integer("replication.factor"),
-        config_properties_exclude=read.elements("config.properties.exclude"),
+        config_properties_exclude=read.patterns("config.properties.exclude"),
         use_source_defaults=read.text("use.defaults.from") == "source",
         sync_configs_enabled=read.boolean("sync.topic.configs.enabled"),
         sync_configs_interval_seconds=read.number("sync.topic.configs.interval.seconds"),

@@ -8,6 +8,8 @@ from twinlog.config.keys import BY_NAME
 from twinlog.config.precedence import Settings
 from twinlog.config.problems import Findings
 from twinlog.config.spec import KeySpec, Value, expected, parse_value
+from twinlog.errors import ConfigError
+from twinlog.filters import PatternList
 from twinlog.properties import Property
 
 
@@ -49,6 +51,18 @@ class SettingsReader:
 
     def elements(self, name: str) -> tuple[str, ...]:
         return cast("tuple[str, ...]", self._value(name))
+
+    def patterns(self, name: str) -> tuple[str, ...]:
+        """Names and Java regular expressions; one that does not compile is a problem of its line."""
+        found = self.elements(name)
+        try:
+            PatternList(name, found)
+        except ConfigError as error:
+            prop = self.property(name)
+            line = 0 if prop is None else prop.line
+            self._findings.problem(name, str(error).removeprefix(f"{name}: "), line=line)
+            return ()
+        return found
 
     def property(self, name: str) -> Property | None:
         """The resolved property behind a key, under its name or an older one; None when it is not set."""
