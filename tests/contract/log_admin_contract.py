@@ -61,6 +61,16 @@ class LogAdminContract:
             assert failure(listed[partition]).reason == "TOPIC_UNKNOWN"
             assert failure(found[partition]).reason == "TOPIC_UNKNOWN"
 
+    async def test_an_unknown_partition_asked_for_alone_is_as_unknown(self, bench: Workbench) -> None:
+        topic = await new_topic(bench.cluster, "alone")
+        for partition in (TopicPartition("no-such-topic", 0), TopicPartition(topic, 5)):
+            listed = await bench.cluster.list_offsets(OffsetSpec.EARLIEST, [partition])
+            assert failure(listed[partition]).reason == "TOPIC_UNKNOWN"
+            found = await bench.cluster.offsets_for_times({partition: 1})
+            assert failure(found[partition]).reason == "TOPIC_UNKNOWN"
+            deleted = await bench.cluster.delete_records({partition: 1})
+            assert failure(deleted[partition]).reason == "TOPIC_UNKNOWN"
+
     async def test_nothing_asked_is_nothing_answered(self, bench: Workbench) -> None:
         assert await bench.cluster.list_offsets(OffsetSpec.LATEST, []) == {}
         assert await bench.cluster.offsets_for_times({}) == {}

@@ -36,6 +36,8 @@ _ANSWER_SHARE = 0.9
 _REFUSALS = frozenset({LibrdkafkaError._AUTHENTICATION, LibrdkafkaError.SASL_AUTHENTICATION_FAILED})
 _AWAY = frozenset({LibrdkafkaError._ALL_BROKERS_DOWN, LibrdkafkaError._TRANSPORT, LibrdkafkaError._RESOLVE})
 
+_UNANSWERED = frozenset({TIMEOUT.name, UNAVAILABLE.name})
+
 K = TypeVar("K", bound=Hashable)
 
 
@@ -86,6 +88,8 @@ class AdminSession:
 
         def start(admin: AdminClient, seconds: float) -> "Future[Any]":
             future: Future[Any] = Future()
+            # Running from the start: cancelling what waits for it must not close it to the thread.
+            future.set_running_or_notify_cancel()
 
             def run() -> None:
                 try:
@@ -143,7 +147,8 @@ class AdminSession:
         if error is None:
             return future.result()
         failure = translate(error, doing, alias=self.alias)
-        return self._no_answer(doing) if failure.reason == TIMEOUT.name else failure
+        unanswered = failure.reason in _UNANSWERED and self._trouble is not None
+        return self._no_answer(doing) if unanswered else failure
 
     def _no_answer(self, doing: str) -> KafkaError:
         """KAFKA_UNAVAILABLE or TLS_FAILED when librdkafka told why nothing came, else KAFKA_TIMEOUT."""

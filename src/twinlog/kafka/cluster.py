@@ -11,7 +11,6 @@ from twinlog.kafka.admin_acls import AclAdminMixin
 from twinlog.kafka.admin_client import AdminSession
 from twinlog.kafka.admin_configs import ConfigAdminMixin
 from twinlog.kafka.admin_groups import GroupAdminMixin
-from twinlog.kafka.admin_topics import TopicAdminMixin
 from twinlog.kafka.clients import (
     aiokafka_client_options,
     aiokafka_producer_options,
@@ -46,7 +45,7 @@ def open_cluster(
     )
 
 
-class _Cluster(TopicAdminMixin, ConfigAdminMixin, AclAdminMixin, GroupAdminMixin, LogAdminMixin):
+class _Cluster(ConfigAdminMixin, AclAdminMixin, GroupAdminMixin, LogAdminMixin):
     def __init__(
         self, alias: str, properties: Mapping[str, str], *, timeout_seconds: float, client_id_suffix: str
     ) -> None:

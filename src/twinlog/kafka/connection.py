@@ -17,6 +17,7 @@ from aiokafka.client import AIOKafkaClient
 from aiokafka.conn import AIOKafkaConnection, create_conn
 from aiokafka.protocol.metadata import MetadataRequest
 
+from twinlog.errors import TransientKafkaError
 from twinlog.kafka.deadline import pause
 from twinlog.kafka.errors import KAFKA_CLIENT_ERRORS, UNAVAILABLE, from_code, from_reason, translate
 from twinlog.model import TopicPartition
@@ -78,9 +79,32 @@ class DataClient(AIOKafkaClient):  # type: ignore[misc]  # aiokafka has no types
         update: asyncio.Future[bool] = super().force_metadata_update()
         return update
 
-    def is_tracking(self, topic: str) -> bool:
-        """Whether the topic is among those whose metadata is kept fresh."""
-        return topic in self._topics
+    async def leader(self, partition: TopicPartition, doing: str, *, alias: str) -> int:
+        """Node id of the partition's leader; waits while it has none.
+
+        Raises TOPIC_UNKNOWN, TOPIC_UNAUTHORIZED (both after asking anew) or KAFKA_UNAVAILABLE. Bounded by the
+        caller's deadline.
+        """
+        give_up_at = self._loop.time() + _UNKNOWN_TOPIC_SECONDS
+        fresh = False
+        while (leader := self.cluster.leader_for_partition(partition)) is None or leader < 0:
+            if fresh and partition.topic in self.cluster.unauthorized_topics:
+                raise from_code(_TOPIC_UNAUTHORIZED, doing, alias=alias)
+            if fresh and leader is None and self._loop.time() > give_up_at:
+                raise from_code(_UNKNOWN_TOPIC, doing, alias=alias)
+            if fresh:
+                await pause(_PAUSE_SECONDS)
+            self.add_topic(partition.topic)
+            if not await self.refreshed():
+                raise from_reason(UNAVAILABLE, doing, alias=alias)
+            fresh = True
+        return int(leader)
+
+    async def refreshed(self) -> bool:
+        """Read the metadata anew; False when no broker answered."""
+        if self._sync_task is None or self._sync_task.done():
+            return False
+        return bool(await self.force_metadata_update())
 
     def abandon(self) -> None:
         """Let go of all connections now, without goodbye: requests in flight fail with
@@ -165,23 +189,13 @@ class DataSession:
         self._suspect = True
 
     async def leader(self, partition: TopicPartition, doing: str) -> int:
-        """Node id of the partition's leader. Raises TOPIC_UNKNOWN, TOPIC_UNAUTHORIZED or
-        KAFKA_UNAVAILABLE."""
+        """Node id of the partition's leader; see `DataClient.leader`."""
         client = await self.client(doing)
-        loop = asyncio.get_running_loop()
-        give_up_at = loop.time() + _UNKNOWN_TOPIC_SECONDS
-        while (leader := client.cluster.leader_for_partition(partition)) is None or leader < 0:
-            if partition.topic in client.cluster.unauthorized_topics:
-                raise from_code(_TOPIC_UNAUTHORIZED, doing, alias=self.alias)
-            if leader is None and loop.time() > give_up_at:
-                raise from_code(_UNKNOWN_TOPIC, doing, alias=self.alias)
-            if client.is_tracking(partition.topic):
-                await pause(_PAUSE_SECONDS)
-            client.add_topic(partition.topic)
-            if not await self._refreshed(client):
-                self.suspect()
-                raise from_reason(UNAVAILABLE, doing, alias=self.alias)
-        return int(leader)
+        try:
+            return await client.leader(partition, doing, alias=self.alias)
+        except TransientKafkaError:
+            self.suspect()
+            raise
 
     async def any_node(self, doing: str) -> int:
         """Node id of some broker. Raises KafkaError."""
@@ -192,7 +206,7 @@ class DataSession:
 
     async def forget_leader(self, doing: str) -> None:
         """Read the metadata again after a broker said that it no longer leads."""
-        await self._refreshed(await self.client(doing))
+        await (await self.client(doing)).refreshed()
         await pause(_PAUSE_SECONDS)
 
     async def send(self, node_id: int, request: Any, doing: str) -> Any:
@@ -232,14 +246,9 @@ class DataSession:
     async def _answers(self, client: DataClient) -> bool:
         try:
             async with asyncio.timeout(self.timeout_seconds / 4):
-                return await self._refreshed(client)
+                return await client.refreshed()
         except TimeoutError:
             return False
-
-    async def _refreshed(self, client: DataClient) -> bool:
-        if client._sync_task is None or client._sync_task.done():
-            return False
-        return bool(await client.force_metadata_update())
 
     async def _drop(self) -> None:
         client, self._client = self._client, None

@@ -32,7 +32,7 @@ def _fatal(name: str, meaning: str) -> Reason:
     return Reason(name, False, meaning)
 
 
-_NO_LEADER = _transient("LEADER_UNAVAILABLE", "the partition's leader is moving")
+NO_LEADER = _transient("LEADER_UNAVAILABLE", "the partition's leader is moving")
 _COORDINATOR = _transient("COORDINATOR_UNAVAILABLE", "the coordinator is moving or loading")
 _GROUP_ACTIVE = _fatal("GROUP_ACTIVE", "the group has members: stop its consumers first")
 _FENCED = _fatal("PRODUCER_FENCED", "another process took over this producer's id")
@@ -49,11 +49,11 @@ KAFKA_REASONS: dict[int, Reason] = {
     2: _CORRUPT,
     3: _fatal("TOPIC_UNKNOWN", "no such topic or partition (or no right to see it)"),
     4: _fatal("INVALID_REQUEST", "the broker does not accept the request's sizes"),
-    5: _NO_LEADER,
-    6: _NO_LEADER,
+    5: NO_LEADER,
+    6: NO_LEADER,
     7: _transient("KAFKA_TIMEOUT", "no answer in time"),
     8: _transient("KAFKA_UNAVAILABLE", "no broker can be reached"),
-    9: _NO_LEADER,
+    9: NO_LEADER,
     10: _TOO_LARGE,
     13: _transient("KAFKA_UNAVAILABLE", "no broker can be reached"),
     12: _fatal("OFFSET_METADATA_TOO_LARGE", "the commit's metadata is above offset.metadata.max.bytes"),
@@ -102,14 +102,14 @@ KAFKA_REASONS: dict[int, Reason] = {
     69: _fatal("GROUP_UNKNOWN", "no such group"),
     70: _transient("FETCH_SESSION_LOST", "the broker forgot the fetch session"),
     71: _transient("FETCH_SESSION_LOST", "the broker forgot the fetch session"),
-    72: _NO_LEADER,
+    72: NO_LEADER,
     73: _fatal("TOPIC_DELETION_DISABLED", "delete.topic.enable is off"),
-    74: _NO_LEADER,
-    75: _NO_LEADER,
+    74: NO_LEADER,
+    75: NO_LEADER,
     76: _fatal("CODEC_REFUSED", "the topic does not take this compression"),
-    78: _NO_LEADER,
+    78: NO_LEADER,
     79: _GROUP_ACTIVE,
-    80: _NO_LEADER,
+    80: NO_LEADER,
     82: _GROUP_ACTIVE,
     86: _GROUP_ACTIVE,
     87: _fatal("RECORD_INVALID", "the broker refuses the record, e.g. no key on a compacted topic"),
@@ -168,7 +168,7 @@ _LIBRDKAFKA_REASONS: dict[int, Reason] = {
     LibrdkafkaError._UNKNOWN_GROUP: KAFKA_REASONS[69],
     LibrdkafkaError._UNKNOWN_BROKER: UNAVAILABLE,
     LibrdkafkaError._UNSUPPORTED_FEATURE: UNSUPPORTED,
-    LibrdkafkaError._NOENT: REFUSED,
+    LibrdkafkaError._NOENT: NO_LEADER,
 }
 """librdkafka's own codes, all negative."""
 

@@ -7,10 +7,12 @@ from confluent_kafka import TopicPartition as LibrdkafkaTopicPartition
 from confluent_kafka.admin import OffsetSpec as LibrdkafkaOffsetSpec
 
 from twinlog.errors import KafkaError
-from twinlog.kafka.admin_client import AdminSession
+from twinlog.kafka.admin_topics import TopicAdminMixin
+from twinlog.kafka.errors import NO_LEADER, from_code
 from twinlog.kafka.ports import OffsetSpec
 from twinlog.model import TopicPartition
 
+_UNKNOWN = 3
 _SPECS = {
     OffsetSpec.EARLIEST: LibrdkafkaOffsetSpec.earliest,
     OffsetSpec.LATEST: LibrdkafkaOffsetSpec.latest,
@@ -18,10 +20,8 @@ _SPECS = {
 }
 
 
-class LogAdminMixin:
+class LogAdminMixin(TopicAdminMixin):
     """`LogAdmin` over confluent-kafka."""
-
-    _admin: AdminSession
 
     async def list_offsets(
         self, spec: OffsetSpec, partitions: Collection[TopicPartition]
@@ -65,10 +65,11 @@ class LogAdminMixin:
                 wanted, request_timeout=seconds, operation_timeout=seconds
             ),
         )
-        return {
+        outcome = {
             TopicPartition(key.topic, key.partition): answer if isinstance(answer, KafkaError) else None
             for key, answer in deleted.items()
         }
+        return outcome | await self._explained(outcome)
 
     async def _list(
         self,
@@ -88,9 +89,31 @@ class LogAdminMixin:
                 wanted, isolation_level=isolation, request_timeout=seconds
             ),
         )
-        return {
+        outcome: dict[TopicPartition, int | KafkaError] = {
             TopicPartition(key.topic, key.partition): (
                 answer if isinstance(answer, KafkaError) else int(answer.offset)
             )
             for key, answer in listed.items()
         }
+        return outcome | await self._explained(outcome)
+
+    async def _explained(self, outcome: Mapping[TopicPartition, object]) -> dict[TopicPartition, KafkaError]:
+        """Better errors for those that only say "no leader".
+
+        When no asked partition has a leader, librdkafka says that and nothing else: not that the topic is
+        unknown, or forbidden.
+        """
+        unclear = {
+            partition: answer
+            for partition, answer in outcome.items()
+            if isinstance(answer, KafkaError) and answer.reason == NO_LEADER.name
+        }
+        topics = await self.describe_topics({partition.topic for partition in unclear})
+        explained: dict[TopicPartition, KafkaError] = {}
+        for partition in unclear:
+            topic = topics[partition.topic]
+            if isinstance(topic, KafkaError):
+                explained[partition] = topic
+            elif partition.partition >= topic.partition_count:
+                explained[partition] = from_code(_UNKNOWN, f"look at {partition}", alias=self._admin.alias)
+        return explained

@@ -16,17 +16,13 @@ from aiokafka import AIOKafkaProducer
 from aiokafka import TopicPartition as AiokafkaTopicPartition
 
 from twinlog.errors import KafkaError, StateError, TransientKafkaError
-from twinlog.kafka.deadline import deadline, pause
+from twinlog.kafka.deadline import deadline
 from twinlog.kafka.errors import KAFKA_CLIENT_ERRORS, OFFSET_UNKNOWN, from_code, from_reason, translate
 from twinlog.kafka.ports import ManagedWriter
 from twinlog.kafka.producers import abandon_producer, close_producer, new_producer
 from twinlog.model import Headers, TopicPartition
 
-_UNKNOWN_TOPIC = 3
-_TOPIC_UNAUTHORIZED = 29
 _RECORD_INVALID = 87
-_UNKNOWN_TOPIC_SECONDS = 1.0
-_PAUSE_SECONDS = 0.1
 _NEW_PRODUCER_HELPS = frozenset({"PRODUCER_STATE_LOST", "PRODUCER_FENCED"})
 """Refusals of a producer's id or sequence, which a new producer does not share."""
 
@@ -119,28 +115,14 @@ class KafkaLogWriter:
         generation.in_flight += 1
         try:
             async with generation.turns[partition]:
-                await self._find(generation.producer, partition, doing)
+                # The producer itself would wait without end for an unknown topic, or fail an assertion.
+                await generation.producer.client.leader(partition, doing, alias=self._alias)
                 sent = await self._enqueue(generation.producer, partition, fields, doing)
             return await self._acknowledged(generation, sent, doing)
         finally:
             generation.in_flight -= 1
             if generation.retired and not generation.in_flight:
                 await close_producer(generation.producer)
-
-    async def _find(self, producer: AIOKafkaProducer, partition: TopicPartition, doing: str) -> None:
-        """Make sure the producer knows the partition: it would wait, or fail an assertion, if it did not."""
-        client = producer.client
-        loop = asyncio.get_running_loop()
-        give_up_at = loop.time() + _UNKNOWN_TOPIC_SECONDS
-        while partition.partition not in (client.cluster.partitions_for_topic(partition.topic) or ()):
-            if partition.topic in client.cluster.unauthorized_topics:
-                raise from_code(_TOPIC_UNAUTHORIZED, doing, alias=self._alias)
-            if loop.time() > give_up_at:
-                raise from_code(_UNKNOWN_TOPIC, doing, alias=self._alias)
-            if client.is_tracking(partition.topic):
-                await pause(_PAUSE_SECONDS)
-            client.add_topic(partition.topic)
-            await client.force_metadata_update()
 
     async def _enqueue(
         self, producer: AIOKafkaProducer, partition: TopicPartition, fields: Mapping[str, Any], doing: str
