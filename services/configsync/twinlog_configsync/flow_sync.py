@@ -6,15 +6,24 @@ from dataclasses import replace
 from typing import Final
 
 from twinlog.clock import Clock
-from twinlog.errors import StateError, TransientKafkaError, TwinlogError
-from twinlog.kafka.ports import KafkaCluster
+from twinlog.errors import (
+    ConflictError,
+    KafkaError,
+    NotFoundError,
+    StateError,
+    TransientKafkaError,
+    TwinlogError,
+)
+from twinlog.kafka.ports import KafkaCluster, TopicDescription
 from twinlog.model import ClusterAlias, Flow
 from twinlog.service.runtime import Backoff, finish_or_cancel, wait_or_stop
 from twinlog_configsync.acl_claims import AclClaims
+from twinlog_configsync.acl_listing import AclEntry, list_acls
 from twinlog_configsync.acl_plan import wanted_acls
 from twinlog_configsync.apply import Applier, Outcome
 from twinlog_configsync.board import TopicBoard
 from twinlog_configsync.config import ConfigSyncFlow
+from twinlog_configsync.explain import Explanation, explain
 from twinlog_configsync.flow_status import FlowStatus, after_failure, after_success
 from twinlog_configsync.journal import Journal
 from twinlog_configsync.learn import learn
@@ -24,6 +33,7 @@ from twinlog_configsync.observe import Observer
 from twinlog_configsync.obstacles import Obstacles
 from twinlog_configsync.plan import Plan, make_plan, replicated_topics
 from twinlog_configsync.reasons import Reason
+from twinlog_configsync.records import PlanRecord
 from twinlog_configsync.schedule import Schedule, Scope
 from twinlog_configsync.store import RegistryStore
 
@@ -71,6 +81,8 @@ class FlowSync:
         self._loaded = False
         self._status = FlowStatus()
         self._obstacles = Obstacles()
+        self._lock = asyncio.Lock()
+        """One pass at a time: the loop's, or one that somebody asked for."""
 
     @property
     def flow(self) -> Flow:
@@ -114,20 +126,98 @@ class FlowSync:
         What is wrong with one topic is its state. Raises TwinlogError when a cluster as a whole does not
         answer, or the flow cannot be; what was known stays.
         """
-        world = await self._look(scopes)
-        plan = self._plan(world, scopes)
-        if self._rules.automatic:
-            await self._carry_out(plan, world, stop)
-        else:
-            self._journal.pending(plan)
-            await self._remember(plan, Outcome(world=world), applied=False)
+        async with self._lock:
+            world = await self._look(scopes)
+            plan = self._plan(world, scopes)
+            if self._rules.automatic:
+                await self._carry_out(plan, world, stop)
+            else:
+                self._journal.pending(plan)
+                await self._remember(plan, Outcome(world=world), applied=False)
 
-    async def _look(self, scopes: Collection[Scope]) -> World:
+    async def preview(self, scopes: Collection[Scope] = ()) -> tuple[Plan, World]:
+        """What there is to do now (in all parts that the flow syncs when `scopes` is empty), and what was
+        seen.
+
+        Changes nothing but the registry, which keeps the plan's id. Raises as `sync`.
+        """
+        async with self._lock:
+            chosen = frozenset(scopes) or frozenset(self._rules.intervals_seconds)
+            world = await self._look(chosen)
+            plan = self._plan(world, chosen)
+            record = PlanRecord(
+                plan_id=plan.plan_id, scopes=tuple(sorted(chosen)), made_at_ms=self._clock.now_ms()
+            )
+            self._memory = replace(self._memory, last_plan=record)
+            await self._store.put(self._memory.records())
+            return plan, world
+
+    async def apply(self, plan_id: str, stop: asyncio.Event) -> Outcome:
+        """Carry out the plan that `preview` gave last, if it is still what there is to do.
+
+        Raises NotFoundError (PLAN_UNKNOWN) for any other id, ConflictError (PLAN_STALE) when the world
+        changed, and as `sync`.
+        """
+        async with self._lock:
+            await self._open()
+            last = self._memory.last_plan
+            if last is None or last.plan_id != plan_id:
+                raise NotFoundError(
+                    f"{self.flow}: no plan {plan_id}; the last one is {last.plan_id if last else 'none'}: "
+                    "plan again",
+                    reason=Reason.PLAN_UNKNOWN,
+                    metadata={"flow": str(self.flow), "plan_id": plan_id},
+                )
+            scopes = frozenset(Scope(scope) for scope in last.scopes)
+            world = await self._look(scopes)
+            plan = self._plan(world, scopes)
+            if plan.plan_id != plan_id:
+                raise ConflictError(
+                    f"{self.flow}: the clusters or the rules have changed since plan {plan_id} was made: "
+                    "look at the new plan and apply that",
+                    reason=Reason.PLAN_STALE,
+                    metadata={"flow": str(self.flow), "plan_id": plan_id, "plan_id_now": plan.plan_id},
+                )
+            return await self._carry_out(plan, world, stop)
+
+    async def explain(self, topic: str) -> list[Explanation]:
+        """Why the topic of this name is replicated or not. A cluster that is away is an answer, not an
+        error.
+        """
+        on_source = await _find(self._source, topic)
+        on_target = await _find(self._target, topic)
+        return explain(
+            topic, self._rules.selector, self._memory.entries, on_source=on_source, on_target=on_target
+        )
+
+    async def acls(self) -> list[AclEntry]:
+        """What the flow does about each ACL. Raises as `sync`, and StateError when a side has no authorizer
+        or hides its ACLs.
+        """
+        async with self._lock:
+            world = await self._look([Scope.ACLS])
+        if not isinstance(world.acls, AclObservation):
+            problem = world.problem(Scope.ACLS)
+            raise StateError(
+                problem.message if problem else "", reason=problem.reason if problem else Reason.STARTING
+            )
+        return list_acls(
+            world.acls,
+            self._rules.acls,
+            topics=replicated_topics(world.topics),
+            made=self._memory.made_acls,
+        )
+
+    async def _open(self) -> None:
+        """Make sure that the registry is known and the flow may be."""
         target_id = await _identify(self._target, self.flow.target)
         if not self._loaded:
             await self._load()
         self._refuse_same_cluster(await _identify(self._source, self.flow.source), target_id)
         await self._store.create()
+
+    async def _look(self, scopes: Collection[Scope]) -> World:
+        await self._open()
         world = await self._observer.world(await self._wanted_topics(scopes), scopes)
         for scope in scopes:
             problem = world.problem(scope)
@@ -215,3 +305,13 @@ async def _identify(cluster: KafkaCluster, alias: ClusterAlias) -> str:
             reason="KAFKA_TIMEOUT",
             metadata={"cluster": alias},
         ) from error
+
+
+async def _find(cluster: KafkaCluster, topic: str) -> TopicDescription | KafkaError:
+    try:
+        async with asyncio.timeout(_ANSWER_SECONDS):
+            return (await cluster.describe_topics([topic]))[topic]
+    except TimeoutError:
+        return TransientKafkaError(f"no answer within {_ANSWER_SECONDS:g} s", reason="KAFKA_TIMEOUT")
+    except KafkaError as error:
+        return error

@@ -35,6 +35,7 @@ def learn(
         last_set=_last_set(before, plan, outcome, rules),
         made_acls=_made_acls(before, outcome),
         deleted_at_ms=_deleted_at_ms(before, outcome, now_ms=now_ms),
+        last_plan=before.last_plan,
         settled_at_ms=settled_at_ms,
     )
 

@@ -10,6 +10,7 @@ from twinlog_configsync.records import (
     ConfigsRecord,
     FlowRecord,
     Kind,
+    PlanRecord,
     RecordKey,
     RecordValue,
     acl_key,
@@ -26,6 +27,8 @@ class Memory:
     """Bindings on the target that Twinlog makes or made."""
     deleted_at_ms: tuple[int, ...] = ()
     """When counterparts of deleted topics were deleted, within the last hour."""
+    last_plan: PlanRecord | None = None
+    """The plan that was asked for last."""
     settled_at_ms: int | None = None
     """When the selection was complete for the first time; None before."""
 
@@ -45,6 +48,8 @@ class Memory:
             records[RecordKey(Kind.CONFIGS, name)] = ConfigsRecord(values=values)
         for binding in self.made_acls:
             records[acl_key(binding)] = AclRecord(binding=binding)
+        if self.last_plan is not None:
+            records[RecordKey(Kind.PLAN)] = self.last_plan
         if self.settled_at_ms is not None:
             records[RecordKey(Kind.FLOW)] = FlowRecord(
                 settled_at_ms=self.settled_at_ms, deleted_at_ms=self.deleted_at_ms
@@ -57,6 +62,7 @@ def recall(records: Mapping[RecordKey, RecordValue]) -> Memory:
     entries: dict[str, TopicEntry] = {}
     last_set: dict[str, Mapping[str, str]] = {}
     made_acls: set[AclBinding] = set()
+    last_plan: PlanRecord | None = None
     flow: FlowRecord | None = None
     for key, value in records.items():
         match value:
@@ -68,11 +74,14 @@ def recall(records: Mapping[RecordKey, RecordValue]) -> Memory:
                 made_acls.add(value.binding)
             case FlowRecord():
                 flow = value
+            case PlanRecord():
+                last_plan = value
     return Memory(
         entries=entries,
         last_set=last_set,
         made_acls=frozenset(made_acls),
         deleted_at_ms=() if flow is None else flow.deleted_at_ms,
+        last_plan=last_plan,
         settled_at_ms=None if flow is None else flow.settled_at_ms,
     )
 

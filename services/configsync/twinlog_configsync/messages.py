@@ -10,7 +10,8 @@ from twinlog.api.configsync.v1 import configsync_service_pb2 as pb2
 from twinlog.model import Flow
 from twinlog.service.clusters import ClusterStatus
 from twinlog_configsync.entry import TopicEntry, TopicState
-from twinlog_configsync.flow_status import FlowState, FlowStatus
+from twinlog_configsync.flow_status import FlowState, FlowStatus, ScopeStatus
+from twinlog_configsync.schedule import Scope
 
 _TOPIC_STATES: Final = {
     TopicState.READY: pb2.TOPIC_STATE_READY,
@@ -69,6 +70,18 @@ def flow_status_message(
         topics_by_state=counts,
         last_refresh=timestamp_message(status.last_refresh_ms),
         clusters=[cluster_message(cluster) for cluster in clusters],
+        scopes=[scope_message(scope, status.scopes[scope]) for scope in sorted(status.scopes)],
+    )
+
+
+def scope_message(scope: Scope, status: ScopeStatus) -> pb2.ScopeStatus:
+    return pb2.ScopeStatus(
+        scope=scope,
+        last_synced=timestamp_message(status.last_synced_ms),
+        reason=status.reason,
+        message=status.message,
+        pending_changes=status.pending_changes,
+        drift_reverted=status.drift_reverted,
     )
 
 

@@ -7,6 +7,7 @@ versioned.
 | `["topic","orders"]` | TopicEntry |
 | `["configs","orders"]` | ConfigsRecord: what Twinlog last brought the counterpart's configs to |
 | `["acl","TOPIC A.orders …"]` | AclRecord: a binding on the target that Twinlog makes, or made |
+| `["plan"]` | PlanRecord: the plan that was asked for last |
 
 A tombstone removes. Kinds this version does not know are left alone (a newer one wrote them); a known kind
 with a newer version is an error, because overwriting it would lose what the newer version meant. Fields
@@ -32,6 +33,7 @@ class Kind(StrEnum):
     TOPIC = "topic"
     CONFIGS = "configs"
     ACL = "acl"
+    PLAN = "plan"
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -61,7 +63,16 @@ class AclRecord:
     """Written before the binding is made, so that none is ever made and not known."""
 
 
-RecordValue = FlowRecord | TopicEntry | ConfigsRecord | AclRecord
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PlanRecord:
+    """The actions themselves are not kept: applying plans again, and compares the ids."""
+
+    plan_id: str
+    scopes: tuple[str, ...]
+    made_at_ms: int
+
+
+RecordValue = FlowRecord | TopicEntry | ConfigsRecord | AclRecord | PlanRecord
 
 
 def acl_key(binding: AclBinding) -> RecordKey:
@@ -153,6 +164,14 @@ def _decode_acl(fields: Fields) -> AclRecord:
     )
 
 
+def _decode_plan(fields: Fields) -> PlanRecord:
+    return PlanRecord(
+        plan_id=str(fields["plan_id"]),
+        scopes=tuple(str(scope) for scope in fields["scopes"]),
+        made_at_ms=int(fields["made_at_ms"]),
+    )
+
+
 @dataclass(frozen=True, slots=True)
 class _Codec:
     version: int
@@ -164,6 +183,7 @@ _CODECS: Final[Mapping[Kind, _Codec]] = {
     Kind.TOPIC: _Codec(1, _decode_topic),
     Kind.CONFIGS: _Codec(1, _decode_configs),
     Kind.ACL: _Codec(1, _decode_acl),
+    Kind.PLAN: _Codec(1, _decode_plan),
 }
 
 
@@ -177,6 +197,8 @@ def _kind_of(value: RecordValue) -> Kind:
             return Kind.CONFIGS
         case AclRecord():
             return Kind.ACL
+        case PlanRecord():
+            return Kind.PLAN
 
 
 _KINDS: Final = frozenset(kind.value for kind in Kind)

@@ -1,14 +1,16 @@
 """The gRPC surface of configsync: request, domain call, response. No decisions, no Kafka."""
 
 import asyncio
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Iterable, Mapping
 from contextlib import aclosing
+
+import structlog
 
 from twinlog.api.common.v1 import types_pb2
 from twinlog.api.configsync.v1 import configsync_service_pb2 as pb2
 from twinlog.api.configsync.v1.configsync_service_pb2_grpc import ConfigSyncServiceServicer
 from twinlog.clock import Clock
-from twinlog.errors import NotFoundError
+from twinlog.errors import ConfigError, NotFoundError
 from twinlog.model import Flow
 from twinlog.service.clusters import Clusters
 from twinlog.service.grpc_server import Context
@@ -23,6 +25,15 @@ from twinlog_configsync.messages import (
     timestamp_message,
     topic_message,
 )
+from twinlog_configsync.messages_plan import (
+    acl_entry_message,
+    explanation_message,
+    outcome_message,
+    plan_message,
+)
+from twinlog_configsync.schedule import Scope
+
+_log = structlog.stdlib.get_logger(__name__)
 
 
 class ConfigSyncServicer(ConfigSyncServiceServicer):
@@ -71,11 +82,49 @@ class ConfigSyncServicer(ConfigSyncServiceServicer):
             async for event in events:
                 yield self._watch_message(event)
 
-    def _asked(self, request: pb2.ListTopicsRequest | pb2.WatchTopicsRequest) -> Flow | None:
-        """The flow a request names. Raises NotFoundError when this process does not have it."""
-        if not request.HasField("flow"):
-            return None
-        flow = flow_of(request.flow)
+    async def PlanSync(self, request: pb2.PlanSyncRequest, context: Context) -> pb2.PlanSyncResponse:  # noqa: N802
+        plan, world = await self._sync(request.flow).preview(_scopes(request.scopes))
+        return pb2.PlanSyncResponse(plan=plan_message(plan, world))
+
+    async def ApplySync(self, request: pb2.ApplySyncRequest, context: Context) -> pb2.ApplySyncResponse:  # noqa: N802
+        sync = self._sync(request.flow)
+        outcome = await sync.apply(request.plan_id, self._stop)
+        _log.info(
+            "plan_applied",
+            flow=str(sync.flow),
+            plan_id=request.plan_id,
+            applied=len(outcome.applied),
+            refused=len(outcome.refused),
+            peer=context.peer(),
+        )
+        return outcome_message(outcome)
+
+    async def ExplainTopic(  # noqa: N802
+        self, request: pb2.ExplainTopicRequest, context: Context
+    ) -> pb2.ExplainTopicResponse:
+        asked = self._asked(request)
+        flows = sorted(self._flows) if asked is None else [asked]
+        return pb2.ExplainTopicResponse(
+            explanations=[
+                explanation_message(flow, explanation)
+                for flow in flows
+                for explanation in await self._flows[flow].explain(request.topic)
+            ]
+        )
+
+    async def ListAcls(self, request: pb2.ListAclsRequest, context: Context) -> pb2.ListAclsResponse:  # noqa: N802
+        entries = await self._sync(request.flow).acls()
+        return pb2.ListAclsResponse(entries=[acl_entry_message(entry) for entry in entries])
+
+    def _asked(
+        self, request: pb2.ListTopicsRequest | pb2.WatchTopicsRequest | pb2.ExplainTopicRequest
+    ) -> Flow | None:
+        """The flow a request names, None for all. Raises NotFoundError when this process does not have it."""
+        return self._sync(request.flow).flow if request.HasField("flow") else None
+
+    def _sync(self, message: types_pb2.Flow) -> FlowSync:
+        """Raises NotFoundError when this process does not have the flow."""
+        flow = flow_of(message)
         if flow not in self._flows:
             known = ", ".join(str(each) for each in sorted(self._flows)) or "none"
             raise NotFoundError(
@@ -83,7 +132,7 @@ class ConfigSyncServicer(ConfigSyncServiceServicer):
                 reason="FLOW_UNKNOWN",
                 metadata={"flow": str(flow)},
             )
-        return flow
+        return self._flows[flow]
 
     def _watch_message(self, event: Event[TopicKey, TopicEntry]) -> pb2.WatchTopicsResponse:
         match event:
@@ -103,3 +152,13 @@ class ConfigSyncServicer(ConfigSyncServiceServicer):
             case Progress(token=token):
                 as_of = timestamp_message(self._clock.now_ms())
                 return pb2.WatchTopicsResponse(resume_token=token, progress=types_pb2.Progress(as_of=as_of))
+
+
+def _scopes(names: Iterable[str]) -> list[Scope]:
+    """Raises ConfigError for a name that is no scope."""
+    try:
+        return [Scope(name) for name in names]
+    except ValueError as error:
+        raise ConfigError(
+            f"scopes: {error}; there are {', '.join(Scope)}", metadata={"field": "scopes"}
+        ) from error
