@@ -18,6 +18,7 @@ T = TypeVar("T")
 
 EXIT_FAILED = 1
 EXIT_WRONG_USE = 2
+EXIT_INTERRUPTED = 130
 
 
 @contextmanager
@@ -25,14 +26,30 @@ def reported_failures() -> Iterator[None]:
     """Turn our errors, Ctrl-C and a closed pipe into messages and exit codes."""
     try:
         yield
+    except ExceptionGroup as failures:
+        _report(_first(failures))
+    except Exception as error:  # noqa: BLE001 (what is not ours is raised again)
+        _report(error)
+    except KeyboardInterrupt:
+        raise typer.Exit(EXIT_INTERRUPTED) from None
+
+
+def _first(failure: Exception) -> Exception:
+    """The first leaf of what a group of tasks failed with: the others were cancelled by it."""
+    while isinstance(failure, ExceptionGroup):
+        failure = failure.exceptions[0]
+    return failure
+
+
+def _report(failure: Exception) -> None:
+    try:
+        raise failure
     except ConfigError as error:
         typer.echo(f"error: {error}", err=True)
         raise typer.Exit(EXIT_WRONG_USE) from None
     except TwinlogError as error:
         typer.echo(f"error: {error} ({error.reason})", err=True)
         raise typer.Exit(EXIT_FAILED) from None
-    except KeyboardInterrupt:
-        raise typer.Exit(130) from None
     except BrokenPipeError:
         # Whoever read our output (head, less) has enough; nothing may be flushed into it at exit.
         sys.stdout = None

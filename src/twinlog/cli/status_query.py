@@ -64,7 +64,7 @@ class FlowRow:
     delay_seconds: float | None = None
     heartbeat_age_seconds: float | None = None
     groups: dict[str, int] = field(default_factory=dict)
-    """Group ids by how many (verdict, partition) pairs they have: verdict name → number of partitions."""
+    """Partitions of groups by the verdict on their offsets."""
     group_count: int | None = None
     notes: list[Note] = field(default_factory=list)
 

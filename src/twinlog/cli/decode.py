@@ -1,0 +1,172 @@
+"""`twinlog decode`: what an internal topic holds, in the lines of MM2's formatters."""
+
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from twinlog.cli.failures import reported_failures, run_async
+from twinlog.cli.location import ConfigOption, load_config
+from twinlog.cli.output import Output, OutputOption, print_json_line
+
+if TYPE_CHECKING:
+    from twinlog.cli.decoding import Kind
+    from twinlog.config import Configuration
+    from twinlog.model import Record, TopicPartition
+    from twinlog.policy import ReplicationPolicy
+
+_TIMEOUT_SECONDS = 10.0
+
+_HELP = """Print the records of an internal topic: offset syncs, checkpoints, heartbeats, positions.
+
+The lines are those of MM2's formatters, so scripts that read them go on working. Say where the topic is \
+with --config and --cluster, or with --bootstrap-server (and --command-config when the cluster is secured).
+
+A record that cannot be read is reported on stderr with its offset; the rest is printed all the same.
+
+Example: twinlog decode A.checkpoints.internal --config mm2.properties --cluster B
+"""
+
+
+def decode_command(
+    topic: Annotated[str, typer.Argument(metavar="TOPIC", help="The topic's name on its cluster.")],
+    config: ConfigOption = None,
+    cluster: Annotated[
+        str | None, typer.Option(metavar="ALIAS", help="The alias of the cluster that holds the topic.")
+    ] = None,
+    bootstrap_server: Annotated[
+        str | None, typer.Option(metavar="HOST:PORT,…", help="The brokers, when there is no --config.")
+    ] = None,
+    command_config: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE", help="Client properties for --bootstrap-server: security.protocol, sasl.*, ssl.*"
+        ),
+    ] = None,
+    kind: Annotated[
+        str | None,
+        typer.Option(
+            metavar="offset-sync|checkpoint|heartbeat|position",
+            help="What the topic holds, when its name does not say.",
+        ),
+    ] = None,
+    follow: Annotated[
+        bool, typer.Option("--follow", "-f", help="Go on with what comes, until Ctrl-C.")
+    ] = False,
+    from_beginning: Annotated[
+        bool,
+        typer.Option("--from-beginning/--from-end", help="Begin at the first record, or at what comes now."),
+    ] = True,
+    output: OutputOption = Output.TABLE,
+) -> None:
+    with reported_failures():
+        from twinlog.cli.decoding import kind_of
+
+        configuration = None if config is None or bootstrap_server is not None else load_config(config)
+        alias, properties = _cluster_properties(configuration, cluster, bootstrap_server, command_config)
+        wanted = _parse_kind(kind) if kind is not None else kind_of(topic, _policies(configuration))
+    run_async(
+        _print_topic(
+            alias,
+            properties,
+            topic,
+            kind=wanted,
+            as_json=output is Output.JSON,
+            from_beginning=from_beginning,
+            follow=follow,
+        )
+    )
+
+
+decode_command.__doc__ = _HELP
+
+
+async def _print_topic(
+    alias: str,
+    properties: dict[str, str],
+    topic: str,
+    *,
+    kind: "Kind",
+    as_json: bool,
+    from_beginning: bool,
+    follow: bool,
+) -> None:
+    from twinlog.cli.decoding import decode
+    from twinlog.cli.topic_reading import read_topic
+    from twinlog.errors import WireFormatError
+    from twinlog.kafka.cluster import open_cluster
+
+    def print_record(partition: "TopicPartition", record: "Record") -> None:
+        place = {
+            "partition": partition.partition,
+            "offset": record.offset,
+            "timestamp_ms": record.timestamp_ms,
+        }
+        try:
+            decoded = decode(kind, record)
+        except WireFormatError as error:
+            sys.stderr.write(f"{partition} offset {record.offset}: unreadable: {error}\n")
+            if as_json:
+                print_json_line({"record": place, "kind": str(kind), "error": str(error)})
+            return
+        if as_json:
+            print_json_line({"record": place, "kind": str(kind), "value": decoded.fields})
+        else:
+            typer.echo(decoded.line)
+
+    async with open_cluster(alias, properties, timeout_seconds=_TIMEOUT_SECONDS) as cluster:
+        await read_topic(cluster, topic, print_record, from_beginning=from_beginning, follow=follow)
+
+
+def _cluster_properties(
+    configuration: "Configuration | None",
+    alias: str | None,
+    bootstrap_server: str | None,
+    command_config: Path | None,
+) -> tuple[str, dict[str, str]]:
+    from twinlog.errors import ConfigError
+
+    if bootstrap_server is not None:
+        security = {} if command_config is None else _read_properties(command_config)
+        return alias or "cluster", {**security, "bootstrap.servers": bootstrap_server}
+    if configuration is None:
+        raise ConfigError("say where the topic is: --config FILE with --cluster ALIAS, or --bootstrap-server")
+    known = ", ".join(configuration.clusters)
+    if alias is None:
+        raise ConfigError(f"say which cluster holds the topic with --cluster; there are {known}")
+    if alias not in configuration.clusters:
+        raise ConfigError(
+            f"{configuration.file}: there is no cluster {alias}; there are {known}",
+            metadata={"cluster": alias},
+        )
+    return alias, dict(configuration.clusters[alias].consumer.properties)
+
+
+def _read_properties(path: Path) -> dict[str, str]:
+    from twinlog.errors import ConfigError
+    from twinlog.properties import parse
+
+    try:
+        content = path.read_bytes()
+    except OSError as error:
+        raise ConfigError(f"{path}: cannot be read: {error.strerror or error}") from error
+    return {key: prop.value.strip() for key, prop in parse(content, file=str(path)).entries.items()}
+
+
+def _policies(configuration: "Configuration | None") -> "list[ReplicationPolicy]":
+    """The naming of the configured flows, and MM2's default one."""
+    from twinlog.policy import policy_from_config
+
+    configs = [{}] if configuration is None else [*(flow.policy_config for flow in configuration.flows), {}]
+    return [policy_from_config(config) for config in configs]
+
+
+def _parse_kind(text: str) -> "Kind":
+    from twinlog.cli.decoding import Kind
+    from twinlog.errors import ConfigError
+
+    try:
+        return Kind(text)
+    except ValueError:
+        raise ConfigError(f"--kind {text}: expected one of {', '.join(Kind)}") from None
