@@ -8,6 +8,7 @@ from twinlog.offsets import CheckpointHistory
 from twinlog.service.app import ServiceContext, ServiceParts
 from twinlog.service.grpc_server import GrpcService
 from twinlog.service.runtime import Loop
+from twinlog.service.topics_client import TopicsWatch
 from twinlog_checkpoint.checkpoint_log import CheckpointLog
 from twinlog_checkpoint.checkpointer import Checkpointer
 from twinlog_checkpoint.config import CheckpointFlow, checkpoint_flows
@@ -18,14 +19,18 @@ from twinlog_checkpoint.instruments import CheckpointInstruments
 from twinlog_checkpoint.progress import ProgressTable
 from twinlog_checkpoint.servicer import CheckpointServicer
 from twinlog_checkpoint.sync_tail import SyncTail
+from twinlog_checkpoint.topic_choice import TopicChoice
 
 
 async def build(context: ServiceContext, stack: AsyncExitStack) -> ServiceParts:
     """Connect the parts; waits for no broker."""
-    loops: dict[str, Loop] = {}
+    topics = TopicsWatch(
+        context.peers.channel("configsync"), clock=context.clock, backoff=context.backoff(0.2, 5.0)
+    )
+    loops: dict[str, Loop] = {"topics of configsync": topics.run}
     checkpointers: list[Checkpointer] = []
     for entry in checkpoint_flows(context.configuration):
-        checkpointer = await _checkpointer(context, entry)
+        checkpointer = await _checkpointer(context, entry, topics)
         checkpointers.append(checkpointer)
         loops[f"offset syncs {entry.flow}"] = checkpointer.tail.run
         loops[f"checkpoints {entry.flow}"] = checkpointer.run
@@ -39,7 +44,7 @@ async def build(context: ServiceContext, stack: AsyncExitStack) -> ServiceParts:
     return ServiceParts(loops=loops, grpc=[service])
 
 
-async def _checkpointer(context: ServiceContext, entry: CheckpointFlow) -> Checkpointer:
+async def _checkpointer(context: ServiceContext, entry: CheckpointFlow, topics: TopicsWatch) -> Checkpointer:
     clients, settings = entry.clients, entry.settings
     source = await context.clusters.get(clients.source_admin)
     target = await context.clusters.get(clients.target_admin)
@@ -62,6 +67,7 @@ async def _checkpointer(context: ServiceContext, entry: CheckpointFlow) -> Check
             refresh_interval_seconds=settings.refresh_groups_interval_seconds,
             clock=context.clock,
         ),
+        topics=TopicChoice(entry.topics, topics),
         tail=tail,
         log=CheckpointLog(
             flow=entry.flow,

@@ -18,6 +18,7 @@ from twinlog_checkpoint.groups import GroupDirectory, GroupOffsets
 from twinlog_checkpoint.instruments import CheckpointInstruments
 from twinlog_checkpoint.progress import GroupProgress, ProgressTable
 from twinlog_checkpoint.sync_tail import SyncTail
+from twinlog_checkpoint.topic_choice import TopicChoice
 from twinlog_checkpoint.translation import SourcePosition, Translation, Translator, Verdict
 
 TICK_SECONDS = 0.2
@@ -51,6 +52,7 @@ class Checkpointer:
     writer_cluster: KafkaCluster
     """The target, with the settings of the checkpoints' producer."""
     groups: GroupDirectory
+    topics: TopicChoice
     tail: SyncTail
     log: CheckpointLog
     translator: Translator
@@ -125,9 +127,8 @@ class Checkpointer:
         return verdicts
 
     def _without_translation(self, position: SourcePosition) -> Translation | None:
-        decision = self.entry.topics.topic_filter.judge_topic(position.partition.topic)
-        if not decision.included:
-            rule = self.entry.topics.decide(position.partition.topic).rule
+        rule = self.topics.refusal(position.partition.topic)
+        if rule is not None:
             return Translation(verdict=Verdict.NOT_REPLICATED, downstream_offset=None, message=rule)
         if self.tail.store.read_to_end or self.tail.obstacle is None:
             return None
@@ -142,10 +143,10 @@ class Checkpointer:
         """No sync, because the flow's other rules keep the topic from being copied: say which."""
         if answer.verdict is not Verdict.NO_SYNC:
             return answer
-        decision = self.entry.topics.decide(position.partition.topic)
-        if decision.selected:
+        rule = self.topics.why_never_copied(position.partition.topic)
+        if rule is None:
             return answer
-        return Translation(verdict=Verdict.NOT_REPLICATED, downstream_offset=None, message=decision.rule)
+        return Translation(verdict=Verdict.NOT_REPLICATED, downstream_offset=None, message=rule)
 
     async def _emit(
         self,

@@ -98,7 +98,7 @@ class GroupOffsetsClient:
     async def _with_coordinator(
         self, group_id: str, request: Any, doing: str, moved: Callable[[Any], int]
     ) -> Any:
-        """Ask until a coordinator answers, whoever it is by then; `moved` gives the code of one that is not."""
+        """Ask until a coordinator answers, whoever it is by then; `moved` gives the code when it is not."""
         last: KafkaError | None = None
         try:
             async with deadline(self._session.timeout_seconds, doing, alias=self._session.alias):

@@ -25,8 +25,6 @@ def answers(
         piece, logs[need] = logs[need][:chunk], logs[need][chunk:]
         feeds[need](piece, ended=not logs[need])
     assert walk.answers.keys() == set(wanted)
-    for pair in walk.learned:
-        assert (pair.upstream, pair.downstream) != (None, None)
     return walk.answers
 
 

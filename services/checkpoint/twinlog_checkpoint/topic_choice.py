@@ -1,0 +1,53 @@
+"""Which topics of a flow are checkpointed, and why another is not."""
+
+from collections.abc import Mapping
+from typing import Protocol
+
+from twinlog.model import Flow
+from twinlog.selection import TopicSelector
+
+
+class KnownTopics(Protocol):
+    """What configsync says of a flow: `twinlog.service.topics_client.TopicsWatch`."""
+
+    def settled(self, flow: Flow) -> bool: ...
+
+    def topics(self, flow: Flow) -> Mapping[str, object]:
+        """By source topic."""
+        ...
+
+
+class TopicChoice:
+    """configsync's registry decides once it is known, for it has the live rules; the file's topic filter
+    until then.
+
+    The filter alone is MM2's rule (§6.4): internal topics and cycles have no offset syncs anyway. Copies of
+    the target's own topics are no topics of the flow, but their groups can go home: the filter decides about
+    them.
+    """
+
+    def __init__(self, selector: TopicSelector, known: KnownTopics) -> None:
+        self._selector = selector
+        self._known = known
+
+    def refusal(self, topic: str) -> str | None:
+        """Why the topic is not checkpointed; None when it is."""
+        flow = self._selector.flow
+        filtered = self._selector.topic_filter.judge_topic(topic).included
+        if not self._known.settled(flow) or self._comes_from_target(topic):
+            return None if filtered else self._selector.decide(topic).rule
+        if topic in self._known.topics(flow):
+            return None
+        decision = self._selector.decide(topic)
+        return (
+            f"configsync does not have it among the topics of {flow}" if decision.selected else decision.rule
+        )
+
+    def why_never_copied(self, topic: str) -> str | None:
+        """The rule that keeps a checkpointed topic from ever being copied (internal, a cycle); None when none
+        does."""
+        decision = self._selector.decide(topic)
+        return None if decision.selected else decision.rule
+
+    def _comes_from_target(self, topic: str) -> bool:
+        return self._selector.policy.topic_source(topic) == self._selector.flow.target

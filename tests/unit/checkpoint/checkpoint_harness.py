@@ -1,0 +1,200 @@
+"""One flow A->B on two fake clusters, with everything the checkpoint service builds for it."""
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Mapping
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+
+from opentelemetry.metrics import NoOpMeter
+
+from twinlog.config import CheckpointSettings, ClientConfig, OffsetSyncsLocation, Selection
+from twinlog.filters import DefaultGroupFilter, DefaultTopicFilter
+from twinlog.model import Flow, TopicPartition
+from twinlog.offsets import CheckpointHistory
+from twinlog.policy import DefaultReplicationPolicy, HostedTopic, ReplicationPolicy
+from twinlog.selection import TopicSelector
+from twinlog.testing.fake_clock import FakeClock
+from twinlog.testing.fake_cluster import FakeCluster
+from twinlog.wire import Checkpoint, OffsetSync, decode_checkpoint, encode_offset_sync
+from twinlog_checkpoint.checkpoint_log import CheckpointLog
+from twinlog_checkpoint.checkpointer import Checkpointer
+from twinlog_checkpoint.config import CheckpointClients, CheckpointFlow
+from twinlog_checkpoint.floor import FloorTranslator
+from twinlog_checkpoint.group_syncer import GroupSyncer
+from twinlog_checkpoint.groups import GroupDirectory
+from twinlog_checkpoint.instruments import CheckpointInstruments
+from twinlog_checkpoint.progress import ProgressTable
+from twinlog_checkpoint.sync_tail import SyncTail
+from twinlog_checkpoint.topic_choice import TopicChoice
+
+A_TO_B = Flow("A", "B")
+SYNCS_TOPIC = "mm2-offset-syncs.B.internal"
+CHECKPOINTS_TOPIC = "A.checkpoints.internal"
+_NO_CLIENT = ClientConfig(alias="none", properties={})
+
+
+class NothingKnown:
+    """configsync is away."""
+
+    def settled(self, flow: Flow) -> bool:
+        return False
+
+    def topics(self, flow: Flow) -> Mapping[str, object]:
+        return {}
+
+
+@dataclass(slots=True, kw_only=True)
+class KnownTopics:
+    """configsync has settled on these source topics."""
+
+    names: set[str]
+
+    def settled(self, flow: Flow) -> bool:
+        return True
+
+    def topics(self, flow: Flow) -> Mapping[str, object]:
+        return dict.fromkeys(self.names)
+
+
+@dataclass(slots=True, kw_only=True)
+class FlowOnFakes:
+    """Clusters and parts; a test may replace either."""
+
+    source: FakeCluster = field(default_factory=lambda: FakeCluster("A"))
+    target: FakeCluster = field(default_factory=lambda: FakeCluster("B"))
+    clock: FakeClock = field(default_factory=FakeClock)
+    policy: ReplicationPolicy = field(default_factory=DefaultReplicationPolicy)
+    known_topics: NothingKnown | KnownTopics = field(default_factory=NothingKnown)
+    syncs_topic: str = SYNCS_TOPIC
+
+    def __post_init__(self) -> None:
+        if self.syncs_topic not in self.source.topics:
+            self.source.add_topic(self.syncs_topic, configs={"cleanup.policy": "compact"})
+
+    async def write_sync(self, topic: str, upstream: int, downstream: int, partition: int = 0) -> None:
+        key, value = encode_offset_sync(
+            OffsetSync(
+                partition=TopicPartition(topic, partition),
+                upstream_offset=upstream,
+                downstream_offset=downstream,
+            )
+        )
+        async with self.source.writer() as writer:
+            await writer.append(TopicPartition(self.syncs_topic, 0), key=key, value=value)
+
+    def checkpoints(self) -> list[Checkpoint]:
+        """What stands in the checkpoints topic, in order."""
+        if CHECKPOINTS_TOPIC not in self.target.topics:
+            return []
+        records = self.target.records(TopicPartition(CHECKPOINTS_TOPIC, 0))
+        return [decode_checkpoint(record.key, record.value) for record in records]
+
+    def checkpointer(self) -> Checkpointer:
+        """The parts as after a start of the service."""
+        entry = self._entry()
+        tail = SyncTail(flow=A_TO_B, cluster=self.source, topic=self.syncs_topic, clock=self.clock)
+        return Checkpointer(
+            entry=entry,
+            source=self.source,
+            target=self.target,
+            writer_cluster=self.target,
+            groups=GroupDirectory(
+                admin=self.source,
+                group_filter=entry.groups,
+                refresh_enabled=True,
+                refresh_interval_seconds=0,
+                clock=self.clock,
+            ),
+            topics=TopicChoice(entry.topics, self.known_topics),
+            tail=tail,
+            log=CheckpointLog(
+                flow=A_TO_B,
+                topic=entry.checkpoints_topic,
+                replication_factor=1,
+                admin=self.target,
+                reader_cluster=self.target,
+            ),
+            translator=FloorTranslator(lambda: tail.store),
+            history=CheckpointHistory(),
+            table=ProgressTable(A_TO_B),
+            instruments=CheckpointInstruments(NoOpMeter("test"), A_TO_B),
+            clock=self.clock,
+            refusal=lambda flow: None,
+        )
+
+    def syncer(self, checkpointer: Checkpointer) -> GroupSyncer:
+        return GroupSyncer(
+            flow=A_TO_B,
+            interval_seconds=0,
+            target=self.target,
+            history=checkpointer.history,
+            table=checkpointer.table,
+            clock=self.clock,
+            wanted_groups=lambda: checkpointer.groups.groups,
+            passes=lambda: checkpointer.passes,
+        )
+
+    async def do_pass(self, checkpointer: Checkpointer) -> None:
+        async with self.target.writer() as writer:
+            await checkpointer.do_pass(writer)
+
+    @asynccontextmanager
+    async def ready(self) -> AsyncIterator[Checkpointer]:
+        """A checkpointer whose syncs have been read and are tailed, as after the start of the service."""
+        checkpointer = self.checkpointer()
+        stop = asyncio.Event()
+        async with asyncio.TaskGroup() as group:
+            group.create_task(checkpointer.tail.run(stop), name="tail")
+            try:
+                await self.do_pass(checkpointer)
+                await turns(lambda: checkpointer.tail.store.read_to_end)
+                yield checkpointer
+            finally:
+                stop.set()
+
+    def _entry(self) -> CheckpointFlow:
+        settings = CheckpointSettings(
+            enabled=True,
+            groups=Selection(include=(".*",), exclude=()),
+            topics=Selection(include=(".*",), exclude=()),
+            offset_syncs_location=OffsetSyncsLocation.SOURCE,
+            emit_interval_seconds=1,
+            refresh_groups_enabled=True,
+            refresh_groups_interval_seconds=1,
+            sync_group_offsets_enabled=True,
+            sync_group_offsets_interval_seconds=1,
+            topic_replication_factor=1,
+        )
+        return CheckpointFlow(
+            flow=A_TO_B,
+            policy=self.policy,
+            topics=TopicSelector(flow=A_TO_B, policy=self.policy, topic_filter=DefaultTopicFilter()),
+            groups=DefaultGroupFilter(),
+            syncs_topic=HostedTopic(cluster="A", topic=self.syncs_topic),
+            checkpoints_topic=CHECKPOINTS_TOPIC,
+            settings=settings,
+            clients=CheckpointClients(
+                source_admin=_NO_CLIENT,
+                target_admin=_NO_CLIENT,
+                source_reader=_NO_CLIENT,
+                target_reader=_NO_CLIENT,
+                syncs_reader=_NO_CLIENT,
+                checkpoints_writer=_NO_CLIENT,
+            ),
+        )
+
+
+async def turns(condition: Callable[[], object], most: int = 1000) -> None:
+    """Let other tasks run until the condition holds: nothing here waits for time."""
+    for _ in range(most):
+        if condition():
+            return
+        await _one_turn()
+    raise AssertionError(f"not so after {most} turns of the event loop")
+
+
+async def _one_turn() -> None:
+    loop = asyncio.get_running_loop()
+    turn = loop.create_future()
+    loop.call_soon(turn.set_result, None)
+    await turn

@@ -1,0 +1,293 @@
+"""MM2's MirrorCheckpointTask rules (mirrormaker2.md §6.4, §11.2), on two fake clusters."""
+
+import asyncio
+
+import pytest
+
+from twinlog.errors import FatalKafkaError, KafkaError
+from twinlog.kafka.ports import CommittedOffset
+from twinlog.model import TopicPartition
+from twinlog.testing.fake_cluster import Call
+from twinlog.wire import Checkpoint
+from twinlog_checkpoint.translation import Verdict
+from unit.checkpoint.checkpoint_harness import CHECKPOINTS_TOPIC, SYNCS_TOPIC, FlowOnFakes, KnownTopics, turns
+
+
+def checkpoint(
+    upstream: int, downstream: int, topic: str = "A.orders", partition: int = 0, group: str = "g"
+) -> Checkpoint:
+    return Checkpoint(
+        group=group,
+        partition=TopicPartition(topic, partition),
+        upstream_offset=upstream,
+        downstream_offset=downstream,
+    )
+
+
+async def on_target(flow: FlowOnFakes, group: str) -> dict[TopicPartition, int]:
+    held = (await flow.target.group_offsets([group]))[group]
+    assert not isinstance(held, KafkaError)
+    return {partition: committed.next_offset for partition, committed in held.items()}
+
+
+@pytest.fixture
+def flow() -> FlowOnFakes:
+    """`orders` with 3 partitions on A and its copy on B; nothing copied yet."""
+    fakes = FlowOnFakes()
+    fakes.source.add_topic("orders", 3)
+    fakes.target.add_topic("A.orders", 3)
+    return fakes
+
+
+async def test_a_groups_offsets_become_checkpoints_of_the_remote_topic(flow: FlowOnFakes) -> None:
+    await flow.write_sync("orders", 10, 20)
+    await flow.write_sync("orders", 7, 3, partition=2)
+    flow.source.set_group("g", {TopicPartition("orders", 0): 10, TopicPartition("orders", 2): 9})
+    async with flow.ready() as checkpointer:
+        await flow.do_pass(checkpointer)
+    assert flow.checkpoints() == [checkpoint(10, 20), checkpoint(9, 4, partition=2)]
+
+
+async def test_nothing_is_emitted_before_the_offset_syncs_are_read(flow: FlowOnFakes) -> None:
+    await flow.write_sync("orders", 10, 20)
+    flow.source.set_group("g", {TopicPartition("orders", 0): 10})
+    checkpointer = flow.checkpointer()
+    await flow.do_pass(checkpointer)
+    assert flow.checkpoints() == []
+    assert [row.translation.verdict for row in checkpointer.table.rows()] == [Verdict.NOT_READY]
+
+
+async def test_no_checkpoint_without_an_offset_sync(flow: FlowOnFakes) -> None:
+    await flow.write_sync("orders", 10, 20)
+    flow.source.set_group("g", {TopicPartition("orders", 1): 10})
+    async with flow.ready() as checkpointer:
+        await flow.do_pass(checkpointer)
+        (row,) = checkpointer.table.rows()
+    assert flow.checkpoints() == []
+    assert (row.translation.verdict, row.translation.downstream_offset) == (Verdict.NO_SYNC, None)
+
+
+async def test_an_offset_older_than_every_sync_is_not_translated(flow: FlowOnFakes) -> None:
+    await flow.write_sync("orders", 100, 20)
+    flow.source.set_group("g", {TopicPartition("orders", 0): 99})
+    async with flow.ready() as checkpointer:
+        await flow.do_pass(checkpointer)
+        (row,) = checkpointer.table.rows()
+    assert flow.checkpoints() == []
+    assert row.translation.verdict is Verdict.TOO_OLD
+
+
+async def test_a_copy_of_the_targets_own_topic_goes_home(flow: FlowOnFakes) -> None:
+    """MM2's testDownstreamTopicRenaming: B.topic3 on A is topic3 on B, C.topic7 stays a copy."""
+    await flow.write_sync("B.topic3", 5, 5)
+    await flow.write_sync("C.topic7", 5, 5)
+    flow.source.set_group("g", {TopicPartition("B.topic3", 4): 5, TopicPartition("C.topic7", 8): 5})
+    await flow.write_sync("B.topic3", 5, 5, partition=4)
+    await flow.write_sync("C.topic7", 5, 5, partition=8)
+    async with flow.ready() as checkpointer:
+        await flow.do_pass(checkpointer)
+    assert flow.checkpoints() == [
+        checkpoint(5, 5, topic="topic3", partition=4),
+        checkpoint(5, 5, topic="A.C.topic7", partition=8),
+    ]
+
+
+async def test_checkpoints_never_go_back_unless_the_group_does(flow: FlowOnFakes) -> None:
+    orders = TopicPartition("orders", 0)
+    await flow.write_sync("orders", 100, 100)
+    await flow.write_sync("orders", 200, 200)
+    flow.source.set_group("g", {orders: 250})
+    async with flow.ready() as checkpointer:
+        await flow.do_pass(checkpointer)
+        await flow.do_pass(checkpointer)
+        assert flow.checkpoints() == [checkpoint(250, 201)]
+        flow.source.set_group("g", {orders: 260})
+        await flow.do_pass(checkpointer)
+        assert flow.checkpoints() == [checkpoint(250, 201)]
+        flow.source.set_group("g", {orders: 150})
+        await flow.do_pass(checkpointer)
+    assert flow.checkpoints() == [checkpoint(250, 201), checkpoint(150, 101)]
+
+
+async def test_a_restart_goes_on_from_the_checkpoints_in_the_topic(flow: FlowOnFakes) -> None:
+    """MM2's testCheckpointsTaskRestartUsesExistingCheckpoints, with its numbers."""
+    orders = TopicPartition("orders", 0)
+    for offset in (100, 200):
+        await flow.write_sync("orders", offset, offset)
+    flow.source.set_group("g", {orders: 250})
+    async with flow.ready() as checkpointer:
+        await flow.do_pass(checkpointer)
+    assert flow.checkpoints() == [checkpoint(250, 201)]
+
+    flow.source.add_topic(SYNCS_TOPIC)
+    for offset in (175, 375, 475):
+        await flow.write_sync("orders", offset, offset)
+    async with flow.ready() as restarted:
+        for committed in (250, 370):
+            flow.source.set_group("g", {orders: committed})
+            await flow.do_pass(restarted)
+        assert flow.checkpoints() == [checkpoint(250, 201)]
+        flow.source.set_group("g", {orders: 400})
+        await flow.do_pass(restarted)
+    assert flow.checkpoints() == [checkpoint(250, 201), checkpoint(400, 376)]
+
+
+async def test_old_syncs_are_not_used_when_the_checkpoints_cannot_be_read(flow: FlowOnFakes) -> None:
+    """mustReadToEnd: without a guard only the latest sync of the first pass counts."""
+    for offset in (175, 375, 475):
+        await flow.write_sync("orders", offset, offset)
+    flow.source.set_group("g", {TopicPartition("orders", 0): 400})
+
+    def refuse(call: Call) -> None:
+        if call.arguments["partition"].topic == CHECKPOINTS_TOPIC:
+            raise FatalKafkaError("no right to read", reason="TOPIC_UNAUTHORIZED", code=29)
+
+    flow.target.add_topic(CHECKPOINTS_TOPIC)
+    async with flow.target.writer() as writer:
+        await writer.append(TopicPartition(CHECKPOINTS_TOPIC, 0), key=b"x", value=b"y")
+    flow.target.intercept("fetch", refuse)
+    async with flow.ready() as checkpointer:
+        await flow.do_pass(checkpointer)
+        (row,) = checkpointer.table.rows()
+    assert row.translation.verdict is Verdict.TOO_OLD
+
+
+async def test_damaged_checkpoints_are_passed_over(flow: FlowOnFakes) -> None:
+    flow.target.add_topic(CHECKPOINTS_TOPIC)
+    async with flow.target.writer() as writer:
+        await writer.append(TopicPartition(CHECKPOINTS_TOPIC, 0), key=b"x", value=b"y")
+    await flow.write_sync("orders", 10, 20)
+    async with flow.ready() as checkpointer:
+        await flow.do_pass(checkpointer)
+        assert checkpointer.history.groups() == frozenset()
+        assert checkpointer.tail.store.read_to_end
+
+
+async def test_metadata_goes_along(flow: FlowOnFakes) -> None:
+    await flow.write_sync("orders", 10, 20)
+    flow.source.set_group("g")
+    await flow.source.alter_group_offsets(
+        "g", {TopicPartition("orders", 0): CommittedOffset(next_offset=10, metadata="note")}
+    )
+    async with flow.ready() as checkpointer:
+        await flow.do_pass(checkpointer)
+    assert [emitted.metadata for emitted in flow.checkpoints()] == ["note"]
+
+
+async def test_topics_that_configsync_does_not_copy_are_said_so(flow: FlowOnFakes) -> None:
+    flow.known_topics = KnownTopics(names={"orders"})
+    await flow.write_sync("orders", 10, 20)
+    await flow.write_sync("payments", 10, 20)
+    flow.source.set_group("g", {TopicPartition("orders", 0): 10, TopicPartition("payments", 0): 10})
+    async with flow.ready() as checkpointer:
+        await flow.do_pass(checkpointer)
+        verdicts = {row.source.topic: row.translation.verdict for row in checkpointer.table.rows()}
+    assert flow.checkpoints() == [checkpoint(10, 20)]
+    assert verdicts == {"orders": Verdict.FLOOR, "payments": Verdict.NOT_REPLICATED}
+
+
+async def test_a_topic_that_can_never_be_copied_says_which_rule_keeps_it(flow: FlowOnFakes) -> None:
+    await flow.write_sync("orders", 10, 20)
+    flow.source.set_group("g", {TopicPartition("mm2x.internal", 0): 10, TopicPartition("B.x", 0): 1})
+    async with flow.ready() as checkpointer:
+        await flow.do_pass(checkpointer)
+        rows = {row.source.topic: row.translation for row in checkpointer.table.rows()}
+    assert {row.verdict for row in rows.values()} == {Verdict.NOT_REPLICATED}
+    assert "B" in rows["B.x"].message
+
+
+async def test_the_table_shows_lags_and_what_the_group_has_on_the_target(flow: FlowOnFakes) -> None:
+    orders, copy = TopicPartition("orders", 0), TopicPartition("A.orders", 0)
+    async with flow.source.writer() as source, flow.target.writer() as target:
+        for number in range(30):
+            await source.append(orders, key=b"k", value=b"%d" % number)
+            await target.append(copy, key=b"k", value=b"%d" % number)
+    await flow.write_sync("orders", 10, 10)
+    flow.source.set_group("g", {orders: 10})
+    flow.target.set_group("g", {copy: 10})
+    async with flow.ready() as checkpointer:
+        await flow.do_pass(checkpointer)
+        (row,) = checkpointer.table.rows("g")
+    assert (row.source_lag, row.target_lag, row.offset_on_target) == (20, 20, 10)
+    assert row.committed_on_target
+
+
+async def test_a_source_that_goes_away_leaves_its_mark_and_heals(flow: FlowOnFakes) -> None:
+    await flow.write_sync("orders", 10, 20)
+    flow.source.set_group("g", {TopicPartition("orders", 0): 10})
+    async with flow.ready() as checkpointer:
+        await flow.do_pass(checkpointer)
+        flow.source.take_away()
+        with pytest.raises(Exception, match="broker") as away:
+            await flow.do_pass(checkpointer)
+        checkpointer.table.on_all_unreadable(str(away.value), flow.clock.now_ms())
+        (row,) = checkpointer.table.rows()
+        assert row.translation.verdict is Verdict.SOURCE_UNREADABLE
+        flow.source.bring_back()
+        await flow.do_pass(checkpointer)
+        (row,) = checkpointer.table.rows()
+        assert row.translation.verdict is Verdict.FLOOR
+
+
+async def test_a_missing_syncs_topic_is_no_sync(flow: FlowOnFakes) -> None:
+    del flow.source.topics[SYNCS_TOPIC]
+    flow.source.set_group("g", {TopicPartition("orders", 0): 10})
+    checkpointer = flow.checkpointer()
+    stop = asyncio.Event()
+    async with asyncio.TaskGroup() as group:
+        group.create_task(checkpointer.tail.run(stop), name="tail")
+        await flow.do_pass(checkpointer)
+        await turns(lambda: checkpointer.tail.obstacle)
+        await flow.do_pass(checkpointer)
+        stop.set()
+    (row,) = checkpointer.table.rows()
+    assert row.translation.verdict is Verdict.NO_SYNC
+    assert flow.checkpoints() == []
+
+
+async def test_share_groups_are_listed_apart(flow: FlowOnFakes) -> None:
+    flow.source.set_group("shared", group_type="share")
+    flow.source.set_group("g", {TopicPartition("orders", 0): 1})
+    checkpointer = flow.checkpointer()
+    await flow.do_pass(checkpointer)
+    assert checkpointer.groups.groups == {"g"}
+    assert checkpointer.groups.unsupported == {"shared": "share"}
+
+
+async def test_offsets_are_committed_for_idle_groups_only(flow: FlowOnFakes) -> None:
+    orders, copy = TopicPartition("orders", 0), TopicPartition("A.orders", 0)
+    async with flow.target.writer() as target:
+        for number in range(30):
+            await target.append(copy, key=b"k", value=b"%d" % number)
+    await flow.write_sync("orders", 10, 10)
+    for group in ("idle", "busy"):
+        flow.source.set_group(group, {orders: 20})
+    flow.target.set_group("busy", {copy: 3}, state="STABLE", member_count=1)
+    async with flow.ready() as checkpointer:
+        await flow.do_pass(checkpointer)
+        await flow.syncer(checkpointer).sync()
+        verdicts = {row.group: row for row in checkpointer.table.rows()}
+    assert await on_target(flow, "idle") == {copy: 11}
+    assert await on_target(flow, "busy") == {copy: 3}
+    assert verdicts["busy"].translation.verdict is Verdict.ACTIVE_ON_TARGET
+    assert verdicts["idle"].committed_on_target
+    assert not verdicts["busy"].committed_on_target
+
+
+async def test_a_group_is_never_moved_back_on_the_target(flow: FlowOnFakes) -> None:
+    orders, copy = TopicPartition("orders", 0), TopicPartition("A.orders", 0)
+    async with flow.target.writer() as target:
+        for number in range(300):
+            await target.append(copy, key=b"k", value=b"%d" % number)
+    await flow.write_sync("orders", 100, 100)
+    await flow.write_sync("orders", 200, 200)
+    flow.source.set_group("g", {orders: 250})
+    async with flow.ready() as checkpointer:
+        syncer = flow.syncer(checkpointer)
+        await flow.do_pass(checkpointer)
+        await syncer.sync()
+        flow.source.set_group("g", {orders: 150})
+        await flow.do_pass(checkpointer)
+        await syncer.sync()
+    assert await on_target(flow, "g") == {copy: 201}
+    assert flow.checkpoints()[-1] == checkpoint(150, 101)
