@@ -44,9 +44,13 @@ class Hooks:
         return remove
 
     async def before(self, operation: str, arguments: Mapping[str, Any]) -> None:
+        self.check_available(operation)
+        await self._run(self._before[operation], Call(operation=operation, arguments=arguments))
+
+    def check_available(self, operation: str) -> None:
+        """Raises TransientKafkaError (KAFKA_UNAVAILABLE) during an outage."""
         if not self.available:
             raise from_reason(UNAVAILABLE, operation.replace("_", " "), alias=self._alias)
-        await self._run(self._before[operation], Call(operation=operation, arguments=arguments))
 
     async def after(self, operation: str, arguments: Mapping[str, Any], result: Any) -> None:
         await self._run(self._after[operation], Call(operation=operation, arguments=arguments, result=result))

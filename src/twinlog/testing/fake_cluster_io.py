@@ -53,6 +53,7 @@ class FakeReader:
             if read.next_offset > offset or left_seconds <= 0:
                 return read
             await asyncio.wait([changed], timeout=left_seconds)
+            self.hooks.check_available("fetch")
 
 
 class FakeWriter:

@@ -1,0 +1,114 @@
+"""Client errors by code, and the table they come from."""
+
+import ssl
+
+import aiokafka.errors
+import pytest
+from confluent_kafka import KafkaError as LibrdkafkaError
+from confluent_kafka import KafkaException
+
+from twinlog.errors import FatalKafkaError, TransientKafkaError
+from twinlog.kafka.aiokafka_fixes import apply_aiokafka_fixes
+from twinlog.kafka.errors import CLIENT_REASONS, KAFKA_REASONS, TIMEOUT, from_code, from_reason, translate
+
+
+@pytest.mark.parametrize(
+    ("code", "reason", "retriable"),
+    [
+        (-1, "KAFKA_SERVER_ERROR", True),
+        (1, "OFFSET_OUT_OF_RANGE", False),
+        (3, "TOPIC_UNKNOWN", False),
+        (6, "LEADER_UNAVAILABLE", True),
+        (7, "KAFKA_TIMEOUT", True),
+        (10, "RECORD_TOO_LARGE", False),
+        (16, "COORDINATOR_UNAVAILABLE", True),
+        (19, "NOT_ENOUGH_REPLICAS", True),
+        (29, "TOPIC_UNAUTHORIZED", False),
+        (30, "GROUP_UNAUTHORIZED", False),
+        (31, "CLUSTER_UNAUTHORIZED", False),
+        (32, "TIMESTAMP_REFUSED", False),
+        (36, "TOPIC_EXISTS", False),
+        (47, "PRODUCER_FENCED", False),
+        (54, "NO_AUTHORIZER", False),
+        (58, "AUTHENTICATION_FAILED", False),
+        (68, "GROUP_ACTIVE", False),
+        (74, "LEADER_UNAVAILABLE", True),
+        (87, "RECORD_INVALID", False),
+        (90, "PRODUCER_FENCED", False),
+        (100, "TOPIC_CHANGED", True),
+        (4711, "KAFKA_REFUSED", False),
+    ],
+)
+def test_codes_have_reasons(code: int, reason: str, retriable: bool) -> None:
+    error = from_code(code, "append to t-0", alias="A", detail="more")
+    assert (error.reason, error.retriable, error.code) == (reason, retriable, code)
+    assert isinstance(error, TransientKafkaError if retriable else FatalKafkaError)
+    assert str(error).startswith("cluster A: append to t-0: ")
+    assert error.metadata == {"cluster": "A", "doing": "append to t-0", "detail": "more"}
+
+
+@pytest.mark.parametrize("code", [74, 75, 78, 87, 90, 100])
+def test_codes_that_aiokafka_does_not_know_keep_their_number(code: int) -> None:
+    apply_aiokafka_fixes()
+    raised = aiokafka.errors.for_code(code)()
+    assert raised.retriable is KAFKA_REASONS[code].retriable
+    assert translate(raised, "read").code == code
+
+
+def test_every_error_of_aiokafka_has_a_row() -> None:
+    apply_aiokafka_fixes()
+    known = set(aiokafka.errors.kafka_errors) - {0}
+    without = {code for code in known if code not in KAFKA_REASONS}
+    # Sessions, protocols and delegation tokens, which Twinlog never uses.
+    assert without == {11, 21, 23, 26, 28, 43, 57, 61, 62, 63, 64, 65, 66, 67, 81, 84}
+
+
+def test_what_aiokafka_retries_is_retriable_here() -> None:
+    apply_aiokafka_fixes()
+    for code, kind in aiokafka.errors.kafka_errors.items():
+        # An unknown topic is retried within the call and is final after it.
+        if kind.retriable and code not in (3, 84):
+            assert KAFKA_REASONS[code].retriable, kind
+
+
+@pytest.mark.parametrize(
+    ("raised", "reason"),
+    [
+        (aiokafka.errors.KafkaConnectionError("no"), "KAFKA_UNAVAILABLE"),
+        (aiokafka.errors.NodeNotReadyError(), "KAFKA_UNAVAILABLE"),
+        (aiokafka.errors.KafkaTimeoutError(), "KAFKA_TIMEOUT"),
+        (aiokafka.errors.AuthenticationFailedError(), "AUTHENTICATION_FAILED"),
+        (aiokafka.errors.ProducerFenced(), "PRODUCER_FENCED"),
+        (aiokafka.errors.ProducerClosed(), "CLIENT_CLOSED"),
+        (aiokafka.errors.UnsupportedCodecError(), "CODEC_REFUSED"),
+        (aiokafka.errors.KafkaError("odd"), "KAFKA_REFUSED"),
+        (TimeoutError(), "KAFKA_TIMEOUT"),
+        (ConnectionRefusedError(), "KAFKA_UNAVAILABLE"),
+        (EOFError(), "KAFKA_UNAVAILABLE"),
+        (ssl.SSLCertVerificationError("no"), "TLS_UNTRUSTED"),
+        (ssl.SSLError("no"), "TLS_FAILED"),
+        (NotImplementedError("old broker"), "UNSUPPORTED_VERSION"),
+        (KafkaException(LibrdkafkaError(LibrdkafkaError._TIMED_OUT)), "KAFKA_TIMEOUT"),
+        (KafkaException(LibrdkafkaError(LibrdkafkaError._ALL_BROKERS_DOWN)), "KAFKA_UNAVAILABLE"),
+        (KafkaException(LibrdkafkaError(LibrdkafkaError._AUTHENTICATION)), "AUTHENTICATION_FAILED"),
+        (KafkaException(LibrdkafkaError(LibrdkafkaError._UNKNOWN_TOPIC)), "TOPIC_UNKNOWN"),
+        (KafkaException(LibrdkafkaError(LibrdkafkaError.TOPIC_ALREADY_EXISTS)), "TOPIC_EXISTS"),
+        (KafkaException(LibrdkafkaError(LibrdkafkaError._INVALID_ARG)), "KAFKA_REFUSED"),
+    ],
+)
+def test_errors_of_both_libraries_are_translated(raised: Exception, reason: str) -> None:
+    assert translate(raised, "ask").reason == reason
+
+
+def test_our_own_errors_pass_as_they_are() -> None:
+    error = from_reason(TIMEOUT, "ask")
+    assert translate(error, "ask again") is error
+
+
+def test_a_reason_means_one_thing() -> None:
+    facts: dict[str, bool] = {}
+    for row in (*KAFKA_REASONS.values(), *CLIENT_REASONS):
+        assert facts.setdefault(row.name, row.retriable) is row.retriable, row
+        assert row.name.replace("_", "").isalnum()
+        assert row.name.isupper()
+        assert row.meaning
