@@ -1,0 +1,113 @@
+"""Every answer to "why is this topic (not) replicated?"."""
+
+from pathlib import Path
+
+import pytest
+
+from twinlog.errors import FatalKafkaError
+from twinlog.testing.fake_cluster import Call
+from twinlog_configsync.explain import Explanation, Verdict
+from unit.configsync.configsync_harness import FlowUnderTest, make_flow
+
+
+@pytest.fixture
+async def flow(tmp_path: Path) -> FlowUnderTest:
+    flow = make_flow(
+        tmp_path, {"topics": "orders.*, A.*, B.*, mm2.*, gone, later", "topics.exclude": "orders-old"}
+    )
+    for name in ("orders", "orders-old", "users", "mm2-x.internal", "B.orders", "gone", "heartbeats"):
+        flow.source.add_topic(name)
+    await flow.refresh()
+    return flow
+
+
+async def the_answer(flow: FlowUnderTest, topic: str) -> Explanation:
+    (explanation,) = await flow.sync.explain(topic)
+    return explanation
+
+
+@pytest.mark.parametrize(
+    ("topic", "verdict", "rule"),
+    [
+        ("orders", Verdict.REPLICATED, "replicated as A.orders: topics: pattern 'orders.*'"),
+        ("heartbeats", Verdict.REPLICATED, "replicated as A.heartbeats: heartbeats.replication.enabled"),
+        ("orders-old", Verdict.EXCLUDED, "topics.exclude: pattern 'orders-old'"),
+        ("users", Verdict.NOT_INCLUDED, "topics: no pattern matches"),
+        ("mm2-x.internal", Verdict.INTERNAL, "an internal topic of the mirror (mm2…internal)"),
+        (
+            "B.orders",
+            Verdict.CYCLE,
+            "its name says that it came through cluster B: copying it would go in a circle",
+        ),
+        (
+            "orders-2",
+            Verdict.NO_SUCH_TOPIC,
+            "neither A nor B shows it; it would be replicated as A.orders-2 (topics: pattern 'orders.*')",
+        ),
+        ("nothing", Verdict.NO_SUCH_TOPIC, "neither A nor B shows it; it would not be replicated"),
+        ("A.orders", Verdict.COUNTERPART, "the copy of orders of A"),
+    ],
+)
+async def test_the_first_rule_that_decided(
+    flow: FlowUnderTest, topic: str, verdict: Verdict, rule: str
+) -> None:
+    answer = await the_answer(flow, topic)
+    assert (answer.verdict, answer.rule[: len(rule)]) == (verdict, rule)
+
+
+async def test_a_topic_that_the_next_refresh_takes_up(flow: FlowUnderTest) -> None:
+    flow.source.add_topic("later")
+    answer = await the_answer(flow, "later")
+    assert (answer.verdict, answer.target_topic) == (Verdict.WAITING, "A.later")
+
+
+async def test_a_topic_that_waits_says_for_what(tmp_path: Path) -> None:
+    flow = make_flow(tmp_path, {"replication.factor": "3"})
+    flow.source.add_topic("orders")
+    await flow.refresh()
+    answer = await the_answer(flow, "orders")
+    assert answer.verdict is Verdict.WAITING
+    assert answer.rule.startswith("waiting for creation because REPLICATION_FACTOR_UNSATISFIABLE")
+
+
+async def test_a_deleted_topic_and_its_copy(flow: FlowUnderTest) -> None:
+    await flow.source.delete_topics(["gone"])
+    await flow.refresh()
+    assert (await the_answer(flow, "gone")).verdict is Verdict.DELETED_AT_SOURCE
+    copy = await the_answer(flow, "A.gone")
+    assert (copy.verdict, copy.rule) == (
+        Verdict.COUNTERPART,
+        "the copy of gone of A, which was deleted there",
+    )
+
+
+@pytest.mark.parametrize(
+    ("topic", "rule"),
+    [
+        ("own", "nothing of A is copied into it"),
+        ("A.users", "its name says users of A, which is not replicated: topics: no pattern matches"),
+        ("A.orders-9", "its name says orders-9 of A, which is not there"),
+    ],
+)
+async def test_a_topic_of_the_targets_own(flow: FlowUnderTest, topic: str, rule: str) -> None:
+    flow.target.add_topic(topic)
+    answer = await the_answer(flow, topic)
+    assert (answer.cluster, answer.verdict, answer.rule) == ("B", Verdict.NO_COUNTERPART, rule)
+
+
+async def test_a_topic_we_may_not_describe(flow: FlowUnderTest) -> None:
+    refusal = FatalKafkaError("an ACL for the topic is missing", reason="TOPIC_UNAUTHORIZED", code=29)
+
+    def hide(call: Call) -> None:
+        call.result["orders"] = refusal
+
+    flow.source.intercept("describe_topics", hide, after=True)
+    answer = await the_answer(flow, "orders")
+    assert (answer.verdict, answer.rule) == (Verdict.NOT_AUTHORIZED, str(refusal))
+
+
+async def test_a_cluster_that_is_away_is_an_answer(flow: FlowUnderTest) -> None:
+    flow.source.take_away()
+    flow.target.take_away()
+    verdicts = {answer.cluster: answer.verdict for answer in await flow.sync.explain("orders")}
+    assert verdicts == {"A": Verdict.UNKNOWN, "B": Verdict.UNKNOWN}

@@ -1,0 +1,206 @@
+"""Plan, then apply exactly that: refused when the world changed, a no-op the second time."""
+
+import random
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from twinlog.errors import ConflictError, FatalKafkaError, KafkaError, NotFoundError, TransientKafkaError
+from twinlog.kafka.ports import ConfigChange, ConfigEntry, ConfigSource, TopicDescription
+from twinlog.testing.fake_cluster import Call
+from twinlog_configsync.entry import TopicState
+from twinlog_configsync.memory import Memory
+from twinlog_configsync.observation import Observation, TargetCluster, TopicPair, World
+from twinlog_configsync.plan import make_plan
+from twinlog_configsync.reasons import Reason
+from twinlog_configsync.rules import FlowRules
+from twinlog_configsync.schedule import Scope
+from unit.configsync.configsync_harness import FlowUnderTest, make_flow
+
+
+@pytest.fixture
+def flow(tmp_path: Path) -> FlowUnderTest:
+    """In manual mode: nothing changes that was not applied."""
+    flow = make_flow(tmp_path, {"twinlog.sync.mode": "manual"})
+    flow.source.add_topic("orders", 3, {"retention.ms": "1000"})
+    return flow
+
+
+async def plan_id(flow: FlowUnderTest) -> str:
+    plan, _ = await flow.sync.preview()
+    return plan.plan_id
+
+
+async def test_manual_mode_plans_and_says_that_it_waits(flow: FlowUnderTest) -> None:
+    await flow.refresh()
+    assert "A.orders" not in flow.target.topics
+    entry = flow.topics()["orders"]
+    assert (entry.state, entry.reason) == (TopicState.WAITING, Reason.PLAN_PENDING)
+    status = flow.sync.status.scopes[Scope.TOPICS]
+    assert (status.reason, status.pending_changes) == (Reason.PLAN_PENDING, 1)
+
+
+async def test_a_plan_is_applied_exactly_and_the_next_one_is_empty(flow: FlowUnderTest) -> None:
+    plan, _ = await flow.sync.preview()
+    assert [str(action) for action in plan.changes] == [
+        "CREATE A.orders partitions=3 replication.factor=1: selected on the source, absent on the target"
+    ]
+    outcome = await flow.sync.apply(plan.plan_id, flow.stop)
+    assert list(outcome.applied) == list(plan.changes)
+    assert flow.topics()["orders"].state is TopicState.READY
+    again, _ = await flow.sync.preview()
+    assert again.changes == ()
+    nothing = await flow.sync.apply(again.plan_id, flow.stop)
+    assert (nothing.applied, nothing.refused) == ([], [])
+
+
+async def test_planning_changes_nothing_on_the_target(flow: FlowUnderTest) -> None:
+    await flow.refresh()
+    before = sorted(flow.target.topics)
+    await flow.sync.preview()
+    assert sorted(flow.target.topics) == before
+    assert flow.target.acls == set()
+
+
+async def test_a_plan_of_a_world_that_changed_is_refused(flow: FlowUnderTest) -> None:
+    stale = await plan_id(flow)
+    await flow.source.alter_topic_configs({"orders": [ConfigChange(name="retention.ms", value="7")]})
+    with pytest.raises(ConflictError) as refused:
+        await flow.sync.apply(stale, flow.stop)
+    assert refused.value.reason == Reason.PLAN_STALE
+    assert "A.orders" not in flow.target.topics
+
+
+async def test_a_change_that_makes_no_difference_to_the_plan_does_not_make_it_stale(
+    flow: FlowUnderTest,
+) -> None:
+    known = await plan_id(flow)
+    flow.target.add_topic("unrelated")
+    flow.source.add_topic("__internal")
+    await flow.sync.apply(known, flow.stop)
+    assert "A.orders" in flow.target.topics
+
+
+async def test_a_plan_survives_a_restart(flow: FlowUnderTest) -> None:
+    known = await plan_id(flow)
+    flow.restart()
+    await flow.sync.apply(known, flow.stop)
+    assert "A.orders" in flow.target.topics
+
+
+async def test_an_unknown_plan_is_not_applied(flow: FlowUnderTest) -> None:
+    await plan_id(flow)
+    with pytest.raises(NotFoundError) as unknown:
+        await flow.sync.apply("0" * 32, flow.stop)
+    assert unknown.value.reason == Reason.PLAN_UNKNOWN
+
+
+async def test_an_apply_that_broke_off_is_finished_by_the_next_plan(flow: FlowUnderTest) -> None:
+    flow.source.add_topic("users")
+    known = await plan_id(flow)
+
+    def die(_call: Call) -> None:
+        flow.target.take_away()
+
+    undo = flow.target.intercept("create_topics", die, after=True)
+    with pytest.raises(TransientKafkaError):
+        await flow.sync.apply(known, flow.stop)
+    undo()
+    flow.target.bring_back()
+    with pytest.raises(ConflictError):
+        await flow.sync.apply(known, flow.stop)
+    await flow.sync.apply(await plan_id(flow), flow.stop)
+    assert {entry.state for entry in flow.topics().values()} == {TopicState.READY}
+    # What was created before the break is known with what it was created with: no drift is claimed.
+    await flow.target.alter_topic_configs({"A.orders": [ConfigChange(name="retention.ms", value="9")]})
+    plan, _ = await flow.sync.preview()
+    assert [str(action) for action in plan.changes] == [
+        "SET A.orders retention.ms 9 → 1000: explicit on source"
+    ]
+
+
+async def test_a_refused_action_is_told_and_stays_planned(flow: FlowUnderTest) -> None:
+    refusal = FatalKafkaError("quota exceeded", reason="POLICY_VIOLATION", code=44)
+
+    def refuse(call: Call) -> None:
+        if "A.orders" in call.result:
+            flow.target.topics.pop("A.orders")
+            call.result["A.orders"] = refusal
+
+    flow.target.intercept("create_topics", refuse, after=True)
+    outcome = await flow.sync.apply(await plan_id(flow), flow.stop)
+    assert [refused.error.reason for refused in outcome.refused] == ["POLICY_VIOLATION"]
+    plan, _ = await flow.sync.preview()
+    assert len(plan.changes) == 1
+
+
+@pytest.fixture(scope="module")
+def rules(tmp_path_factory: pytest.TempPathFactory) -> FlowRules:
+    return make_flow(tmp_path_factory.mktemp("flow")).config.rules
+
+
+def seen_topic(
+    name: str, side: tuple[int, dict[str, str]] | None, shuffle: random.Random | None
+) -> tuple[TopicDescription | KafkaError, list[ConfigEntry]]:
+    if side is None:
+        return FatalKafkaError("no such topic", reason="TOPIC_UNKNOWN", code=3), []
+    partitions, overrides = side
+    entries = [
+        ConfigEntry(name=key, value=value, source=ConfigSource.TOPIC) for key, value in overrides.items()
+    ]
+    if shuffle is not None:
+        shuffle.shuffle(entries)
+    topic = TopicDescription(
+        name=name, topic_id="id", partition_count=partitions, replication_factor=1, internal=False
+    )
+    return topic, entries
+
+
+names = st.sampled_from(["a", "b", "c", "d"])
+configs = st.dictionaries(
+    st.sampled_from(["retention.ms", "segment.bytes", "min.insync.replicas"]),
+    st.sampled_from(["1", "2", "3"]),
+    max_size=3,
+)
+sides = st.none() | st.tuples(st.integers(1, 4), configs)
+
+
+@given(worlds=st.dictionaries(names, st.tuples(sides, sides), max_size=4), seed=st.integers(0, 10))
+def test_the_order_in_which_a_world_is_seen_never_matters(
+    rules: FlowRules,
+    worlds: dict[str, tuple[tuple[int, dict[str, str]] | None, tuple[int, dict[str, str]] | None]],
+    seed: int,
+) -> None:
+    shuffle = random.Random(seed)
+
+    def world(*, shuffled: bool) -> World:
+        pairs = []
+        for name, (source, target) in worlds.items():
+            found, source_configs = seen_topic(name, source, shuffle if shuffled else None)
+            copy, target_configs = seen_topic(f"A.{name}", target, shuffle if shuffled else None)
+            pairs.append(
+                TopicPair(
+                    source_topic=name,
+                    target_topic=f"A.{name}",
+                    source=found,
+                    target=copy,
+                    source_configs=source_configs,
+                    target_configs=target_configs,
+                )
+            )
+        if shuffled:
+            shuffle.shuffle(pairs)
+        return World(
+            topics=Observation(
+                pairs={pair.source_topic: pair for pair in pairs},
+                target_cluster=TargetCluster(broker_count=1),
+            )
+        )
+
+    scopes = [Scope.TOPICS, Scope.CONFIGS]
+    first = make_plan(world(shuffled=False), rules, Memory(), scopes=scopes, now_ms=0)
+    second = make_plan(world(shuffled=True), rules, Memory(), scopes=scopes[::-1], now_ms=0)
+    assert first == second
+    assert first.plan_id == second.plan_id
