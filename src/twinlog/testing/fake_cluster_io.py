@@ -1,17 +1,14 @@
 """Reader and writer of a fake cluster."""
 
 import asyncio
-from typing import TYPE_CHECKING
 
 from twinlog.errors import KafkaError, StateError
 from twinlog.kafka.errors import from_code
 from twinlog.kafka.ports import FetchedRecords, ManagedReader, ManagedWriter
 from twinlog.model import Headers, Record, TimestampType, TopicPartition
+from twinlog.testing.fake_cluster_base import FakeClusterBase
 from twinlog.testing.fake_cluster_hooks import Hooks, operation
 from twinlog.testing.fake_cluster_state import FakeTopic
-
-if TYPE_CHECKING:
-    from twinlog.testing.fake_cluster import FakeCluster
 
 _BATCH_OVERHEAD_BYTES = 70
 
@@ -19,7 +16,7 @@ _BATCH_OVERHEAD_BYTES = 70
 class FakeReader:
     """`LogReader` on a fake cluster."""
 
-    def __init__(self, cluster: "FakeCluster", *, read_committed: bool) -> None:
+    def __init__(self, cluster: FakeClusterBase, *, read_committed: bool) -> None:
         self._cluster = cluster
         self._read_committed = read_committed
         self._closed = False
@@ -59,7 +56,7 @@ class FakeReader:
 class FakeWriter:
     """`LogWriter` on a fake cluster."""
 
-    def __init__(self, cluster: "FakeCluster") -> None:
+    def __init__(self, cluster: FakeClusterBase) -> None:
         self._cluster = cluster
         self._closed = False
 
