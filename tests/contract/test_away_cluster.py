@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 
 import pytest
 
-from contract.workbench import append_values, new_topic, read_all
+from contract.workbench import append_values, failure, new_topic, read_all
 from twinlog.errors import KafkaError, TransientKafkaError
 from twinlog.kafka.cluster import open_cluster
 from twinlog.kafka.ports import (
@@ -123,6 +123,17 @@ async def test_every_call_ends_in_time(away: str) -> None:
         assert error.reason in AWAY_REASONS, (name, error)
         assert "away" in str(error), name
         assert seconds < TIMEOUT_SECONDS + SLACK_SECONDS, (name, seconds)
+
+
+async def test_many_groups_end_in_time_too(away: str) -> None:
+    group_ids = [f"group-{number}" for number in range(50)]
+    loop = asyncio.get_running_loop()
+    properties = {"bootstrap.servers": away}
+    async with open_cluster("away", properties, timeout_seconds=TIMEOUT_SECONDS) as cluster:
+        started = loop.time()
+        answers = await cluster.group_offsets(group_ids)
+        assert loop.time() - started < TIMEOUT_SECONDS + SLACK_SECONDS
+    assert {failure(answers[group_id]).reason for group_id in group_ids} <= AWAY_REASONS
 
 
 async def test_closing_does_not_wait_for_calls_on_their_way(away: str) -> None:

@@ -7,6 +7,7 @@ segmentation fault (`rd_kafka_handle_OffsetFetch` -> `rd_kafka_cgrp_op` without 
 """
 
 import asyncio
+import contextlib
 from collections.abc import Callable, Collection, Mapping
 from typing import Any
 
@@ -16,7 +17,7 @@ from aiokafka.protocol.coordination import FindCoordinatorRequest
 from twinlog.errors import KafkaError, TransientKafkaError
 from twinlog.kafka.connection import DataSession
 from twinlog.kafka.deadline import deadline, pause
-from twinlog.kafka.errors import from_code
+from twinlog.kafka.errors import TIMEOUT, from_code, from_reason
 from twinlog.kafka.ports import CommittedOffset
 from twinlog.model import TopicPartition
 
@@ -25,6 +26,8 @@ _COORDINATOR_MOVED = frozenset((14, 15, 16))
 _GROUP_UNKNOWN = 69
 _AT_ONCE = 8
 _PAUSE_SECONDS = 0.1
+_GROUP_SHARE = 0.9
+"""Share of the time-out that one group gets, so that its own error, which says more, comes first."""
 
 GroupOffsets = Mapping[TopicPartition, CommittedOffset]
 
@@ -32,7 +35,7 @@ GroupOffsets = Mapping[TopicPartition, CommittedOffset]
 class GroupOffsetsClient:
     """Speaks on a session; remembers each group's coordinator.
 
-    Each group is bounded by the session's time-out.
+    Each call is bounded by the session's time-out.
     """
 
     def __init__(self, session: DataSession) -> None:
@@ -52,9 +55,14 @@ class GroupOffsetsClient:
                 except KafkaError as error:
                     found[group_id] = error
 
-        async with asyncio.TaskGroup() as tasks:
-            for group_id in sorted(set(group_ids)):
-                tasks.create_task(one(group_id), name=f"offsets of {group_id}")
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(self._session.timeout_seconds), asyncio.TaskGroup() as tasks:
+                for group_id in sorted(set(group_ids)):
+                    tasks.create_task(one(group_id), name=f"offsets of {group_id}")
+        for group_id in set(group_ids) - set(found):
+            found[group_id] = from_reason(
+                TIMEOUT, f"read offsets of group {group_id}", alias=self._session.alias
+            )
         return found
 
     async def commit(
@@ -101,7 +109,8 @@ class GroupOffsetsClient:
         """Ask until a coordinator answers, whoever it is by then; `moved` gives the code when it is not."""
         last: KafkaError | None = None
         try:
-            async with deadline(self._session.timeout_seconds, doing, alias=self._session.alias):
+            seconds = self._session.timeout_seconds * _GROUP_SHARE
+            async with deadline(seconds, doing, alias=self._session.alias):
                 while True:
                     try:
                         node_id = await self._coordinator(group_id, doing)
