@@ -17,6 +17,16 @@ COMMANDS: dict[str, LazyCommand] = {
         target="twinlog.cli.status:status_command",
         summary="Show services, flows and clusters as they are now.",
     ),
+    "plan": LazyCommand(
+        target="twinlog.cli.plan:plan_command",
+        summary="Show what would bring a target in step: every action with its rule.",
+    ),
+    "apply": LazyCommand(
+        target="twinlog.cli.plan:apply_command", summary="Carry out a plan, exactly that or nothing."
+    ),
+    "explain": LazyCommand(
+        target="twinlog.cli.explain:app", summary="Say why a topic is replicated or not."
+    ),
     "decode": LazyCommand(
         target="twinlog.cli.decode:decode_command",
         summary="Print the records of an internal topic in the lines of MM2's formatters.",

@@ -1,0 +1,87 @@
+"""`twinlog explain topic`: why a topic is replicated or not."""
+
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from twinlog.api.configsync.v1 import configsync_service_pb2 as pb2
+from twinlog.cli.configsync_client import (
+    PASS_TIMEOUT_SECONDS,
+    answered,
+    configsync_stub,
+    flow_name,
+    parse_flow,
+)
+from twinlog.cli.failures import reported_failures, run_async
+from twinlog.cli.location import ConfigOption, EndpointOption
+from twinlog.cli.output import Column, Output, OutputOption, print_json, print_table
+
+app = typer.Typer(no_args_is_help=True, help="Say why something is replicated or not.")
+
+_HELP = """Say why a topic is replicated or not: the first rule that decided, for each flow.
+
+NAME is a topic on a source (orders) or on a target (A.orders); it need not exist.
+"""
+
+_COLUMNS = (Column(title="flow"), Column(title="on"), Column(title="verdict"), Column(title="because"))
+
+
+@app.callback()
+def explain() -> None:
+    """Keeps `topic` a sub-command."""
+
+
+@app.command("topic")
+def topic_command(
+    name: Annotated[str, typer.Argument(metavar="NAME", help="A topic's name, on either side.")],
+    flow: Annotated[
+        str | None, typer.Option("--flow", metavar="A->B", help="Only this flow; all when left out.")
+    ] = None,
+    config: ConfigOption = None,
+    endpoint: EndpointOption = None,
+    output: OutputOption = Output.TABLE,
+) -> None:
+    explanations = run_async(_explain(name, flow, config, endpoint))
+    with reported_failures():
+        if output is Output.JSON:
+            print_json([_as_json(each) for each in explanations])
+        else:
+            print_table("", _COLUMNS, [_cells(each) for each in explanations])
+
+
+topic_command.__doc__ = _HELP
+
+
+async def _explain(
+    topic: str, flow: str | None, config: Path | None, endpoint: list[str] | None
+) -> list[pb2.TopicExplanation]:
+    async with configsync_stub(config, endpoint) as stub:
+        request = pb2.ExplainTopicRequest(topic=topic, flow=None if flow is None else parse_flow(flow))
+        answer = await answered(stub.ExplainTopic(request, timeout=PASS_TIMEOUT_SECONDS))
+        return list(answer.explanations)
+
+
+def _cells(explanation: pb2.TopicExplanation) -> list[str]:
+    return [
+        flow_name(explanation.flow),
+        explanation.cluster,
+        _verdict(explanation),
+        explanation.rule,
+    ]
+
+
+def _as_json(explanation: pb2.TopicExplanation) -> dict[str, Any]:
+    return {
+        "flow": flow_name(explanation.flow),
+        "cluster": explanation.cluster,
+        "verdict": _verdict(explanation),
+        "rule": explanation.rule,
+        "source_topic": explanation.source_topic,
+        "target_topic": explanation.target_topic,
+        "generation": explanation.topic.generation if explanation.HasField("topic") else None,
+    }
+
+
+def _verdict(explanation: pb2.TopicExplanation) -> str:
+    return pb2.TopicVerdict.Name(explanation.verdict).removeprefix("TOPIC_VERDICT_")

@@ -1,0 +1,137 @@
+"""`twinlog plan` and `twinlog apply`: what would bring a target in step, and doing exactly that."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from twinlog.api.configsync.v1 import configsync_service_pb2 as pb2
+from twinlog.cli.configsync_client import (
+    PASS_TIMEOUT_SECONDS,
+    answered,
+    chosen_flows,
+    configsync_stub,
+    parse_flow,
+)
+from twinlog.cli.failures import EXIT_FAILED, reported_failures, run_async
+from twinlog.cli.location import ConfigOption, EndpointOption
+from twinlog.cli.output import Output, OutputOption, print_json
+from twinlog.cli.plan_view import outcome_as_json, plan_as_json, print_outcome, print_plan
+
+_PLAN_HELP = """Show what would bring the target of a flow in step with its source: every action with its rule.
+
+Nothing is changed. The plan's id goes to `twinlog apply`, which does exactly these actions or, when \
+the clusters have changed since, nothing.
+
+Exit code 0, also when there is something to do; with --check 1 then.
+"""
+
+_APPLY_HELP = """Carry out a plan: exactly the one of --plan, or the one that is shown now and confirmed.
+
+Exit code 0 when all of it was done, 1 when the target refused something, or the clusters changed after \
+the plan was made (plan again, look, apply).
+"""
+
+FlowArgument = Annotated[
+    str | None, typer.Argument(metavar="[FLOW]", help="A flow such as `A->B`; all flows when left out.")
+]
+ScopeOption = Annotated[
+    list[str] | None,
+    typer.Option("--scope", help="Only topics, configs, acls or quotas. May be repeated."),
+]
+SkipsOption = Annotated[
+    bool, typer.Option("--skips", help="Show as well what is left out, and by which rule.")
+]
+
+
+def plan_command(
+    flow: FlowArgument = None,
+    scope: ScopeOption = None,
+    config: ConfigOption = None,
+    endpoint: EndpointOption = None,
+    output: OutputOption = Output.TABLE,
+    skips: SkipsOption = False,
+    check: Annotated[
+        bool, typer.Option("--check", help="Exit with 1 when there is something to do.")
+    ] = False,
+) -> None:
+    plans = run_async(_plans(flow, scope or [], config, endpoint))
+    with reported_failures():
+        if output is Output.JSON:
+            print_json([plan_as_json(plan) for plan in plans])
+        else:
+            for plan in plans:
+                print_plan(plan, skips=skips)
+    if check and any(plan.change_count for plan in plans):
+        raise typer.Exit(EXIT_FAILED)
+
+
+def apply_command(
+    flow: Annotated[str, typer.Argument(metavar="FLOW", help="A flow such as `A->B`.")],
+    plan: Annotated[
+        str | None,
+        typer.Option("--plan", metavar="ID", help="A plan's id; without it one is made and shown."),
+    ] = None,
+    scope: ScopeOption = None,
+    config: ConfigOption = None,
+    endpoint: EndpointOption = None,
+    output: OutputOption = Output.TABLE,
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
+) -> None:
+    plan_id = plan or _confirmed_plan(flow, scope or [], config, endpoint, output, yes=yes)
+    if plan_id is None:
+        return
+    outcome = run_async(_apply(flow, plan_id, config, endpoint))
+    with reported_failures():
+        if output is Output.JSON:
+            print_json(outcome_as_json(outcome))
+        else:
+            print_outcome(outcome)
+    if outcome.refused:
+        raise typer.Exit(EXIT_FAILED)
+
+
+def _confirmed_plan(
+    flow: str,
+    scopes: list[str],
+    config: Path | None,
+    endpoint: list[str] | None,
+    output: Output,
+    *,
+    yes: bool,
+) -> str | None:
+    """The id of a plan that is made now and agreed to; None when there is nothing to do."""
+    (plan,) = run_async(_plans(flow, scopes, config, endpoint))
+    with reported_failures():
+        if output is Output.TABLE:
+            print_plan(plan, skips=False)
+        if not plan.change_count:
+            if output is Output.JSON:
+                print_json(outcome_as_json(pb2.ApplySyncResponse()))
+            return None
+    if not yes:
+        typer.confirm(f"Carry out these {plan.change_count} changes?", abort=True, err=True)
+    return plan.plan_id
+
+
+async def _plans(
+    flow: str | None, scopes: list[str], config: Path | None, endpoint: list[str] | None
+) -> list[pb2.Plan]:
+    async with configsync_stub(config, endpoint) as stub:
+        plans: list[pb2.Plan] = []
+        for each in await chosen_flows(stub, flow):
+            request = pb2.PlanSyncRequest(flow=each, scopes=scopes)
+            plans.append((await answered(stub.PlanSync(request, timeout=PASS_TIMEOUT_SECONDS))).plan)
+        return plans
+
+
+async def _apply(
+    flow: str, plan_id: str, config: Path | None, endpoint: list[str] | None
+) -> pb2.ApplySyncResponse:
+    async with configsync_stub(config, endpoint) as stub:
+        request = pb2.ApplySyncRequest(flow=parse_flow(flow), plan_id=plan_id)
+        return await answered(stub.ApplySync(request, timeout=PASS_TIMEOUT_SECONDS))
+
+
+plan_command.__doc__ = _PLAN_HELP
+apply_command.__doc__ = _APPLY_HELP
