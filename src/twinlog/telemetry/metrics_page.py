@@ -1,0 +1,72 @@
+"""docs/metrics.md, generated from the table of metrics: `python -m twinlog.telemetry.metrics_page
+docs/metrics.md`.
+"""
+
+import sys
+from pathlib import Path
+
+from twinlog.telemetry.metrics import METRICS, Kind, MetricSpec
+
+_HEAD = """# Metrics
+
+Generated from `src/twinlog/telemetry/metrics.py` by `python -m twinlog.telemetry.metrics_page
+docs/metrics.md`. Do not edit: a test compares.
+
+Each service serves its metrics for Prometheus where `twinlog.<service>.metrics.listen` says, for instance
+`twinlog.source.metrics.listen = 127.0.0.1:9464`; without that key none are collected. Names are
+OpenTelemetry's; the column Prometheus has the name to use in queries. Times are seconds, sizes bytes.
+`otel_scope_*` labels come with every series, `target_info` names service, instance and version.
+
+Labels carry what the dotted attributes say with dots as underscores: `twinlog_source_cluster`,
+`messaging_destination_name`. Partition numbers are only on gauges; the number of series of one of them is the
+number of replicated partitions of the process.
+"""
+
+_HISTOGRAM_SUFFIXES = "_bucket / _sum / _count"
+
+
+def prometheus_name(spec: MetricSpec) -> str:
+    """The name the Prometheus exporter gives it: units in words, `_total` for counters, none for `{record}`
+    gauges.
+    """
+    name = spec.name.replace(".", "_")
+    unit = {"s": "_seconds", "By": "_bytes"}.get(spec.unit, "")
+    match spec.kind:
+        case Kind.COUNTER:
+            return f"{name}{unit}_total"
+        case Kind.HISTOGRAM:
+            return f"{name}{unit}{_HISTOGRAM_SUFFIXES}"
+        case _:
+            return f"{name}{unit}"
+
+
+def render() -> str:
+    """The whole page."""
+    lines = [_HEAD]
+    for service in dict.fromkeys(spec.service for spec in METRICS):
+        title = "Every service" if service == "every" else service
+        lines += [f"## {title}", ""]
+        for spec in METRICS:
+            if spec.service == service:
+                lines += [*_entry(spec), ""]
+    return "\n".join(lines).rstrip() + "\n"
+
+
+def _entry(spec: MetricSpec) -> list[str]:
+    lines = [
+        f"### `{spec.name}`",
+        "",
+        spec.description,
+        "",
+        f"- {spec.kind}, unit `{spec.unit}`; in Prometheus `{prometheus_name(spec)}`",
+        f"- attributes: {', '.join(f'`{attribute}`' for attribute in spec.attributes)}",
+    ]
+    if spec.buckets:
+        lines.append(f"- buckets up to: {', '.join(f'{bound:g}' for bound in spec.buckets)}")
+    if spec.mm2_name:
+        lines.append(f"- MirrorMaker 2: `{spec.mm2_name}`")
+    return lines
+
+
+if __name__ == "__main__":
+    Path(sys.argv[1]).write_text(render())
