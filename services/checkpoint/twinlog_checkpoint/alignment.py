@@ -77,7 +77,13 @@ class Walk:
     Call `step`, feed what it needs, repeat until it needs nothing; then `answers` holds every wanted offset.
     """
 
-    def __init__(self, wanted: Iterable[int]) -> None:
+    def __init__(self, wanted: Iterable[int], *, pinned: bool = True) -> None:
+        """`pinned`: the target is fed from a place that is surely not behind the first wanted record's copy.
+
+        Unpinned, the very first source record must be found, or the walk is lost: were it skipped because the
+        target was entered too late, the answer would be ahead.
+        """
+        self._pinned = pinned
         self._pending = deque(sorted(set(wanted)))
         self._source: deque[Print] = deque()
         self._target: deque[Print] = deque()
@@ -108,7 +114,7 @@ class Walk:
                 if need is not Need.NOTHING:
                     return need
                 self._end(Outcome.AT_END)
-            elif same_record(self._source[0], self._target[0]):
+            elif self._pinned and same_record(self._source[0], self._target[0]):
                 self._match(self._source.popleft(), self._target.popleft())
             else:
                 need = self._find_way()
@@ -155,14 +161,16 @@ class Walk:
             source = tuple(islice(self._source, size))
             target = tuple(islice(self._target, size))
             place = find_place(source, target)
-            if place is not None:
+            if place is not None and (self._pinned or place[0] == 0):
                 self.resyncs += 1
+                self._pinned = True
                 for _ in range(place[0]):
                     self._source.popleft()
                 for _ in range(place[1]):
                     self._target.popleft()
                 return Need.NOTHING
         all_of_target_seen = self._target_ended and len(self._target) <= WINDOWS[-1]
+        # Records at the target's end that are found nowhere were copied twice, or are gone from the source.
         self._end(Outcome.AT_END if all_of_target_seen else Outcome.LOST)
         return Need.NOTHING
 

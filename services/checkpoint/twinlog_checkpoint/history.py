@@ -8,6 +8,7 @@ from the nearest pair on, so it wants the nearest pair there is.
 from array import array
 from bisect import bisect_left, bisect_right
 from dataclasses import dataclass
+from typing import Protocol
 
 from twinlog.model import TopicPartition
 
@@ -33,8 +34,6 @@ class PairHistory:
     after a rewind of the copy (records copied twice) the pairs above it, after the target was re-created all
     of them.
     """
-
-    __slots__ = ("_downstream", "_newest_sync", "_upstream", "generation")
 
     def __init__(self) -> None:
         self._upstream = array("q")
@@ -119,6 +118,41 @@ class PairHistory:
             half = len(self) // 2
             self._upstream = self._upstream[:half:2] + self._upstream[half:]
             self._downstream = self._downstream[:half:2] + self._downstream[half:]
+
+
+class Pairs(Protocol):
+    """Pairs seen from one side, called upstream here whichever cluster it is."""
+
+    @property
+    def generation(self) -> int: ...
+
+    def at_or_below(self, upstream: int) -> OffsetPair | None: ...
+
+    def above(self, upstream: int) -> OffsetPair | None: ...
+
+    def on_verified(self, pair: OffsetPair) -> None: ...
+
+
+class ReversedPairs:
+    """The same pairs seen from the target: for the way back."""
+
+    def __init__(self, history: PairHistory) -> None:
+        self._history = history
+
+    @property
+    def generation(self) -> int:
+        return self._history.generation
+
+    def at_or_below(self, upstream: int) -> OffsetPair | None:
+        pair = self._history.downstream_at_or_below(upstream)
+        return None if pair is None else pair.reversed()
+
+    def above(self, upstream: int) -> OffsetPair | None:
+        pair = self._history.downstream_above(upstream)
+        return None if pair is None else pair.reversed()
+
+    def on_verified(self, pair: OffsetPair) -> None:
+        self._history.on_verified(pair.reversed())
 
 
 class SyncHistory:

@@ -1,0 +1,197 @@
+"""Exact translation: aligns the logs of source and target, and falls back on MM2's rule where that cannot be
+done."""
+
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass, field, replace
+
+from twinlog.errors import KafkaError, WireFormatError
+from twinlog.kafka.ports import LogAdmin, OffsetSpec
+from twinlog.model import Flow, TopicPartition
+from twinlog_checkpoint.aligner import Aligner, BudgetSpent, ByteBudget, LogBounds, Side
+from twinlog_checkpoint.alignment import Answer, Outcome
+from twinlog_checkpoint.alignment_log import AlignedLog
+from twinlog_checkpoint.floor import FloorTranslator
+from twinlog_checkpoint.history import PairHistory, SyncHistory
+from twinlog_checkpoint.translation import SourcePosition, Translation, Verdict
+
+MAX_KNOWN = 200_000
+"""Answers remembered, about 300 bytes each; the oldest goes first."""
+_NOT_VISIBLE = "the topic is not visible on both clusters"
+_BUDGET_SPENT = "the bytes that may be read in an interval are used up; it goes on in the next"
+_NOT_FOUND = "the logs no longer hold the records to compare"
+_AT_END = "the group has read everything that has been copied"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LogSide:
+    """One cluster: its log ends and its records."""
+
+    admin: LogAdmin
+    log: AlignedLog
+
+
+Bounds = tuple[LogBounds, LogBounds]
+"""Of source and target partition."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Known:
+    """An answer of an earlier pass, and what must not have changed since."""
+
+    generation: int
+    bounds: Bounds
+    translation: Translation
+
+    def still_true(self, pairs: PairHistory, bounds: Bounds) -> bool:
+        """A found record stays where it is while its log holds it; an end ends with the next record."""
+        offset = self.translation.downstream_offset
+        if pairs.generation != self.generation or offset is None:
+            return False
+        if self.translation.verdict is Verdict.UP_TO_DATE:
+            return bounds == self.bounds
+        return bounds[1].start <= offset < bounds[1].end
+
+
+@dataclass(slots=True, kw_only=True)
+class ExactTranslator:
+    """A strategy of translation for one flow; many groups share its reads and what it has learned."""
+
+    flow: Flow
+    source: LogSide
+    target: LogSide
+    target_partition: Callable[[TopicPartition], TopicPartition]
+    history: Callable[[], SyncHistory]
+    """The present one: it is replaced when the offset-syncs topic is read anew."""
+    floor: FloorTranslator
+    max_bytes: int
+    """Read at most for one call of `translate`, both sides together."""
+    on_read_bytes: Callable[[int], None]
+    _known: dict[SourcePosition, _Known] = field(default_factory=dict)
+    _served: dict[TopicPartition, int] = field(default_factory=dict)
+    """When each partition was last aligned (a count): the longest waiting one goes first."""
+    _turn: int = 0
+
+    async def translate(self, positions: Collection[SourcePosition]) -> Mapping[SourcePosition, Translation]:
+        translations = {position: self.floor.translate_one(position) for position in positions}
+        by_partition: dict[TopicPartition, list[SourcePosition]] = {}
+        for position, translation in translations.items():
+            if translation.verdict not in (Verdict.NOT_READY, Verdict.NO_SYNC):
+                by_partition.setdefault(position.partition, []).append(position)
+        if not by_partition:
+            return translations
+        bounds = await self._bounds(by_partition)
+        budget = ByteBudget(self.max_bytes)
+        waiting_longest_first = sorted(by_partition, key=lambda tp: (self._served.get(tp, 0), tp))
+        for partition in waiting_longest_first:
+            floors = {position: translations[position] for position in by_partition[partition]}
+            translations.update(await self._partition(partition, floors, bounds.get(partition), budget))
+        self.on_read_bytes(budget.spent_bytes)
+        return translations
+
+    async def _partition(
+        self,
+        partition: TopicPartition,
+        floors: Mapping[SourcePosition, Translation],
+        bounds: Bounds | None,
+        budget: ByteBudget,
+    ) -> dict[SourcePosition, Translation]:
+        """The answers for one partition: found, or MM2's with the reason why not."""
+        pairs = self.history().of(partition)
+        if pairs is None or bounds is None:
+            return {position: _because(floor, _NOT_VISIBLE) for position, floor in floors.items()}
+        self._turn += 1
+        self._served[partition] = self._turn
+        told: dict[SourcePosition, Translation] = {}
+        for position in floors:
+            known = self._known.get(position)
+            if known is not None and known.still_true(pairs, bounds):
+                told[position] = known.translation
+        answers: dict[int, Answer] = {}
+        wanted = [position.next_offset for position in floors if position not in told]
+        reason = await self._align(partition, wanted, answers, pairs, bounds, budget)
+        for position, floor in floors.items():
+            if position in told:
+                continue
+            found = _found(answers.get(position.next_offset))
+            if found is None:
+                told[position] = _because(_clamped(floor, bounds[1]), reason)
+            else:
+                told[position] = found
+                self._remember(position, _Known(pairs.generation, bounds, found))
+        return told
+
+    async def _align(
+        self,
+        partition: TopicPartition,
+        wanted: list[int],
+        answers: dict[int, Answer],
+        pairs: PairHistory,
+        bounds: Bounds,
+        budget: ByteBudget,
+    ) -> str:
+        """Fill `answers`; return why those that are missing are."""
+        aligner = Aligner(
+            here=Side(log=self.source.log, partition=partition, bounds=bounds[0]),
+            there=Side(log=self.target.log, partition=self.target_partition(partition), bounds=bounds[1]),
+            pairs=pairs,
+            budget=budget,
+        )
+        try:
+            await aligner.align(wanted, answers)
+        except BudgetSpent:
+            return _BUDGET_SPENT
+        except (KafkaError, WireFormatError) as error:
+            return str(error)
+        return _NOT_FOUND
+
+    async def _bounds(self, partitions: Collection[TopicPartition]) -> Mapping[TopicPartition, Bounds]:
+        """Log ends on both sides of each partition, left out when either is missing. Raises KafkaError."""
+        here = await log_ends(self.source.admin, partitions)
+        there = await log_ends(self.target.admin, {self.target_partition(tp) for tp in partitions})
+        return {
+            partition: (here[partition], there[self.target_partition(partition)])
+            for partition in partitions
+            if partition in here and self.target_partition(partition) in there
+        }
+
+    def _remember(self, position: SourcePosition, known: _Known) -> None:
+        self._known.pop(position, None)
+        self._known[position] = known
+        if len(self._known) > MAX_KNOWN:
+            del self._known[next(iter(self._known))]
+
+
+async def log_ends(
+    admin: LogAdmin, partitions: Collection[TopicPartition]
+) -> Mapping[TopicPartition, LogBounds]:
+    """First and last stable offsets; partitions that cannot be looked up are left out. Raises KafkaError."""
+    if not partitions:
+        return {}
+    starts = await admin.list_offsets(OffsetSpec.EARLIEST, partitions)
+    ends = await admin.list_offsets(OffsetSpec.LAST_STABLE, partitions)
+    bounds: dict[TopicPartition, LogBounds] = {}
+    for partition in partitions:
+        start, end = starts[partition], ends[partition]
+        if not isinstance(start, KafkaError) and not isinstance(end, KafkaError):
+            bounds[partition] = LogBounds(start=start, end=end)
+    return bounds
+
+
+def _found(answer: Answer | None) -> Translation | None:
+    """EXACT or UP_TO_DATE; None when alignment gave no answer."""
+    if answer is None or answer.outcome is Outcome.LOST:
+        return None
+    if answer.outcome is Outcome.MATCH:
+        return Translation(verdict=Verdict.EXACT, downstream_offset=answer.offset)
+    return Translation(verdict=Verdict.UP_TO_DATE, downstream_offset=answer.offset, message=_AT_END)
+
+
+def _because(floor: Translation, reason: str) -> Translation:
+    return replace(floor, message=f"{floor.message}; not exact: {reason}")
+
+
+def _clamped(floor: Translation, log: LogBounds) -> Translation:
+    """A floor may lie outside the target's log: before retention's edge, or past the end of one made anew."""
+    if floor.downstream_offset is None:
+        return floor
+    return replace(floor, downstream_offset=min(max(floor.downstream_offset, log.start), log.end))

@@ -1,0 +1,150 @@
+"""A source log, a mirror of it with everything that mirrors do to logs, and what is true of both."""
+
+import random
+from dataclasses import dataclass, field
+
+from twinlog.model import Record, TopicPartition
+from twinlog.testing.fake_cluster import FakeCluster
+from twinlog.testing.fake_cluster_state import Transaction
+from twinlog_checkpoint.history import OffsetPair, SyncHistory
+
+ORIGIN = TopicPartition("orders", 0)
+COPY = TopicPartition("A.orders", 0)
+
+
+@dataclass(slots=True, kw_only=True)
+class MirroredLogs:
+    """Records carry their name (a number) in the value, so that tests know which record is where."""
+
+    seed: int
+    offset_lag_max: int = 20
+    exactly_once: bool = True
+    source: FakeCluster = field(default_factory=lambda: FakeCluster("A"))
+    target: FakeCluster = field(default_factory=lambda: FakeCluster("B"))
+    history: SyncHistory = field(default_factory=SyncHistory)
+    lost_syncs: float = 0.0
+    """Share of offset syncs that never arrive."""
+    rng: random.Random = field(init=False)
+    _next_name: int = 0
+    _copied_to: int = 0
+    _last_synced_downstream: int = -1
+
+    def __post_init__(self) -> None:
+        self.rng = random.Random(self.seed)
+        self.source.add_topic(ORIGIN.topic)
+        self.target.add_topic(COPY.topic)
+
+    # ------------------------------------------------------------------------------------------ what happens
+
+    def produce(self, count: int) -> None:
+        """Records on the source: plain ones, transactions, aborted transactions; few keys, repeating
+        timestamps."""
+        while count > 0:
+            size = min(count, self.rng.randint(1, 12))
+            count -= size
+            records = [self._record() for _ in range(size)]
+            kind = self.rng.random()
+            if kind < 0.5:
+                log = self.source.log(ORIGIN, "produce")
+                for record in records:
+                    log.append(record)
+            else:
+                outcome = Transaction.COMMITTED if kind < 0.8 else Transaction.ABORTED
+                self.source.append_transaction(ORIGIN, records, outcome)
+
+    def copy(self, most: int | None = None) -> None:
+        """Mirror what is visible and not copied yet, in batches, with MM2's offset syncs."""
+        pending = [record for record in self.visible_source() if record.offset >= self._copied_to]
+        pending = pending[:most] if most is not None else pending
+        while pending:
+            size = self.rng.randint(1, 15)
+            batch, pending = pending[:size], pending[size:]
+            if self.exactly_once and self.rng.random() < 0.1:
+                self.target.append_transaction(COPY, batch, Transaction.ABORTED)
+            start = self.target.log(COPY, "copy").end
+            if self.exactly_once:
+                self.target.append_transaction(COPY, batch, Transaction.COMMITTED)
+            else:
+                log = self.target.log(COPY, "copy")
+                for record in batch:
+                    log.append(record)
+            for index, record in enumerate(batch):
+                self._sync(record.offset, start + index)
+            self._copied_to = batch[-1].offset + 1
+
+    def crash(self, back: int) -> None:
+        """The mirror restarts from an older position: at least once, so records are copied again."""
+        if self.exactly_once:
+            self._last_synced_downstream = -1
+            return
+        offsets = [record.offset for record in self.visible_source() if record.offset < self._copied_to]
+        if offsets:
+            self._copied_to = offsets[max(0, len(offsets) - 1 - back)]
+            self._last_synced_downstream = -1
+
+    def compact(self, cluster: FakeCluster, share: float) -> None:
+        """Keep the last record of each key in the log's first part, as the cleaner does."""
+        partition = ORIGIN if cluster is self.source else COPY
+        log = cluster.log(partition, "compact")
+        edge = int(log.end * share)
+        last_of_key: dict[bytes | None, int] = {}
+        for record in cluster.records(partition):
+            last_of_key[record.key] = record.offset
+        cluster.punch_holes(
+            partition,
+            {
+                record.offset
+                for record in cluster.records(partition)
+                if record.offset < edge and last_of_key[record.key] != record.offset
+            },
+        )
+
+    def _record(self) -> Record:
+        name = self._next_name
+        self._next_name += 1
+        return Record(
+            offset=-1,
+            timestamp_ms=1_700_000_000_000 + name // 7,
+            key=b"key %d" % self.rng.randrange(400),
+            value=b"%d" % name,
+        )
+
+    def _sync(self, upstream: int, downstream: int) -> None:
+        due = (
+            self._last_synced_downstream < 0
+            or downstream - self._last_synced_downstream > self.offset_lag_max
+        )
+        if not due:
+            return
+        first_of_lifetime = self._last_synced_downstream < 0
+        self._last_synced_downstream = downstream
+        if first_of_lifetime or self.rng.random() >= self.lost_syncs:
+            self.history.on_sync(ORIGIN, OffsetPair(upstream, downstream))
+
+    # ---------------------------------------------------------------------------------------- what is true
+
+    def visible_source(self) -> list[Record]:
+        return visible(self.source, ORIGIN)
+
+    def visible_target(self) -> list[Record]:
+        return visible(self.target, COPY)
+
+    def check(self, upstream: int, downstream: int) -> None:
+        """The promise: the record at `downstream` is the group's next one; nothing unread lies before it."""
+        unread = [int(record.value or b"") for record in self.visible_source() if record.offset >= upstream]
+        on_target = [(record.offset, int(record.value or b"")) for record in self.visible_target()]
+        names_there = {name for _, name in on_target}
+        following = [name for offset, name in on_target if offset >= downstream]
+        expected = [name for name in unread if name in names_there]
+        missed = set(expected) - set(following)
+        assert not missed, f"{upstream} -> {downstream} skips {sorted(missed)[:5]}"
+        if expected:
+            assert following[0] == expected[0], f"{upstream} -> {downstream} reads {following[0]} again"
+        else:
+            seen = {int(record.value or b"") for record in self.visible_source() if record.offset < upstream}
+            assert set(following) <= seen
+
+
+def visible(cluster: FakeCluster, partition: TopicPartition) -> list[Record]:
+    log = cluster.log(partition, "look")
+    return list(log.read(log.start, read_committed=True, max_bytes=1 << 40).records)

@@ -1,0 +1,261 @@
+"""Exact translation on random histories: the translated offset is the very record the group reads next."""
+
+import asyncio
+from collections.abc import Callable, Collection, Coroutine, Mapping
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from twinlog.model import Flow
+from twinlog.offsets import OffsetSyncStore
+from twinlog.wire import OffsetSync
+from twinlog_checkpoint.alignment_log import RecordLog
+from twinlog_checkpoint.exact import ExactTranslator, LogSide
+from twinlog_checkpoint.floor import FloorTranslator
+from twinlog_checkpoint.translation import SourcePosition, Translation, Verdict
+from unit.checkpoint.mirrored_logs import COPY, ORIGIN, MirroredLogs
+
+EXAMPLES = settings().max_examples // 4
+"""Each plays a whole mirror and asks for every offset of it, which takes 50 ms: hence also the mark slow."""
+GOOD = (Verdict.EXACT, Verdict.UP_TO_DATE)
+
+
+def translator(logs: MirroredLogs, *, max_bytes: int = 1 << 30) -> ExactTranslator:
+    store = OffsetSyncStore(must_read_to_end=False)
+    store.finish_reading()
+    pairs = logs.history.of(ORIGIN)
+    pair = pairs.above(-1) if pairs is not None else None
+    while pairs is not None and pair is not None:
+        store.apply(
+            OffsetSync(partition=ORIGIN, upstream_offset=pair.upstream, downstream_offset=pair.downstream)
+        )
+        pair = pairs.above(pair.upstream)
+    return ExactTranslator(
+        flow=Flow("A", "B"),
+        source=LogSide(admin=logs.source, log=RecordLog(logs.source.reader())),
+        target=LogSide(admin=logs.target, log=RecordLog(logs.target.reader())),
+        target_partition=lambda partition: COPY,
+        history=lambda: logs.history,
+        floor=FloorTranslator(lambda: store),
+        max_bytes=max_bytes,
+        on_read_bytes=lambda size: None,
+    )
+
+
+async def translate(exact: ExactTranslator, offsets: Collection[int]) -> Mapping[int, Translation]:
+    found = await exact.translate(
+        [SourcePosition(partition=ORIGIN, next_offset=offset) for offset in offsets]
+    )
+    return {position.next_offset: translation for position, translation in found.items()}
+
+
+async def check_all(logs: MirroredLogs, offsets: Collection[int], *, exact_share: float = 1.0) -> None:
+    found = await translate(translator(logs), offsets)
+    good = 0
+    for offset, translation in found.items():
+        if translation.verdict in GOOD:
+            good += 1
+            assert translation.downstream_offset is not None
+            logs.check(offset, translation.downstream_offset)
+    assert good >= exact_share * len(found), {
+        offset: translation for offset, translation in found.items() if translation.verdict not in GOOD
+    }
+
+
+Steps = st.lists(
+    st.one_of(
+        st.tuples(st.just("produce"), st.integers(1, 120)),
+        st.tuples(st.just("copy"), st.integers(1, 100)),
+        st.tuples(st.just("crash"), st.integers(0, 40)),
+    ),
+    min_size=2,
+    max_size=12,
+)
+
+
+async def play(logs: MirroredLogs, steps: list[tuple[str, int]]) -> None:
+    for name, count in steps:
+        if name == "produce":
+            logs.produce(count)
+        elif name == "copy":
+            logs.copy(count)
+        else:
+            logs.crash(count)
+    logs.produce(20)
+    logs.copy()
+
+
+@pytest.mark.slow
+@settings(max_examples=EXAMPLES)
+@given(seed=st.integers(0, 10_000), steps=Steps, exactly_once=st.booleans())
+def test_every_offset_of_a_mirror_with_restarts_and_aborts_is_exact(
+    seed: int, steps: list[tuple[str, int]], exactly_once: bool
+) -> None:
+    async def run() -> None:
+        logs = MirroredLogs(seed=seed, exactly_once=exactly_once)
+        await play(logs, steps)
+        end = logs.source.log(ORIGIN, "end").end
+        await check_all(logs, range(end + 1))
+
+    _run(run)
+
+
+@pytest.mark.slow
+@settings(max_examples=EXAMPLES)
+@given(
+    seed=st.integers(0, 10_000),
+    steps=Steps,
+    exactly_once=st.booleans(),
+    source_share=st.floats(0, 1),
+    target_share=st.floats(0, 1),
+)
+def test_compacted_logs_go_on_at_the_first_surviving_record(
+    seed: int, steps: list[tuple[str, int]], exactly_once: bool, source_share: float, target_share: float
+) -> None:
+    async def run() -> None:
+        logs = MirroredLogs(seed=seed, exactly_once=exactly_once)
+        await play(logs, steps)
+        logs.compact(logs.source, source_share)
+        logs.compact(logs.target, target_share)
+        end = logs.source.log(ORIGIN, "end").end
+        await check_all(logs, range(end + 1), exact_share=0.0)
+
+    _run(run)
+
+
+@pytest.mark.slow
+@settings(max_examples=EXAMPLES)
+@given(seed=st.integers(0, 10_000), steps=Steps, exactly_once=st.booleans())
+def test_lost_syncs_cost_reading_not_exactness(
+    seed: int, steps: list[tuple[str, int]], exactly_once: bool
+) -> None:
+    async def run() -> None:
+        logs = MirroredLogs(seed=seed, exactly_once=exactly_once, lost_syncs=0.9)
+        await play(logs, steps)
+        end = logs.source.log(ORIGIN, "end").end
+        await check_all(logs, range(end + 1))
+
+    _run(run)
+
+
+async def test_far_from_any_sync_records_are_counted() -> None:
+    logs = MirroredLogs(seed=3, exactly_once=True, offset_lag_max=1 << 40)
+    logs.produce(6000)
+    logs.copy()
+    end = logs.source.log(ORIGIN, "end").end
+    await check_all(logs, [end - 500, end - 100, end // 2, 5, 0])
+
+
+async def test_far_from_any_sync_duplicates_do_not_move_answers() -> None:
+    logs = MirroredLogs(seed=4, exactly_once=False, offset_lag_max=1 << 40)
+    logs.produce(4000)
+    logs.copy(2500)
+    logs._copied_to -= 300
+    logs.copy()
+    end = logs.source.log(ORIGIN, "end").end
+    await check_all(logs, [end - 1, end - 700, end // 2])
+
+
+async def test_far_from_any_sync_gaps_do_not_move_answers_ahead() -> None:
+    logs = MirroredLogs(seed=5, exactly_once=False, offset_lag_max=1 << 40)
+    logs.produce(4000)
+    logs.copy(1000)
+    logs._copied_to += 200
+    logs.copy()
+    end = logs.source.log(ORIGIN, "end").end
+    await check_all(logs, [end - 1, end - 700, end // 2])
+
+
+async def test_a_budget_that_is_used_up_gives_the_floor_and_goes_on_in_the_next_interval() -> None:
+    logs = MirroredLogs(seed=6, exactly_once=True, offset_lag_max=1 << 40)
+    logs.produce(6000)
+    logs.copy()
+    end = logs.source.log(ORIGIN, "end").end
+    exact = translator(logs, max_bytes=120_000)
+    wanted = [end - 100]
+    first = (await translate(exact, wanted))[end - 100]
+    assert first.verdict is Verdict.FLOOR
+    assert "next" in first.message
+    for _ in range(30):
+        found = (await translate(exact, wanted))[end - 100]
+        if found.verdict is Verdict.EXACT:
+            break
+    assert found.verdict is Verdict.EXACT
+    assert found.downstream_offset is not None
+    logs.check(end - 100, found.downstream_offset)
+
+
+async def test_answers_are_remembered_until_the_logs_change() -> None:
+    logs = MirroredLogs(seed=7)
+    logs.produce(500)
+    logs.copy()
+    end = logs.source.log(ORIGIN, "end").end
+    exact = translator(logs)
+    fetches: list[object] = []
+    logs.source.intercept("fetch", lambda call: fetches.append(call))
+    first = await translate(exact, [100, end])
+    reads = len(fetches)
+    assert await translate(exact, [100, end]) == first
+    assert len(fetches) == reads
+    logs.produce(10)
+    logs.copy()
+    second = await translate(exact, [100, end])
+    assert second[100] == first[100]
+    assert second[end].verdict is Verdict.EXACT
+
+
+async def test_records_gone_from_the_source_leave_the_floor() -> None:
+    logs = MirroredLogs(seed=8)
+    logs.produce(500)
+    logs.copy()
+    end = logs.source.log(ORIGIN, "end").end
+    logs.source.log(ORIGIN, "expire").delete_before(300)
+    found = await translate(translator(logs), [100, 299, 300, 301, end - 1])
+    assert [found[offset].verdict for offset in (100, 299)] == [Verdict.FLOOR, Verdict.FLOOR]
+    for offset in (300, 301, end - 1):
+        assert found[offset].verdict in GOOD
+        logs.check(offset, found[offset].downstream_offset or 0)
+
+
+async def test_records_gone_from_the_target_go_on_at_its_first() -> None:
+    logs = MirroredLogs(seed=9)
+    logs.produce(500)
+    logs.copy()
+    end = logs.source.log(ORIGIN, "end").end
+    logs.target.log(COPY, "expire").delete_before(300)
+    found = await translate(translator(logs), [0, 100, end - 1])
+    for offset in (0, 100, end - 1):
+        downstream = found[offset].downstream_offset
+        assert downstream is not None
+        assert downstream >= 300
+        logs.check(offset, downstream)
+
+
+async def test_an_offset_past_the_end_of_the_source_is_not_exact() -> None:
+    logs = MirroredLogs(seed=10)
+    logs.produce(100)
+    logs.copy()
+    end = logs.source.log(ORIGIN, "end").end
+    found = await translate(translator(logs), [end + 50])
+    assert found[end + 50].verdict is Verdict.FLOOR
+    assert (found[end + 50].downstream_offset or 0) <= logs.target.log(COPY, "end").end
+
+
+async def test_a_topic_made_anew_is_never_called_exact() -> None:
+    """The target was deleted and filled with other records: the syncs point at strangers."""
+    logs = MirroredLogs(seed=11)
+    logs.produce(300)
+    logs.copy()
+    other = MirroredLogs(seed=12)
+    other._next_name = 100_000
+    other.produce(300)
+    other.copy()
+    logs.target = other.target
+    found = await translate(translator(logs), [50, 150])
+    assert {translation.verdict for translation in found.values()} == {Verdict.FLOOR}
+
+
+def _run(scenario: Callable[[], Coroutine[None, None, None]]) -> None:
+    """Hypothesis runs plain functions."""
+    asyncio.run(scenario())
