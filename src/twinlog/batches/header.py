@@ -29,6 +29,8 @@ DELETE_HORIZON_BIT = 0x40
 
 UNKNOWN_COUNT = -1
 
+_CODECS = tuple(Codec)
+
 HEADER_STRUCT = struct.Struct(">qiibIhiqqqhii")
 _OLD_STRUCT = struct.Struct(">qiIbb")
 _OLD_TIMESTAMP = struct.Struct(">q")
@@ -76,14 +78,14 @@ class BatchHeader(NamedTuple):
     @property
     def codec(self) -> Codec:
         """Raises WireFormatError for a codec number that Kafka does not define."""
-        try:
-            return Codec(self.attributes & CODEC_MASK)
-        except ValueError as error:
-            raise WireFormatError(
-                f"the batch at offset {self.base_offset} names codec {self.attributes & CODEC_MASK}: unknown",
-                reason="CORRUPT_BATCH",
-                metadata={"offset": str(self.base_offset)},
-            ) from error
+        number = self.attributes & CODEC_MASK
+        if number < len(_CODECS):
+            return _CODECS[number]
+        raise WireFormatError(
+            f"the batch at offset {self.base_offset} names codec {number}: unknown",
+            reason="CORRUPT_BATCH",
+            metadata={"offset": str(self.base_offset)},
+        )
 
     @property
     def is_transactional(self) -> bool:
@@ -121,35 +123,40 @@ def read_batches(data: memoryview | bytes | bytearray) -> list[Batch]:
 
 
 def iter_batches(data: memoryview | bytes | bytearray) -> Iterator[Batch]:
-    """Go through fetched bytes batch by batch; a cut last one is left out.
+    """Go through fetched bytes batch by batch; a cut last one is left out. Raises as `read_batch`."""
+    view = memoryview(data)
+    position = 0
+    while batch := read_batch(view, position):
+        yield batch
+        position += len(batch.data)
+
+
+def read_batch(view: memoryview, position: int) -> Batch | None:
+    """The batch that begins at `position`; None when it is cut, or nothing is there.
 
     Raises WireFormatError (CORRUPT_BATCH, with the position in bytes) when a length or a magic cannot be
     true.
     """
-    view = memoryview(data)
-    end = len(view)
-    position = 0
-    unpack_from = HEADER_STRUCT.unpack_from
-    make_header = BatchHeader._make
-    while end - position > _MAGIC_POSITION:
-        if view[position + _MAGIC_POSITION] == CURRENT_MAGIC and end - position >= HEADER_BYTES:
-            header = make_header(unpack_from(view, position))
-            smallest = HEADER_BYTES - LOG_OVERHEAD_BYTES
-        elif view[position + _MAGIC_POSITION] < CURRENT_MAGIC and end - position >= _OLD_STRUCT.size:
-            header = _read_old_header(view[position:])
-            smallest = _SMALLEST_OLD_LENGTH
-        elif view[position + _MAGIC_POSITION] > CURRENT_MAGIC:
-            raise _corrupt(view, position, f"magic {view[position + _MAGIC_POSITION]} is unknown")
-        else:
-            break
-        length = header.batch_length
-        if length < smallest:
-            raise _corrupt(view, position, f"a length of {length} bytes cannot be")
-        after = position + LOG_OVERHEAD_BYTES + length
-        if after > end:
-            break
-        yield Batch(header, view[position:after])
-        position = after
+    available = len(view) - position
+    if available <= _MAGIC_POSITION:
+        return None
+    magic = view[position + _MAGIC_POSITION]
+    if magic == CURRENT_MAGIC:
+        if available < HEADER_BYTES:
+            return None
+        header = BatchHeader._make(HEADER_STRUCT.unpack_from(view, position))
+        smallest = HEADER_BYTES - LOG_OVERHEAD_BYTES
+    elif magic < CURRENT_MAGIC:
+        if available < _OLD_STRUCT.size:
+            return None
+        header = _read_old_header(view[position:])
+        smallest = _SMALLEST_OLD_LENGTH
+    else:
+        raise _corrupt(view, position, f"magic {magic} is unknown")
+    if header.batch_length < smallest:
+        raise _corrupt(view, position, f"a length of {header.batch_length} bytes cannot be")
+    after = position + LOG_OVERHEAD_BYTES + header.batch_length
+    return Batch(header, view[position:after]) if after <= len(view) else None
 
 
 def crc_is_valid(batch: Batch) -> bool:

@@ -4,7 +4,14 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from twinlog.batches.codec import Codec
-from twinlog.batches.header import CURRENT_MAGIC, BatchHeader
+from twinlog.batches.header import (
+    CODEC_MASK,
+    CONTROL_BIT,
+    CURRENT_MAGIC,
+    LOG_APPEND_TIME_BIT,
+    LOG_OVERHEAD_BYTES,
+    BatchHeader,
+)
 from twinlog.batches.visibility import Visibility
 
 
@@ -76,11 +83,13 @@ def choose_lane(
     at or after `wanted_offset` (the next offset to copy), at most `max_message_bytes`, and a codec the target
     topic keeps.
     """
-    if visibility is Visibility.CONTROL or header.is_control:
+    attributes = header.attributes
+    if attributes & CONTROL_BIT or visibility is _CONTROL_BATCH:
         return _CONTROL
-    if visibility is Visibility.ABORTED:
+    if visibility is _ABORTED_BATCH:
         return _ABORTED
-    if header.next_offset <= wanted_offset:
+    next_offset = header.base_offset + header.last_offset_delta + 1
+    if next_offset <= wanted_offset:
         return _BEHIND
     if header.magic != CURRENT_MAGIC:
         return _OLD_MAGIC
@@ -88,17 +97,19 @@ def choose_lane(
         return _EMPTY
     if header.base_offset < wanted_offset:
         return _CUT
-    if not header.is_dense:
+    if header.record_count != header.last_offset_delta + 1:
         return _HOLES
-    if header.is_log_append_time:
+    if attributes & LOG_APPEND_TIME_BIT:
         return _LOG_APPEND_TIME
-    if target.codec is not None and header.codec is not target.codec:
+    if target.codec is not None and attributes & CODEC_MASK != target.codec:
         return _OTHER_CODEC
-    if header.size_bytes > target.max_message_bytes:
+    if header.batch_length + LOG_OVERHEAD_BYTES > target.max_message_bytes:
         return _TOO_LARGE
     return _RAW
 
 
+# Properties and enum members cost more than the decision: this runs per batch.
+_CONTROL_BATCH, _ABORTED_BATCH = Visibility.CONTROL, Visibility.ABORTED
 _RAW = (Lane.RAW, LaneReason.UNOPENED)
 _OLD_MAGIC = (Lane.RECODE, LaneReason.OLD_MAGIC)
 _LOG_APPEND_TIME = (Lane.RECODE, LaneReason.LOG_APPEND_TIME)

@@ -1,7 +1,6 @@
 """A batch on its way to the target: complete but for the producer's identity, which is known when it is
 sent."""
 
-from dataclasses import dataclass
 from typing import NamedTuple
 
 import google_crc32c
@@ -27,9 +26,11 @@ class OffsetRun(NamedTuple):
     record_count: int
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class OutgoingBatch:
-    """Dense, CreateTime, at most the target's size. `records` is compressed as `codec` says."""
+class OutgoingBatch(NamedTuple):
+    """Dense, CreateTime, at most the target's size. `records` is compressed as `codec` says.
+
+    A NamedTuple, as one is made per batch in the raw lane.
+    """
 
     codec: Codec
     record_count: int

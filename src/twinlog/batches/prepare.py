@@ -6,13 +6,21 @@ from dataclasses import dataclass, field
 
 from twinlog.batches.bodies import OpenRecord
 from twinlog.batches.codec import Codec
-from twinlog.batches.header import Batch, iter_batches
+from twinlog.batches.header import (
+    TRANSACTIONAL_BIT,
+    Batch,
+    corrupt_checksum,
+    crc_is_valid,
+    iter_batches,
+    read_batch,
+)
 from twinlog.batches.lanes import Lane, LaneReason, TargetTopicLimits, choose_lane
 from twinlog.batches.outgoing import OutgoingBatch
 from twinlog.batches.raw_lane import take_raw
 from twinlog.batches.recode_lane import Packed, pack, transcode
 from twinlog.batches.records import open_records
-from twinlog.batches.visibility import AbortedTransaction, classify
+from twinlog.batches.small_batches import gather, worth_packing
+from twinlog.batches.visibility import AbortedTransaction, VisibilityTracker
 from twinlog.errors import WireFormatError
 
 
@@ -87,21 +95,16 @@ def prepare(
     (only then are small batches packed together). Never raises on bad bytes: what comes before them is
     prepared, and `fault` says what stands there.
     """
-    chosen = []
-    damage: WireFormatError | None = None
-    lowest_offset = 0
+    tracker = VisibilityTracker(aborted, read_committed=policy.read_committed)
+    work = _Preparation(policy, wanted_offset, tracker)
     try:
-        for batch, visibility in classify(iter_batches(data), aborted, read_committed=policy.read_committed):
-            if batch.header.base_offset < lowest_offset:
-                raise _offsets_go_back(batch, lowest_offset)
-            lowest_offset = batch.header.next_offset
-            chosen.append((batch, *choose_lane(batch.header, wanted_offset, policy.target, visibility)))
+        if backlog and worth_packing(data, policy.coalesce_below_bytes):
+            work.pack_together(data)
+        else:
+            work.take_each(data)
+        work.close_group()
     except WireFormatError as error:
-        damage = error
-    work = _Preparation(policy, wanted_offset)
-    work.take_all(chosen, backlog)
-    if damage:
-        work.fail(damage)
+        work.fail(error)
     return work.outcome()
 
 
@@ -109,10 +112,12 @@ class _Preparation:
     """The state of one `prepare` call: batches made so far, and the group of records being packed
     together."""
 
-    def __init__(self, policy: CopyPolicy, wanted_offset: int) -> None:
+    def __init__(self, policy: CopyPolicy, wanted_offset: int, tracker: VisibilityTracker) -> None:
         self._policy = policy
+        self._tracker = tracker
         self._wanted_offset = wanted_offset
         self._position = wanted_offset
+        self._lowest_offset = 0
         self._batches: list[OutgoingBatch] = []
         self._shares: dict[tuple[Lane, LaneReason], LaneShare] = {}
         self._fault: CopyFault | None = None
@@ -122,31 +127,51 @@ class _Preparation:
         self._group_reason = LaneReason.SMALL_BATCHES
         self._group_limit_bytes = min(policy.coalesced_bytes, policy.target.max_message_bytes)
 
-    def take_all(self, chosen: list[tuple[Batch, Lane, LaneReason]], backlog: bool) -> None:
-        sizes = [batch.header.size_bytes for batch, lane, _ in chosen if lane is not Lane.DROP]
-        threshold = self._policy.coalesce_below_bytes
-        coalesce = backlog and len(sizes) > 1 and sum(sizes) < threshold * len(sizes)
-        try:
-            for batch, lane, reason in chosen:
-                if self._fault:
-                    return
-                if lane is Lane.DROP:
-                    self._drop(batch, reason)
-                elif reason is LaneReason.OLD_MAGIC:
-                    # Uncompressed old messages are "batches" of one record each.
-                    self._join_group(batch, LaneReason.OLD_MAGIC)
-                elif coalesce and batch.header.size_bytes < threshold:
-                    self._join_group(batch, LaneReason.SMALL_BATCHES)
-                else:
-                    self._close_group()
-                    self._send_alone(batch, lane, reason)
-            self._close_group()
-        except WireFormatError as error:
-            self.fail(error)
+    def take_each(self, data: memoryview | bytes | bytearray) -> None:
+        """Every batch on its own."""
+        for batch in iter_batches(data):
+            self._take(batch, group_below_bytes=0)
+            if self._fault:
+                return
+
+    def pack_together(self, data: memoryview | bytes | bytearray) -> None:
+        """Small batches into groups, others on their own."""
+        below_bytes = self._policy.coalesce_below_bytes
+        solid = bytes(data)
+        view = memoryview(solid)
+        position = 0
+        while not self._fault:
+            taken = self._join_plain_ones(solid, position)
+            if taken > position:
+                position = taken
+                continue
+            batch = read_batch(view, position)
+            if batch is None:
+                return
+            self._take(batch, group_below_bytes=below_bytes)
+            position += len(batch.data)
+
+    def _take(self, batch: Batch, *, group_below_bytes: int) -> None:
+        header = batch.header
+        if header.base_offset < self._lowest_offset:
+            raise _offsets_go_back(batch, self._lowest_offset)
+        self._lowest_offset = header.next_offset
+        visibility = self._tracker.see(batch)
+        lane, reason = choose_lane(header, self._wanted_offset, self._policy.target, visibility)
+        if lane is Lane.DROP:
+            self._drop(batch, reason)
+        elif reason is LaneReason.OLD_MAGIC:
+            # Uncompressed old messages are "batches" of one record each.
+            self._join_group(batch, LaneReason.OLD_MAGIC)
+        elif header.size_bytes < group_below_bytes:
+            self._join_group(batch, LaneReason.SMALL_BATCHES)
+        else:
+            self.close_group()
+            self._send_alone(batch, lane, reason)
 
     def fail(self, error: WireFormatError) -> None:
         """Stand before the damage; what was taken before it stays."""
-        self._close_group()
+        self.close_group()
         if not self._fault:
             self._fault = CopyFault(reason=error.reason, offset=self._position, message=str(error))
 
@@ -156,6 +181,8 @@ class _Preparation:
         )
 
     def _drop(self, batch: Batch, reason: LaneReason) -> None:
+        if self._policy.check_crc and reason is not LaneReason.BEHIND_POSITION and not crc_is_valid(batch):
+            raise corrupt_checksum(batch)  # or a false bit would make data vanish as a marker
         self._tally(batch, Lane.DROP, reason, max(batch.header.record_count, 0))
         self._position = max(self._position, batch.header.next_offset)
 
@@ -192,11 +219,39 @@ class _Preparation:
             batch.header.next_offset,
         )
 
+    def _join_plain_ones(self, data: bytes, position: int) -> int:
+        """Add as many plain small batches as there is room for; return the byte position after them."""
+        policy = self._policy
+        before = len(self._group)
+        gathered = gather(
+            data,
+            position,
+            self._group,
+            next_offset=max(self._wanted_offset, self._lowest_offset),
+            below_bytes=policy.coalesce_below_bytes,
+            room_bytes=self._group_limit_bytes - self._group_bytes,
+            check_crc=policy.check_crc,
+            skipped_bits=TRANSACTIONAL_BIT if self._tracker.hides_some else 0,
+        )
+        if not gathered.batch_count:
+            return position
+        if not before:
+            named = policy.target.codec
+            self._group_codec = gathered.codec if named is None else named
+        self._group_reason = LaneReason.SMALL_BATCHES
+        self._group_bytes += gathered.record_bytes
+        self._position = self._lowest_offset = gathered.next_offset
+        share = self._share(Lane.RECODE, LaneReason.SMALL_BATCHES)
+        share.batches += gathered.batch_count
+        share.records += len(self._group) - before
+        share.bytes += gathered.position - position
+        return gathered.position
+
     def _join_group(self, batch: Batch, reason: LaneReason) -> None:
         records = self._open(batch)
         size_bytes = sum([len(record[2]) for record in records])
         if self._group and self._group_bytes + size_bytes > self._group_limit_bytes:
-            self._close_group()
+            self.close_group()
             if self._fault:
                 return
         if not self._group:
@@ -209,7 +264,7 @@ class _Preparation:
         self._position = batch.header.next_offset
         self._tally(batch, Lane.RECODE, reason, len(records))
 
-    def _close_group(self) -> None:
+    def close_group(self) -> None:
         if not self._group:
             return
         records, self._group, self._group_bytes = self._group, [], 0
@@ -251,10 +306,16 @@ class _Preparation:
         return batch.header.codec if named is None else named
 
     def _tally(self, batch: Batch, lane: Lane, reason: LaneReason, records: int) -> None:
-        share = self._shares.setdefault((lane, reason), LaneShare())
+        share = self._share(lane, reason)
         share.batches += 1
         share.records += records
         share.bytes += batch.header.size_bytes
+
+    def _share(self, lane: Lane, reason: LaneReason) -> LaneShare:
+        share = self._shares.get((lane, reason))
+        if share is None:
+            share = self._shares[lane, reason] = LaneShare()
+        return share
 
 
 def _offsets_go_back(batch: Batch, lowest_offset: int) -> WireFormatError:

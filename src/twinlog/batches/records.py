@@ -8,7 +8,7 @@ looks at them. `decode_record` is for those who do want to look (translation, ve
 Record (magic 2): length varint, attributes int8, timestamp delta varlong, offset delta varint, then the body.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import google_crc32c
 
@@ -23,22 +23,32 @@ from twinlog.batches.header import (
     crc_is_valid,
 )
 from twinlog.batches.legacy import open_old_message
-from twinlog.batches.varint import encode_varint, wrap_int64
+from twinlog.batches.varint import SMALL_VARINTS, encode_varint, wrap_int64
 from twinlog.errors import WireFormatError
 
 _INT64_LIMIT = 1 << 63
+_NO_ATTRIBUTES = b"\0"
+_COPY_TWICE_BELOW_BYTES = 16 * 1024
+"""Below it a second copy is cheaper than a second call of the checksum."""
 
 
 def payload(batch: Batch, *, check_crc: bool) -> bytes:
-    """The bytes after the header of a v2 batch, copied once, compressed as they are.
+    """The bytes after the header of a v2 batch, copied, compressed as they are.
 
     With `check_crc` (Kafka's check.crcs) raises WireFormatError (CORRUPT_BATCH) on damage.
     """
-    data = bytes(batch.data[HEADER_BYTES:])
-    if check_crc:
+    if not check_crc:
+        return bytes(batch.data[HEADER_BYTES:])
+    if len(batch.data) < _COPY_TWICE_BELOW_BYTES:
+        covered = bytes(batch.data[CRC_COVERS_FROM:])
+        crc = google_crc32c.value(covered)
+        data = covered[HEADER_BYTES - CRC_COVERS_FROM :]
+    else:
+        data = bytes(batch.data[HEADER_BYTES:])
         head = google_crc32c.value(bytes(batch.data[CRC_COVERS_FROM:HEADER_BYTES]))
-        if google_crc32c.extend(head, data) != batch.header.crc:
-            raise corrupt_checksum(batch)
+        crc = google_crc32c.extend(head, data)
+    if crc != batch.header.crc:
+        raise corrupt_checksum(batch)
     return data
 
 
@@ -53,8 +63,9 @@ def open_records(batch: Batch, *, check_crc: bool = False) -> list[OpenRecord]:
             raise corrupt_checksum(batch)
         return open_old_message(batch)
     data = decompress(header.codec, payload(batch, check_crc=check_crc))
+    records: list[OpenRecord] = []
     try:
-        records = _walk(data, header.base_offset, header.base_timestamp_ms)
+        walk_records(data, header.base_offset, header.base_timestamp_ms, records.append)
     except IndexError:
         raise _corrupt(batch, "a record reaches past the end") from None
     if len(records) != header.record_count:
@@ -65,37 +76,41 @@ def open_records(batch: Batch, *, check_crc: bool = False) -> list[OpenRecord]:
     return records
 
 
-def _walk(data: bytes, base_offset: int, base_timestamp_ms: int) -> list[OpenRecord]:
-    """Cut the decompressed records apart. The varints are read in place: this is the recode lane's inner
-    loop.
+def walk_records(
+    data: bytes, base_offset: int, base_timestamp_ms: int, append: Callable[[OpenRecord], None]
+) -> None:
+    """Cut the decompressed records of a batch apart: the inner loop of everything that opens one.
 
-    A length that reaches past the end raises IndexError. Timestamps wrap at 64 bits, as they do in Java.
+    A length that reaches past the end raises IndexError, after records before it were appended. Timestamps
+    wrap at 64 bits, as they do in Java.
     """
-    records: list[OpenRecord] = []
-    append = records.append
     position = 0
     end = len(data)
     while position < end:
-        byte = data[position]
+        number = data[position]
         position += 1
-        number = byte
-        if byte > 0x7F:
-            number &= 0x7F
-            shift = 7
-            while byte > 0x7F:
-                byte = data[position]
-                position += 1
-                number |= (byte & 0x7F) << shift
-                shift += 7
+        if number > 0x7F:
+            byte = data[position]
+            position += 1
+            number = number & 0x7F | byte << 7
+            if byte > 0x7F:
+                number &= 0x3FFF
+                shift = 14
+                while byte > 0x7F:
+                    byte = data[position]
+                    position += 1
+                    number |= (byte & 0x7F) << shift
+                    shift += 7
         after = position + ((number >> 1) ^ -(number & 1))
         if after > end or after <= position:
             raise IndexError
 
-        # The attributes byte carries nothing in any version of Kafka.
-        byte = data[position + 1]
+        # The attributes byte before the timestamp delta carries nothing in any version of Kafka.
+        number = data[position + 1]
         position += 2
-        number = byte
-        if byte > 0x7F:
+        timestamp_ms = base_timestamp_ms
+        if number:
+            byte = number
             number &= 0x7F
             shift = 7
             while byte > 0x7F:
@@ -103,14 +118,14 @@ def _walk(data: bytes, base_offset: int, base_timestamp_ms: int) -> list[OpenRec
                 position += 1
                 number |= (byte & 0x7F) << shift
                 shift += 7
-        timestamp_ms = base_timestamp_ms + ((number >> 1) ^ -(number & 1))
-        if not -_INT64_LIMIT <= timestamp_ms < _INT64_LIMIT:
-            timestamp_ms = wrap_int64(timestamp_ms)
+            timestamp_ms += (number >> 1) ^ -(number & 1)
+            if not -_INT64_LIMIT <= timestamp_ms < _INT64_LIMIT:
+                timestamp_ms = wrap_int64(timestamp_ms)
 
-        byte = data[position]
+        number = data[position]
         position += 1
-        number = byte
-        if byte > 0x7F:
+        if number:
+            byte = number
             number &= 0x7F
             shift = 7
             while byte > 0x7F:
@@ -118,11 +133,11 @@ def _walk(data: bytes, base_offset: int, base_timestamp_ms: int) -> list[OpenRec
                 position += 1
                 number |= (byte & 0x7F) << shift
                 shift += 7
+            number = (number >> 1) ^ -(number & 1)
         if position > after:
             raise IndexError
-        append((base_offset + ((number >> 1) ^ -(number & 1)), timestamp_ms, data[position:after]))
+        append((base_offset + number, timestamp_ms, data[position:after]))
         position = after
-    return records
 
 
 def write_records(records: Sequence[OpenRecord], base_timestamp_ms: int) -> bytes:
@@ -130,12 +145,15 @@ def write_records(records: Sequence[OpenRecord], base_timestamp_ms: int) -> byte
     `base_timestamp_ms`."""
     pieces: list[bytes] = []
     append = pieces.append
+    small, table_size = SMALL_VARINTS, len(SMALL_VARINTS)
     for offset_delta, (_, timestamp_ms, body) in enumerate(records):
         difference = timestamp_ms - base_timestamp_ms
-        if not -_INT64_LIMIT <= difference < _INT64_LIMIT:
-            difference = wrap_int64(difference)
-        head = b"\0" + encode_varint(difference) + encode_varint(offset_delta)
-        append(encode_varint(len(head) + len(body)) + head)
+        if 0 <= difference < table_size > offset_delta:
+            head = _NO_ATTRIBUTES + small[difference] + small[offset_delta]
+        else:
+            head = _NO_ATTRIBUTES + encode_varint(wrap_int64(difference)) + encode_varint(offset_delta)
+        length = len(head) + len(body)
+        append((small[length] if length < table_size else encode_varint(length)) + head)
         append(body)
     return b"".join(pieces)
 

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator
 from enum import StrEnum
 from typing import NamedTuple
 
-from twinlog.batches.header import HEADER_BYTES, Batch, BatchHeader
+from twinlog.batches.header import CONTROL_BIT, HEADER_BYTES, Batch
 from twinlog.batches.varint import decode_varint
 
 _CONTROL_KEY = struct.Struct(">hh")
@@ -29,37 +29,53 @@ class Visibility(StrEnum):
     ABORTED = "ABORTED"
 
 
-class VisibleBatch(NamedTuple):
-    batch: Batch
-    visibility: Visibility
+VisibleBatch = tuple[Batch, Visibility]
+
+
+class VisibilityTracker:
+    """Goes along with the batches of one fetch response, in order, and says which may be seen.
+
+    `aborted` is that same response's list; it is not looked at under read_uncommitted.
+    """
+
+    def __init__(self, aborted: Iterable[AbortedTransaction] = (), *, read_committed: bool = True) -> None:
+        self._waiting = (
+            [(first_offset, producer_id) for producer_id, first_offset in aborted] if read_committed else []
+        )
+        heapq.heapify(self._waiting)
+        self._hidden: set[int] = set()
+
+    @property
+    def hides_some(self) -> bool:
+        """Whether any batch from here on may be of an aborted transaction."""
+        return bool(self._waiting or self._hidden)
+
+    def see(self, batch: Batch) -> Visibility:
+        """The next batch; batches that are not transactional may be left out."""
+        header = batch.header
+        waiting, hidden = self._waiting, self._hidden
+        while waiting and waiting[0][0] <= header.last_offset:
+            hidden.add(heapq.heappop(waiting)[1])
+        if header.attributes & CONTROL_BIT:
+            if header.producer_id in hidden and _is_abort_marker(batch):
+                hidden.discard(header.producer_id)
+            return _CONTROL
+        if hidden and header.is_transactional and header.producer_id in hidden:
+            return _ABORTED
+        return _VISIBLE
 
 
 def classify(
     batches: Iterable[Batch], aborted: Iterable[AbortedTransaction] = (), *, read_committed: bool = True
 ) -> Iterator[VisibleBatch]:
-    """Say for each batch of one fetch response, in order, whether its records may be seen.
-
-    `aborted` is that same response's list; it is empty (and not looked at) under read_uncommitted.
-    """
-    waiting = [(first_offset, producer_id) for producer_id, first_offset in aborted] if read_committed else []
-    heapq.heapify(waiting)
-    hidden: set[int] = set()
+    """`VisibilityTracker` over all batches of one fetch response."""
+    tracker = VisibilityTracker(aborted, read_committed=read_committed)
     for batch in batches:
-        header = batch.header
-        while waiting and waiting[0][0] <= header.last_offset:
-            hidden.add(heapq.heappop(waiting)[1])
-        if header.is_control:
-            if hidden and header.producer_id in hidden and _is_abort_marker(batch):
-                hidden.discard(header.producer_id)
-            yield VisibleBatch(batch, Visibility.CONTROL)
-        elif hidden and _hides(header, hidden):
-            yield VisibleBatch(batch, Visibility.ABORTED)
-        else:
-            yield VisibleBatch(batch, Visibility.VISIBLE)
+        yield batch, tracker.see(batch)
 
 
-def _hides(header: BatchHeader, hidden: set[int]) -> bool:
-    return header.is_transactional and header.producer_id in hidden
+# Members are looked up once: this runs per batch.
+_VISIBLE, _CONTROL, _ABORTED = Visibility.VISIBLE, Visibility.CONTROL, Visibility.ABORTED
 
 
 def _is_abort_marker(batch: Batch) -> bool:

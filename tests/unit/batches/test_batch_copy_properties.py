@@ -7,6 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from twinlog.batches import (
+    AbortedTransaction,
     Codec,
     CopyPolicy,
     DecodedRecord,
@@ -23,7 +24,7 @@ from twinlog.batches.header import DELETE_HORIZON_BIT
 from twinlog.batches.lanes import LaneReason
 from twinlog.batches.outgoing import Seal, sealed
 from twinlog.batches.records import open_records
-from twinlog.testing.source_batches import source_batch
+from twinlog.testing.source_batches import source_batch, transaction_marker
 
 _INT64 = st.integers(-(1 << 63), (1 << 63) - 1)
 _TIMESTAMPS = st.one_of(st.integers(1_600_000_000_000, 1_800_000_000_000), st.just(-1), _INT64)
@@ -51,16 +52,23 @@ def _records(draw: st.DrawFn, first_offset: int, *, holes: bool) -> list[Decoded
 class _Log:
     data: bytes
     records: tuple[DecodedRecord, ...]
-    """As a reader sees them: LogAppendTime applied."""
+    """As a reader sees them: committed, LogAppendTime applied."""
+    aborted: tuple[AbortedTransaction, ...]
     next_offset: int
+
+    @property
+    def first_offset(self) -> int:
+        return read_batches(self.data)[0].header.base_offset
 
 
 @st.composite
 def _logs(draw: st.DrawFn) -> _Log:
     data = b""
     visible: list[DecodedRecord] = []
+    aborted: list[AbortedTransaction] = []
     offset = draw(st.integers(0, 1 << 40))
-    for _ in range(draw(st.integers(1, 5))):
+    for producer_id in range(draw(st.integers(1, 6))):
+        ending = draw(st.sampled_from((None, None, "commit", "abort")))
         holes = draw(st.booleans())
         records = draw(_records(offset, holes=holes))
         trailing = draw(st.integers(0, 2)) if holes else 0
@@ -74,15 +82,40 @@ def _logs(draw: st.DrawFn) -> _Log:
             base_offset=offset,
             last_offset=records[-1].offset + trailing,
             appended_at_ms=appended_at_ms,
+            producer_id=producer_id,
+            transactional=ending is not None,
             more_attributes=draw(st.sampled_from((0, DELETE_HORIZON_BIT))),
             **options,
         )
-        visible += [
-            record if appended_at_ms is None else record._replace(timestamp_ms=appended_at_ms)
-            for record in records
-        ]
+        if ending == "abort":
+            aborted.append(AbortedTransaction(producer_id, offset))
+        else:
+            visible += [
+                record if appended_at_ms is None else record._replace(timestamp_ms=appended_at_ms)
+                for record in records
+            ]
         offset = records[-1].offset + trailing + 1
-    return _Log(data, tuple(visible), offset)
+        if ending is not None:
+            data += transaction_marker(offset, producer_id, commit=ending == "commit")
+            offset += 1
+    return _Log(data, tuple(visible), tuple(aborted), offset)
+
+
+def _prepare(
+    log: _Log,
+    *,
+    data: bytes | None = None,
+    wanted: int | None = None,
+    policy: CopyPolicy | None = None,
+    backlog: bool = False,
+) -> Prepared:
+    return prepare(
+        log.data if data is None else data,
+        wanted_offset=log.first_offset if wanted is None else wanted,
+        policy=policy or CopyPolicy(),
+        aborted=log.aborted,
+        backlog=backlog,
+    )
 
 
 def _copied(prepared: Prepared) -> list[DecodedRecord]:
@@ -105,7 +138,7 @@ def _copied(prepared: Prepared) -> list[DecodedRecord]:
 @given(log=_logs(), codec=st.sampled_from((None, *Codec)), backlog=st.booleans())
 def test_any_log_is_copied_record_for_record(log: _Log, codec: Codec | None, backlog: bool) -> None:
     policy = CopyPolicy(target=TargetTopicLimits(codec=codec))
-    prepared = prepare(log.data, wanted_offset=log.records[0].offset, policy=policy, backlog=backlog)
+    prepared = _prepare(log, policy=policy, backlog=backlog)
     assert prepared.fault is None
     assert prepared.next_offset == log.next_offset
     assert _copied(prepared) == list(log.records)
@@ -113,8 +146,8 @@ def test_any_log_is_copied_record_for_record(log: _Log, codec: Codec | None, bac
 
 @given(log=_logs(), data=st.data())
 def test_a_copy_that_starts_inside_a_batch_has_the_rest(log: _Log, data: st.DataObject) -> None:
-    wanted = data.draw(st.integers(log.records[0].offset, log.next_offset))
-    prepared = prepare(log.data, wanted_offset=wanted, policy=CopyPolicy(), backlog=data.draw(st.booleans()))
+    wanted = data.draw(st.integers(log.first_offset, log.next_offset))
+    prepared = _prepare(log, wanted=wanted, backlog=data.draw(st.booleans()))
     assert _copied(prepared) == [record for record in log.records if record.offset >= wanted]
     assert prepared.next_offset == max(wanted, log.next_offset)
 
@@ -124,7 +157,7 @@ def test_small_limits_split_or_name_the_record_that_cannot_pass(
     log: _Log, limit: int, codec: Codec | None
 ) -> None:
     policy = CopyPolicy(target=TargetTopicLimits(max_message_bytes=limit, codec=codec))
-    prepared = prepare(log.data, wanted_offset=log.records[0].offset, policy=policy, backlog=True)
+    prepared = _prepare(log, policy=policy, backlog=True)
     assert all(outgoing.size_bytes <= limit for outgoing in prepared.batches)
     copied = _copied(prepared)
     assert copied == list(log.records[: len(copied)])
@@ -161,13 +194,8 @@ def test_raw_and_recode_lanes_give_identical_records(
 @given(log=_logs(), cut=st.integers(0, 400), backlog=st.booleans())
 def test_any_cut_of_the_bytes_loses_nothing(log: _Log, cut: int, backlog: bool) -> None:
     """What a cut fetch leaves out is fetched from `next_offset`: both parts together are the log."""
-    first = prepare(
-        log.data[: max(len(log.data) - cut, 0)],
-        wanted_offset=log.records[0].offset,
-        policy=CopyPolicy(),
-        backlog=backlog,
-    )
-    rest = prepare(log.data, wanted_offset=first.next_offset, policy=CopyPolicy(), backlog=backlog)
+    first = _prepare(log, data=log.data[: max(len(log.data) - cut, 0)], backlog=backlog)
+    rest = _prepare(log, wanted=first.next_offset, backlog=backlog)
     assert _copied(first) + _copied(rest) == list(log.records)
 
 
@@ -178,9 +206,7 @@ def test_damage_never_passes_as_data(log: _Log, data: st.DataObject, backlog: bo
     damaged = bytearray(log.data)
     start = log.data.index(bytes(batch.data))
     damaged[start + data.draw(st.integers(8, len(batch.data) - 1))] ^= data.draw(st.integers(1, 255))
-    prepared = prepare(
-        bytes(damaged), wanted_offset=log.records[0].offset, policy=CopyPolicy(), backlog=backlog
-    )
+    prepared = _prepare(log, data=bytes(damaged), wanted=log.first_offset, backlog=backlog)
     copied = _copied(prepared)
     assert copied == list(log.records[: len(copied)])
     if len(copied) < len(log.records):

@@ -181,6 +181,17 @@ def test_damage_stops_before_the_damaged_batch(codec: Codec, backlog: bool) -> N
     assert (prepared.fault.reason, prepared.fault.offset) == ("CORRUPT_BATCH", 4)
 
 
+@pytest.mark.parametrize("backlog", [False, True])
+@pytest.mark.parametrize("bit", [0x20, 0x30], ids=["control", "transactional control"])
+def test_a_false_bit_does_not_make_data_vanish_as_a_marker(bit: int, backlog: bool) -> None:
+    data = bytearray(source_batch(_records(0, 2)) + source_batch(_records(2, 2)))
+    data[22] ^= bit
+    prepared = prepare(data, wanted_offset=0, policy=_POLICY, backlog=backlog)
+    assert (prepared.next_offset, prepared.batches) == (0, ())
+    assert prepared.fault is not None
+    assert prepared.fault.reason == "CORRUPT_BATCH"
+
+
 def test_without_check_crc_the_raw_lane_does_not_look() -> None:
     data = bytearray(source_batch(_records(0, 2)))
     data[-2] ^= 0x40
