@@ -51,7 +51,7 @@ def _ignored(scope: Scope, reason: str, *names: str) -> tuple[KeySpec, ...]:
 
 
 DRIVER_KEYS: tuple[KeySpec, ...] = (
-    _driver("clusters", ValueType.LIST, None, "The aliases of the clusters.", distinct=True),
+    _driver("clusters", ValueType.LIST, "", "The aliases of the clusters.", distinct=True),
     _driver("config.providers", ValueType.LIST, "",
             "Names of the providers that `${name:…}` may refer to; each has "
             "`config.providers.<name>.class` and `config.providers.<name>.param.<param>`.", distinct=True),

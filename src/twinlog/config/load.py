@@ -87,7 +87,8 @@ def build(
     clusters = _clusters(top, findings)
     check_keys(raw, clusters, findings=findings, strict=strict)
     check_values(raw, findings)
-    findings.raise_problems()
+    if not clusters:
+        findings.raise_problems()
 
     selected = _selected_flows(raw, clusters, resolver, only_flows=only_flows, only_targets=only_targets)
     if not selected:
@@ -118,14 +119,12 @@ def build(
 
 
 def _clusters(top: SettingsReader, findings: Findings) -> tuple[ClusterAlias, ...]:
-    aliases = top.elements("clusters") if top.property("clusters") else ()
-    prop = top.property("clusters")
-    if not aliases:
-        findings.problem(
-            "clusters", "missing: the aliases of the clusters, as A, B", line=prop.line if prop else 0
-        )
+    prop = top.property("clusters") or Property(key="clusters", value="")
+    if not prop.value.strip():
+        findings.problem("clusters", "missing: the aliases of the clusters, as A, B", line=prop.line)
+    aliases = top.elements("clusters")
     for alias in aliases:
-        if "->" in alias and prop is not None:
+        if "->" in alias:
             findings.problem("clusters", f"{alias!r} is not an alias: it contains an arrow", line=prop.line)
     return aliases
 

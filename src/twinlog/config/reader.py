@@ -58,9 +58,8 @@ class SettingsReader:
         try:
             PatternList(name, found)
         except ConfigError as error:
-            prop = self.property(name)
-            line = 0 if prop is None else prop.line
-            self._findings.problem(name, str(error).removeprefix(f"{name}: "), line=line)
+            prop = self.property(name) or Property(key=name, value="")
+            self._findings.problem(prop.key, str(error).removeprefix(f"{name}: "), line=prop.line)
             return ()
         return found
 

@@ -101,7 +101,7 @@ def escaped(text: str) -> str:
     )
 
 
-TEXT = st.text(st.characters(exclude_categories=("Cs",)))
+TEXT = st.text(st.characters(exclude_categories=["Cs"]))
 
 
 @given(st.dictionaries(TEXT.filter(bool), TEXT, max_size=5))

@@ -1,0 +1,175 @@
+"""Keys that mean nothing where they stand, and values that nobody means."""
+
+import pytest
+
+from twinlog.config import NoticeLevel
+from twinlog.errors import ConfigError
+from unit.library.config_files import FILE, TWO_CLUSTERS, load_more, load_text
+
+
+@pytest.mark.parametrize(
+    ("line", "expected"),
+    [
+        ("topics.exlude = x", "unknown key; did you mean topics.exclude?"),
+        ("twinlog.epoch.second = 1", "unknown key; did you mean twinlog.epoch.seconds?"),
+        ("A->B.topic = x", "unknown key; did you mean A->B.topics?"),
+        ("A.bootstrap.server = x", "unknown key; did you mean A.bootstrap.servers?"),
+        (
+            "A.consumer.isolaton.level = read_committed",
+            "unknown key; did you mean A.consumer.isolation.level?",
+        ),
+        ("something.entirely.different = 1", "unknown key"),
+        (
+            "exactly.once.source.support = disabled",
+            "has no effect here: write it as B.exactly.once.source.support",
+        ),
+        ("A->B.offset.flush.interval.ms = 1", "has no effect here: write it as B.offset.flush.interval.ms"),
+        ("use.defaults.from = source", "has no effect here: write it as A->B.use.defaults.from"),
+        ("B.topics = x", "has no effect here: write it as A->B.topics"),
+        ("A->B.twinlog.log.level = debug", "has no effect here: write it at the top level"),
+        (
+            "A->B.security.protocol = SSL",
+            "has no effect here: write it as A.security.protocol or B.security.protocol",
+        ),
+        (
+            "consumer.fetch.max.bytes = 1",
+            "has no effect here: write it for a cluster, as B.consumer.fetch.max.bytes",
+        ),
+        (
+            "A.fetch.max.bytes = 1",
+            "has no effect here: write it for a client, as A.consumer.fetch.max.bytes",
+        ),
+        ("C.bootstrap.servers = c:1", "has no effect here: 'C' is not in clusters"),
+    ],
+)
+def test_what_is_not_understood_is_a_warning_and_an_error_when_strict(line: str, expected: str) -> None:
+    (notice,) = load_more(line).notices
+    assert (notice.level, notice.line, notice.text) == (NoticeLevel.WARNING, 5, expected)
+    with pytest.raises(ConfigError) as caught:
+        load_more(line, strict=True)
+    assert str(caught.value) == f"{FILE}:5: {line.partition(' = ')[0]}: {expected}"
+
+
+@pytest.mark.parametrize(
+    ("line", "reason"),
+    [
+        ("dedicated.mode.enable.internal.rest = true", "the services talk gRPC"),
+        ("B.scheduled.rebalance.max.delay.ms = 1", "there are no Connect workers"),
+        ("scheduled.rebalance.max.delay.ms = 1", "there are no Connect workers"),
+        ("status.storage.replication.factor = 1", "there is no Connect status or config topic"),
+        ("B.config.storage.retention.ms = 1", "settings of Connect's own topics"),
+        ("key.converter = org.apache.kafka.connect.converters.ByteArrayConverter", "byte for byte"),
+        ("A->B.errors.tolerance = all", "never skipped"),
+        ("metric.reporters = x", "metrics are OpenTelemetry's"),
+        ("A.consumer.max.poll.records = 10000", "whole batches are read"),
+        ("B.producer.acks = 1", "always all"),
+        ("A->B.consumer.override.fetch.max.bytes = 1", "use source.consumer."),
+        ("ssl.cipher.suites = X", "no such setting"),
+    ],
+)
+def test_what_has_no_effect_is_said_once_and_never_an_error(line: str, reason: str) -> None:
+    (notice,) = load_more(line, strict=True).notices
+    assert notice.level is NoticeLevel.INFO
+    assert notice.text.startswith("has no effect: ")
+    assert reason in notice.text
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "A->B.producer.override.linger.ms = 5",
+        "B.producer.linger.ms = 5",
+        "A->B.source.consumer.fetch.max.bytes = 5",
+        "A->B.target.admin.request.timeout.ms = 5000",
+        "A->B.source.cluster.security.protocol = PLAINTEXT",
+        "topics.blacklist = x",
+        "twinlog.spark.conf.anything = x",
+        "replication.policy.own.setting = x",
+        "A.admin.retry.backoff.ms = 100",
+        "bootstrap.servers = x:1",
+    ],
+)
+def test_what_is_understood_is_not_mentioned(line: str) -> None:
+    assert load_more(line, strict=True).notices == ()
+
+
+def test_a_producer_setting_that_does_not_reach_the_records() -> None:
+    (notice,) = load_more("A->B.producer.linger.ms = 5", strict=True).notices
+    assert notice.level is NoticeLevel.WARNING
+    assert notice.text == (
+        "reaches only the producer of offset syncs; for records write producer.override.linger.ms or "
+        "B.producer.linger.ms"
+    )
+
+
+@pytest.mark.parametrize(
+    ("line", "expected"),
+    [
+        (
+            "A->B.topics = orders # all of them",
+            "' #…' is part of the value: a comment has to be on a line of its own",
+        ),
+        (
+            "B->A.emit.heartbeats.enabled = true ",
+            "reads as false where MM2 looks for flows, because of the blank behind the value",
+        ),
+        (
+            "groups = g[a,b]",
+            "'g[a' looks cut in two: a comma always separates, also inside an expression",
+        ),
+    ],
+)
+def test_accident(line: str, expected: str) -> None:
+    try:
+        texts = [notice.text for notice in load_more(line).notices]
+    except ConfigError as error:
+        texts = str(error).split("\n")
+    assert any(expected in text for text in texts)
+
+
+def test_a_key_written_twice() -> None:
+    (notice,) = load_more("topics = a", "topics = b").notices
+    assert str(notice) == "line 5: topics: is written again in line 6, which wins"
+
+
+def test_the_same_brokers_twice() -> None:
+    text = TWO_CLUSTERS.replace("b:9092", "c:1, a:9092").replace("a:9092\n", "a:9092, c:1\n", 1)
+    notices = load_text(text).notices
+    assert [notice.key for notice in notices] == ["B.bootstrap.servers", "A.bootstrap.servers"]
+    assert notices[0].text == "the same brokers as A: a cluster is never replicated into itself"
+
+
+def test_an_alias_with_dots_and_one_that_begins_another() -> None:
+    text = (
+        "clusters = eu, eu.west\nbootstrap.servers = x:1\neu.west.bootstrap.servers = y:1\n"
+        "eu->eu.west.enabled = true\neu->eu.west.topics = orders\n"
+    )
+    configuration = load_text(text, strict=True)
+    assert [str(flow.flow) for flow in configuration.enabled_flows] == ["eu->eu.west"]
+    assert configuration.enabled_flows[0].configsync.topics.include == ("orders",)
+    assert configuration.clusters["eu.west"].bootstrap_servers == ("y:1",)
+
+
+def test_a_file_of_mm2s_quickstart_has_nothing_to_complain_about() -> None:
+    notices = load_text(
+        "clusters = primary, backup\n"
+        "primary.bootstrap.servers = p:9092\n"
+        "backup.bootstrap.servers = b:9092\n"
+        "primary->backup.enabled = true\n"
+        "primary->backup.topics = .*\n"
+        "backup->primary.enabled = true\n"
+        "backup->primary.topics = .*\n"
+        "replication.factor = 1\n"
+        "checkpoints.topic.replication.factor = 1\n"
+        "heartbeats.topic.replication.factor = 1\n"
+        "offset-syncs.topic.replication.factor = 1\n"
+        "offset.storage.replication.factor = 1\n"
+        "status.storage.replication.factor = 1\n"
+        "config.storage.replication.factor = 1\n",
+        strict=True,
+    ).notices
+    assert {notice.level for notice in notices} == {NoticeLevel.INFO}
+    assert [notice.key for notice in notices] == [
+        "status.storage.replication.factor",
+        "config.storage.replication.factor",
+    ]
