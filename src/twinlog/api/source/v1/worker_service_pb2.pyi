@@ -125,20 +125,23 @@ Global___Prepared: _TypeAlias = Prepared  # noqa: Y015
 
 @_typing.final
 class PartitionReports(_message.Message):
-    """PartitionReports carries the state of partitions since the last report."""
+    """PartitionReports carries the state of partitions."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
     PARTITIONS_FIELD_NUMBER: _builtins.int
     TRANSACTIONS_COMMITTED_FIELD_NUMBER: _builtins.int
     TRANSACTIONS_ABORTED_FIELD_NUMBER: _builtins.int
+    OFFSET_SYNCS_FIELD_NUMBER: _builtins.int
     transactions_committed: _builtins.int
     """Transactions committed and aborted since the start of the task."""
     transactions_aborted: _builtins.int
     """Aborted ones."""
+    offset_syncs: _builtins.int
+    """Offset syncs written since the start of the task."""
     @_builtins.property
     def partitions(self) -> _containers.RepeatedCompositeFieldContainer[Global___PartitionReport]:
-        """One for each assigned partition that changed; all of them at least every 10 s."""
+        """One for each assigned partition that changed since the last report; for all of them every ten seconds."""
 
     def __init__(
         self,
@@ -146,10 +149,11 @@ class PartitionReports(_message.Message):
         partitions: _abc.Iterable[Global___PartitionReport] | None = ...,
         transactions_committed: _builtins.int = ...,
         transactions_aborted: _builtins.int = ...,
+        offset_syncs: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["partitions", b"partitions", "transactions_aborted", b"transactions_aborted", "transactions_committed", b"transactions_committed"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["offset_syncs", b"offset_syncs", "partitions", b"partitions", "transactions_aborted", b"transactions_aborted", "transactions_committed", b"transactions_committed"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -160,6 +164,26 @@ class PartitionReport(_message.Message):
     """PartitionReport is the state of one partition in its task."""
 
     DESCRIPTOR: _descriptor.Descriptor
+
+    @_typing.final
+    class RecodedRecordsEntry(_message.Message):
+        DESCRIPTOR: _descriptor.Descriptor
+
+        KEY_FIELD_NUMBER: _builtins.int
+        VALUE_FIELD_NUMBER: _builtins.int
+        key: _builtins.str
+        value: _builtins.int
+        def __init__(
+            self,
+            *,
+            key: _builtins.str = ...,
+            value: _builtins.int = ...,
+        ) -> None: ...
+        _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+        def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+        _ClearFieldArgType: _TypeAlias = _typing.Literal["key", b"key", "value", b"value"]  # noqa: Y015
+        def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+        def WhichOneof(self, oneof_group: _Never) -> None: ...
 
     PARTITION_FIELD_NUMBER: _builtins.int
     POSITION_FIELD_NUMBER: _builtins.int
@@ -175,6 +199,7 @@ class PartitionReport(_message.Message):
     LANE_FIELD_NUMBER: _builtins.int
     REPLICATION_LATENCY_FIELD_NUMBER: _builtins.int
     GAPS_FIELD_NUMBER: _builtins.int
+    RECODED_RECORDS_FIELD_NUMBER: _builtins.int
     position: _builtins.int
     """Next source offset to copy; everything below is committed on the target or was not to be copied."""
     source_end_offset: _builtins.int
@@ -211,6 +236,10 @@ class PartitionReport(_message.Message):
     def gaps(self) -> _containers.RepeatedCompositeFieldContainer[Global___Gap]:
         """Gaps found since the last report."""
 
+    @_builtins.property
+    def recoded_records(self) -> _containers.ScalarMap[_builtins.str, _builtins.int]:
+        """Records of batches that were opened and packed anew, by why (LaneReason)."""
+
     def __init__(
         self,
         *,
@@ -228,10 +257,11 @@ class PartitionReport(_message.Message):
         lane: _source_service_pb2.Lane.ValueType = ...,
         replication_latency: _duration_pb2.Duration | None = ...,
         gaps: _abc.Iterable[Global___Gap] | None = ...,
+        recoded_records: _abc.Mapping[_builtins.str, _builtins.int] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["partition", b"partition", "replication_latency", b"replication_latency", "retry_at", b"retry_at"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["bytes", b"bytes", "gaps", b"gaps", "lane", b"lane", "log_start_offset", b"log_start_offset", "message", b"message", "partition", b"partition", "position", b"position", "raw_records", b"raw_records", "reason", b"reason", "records", b"records", "replication_latency", b"replication_latency", "retry_at", b"retry_at", "source_end_offset", b"source_end_offset", "state", b"state"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["bytes", b"bytes", "gaps", b"gaps", "lane", b"lane", "log_start_offset", b"log_start_offset", "message", b"message", "partition", b"partition", "position", b"position", "raw_records", b"raw_records", "reason", b"reason", "recoded_records", b"recoded_records", "records", b"records", "replication_latency", b"replication_latency", "retry_at", b"retry_at", "source_end_offset", b"source_end_offset", "state", b"state"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -279,27 +309,27 @@ class Finished(_message.Message):
 
     DESCRIPTOR: _descriptor.Descriptor
 
-    PARTITIONS_FIELD_NUMBER: _builtins.int
+    REPORTS_FIELD_NUMBER: _builtins.int
     REASON_FIELD_NUMBER: _builtins.int
     MESSAGE_FIELD_NUMBER: _builtins.int
     reason: _builtins.str
-    """Why the task ended: END_OF_EPOCH, LEASE_LOST, FENCED, FAILED."""
+    """Why the task ended: END_OF_EPOCH, or the stable reason of a failure (PRODUCER_FENCED, KAFKA_UNAVAILABLE, ...)."""
     message: _builtins.str
     """In words."""
     @_builtins.property
-    def partitions(self) -> _containers.RepeatedCompositeFieldContainer[Global___PartitionReport]:
-        """Final positions: what the next owner continues from."""
+    def reports(self) -> Global___PartitionReports:
+        """Final positions: what the next owner continues from. Only when it ended in order."""
 
     def __init__(
         self,
         *,
-        partitions: _abc.Iterable[Global___PartitionReport] | None = ...,
+        reports: Global___PartitionReports | None = ...,
         reason: _builtins.str = ...,
         message: _builtins.str = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["reports", b"reports"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["message", b"message", "partitions", b"partitions", "reason", b"reason"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["message", b"message", "reason", b"reason", "reports", b"reports"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -317,6 +347,7 @@ class WorkerCommand(_message.Message):
     SET_PAUSED_FIELD_NUMBER: _builtins.int
     SET_THROTTLE_FIELD_NUMBER: _builtins.int
     ALIVE_FIELD_NUMBER: _builtins.int
+    REPOSITION_FIELD_NUMBER: _builtins.int
     @_builtins.property
     def prepare(self) -> Global___Prepare:
         """Answer to Hello: open clients and initialise transactional ids."""
@@ -341,6 +372,10 @@ class WorkerCommand(_message.Message):
     def alive(self) -> Global___Alive:
         """Proof that the driver lives; sent every second."""
 
+    @_builtins.property
+    def reposition(self) -> Global___Reposition:
+        """Continue one partition elsewhere."""
+
     def __init__(
         self,
         *,
@@ -350,12 +385,13 @@ class WorkerCommand(_message.Message):
         set_paused: Global___SetPaused | None = ...,
         set_throttle: Global___SetThrottle | None = ...,
         alive: Global___Alive | None = ...,
+        reposition: Global___Reposition | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["alive", b"alive", "command", b"command", "end", b"end", "prepare", b"prepare", "set_paused", b"set_paused", "set_throttle", b"set_throttle", "start", b"start"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["alive", b"alive", "command", b"command", "end", b"end", "prepare", b"prepare", "reposition", b"reposition", "set_paused", b"set_paused", "set_throttle", b"set_throttle", "start", b"start"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["alive", b"alive", "command", b"command", "end", b"end", "prepare", b"prepare", "set_paused", b"set_paused", "set_throttle", b"set_throttle", "start", b"start"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["alive", b"alive", "command", b"command", "end", b"end", "prepare", b"prepare", "reposition", b"reposition", "set_paused", b"set_paused", "set_throttle", b"set_throttle", "start", b"start"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    _WhichOneofReturnType_command: _TypeAlias = _typing.Literal["prepare", "start", "end", "set_paused", "set_throttle", "alive"]  # noqa: Y015
+    _WhichOneofReturnType_command: _TypeAlias = _typing.Literal["prepare", "start", "end", "set_paused", "set_throttle", "alive", "reposition"]  # noqa: Y015
     _WhichOneofArgType_command: _TypeAlias = _typing.Literal["command", b"command"]  # noqa: Y015
     def WhichOneof(self, oneof_group: _WhichOneofArgType_command) -> _WhichOneofReturnType_command | None: ...
 
@@ -435,6 +471,7 @@ class Prepare(_message.Message):
     OFFSET_LAG_MAX_FIELD_NUMBER: _builtins.int
     READ_COMMITTED_FIELD_NUMBER: _builtins.int
     LEASE_FIELD_NUMBER: _builtins.int
+    CONNECTOR_NAME_FIELD_NUMBER: _builtins.int
     positions_topic: _builtins.str
     """Topic that holds the positions, and its partition count."""
     positions_partition_count: _builtins.int
@@ -447,6 +484,8 @@ class Prepare(_message.Message):
     """Largest lag in offsets that a translation may have (offset.lag.max)."""
     read_committed: _builtins.bool
     """True: aborted transactions are not copied."""
+    connector_name: _builtins.str
+    """First element of the keys in the positions topic."""
     @_builtins.property
     def clients(self) -> _containers.MessageMap[_builtins.str, Global___Properties]:
         """Client properties in Kafka's Java names: cluster role ("source_consumer", "data_producer", ...) -> properties."""
@@ -476,10 +515,11 @@ class Prepare(_message.Message):
         offset_lag_max: _builtins.int = ...,
         read_committed: _builtins.bool = ...,
         lease: _duration_pb2.Duration | None = ...,
+        connector_name: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["lease", b"lease"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["clients", b"clients", "lease", b"lease", "offset_lag_max", b"offset_lag_max", "offset_syncs_on_source", b"offset_syncs_on_source", "offset_syncs_topic", b"offset_syncs_topic", "positions_partition_count", b"positions_partition_count", "positions_topic", b"positions_topic", "read_committed", b"read_committed", "settings", b"settings", "transactional_ids", b"transactional_ids"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["clients", b"clients", "connector_name", b"connector_name", "lease", b"lease", "offset_lag_max", b"offset_lag_max", "offset_syncs_on_source", b"offset_syncs_on_source", "offset_syncs_topic", b"offset_syncs_topic", "positions_partition_count", b"positions_partition_count", "positions_topic", b"positions_topic", "read_committed", b"read_committed", "settings", b"settings", "transactional_ids", b"transactional_ids"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -536,18 +576,24 @@ class Start(_message.Message):
     DESCRIPTOR: _descriptor.Descriptor
 
     ASSIGNMENTS_FIELD_NUMBER: _builtins.int
+    THROTTLE_FIELD_NUMBER: _builtins.int
     @_builtins.property
     def assignments(self) -> _containers.RepeatedCompositeFieldContainer[Global___Assignment]:
         """Partitions with the positions to continue from."""
+
+    @_builtins.property
+    def throttle(self) -> Global___SetThrottle:
+        """Limits of this task."""
 
     def __init__(
         self,
         *,
         assignments: _abc.Iterable[Global___Assignment] | None = ...,
+        throttle: Global___SetThrottle | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["throttle", b"throttle"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["assignments", b"assignments"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["assignments", b"assignments", "throttle", b"throttle"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -566,6 +612,7 @@ class Assignment(_message.Message):
     COMPRESSION_TYPE_FIELD_NUMBER: _builtins.int
     TIMESTAMP_TYPE_FIELD_NUMBER: _builtins.int
     PAUSED_FIELD_NUMBER: _builtins.int
+    POSITION_STORED_FIELD_NUMBER: _builtins.int
     target_topic: _builtins.str
     """Target topic."""
     position: _builtins.int
@@ -578,6 +625,8 @@ class Assignment(_message.Message):
     """message.timestamp.type of the target topic."""
     paused: _builtins.bool
     """Paused from the beginning."""
+    position_stored: _builtins.bool
+    """True when the position is in the positions topic already; false when a reset policy chose it."""
     @_builtins.property
     def partition(self) -> _types_pb2.TopicPartition:
         """Source topic and partition."""
@@ -592,10 +641,11 @@ class Assignment(_message.Message):
         compression_type: _builtins.str = ...,
         timestamp_type: _builtins.str = ...,
         paused: _builtins.bool = ...,
+        position_stored: _builtins.bool = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["partition", b"partition"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["compression_type", b"compression_type", "max_message_bytes", b"max_message_bytes", "partition", b"partition", "paused", b"paused", "position", b"position", "target_topic", b"target_topic", "timestamp_type", b"timestamp_type"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["compression_type", b"compression_type", "max_message_bytes", b"max_message_bytes", "partition", b"partition", "paused", b"paused", "position", b"position", "position_stored", b"position_stored", "target_topic", b"target_topic", "timestamp_type", b"timestamp_type"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -650,6 +700,34 @@ class SetPaused(_message.Message):
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___SetPaused: _TypeAlias = SetPaused  # noqa: Y015
+
+@_typing.final
+class Reposition(_message.Message):
+    """Reposition moves the position of one partition; the task stores it as it stores every other."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    PARTITION_FIELD_NUMBER: _builtins.int
+    POSITION_FIELD_NUMBER: _builtins.int
+    position: _builtins.int
+    """Next source offset to copy."""
+    @_builtins.property
+    def partition(self) -> _types_pb2.TopicPartition:
+        """Which."""
+
+    def __init__(
+        self,
+        *,
+        partition: _types_pb2.TopicPartition | None = ...,
+        position: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["partition", b"partition"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["partition", b"partition", "position", b"position"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___Reposition: _TypeAlias = Reposition  # noqa: Y015
 
 @_typing.final
 class SetThrottle(_message.Message):

@@ -1,0 +1,160 @@
+"""The composition root of the source service: Spark, a driver for each flow, the gRPC services."""
+
+import random
+from collections.abc import Sequence
+from contextlib import AsyncExitStack
+
+from twinlog.api.source.v1.source_service_pb2 import DESCRIPTOR as SOURCE_API
+from twinlog.api.source.v1.source_service_pb2_grpc import add_SourceServiceServicer_to_server
+from twinlog.api.source.v1.worker_service_pb2 import DESCRIPTOR as WORKER_API
+from twinlog.api.source.v1.worker_service_pb2_grpc import add_WorkerServiceServicer_to_server
+from twinlog.config import Configuration, Service
+from twinlog.kafka.clients import aiokafka_client_options
+from twinlog.kafka.raw import DataSession, fence
+from twinlog.local.java import spark_environment
+from twinlog.service.app import ServiceContext, ServiceParts
+from twinlog.service.grpc_server import GrpcService
+from twinlog.service.runtime import Loop
+from twinlog.service.topics_client import TopicsWatch
+from twinlog_source.config import SourceFlow, source_flows
+from twinlog_source.estate import Fence, FlowEstate
+from twinlog_source.flow_driver import FlowDriver
+from twinlog_source.instruments import FlowInstruments, observe_flows
+from twinlog_source.internal_topics import InternalTopics
+from twinlog_source.journal import Journal
+from twinlog_source.pipeline.runner import SparkRunner
+from twinlog_source.pipeline.session import local_cores
+from twinlog_source.positions import PositionsLog
+from twinlog_source.servicer import SourceServicer
+from twinlog_source.start_positions import StartPositions
+from twinlog_source.task_settings import TaskSettings
+from twinlog_source.topics import KnownTopics
+from twinlog_source.worker_servicer import WorkerServicer
+
+WATCH_RETRY_INITIAL_SECONDS = 0.2
+WATCH_RETRY_MAX_SECONDS = 5.0
+FENCE_SECONDS = 30.0
+ALL_INTERFACES = ("0.0.0.0", "[::]", "::")  # noqa: S104 (recognised, not bound)
+
+
+async def build(context: ServiceContext, stack: AsyncExitStack) -> ServiceParts:
+    """Connect the parts; waits for no broker, and not for Spark."""
+    flows = source_flows(context.configuration)
+    runner = _runner(context, flows)
+    stack.push_async_callback(runner.close)
+    watch = TopicsWatch(
+        context.peers.channel("configsync"),
+        clock=context.clock,
+        backoff=context.backoff(WATCH_RETRY_INITIAL_SECONDS, WATCH_RETRY_MAX_SECONDS),
+    )
+    drivers = {flow.flow: await _driver(context, flow, watch, runner, stack) for flow in flows}
+    observe_flows(context.meter, [driver.instruments for driver in drivers.values()])
+    loops: dict[str, Loop] = {f"flow {flow}": driver.run for flow, driver in drivers.items()}
+    loops["topics"] = watch.run
+    return ServiceParts(
+        loops=loops,
+        grpc=[
+            GrpcService(
+                name=SOURCE_API.services_by_name["SourceService"].full_name,
+                add=add_SourceServiceServicer_to_server,
+                servicer=SourceServicer(drivers, context.clusters, context.clock),
+            ),
+            GrpcService(
+                name=WORKER_API.services_by_name["WorkerService"].full_name,
+                add=add_WorkerServiceServicer_to_server,
+                servicer=WorkerServicer(drivers),
+            ),
+        ],
+    )
+
+
+def _runner(context: ServiceContext, flows: Sequence[SourceFlow]) -> SparkRunner:
+    configuration = context.configuration
+    spark = configuration.spark
+    cores = local_cores(spark.master) or 1
+    slots = sum(flow.settings.max_slots or cores for flow in flows)
+    return SparkRunner(
+        master=spark.master,
+        threads=2 * slots,
+        conf=spark.conf,
+        environment=spark_environment,
+        driver_endpoint=lambda: _worker_endpoint(configuration, context.bound.number),
+        log_level=configuration.runtime.log_level,
+        clock=context.clock,
+    )
+
+
+def _worker_endpoint(configuration: Configuration, port: int) -> str:
+    """Where tasks find this process: as configured, else where its gRPC server is bound."""
+    named = configuration.spark.worker_endpoint
+    if named is not None:
+        return str(named)
+    host = configuration.endpoints[Service.SOURCE].listen.host
+    return f"{'127.0.0.1' if host in ALL_INTERFACES else host}:{port}"
+
+
+async def _driver(
+    context: ServiceContext,
+    flow: SourceFlow,
+    watch: TopicsWatch,
+    runner: SparkRunner,
+    stack: AsyncExitStack,
+) -> FlowDriver:
+    clients = flow.clients
+    source = await context.clusters.get(clients.source_admin)
+    target = await context.clusters.get(clients.target_admin)
+    reading = await context.clusters.get(clients.target_consumer)
+    writing = await context.clusters.get(clients.target_producer)
+    topic = flow.settings.offset_storage.topic
+    writer = await stack.enter_async_context(writing.writer())
+    estate = FlowEstate(
+        flow=flow,
+        instance_id=context.instance_id,
+        watch=watch,
+        known=KnownTopics(flow=flow, source=source, target=target),
+        internal=InternalTopics(flow=flow, source=source, target=target),
+        positions=PositionsLog(
+            list_offsets=target.list_offsets,
+            reader=await stack.enter_async_context(reading.reader(read_committed=True)),
+            topic=topic,
+            partition_count=0,
+            source_alias=flow.flow.source,
+            connector_name=flow.settings.connector_name,
+        ),
+        starts=StartPositions(source=source, read_committed=flow.settings.read_committed),
+        journal=Journal(
+            flow=flow.flow,
+            connector_name=flow.settings.connector_name,
+            topic=topic,
+            writer=writer,
+            clock=context.clock,
+        ),
+        fence=_fence(flow, stack),
+        clock=context.clock,
+    )
+    return FlowDriver(
+        estate=estate,
+        tasks=TaskSettings(flow=flow),
+        runner=runner,
+        refusal=context.clusters.refusal,
+        instruments=FlowInstruments(context.meter, flow.flow, estate.table),
+        clock=context.clock,
+        random=random.random,
+        max_slots=flow.settings.max_slots,
+        epoch_seconds=flow.settings.epoch_seconds,
+    )
+
+
+def _fence(flow: SourceFlow, stack: AsyncExitStack) -> Fence:
+    properties = flow.clients.data_producer.properties
+    options = aiokafka_client_options(properties, alias=flow.flow.target)
+    session = DataSession(flow.flow.target, options, timeout_seconds=FENCE_SECONDS)
+    stack.push_async_callback(session.close)
+
+    async def fence_all(transactional_ids: Sequence[str]) -> None:
+        outcome = await fence(session, transactional_ids, timeout_seconds=FENCE_SECONDS)
+        for failure in outcome.values():
+            if failure is not None:
+                raise failure
+
+    return fence_all

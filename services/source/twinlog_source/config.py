@@ -1,0 +1,72 @@
+"""What the source service takes from the configuration, flow by flow."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from twinlog.config import Configuration, FlowClients, OffsetSyncsLocation, SourceSettings
+from twinlog.filters import DefaultTopicFilter, NameFilter, PatternList
+from twinlog.model import Flow
+from twinlog.policy import HostedTopic, ReplicationPolicy, offset_syncs_topic, policy_from_config
+from twinlog.policy import OffsetSyncsLocation as SyncsHost
+from twinlog.selection import TopicSelector
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SourceFlow:
+    """One flow that is copied."""
+
+    flow: Flow
+    settings: SourceSettings
+    clients: FlowClients
+    policy: ReplicationPolicy
+    selector: TopicSelector
+    """What the file selects; configsync's word wins while it is there."""
+    offset_syncs: HostedTopic | None
+    """None = no offset syncs are emitted."""
+
+    def task_clients(self, slot: int) -> Mapping[str, Mapping[str, str]]:
+        """Java client properties of a slot's clients by role. They hold secrets."""
+        clients, name = self.clients, self.settings.connector_name
+        roles = {
+            "source_consumer": (clients.source_consumer, "replication-consumer"),
+            "data_producer": (clients.data_producer, "replication-producer"),
+            "target_consumer": (clients.target_consumer, "positions-consumer"),
+            "source_producer": (clients.source_producer, "offset-syncs-source-producer"),
+            "target_producer": (clients.target_producer, "offset-syncs-target-producer"),
+        }
+        return {
+            role: client.for_role(self.flow, name, suffix, task_index=slot).properties
+            for role, (client, suffix) in roles.items()
+        }
+
+
+def source_flows(configuration: Configuration) -> tuple[SourceFlow, ...]:
+    """The flows that replicate. Raises ConfigError for a pattern that does not compile."""
+    flows = []
+    for entry in configuration.enabled_flows:
+        policy = policy_from_config(entry.policy_config)
+        syncs = entry.source.offset_syncs
+        on_source = syncs.location is OffsetSyncsLocation.SOURCE
+        location = SyncsHost.SOURCE if on_source else SyncsHost.TARGET
+        topics = entry.configsync.topics
+        flows.append(
+            SourceFlow(
+                flow=entry.flow,
+                settings=entry.source,
+                clients=entry.clients,
+                policy=policy,
+                selector=TopicSelector(
+                    flow=entry.flow,
+                    policy=policy,
+                    topic_filter=DefaultTopicFilter(
+                        names=NameFilter(
+                            include=PatternList("topics", topics.include),
+                            exclude=PatternList("topics.exclude", topics.exclude),
+                        )
+                    ),
+                    heartbeats_replication_enabled=entry.configsync.heartbeats_replication_enabled,
+                ),
+                offset_syncs=offset_syncs_topic(policy, entry.flow, location) if syncs.enabled else None,
+            )
+        )
+    return tuple(flows)

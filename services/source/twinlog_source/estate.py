@@ -1,0 +1,270 @@
+"""What a flow's driver owns: its topics, its positions, the facts beside them; taken over, kept up, given up.
+
+All of it is on the target's log; this is the copy in memory, on the driver's event loop only.
+"""
+
+from collections.abc import Awaitable, Callable, Collection, Sequence
+from dataclasses import dataclass, field
+
+import structlog
+
+from twinlog.api.source.v1 import worker_service_pb2 as pb
+from twinlog.clock import Clock
+from twinlog.config import AutoOffsetReset
+from twinlog.errors import KafkaError
+from twinlog.model import TopicPartition
+from twinlog.service.topics_client import ReplicatedTopic, TopicsWatch
+from twinlog_source.config import SourceFlow
+from twinlog_source.control import OwnerMark, TopicMark
+from twinlog_source.epoch import Slot
+from twinlog_source.gaps import Gap
+from twinlog_source.internal_topics import InternalTopics
+from twinlog_source.journal import Journal
+from twinlog_source.partition_table import Obstacle, PartitionTable
+from twinlog_source.positions import PositionsLog
+from twinlog_source.start_positions import StartPositions, begins_at
+from twinlog_source.task_settings import every_transactional_id, transactional_ids
+from twinlog_source.topics import KnownTopics, copyable_partitions
+
+CONFIGSYNC_PATIENCE_SECONDS = 5.0
+"""How long configsync may be silent before topics with positions are copied without it."""
+LOOK_AGAIN_SECONDS = 10.0
+OBSTACLE_RETRY_SECONDS = 5.0
+
+log = structlog.get_logger(__name__)
+
+Fence = Callable[[Sequence[str]], Awaitable[None]]
+"""Initialises ids so that no earlier owner can commit any more. Raises KafkaError."""
+
+
+@dataclass(slots=True, kw_only=True)
+class FlowEstate:
+    flow: SourceFlow
+    instance_id: str
+    watch: TopicsWatch
+    known: KnownTopics
+    internal: InternalTopics
+    positions: PositionsLog
+    starts: StartPositions
+    journal: Journal
+    fence: Fence
+    clock: Clock
+    table: PartitionTable = field(default_factory=PartitionTable)
+    topics: dict[str, ReplicatedTopic] = field(default_factory=dict)
+    """By source topic: those that may be copied now."""
+    _began: float | None = None
+    _looked_at: float | None = None
+    _slots: int = 0
+
+    # ------------------------------------------------------------------------------------------ ownership
+
+    async def take_over(self) -> None:
+        """Become the flow's owner: nobody before us can commit any more, then the positions are read.
+
+        Raises KafkaError.
+        """
+        count = await self.internal.ensure()
+        self.positions.partition_count = self.journal.partition_count = count
+        await self.positions.refresh()
+        owner = self.positions.control.owner
+        self._slots = max(self._slots, owner.slots if owner is not None else 0)
+        await self.fence(every_transactional_id(self.flow, self._slots))
+        await self._sign()
+        self.table.set_from_log(await self.positions.refresh(), list(self.table.rows))
+        log.info(
+            "flow_taken_over",
+            flow=str(self.flow.flow),
+            positions=len(await self.positions.refresh()),
+            fenced_slots=self._slots,
+        )
+
+    async def note_slots(self, slots: int) -> None:
+        """Before more slots than ever are used: whoever comes after us must fence them all. Raises
+        KafkaError."""
+        if slots > self._slots:
+            self._slots = slots
+            await self._sign()
+
+    async def reclaim(self, epoch: int, lost: Sequence[Slot]) -> None:
+        """Fence slots that gave no last words, and take their positions from the log. Raises KafkaError."""
+        await self.fence([name for slot in lost for name in transactional_ids(self.flow, epoch, slot.index)])
+        await self.reread([partition for slot in lost for partition in slot.partitions])
+
+    async def reread(self, partitions: Collection[TopicPartition]) -> None:
+        """Take positions from the log; their owners are fenced already. Raises KafkaError."""
+        self.table.set_from_log(await self.positions.refresh(), partitions)
+
+    def settled(self, partitions: Collection[TopicPartition]) -> None:
+        """Their last owner ended in order: what it reported is in the log."""
+        for partition in partitions:
+            row = self.table.rows.get(partition)
+            if row is not None:
+                row.stored = row.position != row.initial or row.stored
+
+    async def _sign(self) -> None:
+        mark = OwnerMark(instance=self.instance_id, slots=self._slots, renewed_at_ms=self.clock.now_ms())
+        await self.journal.state(mark)
+
+    # ------------------------------------------------------------------------------------------ topics
+
+    async def refresh(self, *, owned: Collection[TopicPartition]) -> bool:
+        """Bring topics and positions up to date. True when partitions of `owned` must be given back first.
+
+        Raises KafkaError when positions that are needed cannot be found out.
+        """
+        self.topics = await self._wanted_topics()
+        partitions = copyable_partitions(self.topics)
+        if not partitions >= set(owned):
+            return True
+        self.table.keep({partition: self.topics[partition.topic].target_topic for partition in partitions})
+        if any(self._was_recreated(topic) for topic in self.topics.values()):
+            if owned:
+                return True
+            await self._restart_recreated()
+        await self._mark_new_topics()
+        await self._find_positions()
+        return False
+
+    async def plan_is_stale(self, planned: frozenset[TopicPartition]) -> bool:
+        """Whether the next epoch should begin now: what is to be copied is not what is planned. Raises
+        KafkaError."""
+        topics = await self._wanted_topics()
+        if copyable_partitions(topics) != self.table.rows.keys():
+            return True
+        if any(self._was_recreated(topic) for topic in topics.values()):
+            return True
+        await self._find_positions()
+        return self.table.plannable() != planned
+
+    async def _wanted_topics(self) -> dict[str, ReplicatedTopic]:
+        flow = self.flow.flow
+        now = self.clock.monotonic()
+        if self._began is None:
+            self._began = now
+        topics = dict(self.watch.topics(flow))
+        if not self.watch.settled(flow) and now - self._began >= CONFIGSYNC_PATIENCE_SECONDS:
+            if self._looked_at is None or now - self._looked_at >= LOOK_AGAIN_SECONDS:
+                await self.known.look(list(await self.positions.refresh()))
+                self._looked_at = now
+            topics = {**self.known.topics, **topics}
+        return {name: topic for name, topic in topics.items() if topic.copyable_partition_count > 0}
+
+    def _was_recreated(self, topic: ReplicatedTopic) -> bool:
+        mark = self.positions.control.topics.get(topic.source_topic)
+        return mark is not None and bool(topic.source_topic_id) and mark.topic_id != topic.source_topic_id
+
+    async def _restart_recreated(self) -> None:
+        """Topics that were deleted and created again begin at 0; what the old one held beyond the copy is a
+        gap."""
+        for topic in self.topics.values():
+            if not self._was_recreated(topic):
+                continue
+            log.warning("topic_recreated", flow=str(self.flow.flow), topic=topic.source_topic)
+            for partition, position in list((await self.positions.refresh()).items()):
+                if partition.topic == topic.source_topic:
+                    await self._restart(partition, position)
+            # From now on every partition is one that came after the flow began.
+            await self._state_topic(topic, known_partitions=0)
+
+    async def _restart(self, partition: TopicPartition, position: int) -> None:
+        row = self.table.rows.get(partition)
+        end = max(position, -1 if row is None else row.source_end_offset)
+        gap = Gap(
+            partition=partition,
+            from_offset=position,
+            to_offset=end,
+            reason="TOPIC_RECREATED",
+            found_at_ms=self.clock.now_ms(),
+        )
+        await self.journal.gap(gap)
+        await self.journal.position(partition, 0)
+        self.positions.gaps[partition, position] = gap
+        if row is not None:
+            row.position, row.stored, row.report = None, False, None
+
+    async def _mark_new_topics(self) -> None:
+        for topic in self.topics.values():
+            if topic.source_topic_id and topic.source_topic not in self.positions.control.topics:
+                await self._state_topic(topic, known_partitions=topic.partition_count)
+
+    async def _state_topic(self, topic: ReplicatedTopic, *, known_partitions: int) -> None:
+        mark = TopicMark(
+            topic=topic.source_topic, topic_id=topic.source_topic_id, known_partitions=known_partitions
+        )
+        await self.journal.state(mark)
+        self.positions.control.topics[topic.source_topic] = mark
+
+    # ------------------------------------------------------------------------------------------ positions
+
+    async def _find_positions(self) -> None:
+        """Give every partition its position: the stored one, else what its reset means."""
+        now = self.clock.monotonic()
+        missing = [
+            partition
+            for partition, row in self.table.rows.items()
+            if row.position is None and (row.obstacle is None or row.obstacle.retry_at <= now)
+        ]
+        if not missing:
+            return
+        stored = await self.positions.refresh()
+        resets: dict[TopicPartition, AutoOffsetReset] = {}
+        for partition in missing:
+            row = self.table.rows[partition]
+            unreadable = self.positions.unreadable.get(partition)
+            if unreadable is not None:
+                self._set_aside(
+                    partition, "POSITION_UNREADABLE", f"the stored position is damaged: {unreadable}"
+                )
+            elif partition in stored:
+                row.position, row.stored, row.obstacle = stored[partition], True, None
+            else:
+                resets[partition] = begins_at(
+                    partition,
+                    self.topics[partition.topic],
+                    self.positions.control.topics.get(partition.topic),
+                    self.flow.settings.auto_offset_reset,
+                )
+        for partition, offset in (await self.starts.resolve(resets)).items():
+            if isinstance(offset, KafkaError):
+                self._set_aside(partition, offset.reason, f"source: {offset}")
+            else:
+                self.table.begin(partition, offset)
+        for partition, reset in resets.items():
+            if reset is AutoOffsetReset.NONE:
+                self._set_aside(
+                    partition, "NO_POSITION", "there is no stored position and auto.offset.reset is none"
+                )
+
+    def _set_aside(self, partition: TopicPartition, reason: str, message: str) -> None:
+        retry_at = self.clock.monotonic() + OBSTACLE_RETRY_SECONDS
+        self.table.rows[partition].obstacle = Obstacle(reason=reason, message=message, retry_at=retry_at)
+
+    # ------------------------------------------------------------------------------------------ facts
+
+    def note_gaps(self, reports: pb.PartitionReports) -> None:
+        """Take the gaps that a task found (and wrote) into the ledger."""
+        for report in reports.partitions:
+            partition = TopicPartition(report.partition.topic, report.partition.partition)
+            for found in report.gaps:
+                self.positions.gaps[partition, found.from_offset] = Gap(
+                    partition=partition,
+                    from_offset=found.from_offset,
+                    to_offset=found.to_offset,
+                    reason=found.reason,
+                    found_at_ms=found.found_at.ToMilliseconds(),
+                )
+                log.warning(
+                    "data_gap",
+                    flow=str(self.flow.flow),
+                    topic=partition.topic,
+                    partition=partition.partition,
+                    from_offset=found.from_offset,
+                    to_offset=found.to_offset,
+                    reason=found.reason,
+                )
+
+    def is_paused(self, partition: TopicPartition) -> bool:
+        """By an operator: the partition itself, its topic, or the whole flow."""
+        pauses = self.positions.control.pauses
+        scopes = ((None, None), (partition.topic, None), (partition.topic, partition.partition))
+        return any(scope in pauses for scope in scopes)

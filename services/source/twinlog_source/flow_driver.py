@@ -1,0 +1,320 @@
+"""The driver of one flow: plans epochs, hands partitions from each to the next, and knows every position.
+
+One epoch copies while the next is made ready (Spark schedules its tasks, they open clients and fence their
+own transactional ids); then the old tasks finish, hand over their positions, and the new ones start: the
+gap between two epochs is one round trip. Whatever does not report is fenced, and its positions are read
+from the target's log.
+
+Invariant A: a partition is started only after every earlier owner of it finished or was fenced.
+Invariant B: a start position is what the last owner committed: from its own last words, or from the log
+after fencing.
+"""
+
+import asyncio
+import contextlib
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Protocol
+
+import structlog
+
+from twinlog.api.common.v1 import types_pb2
+from twinlog.api.source.v1 import worker_service_pb2 as pb
+from twinlog.clock import Clock
+from twinlog.errors import KafkaError, TransientKafkaError, TwinlogError
+from twinlog.model import Flow
+from twinlog.service.waiting import Backoff, finish_or_cancel, wait_or_stop
+from twinlog.telemetry.repeats import RepeatLimiter
+from twinlog_source.epoch import Epoch, Slot, SlotState
+from twinlog_source.estate import FlowEstate
+from twinlog_source.instruments import FlowInstruments
+from twinlog_source.planner import Plan, plan
+from twinlog_source.task_settings import TaskSettings
+
+PREPARE_TIMEOUT_SECONDS = 60.0
+FINISH_TIMEOUT_SECONDS = 20.0
+JOB_END_SECONDS = 5.0
+REPLAN_POLL_SECONDS = 0.25
+FENCED = "PRODUCER_FENCED"
+
+log = structlog.get_logger(__name__)
+
+
+class EpochRunner(Protocol):
+    """Starts the tasks of an epoch somewhere (Spark)."""
+
+    async def run(self, epoch: Epoch) -> None:
+        """Return when all tasks of the epoch ended. Raises TwinlogError when they could not be run."""
+        ...
+
+    async def slots(self) -> int:
+        """How many tasks can copy at the same time. Waits for Spark to be up; raises TwinlogError."""
+        ...
+
+
+@dataclass(slots=True, kw_only=True)
+class FlowDriver:
+    """Runs one flow until `stop`. `run` is a loop for `supervise`: it survives brokers, peers and tasks
+    that fail."""
+
+    estate: FlowEstate
+    tasks: TaskSettings
+    runner: EpochRunner
+    refusal: Callable[[Flow], TwinlogError | None]
+    instruments: FlowInstruments
+    clock: Clock
+    random: Callable[[], float]
+    max_slots: int | None
+    epoch_seconds: float
+    current: Epoch | None = None
+    """The epoch that copies now."""
+    _epochs: dict[int, Epoch] = field(default_factory=dict)
+    _number: int = 0
+    _owned: bool = False
+    _jobs: asyncio.TaskGroup | None = None
+    _running_jobs: set["asyncio.Task[None]"] = field(default_factory=set)
+    _limiter: RepeatLimiter = field(default_factory=RepeatLimiter)
+
+    @property
+    def flow(self) -> Flow:
+        return self.estate.flow.flow
+
+    def why_idle(self) -> tuple[str, str]:
+        """Reason and words for a flow that does not copy; empty while it does."""
+        problem = self.estate.table.problem
+        if problem is not None:
+            return problem.reason, str(problem)
+        if self.current is not None:
+            return "", ""
+        if not self._owned:
+            return "STARTING", "taking the flow over"
+        if not self.estate.table.rows:
+            return "NO_TOPICS", "no topic of this flow can be copied (yet): see configsync"
+        return "STARTING", "the first epoch is made ready"
+
+    async def run(self, stop: asyncio.Event) -> None:
+        """Loop until `stop`; then the running epoch finishes and hands its positions to the log."""
+        backoff = Backoff(initial_seconds=1.0, max_seconds=15.0, random=lambda: 0.5 + self.random() / 2)
+        async with asyncio.TaskGroup() as jobs:
+            self._jobs = jobs
+            while not stop.is_set():
+                try:
+                    await finish_or_cancel(self._step(stop), stop=stop)
+                    backoff.reset()
+                except TwinlogError as error:
+                    self._stumble(error)
+                    await wait_or_stop(stop, backoff.next())
+            await self._shut_down()
+
+    async def _step(self, stop: asyncio.Event) -> None:
+        """Take the flow over if it is not ours, then run one epoch."""
+        refusal = self.refusal(self.flow)
+        if refusal is not None:
+            raise refusal
+        if not self._owned:
+            with contextlib.suppress(TwinlogError):
+                await self._end_current("FENCED")
+            await self.estate.take_over()
+            self._owned = True
+        await self._next_epoch(stop)
+
+    def _stumble(self, error: TwinlogError) -> None:
+        """Note what went wrong. A fenced flow has to be taken over again; what copies meanwhile goes on."""
+        self.estate.table.problem = error
+        self.instruments.failed(error.reason)
+        if error.reason == FENCED:
+            self._owned = False
+        left_out = self._limiter.admit(error.reason, now=self.clock.monotonic())
+        if left_out is not None:
+            log.warning(
+                "flow_waits", flow=str(self.flow), reason=error.reason, message=str(error), left_out=left_out
+            )
+
+    async def _shut_down(self) -> None:
+        try:
+            if self.current is not None:
+                await self._finish(self.current, "SHUTDOWN")
+        except TwinlogError as error:
+            log.warning("flow_left_unfinished", flow=str(self.flow), reason=error.reason, message=str(error))
+        for epoch in self._epochs.values():
+            epoch.end("SHUTDOWN")
+        if self._running_jobs:
+            await asyncio.wait(self._running_jobs, timeout=JOB_END_SECONDS)
+        for job in self._running_jobs:
+            job.cancel()
+
+    # ---------------------------------------------------------------------------------------------- epochs
+
+    async def _next_epoch(self, stop: asyncio.Event) -> None:
+        """Make the next epoch ready, hand over to it, and stay until the one after it is due."""
+        chosen = await self._plan(stop)
+        if not chosen:
+            return
+        epoch = await self._prepare(chosen)
+        ready = self.clock.monotonic()
+        try:
+            await self._end_current("EPOCH_OVER")
+        except BaseException:
+            epoch.end("NOT_NEEDED")
+            raise
+        for slot in epoch.slots:
+            slot.started = True
+            slot.tell(pb.WorkerCommand(start=self._start(slot)))
+            if slot.state is SlotState.PREPARED:
+                epoch.move(slot, SlotState.RUNNING)
+        self.current = epoch
+        self.estate.table.problem = None
+        log.debug(
+            "epoch_started",
+            flow=str(self.flow),
+            epoch=epoch.number,
+            slots=len(epoch.slots),
+            handover_seconds=round(self.clock.monotonic() - ready, 4),
+        )
+        await self._stay(epoch, stop)
+
+    async def _plan(self, stop: asyncio.Event) -> Plan:
+        """The plan of the next epoch; empty when asked to stop."""
+        while not stop.is_set():
+            gone = await self.estate.refresh(owned=self.current.partitions if self.current else frozenset())
+            if gone and self.current is not None:
+                await self._end_current("PLAN_CHANGED")
+                continue
+            partitions = self.estate.table.plannable()
+            if partitions:
+                slots = self.max_slots or await self.runner.slots()
+                return plan(
+                    self.estate.table.rates(partitions),
+                    max_slots=slots,
+                    previous=self.current.plan if self.current else (),
+                )
+            await self._end_current("PLAN_CHANGED")
+            await wait_or_stop(stop, REPLAN_POLL_SECONDS)
+        return ()
+
+    async def _prepare(self, chosen: Plan) -> Epoch:
+        """Start the tasks of an epoch and wait until they are ready. Raises what kept one from it."""
+        self._number += 1
+        epoch = Epoch(flow=self.flow, number=self._number, plan=chosen)
+        await self.estate.note_slots(len(chosen))
+        self._epochs[epoch.number] = epoch
+        assert self._jobs is not None
+        job = self._jobs.create_task(self._run_job(epoch), name=f"{self.flow} epoch {epoch.number}")
+        self._running_jobs.add(job)
+        job.add_done_callback(self._running_jobs.discard)
+        try:
+            ready = await epoch.wait_until(
+                lambda: epoch.are(SlotState.PREPARED) or epoch.failure is not None, PREPARE_TIMEOUT_SECONDS
+            )
+            if epoch.failure is not None:
+                raise epoch.failure
+            if not ready:
+                raise TransientKafkaError(
+                    f"the tasks of epoch {epoch.number} of {self.flow} were not ready within"
+                    f" {PREPARE_TIMEOUT_SECONDS:g} s",
+                    reason="EPOCH_NOT_READY",
+                )
+        except BaseException:
+            epoch.end("NOT_NEEDED")
+            raise
+        return epoch
+
+    async def _run_job(self, epoch: Epoch) -> None:
+        began = self.clock.monotonic()
+        why = ""
+        try:
+            await self.runner.run(epoch)
+        except TwinlogError as error:
+            why = str(error)
+            log.warning("epoch_failed", flow=str(self.flow), epoch=epoch.number, error=why)
+        finally:
+            self._epochs.pop(epoch.number, None)
+            epoch.job_ended(why or "its tasks ended")
+            self.instruments.epoch_ended(self.clock.monotonic() - began)
+
+    async def _end_current(self, reason: str) -> None:
+        previous, self.current = self.current, None
+        if previous is not None:
+            await self._finish(previous, reason)
+
+    async def _finish(self, epoch: Epoch, reason: str) -> None:
+        """End an epoch and learn its final positions; what does not answer is fenced and read from the log."""
+        epoch.end(reason)
+        await epoch.wait_until(
+            lambda: epoch.are(SlotState.FINISHED, SlotState.LOST, SlotState.WAITING), FINISH_TIMEOUT_SECONDS
+        )
+        lost = [slot for slot in epoch.slots if not slot.ended_well]
+        if lost:
+            log.info(
+                "slots_fenced", flow=str(self.flow), epoch=epoch.number, slots=[slot.index for slot in lost]
+            )
+            try:
+                await self.estate.reclaim(epoch.number, lost)
+            except TwinlogError:
+                self._owned = False
+                raise
+        for slot in epoch.slots:
+            if slot.ended_well:
+                self.estate.settled(slot.partitions)
+        epoch.closed = True
+
+    async def _stay(self, epoch: Epoch, stop: asyncio.Event) -> None:
+        """Stay while the epoch is young, its plan still right and its tasks well."""
+        due = self.clock.monotonic() + self.epoch_seconds
+        while self.clock.monotonic() < due and not stop.is_set():
+            if epoch.failure is not None:
+                await self._end_current("PLAN_CHANGED")
+                raise epoch.failure
+            with contextlib.suppress(KafkaError):
+                # A cluster that is away now is the tasks' matter: they say so, and try again.
+                if await self.estate.plan_is_stale(epoch.partitions):
+                    return
+            await wait_or_stop(stop, REPLAN_POLL_SECONDS)
+
+    # ---------------------------------------------------------------------- WorkerHost, for the control s
+
+    def epoch_of(self, number: int) -> Epoch | None:
+        return self._epochs.get(number)
+
+    def prepare(self, epoch: Epoch, slot: Slot) -> pb.Prepare:
+        return self.tasks.prepare(
+            epoch.number, slot.index, positions_partition_count=self.estate.positions.partition_count
+        )
+
+    async def rejoin(self, epoch: Epoch, slot: Slot) -> pb.Start:
+        # The new task has initialised the slot's ids before it said Prepared: the lost one is fenced already.
+        await self.estate.reread(slot.partitions)
+        log.info("task_rejoined", flow=str(self.flow), epoch=epoch.number, slot=slot.index)
+        return self._start(slot)
+
+    def observe(self, epoch: Epoch, slot: Slot, reports: pb.PartitionReports) -> None:
+        if epoch.closed:
+            return
+        progress = self.estate.table.observe(
+            slot.index, reports, now=self.clock.monotonic(), now_ms=self.clock.now_ms()
+        )
+        self.instruments.progress(progress)
+        self.estate.note_gaps(reports)
+
+    def _start(self, slot: Slot) -> pb.Start:
+        now = self.clock.monotonic()
+        start = pb.Start()
+        for partition in slot.partitions:
+            row, topic = self.estate.table.rows[partition], self.estate.topics[partition.topic]
+            assert row.position is not None
+            row.records.begin(now)
+            row.bytes.begin(now)
+            row.slot = slot.index
+            start.assignments.append(
+                pb.Assignment(
+                    partition=types_pb2.TopicPartition(topic=partition.topic, partition=partition.partition),
+                    target_topic=topic.target_topic,
+                    position=row.position,
+                    max_message_bytes=topic.target_max_message_bytes,
+                    compression_type=topic.target_compression_type,
+                    timestamp_type=topic.target_timestamp_type,
+                    paused=self.estate.is_paused(partition),
+                    position_stored=row.stored,
+                )
+            )
+        return start

@@ -1,0 +1,46 @@
+"""What the driver itself writes beside the positions: facts of its own, and positions while no task owns
+them."""
+
+from dataclasses import dataclass
+
+from twinlog.clock import Clock
+from twinlog.kafka.ports import LogWriter
+from twinlog.model import Flow, TopicPartition
+from twinlog.wire.murmur2 import partition_for_key
+from twinlog.wire.source_offset import encode_source_offset, source_offset_key
+from twinlog_source.control import Fact, control_key, fact_record
+from twinlog_source.gaps import Gap, gap_record
+
+
+@dataclass(slots=True, kw_only=True)
+class Journal:
+    """Appends to the positions topic; each call returns when the record is replicated. All raise
+    KafkaError."""
+
+    flow: Flow
+    connector_name: str
+    topic: str
+    writer: LogWriter
+    clock: Clock
+    partition_count: int = 0
+    """Known once the topic is there."""
+
+    async def state(self, fact: Fact) -> None:
+        await self._append(*fact_record(self.flow.source, fact))
+
+    async def take_back(self, kind: str, topic: str | None = None, partition: int | None = None) -> None:
+        await self._append(control_key(self.flow.source, kind, topic, partition), None)
+
+    async def gap(self, gap: Gap) -> None:
+        await self._append(*gap_record(self.flow, gap))
+
+    async def position(self, partition: TopicPartition, position: int) -> None:
+        """Only while no task owns the partition."""
+        key = source_offset_key(self.flow.source, partition, connector=self.connector_name)
+        await self._append(key, encode_source_offset(position))
+
+    async def _append(self, key: bytes, value: bytes | None) -> None:
+        number = partition_for_key(key, self.partition_count)
+        await self.writer.append(
+            TopicPartition(self.topic, number), key=key, value=value, timestamp_ms=self.clock.now_ms()
+        )

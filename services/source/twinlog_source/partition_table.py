@@ -1,0 +1,189 @@
+"""What the driver knows of every partition of a flow: position, lag, rates, state. Fed by reports, read by
+RPCs.
+
+Rates are moving averages of what tasks report, so a plan does not follow every burst.
+"""
+
+import math
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, field
+
+from twinlog.api.source.v1 import source_service_pb2 as source_pb
+from twinlog.api.source.v1 import worker_service_pb2 as pb
+from twinlog.errors import TwinlogError
+from twinlog.model import TopicPartition
+
+RATE_WINDOW_SECONDS = 10.0
+
+
+@dataclass(slots=True, kw_only=True)
+class Rate:
+    """An exponentially weighted rate of a counter that starts at 0 with every task."""
+
+    per_second: float | None = None
+    _count: float = 0.0
+    _at: float | None = None
+
+    def begin(self, now: float) -> None:
+        """A new task counts from 0."""
+        self._count, self._at = 0.0, now
+
+    def observe(self, count: float, now: float) -> float:
+        """Take the counter's value and return what came since the last one."""
+        if self._at is None or count < self._count:
+            self.begin(now)
+        assert self._at is not None
+        added, elapsed = count - self._count, now - self._at
+        self._count, self._at = count, now
+        if elapsed > 0:
+            weight = 1 - math.exp(-elapsed / RATE_WINDOW_SECONDS)
+            before = added / elapsed if self.per_second is None else self.per_second
+            self.per_second = before + weight * (added / elapsed - before)
+        return added
+
+    def current(self, now: float) -> float:
+        """The rate as it is now, if nothing came since the last report."""
+        if self.per_second is None or self._at is None:
+            return 0.0
+        return self.per_second * math.exp(-max(0.0, now - self._at - 1) / RATE_WINDOW_SECONDS)
+
+
+@dataclass(slots=True, kw_only=True)
+class Obstacle:
+    """Why a partition is in no plan."""
+
+    reason: str
+    message: str
+    retry_at: float
+    """Monotonic seconds."""
+
+
+@dataclass(slots=True, kw_only=True)
+class PartitionRow:
+    partition: TopicPartition
+    target_topic: str = ""
+    position: int | None = None
+    """Next source offset to copy, committed on the target; None = not known yet."""
+    initial: int = 0
+    """Where it begins while the log holds no position of it."""
+    stored: bool = False
+    """The log holds `position` (or a later one)."""
+    obstacle: Obstacle | None = None
+    paused: bool = False
+    slot: int = -1
+    report: pb.PartitionReport | None = None
+    reported_at_ms: int = 0
+    records: Rate = field(default_factory=Rate)
+    bytes: Rate = field(default_factory=Rate)
+
+    @property
+    def source_end_offset(self) -> int:
+        return -1 if self.report is None else self.report.source_end_offset
+
+    @property
+    def lag_records(self) -> int:
+        if self.source_end_offset < 0 or self.position is None:
+            return 0
+        return max(0, self.source_end_offset - self.position)
+
+    @property
+    def state(self) -> source_pb.PartitionState.ValueType:
+        if self.obstacle is not None:
+            return source_pb.PARTITION_STATE_FAULTED
+        return source_pb.PARTITION_STATE_WAITING if self.report is None else self.report.state
+
+    @property
+    def reason(self) -> str:
+        if self.obstacle is not None:
+            return self.obstacle.reason
+        return "" if self.report is None else self.report.reason
+
+    @property
+    def message(self) -> str:
+        if self.obstacle is not None:
+            return self.obstacle.message
+        return "" if self.report is None else self.report.message
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Progress:
+    """What one report added for one partition."""
+
+    row: PartitionRow
+    records: int
+    bytes: int
+    latency_seconds: float | None
+
+
+@dataclass(slots=True, kw_only=True)
+class PartitionTable:
+    """All partitions of one flow. Touched on the driver's event loop only."""
+
+    rows: dict[TopicPartition, PartitionRow] = field(default_factory=dict)
+    records: int = 0
+    bytes: int = 0
+    problem: TwinlogError | None = None
+    """Why the flow as a whole does not copy; None while it does."""
+
+    def keep(self, partitions: Mapping[TopicPartition, str]) -> None:
+        """Make the table hold exactly these partitions, with their target topics; known ones keep what is
+        known."""
+        for gone in self.rows.keys() - partitions.keys():
+            del self.rows[gone]
+        for partition, target_topic in partitions.items():
+            row = self.rows.get(partition)
+            if row is None:
+                row = self.rows[partition] = PartitionRow(partition=partition)
+            row.target_topic = target_topic
+
+    def plannable(self) -> frozenset[TopicPartition]:
+        """Partitions whose position is known and that nothing keeps from being copied."""
+        return frozenset(
+            partition
+            for partition, row in self.rows.items()
+            if row.position is not None and row.obstacle is None
+        )
+
+    def rates(self, partitions: Collection[TopicPartition]) -> Mapping[TopicPartition, float | None]:
+        """Measured bytes per second of each, None where nothing was measured yet."""
+        return {partition: self.rows[partition].bytes.per_second for partition in partitions}
+
+    def begin(self, partition: TopicPartition, position: int) -> None:
+        """A partition without a stored position begins here."""
+        row = self.rows[partition]
+        row.initial = row.position = position
+        row.stored, row.obstacle = False, None
+
+    def set_from_log(
+        self, positions: Mapping[TopicPartition, int], partitions: Collection[TopicPartition]
+    ) -> None:
+        """The log was read after fencing: it is the truth about these partitions."""
+        for partition in partitions:
+            row = self.rows.get(partition)
+            if row is None:
+                continue
+            if partition in positions:
+                row.position, row.stored = positions[partition], True
+            elif row.position is not None:
+                row.position, row.stored = row.initial, False
+
+    def observe(self, slot: int, reports: pb.PartitionReports, *, now: float, now_ms: int) -> list[Progress]:
+        """Take a task's reports and return what they added."""
+        progress = []
+        for report in reports.partitions:
+            row = self.rows.get(TopicPartition(report.partition.topic, report.partition.partition))
+            if row is None:
+                continue
+            row.slot, row.report, row.reported_at_ms = slot, report, now_ms
+            row.position = report.position
+            records = int(row.records.observe(report.records, now))
+            added_bytes = int(row.bytes.observe(report.bytes, now))
+            self.records += records
+            self.bytes += added_bytes
+            latency = (
+                report.replication_latency.ToNanoseconds() / 1e9
+                if report.HasField("replication_latency")
+                else None
+            )
+            progress.append(Progress(row=row, records=records, bytes=added_bytes, latency_seconds=latency))
+        return progress

@@ -1,0 +1,1 @@
+"""Spark at the edge: the only importer of pyspark."""

@@ -1,0 +1,136 @@
+"""Runs epochs on Spark: one context for the process, opened when first needed, replaced when its JVM is
+gone."""
+
+import asyncio
+from collections.abc import Callable, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from typing import Any, TypeVar
+
+import structlog
+
+from twinlog.clock import Clock
+from twinlog_source.epoch import Epoch
+from twinlog_source.pipeline.job import run_epoch
+from twinlog_source.pipeline.session import (
+    SPARK_FAILURES,
+    SparkUnavailableError,
+    close_context,
+    local_cores,
+    open_context,
+)
+from twinlog_source.task.run import TaskSpec
+
+CONNECT_TIMEOUT_SECONDS = 20.0
+LAUNCH_SECONDS = 15.0
+
+T = TypeVar("T")
+
+log = structlog.get_logger(__name__)
+
+
+@dataclass(slots=True, kw_only=True)
+class SparkRunner:
+    """`EpochRunner` on Spark. Not for several event loops."""
+
+    master: str
+    threads: int
+    """Tasks that may exist at the same time: those that copy and those that are made ready."""
+    conf: Mapping[str, str]
+    environment: Callable[[], Mapping[str, str]]
+    driver_endpoint: Callable[[], str]
+    """Where tasks find the WorkerService."""
+    log_level: str
+    clock: Clock
+    _context: Any = None
+    """The SparkContext, None while there is none."""
+    _launch: "asyncio.Future[None] | None" = None
+    _threads: ThreadPoolExecutor = field(init=False)
+
+    def __post_init__(self) -> None:
+        self._threads = ThreadPoolExecutor(self.threads + 2, thread_name_prefix="spark")
+
+    async def slots(self) -> int:
+        """Tasks that can copy at the same time. Raises SparkUnavailableError."""
+        local = local_cores(self.master)
+        if local is not None:
+            return local
+        context = await self._open()
+        # Half of the cores: the next epoch is made ready while this one copies.
+        parallelism: int = await self._in_thread(lambda: context.defaultParallelism)
+        return max(1, parallelism // 2)
+
+    async def run(self, epoch: Epoch) -> None:
+        """Return when all tasks of the epoch have ended. Raises TwinlogError."""
+        context = await self._open()
+        specs = [
+            TaskSpec(
+                flow_name=str(epoch.flow),
+                epoch=epoch.number,
+                slot=slot.index,
+                driver_endpoint=self.driver_endpoint(),
+                token=epoch.token,
+                connect_timeout_seconds=CONNECT_TIMEOUT_SECONDS,
+                log_level=self.log_level,
+            )
+            for slot in epoch.slots
+        ]
+        try:
+            await self._in_thread(lambda: run_epoch(context, specs))
+        except SPARK_FAILURES as error:
+            await self._check(context)
+            raise SparkUnavailableError(
+                f"the job of epoch {epoch.number} failed: {type(error).__name__}"
+            ) from error
+
+    async def close(self) -> None:
+        """Stop Spark; jobs that still run are cut off. Waits for a JVM that is being started."""
+        if self._launch is not None:
+            await asyncio.wait([self._launch], timeout=LAUNCH_SECONDS)
+        context, self._context = self._context, None
+        await self._in_thread(lambda: close_context(context))
+        self._threads.shutdown(wait=False, cancel_futures=True)
+
+    async def _open(self) -> Any:
+        """The context; the first caller starts the JVM, which takes seconds. Raises SparkUnavailableError."""
+        while self._context is None:
+            if self._launch is None:
+                self._launch = asyncio.ensure_future(self._launch_context())
+                self._launch.add_done_callback(self._launched)
+            # Shielded: a caller that gives up must not leave a JVM behind that nobody knows of.
+            await asyncio.shield(self._launch)
+        return self._context
+
+    async def _launch_context(self) -> None:
+        began = self.clock.monotonic()
+        environment = self.environment()
+        self._context = await self._in_thread(
+            lambda: open_context(
+                app_name="twinlog-source",
+                master=self.master,
+                threads=self.threads,
+                extra=self.conf,
+                environment=environment,
+            )
+        )
+        log.info("spark_started", master=self.master, seconds=round(self.clock.monotonic() - began, 3))
+
+    def _launched(self, launch: "asyncio.Future[None]") -> None:
+        self._launch = None
+        if not launch.cancelled():
+            launch.exception()  # looked at, also when every caller has given up
+
+    async def _check(self, context: Any) -> None:
+        """Throw a context away whose JVM no longer answers."""
+        if self._context is not context:
+            return
+        try:
+            await self._in_thread(lambda: context.statusTracker().getActiveJobsIds())
+        except SPARK_FAILURES as error:
+            log.warning("spark_lost", error=type(error).__name__)
+            if self._context is context:
+                self._context = None
+                await self._in_thread(lambda: close_context(context))
+
+    async def _in_thread(self, work: Callable[[], T]) -> T:
+        return await asyncio.get_running_loop().run_in_executor(self._threads, work)

@@ -1,0 +1,108 @@
+"""The positions of a flow, read from `mm2-offsets.<A>.internal` in MM2's own format.
+
+Invariant: after `refresh` returned, `positions` holds for each partition the newest record that was
+committed before the call. It is read from the beginning once and then only its tail.
+"""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Collection, Mapping
+from dataclasses import dataclass, field
+
+import structlog
+
+from twinlog.errors import KafkaError, TransientKafkaError, WireFormatError
+from twinlog.kafka.ports import LogReader, OffsetSpec
+from twinlog.model import Record, TopicPartition
+from twinlog.wire.source_offset import SOURCE_CONNECTOR, decode_source_offset, decode_source_offset_key
+from twinlog_source.control import ControlState, parse_control
+from twinlog_source.gaps import Gap, parse_gap
+
+FETCH_MAX_BYTES = 4 << 20
+FETCH_WAIT_SECONDS = 0.5
+REFRESH_SECONDS = 60.0
+"""Longer than an open transaction of a dead owner lives."""
+
+log = structlog.get_logger(__name__)
+
+ListOffsets = Callable[
+    [OffsetSpec, Collection[TopicPartition]], Awaitable[Mapping[TopicPartition, int | KafkaError]]
+]
+
+
+@dataclass(slots=True, kw_only=True)
+class PositionsLog:
+    list_offsets: ListOffsets
+    reader: LogReader
+    topic: str
+    partition_count: int
+    source_alias: str
+    connector_name: str = SOURCE_CONNECTOR
+    gaps: dict[tuple[TopicPartition, int], Gap] = field(default_factory=dict)
+    """The gap ledger as read so far."""
+    control: ControlState = field(default_factory=ControlState)
+    """Our own state beside the positions, as read so far."""
+    unreadable: dict[TopicPartition, str] = field(default_factory=dict)
+    """Partitions whose newest record is no position: why. They must not be copied."""
+    _next: dict[int, int] = field(default_factory=dict)
+    _positions: dict[TopicPartition, int] = field(default_factory=dict)
+
+    async def refresh(self) -> Mapping[TopicPartition, int]:
+        """Read what is new up to the end and return the next offset to copy of each partition.
+
+        Waits for transactions that were open at the call: what they commit counts. Raises KafkaError when a
+        partition can not be read: a position is never guessed.
+        """
+        partitions = [TopicPartition(self.topic, number) for number in range(self.partition_count)]
+        starts = await self.list_offsets(OffsetSpec.EARLIEST, partitions)
+        # Not the last stable offset: a transaction of another slot that is open now would hide what is
+        # committed behind its beginning.
+        ends = await self.list_offsets(OffsetSpec.LATEST, partitions)
+        try:
+            async with asyncio.timeout(REFRESH_SECONDS):
+                for partition in partitions:
+                    await self._read(partition, _known(starts[partition]), _known(ends[partition]))
+        except TimeoutError as error:
+            raise TransientKafkaError(
+                f"{self.topic}: a transaction stayed open for {REFRESH_SECONDS:g} s",
+                reason="POSITIONS_UNSTABLE",
+                metadata={"topic": self.topic},
+            ) from error
+        return dict(self._positions)
+
+    async def _read(self, partition: TopicPartition, start: int, end: int) -> None:
+        offset = max(start, self._next.get(partition.partition, start))
+        while offset < end:
+            fetched = await self.reader.fetch(
+                partition, offset, max_wait_seconds=FETCH_WAIT_SECONDS, max_bytes=FETCH_MAX_BYTES
+            )
+            for record in fetched.records:
+                self._apply(record)
+            offset = fetched.next_offset
+            self._next[partition.partition] = offset
+
+    def _apply(self, record: Record) -> None:
+        key = decode_source_offset_key(record.key, connector=self.connector_name)
+        try:
+            if key is not None and key.cluster == self.source_alias:
+                self._take(key.partition, decode_source_offset(record.value))
+            elif (gap := parse_gap(self.source_alias, record.key, record.value)) is not None:
+                self.gaps[gap.partition, gap.from_offset] = gap
+            elif (control := parse_control(self.source_alias, record.key, record.value)) is not None:
+                self.control.apply(control)
+        except WireFormatError as error:
+            log.warning("position_unreadable", topic=self.topic, offset=record.offset, error=str(error))
+            if key is not None:
+                self.unreadable[key.partition] = str(error)
+
+    def _take(self, partition: TopicPartition, position: int | None) -> None:
+        self.unreadable.pop(partition, None)
+        if position is None:
+            self._positions.pop(partition, None)
+        else:
+            self._positions[partition] = position
+
+
+def _known(answer: int | KafkaError) -> int:
+    if isinstance(answer, KafkaError):
+        raise answer
+    return answer

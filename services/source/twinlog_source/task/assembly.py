@@ -1,0 +1,156 @@
+"""Puts one task together: its sessions, its halves, and its transactional ids, taken over before it says
+so."""
+
+import random
+from collections.abc import AsyncIterator, Mapping
+from contextlib import AsyncExitStack, asynccontextmanager
+
+from twinlog.api.source.v1 import worker_service_pb2 as pb
+from twinlog.batches import Codec, CopyPolicy
+from twinlog.clock import Clock
+from twinlog.kafka.clients import aiokafka_client_options, fetch_options
+from twinlog.kafka.raw import DataSession, RawFetcher, list_offsets
+from twinlog.kafka.reader import KafkaLogReader
+from twinlog.model import Flow, TopicPartition
+from twinlog_source.positions import PositionsLog
+from twinlog_source.producer_settings import producer_settings
+from twinlog_source.task.copier import CALL_TIMEOUT_SECONDS, Copier, CopyDials
+from twinlog_source.task.intake import Intake
+from twinlog_source.task.outlet import Outlet, PositionsTopic
+from twinlog_source.task.partition import PartitionCopy
+from twinlog_source.task.reports import Reporter
+from twinlog_source.task.syncs import OffsetSyncs, sync_writer
+from twinlog_source.task.throttle import Throttle
+from twinlog_source.task.transport import AtLeastOnce, ExactlyOnce, Transport
+
+MAX_BUFFERED_BYTES = 32 << 20
+SYNCS_DELIVERY_SECONDS = 10.0
+
+Properties = Mapping[str, Mapping[str, str]]
+
+
+@asynccontextmanager
+async def open_copier(prepare: pb.Prepare, flow: Flow, *, slot: int, clock: Clock) -> AsyncIterator[Copier]:
+    """Open a task's clients; its transactional ids are initialised (and so fenced) before this yields.
+
+    Raises KafkaError when the target cannot be reached or refuses. Everything is closed on exit.
+    """
+    properties = {role: dict(named.values) for role, named in prepare.clients.items()}
+    async with AsyncExitStack() as stack:
+
+        def session(role: str, alias: str) -> DataSession:
+            options = aiokafka_client_options(properties[role], alias=alias)
+            opened = DataSession(alias, options, timeout_seconds=CALL_TIMEOUT_SECONDS)
+            stack.push_async_callback(opened.close)
+            return opened
+
+        source = session("source_consumer", flow.source)
+        target = session("data_producer", flow.target)
+        settings = producer_settings(properties["data_producer"], alias=flow.target)
+        on_source = prepare.offset_syncs_on_source
+        syncs = OffsetSyncs(
+            topic=prepare.offset_syncs_topic,
+            session=session("source_producer", flow.source)
+            if on_source
+            else session("target_producer", flow.target),
+            settings=producer_settings({}, alias=flow.target, delivery_seconds=SYNCS_DELIVERY_SECONDS),
+            writer=sync_writer(prepare.offset_lag_max),
+            clock=clock,
+        )
+        positions = _positions_log(prepare, flow, session("target_consumer", flow.target), properties)
+        fetching = fetch_options(properties["source_consumer"], alias=flow.source)
+        copies: dict[TopicPartition, PartitionCopy] = {}
+        policies: dict[TopicPartition, CopyPolicy] = {}
+        by_target: dict[TopicPartition, PartitionCopy] = {}
+        throttle = Throttle()
+
+        def open_transport() -> Transport:
+            if prepare.transactional_ids:
+                return ExactlyOnce(target, prepare.transactional_ids, settings)
+            return AtLeastOnce(target, settings)
+
+        async def out_of_range(copy: PartitionCopy) -> None:
+            await copier.on_out_of_range(copy)
+
+        intake = Intake(
+            fetcher=await stack.enter_async_context(RawFetcher(source, fetching)),
+            copies=copies,
+            policies=policies,
+            throttle=throttle,
+            read_committed=prepare.read_committed,
+            clock=clock,
+            on_out_of_range=out_of_range,
+            max_buffered_bytes=MAX_BUFFERED_BYTES,
+        )
+        outlet = Outlet(
+            positions_topic=PositionsTopic(
+                topic=prepare.positions_topic,
+                partition_count=prepare.positions_partition_count,
+                source_alias=flow.source,
+                connector_name=prepare.connector_name,
+            ),
+            intake=intake,
+            copies=copies,
+            by_target=by_target,
+            open_transport=open_transport,
+            read_positions=positions.refresh,
+            syncs=syncs,
+            clock=clock,
+            random=random.random,
+        )
+        stack.push_async_callback(outlet.close)
+        await outlet.open()
+        copier = Copier(
+            flow=flow,
+            dials=_dials(prepare, properties, check_crcs=fetching.check_crcs),
+            source=source,
+            clock=clock,
+            intake=intake,
+            outlet=outlet,
+            syncs=syncs,
+            reporter=Reporter(
+                copies=copies,
+                outlet=outlet,
+                syncs=syncs,
+                source_problem=lambda: intake.source_problem,
+                clock=clock,
+            ),
+            copies=copies,
+            policies=policies,
+            by_target=by_target,
+            throttle=throttle,
+        )
+        yield copier
+
+
+def _positions_log(
+    prepare: pb.Prepare, flow: Flow, session: DataSession, properties: Properties
+) -> PositionsLog:
+    reader = KafkaLogReader(
+        session,
+        fetch_options(properties["target_consumer"], alias=flow.target),
+        read_committed=True,
+        timeout_seconds=CALL_TIMEOUT_SECONDS,
+    )
+    return PositionsLog(
+        list_offsets=lambda spec, partitions: list_offsets(session, spec, partitions),
+        reader=reader,
+        topic=prepare.positions_topic,
+        partition_count=prepare.positions_partition_count,
+        source_alias=flow.source,
+        connector_name=prepare.connector_name,
+    )
+
+
+def _dials(prepare: pb.Prepare, properties: Properties, *, check_crcs: bool) -> CopyDials:
+    settings = prepare.settings
+    level = settings["twinlog.recode.compression.level"]
+    codec = properties["data_producer"].get("compression.type", "").strip().lower()
+    return CopyDials(
+        read_committed=prepare.read_committed,
+        check_crcs=check_crcs,
+        coalesce_below_bytes=int(settings["twinlog.coalesce.below.bytes"]),
+        recode_compression_level=int(level) if level else None,
+        forced_codec=Codec[codec.upper()] if codec else None,
+        fail_on_data_loss=settings["twinlog.on.data.loss"] == "fail",
+    )

@@ -1,0 +1,194 @@
+"""One task's copy: its partitions, the reading and the writing half, and the driver's commands to them."""
+
+import asyncio
+import random
+from dataclasses import dataclass, field
+
+from twinlog.api.source.v1 import worker_service_pb2 as pb
+from twinlog.batches import Codec, CopyPolicy, NewRecord, TargetTopicLimits
+from twinlog.clock import Clock
+from twinlog.errors import KafkaError
+from twinlog.kafka.ports import OffsetSpec
+from twinlog.kafka.raw import DataSession, list_offsets
+from twinlog.model import Flow, TopicPartition
+from twinlog.service.waiting import wait_or_stop
+from twinlog_source.gaps import Gap, gap_record
+from twinlog_source.task.intake import Intake
+from twinlog_source.task.loss import find_loss
+from twinlog_source.task.outlet import Outlet
+from twinlog_source.task.partition import PartitionCopy
+from twinlog_source.task.reports import Reporter
+from twinlog_source.task.syncs import OffsetSyncs
+from twinlog_source.task.throttle import Throttle
+
+CALL_TIMEOUT_SECONDS = 30.0
+REPOSITION_POLL_SECONDS = 0.05
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CopyDials:
+    """How records are copied, the same for all partitions of a task."""
+
+    read_committed: bool
+    check_crcs: bool
+    coalesce_below_bytes: int
+    recode_compression_level: int | None
+    forced_codec: Codec | None
+    """The producer's `compression.type` when somebody set it; None = records keep their codec."""
+    fail_on_data_loss: bool
+
+    def policy(self, assignment: pb.Assignment) -> CopyPolicy:
+        """How batches of one partition are copied to its target topic."""
+        named = assignment.compression_type
+        if named in ("", "producer"):
+            codec = self.forced_codec
+        else:
+            codec = Codec.NONE if named == "uncompressed" else Codec[named.upper()]
+        default = TargetTopicLimits()
+        return CopyPolicy(
+            target=TargetTopicLimits(
+                max_message_bytes=assignment.max_message_bytes or default.max_message_bytes,
+                codec=codec,
+                level=self.recode_compression_level,
+            ),
+            read_committed=self.read_committed,
+            check_crc=self.check_crcs,
+            coalesce_below_bytes=self.coalesce_below_bytes,
+        )
+
+
+@dataclass(slots=True, kw_only=True)
+class Copier:
+    """Built by `open_copier`; `assign` once, then `run` once."""
+
+    flow: Flow
+    dials: CopyDials
+    source: DataSession
+    clock: Clock
+    intake: Intake
+    outlet: Outlet
+    syncs: OffsetSyncs
+    reporter: Reporter
+    copies: dict[TopicPartition, PartitionCopy]
+    policies: dict[TopicPartition, CopyPolicy]
+    by_target: dict[TopicPartition, PartitionCopy]
+    throttle: Throttle
+    _repositions: dict[TopicPartition, int] = field(default_factory=dict)
+
+    def assign(self, start: pb.Start) -> None:
+        """Take the partitions and the positions to continue from."""
+        self.set_throttle(start.throttle)
+        for assignment in start.assignments:
+            partition = TopicPartition(assignment.partition.topic, assignment.partition.partition)
+            copy = PartitionCopy(
+                partition=partition,
+                target_topic=assignment.target_topic,
+                committed=assignment.position,
+                random=random.random,
+            )
+            copy.pause(paused=assignment.paused)
+            self.copies[partition] = copy
+            self.by_target[TopicPartition(assignment.target_topic, partition.partition)] = copy
+            self.policies[partition] = self.dials.policy(assignment)
+            self.outlet.note_stored(partition, assignment.position if assignment.position_stored else 0)
+            if assignment.position and not assignment.position_stored:
+                self.outlet.store_soon(partition)
+
+    async def run(self, stop: asyncio.Event) -> None:
+        """Copy until `stop`; then commit what was sent. Raises KafkaError when that failed, or we are
+        fenced."""
+        copied = asyncio.Event()
+        failure: KafkaError | None = None
+
+        async def wake() -> None:
+            await stop.wait()
+            self.intake.arrived.set()
+
+        async with asyncio.TaskGroup() as group:
+            waking = group.create_task(wake(), name="wake at stop")
+            reading = group.create_task(self.intake.run(copied), name="intake")
+            group.create_task(self.syncs.run(copied), name="offset syncs")
+            group.create_task(self._move_positions(copied), name="positions")
+            try:
+                await self.outlet.run(stop)
+            except KafkaError as error:
+                failure = error
+            finally:
+                copied.set()
+                reading.cancel()
+                waking.cancel()
+        await self.syncs.close()
+        if failure is not None:
+            raise failure
+
+    def set_paused(self, command: pb.SetPaused) -> None:
+        for named in command.partitions:
+            copy = self.copies.get(TopicPartition(named.topic, named.partition))
+            if copy is not None:
+                copy.pause(paused=command.paused)
+
+    def set_throttle(self, command: pb.SetThrottle) -> None:
+        self.throttle.set_limits(command.bytes_per_second, dict(command.topic_bytes_per_second))
+
+    def reposition(self, command: pb.Reposition) -> None:
+        """Continue a partition elsewhere as soon as nothing of it is on its way."""
+        partition = TopicPartition(command.partition.topic, command.partition.partition)
+        if partition in self.copies:
+            self._repositions[partition] = command.position
+
+    def report(self, *, everything: bool = False) -> pb.PartitionReports:
+        """The state of the partitions that changed, and the gaps found since the last report."""
+        return self.reporter.report(everything=everything)
+
+    async def on_out_of_range(self, copy: PartitionCopy) -> None:
+        """The source does not hold the position: find out what is missing, and go on or stop by policy."""
+        if not copy.is_idle:
+            return  # judged again once what is in flight is committed
+        partition = copy.partition
+        now = self.clock.monotonic()
+        try:
+            start = await self._offset(OffsetSpec.EARLIEST, partition)
+            end = await self._offset(OffsetSpec.LATEST, partition)
+        except KafkaError as error:
+            copy.fail(reason=error.reason, message=f"source: {error}", retriable=True, now=now)
+            return
+        loss = find_loss(position=copy.committed, log_start_offset=start, log_end_offset=end)
+        if loss is None:
+            return
+        if self.dials.fail_on_data_loss:
+            copy.fail(
+                reason="DATA_LOSS",
+                message=f"{loss.reason}: the source does not hold offsets {loss.from_offset} to"
+                f" {loss.to_offset - 1} any more (twinlog.on.data.loss=fail); set the position to go on",
+                retriable=False,
+                now=now,
+            )
+            return
+        gap = Gap(
+            partition=partition,
+            from_offset=loss.from_offset,
+            to_offset=loss.to_offset,
+            reason=loss.reason,
+            found_at_ms=self.clock.now_ms(),
+        )
+        copy.restart_at(loss.resume_at)
+        self.reporter.add_gap(gap)
+        self.outlet.store_soon(partition, [NewRecord(*gap_record(self.flow, gap), gap.found_at_ms)])
+
+    async def _move_positions(self, stop: asyncio.Event) -> None:
+        """Loop: carry out `reposition` for partitions that have come to rest."""
+        while not stop.is_set():
+            for partition in list(self._repositions):
+                copy = self.copies[partition]
+                copy.drop_queued()
+                if copy.is_idle:
+                    copy.restart_at(self._repositions.pop(partition))
+                    self.outlet.store_soon(partition)
+            await wait_or_stop(stop, REPOSITION_POLL_SECONDS)
+
+    async def _offset(self, spec: OffsetSpec, partition: TopicPartition) -> int:
+        answers = await list_offsets(self.source, spec, [partition], timeout_seconds=CALL_TIMEOUT_SECONDS)
+        offset = answers[partition]
+        if isinstance(offset, KafkaError):
+            raise offset
+        return offset

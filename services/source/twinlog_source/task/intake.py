@@ -1,0 +1,159 @@
+"""The reading half of a task: fetches every partition that may be read, chooses lanes, and queues what is
+to be sent.
+
+Runs ahead of the writing half by at most `max_buffered_bytes`. Positions are never reset here: an offset
+that the source does not hold is a finding (`on_out_of_range`), not a reason to jump.
+
+Invariant: the chunks of a partition are queued in the order of their offsets, each begins where the one
+before ended, and none survives a rewind (its generation is old).
+"""
+
+import asyncio
+from collections import deque
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass, field
+
+from twinlog.batches import CopyPolicy, Prepared, prepare
+from twinlog.clock import Clock
+from twinlog.errors import KafkaError
+from twinlog.kafka.raw import FetchedPartition, FetchFailure, RawFetcher
+from twinlog.model import TopicPartition
+from twinlog.service.waiting import wait_or_stop
+from twinlog_source.task.partition import PartitionCopy
+from twinlog_source.task.throttle import Throttle
+
+BACKLOG_BYTES = 32 << 10
+"""A fetch that brings this much of one partition has a backlog behind it: small batches are worth packing."""
+POLL_SECONDS = 0.25
+IDLE_SECONDS = 0.1
+CLUSTER_RETRY_SECONDS = 1.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Chunk:
+    """What one fetch of one partition gave, ready to be sent."""
+
+    copy: PartitionCopy
+    generation: int
+    prepared: Prepared
+    fetched_bytes: int
+
+    @property
+    def is_current(self) -> bool:
+        return self.generation == self.copy.generation
+
+
+OutOfRange = Callable[[PartitionCopy], Awaitable[None]]
+
+
+@dataclass(slots=True, kw_only=True)
+class Intake:
+    fetcher: RawFetcher
+    copies: Mapping[TopicPartition, PartitionCopy]
+    policies: Mapping[TopicPartition, CopyPolicy]
+    throttle: Throttle
+    read_committed: bool
+    clock: Clock
+    on_out_of_range: OutOfRange
+    max_buffered_bytes: int
+    chunks: deque[Chunk] = field(default_factory=deque)
+    arrived: asyncio.Event = field(default_factory=asyncio.Event)
+    """Set whenever a chunk was queued; the writing half clears it."""
+    source_problem: KafkaError | None = None
+    """Why the source cluster as a whole cannot be read; None while it can."""
+    _buffered_bytes: int = 0
+    _room: asyncio.Event = field(default_factory=asyncio.Event)
+
+    async def run(self, stop: asyncio.Event) -> None:
+        """Loop until `stop`."""
+        while not stop.is_set():
+            if self._buffered_bytes >= self.max_buffered_bytes:
+                self._room.clear()
+                await self._wait_for_room(stop)
+                continue
+            positions = self._wanted()
+            if not positions:
+                await wait_or_stop(stop, IDLE_SECONDS)
+                continue
+            try:
+                answers = await self.fetcher.poll(positions, max_wait_seconds=POLL_SECONDS)
+                self.source_problem = None
+            except KafkaError as error:
+                self.source_problem = error
+                await wait_or_stop(stop, CLUSTER_RETRY_SECONDS)
+                continue
+            for answer in answers.values():
+                if isinstance(answer, FetchFailure):
+                    await self._failed(answer)
+                else:
+                    self._take(answer)
+
+    def pop(self) -> Chunk | None:
+        """The next chunk to send, None when everything fetched is drained. Skips what a rewind made void."""
+        while self.chunks:
+            chunk = self.chunks.popleft()
+            self._buffered_bytes -= chunk.fetched_bytes
+            self._room.set()
+            if chunk.is_current:
+                return chunk
+        return None
+
+    async def _wait_for_room(self, stop: asyncio.Event) -> None:
+        while not stop.is_set() and self._buffered_bytes >= self.max_buffered_bytes:
+            try:
+                async with asyncio.timeout(IDLE_SECONDS):
+                    await self._room.wait()
+            except TimeoutError:
+                continue
+
+    def _wanted(self) -> dict[TopicPartition, int]:
+        now = self.clock.monotonic()
+        return {
+            partition: copy.fetched
+            for partition, copy in self.copies.items()
+            if copy.fetchable(now) and self.throttle.allows(partition.topic, now)
+        }
+
+    def _take(self, answer: FetchedPartition) -> None:
+        copy = self.copies.get(answer.partition)
+        if copy is None or copy.fetched != answer.fetch_offset:
+            return
+        copy.end_offset = answer.last_stable_offset if self.read_committed else answer.high_watermark
+        copy.log_start_offset = answer.log_start_offset
+        if not answer.records:
+            return
+        size_bytes = len(answer.records)
+        self.throttle.spend(answer.partition.topic, size_bytes, self.clock.monotonic())
+        prepared = prepare(
+            answer.records,
+            wanted_offset=answer.fetch_offset,
+            policy=self.policies[answer.partition],
+            aborted=answer.aborted,
+            backlog=size_bytes >= BACKLOG_BYTES,
+        )
+        if prepared.next_offset == answer.fetch_offset and prepared.fault is None:
+            return
+        copy.fetched = prepared.next_offset
+        self.chunks.append(
+            Chunk(copy=copy, generation=copy.generation, prepared=prepared, fetched_bytes=size_bytes)
+        )
+        if prepared.fault is not None:
+            copy.hold()
+        self._buffered_bytes += size_bytes
+        self.arrived.set()
+
+    async def _failed(self, failure: FetchFailure) -> None:
+        copy = self.copies.get(failure.partition)
+        if copy is None or copy.fetched != failure.fetch_offset:
+            return
+        error = failure.error
+        if error.reason == "OFFSET_OUT_OF_RANGE":
+            await self.on_out_of_range(copy)
+        else:
+            copy.fail(
+                reason=error.reason,
+                message=f"source: {error}",
+                retriable=error.retriable,
+                now=self.clock.monotonic(),
+                keep_in_flight=True,
+            )

@@ -1,0 +1,264 @@
+"""The writing half of a task: rounds of data and positions, each committed as soon as the fetched data is
+drained.
+
+Invariant A: a partition's `committed` moves only after the commit of the round that held the data was
+acknowledged.
+Invariant B: after any failure nothing of the failed round counts: a new transport fences its ids, and every
+position is what the target's log says.
+Invariant C: `run` returns only when every position is certain; else it raises, and the driver must read the
+log.
+"""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from contextlib import AsyncExitStack
+from dataclasses import dataclass, field
+
+import structlog
+
+from twinlog.batches import Lane, NewRecord, OutgoingBatch, build_batch
+from twinlog.clock import Clock
+from twinlog.errors import KafkaError
+from twinlog.model import TopicPartition
+from twinlog.service.waiting import Backoff, wait_or_stop
+from twinlog.wire.murmur2 import partition_for_key
+from twinlog.wire.source_offset import encode_source_offset, source_offset_key
+from twinlog_source.task.intake import Chunk, Intake
+from twinlog_source.task.partition import PartitionCopy
+from twinlog_source.task.syncs import OffsetSyncs
+from twinlog_source.task.transport import Transport
+
+ROUND_MAX_BYTES = 32 << 20
+IDLE_SECONDS = 0.25
+FENCED = "PRODUCER_FENCED"
+
+log = structlog.get_logger(__name__)
+
+
+@dataclass(slots=True)
+class Round:
+    """What one transaction holds."""
+
+    chunks: list[Chunk] = field(default_factory=list)
+    sent: list[tuple[PartitionCopy, OutgoingBatch, "asyncio.Future[int]"]] = field(default_factory=list)
+    size_bytes: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PositionsTopic:
+    """Where and how positions are written."""
+
+    topic: str
+    partition_count: int
+    source_alias: str
+    connector_name: str
+
+    def batches(
+        self, positions: Mapping[TopicPartition, int], extra: Sequence[NewRecord], *, now_ms: int
+    ) -> dict[TopicPartition, OutgoingBatch]:
+        """The records that store these positions, and `extra`, as one batch per partition of the topic."""
+        records = [
+            NewRecord(
+                source_offset_key(self.source_alias, partition, connector=self.connector_name),
+                encode_source_offset(position),
+                now_ms,
+            )
+            for partition, position in positions.items()
+        ]
+        by_partition: dict[int, list[NewRecord]] = {}
+        for record in [*records, *extra]:
+            number = partition_for_key(record.key or b"", self.partition_count)
+            by_partition.setdefault(number, []).append(record)
+        return {
+            TopicPartition(self.topic, number): build_batch(grouped)
+            for number, grouped in by_partition.items()
+        }
+
+
+@dataclass(slots=True, kw_only=True)
+class Outlet:
+    positions_topic: PositionsTopic
+    intake: Intake
+    copies: Mapping[TopicPartition, PartitionCopy]
+    by_target: Mapping[TopicPartition, PartitionCopy]
+    """Target partition -> the copy that writes it."""
+    open_transport: Callable[[], Transport]
+    read_positions: Callable[[], Awaitable[Mapping[TopicPartition, int]]]
+    syncs: OffsetSyncs
+    clock: Clock
+    random: Callable[[], float]
+    committed_rounds: int = 0
+    aborted_rounds: int = 0
+    target_problem: KafkaError | None = None
+    """Why the target as a whole cannot be written; None while it can."""
+    _stored: dict[TopicPartition, int] = field(default_factory=dict)
+    """Positions as the log holds them; 0 = none, which is how MM2 writes it."""
+    _unstored: set[TopicPartition] = field(default_factory=set)
+    """Partitions whose position moved without a record of it."""
+    _extra_records: list[NewRecord] = field(default_factory=list)
+    """Records of our own (gaps) for the positions topic, written with the next round."""
+    _store_now: bool = False
+    _transport: Transport | None = None
+    _stack: AsyncExitStack = field(default_factory=AsyncExitStack)
+
+    async def open(self) -> None:
+        """Take the transactional ids over; whoever held them is fenced. Raises KafkaError."""
+        self._transport = await self._stack.enter_async_context(self.open_transport())
+
+    async def close(self) -> None:
+        """Stop at once; an open transaction is left to the next owner of its id."""
+        self._transport = None
+        await self._stack.aclose()
+
+    def note_stored(self, partition: TopicPartition, position: int) -> None:
+        """The log holds this position already (by its last owner's word); 0 = it holds none."""
+        self._stored[partition] = position
+
+    def store_soon(self, partition: TopicPartition, extra: Sequence[NewRecord] = ()) -> None:
+        """A position moved without data (a reset, a gap, an operator): write it without waiting for
+        records."""
+        self._unstored.add(partition)
+        self._extra_records.extend(extra)
+        self._store_now = True
+        self.intake.arrived.set()
+
+    async def run(self, stop: asyncio.Event) -> None:
+        """Loop until `stop`, then commit what was sent. `open` comes before.
+
+        Raises KafkaError: PRODUCER_FENCED when another owner took over, any other when the last round failed.
+        """
+        backoff = Backoff(initial_seconds=0.2, max_seconds=5.0, random=self.random)
+        while True:
+            try:
+                if self._transport is None:
+                    await self.open()
+                    await self._resume_from_log()
+                assert self._transport is not None
+                self.target_problem = None
+                await self._rounds(stop, self._transport, backoff)
+                return
+            except KafkaError as error:
+                self._failed(error)
+                await self.close()
+                if error.reason == FENCED or await wait_or_stop(stop, backoff.next()):
+                    raise
+
+    async def _rounds(self, stop: asyncio.Event, transport: Transport, backoff: Backoff) -> None:
+        while not stop.is_set():
+            chunk = self.intake.pop()
+            if chunk is not None:
+                await self._round(transport, chunk)
+                backoff.reset()
+            elif self._store_now:
+                await self._store(transport)
+            else:
+                await self._await_chunk(stop)
+        await self._store(transport)
+
+    async def _await_chunk(self, stop: asyncio.Event) -> None:
+        self.intake.arrived.clear()
+        try:
+            async with asyncio.timeout(IDLE_SECONDS):
+                await self.intake.arrived.wait()
+        except TimeoutError:
+            return
+
+    async def _round(self, transport: Transport, first: Chunk) -> None:
+        """One transaction: everything that is fetched now."""
+        current = Round()
+        chunk: Chunk | None = first
+        while chunk is not None:
+            self._send(transport, current, chunk)
+            if current.size_bytes >= ROUND_MAX_BYTES:
+                break
+            chunk = self.intake.pop()
+        ends = {taken.copy.partition: taken.prepared.next_offset for taken in current.chunks}
+        if current.sent:
+            await self._commit(transport, ends)
+        else:
+            # Only markers and aborted data: there is nothing to be atomic with.
+            self._unstored |= ends.keys()
+        self._settle(current)
+
+    def _send(self, transport: Transport, current: Round, chunk: Chunk) -> None:
+        current.chunks.append(chunk)
+        chunk.copy.sent = chunk.prepared.next_offset
+        target = TopicPartition(chunk.copy.target_topic, chunk.copy.partition.partition)
+        for batch in chunk.prepared.batches:
+            if not current.sent:
+                transport.begin()
+            current.sent.append((chunk.copy, batch, transport.send(target, batch)))
+            current.size_bytes += batch.size_bytes
+
+    async def _store(self, transport: Transport) -> None:
+        """Write the positions that moved without data."""
+        self._store_now = False
+        if self._unstored or self._extra_records:
+            transport.begin()
+            await self._commit(transport, {})
+
+    async def _commit(self, transport: Transport, ends: Mapping[TopicPartition, int]) -> None:
+        unstored, extra = set(self._unstored), list(self._extra_records)
+        moved = {partition: self.copies[partition].committed for partition in unstored}
+        positions = {**moved, **ends}
+        await transport.commit(self.positions_topic.batches(positions, extra, now_ms=self.clock.now_ms()))
+        self._stored.update(positions)
+        self._unstored -= positions.keys()
+        del self._extra_records[: len(extra)]
+        self.committed_rounds += 1
+
+    def _settle(self, current: Round) -> None:
+        """The round is committed: move positions, count, queue offset syncs, tell what faults stand behind
+        it."""
+        now, now_ms = self.clock.monotonic(), self.clock.now_ms()
+        for copy, batch, acknowledged in current.sent:
+            base_offset = acknowledged.result()
+            copy.counters.records += batch.record_count
+            copy.counters.bytes += batch.size_bytes
+            if batch.lane is Lane.RAW:
+                copy.counters.raw_records += batch.record_count
+            else:
+                recoded = copy.counters.recoded_records
+                recoded[batch.reason] = recoded.get(batch.reason, 0) + batch.record_count
+            copy.lane = batch.lane
+            copy.latency_seconds = max(0.0, (now_ms - batch.max_timestamp_ms) / 1000)
+            self.syncs.acknowledged(copy.partition, batch, base_offset)
+        for chunk in current.chunks:
+            chunk.copy.commit(chunk.prepared.next_offset)
+            fault = chunk.prepared.fault
+            if fault is not None:
+                chunk.copy.fail(reason=fault.reason, message=fault.message, retriable=False, now=now)
+
+    def _failed(self, error: KafkaError) -> None:
+        """Decide who is to blame, and go back to what is committed."""
+        now = self.clock.monotonic()
+        self.aborted_rounds += 1
+        blamed = dict(self._transport.partition_failures) if self._transport is not None else {}
+        at_fault = {
+            copy.partition: why
+            for target, why in blamed.items()
+            if (copy := self.by_target.get(target)) is not None
+        }
+        in_round = {partition for partition, copy in self.copies.items() if copy.sent != copy.committed}
+        cluster_is_away = all(why.retriable for why in at_fault.values()) and in_round <= at_fault.keys()
+        if cluster_is_away or not at_fault:
+            self.target_problem, at_fault = error, {}
+        log.warning(
+            "round_failed", reason=error.reason, error=str(error), partitions=[str(p) for p in at_fault]
+        )
+        for partition, copy in self.copies.items():
+            copy.rewind()
+            why = at_fault.get(partition)
+            if why is not None:
+                copy.fail(reason=why.reason, message=f"target: {why}", retriable=why.retriable, now=now)
+
+    async def _resume_from_log(self) -> None:
+        """The ids are ours again and the failed round is over: go on from what the log says."""
+        log_says = await self.read_positions()
+        for partition, copy in self.copies.items():
+            position = log_says.get(partition, 0)
+            if position != self._stored.get(partition, 0):
+                # The answer to the last commit was lost, the commit was not.
+                self._stored[partition] = position
+                self._unstored.discard(partition)
+                copy.restart_at(position)

@@ -1,0 +1,154 @@
+"""The state of one partition in its task: a small machine that takes `now` and never does I/O.
+
+RUNNING ──failure──▶ BACKOFF ──time──▶ RUNNING      retriable, or worth a retry at a minute's pace
+   │                    │
+   └──pause──▶ PAUSED ◀─┘   resume ▶ RUNNING
+   └──loss with policy `fail`, RECORD_TOO_LARGE, … ──▶ FAULTED ──retry after 60 s──▶ RUNNING
+
+Invariant A: `committed` only moves by `commit` and `restart_at`; `committed <= sent <= fetched`.
+Invariant B: after `rewind` the next fetch begins at `committed`, after `drop_queued` at `sent`: nothing is
+sent twice.
+Invariant C: a partition that is not RUNNING has a reason.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from enum import StrEnum
+
+from twinlog.batches import Lane
+from twinlog.model import TopicPartition
+from twinlog.service.waiting import Backoff
+
+FIRST_RETRY_SECONDS = 1.0
+LONGEST_RETRY_SECONDS = 60.0
+
+
+class State(StrEnum):
+    RUNNING = "RUNNING"
+    PAUSED = "PAUSED"
+    BACKOFF = "BACKOFF"
+    FAULTED = "FAULTED"
+
+
+@dataclass(slots=True, kw_only=True)
+class Counters:
+    """What this task did for a partition since it was assigned."""
+
+    records: int = 0
+    bytes: int = 0
+    raw_records: int = 0
+    recoded_records: dict[str, int] = field(default_factory=dict)
+    """By the reason that kept a batch from being copied unopened."""
+
+
+@dataclass(slots=True, kw_only=True)
+class PartitionCopy:
+    """One partition as its task copies it; all offsets are the source's."""
+
+    partition: TopicPartition
+    target_topic: str
+    committed: int
+    """Next offset to copy: everything below is committed on the target, or was not to be copied."""
+    random: Callable[[], float]
+    fetched: int = -1
+    """Next offset to fetch; ahead of `committed` by what is queued or sent."""
+    sent: int = -1
+    """Next offset to send; ahead of `committed` by what the open transaction holds."""
+    state: State = State.RUNNING
+    reason: str = ""
+    message: str = ""
+    retry_at: float | None = None
+    """Monotonic seconds; None = not by itself."""
+    end_offset: int = -1
+    log_start_offset: int = -1
+    counters: Counters = field(default_factory=Counters)
+    generation: int = 0
+    """Raised by every rewind: what was fetched for an older generation is thrown away."""
+    held: bool = False
+    lane: Lane | None = None
+    """Of the last copied batch."""
+    latency_seconds: float | None = None
+    """Source timestamp to acknowledgement of the last copied batch."""
+    _backoff: Backoff | None = None
+    _paused: bool = False
+
+    def __post_init__(self) -> None:
+        self.fetched = self.sent = self.committed
+        self._backoff = Backoff(
+            initial_seconds=FIRST_RETRY_SECONDS,
+            max_seconds=LONGEST_RETRY_SECONDS,
+            random=lambda: 0.5 + self.random() / 2,
+        )
+
+    def fetchable(self, now: float) -> bool:
+        """Whether the next fetch includes it; a back-off that is over ends here."""
+        if (
+            self.state in (State.BACKOFF, State.FAULTED)
+            and self.retry_at is not None
+            and now >= self.retry_at
+        ):
+            self._become(State.PAUSED if self._paused else State.RUNNING)
+        return self.state is State.RUNNING and not self.held
+
+    def commit(self, position: int) -> None:
+        """The target has committed everything below `position`."""
+        assert position >= self.committed, (self.partition, self.committed, position)
+        self.committed = position
+        assert self._backoff is not None
+        self._backoff.reset()
+
+    @property
+    def is_idle(self) -> bool:
+        """Nothing is fetched, queued or sent that is not committed."""
+        return self.fetched == self.committed
+
+    def rewind(self) -> None:
+        """Throw away what is queued and sent: the transaction that held it was aborted."""
+        self.sent = self.committed
+        self.drop_queued()
+
+    def drop_queued(self) -> None:
+        """Throw away what is fetched but not sent."""
+        self.fetched = self.sent
+        self.generation += 1
+        self.held = False
+
+    def restart_at(self, position: int) -> None:
+        """Continue from a position that was decided elsewhere (the log, an operator, a recorded gap).
+
+        Only while nothing is sent, or what was sent is aborted.
+        """
+        self.committed = position
+        self.rewind()
+
+    def hold(self) -> None:
+        """Fetch no more until the fault behind what was queued is told by `fail`, or a rewind forgets it."""
+        self.held = True
+
+    def fail(
+        self, *, reason: str, message: str, retriable: bool, now: float, keep_in_flight: bool = False
+    ) -> None:
+        """Set the partition aside: BACKOFF when a retry may help, FAULTED when somebody must act.
+
+        Both try again by themselves, with growing waits up to a minute: what was repaired heals without a
+        command. `keep_in_flight` when only reading failed: what was read before may still be committed.
+        """
+        assert self._backoff is not None
+        self.held = False
+        if not keep_in_flight:
+            self.drop_queued()
+        wait = self._backoff.next() if retriable else LONGEST_RETRY_SECONDS
+        self._become(State.BACKOFF if retriable else State.FAULTED, reason, message)
+        self.retry_at = now + wait
+
+    def pause(self, *, paused: bool) -> None:
+        """Pause by command, or take the pause back. A fault stays visible while paused."""
+        self._paused = paused
+        if paused and self.state is State.RUNNING:
+            self.drop_queued()
+            self._become(State.PAUSED, "PAUSED_BY_OPERATOR")
+        elif not paused and self.state is State.PAUSED:
+            self._become(State.RUNNING)
+
+    def _become(self, state: State, reason: str = "", message: str = "") -> None:
+        self.state, self.reason, self.message, self.retry_at = state, reason, message, None

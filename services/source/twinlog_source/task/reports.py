@@ -1,0 +1,125 @@
+"""What a task tells its driver of its partitions: only what changed, and everything from time to time."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+
+from google.protobuf.duration_pb2 import Duration
+from google.protobuf.timestamp_pb2 import Timestamp
+
+from twinlog.api.common.v1 import types_pb2
+from twinlog.api.source.v1 import source_service_pb2 as source_pb
+from twinlog.api.source.v1 import worker_service_pb2 as pb
+from twinlog.batches import Lane
+from twinlog.clock import Clock
+from twinlog.errors import KafkaError
+from twinlog.model import TopicPartition
+from twinlog_source.gaps import Gap
+from twinlog_source.task.outlet import Outlet
+from twinlog_source.task.partition import PartitionCopy, State
+from twinlog_source.task.syncs import OffsetSyncs
+
+EVERYTHING_SECONDS = 10.0
+
+STATES = {
+    State.RUNNING: source_pb.PARTITION_STATE_RUNNING,
+    State.PAUSED: source_pb.PARTITION_STATE_PAUSED,
+    State.BACKOFF: source_pb.PARTITION_STATE_BACKOFF,
+    State.FAULTED: source_pb.PARTITION_STATE_FAULTED,
+}
+LANES = {Lane.RAW: source_pb.LANE_RAW, Lane.RECODE: source_pb.LANE_RECODE}
+
+_Seen = tuple[object, ...]
+
+
+@dataclass(slots=True, kw_only=True)
+class Reporter:
+    copies: Mapping[TopicPartition, PartitionCopy]
+    outlet: Outlet
+    syncs: OffsetSyncs
+    source_problem: Callable[[], KafkaError | None]
+    clock: Clock
+    _gaps: dict[TopicPartition, list[Gap]] = field(default_factory=dict)
+    _told: dict[TopicPartition, _Seen] = field(default_factory=dict)
+    _everything_at: float = 0.0
+
+    def add_gap(self, gap: Gap) -> None:
+        self._gaps.setdefault(gap.partition, []).append(gap)
+
+    def report(self, *, everything: bool = False) -> pb.PartitionReports:
+        """What changed since the last call; each gap is in one report only."""
+        now = self.clock.monotonic()
+        if everything or now >= self._everything_at:
+            self._told.clear()
+            self._everything_at = now + EVERYTHING_SECONDS
+        problem = self.outlet.target_problem or self.source_problem()
+        reports = pb.PartitionReports(
+            transactions_committed=self.outlet.committed_rounds,
+            transactions_aborted=self.outlet.aborted_rounds,
+            offset_syncs=self.syncs.emitted,
+        )
+        for partition, copy in self.copies.items():
+            seen = (
+                copy.committed,
+                copy.end_offset,
+                copy.state,
+                copy.reason,
+                copy.counters.records,
+                copy.retry_at,
+                problem is None,
+                len(self._gaps.get(partition, ())),
+            )
+            if self._told.get(partition) != seen:
+                self._told[partition] = seen
+                reports.partitions.append(self._report(copy, problem))
+        self._gaps.clear()
+        return reports
+
+    def _report(self, copy: PartitionCopy, problem: KafkaError | None) -> pb.PartitionReport:
+        report = pb.PartitionReport(
+            partition=types_pb2.TopicPartition(
+                topic=copy.partition.topic, partition=copy.partition.partition
+            ),
+            position=copy.committed,
+            source_end_offset=copy.end_offset,
+            log_start_offset=copy.log_start_offset,
+            state=STATES[copy.state],
+            reason=copy.reason,
+            message=copy.message,
+            records=copy.counters.records,
+            bytes=copy.counters.bytes,
+            raw_records=copy.counters.raw_records,
+            recoded_records=copy.counters.recoded_records,
+            lane=source_pb.LANE_UNSPECIFIED if copy.lane is None else LANES[copy.lane],
+        )
+        if copy.state is State.RUNNING and problem is not None:
+            report.state = source_pb.PARTITION_STATE_BACKOFF
+            report.reason, report.message = problem.reason, str(problem)
+        if copy.retry_at is not None:
+            report.retry_at.CopyFrom(self._wall_clock(copy.retry_at))
+        if copy.latency_seconds is not None:
+            report.replication_latency.CopyFrom(_duration(copy.latency_seconds))
+        report.gaps.extend(
+            pb.Gap(
+                from_offset=gap.from_offset,
+                to_offset=gap.to_offset,
+                reason=gap.reason,
+                found_at=_timestamp(gap.found_at_ms),
+            )
+            for gap in self._gaps.get(copy.partition, ())
+        )
+        return report
+
+    def _wall_clock(self, monotonic: float) -> Timestamp:
+        return _timestamp(self.clock.now_ms() + int((monotonic - self.clock.monotonic()) * 1000))
+
+
+def _duration(seconds: float) -> Duration:
+    duration = Duration()
+    duration.FromNanoseconds(int(seconds * 1e9))
+    return duration
+
+
+def _timestamp(wall_ms: int) -> Timestamp:
+    timestamp = Timestamp()
+    timestamp.FromMilliseconds(wall_ms)
+    return timestamp

@@ -1,0 +1,64 @@
+"""The entry of a task: a fresh event loop for one slot of one epoch, bounded by the driver's commands and
+lease."""
+
+import sys
+from dataclasses import dataclass
+
+import uvloop
+
+from twinlog import __version__
+from twinlog.errors import TwinlogError
+from twinlog.model import Flow
+from twinlog.telemetry.logging import configure_logging
+from twinlog_source.task.session import LEASE_LOST, TaskSession
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TaskSpec:
+    """What Spark carries to a task: where its driver is, and the proof that it belongs to it. No secrets of
+    Kafka."""
+
+    flow_name: str
+    """`A->B`."""
+    epoch: int
+    slot: int
+    driver_endpoint: str
+    """host:port of the driver's WorkerService."""
+    token: str
+    connect_timeout_seconds: float
+    """Without an answer of the driver for this long at its start, the task ends."""
+    log_level: str = "info"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TaskOutcome:
+    slot: int
+    reason: str
+    """END_OF_EPOCH, REFUSED, or the reason of a failure that the driver was told."""
+    message: str = ""
+
+
+class TaskLostError(TwinlogError):
+    """The task lost its driver in the middle: Spark runs it again, and it joins its slot anew."""
+
+    default_reason = LEASE_LOST
+
+
+def run_task(spec: TaskSpec) -> TaskOutcome:
+    """Copy until the driver says End. Blocks. Raises TaskLostError when the driver was lost: whether it
+    still lives shows when the task is run again."""
+    configure_logging(
+        service="source-task", version=__version__, format="json", level=spec.log_level, stream=sys.stderr
+    )
+    session = TaskSession(
+        flow=Flow.parse(spec.flow_name),
+        epoch=spec.epoch,
+        slot=spec.slot,
+        driver_endpoint=spec.driver_endpoint,
+        token=spec.token,
+        connect_timeout_seconds=spec.connect_timeout_seconds,
+    )
+    reason, message = uvloop.run(session.run())
+    if reason == LEASE_LOST:
+        raise TaskLostError(message)
+    return TaskOutcome(slot=spec.slot, reason=reason, message=message)

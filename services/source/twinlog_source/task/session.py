@@ -1,0 +1,191 @@
+"""The task's end of the control stream: says hello, gets ready, copies when told, reports, ends on command
+or lease.
+
+The driver is the only authority: a task starts copying from the positions it is handed and from nothing else.
+Invariant: a task that has not heard its driver for `lease` does not commit any more.
+"""
+
+import asyncio
+import contextlib
+import os
+import socket
+from dataclasses import dataclass, field
+from typing import Any
+
+import grpc
+import structlog
+
+from twinlog.api.common.v1 import types_pb2
+from twinlog.api.source.v1 import worker_service_pb2 as pb
+from twinlog.api.source.v1 import worker_service_pb2_grpc as pb_grpc
+from twinlog.clock import Clock, SystemClock
+from twinlog.errors import TwinlogError
+from twinlog.model import Flow
+from twinlog.service.waiting import wait_or_stop
+from twinlog_source.task.assembly import open_copier
+from twinlog_source.task.copier import Copier
+
+REPORT_INTERVAL_SECONDS = 1.0
+CLOSE_TIMEOUT_SECONDS = 5.0
+
+END_OF_EPOCH = "END_OF_EPOCH"
+LEASE_LOST = "LEASE_LOST"
+REFUSED = "REFUSED"
+
+CHANNEL_OPTIONS = (
+    ("grpc.keepalive_time_ms", 20_000),
+    ("grpc.keepalive_timeout_ms", 5_000),
+    ("grpc.max_receive_message_length", 32 << 20),
+    ("grpc.max_send_message_length", 32 << 20),
+    ("grpc.enable_retries", 0),
+    ("grpc.enable_http_proxy", 0),
+)
+
+Outcome = tuple[str, str]
+
+log = structlog.get_logger(__name__)
+
+
+@dataclass(slots=True, kw_only=True)
+class TaskSession:
+    """One task's conversation with its driver; `run` once, on an event loop of its own."""
+
+    flow: Flow
+    epoch: int
+    slot: int
+    driver_endpoint: str
+    token: str
+    connect_timeout_seconds: float
+    clock: Clock = field(default_factory=SystemClock)
+    _lease_seconds: float = 0.0
+    _prepare: "asyncio.Future[pb.Prepare] | None" = None
+    _start: "asyncio.Future[pb.Start | None] | None" = None
+    _stop: asyncio.Event = field(default_factory=asyncio.Event)
+    _copier: Copier | None = None
+    _outcome: Outcome | None = None
+
+    async def run(self) -> Outcome:
+        """Return (reason, message): END_OF_EPOCH, LEASE_LOST, REFUSED, or the reason of a failure."""
+        loop = asyncio.get_running_loop()
+        self._prepare, self._start = loop.create_future(), loop.create_future()
+        self._lease_seconds = self.connect_timeout_seconds
+        async with grpc.aio.insecure_channel(self.driver_endpoint, options=CHANNEL_OPTIONS) as channel:
+            stream: Any = pb_grpc.WorkerServiceStub(channel).Run(wait_for_ready=True)
+            async with asyncio.TaskGroup() as group:
+                work = group.create_task(self._work(stream), name="task work")
+                listening = group.create_task(self._listen(stream, work), name="commands")
+                await asyncio.wait([work])
+                listening.cancel()
+        assert self._outcome is not None
+        return self._outcome
+
+    # ------------------------------------------------------------------------------------------ listening
+
+    async def _listen(self, stream: Any, work: "asyncio.Task[None]") -> None:
+        """Obey commands until the driver is gone; then end the work at once."""
+        try:
+            while True:
+                async with asyncio.timeout(self._lease_seconds):
+                    command = await stream.read()
+                if command is grpc.aio.EOF:
+                    lost = LEASE_LOST, "the driver closed the control stream"
+                    break
+                self._obey(command)
+        except TimeoutError:
+            lost = LEASE_LOST, f"the driver was silent for {self._lease_seconds:g} s"
+        except grpc.aio.AioRpcError as error:
+            refused = error.code() in (grpc.StatusCode.NOT_FOUND, grpc.StatusCode.FAILED_PRECONDITION)
+            lost = REFUSED if refused else LEASE_LOST, f"the control stream broke: {error.code().name}"
+        if self._outcome is None:
+            self._outcome = lost
+            work.cancel()
+
+    def _obey(self, command: pb.WorkerCommand) -> None:
+        assert self._prepare is not None
+        assert self._start is not None
+        match command.WhichOneof("command"):
+            case "prepare" if not self._prepare.done():
+                self._lease_seconds = command.prepare.lease.ToTimedelta().total_seconds()
+                self._prepare.set_result(command.prepare)
+            case "start" if not self._start.done():
+                self._start.set_result(command.start)
+            case "end":
+                if not self._start.done():
+                    self._start.set_result(None)
+                self._stop.set()
+            case "set_paused" if self._copier is not None:
+                self._copier.set_paused(command.set_paused)
+            case "set_throttle" if self._copier is not None:
+                self._copier.set_throttle(command.set_throttle)
+            case "reposition" if self._copier is not None:
+                self._copier.reposition(command.reposition)
+            case _:
+                pass  # Alive: hearing it is all
+
+    # ------------------------------------------------------------------------------------------ working
+
+    async def _work(self, stream: Any) -> None:
+        try:
+            await stream.write(pb.WorkerReport(hello=self._hello()))
+            assert self._prepare is not None
+            prepare = await self._prepare
+            async with open_copier(prepare, self.flow, slot=self.slot, clock=self.clock) as copier:
+                self._copier = copier
+                await stream.write(pb.WorkerReport(prepared=pb.Prepared()))
+                assert self._start is not None
+                start = await self._start
+                if start is not None:
+                    await self._copy(stream, copier, start)
+                await self._finish(stream, END_OF_EPOCH, "", copier)
+        except TwinlogError as error:
+            log.warning(
+                "task_failed", flow=str(self.flow), slot=self.slot, reason=error.reason, error=str(error)
+            )
+            await self._finish(stream, error.reason, str(error))
+        except grpc.aio.AioRpcError as error:
+            self._outcome = self._outcome or (LEASE_LOST, f"the control stream broke: {error.code().name}")
+
+    async def _copy(self, stream: Any, copier: Copier, start: pb.Start) -> None:
+        copier.assign(start)
+        failure: TwinlogError | None = None
+
+        async def copy() -> None:
+            nonlocal failure
+            try:
+                await copier.run(self._stop)
+            except TwinlogError as error:
+                failure = error
+            finally:
+                self._stop.set()
+
+        async with asyncio.TaskGroup() as group:
+            group.create_task(copy(), name="copy")
+            group.create_task(self._report(stream, copier), name="reports")
+        if failure is not None:
+            raise failure
+
+    async def _report(self, stream: Any, copier: Copier) -> None:
+        with contextlib.suppress(grpc.aio.AioRpcError, asyncio.InvalidStateError):
+            while not await wait_or_stop(self._stop, REPORT_INTERVAL_SECONDS):
+                await stream.write(pb.WorkerReport(partitions=copier.report()))
+
+    async def _finish(self, stream: Any, reason: str, message: str, copier: Copier | None = None) -> None:
+        """The last words; the driver closes the stream when it has heard them."""
+        self._outcome = reason, message
+        finished = pb.Finished(reason=reason, message=message)
+        if copier is not None:
+            finished.reports.CopyFrom(copier.report(everything=True))
+        with contextlib.suppress(grpc.aio.AioRpcError, TimeoutError, asyncio.InvalidStateError):
+            async with asyncio.timeout(CLOSE_TIMEOUT_SECONDS):
+                await stream.write(pb.WorkerReport(finished=finished))
+                await stream.done_writing()
+                await stream.code()
+
+    def _hello(self) -> pb.Hello:
+        return pb.Hello(
+            flow=types_pb2.Flow(source=self.flow.source, target=self.flow.target),
+            epoch=self.epoch,
+            slot=self.slot,
+            token=self.token,
+            worker=f"{socket.gethostname()}:{os.getpid()}",
+        )

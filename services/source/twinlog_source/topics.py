@@ -1,0 +1,79 @@
+"""Which topics a flow copies now: configsync's word, or while it has not spoken what the positions prove."""
+
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass, field
+
+from twinlog.errors import KafkaError
+from twinlog.kafka.ports import ConfigEntry, KafkaCluster, TopicDescription
+from twinlog.model import Flow, TopicPartition
+from twinlog.service.topics_client import ReplicatedTopic, TopicState
+from twinlog_source.config import SourceFlow
+
+Topics = Mapping[str, ReplicatedTopic]
+
+
+def copyable_partitions(topics: Topics) -> frozenset[TopicPartition]:
+    """Partitions that exist on both sides."""
+    return frozenset(
+        TopicPartition(topic.source_topic, number)
+        for topic in topics.values()
+        for number in range(topic.copyable_partition_count)
+    )
+
+
+@dataclass(slots=True, kw_only=True)
+class KnownTopics:
+    """Finds topics without configsync: those with a position that are selected and exist on both sides.
+
+    Nothing is created here, and no topic begins here: that is configsync's to decide.
+    """
+
+    flow: SourceFlow
+    source: KafkaCluster
+    target: KafkaCluster
+    topics: dict[str, ReplicatedTopic] = field(default_factory=dict)
+
+    async def look(self, positions: Collection[TopicPartition]) -> None:
+        """Look anew. Raises KafkaError when a cluster does not answer."""
+        policy = self.flow.policy
+        names = sorted({partition.topic for partition in positions})
+        targets = {
+            name: policy.format_remote_topic(self.flow.flow.source, name)
+            for name in names
+            if self.flow.selector.selects(name)
+        }
+        on_source = await self.source.describe_topics(list(targets))
+        on_target = await self.target.describe_topics(list(targets.values()))
+        configs = await self.target.describe_topic_configs(
+            [name for name, found in on_target.items() if isinstance(found, TopicDescription)]
+        )
+        self.topics = {}
+        for name, target in targets.items():
+            here, there, entries = on_source[name], on_target[target], configs.get(target)
+            if not isinstance(here, KafkaError) and not isinstance(there, KafkaError):
+                settings = () if entries is None or isinstance(entries, KafkaError) else entries
+                self.topics[name] = _topic(self.flow.flow, here, there, settings)
+
+
+def _topic(
+    flow: Flow, source: TopicDescription, target: TopicDescription, entries: Iterable[ConfigEntry]
+) -> ReplicatedTopic:
+    settings = {entry.name: entry.value or "" for entry in entries}
+    return ReplicatedTopic(
+        flow=flow,
+        source_topic=source.name,
+        target_topic=target.name,
+        partition_count=source.partition_count,
+        target_partition_count=target.partition_count,
+        source_topic_id=source.topic_id,
+        target_topic_id=target.topic_id,
+        generation=0,
+        created_after_start=False,
+        state=TopicState.READY,
+        reason="",
+        message="",
+        target_max_message_bytes=int(settings.get("max.message.bytes") or 0),
+        target_compression_type=settings.get("compression.type", ""),
+        target_timestamp_type=settings.get("message.timestamp.type", ""),
+        source_cleanup_policy="",
+    )

@@ -1,0 +1,148 @@
+"""WorkerService: the driver's end of every task's control stream."""
+
+import asyncio
+from collections.abc import AsyncIterator, Mapping
+from typing import Protocol
+
+import structlog
+
+from twinlog.api.source.v1 import worker_service_pb2 as pb
+from twinlog.api.source.v1 import worker_service_pb2_grpc as pb_grpc
+from twinlog.errors import NotFoundError, TwinlogError
+from twinlog.model import Flow
+from twinlog.service.grpc_server import Context
+from twinlog_source.epoch import Epoch, Slot, SlotState
+
+ALIVE_INTERVAL_SECONDS = 1.0
+HELLO_SECONDS = 10.0
+
+log = structlog.get_logger(__name__)
+
+
+class WorkerHost(Protocol):
+    """What a flow's driver offers to the control streams of its tasks."""
+
+    def epoch_of(self, number: int) -> Epoch | None: ...
+
+    def prepare(self, epoch: Epoch, slot: Slot) -> pb.Prepare: ...
+
+    async def rejoin(self, epoch: Epoch, slot: Slot) -> pb.Start:
+        """A task came to a slot whose earlier task was lost while it copied: read positions, start anew."""
+        ...
+
+    def observe(self, epoch: Epoch, slot: Slot, reports: pb.PartitionReports) -> None: ...
+
+
+class WorkerServicer(pb_grpc.WorkerServiceServicer):
+    """Serves tasks of every flow of the process; who has no token of a live epoch is refused."""
+
+    def __init__(self, hosts: Mapping[Flow, WorkerHost]) -> None:
+        self._hosts = hosts
+
+    async def Run(  # type: ignore[override]  # noqa: N802  # reads and writes through the context
+        self, request_iterator: AsyncIterator[pb.WorkerReport], context: Context
+    ) -> None:
+        requests = aiter(request_iterator)
+        async with asyncio.timeout(HELLO_SECONDS):
+            first = await anext(requests)
+        host, epoch, slot = self._admit(first.hello)
+        talk = _Conversation(host, epoch, slot, context)
+        await talk.run(requests, worker=first.hello.worker)
+
+    def _admit(self, hello: pb.Hello) -> tuple[WorkerHost, Epoch, Slot]:
+        host = self._hosts.get(Flow(hello.flow.source, hello.flow.target))
+        epoch = host.epoch_of(hello.epoch) if host is not None else None
+        if host is None or epoch is None or not epoch.accepts(hello.token) or hello.slot >= len(epoch.slots):
+            raise NotFoundError("no live epoch knows this task", reason="EPOCH_UNKNOWN")
+        return host, epoch, epoch.slots[hello.slot]
+
+
+class _Conversation:
+    """One task's stream, from hello to its last words or its loss."""
+
+    def __init__(self, host: WorkerHost, epoch: Epoch, slot: Slot, context: Context) -> None:
+        self._host = host
+        self._epoch = epoch
+        self._slot = slot
+        self._context = context
+        slot.joined += 1
+        self._serial = slot.joined
+
+    @property
+    def _is_served(self) -> bool:
+        return self._slot.joined == self._serial
+
+    async def run(self, requests: AsyncIterator[pb.WorkerReport], *, worker: str) -> None:
+        slot, epoch = self._slot, self._epoch
+        slot.worker = worker
+        slot.commands = asyncio.Queue(maxsize=slot.commands.maxsize)
+        log.debug("task_joined", flow=str(epoch.flow), epoch=epoch.number, slot=slot.index, worker=worker)
+        if epoch.ending:
+            await self._context.write(pb.WorkerCommand(end=pb.End(reason=epoch.ending)))
+            return
+        await self._context.write(pb.WorkerCommand(prepare=self._host.prepare(epoch, slot)))
+        try:
+            async with asyncio.TaskGroup() as group:
+                reading = group.create_task(self._read(requests), name="task reports")
+                commanding = group.create_task(self._command(), name="task commands")
+                await asyncio.wait([reading, commanding], return_when=asyncio.FIRST_COMPLETED)
+                reading.cancel()
+                commanding.cancel()
+        finally:
+            self._left()
+
+    def _left(self) -> None:
+        slot = self._slot
+        if self._is_served and slot.state is not SlotState.FINISHED:
+            log.info(
+                "task_lost",
+                flow=str(self._epoch.flow),
+                epoch=self._epoch.number,
+                slot=slot.index,
+                worker=slot.worker,
+            )
+            self._epoch.move(slot, SlotState.LOST if slot.started else SlotState.WAITING)
+
+    async def _command(self) -> None:
+        while self._is_served:
+            try:
+                async with asyncio.timeout(ALIVE_INTERVAL_SECONDS):
+                    command = await self._slot.commands.get()
+            except TimeoutError:
+                command = pb.WorkerCommand(alive=pb.Alive())
+            await self._context.write(command)
+
+    async def _read(self, requests: AsyncIterator[pb.WorkerReport]) -> None:
+        epoch, slot = self._epoch, self._slot
+        async for report in requests:
+            if not self._is_served:
+                return
+            match report.WhichOneof("report"):
+                case "prepared":
+                    await self._prepared()
+                case "partitions":
+                    self._host.observe(epoch, slot, report.partitions)
+                case "finished":
+                    slot.final = report.finished
+                    self._host.observe(epoch, slot, report.finished.reports)
+                    epoch.move(slot, SlotState.FINISHED)
+                    return
+                case _:
+                    pass
+
+    async def _prepared(self) -> None:
+        epoch, slot = self._epoch, self._slot
+        if not slot.started:
+            epoch.move(slot, SlotState.PREPARED)
+            return
+        try:
+            start = await self._host.rejoin(epoch, slot)
+        except TwinlogError as error:
+            # The task is cut off, Spark runs it again, and it asks anew.
+            log.warning("rejoin_failed", flow=str(epoch.flow), slot=slot.index, error=str(error))
+            self._slot.joined += 1
+            epoch.move(slot, SlotState.LOST)
+            return
+        if self._is_served:
+            slot.tell(pb.WorkerCommand(start=start))
+            epoch.move(slot, SlotState.RUNNING)

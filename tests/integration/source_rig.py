@@ -1,0 +1,224 @@
+"""A flow of its own between two clusters: configsync and source as processes, records of every kind,
+comparison."""
+
+import asyncio
+from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from aiokafka import AIOKafkaProducer
+
+from twinlog.api.common.v1 import types_pb2
+from twinlog.api.source.v1 import source_service_pb2 as pb
+from twinlog.api.source.v1.source_service_pb2_grpc import SourceServiceStub
+from twinlog.clock import SystemClock
+from twinlog.kafka.cluster import open_cluster
+from twinlog.kafka.ports import KafkaCluster, NewTopic, OffsetSpec
+from twinlog.local.blocking_cluster import BlockingCluster
+from twinlog.model import Record, TopicPartition
+from twinlog.testing.brokers import eventually, unique_name
+from twinlog.testing.service_process import ServiceProcess, run_service
+
+CALL_SECONDS = 10.0
+CODECS = (None, "gzip", "snappy", "lz4", "zstd")
+
+Content = tuple[int, bytes | None, bytes | None, tuple[tuple[str, bytes | None], ...]]
+"""Timestamp, key, value, headers: what must be identical on both sides."""
+
+
+@dataclass(slots=True, kw_only=True)
+class Rig:
+    """One flow. `source` and `target` are plain connections; the services run only inside `running`."""
+
+    a: str
+    b: str
+    source: KafkaCluster
+    target: KafkaCluster
+    source_servers: str
+    target_servers: str
+    directory: Path
+    extra: dict[str, str] = field(default_factory=dict)
+
+    @property
+    def flow(self) -> types_pb2.Flow:
+        return types_pb2.Flow(source=self.a, target=self.b)
+
+    @property
+    def positions_topic(self) -> str:
+        return f"mm2-offsets.{self.a}.internal"
+
+    def remote(self, topic: str) -> str:
+        return f"{self.a}.{topic}"
+
+    def properties(self, **more: str) -> str:
+        settings = {
+            "clusters": f"{self.a}, {self.b}",
+            f"{self.a}.bootstrap.servers": self.source_servers,
+            f"{self.b}.bootstrap.servers": self.target_servers,
+            f"{self.a}->{self.b}.enabled": "true",
+            f"{self.b}->{self.a}.emit.heartbeats.enabled": "false",
+            "heartbeats.replication.enabled": "false",
+            "replication.factor": "1",
+            "offset.storage.replication.factor": "1",
+            "offset-syncs.topic.replication.factor": "1",
+            "refresh.topics.interval.seconds": "0.5",
+            "twinlog.drain.seconds": "0",
+            "twinlog.epoch.seconds": "5",
+            "twinlog.spark.master": "local[2]",
+            **self.extra,
+            **more,
+        }
+        return "".join(f"{key} = {value}\n" for key, value in settings.items())
+
+    @asynccontextmanager
+    async def configsync(self) -> AsyncIterator[ServiceProcess]:
+        async with run_service("configsync", self.directory / "configsync", self.properties()) as service:
+            yield service
+
+    @asynccontextmanager
+    async def running(self, configsync: ServiceProcess | None, **more: str) -> AsyncIterator[ServiceProcess]:
+        """The source service as a process of its own."""
+        endpoint = "127.0.0.1:1" if configsync is None else configsync.endpoint
+        properties = self.properties(**{"twinlog.configsync.endpoint": endpoint, **more})
+        async with run_service("source", self.directory / unique_name("source"), properties) as service:
+            yield service
+
+    async def create(self, topic: str, partitions: int = 1, **configs: str) -> None:
+        settings = {name.replace("_", "."): value for name, value in configs.items()}
+        new = NewTopic(name=topic, partition_count=partitions, replication_factor=1, configs=settings)
+        assert (await self.source.create_topics([new]))[topic] is None
+
+    async def produce(
+        self,
+        topic: str,
+        values: Sequence[bytes | None],
+        *,
+        partition: int = 0,
+        codec: str | None = None,
+        batch_bytes: int = 16_384,
+    ) -> None:
+        """Records with keys, headers and timestamps of their own (recent ones: retention goes by them)."""
+        began_ms = SystemClock().now_ms() - 3_600_000
+        async with producer(self.source_servers, codec, batch_bytes) as sender:
+            sent = [
+                await sender.send(
+                    topic,
+                    value,
+                    key=f"key-{index % 7}".encode() if index % 3 or value is None else None,
+                    partition=partition,
+                    timestamp_ms=began_ms + index,
+                    headers=[("trace", str(index).encode()), ("none", None)] if index % 2 else None,
+                )
+                for index, value in enumerate(values)
+            ]
+            for each in sent:
+                await each
+
+    async def source_content(self, topic: str, partition: int = 0) -> list[Content]:
+        return await content(self.source, TopicPartition(topic, partition))
+
+    async def target_content(self, topic: str, partition: int = 0) -> list[Content]:
+        return await content(self.target, TopicPartition(self.remote(topic), partition))
+
+    async def same(self, topic: str, partitions: int = 1, *, seconds: float = 40.0) -> None:
+        """Wait until the committed records of both sides are identical. Fails with the first difference."""
+
+        async def equal() -> bool:
+            for partition in range(partitions):
+                here = await self.source_content(topic, partition)
+                there = await self.target_content(topic, partition)
+                assert len(there) >= len(here), f"{topic}-{partition}: {len(there)} of {len(here)} records"
+                compare(here, there, f"{topic}-{partition}")
+            return True
+
+        await eventually(equal, seconds)
+
+    async def partitions(self, service: ServiceProcess, topic: str = "") -> list[pb.PartitionStatus]:
+        stub = SourceServiceStub(service.channel)
+        request = pb.ListPartitionsRequest(flow=self.flow, source_topic=topic)
+        return list((await stub.ListPartitions(request, timeout=CALL_SECONDS)).partitions)
+
+    async def flow_status(self, service: ServiceProcess) -> pb.FlowStatus:
+        stub = SourceServiceStub(service.channel)
+        answer = await stub.ListFlows(pb.ListFlowsRequest(), timeout=CALL_SECONDS)
+        return next(flow for flow in answer.flows if flow.flow == self.flow)
+
+
+@asynccontextmanager
+async def producer(
+    servers: str, codec: str | None, batch_bytes: int, transactional_id: str | None = None
+) -> AsyncIterator[AIOKafkaProducer]:
+    sender = AIOKafkaProducer(
+        bootstrap_servers=servers,
+        compression_type=codec,
+        max_batch_size=batch_bytes,
+        linger_ms=5,
+        transactional_id=transactional_id,
+        enable_idempotence=True,
+    )
+    await sender.start()
+    try:
+        yield sender
+    finally:
+        await sender.stop()
+
+
+def compare(here: Sequence[Content], there: Sequence[Content], name: str) -> None:
+    """Both sides, record by record. A difference is an error that waiting cannot heal."""
+    for index, (sent, copied) in enumerate(zip(here, there, strict=False)):
+        if sent != copied:
+            raise ValueError(f"{name}: record {index} differs: {sent!r} was copied as {copied!r}")
+    if len(there) > len(here):
+        raise ValueError(f"{name}: {len(there) - len(here)} records too many")
+
+
+async def content(cluster: KafkaCluster, partition: TopicPartition) -> list[Content]:
+    return [
+        (record.timestamp_ms, record.key, record.value, record.headers)
+        for record in await records(cluster, partition)
+    ]
+
+
+async def records(cluster: KafkaCluster, partition: TopicPartition) -> list[Record]:
+    """Every committed record of a partition. AssertionError while it does not exist."""
+    start = (await cluster.list_offsets(OffsetSpec.EARLIEST, [partition]))[partition]
+    end = (await cluster.list_offsets(OffsetSpec.LAST_STABLE, [partition]))[partition]
+    found: list[Record] = []
+    assert isinstance(start, int), start
+    assert isinstance(end, int), end
+    async with cluster.reader(read_committed=True) as reader:
+        while start < end:
+            fetched = await reader.fetch(partition, start, max_wait_seconds=1, max_bytes=8 << 20)
+            found += fetched.records
+            start = fetched.next_offset
+    return found
+
+
+@asynccontextmanager
+async def open_rig(
+    source: BlockingCluster, target: BlockingCluster, directory: Path, **extra: str
+) -> AsyncIterator[Rig]:
+    async with AsyncExitStack() as stack:
+
+        async def connect(cluster: BlockingCluster) -> KafkaCluster:
+            return await stack.enter_async_context(open_cluster("test", cluster.client_properties()))
+
+        yield Rig(
+            a=unique_name("a"),
+            b=unique_name("b"),
+            source=await connect(source),
+            target=await connect(target),
+            source_servers=source.bootstrap_servers,
+            target_servers=target.bootstrap_servers,
+            directory=directory,
+            extra=dict(extra),
+        )
+
+
+async def quiet(seconds: float) -> None:
+    """Let time pass where only time can show that nothing more happens."""
+    await asyncio.wait_for(asyncio.shield(asyncio.get_running_loop().create_future()), seconds)
+
+
+Settings = Mapping[str, str]
