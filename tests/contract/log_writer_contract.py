@@ -75,7 +75,13 @@ class LogWriterContract:
 
     async def test_a_refused_record_stops_no_other(self, bench: Workbench) -> None:
         topic = await new_topic(
-            bench.cluster, "refuses", configs={"cleanup.policy": "compact", "max.message.bytes": "2000"}
+            bench.cluster,
+            "refuses",
+            configs={
+                "cleanup.policy": "compact",
+                "max.message.bytes": "2000",
+                "message.timestamp.after.max.ms": "3600000",
+            },
         )
         partition = TopicPartition(topic, 0)
         tomorrow_ms = time.time_ns() // 1_000_000 + 86_400_000

@@ -1,5 +1,7 @@
 """Topics and brokers of a cluster."""
 
+import asyncio
+import contextlib
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
@@ -14,7 +16,7 @@ from twinlog.kafka.ports import BrokerDescription, NewTopic, TopicDescription
 
 KAFKA_INTERNAL_TOPICS = frozenset({"__consumer_offsets", "__transaction_state", "__share_group_state"})
 """What brokers themselves flag as internal (Kafka's class Topic)."""
-_LOOKS_FOR_NEW_TOPICS = 20
+_NEW_TOPIC_SECONDS = 2.0
 _LOOK_AGAIN_SECONDS = 0.05
 _URL_SAFE = str.maketrans("+/", "-_")
 _NO_TOPIC_ID = "AAAAAAAAAAAAAAAAAAAAAA"
@@ -83,13 +85,13 @@ class TopicAdminMixin:
 
     async def _until_seen(self, names: set[str]) -> None:
         """Brokers learn of a topic a moment after the controller said that it exists. Gives up in silence."""
-        for _ in range(_LOOKS_FOR_NEW_TOPICS):
-            if not names:
-                return
-            described = await self.describe_topics(names)
-            names = {name for name, answer in described.items() if isinstance(answer, KafkaError)}
-            if names:
-                await pause(_LOOK_AGAIN_SECONDS)
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(_NEW_TOPIC_SECONDS):
+                while names:
+                    described = await self.describe_topics(names)
+                    names = {name for name, answer in described.items() if isinstance(answer, KafkaError)}
+                    if names:
+                        await pause(_LOOK_AGAIN_SECONDS)
 
     async def create_partitions(self, counts: Mapping[str, int]) -> Mapping[str, KafkaError | None]:
         if not counts:

@@ -1,5 +1,7 @@
 """Where partitions begin and end."""
 
+import asyncio
+import contextlib
 from collections.abc import Collection, Mapping
 
 from confluent_kafka import IsolationLevel
@@ -8,11 +10,14 @@ from confluent_kafka.admin import OffsetSpec as LibrdkafkaOffsetSpec
 
 from twinlog.errors import KafkaError
 from twinlog.kafka.admin_topics import TopicAdminMixin
+from twinlog.kafka.deadline import pause
 from twinlog.kafka.errors import NO_LEADER, from_code
 from twinlog.kafka.ports import OffsetSpec
 from twinlog.model import TopicPartition
 
 _UNKNOWN = 3
+_NEW_LEADER_SECONDS = 0.6
+_LOOK_AGAIN_SECONDS = 0.1
 _SPECS = {
     OffsetSpec.EARLIEST: LibrdkafkaOffsetSpec.earliest,
     OffsetSpec.LATEST: LibrdkafkaOffsetSpec.latest,
@@ -77,8 +82,24 @@ class LogAdminMixin(TopicAdminMixin):
         specs: Mapping[TopicPartition, LibrdkafkaOffsetSpec],
         isolation: IsolationLevel,
     ) -> dict[TopicPartition, int | KafkaError]:
+        """Ask, and ask again for a moment where a leader is only being chosen, as in a topic just created."""
         if not specs:
             return {}
+        outcome = await self._list_once(doing, specs, isolation)
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(_NEW_LEADER_SECONDS):
+                while leaderless := [one for one, answer in outcome.items() if _is_leaderless(answer)]:
+                    await pause(_LOOK_AGAIN_SECONDS)
+                    again = {partition: specs[partition] for partition in leaderless}
+                    outcome |= await self._list_once(doing, again, isolation)
+        return outcome
+
+    async def _list_once(
+        self,
+        doing: str,
+        specs: Mapping[TopicPartition, LibrdkafkaOffsetSpec],
+        isolation: IsolationLevel,
+    ) -> dict[TopicPartition, int | KafkaError]:
         wanted = {
             LibrdkafkaTopicPartition(partition.topic, partition.partition): spec
             for partition, spec in specs.items()
@@ -103,11 +124,7 @@ class LogAdminMixin(TopicAdminMixin):
         When no asked partition has a leader, librdkafka says that and nothing else: not that the topic is
         unknown, or forbidden.
         """
-        unclear = {
-            partition: answer
-            for partition, answer in outcome.items()
-            if isinstance(answer, KafkaError) and answer.reason == NO_LEADER.name
-        }
+        unclear = [partition for partition, answer in outcome.items() if _is_leaderless(answer)]
         topics = await self.describe_topics({partition.topic for partition in unclear})
         explained: dict[TopicPartition, KafkaError] = {}
         for partition in unclear:
@@ -117,3 +134,7 @@ class LogAdminMixin(TopicAdminMixin):
             elif partition.partition >= topic.partition_count:
                 explained[partition] = from_code(_UNKNOWN, f"look at {partition}", alias=self._admin.alias)
         return explained
+
+
+def _is_leaderless(answer: object) -> bool:
+    return isinstance(answer, KafkaError) and answer.reason == NO_LEADER.name
