@@ -52,7 +52,7 @@ def load(
         raise ConfigError(
             f"{path}: cannot be read: {error.strerror or error}", metadata={"file": str(path)}
         ) from error
-    return build(
+    return _build(
         properties.parse(content, file=str(path)),
         file=str(path),
         environ=environ,
@@ -64,18 +64,18 @@ def load(
     )
 
 
-def build(
+def _build(
     parsed: properties.Properties,
     *,
     file: str,
     environ: Mapping[str, str],
-    only_flows: Collection[Flow] | None = None,
-    only_targets: Collection[ClusterAlias] | None = None,
-    overrides: Mapping[str, str] | None = None,
-    strict: bool = False,
+    only_flows: Collection[Flow] | None,
+    only_targets: Collection[ClusterAlias] | None,
+    overrides: Mapping[str, str] | None,
+    strict: bool,
     files: FileSystem,
 ) -> Configuration:
-    """`load` for properties that are parsed already."""
+    """A Configuration out of parsed properties; raises as `load` does."""
     findings = Findings(file=file)
     for earlier in parsed.overridden:
         later = parsed.entries[earlier.key]
