@@ -1,0 +1,127 @@
+"""The state machine of one partition in its task."""
+
+from collections.abc import Callable
+
+from hypothesis import given
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
+
+from twinlog.model import TopicPartition
+from twinlog_source.task.partition import PartitionCopy, State
+
+
+def copy_at(position: int, random: Callable[[], float] = lambda: 1.0) -> PartitionCopy:
+    return PartitionCopy(
+        partition=TopicPartition("t", 0), target_topic="A.t", committed=position, random=random
+    )
+
+
+def test_a_failure_backs_off_longer_each_time_and_comes_back_by_itself() -> None:
+    copy = copy_at(5)
+    waits = []
+    now = 0.0
+    for _ in range(9):
+        copy.fail(reason="LEADER_UNAVAILABLE", message="", retriable=True, now=now)
+        assert copy.retry_at is not None
+        waits.append(copy.retry_at - now)
+        assert not copy.fetchable(copy.retry_at - 0.01)
+        now = copy.retry_at
+        assert copy.fetchable(now)
+    assert waits == [1, 2, 4, 8, 16, 32, 60, 60, 60]
+
+
+def test_success_shortens_the_next_back_off() -> None:
+    copy = copy_at(5)
+    for _ in range(5):
+        copy.fail(reason="X", message="", retriable=True, now=0.0)
+    copy.fetchable(1e9)
+    copy.fetched = copy.sent = 6
+    copy.commit(6)
+    copy.fail(reason="X", message="", retriable=True, now=0.0)
+    assert copy.retry_at == 1.0
+
+
+def test_what_nobody_can_heal_is_faulted_and_tried_once_a_minute() -> None:
+    copy = copy_at(5)
+    copy.fail(reason="RECORD_TOO_LARGE", message="offset 5", retriable=False, now=10.0)
+    assert (copy.state, copy.reason) == (State.FAULTED, "RECORD_TOO_LARGE")
+    assert copy.fetchable(69.9) is False
+    assert copy.fetchable(70.0) is True
+
+
+def test_a_pause_survives_a_fault() -> None:
+    copy = copy_at(5)
+    copy.pause(paused=True)
+    copy.fail(reason="X", message="", retriable=True, now=0.0)
+    assert not copy.fetchable(100.0)
+    assert copy.state is State.PAUSED
+    copy.pause(paused=False)
+    assert copy.fetchable(100.0)
+
+
+def test_a_pause_drops_what_is_queued_and_keeps_what_is_sent() -> None:
+    copy = copy_at(5)
+    copy.fetched, copy.sent = 30, 20
+    copy.pause(paused=True)
+    assert (copy.committed, copy.sent, copy.fetched) == (5, 20, 20)
+
+
+class Copying(RuleBasedStateMachine):
+    """Fetch, send, commit, abort, pause in any order: no offset is sent twice without an abort, none is
+    left out."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.copy = copy_at(0)
+        self.queue: list[tuple[int, int, int]] = []
+        self.target = 0
+        self.open: list[int] = []
+
+    @rule(count=st.integers(1, 5))
+    def fetch(self, count: int) -> None:
+        if self.copy.fetchable(0.0):
+            first = self.copy.fetched
+            self.copy.fetched += count
+            self.queue.append((self.copy.generation, first, self.copy.fetched))
+
+    @precondition(lambda self: self.queue)
+    @rule()
+    def send(self) -> None:
+        generation, first, end = self.queue.pop(0)
+        if generation == self.copy.generation:
+            assert first == (self.open[-1] if self.open else self.target)
+            self.copy.sent = end
+            self.open.append(end)
+
+    @precondition(lambda self: self.open)
+    @rule()
+    def commit(self) -> None:
+        self.target = self.open[-1]
+        self.copy.commit(self.target)
+        self.open.clear()
+
+    @rule()
+    def abort(self) -> None:
+        self.open.clear()
+        self.copy.rewind()
+
+    @rule(paused=st.booleans())
+    def pause(self, paused: bool) -> None:
+        self.copy.pause(paused=paused)
+
+    @invariant()
+    def ordered(self) -> None:
+        assert self.copy.committed <= self.copy.sent <= self.copy.fetched
+        assert self.copy.committed == self.target
+
+
+TestCopying = Copying.TestCase
+
+
+@given(st.integers(0, 100), st.integers(0, 100), st.integers(0, 100))
+def test_a_restart_begins_exactly_where_it_is_told(committed: int, ahead: int, position: int) -> None:
+    copy = copy_at(committed)
+    copy.fetched = committed + ahead
+    copy.restart_at(position)
+    assert copy.is_idle
+    assert copy.fetched == position

@@ -1,0 +1,58 @@
+"""Which partitions go to which slot."""
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from twinlog.model import TopicPartition
+from twinlog_source.planner import plan
+
+RATES = st.dictionaries(
+    st.builds(TopicPartition, st.sampled_from("abc"), st.integers(0, 30)),
+    st.one_of(st.none(), st.floats(0, 1e9)),
+    max_size=60,
+)
+
+
+def partitions(count: int) -> list[TopicPartition]:
+    return [TopicPartition("t", number) for number in range(count)]
+
+
+@given(RATES, st.integers(1, 5), RATES)
+def test_every_partition_is_in_exactly_one_slot_whatever_came_before(
+    rates: dict[TopicPartition, float | None], slots: int, earlier: dict[TopicPartition, float | None]
+) -> None:
+    chosen = plan(rates, max_slots=slots, previous=plan(earlier, max_slots=slots))
+    assert sorted(p for slot in chosen for p in slot) == sorted(rates)
+    assert len(chosen) == min(slots, len(rates))
+    assert all(chosen)
+
+
+def test_a_hot_partition_has_a_slot_for_itself() -> None:
+    hot, *idle = partitions(9)
+    chosen = plan({hot: 1e8, **dict.fromkeys(idle, 0.0)}, max_slots=2)
+    assert (hot,) in chosen
+
+
+def test_a_plan_is_kept_while_a_new_one_would_gain_little() -> None:
+    a, b, c, d = partitions(4)
+    before = ((a, b), (c, d))
+    assert plan({a: 100_000, b: 90_000, c: 95_000, d: 92_000}, max_slots=2, previous=before) == before
+
+
+def test_a_plan_is_given_up_when_one_slot_does_all_the_work() -> None:
+    a, b, c, d = partitions(4)
+    after = plan({a: 1e6, b: 1e6, c: 0.0, d: 0.0}, max_slots=2, previous=((a, b), (c, d)))
+    assert not any({a, b} <= set(slot) for slot in after)
+
+
+def test_a_new_partition_joins_the_lightest_slot_and_moves_nobody() -> None:
+    a, b, c = partitions(3)
+    assert plan({a: 50_000, b: 10_000, c: None}, max_slots=2, previous=((a,), (b,))) == ((a,), (b, c))
+
+
+def test_two_thousand_idle_partitions_and_one_busy_topic() -> None:
+    idle = [TopicPartition(f"idle-{number}", 0) for number in range(2000)]
+    busy = [TopicPartition("busy", number) for number in range(200)]
+    chosen = plan({**dict.fromkeys(idle, 0.0), **dict.fromkeys(busy, 1e6)}, max_slots=4)
+    shares = [sum(1 for p in slot if p.topic == "busy") for slot in chosen]
+    assert max(shares) - min(shares) <= 2

@@ -1,0 +1,77 @@
+"""Our own records beside MM2's positions: facts and gaps."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from twinlog.model import Flow, TopicPartition
+from twinlog.wire.source_offset import source_offset_key
+from twinlog_source.control import (
+    ControlState,
+    Fact,
+    OwnerMark,
+    PauseMark,
+    ThrottleMark,
+    TopicMark,
+    control_key,
+    fact_record,
+    parse_control,
+)
+from twinlog_source.gaps import Gap, gap_record, parse_gap
+
+FLOW = Flow("A", "B")
+NAMES = st.text(st.characters(codec="utf-8", exclude_categories=("Cs",)), min_size=1, max_size=12)
+NUMBERS = st.integers(0, 2**53)
+FACTS: st.SearchStrategy[Fact] = st.one_of(
+    st.builds(OwnerMark, instance=NAMES, slots=NUMBERS, renewed_at_ms=NUMBERS),
+    st.builds(TopicMark, topic=NAMES, topic_id=NAMES, known_partitions=NUMBERS, target_topic_id=NAMES),
+    st.builds(PauseMark, topic=NAMES, partition=st.one_of(st.none(), NUMBERS), by=NAMES, at_ms=NUMBERS),
+    st.builds(ThrottleMark, topic=st.one_of(st.none(), NAMES), bytes_per_second=NUMBERS),
+)
+
+
+@given(FACTS)
+def test_a_fact_is_read_as_it_was_written(fact: Fact) -> None:
+    key, value = fact_record("A", fact)
+    found = parse_control("A", key, value)
+    assert found is not None
+    assert found.fact == fact
+    assert parse_control("other", key, value) is None
+
+
+@given(st.lists(FACTS))
+def test_the_state_holds_the_newest_of_each_fact(facts: list[Fact]) -> None:
+    state = ControlState()
+    for fact in facts:
+        record = parse_control("A", *fact_record("A", fact))
+        assert record is not None
+        state.apply(record)
+    throttles = {fact.topic: fact.bytes_per_second for fact in facts if isinstance(fact, ThrottleMark)}
+    assert state.throttles == throttles
+
+
+def test_a_tombstone_takes_a_pause_back() -> None:
+    state = ControlState()
+    for value in (fact_record("A", PauseMark(topic="t", partition=None, by="me", at_ms=1))[1], None):
+        record = parse_control("A", control_key("A", "pause", "t"), value)
+        assert record is not None
+        state.apply(record)
+    assert not state.pauses
+
+
+@pytest.mark.parametrize("key", [None, b"", b"[]", b"{}", source_offset_key("A", TopicPartition("t", 0))])
+def test_other_records_are_no_facts(key: bytes | None) -> None:
+    assert parse_control("A", key, b"{}") is None
+    assert parse_gap("A", key, b"{}") is None
+
+
+@given(NAMES, NUMBERS, NUMBERS, NUMBERS, NUMBERS)
+def test_a_gap_is_read_as_it_was_written(topic: str, partition: int, first: int, end: int, at: int) -> None:
+    gap = Gap(
+        partition=TopicPartition(topic, partition),
+        from_offset=first,
+        to_offset=end,
+        reason="RETENTION",
+        found_at_ms=at,
+    )
+    assert parse_gap("A", *gap_record(FLOW, gap)) == gap

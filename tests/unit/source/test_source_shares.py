@@ -1,0 +1,26 @@
+"""One limit shared by several slots."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from twinlog_source.shares import share_limit
+
+DEMANDS = st.lists(st.one_of(st.none(), st.floats(0, 1e9)), min_size=1, max_size=6)
+
+
+@given(st.floats(1, 1e9), DEMANDS)
+def test_the_shares_add_up_to_the_limit(limit: float, demands: list[float | None]) -> None:
+    shares = share_limit(limit, demands)
+    assert sum(shares) == pytest.approx(limit)
+    assert min(shares) >= 0
+
+
+@given(st.floats(1, 1e9), DEMANDS)
+def test_a_modest_slot_gets_what_it_needs(limit: float, demands: list[float | None]) -> None:
+    equal = limit / len(demands)
+    for demand, share in zip(demands, share_limit(limit, demands), strict=True):
+        if demand is not None and demand < equal:
+            assert share >= demand * 0.999
+        else:
+            assert share >= equal * 0.999

@@ -1,0 +1,39 @@
+"""Limits in bytes per second: the mean holds, whatever the size of a fetch."""
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from twinlog_source.task.throttle import Throttle
+
+
+@given(st.integers(10_000, 10_000_000), st.integers(1_000, 1_000_000))
+def test_the_mean_rate_is_the_limit_but_for_one_fetch_and_the_burst(limit: int, fetch_bytes: int) -> None:
+    throttle = Throttle()
+    throttle.set_limits(limit, {})
+    taken, now, step = 0, 0.0, 0.01
+    while now < 30:
+        if throttle.allows("t", now):
+            throttle.spend("t", fetch_bytes, now)
+            taken += fetch_bytes
+        else:
+            now += step
+        if taken > limit * 40:
+            break
+    assert taken <= limit * 30.3 + fetch_bytes
+    assert taken >= limit * 29 - fetch_bytes
+
+
+def test_a_topic_with_a_limit_does_not_hold_up_the_others() -> None:
+    throttle = Throttle()
+    throttle.set_limits(0, {"slow": 100})
+    throttle.spend("slow", 1000, 0.0)
+    assert not throttle.allows("slow", 0.1)
+    assert throttle.allows("fast", 0.1)
+
+
+def test_limits_are_taken_away() -> None:
+    throttle = Throttle()
+    throttle.set_limits(100, {"t": 1})
+    throttle.spend("t", 10_000, 0.0)
+    throttle.set_limits(0, {})
+    assert throttle.allows("t", 0.0)
