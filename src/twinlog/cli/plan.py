@@ -18,7 +18,7 @@ from twinlog.cli.location import ConfigOption, EndpointOption
 from twinlog.cli.output import Output, OutputOption, print_json
 from twinlog.cli.plan_view import outcome_as_json, plan_as_json, print_outcome, print_plan
 
-_PLAN_HELP = """Show what would bring the target of a flow in step with its source: every action with its rule.
+_PLAN_HELP = """Show what would bring a target in step with its source: every action with its rule.
 
 Nothing is changed. The plan's id goes to `twinlog apply`, which does exactly these actions or, when \
 the clusters have changed since, nothing.
