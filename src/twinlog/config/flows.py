@@ -214,6 +214,8 @@ def _checkpoint(
         refresh_groups_interval_seconds=read.number("refresh.groups.interval.seconds"),
         sync_group_offsets_enabled=sync_groups,
         sync_group_offsets_interval_seconds=read.number("sync.group.offsets.interval.seconds"),
+        sync_group_deletes_enabled=read.boolean("twinlog.sync.group.deletes.enabled"),
+        translation_max_bytes=read.integer("twinlog.translation.max.bytes"),
         topic_replication_factor=read.integer("checkpoints.topic.replication.factor"),
     )
 

@@ -11,6 +11,7 @@ DEFAULT_PORTS: dict[Service, int] = {
 SPARK_CONF_PREFIX = "twinlog.spark.conf."
 
 _SOURCE = (Service.SOURCE,)
+_CHECKPOINT = (Service.CHECKPOINT,)
 _CONFIGSYNC = (Service.CONFIGSYNC,)
 
 
@@ -100,4 +101,11 @@ TWINLOG_KEYS: tuple[KeySpec, ...] = (
     _key("twinlog.offset-syncs.min.compaction.lag.seconds", ValueType.NUMBER, "604800", _SOURCE,
          "How long the offset-syncs topic keeps every sync; set as min.compaction.lag.ms when Twinlog "
          "creates it.", scope=Scope.FLOW, unit="s", minimum=0),
+    _key("twinlog.translation.max.bytes", ValueType.INTEGER, "268435456", _CHECKPOINT,
+         "The most that is read from both logs in one checkpoint interval to translate offsets exactly; what "
+         "is left over goes on in the next. 0 = by offset syncs alone, as MirrorMaker 2.", scope=Scope.FLOW,
+         unit="bytes", minimum=0),
+    _key("twinlog.sync.group.deletes.enabled", ValueType.BOOLEAN, "false", _CHECKPOINT,
+         "Whether a group that was translated and is deleted on the source is deleted on the target as well.",
+         scope=Scope.FLOW),
 )  # fmt: skip

@@ -210,6 +210,10 @@ class CheckpointSettings:
     refresh_groups_interval_seconds: float
     sync_group_offsets_enabled: bool
     sync_group_offsets_interval_seconds: float
+    sync_group_deletes_enabled: bool
+    """Groups deleted on the source are deleted on the target."""
+    translation_max_bytes: int
+    """Read at most in one interval to translate exactly; 0 = translate by offset syncs alone."""
     topic_replication_factor: int
 
 

@@ -151,6 +151,38 @@ REPLICATION_FAILURES = MetricSpec(
     attributes=(*FLOW, ERROR_TYPE),
     service="source",
 )
+REPLICATION_LOST = MetricSpec(
+    name="twinlog.replication.lost",
+    kind=Kind.COUNTER,
+    unit="{record}",
+    description="Source offsets that can never be copied (`error.type`: RETENTION, TRUNCATION, ...).",
+    attributes=(*FLOW, DESTINATION, ERROR_TYPE),
+    service="source",
+)
+REPLICATION_LAG_TIME = MetricSpec(
+    name="twinlog.replication.lag.time",
+    kind=Kind.GAUGE,
+    unit="s",
+    description="How long a partition that is behind has been so; 0 when it is not.",
+    attributes=(*FLOW, DESTINATION, PARTITION),
+    service="source",
+)
+REPLICATION_LANE_RECORDS = MetricSpec(
+    name="twinlog.replication.lane.records",
+    kind=Kind.COUNTER,
+    unit="{record}",
+    description="Records by how they were copied (`twinlog.lane`: UNOPENED, or why they were opened).",
+    attributes=(*FLOW, DESTINATION, "twinlog.lane"),
+    service="source",
+)
+REPLICATION_THROTTLE = MetricSpec(
+    name="twinlog.replication.throttle",
+    kind=Kind.GAUGE,
+    unit="By/s",
+    description="Limit of a flow (no destination) or topic in bytes per second; absent without one.",
+    attributes=(*FLOW, DESTINATION),
+    service="source",
+)
 OFFSET_SYNC_RECORDS = MetricSpec(
     name="twinlog.offset_sync.records",
     kind=Kind.COUNTER,
@@ -184,6 +216,14 @@ CHECKPOINT_OFFSETS = MetricSpec(
     unit="{offset}",
     description="Group offsets considered, by verdict (`twinlog.outcome`: exact, floor, no_sync, ...).",
     attributes=(*FLOW, GROUP, "twinlog.outcome"),
+    service="checkpoint",
+)
+TRANSLATION_IO = MetricSpec(
+    name="twinlog.translation.io",
+    kind=Kind.COUNTER,
+    unit="By",
+    description="Bytes read from both logs to translate offsets exactly.",
+    attributes=FLOW,
     service="checkpoint",
 )
 HEARTBEAT_RECORDS = MetricSpec(
@@ -239,10 +279,15 @@ METRICS: tuple[MetricSpec, ...] = (
     REPLICATION_LAG,
     REPLICATION_PARTITIONS,
     REPLICATION_FAILURES,
+    REPLICATION_LOST,
+    REPLICATION_LAG_TIME,
+    REPLICATION_LANE_RECORDS,
+    REPLICATION_THROTTLE,
     OFFSET_SYNC_RECORDS,
     PIPELINE_BATCH_DURATION,
     CHECKPOINT_LATENCY,
     CHECKPOINT_OFFSETS,
+    TRANSLATION_IO,
     HEARTBEAT_RECORDS,
     HEARTBEAT_DELAY,
     HEARTBEAT_AGE,

@@ -60,7 +60,8 @@ async def run_service(
         )
 
     def bound_port() -> str:
-        assert process.returncode is None, log_file.read_text(errors="replace")
+        if process.returncode is not None:
+            raise RuntimeError(f"twinlog-{name} ended at its start: {log_file.read_text(errors='replace')}")
         return port_file.read_text().strip() if port_file.exists() else ""
 
     try:

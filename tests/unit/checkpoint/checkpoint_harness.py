@@ -163,6 +163,8 @@ class FlowOnFakes:
             refresh_groups_interval_seconds=1,
             sync_group_offsets_enabled=True,
             sync_group_offsets_interval_seconds=1,
+            sync_group_deletes_enabled=False,
+            translation_max_bytes=0,
             topic_replication_factor=1,
         )
         return CheckpointFlow(

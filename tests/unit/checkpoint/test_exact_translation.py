@@ -52,6 +52,9 @@ async def translate(exact: ExactTranslator, offsets: Collection[int]) -> Mapping
 
 async def check_all(logs: MirroredLogs, offsets: Collection[int], *, exact_share: float = 1.0) -> None:
     found = await translate(translator(logs), offsets)
+    if not logs.visible_target():
+        assert {translation.verdict for translation in found.values()} == {Verdict.NO_SYNC}
+        return
     good = 0
     for offset, translation in found.items():
         if translation.verdict in GOOD:
