@@ -6,6 +6,7 @@ for _suite in (
     "topic_admin_contract",
     "config_admin_contract",
     "acl_admin_contract",
+    "quota_admin_contract",
     "group_admin_contract",
     "log_admin_contract",
     "log_reader_contract",

@@ -11,6 +11,7 @@ from contract.group_admin_contract import GroupAdminContract
 from contract.log_admin_contract import LogAdminContract
 from contract.log_reader_contract import LogReaderContract
 from contract.log_writer_contract import LogWriterContract
+from contract.quota_admin_contract import QuotaAdminContract
 from contract.topic_admin_contract import TopicAdminContract
 from contract.workbench import Ending, Workbench
 from twinlog.kafka.ports import KafkaCluster
@@ -77,6 +78,10 @@ class TestNoAuthorizer(NoAuthorizerContract):
     @pytest.fixture
     def bench(self) -> Workbench:
         return FakeBench(FakeCluster(authorizer=False))
+
+
+class TestQuotaAdmin(QuotaAdminContract):
+    pass
 
 
 class TestGroupAdmin(GroupAdminContract):

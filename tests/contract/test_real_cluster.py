@@ -14,6 +14,7 @@ from contract.group_admin_contract import GroupAdminContract
 from contract.log_admin_contract import LogAdminContract
 from contract.log_reader_contract import LogReaderContract
 from contract.log_writer_contract import LogWriterContract
+from contract.quota_admin_contract import QuotaAdminContract
 from contract.topic_admin_contract import TopicAdminContract
 from contract.workbench import Ending, Workbench, success
 from twinlog.kafka.clients import aiokafka_producer_options
@@ -130,6 +131,10 @@ class TestConfigAdmin(ConfigAdminContract):
 
 
 class TestNoAuthorizer(NoAuthorizerContract):
+    pass
+
+
+class TestQuotaAdmin(QuotaAdminContract):
     pass
 
 

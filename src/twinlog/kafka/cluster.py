@@ -11,6 +11,7 @@ from twinlog.kafka.admin_acls import AclAdminMixin
 from twinlog.kafka.admin_client import AdminSession
 from twinlog.kafka.admin_configs import ConfigAdminMixin
 from twinlog.kafka.admin_groups import GroupAdminMixin
+from twinlog.kafka.admin_quotas import QuotaAdminMixin
 from twinlog.kafka.clients import (
     aiokafka_client_options,
     aiokafka_producer_options,
@@ -45,7 +46,7 @@ def open_cluster(
     )
 
 
-class _Cluster(ConfigAdminMixin, AclAdminMixin, GroupAdminMixin, LogAdminMixin):
+class _Cluster(ConfigAdminMixin, AclAdminMixin, QuotaAdminMixin, GroupAdminMixin, LogAdminMixin):
     def __init__(
         self, alias: str, properties: Mapping[str, str], *, timeout_seconds: float, client_id_suffix: str
     ) -> None:

@@ -146,6 +146,36 @@ class AclAdmin(Protocol):
     ) -> Mapping[AclBinding, KafkaError | None]: ...
 
 
+# ------------------------------------------------------------------------------------------------ quotas
+
+
+@dataclass(frozen=True, slots=True)
+class QuotaEntity:
+    """Whom a client quota is for: sorted pairs of kind (`user`, `client-id`, `ip`) and name, None = its
+    default.
+    """
+
+    parts: tuple[tuple[str, str | None], ...]
+
+
+class QuotaAdmin(Protocol):
+    async def describe_client_quotas(self) -> Mapping[QuotaEntity, Mapping[str, float]]:
+        """Every quota by entity and key (`producer_byte_rate`, `request_percentage`, ...)."""
+        ...
+
+    async def alter_client_quotas(
+        self, changes: Mapping[QuotaEntity, Mapping[str, float | None]]
+    ) -> Mapping[QuotaEntity, KafkaError | None]:
+        """Set what has a value, take away what is None; what is not named stays."""
+        ...
+
+    async def scram_users(self) -> Mapping[str, frozenset[str]]:
+        """Names of the users with SCRAM credentials, with their mechanisms. Passwords cannot be read by
+        anybody.
+        """
+        ...
+
+
 # ------------------------------------------------------------------------------------------------ groups
 
 
@@ -262,7 +292,7 @@ class LogWriter(Protocol):
         ...
 
 
-class KafkaCluster(TopicAdmin, ConfigAdmin, AclAdmin, GroupAdmin, LogAdmin, Protocol):
+class KafkaCluster(TopicAdmin, ConfigAdmin, AclAdmin, QuotaAdmin, GroupAdmin, LogAdmin, Protocol):
     """A connection to one cluster: the admin ports together, and the factories of readers and writers.
 
     An async context manager: clients are opened lazily, closed at exit. `open` never waits for the brokers,

@@ -20,13 +20,16 @@ from twinlog.testing.fake_cluster_groups import FakeAclAdmin, FakeGroupAdmin
 from twinlog.testing.fake_cluster_hooks import Call, Hook
 from twinlog.testing.fake_cluster_io import FakeReader, FakeWriter
 from twinlog.testing.fake_cluster_logs import FakeLogAdmin
+from twinlog.testing.fake_cluster_quotas import FakeQuotaAdmin
 from twinlog.testing.fake_cluster_state import Transaction
 from twinlog.testing.fake_cluster_topics import FakeConfigAdmin, FakeTopicAdmin
 
 __all__ = ["Call", "FakeCluster", "Hook", "Transaction"]
 
 
-class FakeCluster(FakeTopicAdmin, FakeConfigAdmin, FakeAclAdmin, FakeGroupAdmin, FakeLogAdmin):
+class FakeCluster(
+    FakeTopicAdmin, FakeConfigAdmin, FakeAclAdmin, FakeQuotaAdmin, FakeGroupAdmin, FakeLogAdmin
+):
     """`KafkaCluster` in memory. For one event loop."""
 
     async def __aenter__(self) -> KafkaCluster:

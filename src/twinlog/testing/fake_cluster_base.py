@@ -5,7 +5,7 @@ from collections.abc import Mapping
 
 from twinlog.clock import Clock, SystemClock
 from twinlog.kafka.errors import from_code
-from twinlog.kafka.ports import AclBinding
+from twinlog.kafka.ports import AclBinding, QuotaEntity
 from twinlog.model import TopicPartition
 from twinlog.testing.fake_cluster_hooks import Hooks
 from twinlog.testing.fake_cluster_state import FakeGroup, FakeLog, FakeTopic, new_kafka_id
@@ -36,6 +36,8 @@ class FakeClusterBase:
         self.topics: dict[str, FakeTopic] = {}
         self.groups: dict[str, FakeGroup] = {}
         self.acls: set[AclBinding] = set()
+        self.quotas: dict[QuotaEntity, dict[str, float]] = {}
+        self.users: dict[str, frozenset[str]] = {}
         self._cluster_id = cluster_id or new_kafka_id()
         self._broker_count = broker_count
         self._broker_configs = dict(broker_configs or {})

@@ -1,0 +1,60 @@
+"""Client quotas and SCRAM users of a cluster."""
+
+from collections.abc import Mapping
+
+from twinlog.errors import KafkaError
+from twinlog.kafka.admin_client import AdminSession
+from twinlog.kafka.connection import DataSession
+from twinlog.kafka.deadline import deadline
+from twinlog.kafka.errors import from_code
+from twinlog.kafka.ports import QuotaEntity
+from twinlog.kafka.quota_requests import AlterClientQuotas, DescribeClientQuotas, entity_from_wire
+
+
+class QuotaAdminMixin:
+    """`QuotaAdmin`: quotas over requests of our own, users over confluent-kafka."""
+
+    _wire: DataSession
+    _admin: AdminSession
+
+    async def describe_client_quotas(self) -> Mapping[QuotaEntity, Mapping[str, float]]:
+        doing = "describe client quotas"
+        async with deadline(self._wire.timeout_seconds, doing, alias=self._wire.alias):
+            node_id = await self._wire.any_node(doing)
+            answer = await self._wire.send(node_id, DescribeClientQuotas(), doing)
+        if answer.error_code:
+            raise from_code(
+                answer.error_code, doing, alias=self._wire.alias, detail=answer.error_message or ""
+            )
+        return {
+            entity_from_wire(entity): {str(key): float(value) for key, value in values}
+            for entity, values in answer.entries
+        }
+
+    async def alter_client_quotas(
+        self, changes: Mapping[QuotaEntity, Mapping[str, float | None]]
+    ) -> Mapping[QuotaEntity, KafkaError | None]:
+        if not changes:
+            return {}
+        doing = "alter client quotas"
+        async with deadline(self._wire.timeout_seconds, doing, alias=self._wire.alias):
+            node_id = await self._wire.any_node(doing)
+            answer = await self._wire.send(node_id, AlterClientQuotas(changes), doing)
+        return {
+            entity_from_wire(entity): (
+                from_code(code, doing, alias=self._wire.alias, detail=message or "") if code else None
+            )
+            for code, message, entity in answer.entries
+        }
+
+    async def scram_users(self) -> Mapping[str, frozenset[str]]:
+        described = await self._admin.one(
+            "list SCRAM users",
+            lambda admin, seconds: admin.describe_user_scram_credentials(None, request_timeout=seconds),
+        )
+        return {
+            str(user): frozenset(
+                info.mechanism.name.replace("_", "-") for info in details.scram_credential_infos
+            )
+            for user, details in described.items()
+        }
