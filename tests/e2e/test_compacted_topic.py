@@ -7,7 +7,7 @@ from twinlog.batches import Codec, NewRecord
 from twinlog.clock import SystemClock
 from twinlog.demo.comparison import compare
 from twinlog.kafka.cluster import open_cluster
-from twinlog.kafka.ports import KafkaCluster, NewTopic
+from twinlog.kafka.ports import KafkaCluster, NewTopic, OffsetSpec
 from twinlog.model import TopicPartition
 from twinlog.testing.brokers import KafkaPair, eventually, unique_name
 from twinlog.testing.records import write_batches
@@ -23,9 +23,15 @@ COMPACT_AT_ONCE = {
 
 
 async def _offsets(cluster: KafkaCluster, topic: str) -> list[int]:
+    partition, offsets, offset = TopicPartition(topic, 0), list[int](), 0
+    end = (await cluster.list_offsets(OffsetSpec.LAST_STABLE, [partition]))[partition]
+    assert isinstance(end, int)
     async with cluster.reader() as reader:
-        fetched = await reader.fetch(TopicPartition(topic, 0), 0, max_wait_seconds=1.0, max_bytes=4 << 20)
-    return [record.offset for record in fetched.records]
+        while offset < end:
+            fetched = await reader.fetch(partition, offset, max_wait_seconds=0.5, max_bytes=4 << 20)
+            offsets += [record.offset for record in fetched.records]
+            offset = fetched.next_offset
+    return offsets
 
 
 async def test_a_compacted_topic_with_holes_arrives_as_it_is(kafka_pair: KafkaPair, tmp_path: Path) -> None:
@@ -35,11 +41,15 @@ async def test_a_compacted_topic_with_holes_arrives_as_it_is(kafka_pair: KafkaPa
     async with a as source, b as target:
         new = NewTopic(name=topic, partition_count=1, replication_factor=1, configs=COMPACT_AT_ONCE)
         assert (await source.create_topics([new])) == {topic: None}
-        now_ms = SystemClock().now_ms()
+        now_ms = SystemClock().now_ms() - 60_000
         for lap, step in enumerate((1, 2, 3)):
-            records = [NewRecord(b"k%d" % i, b"lap %d" % lap, now_ms) for i in range(0, KEYS, step)]
+            # A segment rolls by the records' own times, and only closed ones are compacted.
+            at_ms = now_ms + lap * 1_000
+            records = [NewRecord(b"k%d" % i, b"lap %d" % lap, at_ms) for i in range(0, KEYS, step)]
             await write_batches(kafka_pair.a, topic, [(0, Codec.LZ4, records)])
-        await write_batches(kafka_pair.a, topic, [(0, Codec.NONE, [NewRecord(b"last", b"one", now_ms)])])
+        await write_batches(
+            kafka_pair.a, topic, [(0, Codec.NONE, [NewRecord(b"last", b"one", now_ms + 9_000)])]
+        )
 
         async def only_the_newest_are_left() -> list[int] | None:
             offsets = await _offsets(source, topic)

@@ -23,7 +23,14 @@ class Reading:
 
 
 async def read_some(
-    alias: str, properties: Mapping[str, str], *, group: str, topic: str, at_least: int, max_polls: int
+    alias: str,
+    properties: Mapping[str, str],
+    *,
+    group: str,
+    topic: str,
+    at_least: int,
+    max_polls: int,
+    poll_records: int = 500,
 ) -> Reading:
     """Join the group, read `at_least` records (or as many as `max_polls` give), commit, leave."""
     reading = Reading()
@@ -31,12 +38,13 @@ async def read_some(
         for _ in range(max_polls):
             if reading.records >= at_least:
                 break
-            for record in await consumer.poll(max_wait_seconds=POLL_SECONDS, max_records=2_000):
+            for record in await consumer.poll(max_wait_seconds=POLL_SECONDS, max_records=poll_records):
                 number = record.partition.partition
                 reading.first.setdefault(number, (record.timestamp_ms, record.key, record.value))
                 reading.next_offsets[record.partition] = record.offset + 1
                 reading.records += 1
-        await consumer.commit(reading.next_offsets)
+        if reading.next_offsets:
+            await consumer.commit(reading.next_offsets)
     return reading
 
 

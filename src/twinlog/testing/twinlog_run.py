@@ -18,7 +18,7 @@ SERVICES = ("source", "checkpoint", "heartbeat", "configsync")
 READY_TIMEOUT_SECONDS = 120.0
 STOP_GRACE_SECONDS = 60.0
 _POLL_SECONDS = 0.2
-_LOG_TAIL_LINES = 20
+_LOG_TAIL_LINES = 30
 
 
 class TwinlogRun:
