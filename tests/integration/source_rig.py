@@ -2,7 +2,7 @@
 comparison."""
 
 import asyncio
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -17,6 +17,7 @@ from twinlog.kafka.cluster import open_cluster
 from twinlog.kafka.ports import KafkaCluster, NewTopic, OffsetSpec
 from twinlog.local.blocking_cluster import BlockingCluster
 from twinlog.model import Record, TopicPartition
+from twinlog.service.waiting import wait_or_stop
 from twinlog.testing.brokers import eventually, unique_name
 from twinlog.testing.service_process import ServiceProcess, run_service
 
@@ -154,6 +155,7 @@ async def producer(
         compression_type=codec,
         max_batch_size=batch_bytes,
         linger_ms=5,
+        max_request_size=4 << 20,
         transactional_id=transactional_id,
         enable_idempotence=True,
     )
@@ -218,7 +220,4 @@ async def open_rig(
 
 async def quiet(seconds: float) -> None:
     """Let time pass where only time can show that nothing more happens."""
-    await asyncio.wait_for(asyncio.shield(asyncio.get_running_loop().create_future()), seconds)
-
-
-Settings = Mapping[str, str]
+    await wait_or_stop(asyncio.Event(), seconds)

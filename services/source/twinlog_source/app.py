@@ -22,6 +22,8 @@ from twinlog_source.flow_driver import FlowDriver
 from twinlog_source.instruments import FlowInstruments, observe_flows
 from twinlog_source.internal_topics import InternalTopics
 from twinlog_source.journal import Journal
+from twinlog_source.operations import FlowOperations
+from twinlog_source.partition_table import PartitionTable
 from twinlog_source.pipeline.runner import SparkRunner
 from twinlog_source.pipeline.session import local_cores
 from twinlog_source.positions import PositionsLog
@@ -48,6 +50,10 @@ async def build(context: ServiceContext, stack: AsyncExitStack) -> ServiceParts:
         backoff=context.backoff(WATCH_RETRY_INITIAL_SECONDS, WATCH_RETRY_MAX_SECONDS),
     )
     drivers = {flow.flow: await _driver(context, flow, watch, runner, stack) for flow in flows}
+    operations = {
+        flow: FlowOperations(driver=driver, source=driver.estate.known.source, clock=context.clock)
+        for flow, driver in drivers.items()
+    }
     observe_flows(context.meter, [driver.instruments for driver in drivers.values()])
     loops: dict[str, Loop] = {f"flow {flow}": driver.run for flow, driver in drivers.items()}
     loops["topics"] = watch.run
@@ -57,7 +63,7 @@ async def build(context: ServiceContext, stack: AsyncExitStack) -> ServiceParts:
             GrpcService(
                 name=SOURCE_API.services_by_name["SourceService"].full_name,
                 add=add_SourceServiceServicer_to_server,
-                servicer=SourceServicer(drivers, context.clusters, context.clock),
+                servicer=SourceServicer(operations, context.clusters, context.clock),
             ),
             GrpcService(
                 name=WORKER_API.services_by_name["WorkerService"].full_name,
@@ -107,20 +113,23 @@ async def _driver(
     writing = await context.clusters.get(clients.target_producer)
     topic = flow.settings.offset_storage.topic
     writer = await stack.enter_async_context(writing.writer())
+    positions = PositionsLog(
+        list_offsets=target.list_offsets,
+        reader=await stack.enter_async_context(reading.reader(read_committed=True)),
+        topic=topic,
+        partition_count=0,
+        source_alias=flow.flow.source,
+        connector_name=flow.settings.connector_name,
+    )
+    table = PartitionTable()
+    instruments = FlowInstruments(context.meter, flow.flow, table, positions.control, context.clock)
     estate = FlowEstate(
         flow=flow,
         instance_id=context.instance_id,
         watch=watch,
         known=KnownTopics(flow=flow, source=source, target=target),
         internal=InternalTopics(flow=flow, source=source, target=target),
-        positions=PositionsLog(
-            list_offsets=target.list_offsets,
-            reader=await stack.enter_async_context(reading.reader(read_committed=True)),
-            topic=topic,
-            partition_count=0,
-            source_alias=flow.flow.source,
-            connector_name=flow.settings.connector_name,
-        ),
+        positions=positions,
         starts=StartPositions(source=source, read_committed=flow.settings.read_committed),
         journal=Journal(
             flow=flow.flow,
@@ -131,13 +140,15 @@ async def _driver(
         ),
         fence=_fence(flow, stack),
         clock=context.clock,
+        on_gap=instruments.gap,
+        table=table,
     )
     return FlowDriver(
         estate=estate,
         tasks=TaskSettings(flow=flow),
         runner=runner,
         refusal=context.clusters.refusal,
-        instruments=FlowInstruments(context.meter, flow.flow, estate.table),
+        instruments=instruments,
         clock=context.clock,
         random=random.random,
         max_slots=flow.settings.max_slots,

@@ -36,6 +36,8 @@ class TopicMark:
     """Kafka's id: another one means that the positions are of a topic that is gone."""
     known_partitions: int
     """Partitions it had when the flow first saw it: later ones are copied from their earliest record."""
+    target_topic_id: str = ""
+    """Id of the copy: another one means that what was copied is gone."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -108,7 +110,11 @@ def fact_record(source_alias: str, fact: Fact) -> tuple[bytes, bytes]:
             }
         case TopicMark():
             key = control_key(source_alias, "topic", fact.topic)
-            value = {"topic_id": fact.topic_id, "known_partitions": fact.known_partitions}
+            value = {
+                "topic_id": fact.topic_id,
+                "known_partitions": fact.known_partitions,
+                "target_topic_id": fact.target_topic_id,
+            }
         case PauseMark():
             key = control_key(source_alias, "pause", fact.topic, fact.partition)
             value = {"by": fact.by, "at_ms": fact.at_ms}
@@ -154,7 +160,13 @@ def _fact(kind: str, topic: str | None, partition: int | None, document: dict[st
         case "owner", None, {"instance": str(instance), "slots": int(slots), "renewed_at_ms": int(at)}:
             return OwnerMark(instance=instance, slots=slots, renewed_at_ms=at)
         case "topic", str(), {"topic_id": str(topic_id), "known_partitions": int(count)}:
-            return TopicMark(topic=topic, topic_id=topic_id, known_partitions=count)
+            target_id = document.get("target_topic_id")
+            return TopicMark(
+                topic=topic,
+                topic_id=topic_id,
+                known_partitions=count,
+                target_topic_id=target_id if isinstance(target_id, str) else "",
+            )
         case "pause", _, {"by": str(by), "at_ms": int(at)}:
             return PauseMark(topic=topic, partition=partition, by=by, at_ms=at)
         case "throttle", _, {"bytes_per_second": int(limit)}:

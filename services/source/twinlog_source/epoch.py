@@ -47,6 +47,10 @@ class Slot:
     )
     final: pb.Finished | None = None
     worker: str = ""
+    offset_syncs: int = 0
+    """Written by its task so far."""
+    throttle: pb.SetThrottle = field(default_factory=pb.SetThrottle)
+    """The limits its task knows."""
 
     @property
     def ended_well(self) -> bool:

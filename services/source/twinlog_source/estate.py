@@ -3,15 +3,15 @@
 All of it is on the target's log; this is the copy in memory, on the driver's event loop only.
 """
 
-from collections.abc import Awaitable, Callable, Collection, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 
 import structlog
 
 from twinlog.api.source.v1 import worker_service_pb2 as pb
 from twinlog.clock import Clock
 from twinlog.config import AutoOffsetReset
-from twinlog.errors import KafkaError
+from twinlog.errors import KafkaError, StateError
 from twinlog.model import TopicPartition
 from twinlog.service.topics_client import ReplicatedTopic, TopicsWatch
 from twinlog_source.config import SourceFlow
@@ -21,7 +21,9 @@ from twinlog_source.gaps import Gap
 from twinlog_source.internal_topics import InternalTopics
 from twinlog_source.journal import Journal
 from twinlog_source.partition_table import Obstacle, PartitionTable
+from twinlog_source.planner import Plan
 from twinlog_source.positions import PositionsLog
+from twinlog_source.shares import share_limit
 from twinlog_source.start_positions import StartPositions, begins_at
 from twinlog_source.task_settings import every_transactional_id, transactional_ids
 from twinlog_source.topics import KnownTopics, copyable_partitions
@@ -30,6 +32,10 @@ CONFIGSYNC_PATIENCE_SECONDS = 5.0
 """How long configsync may be silent before topics with positions are copied without it."""
 LOOK_AGAIN_SECONDS = 10.0
 OBSTACLE_RETRY_SECONDS = 5.0
+IDS_SECONDS = 1.0
+RENEW_SECONDS = 15.0
+STALE_OWNER_SECONDS = 60.0
+"""An owner that has not signed for this long is gone."""
 
 log = structlog.get_logger(__name__)
 
@@ -49,32 +55,48 @@ class FlowEstate:
     journal: Journal
     fence: Fence
     clock: Clock
+    on_gap: Callable[[Gap], None]
     table: PartitionTable = field(default_factory=PartitionTable)
     topics: dict[str, ReplicatedTopic] = field(default_factory=dict)
     """By source topic: those that may be copied now."""
     _began: float | None = None
     _looked_at: float | None = None
     _slots: int = 0
+    _signed_at: float = 0.0
+    _seen_ids: dict[str, str] = field(default_factory=dict)
+    _ids_due_at: float = 0.0
 
     # ------------------------------------------------------------------------------------------ ownership
 
-    async def take_over(self) -> None:
+    async def take_over(self, *, displaced: bool) -> None:
         """Become the flow's owner: nobody before us can commit any more, then the positions are read.
 
-        Raises KafkaError.
+        `displaced`: we were the owner and were fenced. If another process signed since, it is the owner
+        now, and we wait until it is gone: the newest start wins, and two never fight. Raises KafkaError, or
+        StateError (OWNED_ELSEWHERE).
         """
         count = await self.internal.ensure()
         self.positions.partition_count = self.journal.partition_count = count
         await self.positions.refresh()
         owner = self.positions.control.owner
+        if displaced and owner is not None and owner.instance != self.instance_id:
+            silent_seconds = (self.clock.now_ms() - owner.renewed_at_ms) / 1000
+            if silent_seconds < STALE_OWNER_SECONDS:
+                raise StateError(
+                    f"another process copies {self.flow.flow} now (it signed {silent_seconds:.0f} s ago);"
+                    f" this one takes over when it has been silent for {STALE_OWNER_SECONDS:g} s",
+                    reason="OWNED_ELSEWHERE",
+                    metadata={"flow": str(self.flow.flow), "owner": owner.instance},
+                )
         self._slots = max(self._slots, owner.slots if owner is not None else 0)
         await self.fence(every_transactional_id(self.flow, self._slots))
         await self._sign()
-        self.table.set_from_log(await self.positions.refresh(), list(self.table.rows))
+        positions = await self.positions.refresh()
+        self.table.set_from_log(positions, list(self.table.rows))
         log.info(
             "flow_taken_over",
             flow=str(self.flow.flow),
-            positions=len(await self.positions.refresh()),
+            positions=len(positions),
             fenced_slots=self._slots,
         )
 
@@ -101,7 +123,13 @@ class FlowEstate:
             if row is not None:
                 row.stored = row.position != row.initial or row.stored
 
+    async def renew(self) -> None:
+        """Sign again when it is time, so that others see that the owner lives. Raises KafkaError."""
+        if self.clock.monotonic() - self._signed_at >= RENEW_SECONDS:
+            await self._sign()
+
     async def _sign(self) -> None:
+        self._signed_at = self.clock.monotonic()
         mark = OwnerMark(instance=self.instance_id, slots=self._slots, renewed_at_ms=self.clock.now_ms())
         await self.journal.state(mark)
 
@@ -122,6 +150,7 @@ class FlowEstate:
                 return True
             await self._restart_recreated()
         await self._mark_new_topics()
+        await self._note_recreated_targets()
         await self._find_positions()
         return False
 
@@ -147,7 +176,26 @@ class FlowEstate:
                 await self.known.look(list(await self.positions.refresh()))
                 self._looked_at = now
             topics = {**self.known.topics, **topics}
-        return {name: topic for name, topic in topics.items() if topic.copyable_partition_count > 0}
+        await self._look_at_ids(topics, now)
+        return {
+            # What the source says itself is newer than what configsync has looked at.
+            name: replace(topic, source_topic_id=self._seen_ids.get(name, topic.source_topic_id))
+            for name, topic in topics.items()
+            if topic.copyable_partition_count > 0
+        }
+
+    async def _look_at_ids(self, topics: Mapping[str, ReplicatedTopic], now: float) -> None:
+        """Ask the source for the ids of its topics: one that was deleted and created again in a moment must
+        not be read from the old one's position for long."""
+        if now < self._ids_due_at:
+            return
+        self._ids_due_at = now + IDS_SECONDS
+        described = await self.known.source.describe_topics(list(topics))
+        self._seen_ids = {
+            name: found.topic_id
+            for name, found in described.items()
+            if not isinstance(found, KafkaError) and found.topic_id
+        }
 
     def _was_recreated(self, topic: ReplicatedTopic) -> bool:
         mark = self.positions.control.topics.get(topic.source_topic)
@@ -178,7 +226,7 @@ class FlowEstate:
         )
         await self.journal.gap(gap)
         await self.journal.position(partition, 0)
-        self.positions.gaps[partition, position] = gap
+        self._enter(gap)
         if row is not None:
             row.position, row.stored, row.report = None, False, None
 
@@ -187,9 +235,40 @@ class FlowEstate:
             if topic.source_topic_id and topic.source_topic not in self.positions.control.topics:
                 await self._state_topic(topic, known_partitions=topic.partition_count)
 
+    async def _note_recreated_targets(self) -> None:
+        """A copy that was deleted and made anew has lost what was copied before: a gap, and the copy goes
+        on."""
+        for topic in self.topics.values():
+            mark = self.positions.control.topics.get(topic.source_topic)
+            if mark is None or not topic.target_topic_id or mark.target_topic_id == topic.target_topic_id:
+                continue
+            if mark.target_topic_id:
+                await self._note_lost_copies(topic)
+            await self._state_topic(topic, known_partitions=mark.known_partitions)
+
+    async def _note_lost_copies(self, topic: ReplicatedTopic) -> None:
+        stored = {
+            p: n for p, n in self.table.known_positions().items() if p.topic == topic.source_topic and n
+        }
+        firsts = await self.starts.resolve(dict.fromkeys(stored, AutoOffsetReset.EARLIEST))
+        for partition, position in stored.items():
+            first = firsts[partition]
+            gap = Gap(
+                partition=partition,
+                from_offset=min(first, position) if isinstance(first, int) else 0,
+                to_offset=position,
+                reason="TARGET_RECREATED",
+                found_at_ms=self.clock.now_ms(),
+            )
+            await self.journal.gap(gap)
+            self._enter(gap)
+
     async def _state_topic(self, topic: ReplicatedTopic, *, known_partitions: int) -> None:
         mark = TopicMark(
-            topic=topic.source_topic, topic_id=topic.source_topic_id, known_partitions=known_partitions
+            topic=topic.source_topic,
+            topic_id=topic.source_topic_id,
+            known_partitions=known_partitions,
+            target_topic_id=topic.target_topic_id,
         )
         await self.journal.state(mark)
         self.positions.control.topics[topic.source_topic] = mark
@@ -246,22 +325,43 @@ class FlowEstate:
         for report in reports.partitions:
             partition = TopicPartition(report.partition.topic, report.partition.partition)
             for found in report.gaps:
-                self.positions.gaps[partition, found.from_offset] = Gap(
-                    partition=partition,
-                    from_offset=found.from_offset,
-                    to_offset=found.to_offset,
-                    reason=found.reason,
-                    found_at_ms=found.found_at.ToMilliseconds(),
+                self._enter(
+                    Gap(
+                        partition=partition,
+                        from_offset=found.from_offset,
+                        to_offset=found.to_offset,
+                        reason=found.reason,
+                        found_at_ms=found.found_at.ToMilliseconds(),
+                    )
                 )
-                log.warning(
-                    "data_gap",
-                    flow=str(self.flow.flow),
-                    topic=partition.topic,
-                    partition=partition.partition,
-                    from_offset=found.from_offset,
-                    to_offset=found.to_offset,
-                    reason=found.reason,
-                )
+
+    def _enter(self, gap: Gap) -> None:
+        self.positions.gaps[gap.partition, gap.from_offset] = gap
+        self.on_gap(gap)
+        log.warning(
+            "data_gap",
+            flow=str(self.flow.flow),
+            topic=gap.partition.topic,
+            partition=gap.partition.partition,
+            from_offset=gap.from_offset,
+            to_offset=gap.to_offset,
+            reason=gap.reason,
+        )
+
+    def throttles(self, plan: Plan, *, now: float) -> list[pb.SetThrottle]:
+        """The limits of each slot, in whole percents of a slot's share so that they change seldom."""
+        commands = [pb.SetThrottle() for _ in plan]
+        for topic, limit in self.positions.control.throttles.items():
+            scoped = [[p for p in slot if topic in (None, p.topic)] for slot in plan]
+            demands = [self.table.demand(partitions, now=now) for partitions in scoped]
+            step = max(1, limit // 50)
+            for command, share in zip(commands, share_limit(limit, demands), strict=True):
+                rounded = max(1, int(share) // step * step)
+                if topic is None:
+                    command.bytes_per_second = rounded
+                else:
+                    command.topic_bytes_per_second[topic] = rounded
+        return commands
 
     def is_paused(self, partition: TopicPartition) -> bool:
         """By an operator: the partition itself, its topic, or the whole flow."""

@@ -71,6 +71,7 @@ class FlowDriver:
     _epochs: dict[int, Epoch] = field(default_factory=dict)
     _number: int = 0
     _owned: bool = False
+    _displaced: bool = False
     _jobs: asyncio.TaskGroup | None = None
     _running_jobs: set["asyncio.Task[None]"] = field(default_factory=set)
     _limiter: RepeatLimiter = field(default_factory=RepeatLimiter)
@@ -78,6 +79,22 @@ class FlowDriver:
     @property
     def flow(self) -> Flow:
         return self.estate.flow.flow
+
+    @property
+    def owned(self) -> bool:
+        """Whether this process is the flow's owner now."""
+        return self._owned
+
+    def tell_throttles(self) -> None:
+        """Deal the limits out to the slots of the running epoch, by what each needs now."""
+        epoch = self.current
+        if epoch is None:
+            return
+        now = self.clock.monotonic()
+        for slot, command in zip(epoch.slots, self.estate.throttles(epoch.plan, now=now), strict=True):
+            if slot.throttle != command:
+                slot.throttle = command
+                slot.tell(pb.WorkerCommand(set_throttle=command))
 
     def why_idle(self) -> tuple[str, str]:
         """Reason and words for a flow that does not copy; empty while it does."""
@@ -114,7 +131,8 @@ class FlowDriver:
         if not self._owned:
             with contextlib.suppress(TwinlogError):
                 await self._end_current("FENCED")
-            await self.estate.take_over()
+            await self.estate.take_over(displaced=self._displaced)
+            self._displaced = False
             self._owned = True
         await self._next_epoch(stop)
 
@@ -123,7 +141,7 @@ class FlowDriver:
         self.estate.table.problem = error
         self.instruments.failed(error.reason)
         if error.reason == FENCED:
-            self._owned = False
+            self._owned, self._displaced = False, True
         left_out = self._limiter.admit(error.reason, now=self.clock.monotonic())
         if left_out is not None:
             log.warning(
@@ -159,7 +177,7 @@ class FlowDriver:
             raise
         for slot in epoch.slots:
             slot.started = True
-            slot.tell(pb.WorkerCommand(start=self._start(slot)))
+            slot.tell(pb.WorkerCommand(start=self._start(epoch, slot)))
             if slot.state is SlotState.PREPARED:
                 epoch.move(slot, SlotState.RUNNING)
         self.current = epoch
@@ -267,8 +285,10 @@ class FlowDriver:
                 raise epoch.failure
             with contextlib.suppress(KafkaError):
                 # A cluster that is away now is the tasks' matter: they say so, and try again.
+                await self.estate.renew()
                 if await self.estate.plan_is_stale(epoch.partitions):
                     return
+            self.tell_throttles()
             await wait_or_stop(stop, REPLAN_POLL_SECONDS)
 
     # ---------------------------------------------------------------------- WorkerHost, for the control s
@@ -285,7 +305,7 @@ class FlowDriver:
         # The new task has initialised the slot's ids before it said Prepared: the lost one is fenced already.
         await self.estate.reread(slot.partitions)
         log.info("task_rejoined", flow=str(self.flow), epoch=epoch.number, slot=slot.index)
-        return self._start(slot)
+        return self._start(epoch, slot)
 
     def observe(self, epoch: Epoch, slot: Slot, reports: pb.PartitionReports) -> None:
         if epoch.closed:
@@ -294,16 +314,19 @@ class FlowDriver:
             slot.index, reports, now=self.clock.monotonic(), now_ms=self.clock.now_ms()
         )
         self.instruments.progress(progress)
+        syncs = self.estate.flow.offset_syncs
+        if syncs is not None and reports.offset_syncs > slot.offset_syncs:
+            self.instruments.syncs_written(reports.offset_syncs - slot.offset_syncs, syncs.topic)
+            slot.offset_syncs = reports.offset_syncs
         self.estate.note_gaps(reports)
 
-    def _start(self, slot: Slot) -> pb.Start:
+    def _start(self, epoch: Epoch, slot: Slot) -> pb.Start:
         now = self.clock.monotonic()
         start = pb.Start()
         for partition in slot.partitions:
             row, topic = self.estate.table.rows[partition], self.estate.topics[partition.topic]
             assert row.position is not None
-            row.records.begin(now)
-            row.bytes.begin(now)
+            row.begin(now)
             row.slot = slot.index
             start.assignments.append(
                 pb.Assignment(
@@ -317,4 +340,7 @@ class FlowDriver:
                     position_stored=row.stored,
                 )
             )
+        limits = self.estate.throttles(epoch.plan, now=now)
+        start.throttle.CopyFrom(limits[slot.index])
+        slot.throttle = limits[slot.index]
         return start

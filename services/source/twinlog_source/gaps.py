@@ -26,8 +26,14 @@ class Gap:
     to_offset: int
     """First offset after the gap."""
     reason: str
-    """RETENTION, TRUNCATION, TOPIC_RECREATED."""
+    """RETENTION, TRUNCATION, TOPIC_RECREATED, TARGET_RECREATED."""
     found_at_ms: int
+
+    @property
+    def is_loss(self) -> bool:
+        """The records are on neither side now. A truncation lost nothing: the target has what the source
+        lost."""
+        return self.reason != "TRUNCATION"
 
 
 def gap_record(flow: Flow, gap: Gap) -> tuple[bytes, bytes]:

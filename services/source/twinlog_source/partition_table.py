@@ -14,6 +14,8 @@ from twinlog.errors import TwinlogError
 from twinlog.model import TopicPartition
 
 RATE_WINDOW_SECONDS = 10.0
+BACKLOG_RECORDS = 100
+"""A lag above this stands: the slot would copy faster if it might."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -76,6 +78,29 @@ class PartitionRow:
     records: Rate = field(default_factory=Rate)
     bytes: Rate = field(default_factory=Rate)
 
+    behind_since: float | None = None
+    """Monotonic seconds since when it has had a lag; None when it has none."""
+    _lanes: dict[str, int] = field(default_factory=dict)
+
+    def begin(self, now: float) -> None:
+        """A new task counts from 0."""
+        self.records.begin(now)
+        self.bytes.begin(now)
+        self._lanes.clear()
+
+    def note_lag(self, now: float) -> None:
+        if not self.lag_records:
+            self.behind_since = None
+        elif self.behind_since is None:
+            self.behind_since = now
+
+    def added_by_lane(self, report: pb.PartitionReport) -> dict[str, int]:
+        """What a task's counters by lane grew since its last report."""
+        counts = {**report.recoded_records, "UNOPENED": report.raw_records}
+        added = {lane: count - self._lanes.get(lane, 0) for lane, count in counts.items()}
+        self._lanes = counts
+        return {lane: records for lane, records in added.items() if records > 0}
+
     @property
     def source_end_offset(self) -> int:
         return -1 if self.report is None else self.report.source_end_offset
@@ -113,6 +138,8 @@ class Progress:
     records: int
     bytes: int
     latency_seconds: float | None
+    lanes: Mapping[str, int]
+    """Records by how they were copied."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -136,6 +163,10 @@ class PartitionTable:
                 row = self.rows[partition] = PartitionRow(partition=partition)
             row.target_topic = target_topic
 
+    def known_positions(self) -> dict[TopicPartition, int]:
+        """The positions that are known."""
+        return {p: row.position for p, row in self.rows.items() if row.position is not None}
+
     def plannable(self) -> frozenset[TopicPartition]:
         """Partitions whose position is known and that nothing keeps from being copied."""
         return frozenset(
@@ -143,6 +174,14 @@ class PartitionTable:
             for partition, row in self.rows.items()
             if row.position is not None and row.obstacle is None
         )
+
+    def demand(self, partitions: Collection[TopicPartition], *, now: float) -> float | None:
+        """Bytes per second that these partitions take at most if nothing limits them; None = no end in
+        sight."""
+        rows = [self.rows[partition] for partition in partitions if partition in self.rows]
+        if any(row.lag_records > BACKLOG_RECORDS for row in rows):
+            return None
+        return 2 * sum(row.bytes.current(now) for row in rows)
 
     def rates(self, partitions: Collection[TopicPartition]) -> Mapping[TopicPartition, float | None]:
         """Measured bytes per second of each, None where nothing was measured yet."""
@@ -185,5 +224,14 @@ class PartitionTable:
                 if report.HasField("replication_latency")
                 else None
             )
-            progress.append(Progress(row=row, records=records, bytes=added_bytes, latency_seconds=latency))
+            row.note_lag(now)
+            progress.append(
+                Progress(
+                    row=row,
+                    records=records,
+                    bytes=added_bytes,
+                    latency_seconds=latency,
+                    lanes=row.added_by_lane(report),
+                )
+            )
         return progress

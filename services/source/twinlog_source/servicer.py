@@ -9,11 +9,13 @@ from twinlog.api.source.v1 import source_service_pb2 as pb
 from twinlog.api.source.v1 import source_service_pb2_grpc as pb_grpc
 from twinlog.clock import Clock
 from twinlog.errors import ConfigError, NotFoundError
-from twinlog.model import Flow
+from twinlog.kafka.ports import OffsetSpec
+from twinlog.model import Flow, TopicPartition
 from twinlog.service.clusters import Clusters, ClusterStatus
 from twinlog.service.grpc_server import Context
 from twinlog_source.flow_driver import FlowDriver
 from twinlog_source.instruments import state_name
+from twinlog_source.operations import Destination, FlowOperations, Move, Subject
 from twinlog_source.partition_table import PartitionRow
 
 DEFAULT_PAGE = 1000
@@ -21,8 +23,9 @@ LARGEST_PAGE = 10_000
 
 
 class SourceServicer(pb_grpc.SourceServiceServicer):
-    def __init__(self, drivers: Mapping[Flow, FlowDriver], clusters: Clusters, clock: Clock) -> None:
-        self._drivers = drivers
+    def __init__(self, flows: Mapping[Flow, FlowOperations], clusters: Clusters, clock: Clock) -> None:
+        self._operations = flows
+        self._drivers = {flow: operations.driver for flow, operations in flows.items()}
         self._clusters = clusters
         self._clock = clock
 
@@ -50,6 +53,59 @@ class SourceServicer(pb_grpc.SourceServiceServicer):
         return pb.ListPartitionsResponse(
             partitions=[self._partition(flow, row) for flow, row in page],
             next_page_token=str(first + size) if more else "",
+        )
+
+    async def PauseReplication(  # noqa: N802
+        self, request: pb.PauseReplicationRequest, context: Context
+    ) -> pb.PauseReplicationResponse:
+        operations = self._operations[self._named(request.scope.flow).flow]
+        await operations.pause(_subject(request.scope), by=request.by or context.peer())
+        return pb.PauseReplicationResponse(pauses=_pauses(operations.driver))
+
+    async def ResumeReplication(  # noqa: N802
+        self, request: pb.ResumeReplicationRequest, context: Context
+    ) -> pb.ResumeReplicationResponse:
+        operations = self._operations[self._named(request.scope.flow).flow]
+        await operations.resume(_subject(request.scope), by=request.by or context.peer())
+        return pb.ResumeReplicationResponse(pauses=_pauses(operations.driver))
+
+    async def SetThrottle(  # noqa: N802
+        self, request: pb.SetThrottleRequest, context: Context
+    ) -> pb.SetThrottleResponse:
+        operations = self._operations[self._named(request.scope.flow).flow]
+        by = request.by or context.peer()
+        await operations.throttle(_subject(request.scope), request.bytes_per_second, by=by)
+        return pb.SetThrottleResponse(throttles=_throttles(operations.driver))
+
+    async def SetPositions(  # noqa: N802
+        self, request: pb.SetPositionsRequest, context: Context
+    ) -> pb.SetPositionsResponse:
+        operations = self._operations[self._named(request.scope.flow).flow]
+        moves = await operations.plan_moves(_subject(request.scope), _destination(request.target))
+        if not request.dry_run:
+            await operations.move(moves, by=request.by or context.peer())
+        return pb.SetPositionsResponse(changes=map(_change, moves), applied=not request.dry_run)
+
+    async def ListGaps(  # noqa: N802
+        self, request: pb.ListGapsRequest, context: Context
+    ) -> pb.ListGapsResponse:
+        flows = [self._named(request.flow).flow] if request.HasField("flow") else sorted(self._drivers)
+        return pb.ListGapsResponse(
+            gaps=[
+                pb.LedgerGap(
+                    flow=_flow(flow),
+                    partition=_partition(gap.partition),
+                    from_offset=gap.from_offset,
+                    to_offset=gap.to_offset,
+                    reason=gap.reason,
+                    found_at=_timestamp(gap.found_at_ms),
+                )
+                for flow in flows
+                for _, gap in sorted(
+                    self._drivers[flow].estate.positions.gaps.items(), key=lambda item: item[0]
+                )
+                if request.source_topic in ("", gap.partition.topic)
+            ]
         )
 
     def _named(self, flow: types_pb2.Flow) -> FlowDriver:
@@ -87,13 +143,15 @@ class SourceServicer(pb_grpc.SourceServiceServicer):
                 _cluster(status)
                 for status in self._clusters.statuses((driver.flow.source, driver.flow.target))
             ],
+            pauses=_pauses(driver),
+            throttles=_throttles(driver),
         )
 
     def _partition(self, flow: Flow, row: PartitionRow) -> pb.PartitionStatus:
         now = self._clock.monotonic()
         status = pb.PartitionStatus(
             flow=_flow(flow),
-            source=types_pb2.TopicPartition(topic=row.partition.topic, partition=row.partition.partition),
+            source=_partition(row.partition),
             target_topic=row.target_topic,
             state=row.state,
             position=-1 if row.position is None else row.position,
@@ -122,6 +180,68 @@ def _page_start(token: str) -> int:
     if not token.isdecimal():
         raise ConfigError(f"page_token {token!r} is not one of ours", reason="INVALID_PAGE_TOKEN")
     return int(token)
+
+
+def _subject(scope: pb.Scope) -> Subject:
+    if scope.HasField("partition") and not scope.source_topic:
+        raise ConfigError("a partition needs its source_topic", reason="INVALID_SCOPE")
+    return Subject(
+        topic=scope.source_topic or None, partition=scope.partition if scope.HasField("partition") else None
+    )
+
+
+def _destination(target: pb.PositionTarget) -> Destination:
+    match target.WhichOneof("to"):
+        case "offset":
+            return Destination(offset=target.offset)
+        case "earliest":
+            return Destination(spec=OffsetSpec.EARLIEST)
+        case "latest":
+            return Destination(spec=OffsetSpec.LATEST)
+        case "timestamp":
+            return Destination(timestamp_ms=target.timestamp.ToMilliseconds())
+        case _:
+            return Destination()
+
+
+def _change(move: Move) -> pb.PositionChange:
+    return pb.PositionChange(
+        partition=_partition(move.partition),
+        from_offset=move.from_offset,
+        to_offset=move.to_offset,
+        repeated_offsets=move.repeated_offsets,
+        skipped_offsets=move.skipped_offsets,
+        reason=move.reason,
+        message=move.message,
+    )
+
+
+def _pauses(driver: FlowDriver) -> list[pb.Pause]:
+    marks = driver.estate.positions.control.pauses.values()
+    return [
+        pb.Pause(
+            scope=_scope(driver.flow, mark.topic, mark.partition), by=mark.by, since=_timestamp(mark.at_ms)
+        )
+        for mark in sorted(
+            marks, key=lambda mark: (mark.topic or "", -1 if mark.partition is None else mark.partition)
+        )
+    ]
+
+
+def _throttles(driver: FlowDriver) -> list[pb.Throttle]:
+    limits = driver.estate.positions.control.throttles
+    return [
+        pb.Throttle(scope=_scope(driver.flow, topic), bytes_per_second=limit)
+        for topic, limit in sorted(limits.items(), key=lambda item: item[0] or "")
+    ]
+
+
+def _scope(flow: Flow, topic: str | None, partition: int | None = None) -> pb.Scope:
+    return pb.Scope(flow=_flow(flow), source_topic=topic or "", partition=partition)
+
+
+def _partition(partition: TopicPartition) -> types_pb2.TopicPartition:
+    return types_pb2.TopicPartition(topic=partition.topic, partition=partition.partition)
 
 
 def _flow(flow: Flow) -> types_pb2.Flow:

@@ -24,8 +24,24 @@ COMMANDS: dict[str, LazyCommand] = {
     "apply": LazyCommand(
         target="twinlog.cli.plan:apply_command", summary="Carry out a plan, exactly that or nothing."
     ),
-    "explain": LazyCommand(
-        target="twinlog.cli.explain:app", summary="Say why a topic is replicated or not."
+    "explain": LazyCommand(target="twinlog.cli.explain:app", summary="Say why a topic is replicated or not."),
+    "partitions": LazyCommand(
+        target="twinlog.cli.partitions:partitions_command",
+        summary="Show the copy of every partition: state, position, lag, lane, rates, reason.",
+    ),
+    "pause": LazyCommand(
+        target="twinlog.cli.pause:pause_command", summary="Stop copying a flow, a topic or a partition."
+    ),
+    "resume": LazyCommand(target="twinlog.cli.pause:resume_command", summary="Take a pause back."),
+    "throttle": LazyCommand(
+        target="twinlog.cli.throttle:throttle_command",
+        summary="Limit the bytes per second of a flow or topic.",
+    ),
+    "positions": LazyCommand(
+        target="twinlog.cli.positions:app", summary="Show or move where partitions are copied from."
+    ),
+    "gaps": LazyCommand(
+        target="twinlog.cli.gaps:gaps_command", summary="Show what is known not to be on the target."
     ),
     "decode": LazyCommand(
         target="twinlog.cli.decode:decode_command",

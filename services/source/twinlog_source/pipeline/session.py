@@ -18,6 +18,7 @@ from pyspark.errors import PySparkException
 from pyspark.java_gateway import launch_gateway
 
 from twinlog.errors import TwinlogError
+from twinlog_source.pipeline.jvm_log import follow
 
 LOG4J_PROPERTIES = Path(__file__).with_name("log4j2.properties")
 SPARK_FAILURES = (Py4JError, PySparkException, OSError)
@@ -114,8 +115,14 @@ def open_context(
     try:
         # The JVM ends by itself when the pipe to its stdin breaks, however this process ends.
         gateway = launch_gateway(
-            conf, popen_kwargs={"stdout": sys.stderr.fileno(), "start_new_session": True}
+            conf,
+            popen_kwargs={
+                "stdout": subprocess.PIPE,
+                "stderr": subprocess.STDOUT,
+                "start_new_session": True,
+            },
         )
+        follow(gateway.proc.stdout)
         context = SparkContext(conf=conf, gateway=gateway)
     except SPARK_FAILURES as error:
         close_context(None)

@@ -14,7 +14,7 @@ from twinlog.model import Flow, TopicPartition
 from twinlog.service.waiting import wait_or_stop
 from twinlog_source.gaps import Gap, gap_record
 from twinlog_source.task.intake import Intake
-from twinlog_source.task.loss import find_loss
+from twinlog_source.task.loss import LossReason, find_loss
 from twinlog_source.task.outlet import Outlet
 from twinlog_source.task.partition import PartitionCopy
 from twinlog_source.task.reports import Reporter
@@ -23,6 +23,8 @@ from twinlog_source.task.throttle import Throttle
 
 CALL_TIMEOUT_SECONDS = 30.0
 REPOSITION_POLL_SECONDS = 0.05
+SUSPECTED = "TRUNCATION_SUSPECTED"
+TRUNCATION_DOUBT_SECONDS = 5.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -154,6 +156,17 @@ class Copier:
             return
         loss = find_loss(position=copy.committed, log_start_offset=start, log_end_offset=end)
         if loss is None:
+            return
+        if loss.reason is LossReason.TRUNCATION and copy.reason_before != SUSPECTED:
+            # A log that ends before the position may be a new topic of the old name: the driver looks at
+            # topic ids, and gives the partition another position if so.
+            copy.fail(
+                reason=SUSPECTED,
+                message=f"the source log ends at {end}, before the position {copy.committed}",
+                retriable=True,
+                now=now,
+                wait_seconds=TRUNCATION_DOUBT_SECONDS,
+            )
             return
         if self.dials.fail_on_data_loss:
             copy.fail(

@@ -57,6 +57,8 @@ class PartitionCopy:
     state: State = State.RUNNING
     reason: str = ""
     message: str = ""
+    reason_before: str = ""
+    """Of the state before this one."""
     retry_at: float | None = None
     """Monotonic seconds; None = not by itself."""
     end_offset: int = -1
@@ -126,7 +128,14 @@ class PartitionCopy:
         self.held = True
 
     def fail(
-        self, *, reason: str, message: str, retriable: bool, now: float, keep_in_flight: bool = False
+        self,
+        *,
+        reason: str,
+        message: str,
+        retriable: bool,
+        now: float,
+        keep_in_flight: bool = False,
+        wait_seconds: float | None = None,
     ) -> None:
         """Set the partition aside: BACKOFF when a retry may help, FAULTED when somebody must act.
 
@@ -138,6 +147,8 @@ class PartitionCopy:
         if not keep_in_flight:
             self.drop_queued()
         wait = self._backoff.next() if retriable else LONGEST_RETRY_SECONDS
+        if wait_seconds is not None:
+            wait = wait_seconds
         self._become(State.BACKOFF if retriable else State.FAULTED, reason, message)
         self.retry_at = now + wait
 
@@ -151,4 +162,5 @@ class PartitionCopy:
             self._become(State.RUNNING)
 
     def _become(self, state: State, reason: str = "", message: str = "") -> None:
+        self.reason_before = self.reason
         self.state, self.reason, self.message, self.retry_at = state, reason, message, None

@@ -16,7 +16,7 @@ Positions = Mapping[TopicPartition, OutgoingBatch]
 
 
 class Transport(Protocol):
-    """One round of writing after the other: begin, send, commit. After a failure: leave it, take a new one."""
+    """One round of writing after the other: begin, send, commit. After a failure: take a new one."""
 
     async def __aenter__(self) -> Self: ...
 
@@ -27,7 +27,7 @@ class Transport(Protocol):
     def send(self, partition: TopicPartition, batch: OutgoingBatch) -> asyncio.Future[int]: ...
 
     async def commit(self, positions: Positions) -> None:
-        """Return when the data of the round is on the target, and the positions with it. Raises KafkaError."""
+        """Return when the round is on the target, and its positions with it. Raises KafkaError."""
         ...
 
     @property

@@ -65,6 +65,554 @@ LANE_RECODE: Lane.ValueType  # 2
 Global___Lane: _TypeAlias = Lane  # noqa: Y015
 
 @_typing.final
+class Scope(_message.Message):
+    """Scope is what a command is about: a flow, one of its source topics, or one partition of it."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    FLOW_FIELD_NUMBER: _builtins.int
+    SOURCE_TOPIC_FIELD_NUMBER: _builtins.int
+    PARTITION_FIELD_NUMBER: _builtins.int
+    source_topic: _builtins.str
+    """Source topic; empty = the whole flow."""
+    partition: _builtins.int
+    """Partition of the topic; absent = all."""
+    @_builtins.property
+    def flow(self) -> _types_pb2.Flow:
+        """The flow."""
+
+    def __init__(
+        self,
+        *,
+        flow: _types_pb2.Flow | None = ...,
+        source_topic: _builtins.str = ...,
+        partition: _builtins.int | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_partition", b"_partition", "flow", b"flow", "partition", b"partition"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_partition", b"_partition", "flow", b"flow", "partition", b"partition", "source_topic", b"source_topic"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    _WhichOneofReturnType__partition: _TypeAlias = _typing.Literal["partition"]  # noqa: Y015
+    _WhichOneofArgType__partition: _TypeAlias = _typing.Literal["_partition", b"_partition"]  # noqa: Y015
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__partition) -> _WhichOneofReturnType__partition | None: ...
+
+Global___Scope: _TypeAlias = Scope  # noqa: Y015
+
+@_typing.final
+class Pause(_message.Message):
+    """Pause is a pause in force."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    SCOPE_FIELD_NUMBER: _builtins.int
+    BY_FIELD_NUMBER: _builtins.int
+    SINCE_FIELD_NUMBER: _builtins.int
+    by: _builtins.str
+    """Who asked for it."""
+    @_builtins.property
+    def scope(self) -> Global___Scope:
+        """What is paused."""
+
+    @_builtins.property
+    def since(self) -> _timestamp_pb2.Timestamp:
+        """Since when."""
+
+    def __init__(
+        self,
+        *,
+        scope: Global___Scope | None = ...,
+        by: _builtins.str = ...,
+        since: _timestamp_pb2.Timestamp | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["scope", b"scope", "since", b"since"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["by", b"by", "scope", b"scope", "since", b"since"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___Pause: _TypeAlias = Pause  # noqa: Y015
+
+@_typing.final
+class Throttle(_message.Message):
+    """Throttle is a limit in force."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    SCOPE_FIELD_NUMBER: _builtins.int
+    BYTES_PER_SECOND_FIELD_NUMBER: _builtins.int
+    bytes_per_second: _builtins.int
+    """The limit; 0 = none."""
+    @_builtins.property
+    def scope(self) -> Global___Scope:
+        """A flow or a topic."""
+
+    def __init__(
+        self,
+        *,
+        scope: Global___Scope | None = ...,
+        bytes_per_second: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["scope", b"scope"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["bytes_per_second", b"bytes_per_second", "scope", b"scope"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___Throttle: _TypeAlias = Throttle  # noqa: Y015
+
+@_typing.final
+class PauseReplicationRequest(_message.Message):
+    """PauseReplicationRequest names what to pause."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    SCOPE_FIELD_NUMBER: _builtins.int
+    BY_FIELD_NUMBER: _builtins.int
+    by: _builtins.str
+    """Who asks, for the record."""
+    @_builtins.property
+    def scope(self) -> Global___Scope:
+        """What."""
+
+    def __init__(
+        self,
+        *,
+        scope: Global___Scope | None = ...,
+        by: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["scope", b"scope"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["by", b"by", "scope", b"scope"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___PauseReplicationRequest: _TypeAlias = PauseReplicationRequest  # noqa: Y015
+
+@_typing.final
+class PauseReplicationResponse(_message.Message):
+    """PauseReplicationResponse shows what is paused now."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    PAUSES_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def pauses(self) -> _containers.RepeatedCompositeFieldContainer[Global___Pause]:
+        """All pauses of the flow."""
+
+    def __init__(
+        self,
+        *,
+        pauses: _abc.Iterable[Global___Pause] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["pauses", b"pauses"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___PauseReplicationResponse: _TypeAlias = PauseReplicationResponse  # noqa: Y015
+
+@_typing.final
+class ResumeReplicationRequest(_message.Message):
+    """ResumeReplicationRequest names the pause to take back."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    SCOPE_FIELD_NUMBER: _builtins.int
+    BY_FIELD_NUMBER: _builtins.int
+    by: _builtins.str
+    """Who asks, for the record."""
+    @_builtins.property
+    def scope(self) -> Global___Scope:
+        """What: the very scope that was paused."""
+
+    def __init__(
+        self,
+        *,
+        scope: Global___Scope | None = ...,
+        by: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["scope", b"scope"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["by", b"by", "scope", b"scope"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ResumeReplicationRequest: _TypeAlias = ResumeReplicationRequest  # noqa: Y015
+
+@_typing.final
+class ResumeReplicationResponse(_message.Message):
+    """ResumeReplicationResponse shows what is still paused."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    PAUSES_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def pauses(self) -> _containers.RepeatedCompositeFieldContainer[Global___Pause]:
+        """All pauses of the flow."""
+
+    def __init__(
+        self,
+        *,
+        pauses: _abc.Iterable[Global___Pause] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["pauses", b"pauses"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ResumeReplicationResponse: _TypeAlias = ResumeReplicationResponse  # noqa: Y015
+
+@_typing.final
+class SetThrottleRequest(_message.Message):
+    """SetThrottleRequest sets a limit."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    SCOPE_FIELD_NUMBER: _builtins.int
+    BYTES_PER_SECOND_FIELD_NUMBER: _builtins.int
+    BY_FIELD_NUMBER: _builtins.int
+    bytes_per_second: _builtins.int
+    """Bytes of batches per second as read from the source; 0 takes the limit away."""
+    by: _builtins.str
+    """Who asks, for the record."""
+    @_builtins.property
+    def scope(self) -> Global___Scope:
+        """A flow or a topic of it."""
+
+    def __init__(
+        self,
+        *,
+        scope: Global___Scope | None = ...,
+        bytes_per_second: _builtins.int = ...,
+        by: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["scope", b"scope"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["by", b"by", "bytes_per_second", b"bytes_per_second", "scope", b"scope"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___SetThrottleRequest: _TypeAlias = SetThrottleRequest  # noqa: Y015
+
+@_typing.final
+class SetThrottleResponse(_message.Message):
+    """SetThrottleResponse shows the limits in force."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    THROTTLES_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def throttles(self) -> _containers.RepeatedCompositeFieldContainer[Global___Throttle]:
+        """All limits of the flow."""
+
+    def __init__(
+        self,
+        *,
+        throttles: _abc.Iterable[Global___Throttle] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["throttles", b"throttles"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___SetThrottleResponse: _TypeAlias = SetThrottleResponse  # noqa: Y015
+
+@_typing.final
+class PositionTarget(_message.Message):
+    """PositionTarget says where a partition continues."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    OFFSET_FIELD_NUMBER: _builtins.int
+    EARLIEST_FIELD_NUMBER: _builtins.int
+    LATEST_FIELD_NUMBER: _builtins.int
+    TIMESTAMP_FIELD_NUMBER: _builtins.int
+    offset: _builtins.int
+    """This source offset."""
+    @_builtins.property
+    def earliest(self) -> Global___Earliest:
+        """The first offset that the source holds."""
+
+    @_builtins.property
+    def latest(self) -> Global___Latest:
+        """The end of the source log."""
+
+    @_builtins.property
+    def timestamp(self) -> _timestamp_pb2.Timestamp:
+        """The first record at or after this time; the end when there is none."""
+
+    def __init__(
+        self,
+        *,
+        offset: _builtins.int = ...,
+        earliest: Global___Earliest | None = ...,
+        latest: Global___Latest | None = ...,
+        timestamp: _timestamp_pb2.Timestamp | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["earliest", b"earliest", "latest", b"latest", "offset", b"offset", "timestamp", b"timestamp", "to", b"to"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["earliest", b"earliest", "latest", b"latest", "offset", b"offset", "timestamp", b"timestamp", "to", b"to"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    _WhichOneofReturnType_to: _TypeAlias = _typing.Literal["offset", "earliest", "latest", "timestamp"]  # noqa: Y015
+    _WhichOneofArgType_to: _TypeAlias = _typing.Literal["to", b"to"]  # noqa: Y015
+    def WhichOneof(self, oneof_group: _WhichOneofArgType_to) -> _WhichOneofReturnType_to | None: ...
+
+Global___PositionTarget: _TypeAlias = PositionTarget  # noqa: Y015
+
+@_typing.final
+class Earliest(_message.Message):
+    """Earliest is the start of the log."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    def __init__(
+        self,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___Earliest: _TypeAlias = Earliest  # noqa: Y015
+
+@_typing.final
+class Latest(_message.Message):
+    """Latest is the end of the log."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    def __init__(
+        self,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___Latest: _TypeAlias = Latest  # noqa: Y015
+
+@_typing.final
+class SetPositionsRequest(_message.Message):
+    """SetPositionsRequest moves positions."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    SCOPE_FIELD_NUMBER: _builtins.int
+    TARGET_FIELD_NUMBER: _builtins.int
+    DRY_RUN_FIELD_NUMBER: _builtins.int
+    BY_FIELD_NUMBER: _builtins.int
+    dry_run: _builtins.bool
+    """Only say what would happen."""
+    by: _builtins.str
+    """Who asks, for the record."""
+    @_builtins.property
+    def scope(self) -> Global___Scope:
+        """A flow, a topic or a partition."""
+
+    @_builtins.property
+    def target(self) -> Global___PositionTarget:
+        """Where to."""
+
+    def __init__(
+        self,
+        *,
+        scope: Global___Scope | None = ...,
+        target: Global___PositionTarget | None = ...,
+        dry_run: _builtins.bool = ...,
+        by: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["scope", b"scope", "target", b"target"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["by", b"by", "dry_run", b"dry_run", "scope", b"scope", "target", b"target"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___SetPositionsRequest: _TypeAlias = SetPositionsRequest  # noqa: Y015
+
+@_typing.final
+class SetPositionsResponse(_message.Message):
+    """SetPositionsResponse says what was done, or would be."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    CHANGES_FIELD_NUMBER: _builtins.int
+    APPLIED_FIELD_NUMBER: _builtins.int
+    applied: _builtins.bool
+    """False after a dry run."""
+    @_builtins.property
+    def changes(self) -> _containers.RepeatedCompositeFieldContainer[Global___PositionChange]:
+        """One for each partition of the scope, sorted."""
+
+    def __init__(
+        self,
+        *,
+        changes: _abc.Iterable[Global___PositionChange] | None = ...,
+        applied: _builtins.bool = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["applied", b"applied", "changes", b"changes"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___SetPositionsResponse: _TypeAlias = SetPositionsResponse  # noqa: Y015
+
+@_typing.final
+class PositionChange(_message.Message):
+    """PositionChange is the move of one partition."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    PARTITION_FIELD_NUMBER: _builtins.int
+    FROM_OFFSET_FIELD_NUMBER: _builtins.int
+    TO_OFFSET_FIELD_NUMBER: _builtins.int
+    REPEATED_OFFSETS_FIELD_NUMBER: _builtins.int
+    SKIPPED_OFFSETS_FIELD_NUMBER: _builtins.int
+    REASON_FIELD_NUMBER: _builtins.int
+    MESSAGE_FIELD_NUMBER: _builtins.int
+    from_offset: _builtins.int
+    """Next offset to copy before."""
+    to_offset: _builtins.int
+    """Next offset to copy after."""
+    repeated_offsets: _builtins.int
+    """Offsets that are copied a second time."""
+    skipped_offsets: _builtins.int
+    """Offsets that are left out."""
+    reason: _builtins.str
+    """Why this partition cannot be moved; empty when it can."""
+    message: _builtins.str
+    """The same in words."""
+    @_builtins.property
+    def partition(self) -> _types_pb2.TopicPartition:
+        """Source topic and partition."""
+
+    def __init__(
+        self,
+        *,
+        partition: _types_pb2.TopicPartition | None = ...,
+        from_offset: _builtins.int = ...,
+        to_offset: _builtins.int = ...,
+        repeated_offsets: _builtins.int = ...,
+        skipped_offsets: _builtins.int = ...,
+        reason: _builtins.str = ...,
+        message: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["partition", b"partition"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["from_offset", b"from_offset", "message", b"message", "partition", b"partition", "reason", b"reason", "repeated_offsets", b"repeated_offsets", "skipped_offsets", b"skipped_offsets", "to_offset", b"to_offset"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___PositionChange: _TypeAlias = PositionChange  # noqa: Y015
+
+@_typing.final
+class ListGapsRequest(_message.Message):
+    """ListGapsRequest selects gaps."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    FLOW_FIELD_NUMBER: _builtins.int
+    SOURCE_TOPIC_FIELD_NUMBER: _builtins.int
+    source_topic: _builtins.str
+    """Only this source topic; all when empty."""
+    @_builtins.property
+    def flow(self) -> _types_pb2.Flow:
+        """Only this flow; all when absent."""
+
+    def __init__(
+        self,
+        *,
+        flow: _types_pb2.Flow | None = ...,
+        source_topic: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_flow", b"_flow", "flow", b"flow"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_flow", b"_flow", "flow", b"flow", "source_topic", b"source_topic"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    _WhichOneofReturnType__flow: _TypeAlias = _typing.Literal["flow"]  # noqa: Y015
+    _WhichOneofArgType__flow: _TypeAlias = _typing.Literal["_flow", b"_flow"]  # noqa: Y015
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__flow) -> _WhichOneofReturnType__flow | None: ...
+
+Global___ListGapsRequest: _TypeAlias = ListGapsRequest  # noqa: Y015
+
+@_typing.final
+class ListGapsResponse(_message.Message):
+    """ListGapsResponse is the ledger."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    GAPS_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def gaps(self) -> _containers.RepeatedCompositeFieldContainer[Global___LedgerGap]:
+        """Sorted by flow, partition and offset."""
+
+    def __init__(
+        self,
+        *,
+        gaps: _abc.Iterable[Global___LedgerGap] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["gaps", b"gaps"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ListGapsResponse: _TypeAlias = ListGapsResponse  # noqa: Y015
+
+@_typing.final
+class LedgerGap(_message.Message):
+    """LedgerGap is one range of source offsets."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    FLOW_FIELD_NUMBER: _builtins.int
+    PARTITION_FIELD_NUMBER: _builtins.int
+    FROM_OFFSET_FIELD_NUMBER: _builtins.int
+    TO_OFFSET_FIELD_NUMBER: _builtins.int
+    REASON_FIELD_NUMBER: _builtins.int
+    FOUND_AT_FIELD_NUMBER: _builtins.int
+    from_offset: _builtins.int
+    """First offset of the range."""
+    to_offset: _builtins.int
+    """First offset after it."""
+    reason: _builtins.str
+    """RETENTION, TRUNCATION, TOPIC_RECREATED, TARGET_RECREATED."""
+    @_builtins.property
+    def flow(self) -> _types_pb2.Flow:
+        """The flow."""
+
+    @_builtins.property
+    def partition(self) -> _types_pb2.TopicPartition:
+        """Source topic and partition."""
+
+    @_builtins.property
+    def found_at(self) -> _timestamp_pb2.Timestamp:
+        """When it was found."""
+
+    def __init__(
+        self,
+        *,
+        flow: _types_pb2.Flow | None = ...,
+        partition: _types_pb2.TopicPartition | None = ...,
+        from_offset: _builtins.int = ...,
+        to_offset: _builtins.int = ...,
+        reason: _builtins.str = ...,
+        found_at: _timestamp_pb2.Timestamp | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["flow", b"flow", "found_at", b"found_at", "partition", b"partition"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["flow", b"flow", "found_at", b"found_at", "from_offset", b"from_offset", "partition", b"partition", "reason", b"reason", "to_offset", b"to_offset"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___LedgerGap: _TypeAlias = LedgerGap  # noqa: Y015
+
+@_typing.final
 class FlowStatus(_message.Message):
     """FlowStatus is the copy of one flow as a whole."""
 
@@ -103,6 +651,8 @@ class FlowStatus(_message.Message):
     REASON_FIELD_NUMBER: _builtins.int
     MESSAGE_FIELD_NUMBER: _builtins.int
     CLUSTERS_FIELD_NUMBER: _builtins.int
+    PAUSES_FIELD_NUMBER: _builtins.int
+    THROTTLES_FIELD_NUMBER: _builtins.int
     epoch: _builtins.int
     """Number of the running epoch, from 1; 0 before the first."""
     slots: _builtins.int
@@ -135,6 +685,14 @@ class FlowStatus(_message.Message):
     def clusters(self) -> _containers.RepeatedCompositeFieldContainer[_types_pb2.ClusterStatus]:
         """The two clusters as the copy sees them."""
 
+    @_builtins.property
+    def pauses(self) -> _containers.RepeatedCompositeFieldContainer[Global___Pause]:
+        """Pauses in force."""
+
+    @_builtins.property
+    def throttles(self) -> _containers.RepeatedCompositeFieldContainer[Global___Throttle]:
+        """Limits in force."""
+
     def __init__(
         self,
         *,
@@ -151,10 +709,12 @@ class FlowStatus(_message.Message):
         reason: _builtins.str = ...,
         message: _builtins.str = ...,
         clusters: _abc.Iterable[_types_pb2.ClusterStatus] | None = ...,
+        pauses: _abc.Iterable[Global___Pause] | None = ...,
+        throttles: _abc.Iterable[Global___Throttle] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["flow", b"flow"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["bytes", b"bytes", "bytes_per_second", b"bytes_per_second", "clusters", b"clusters", "epoch", b"epoch", "exactly_once", b"exactly_once", "flow", b"flow", "lag_records", b"lag_records", "message", b"message", "partitions_by_state", b"partitions_by_state", "reason", b"reason", "records", b"records", "records_per_second", b"records_per_second", "slots", b"slots"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["bytes", b"bytes", "bytes_per_second", b"bytes_per_second", "clusters", b"clusters", "epoch", b"epoch", "exactly_once", b"exactly_once", "flow", b"flow", "lag_records", b"lag_records", "message", b"message", "partitions_by_state", b"partitions_by_state", "pauses", b"pauses", "reason", b"reason", "records", b"records", "records_per_second", b"records_per_second", "slots", b"slots", "throttles", b"throttles"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

@@ -45,6 +45,31 @@ class SourceServiceStub(object):
                 request_serializer=twinlog_dot_api_dot_source_dot_v1_dot_source__service__pb2.ListPartitionsRequest.SerializeToString,
                 response_deserializer=twinlog_dot_api_dot_source_dot_v1_dot_source__service__pb2.ListPartitionsResponse.FromString,
                 _registered_method=True)
+        self.PauseReplication = channel.unary_unary(
+                '/twinlog.api.source.v1.SourceService/PauseReplication',
+                request_serializer=twinlog_dot_api_dot_source_dot_v1_dot_source__service__pb2.PauseReplicationRequest.SerializeToString,
+                response_deserializer=twinlog_dot_api_dot_source_dot_v1_dot_source__service__pb2.PauseReplicationResponse.FromString,
+                _registered_method=True)
+        self.ResumeReplication = channel.unary_unary(
+                '/twinlog.api.source.v1.SourceService/ResumeReplication',
+                request_serializer=twinlog_dot_api_dot_source_dot_v1_dot_source__service__pb2.ResumeReplicationRequest.SerializeToString,
+                response_deserializer=twinlog_dot_api_dot_source_dot_v1_dot_source__service__pb2.ResumeReplicationResponse.FromString,
+                _registered_method=True)
+        self.SetThrottle = channel.unary_unary(
+                '/twinlog.api.source.v1.SourceService/SetThrottle',
+                request_serializer=twinlog_dot_api_dot_source_dot_v1_dot_source__service__pb2.SetThrottleRequest.SerializeToString,
+                response_deserializer=twinlog_dot_api_dot_source_dot_v1_dot_source__service__pb2.SetThrottleResponse.FromString,
+                _registered_method=True)
+        self.SetPositions = channel.unary_unary(
+                '/twinlog.api.source.v1.SourceService/SetPositions',
+                request_serializer=twinlog_dot_api_dot_source_dot_v1_dot_source__service__pb2.SetPositionsRequest.SerializeToString,
+                response_deserializer=twinlog_dot_api_dot_source_dot_v1_dot_source__service__pb2.SetPositionsResponse.FromString,
+                _registered_method=True)
+        self.ListGaps = channel.unary_unary(
+                '/twinlog.api.source.v1.SourceService/ListGaps',
+                request_serializer=twinlog_dot_api_dot_source_dot_v1_dot_source__service__pb2.ListGapsRequest.SerializeToString,
+                response_deserializer=twinlog_dot_api_dot_source_dot_v1_dot_source__service__pb2.ListGapsResponse.FromString,
+                _registered_method=True)
 
 
 class SourceServiceServicer(object):
@@ -65,6 +90,43 @@ class SourceServiceServicer(object):
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def PauseReplication(self, request, context):
+        """PauseReplication stops the reading of a flow, a topic or a partition within a second; it is remembered
+        across restarts. Fails with FLOW_NOT_READY while the flow is not owned by this process.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def ResumeReplication(self, request, context):
+        """ResumeReplication takes a pause of exactly that scope back.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def SetThrottle(self, request, context):
+        """SetThrottle limits the bytes per second of a flow or a topic, from now on and across restarts.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def SetPositions(self, request, context):
+        """SetPositions moves where partitions are copied from; with dry_run it only says what that would mean.
+        Other partitions go on meanwhile.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def ListGaps(self, request, context):
+        """ListGaps returns every range of source records that is known not to be on the target.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
 
 def add_SourceServiceServicer_to_server(servicer, server):
     rpc_method_handlers = {
@@ -77,6 +139,31 @@ def add_SourceServiceServicer_to_server(servicer, server):
                     servicer.ListPartitions,
                     request_deserializer=twinlog_dot_api_dot_source_dot_v1_dot_source__service__pb2.ListPartitionsRequest.FromString,
                     response_serializer=twinlog_dot_api_dot_source_dot_v1_dot_source__service__pb2.ListPartitionsResponse.SerializeToString,
+            ),
+            'PauseReplication': grpc.unary_unary_rpc_method_handler(
+                    servicer.PauseReplication,
+                    request_deserializer=twinlog_dot_api_dot_source_dot_v1_dot_source__service__pb2.PauseReplicationRequest.FromString,
+                    response_serializer=twinlog_dot_api_dot_source_dot_v1_dot_source__service__pb2.PauseReplicationResponse.SerializeToString,
+            ),
+            'ResumeReplication': grpc.unary_unary_rpc_method_handler(
+                    servicer.ResumeReplication,
+                    request_deserializer=twinlog_dot_api_dot_source_dot_v1_dot_source__service__pb2.ResumeReplicationRequest.FromString,
+                    response_serializer=twinlog_dot_api_dot_source_dot_v1_dot_source__service__pb2.ResumeReplicationResponse.SerializeToString,
+            ),
+            'SetThrottle': grpc.unary_unary_rpc_method_handler(
+                    servicer.SetThrottle,
+                    request_deserializer=twinlog_dot_api_dot_source_dot_v1_dot_source__service__pb2.SetThrottleRequest.FromString,
+                    response_serializer=twinlog_dot_api_dot_source_dot_v1_dot_source__service__pb2.SetThrottleResponse.SerializeToString,
+            ),
+            'SetPositions': grpc.unary_unary_rpc_method_handler(
+                    servicer.SetPositions,
+                    request_deserializer=twinlog_dot_api_dot_source_dot_v1_dot_source__service__pb2.SetPositionsRequest.FromString,
+                    response_serializer=twinlog_dot_api_dot_source_dot_v1_dot_source__service__pb2.SetPositionsResponse.SerializeToString,
+            ),
+            'ListGaps': grpc.unary_unary_rpc_method_handler(
+                    servicer.ListGaps,
+                    request_deserializer=twinlog_dot_api_dot_source_dot_v1_dot_source__service__pb2.ListGapsRequest.FromString,
+                    response_serializer=twinlog_dot_api_dot_source_dot_v1_dot_source__service__pb2.ListGapsResponse.SerializeToString,
             ),
     }
     generic_handler = grpc.method_handlers_generic_handler(
@@ -134,6 +221,141 @@ class SourceService(object):
             '/twinlog.api.source.v1.SourceService/ListPartitions',
             twinlog_dot_api_dot_source_dot_v1_dot_source__service__pb2.ListPartitionsRequest.SerializeToString,
             twinlog_dot_api_dot_source_dot_v1_dot_source__service__pb2.ListPartitionsResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def PauseReplication(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/twinlog.api.source.v1.SourceService/PauseReplication',
+            twinlog_dot_api_dot_source_dot_v1_dot_source__service__pb2.PauseReplicationRequest.SerializeToString,
+            twinlog_dot_api_dot_source_dot_v1_dot_source__service__pb2.PauseReplicationResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def ResumeReplication(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/twinlog.api.source.v1.SourceService/ResumeReplication',
+            twinlog_dot_api_dot_source_dot_v1_dot_source__service__pb2.ResumeReplicationRequest.SerializeToString,
+            twinlog_dot_api_dot_source_dot_v1_dot_source__service__pb2.ResumeReplicationResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def SetThrottle(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/twinlog.api.source.v1.SourceService/SetThrottle',
+            twinlog_dot_api_dot_source_dot_v1_dot_source__service__pb2.SetThrottleRequest.SerializeToString,
+            twinlog_dot_api_dot_source_dot_v1_dot_source__service__pb2.SetThrottleResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def SetPositions(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/twinlog.api.source.v1.SourceService/SetPositions',
+            twinlog_dot_api_dot_source_dot_v1_dot_source__service__pb2.SetPositionsRequest.SerializeToString,
+            twinlog_dot_api_dot_source_dot_v1_dot_source__service__pb2.SetPositionsResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def ListGaps(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/twinlog.api.source.v1.SourceService/ListGaps',
+            twinlog_dot_api_dot_source_dot_v1_dot_source__service__pb2.ListGapsRequest.SerializeToString,
+            twinlog_dot_api_dot_source_dot_v1_dot_source__service__pb2.ListGapsResponse.FromString,
             options,
             channel_credentials,
             insecure,

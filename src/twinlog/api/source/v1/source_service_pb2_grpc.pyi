@@ -20,6 +20,20 @@ class SourceServiceStub:
     """ListFlows returns each flow with its state, rates and clusters."""
     ListPartitions: _aio.UnaryUnaryMultiCallable[_source_service_pb2.ListPartitionsRequest, _source_service_pb2.ListPartitionsResponse]
     """ListPartitions returns the state of every replicated partition."""
+    PauseReplication: _aio.UnaryUnaryMultiCallable[_source_service_pb2.PauseReplicationRequest, _source_service_pb2.PauseReplicationResponse]
+    """PauseReplication stops the reading of a flow, a topic or a partition within a second; it is remembered
+    across restarts. Fails with FLOW_NOT_READY while the flow is not owned by this process.
+    """
+    ResumeReplication: _aio.UnaryUnaryMultiCallable[_source_service_pb2.ResumeReplicationRequest, _source_service_pb2.ResumeReplicationResponse]
+    """ResumeReplication takes a pause of exactly that scope back."""
+    SetThrottle: _aio.UnaryUnaryMultiCallable[_source_service_pb2.SetThrottleRequest, _source_service_pb2.SetThrottleResponse]
+    """SetThrottle limits the bytes per second of a flow or a topic, from now on and across restarts."""
+    SetPositions: _aio.UnaryUnaryMultiCallable[_source_service_pb2.SetPositionsRequest, _source_service_pb2.SetPositionsResponse]
+    """SetPositions moves where partitions are copied from; with dry_run it only says what that would mean.
+    Other partitions go on meanwhile.
+    """
+    ListGaps: _aio.UnaryUnaryMultiCallable[_source_service_pb2.ListGapsRequest, _source_service_pb2.ListGapsResponse]
+    """ListGaps returns every range of source records that is known not to be on the target."""
 
 class SourceServiceServicer(metaclass=_abc_1.ABCMeta):
     """SourceService shows and steers the copying of data."""
@@ -39,5 +53,49 @@ class SourceServiceServicer(metaclass=_abc_1.ABCMeta):
         context: _aio.ServicerContext[_source_service_pb2.ListPartitionsRequest, _abc.Awaitable[_source_service_pb2.ListPartitionsResponse]],
     ) -> _abc.Awaitable[_source_service_pb2.ListPartitionsResponse]:
         """ListPartitions returns the state of every replicated partition."""
+
+    @_abc_1.abstractmethod
+    def PauseReplication(
+        self,
+        request: _source_service_pb2.PauseReplicationRequest,
+        context: _aio.ServicerContext[_source_service_pb2.PauseReplicationRequest, _abc.Awaitable[_source_service_pb2.PauseReplicationResponse]],
+    ) -> _abc.Awaitable[_source_service_pb2.PauseReplicationResponse]:
+        """PauseReplication stops the reading of a flow, a topic or a partition within a second; it is remembered
+        across restarts. Fails with FLOW_NOT_READY while the flow is not owned by this process.
+        """
+
+    @_abc_1.abstractmethod
+    def ResumeReplication(
+        self,
+        request: _source_service_pb2.ResumeReplicationRequest,
+        context: _aio.ServicerContext[_source_service_pb2.ResumeReplicationRequest, _abc.Awaitable[_source_service_pb2.ResumeReplicationResponse]],
+    ) -> _abc.Awaitable[_source_service_pb2.ResumeReplicationResponse]:
+        """ResumeReplication takes a pause of exactly that scope back."""
+
+    @_abc_1.abstractmethod
+    def SetThrottle(
+        self,
+        request: _source_service_pb2.SetThrottleRequest,
+        context: _aio.ServicerContext[_source_service_pb2.SetThrottleRequest, _abc.Awaitable[_source_service_pb2.SetThrottleResponse]],
+    ) -> _abc.Awaitable[_source_service_pb2.SetThrottleResponse]:
+        """SetThrottle limits the bytes per second of a flow or a topic, from now on and across restarts."""
+
+    @_abc_1.abstractmethod
+    def SetPositions(
+        self,
+        request: _source_service_pb2.SetPositionsRequest,
+        context: _aio.ServicerContext[_source_service_pb2.SetPositionsRequest, _abc.Awaitable[_source_service_pb2.SetPositionsResponse]],
+    ) -> _abc.Awaitable[_source_service_pb2.SetPositionsResponse]:
+        """SetPositions moves where partitions are copied from; with dry_run it only says what that would mean.
+        Other partitions go on meanwhile.
+        """
+
+    @_abc_1.abstractmethod
+    def ListGaps(
+        self,
+        request: _source_service_pb2.ListGapsRequest,
+        context: _aio.ServicerContext[_source_service_pb2.ListGapsRequest, _abc.Awaitable[_source_service_pb2.ListGapsResponse]],
+    ) -> _abc.Awaitable[_source_service_pb2.ListGapsResponse]:
+        """ListGaps returns every range of source records that is known not to be on the target."""
 
 def add_SourceServiceServicer_to_server(servicer: SourceServiceServicer, server: _aio.Server) -> None: ...

@@ -1,0 +1,244 @@
+"""What operators do to a flow: pause, resume, throttle, move positions. Each is on the log before it takes
+effect."""
+
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+
+import structlog
+
+from twinlog.api.common.v1 import types_pb2
+from twinlog.api.source.v1 import worker_service_pb2 as worker_pb
+from twinlog.clock import Clock
+from twinlog.errors import ConfigError, KafkaError, NotFoundError, StateError
+from twinlog.kafka.ports import KafkaCluster, OffsetSpec
+from twinlog.model import TopicPartition
+from twinlog_source.control import ControlRecord, PauseMark, ThrottleMark
+from twinlog_source.flow_driver import FlowDriver
+
+log = structlog.get_logger(__name__)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Subject:
+    """A flow (no topic), a topic (no partition), or a partition."""
+
+    topic: str | None = None
+    partition: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Destination:
+    """Where positions are moved: one of the four."""
+
+    offset: int | None = None
+    timestamp_ms: int | None = None
+    spec: OffsetSpec | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Move:
+    """What moving one partition means."""
+
+    partition: TopicPartition
+    from_offset: int
+    to_offset: int
+    reason: str = ""
+    message: str = ""
+
+    @property
+    def repeated_offsets(self) -> int:
+        return max(0, self.from_offset - self.to_offset) if not self.reason else 0
+
+    @property
+    def skipped_offsets(self) -> int:
+        return max(0, self.to_offset - self.from_offset) if not self.reason else 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FlowOperations:
+    driver: FlowDriver
+    source: KafkaCluster
+    clock: Clock
+
+    async def pause(self, subject: Subject, *, by: str) -> None:
+        """Raises StateError, NotFoundError, KafkaError."""
+        partitions = self._partitions(subject)
+        mark = PauseMark(topic=subject.topic, partition=subject.partition, by=by, at_ms=self.clock.now_ms())
+        await self.driver.estate.journal.state(mark)
+        self._apply("pause", subject, mark)
+        self._tell_paused(partitions)
+        log.info(
+            "paused", flow=str(self.driver.flow), topic=subject.topic, partition=subject.partition, by=by
+        )
+
+    async def resume(self, subject: Subject, *, by: str) -> None:
+        """Raises NotFoundError when exactly this is not paused; StateError, KafkaError."""
+        partitions = self._partitions(subject)
+        if (subject.topic, subject.partition) not in self.driver.estate.positions.control.pauses:
+            raise NotFoundError(
+                f"{_words(subject)} of {self.driver.flow} is not paused by itself", reason="NOT_PAUSED"
+            )
+        await self.driver.estate.journal.take_back("pause", subject.topic, subject.partition)
+        self._apply("pause", subject, None)
+        self._tell_paused(partitions)
+        log.info(
+            "resumed", flow=str(self.driver.flow), topic=subject.topic, partition=subject.partition, by=by
+        )
+
+    async def throttle(self, subject: Subject, bytes_per_second: int, *, by: str) -> None:
+        """0 takes the limit away. Raises ConfigError, StateError, NotFoundError, KafkaError."""
+        if subject.partition is not None:
+            raise ConfigError(
+                "a limit is for a flow or a topic, not for one partition", reason="INVALID_SCOPE"
+            )
+        if bytes_per_second < 0:
+            raise ConfigError("a limit is 0 (none) or more bytes per second", reason="INVALID_LIMIT")
+        self._partitions(subject)
+        mark = None
+        if bytes_per_second:
+            mark = ThrottleMark(topic=subject.topic, bytes_per_second=bytes_per_second)
+            await self.driver.estate.journal.state(mark)
+        else:
+            await self.driver.estate.journal.take_back("throttle", subject.topic)
+        self._apply("throttle", subject, mark)
+        self.driver.tell_throttles()
+        log.info(
+            "throttled",
+            flow=str(self.driver.flow),
+            topic=subject.topic,
+            bytes_per_second=bytes_per_second,
+            by=by,
+        )
+
+    async def plan_moves(self, subject: Subject, destination: Destination) -> list[Move]:
+        """What `move` would do. Raises StateError, NotFoundError, KafkaError."""
+        partitions = sorted(self._partitions(subject))
+        wanted = await self._resolve(partitions, destination)
+        starts = await self.source.list_offsets(OffsetSpec.EARLIEST, partitions)
+        ends = await self.source.list_offsets(OffsetSpec.LATEST, partitions)
+        return [
+            self._move(partition, wanted[partition], starts[partition], ends[partition])
+            for partition in partitions
+        ]
+
+    async def move(self, moves: Collection[Move], *, by: str) -> None:
+        """Move positions; partitions that cannot be moved are left. Raises KafkaError."""
+        estate, epoch = self.driver.estate, self.driver.current
+        for move in moves:
+            if move.reason:
+                continue
+            slot = None if epoch is None else epoch.slot_of(move.partition)
+            if slot is None:
+                # Between two epochs its old owner may still speak for it: an operator tries again.
+                raise StateError(
+                    f"{move.partition} is not being copied at this moment: try again", reason="FLOW_NOT_READY"
+                )
+            named = types_pb2.TopicPartition(topic=move.partition.topic, partition=move.partition.partition)
+            slot.tell(
+                worker_pb.WorkerCommand(
+                    reposition=worker_pb.Reposition(partition=named, position=move.to_offset)
+                )
+            )
+            log.warning(
+                "position_set",
+                flow=str(self.driver.flow),
+                topic=move.partition.topic,
+                partition=move.partition.partition,
+                from_offset=move.from_offset,
+                to_offset=move.to_offset,
+                by=by,
+            )
+            row = estate.table.rows.get(move.partition)
+            if row is not None:
+                row.initial = move.to_offset
+
+    # -------------------------------------------------------------------------------------------------
+
+    def _partitions(self, subject: Subject) -> frozenset[TopicPartition]:
+        """The partitions of a subject. Raises NotFoundError, and StateError while the flow is not ours."""
+        if not self.driver.owned:
+            reason, message = self.driver.why_idle()
+            raise StateError(
+                f"{self.driver.flow} is not copied by this process now: {reason} {message}".rstrip(),
+                reason="FLOW_NOT_READY",
+            )
+        found = frozenset(
+            partition
+            for partition in self.driver.estate.table.rows
+            if subject.topic in (None, partition.topic) and subject.partition in (None, partition.partition)
+        )
+        if not found and subject.topic is not None:
+            raise NotFoundError(
+                f"{self.driver.flow} does not copy {_words(subject)}",
+                reason="PARTITION_UNKNOWN",
+                metadata={"flow": str(self.driver.flow), "topic": subject.topic},
+            )
+        return found
+
+    def _apply(self, kind: str, subject: Subject, fact: PauseMark | ThrottleMark | None) -> None:
+        record = ControlRecord(kind=kind, topic=subject.topic, partition=subject.partition, fact=fact)
+        self.driver.estate.positions.control.apply(record)
+
+    def _tell_paused(self, partitions: Collection[TopicPartition]) -> None:
+        epoch = self.driver.current
+        if epoch is None:
+            return  # the next one is told when it starts
+        for slot in epoch.slots:
+            for paused in (True, False):
+                named = [
+                    types_pb2.TopicPartition(topic=partition.topic, partition=partition.partition)
+                    for partition in slot.partitions
+                    if partition in partitions and self.driver.estate.is_paused(partition) is paused
+                ]
+                if named:
+                    command = worker_pb.SetPaused(partitions=named, paused=paused)
+                    slot.tell(worker_pb.WorkerCommand(set_paused=command))
+
+    async def _resolve(
+        self, partitions: Collection[TopicPartition], destination: Destination
+    ) -> Mapping[TopicPartition, int | KafkaError | None]:
+        if destination.offset is not None:
+            return dict.fromkeys(partitions, destination.offset)
+        if destination.timestamp_ms is not None:
+            return await self.source.offsets_for_times(dict.fromkeys(partitions, destination.timestamp_ms))
+        if destination.spec is None:
+            raise ConfigError("no target: an offset, earliest, latest or a time", reason="INVALID_TARGET")
+        return await self.source.list_offsets(destination.spec, partitions)
+
+    def _move(
+        self,
+        partition: TopicPartition,
+        wanted: int | KafkaError | None,
+        start: int | KafkaError,
+        end: int | KafkaError,
+    ) -> Move:
+        row = self.driver.estate.table.rows[partition]
+        before = row.position if row.position is not None else -1
+        for answer in (wanted, start, end):
+            if isinstance(answer, KafkaError):
+                return Move(
+                    partition=partition,
+                    from_offset=before,
+                    to_offset=-1,
+                    reason=answer.reason,
+                    message=str(answer),
+                )
+        assert isinstance(start, int)
+        assert isinstance(end, int)
+        assert not isinstance(wanted, KafkaError)
+        after = end if wanted is None else wanted
+        if not start <= after <= end:
+            return Move(
+                partition=partition,
+                from_offset=before,
+                to_offset=after,
+                reason="OFFSET_OUT_OF_RANGE",
+                message=f"the source holds offsets {start} to {end}",
+            )
+        return Move(partition=partition, from_offset=before, to_offset=after)
+
+
+def _words(subject: Subject) -> str:
+    if subject.topic is None:
+        return "the flow as a whole"
+    return subject.topic if subject.partition is None else f"{subject.topic}-{subject.partition}"

@@ -1,0 +1,34 @@
+"""How one limit is shared by the slots that work under it. Pure."""
+
+from collections.abc import Sequence
+
+
+def share_limit(limit: float, demands: Sequence[float | None]) -> tuple[float, ...]:
+    """Deal `limit` (bytes per second) out: a slot that needs less than an equal share leaves the rest to
+    the others.
+
+    `demands` is what each slot takes at most by itself, None = as much as it gets. The shares add up to
+    `limit`, so the limit holds whatever the slots do.
+
+    >>> share_limit(90, [10, None, None])
+    (10.0, 40.0, 40.0)
+    >>> share_limit(90, [10, 10, 10])
+    (30.0, 30.0, 30.0)
+    """
+    shares = [0.0] * len(demands)
+    left, open_slots = float(limit), list(range(len(demands)))
+    while open_slots:
+        equal = left / len(open_slots)
+        modest = [i for i in open_slots if (demand := demands[i]) is not None and demand < equal]
+        if not modest or len(modest) == len(open_slots):
+            # What is over is spread, so that a burst need not wait for a new deal.
+            taken = [min(equal, demands[i] or equal) if modest else equal for i in open_slots]
+            spare = (left - sum(taken)) / len(open_slots)
+            for i, share in zip(open_slots, taken, strict=True):
+                shares[i] = share + spare
+            break
+        for i in modest:
+            shares[i] = float(demands[i] or 0.0)
+            left -= shares[i]
+        open_slots = [i for i in open_slots if i not in modest]
+    return tuple(shares)

@@ -1,0 +1,145 @@
+"""`twinlog partitions`: the copy of every partition."""
+
+import asyncio
+from pathlib import Path
+from typing import Annotated, Any
+
+import click
+import typer
+
+from twinlog.api.source.v1 import source_service_pb2 as pb2
+from twinlog.cli.configsync_client import flow_name, parse_flow
+from twinlog.cli.failures import reported_failures, run_async
+from twinlog.cli.location import ConfigOption, EndpointOption
+from twinlog.cli.output import Column, Output, OutputOption, print_json, print_json_line, print_table
+from twinlog.cli.source_client import (
+    CALL_TIMEOUT_SECONDS,
+    TopicOption,
+    answered,
+    partition_name,
+    shown_bytes,
+    source_stub,
+)
+from twinlog.service.waiting import wait_or_stop
+
+WATCH_SECONDS = 2.0
+PAGE = 5000
+
+_COLUMNS = (
+    Column(title="flow"),
+    Column(title="partition"),
+    Column(title="state"),
+    Column(title="position", right=True),
+    Column(title="lag", right=True),
+    Column(title="records/s", right=True),
+    Column(title="bytes/s", right=True),
+    Column(title="lane"),
+    Column(title="delay", right=True),
+    Column(title="reason"),
+)
+
+
+def partitions_command(
+    flow: Annotated[str | None, typer.Option("--flow", metavar="A->B", help="Only this flow.")] = None,
+    topic: TopicOption = "",
+    watch: Annotated[
+        bool, typer.Option("--watch", "-w", help="Show them again every two seconds, until Ctrl-C.")
+    ] = False,
+    config: ConfigOption = None,
+    endpoint: EndpointOption = None,
+    output: OutputOption = Output.TABLE,
+) -> None:
+    """Show the copy of every partition: state, position, lag, lane, rates, and why one does not run."""
+    run_async(_show(flow, topic, watch, config, endpoint, output))
+
+
+async def _show(
+    flow: str | None,
+    topic: str,
+    watch: bool,
+    config: Path | None,
+    endpoint: list[str] | None,
+    output: Output,
+) -> None:
+    never = asyncio.Event()
+    while True:
+        found = await _partitions(flow, topic, config, endpoint)
+        with reported_failures():
+            _print(found, output, watch=watch)
+        if not watch:
+            return
+        await wait_or_stop(never, WATCH_SECONDS)
+
+
+async def _partitions(
+    flow: str | None, topic: str, config: Path | None, endpoint: list[str] | None
+) -> list[pb2.PartitionStatus]:
+    request = pb2.ListPartitionsRequest(
+        flow=None if flow is None else parse_flow(flow), source_topic=topic, page_size=PAGE
+    )
+    found: list[pb2.PartitionStatus] = []
+    async with source_stub(config, endpoint) as stub:
+        while True:
+            answer = await answered(stub.ListPartitions(request, timeout=CALL_TIMEOUT_SECONDS))
+            found += answer.partitions
+            if not answer.next_page_token:
+                return found
+            request.page_token = answer.next_page_token
+
+
+def _print(found: list[pb2.PartitionStatus], output: Output, *, watch: bool) -> None:
+    if output is Output.JSON:
+        documents = [_as_json(status) for status in found]
+        if watch:
+            print_json_line(documents)
+        else:
+            print_json(documents)
+        return
+    if watch:
+        click.clear()
+    print_table("", _COLUMNS, [_cells(status) for status in found])
+
+
+def _cells(status: pb2.PartitionStatus) -> list[str]:
+    known_delay = status.HasField("replication_latency")
+    return [
+        flow_name(status.flow),
+        partition_name(status.source),
+        _name(pb2.PartitionState.Name(status.state)),
+        "?" if status.position < 0 else str(status.position),
+        "?" if status.source_end_offset < 0 else str(status.lag_records),
+        f"{status.records_per_second:.0f}",
+        shown_bytes(status.bytes_per_second),
+        "" if status.lane == pb2.LANE_UNSPECIFIED else _name(pb2.Lane.Name(status.lane)),
+        f"{status.replication_latency.ToMilliseconds()} ms" if known_delay else "",
+        f"{status.reason} {status.message}".strip(),
+    ]
+
+
+def _as_json(status: pb2.PartitionStatus) -> dict[str, Any]:
+    return {
+        "flow": flow_name(status.flow),
+        "topic": status.source.topic,
+        "partition": status.source.partition,
+        "target_topic": status.target_topic,
+        "state": _name(pb2.PartitionState.Name(status.state)),
+        "position": None if status.position < 0 else status.position,
+        "source_end_offset": None if status.source_end_offset < 0 else status.source_end_offset,
+        "lag_records": None if status.source_end_offset < 0 else status.lag_records,
+        "records_per_second": round(status.records_per_second, 3),
+        "bytes_per_second": round(status.bytes_per_second, 3),
+        "lane": None if status.lane == pb2.LANE_UNSPECIFIED else _name(pb2.Lane.Name(status.lane)),
+        "slot": status.slot,
+        "reason": status.reason,
+        "message": status.message,
+        "retry_at": status.retry_at.ToJsonString() if status.HasField("retry_at") else None,
+        "as_of": status.as_of.ToJsonString() if status.HasField("as_of") else None,
+        "replication_latency_ms": (
+            status.replication_latency.ToMilliseconds() if status.HasField("replication_latency") else None
+        ),
+    }
+
+
+def _name(constant: str) -> str:
+    """`PARTITION_STATE_RUNNING` and `LANE_RAW` without their type."""
+    return constant.removeprefix("PARTITION_STATE_").removeprefix("LANE_")

@@ -1,0 +1,175 @@
+"""`twinlog positions get` and `twinlog positions set`."""
+
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from twinlog.api.source.v1 import source_service_pb2 as pb2
+from twinlog.cli.failures import EXIT_FAILED, reported_failures, run_async
+from twinlog.cli.location import ConfigOption, EndpointOption
+from twinlog.cli.output import Column, Output, OutputOption, print_json, print_table
+from twinlog.cli.source_client import (
+    CALL_TIMEOUT_SECONDS,
+    FlowArgument,
+    PartitionOption,
+    TopicOption,
+    answered,
+    parse_scope,
+    partition_name,
+    source_stub,
+    who,
+)
+from twinlog.errors import ConfigError
+
+app = typer.Typer(no_args_is_help=True, help="Show or move where partitions are copied from.")
+
+_POSITIONS = (
+    Column(title="partition"),
+    Column(title="position", right=True),
+    Column(title="source end", right=True),
+    Column(title="lag", right=True),
+)
+_CHANGES = (
+    Column(title="partition"),
+    Column(title="from", right=True),
+    Column(title="to", right=True),
+    Column(title="copied again", right=True),
+    Column(title="left out", right=True),
+    Column(title="problem"),
+)
+
+
+@app.command("get")
+def get_command(
+    flow: FlowArgument,
+    topic: TopicOption = "",
+    config: ConfigOption = None,
+    endpoint: EndpointOption = None,
+    output: OutputOption = Output.TABLE,
+) -> None:
+    """Show the next source offset of every partition."""
+    with reported_failures():
+        found = run_async(_get(parse_scope(flow, topic, None), config, endpoint))
+        if output is Output.JSON:
+            print_json(
+                [
+                    {
+                        "topic": each.source.topic,
+                        "partition": each.source.partition,
+                        "position": each.position,
+                        "source_end_offset": each.source_end_offset,
+                        "lag_records": each.lag_records,
+                    }
+                    for each in found
+                ]
+            )
+            return
+        rows = [
+            [
+                partition_name(each.source),
+                str(each.position),
+                str(each.source_end_offset),
+                str(each.lag_records),
+            ]
+            for each in found
+        ]
+        print_table("", _POSITIONS, rows)
+
+
+@app.command("set")
+def set_command(
+    flow: FlowArgument,
+    to: Annotated[
+        str,
+        typer.Option(
+            "--to",
+            metavar="WHERE",
+            help="An offset, earliest, latest, or a time: 2026-01-31T12:00:00Z.",
+        ),
+    ],
+    topic: TopicOption = "",
+    partition: PartitionOption = None,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Only show what would be copied again or left out.")
+    ] = False,
+    config: ConfigOption = None,
+    endpoint: EndpointOption = None,
+    output: OutputOption = Output.TABLE,
+) -> None:
+    """Move where partitions are copied from. Try --dry-run first: what is copied again is there twice.
+
+    Only the partitions that are moved rest for a moment.
+    """
+    with reported_failures():
+        request = pb2.SetPositionsRequest(
+            scope=parse_scope(flow, topic, partition), target=_target(to), dry_run=dry_run, by=who()
+        )
+        answer = run_async(_set(request, config, endpoint))
+        if output is Output.JSON:
+            print_json({"applied": answer.applied, "changes": [_as_json(each) for each in answer.changes]})
+        else:
+            title = "done" if answer.applied else "dry run: nothing was changed"
+            print_table(title, _CHANGES, [_cells(each) for each in answer.changes])
+        if any(each.reason for each in answer.changes):
+            raise typer.Exit(EXIT_FAILED)
+
+
+def _target(text: str) -> pb2.PositionTarget:
+    """Raises ConfigError."""
+    if text == "earliest":
+        return pb2.PositionTarget(earliest=pb2.Earliest())
+    if text == "latest":
+        return pb2.PositionTarget(latest=pb2.Latest())
+    if text.isdecimal():
+        return pb2.PositionTarget(offset=int(text))
+    try:
+        at = datetime.fromisoformat(text)
+    except ValueError:
+        raise ConfigError(
+            f"--to {text!r}: expected an offset, earliest, latest, or a time such as 2026-01-31T12:00:00Z",
+            metadata={"key": "--to"},
+        ) from None
+    target = pb2.PositionTarget()
+    target.timestamp.FromDatetime(at if at.tzinfo is None else at.astimezone(UTC))
+    return target
+
+
+async def _get(
+    scope: pb2.Scope, config: Path | None, endpoint: list[str] | None
+) -> list[pb2.PartitionStatus]:
+    request = pb2.ListPartitionsRequest(flow=scope.flow, source_topic=scope.source_topic, page_size=10_000)
+    async with source_stub(config, endpoint) as stub:
+        return list((await answered(stub.ListPartitions(request, timeout=CALL_TIMEOUT_SECONDS))).partitions)
+
+
+async def _set(
+    request: pb2.SetPositionsRequest, config: Path | None, endpoint: list[str] | None
+) -> pb2.SetPositionsResponse:
+    async with source_stub(config, endpoint) as stub:
+        return await answered(stub.SetPositions(request, timeout=CALL_TIMEOUT_SECONDS))
+
+
+def _cells(change: pb2.PositionChange) -> list[str]:
+    return [
+        partition_name(change.partition),
+        str(change.from_offset),
+        str(change.to_offset),
+        str(change.repeated_offsets),
+        str(change.skipped_offsets),
+        f"{change.reason} {change.message}".strip(),
+    ]
+
+
+def _as_json(change: pb2.PositionChange) -> dict[str, Any]:
+    return {
+        "topic": change.partition.topic,
+        "partition": change.partition.partition,
+        "from": change.from_offset,
+        "to": change.to_offset,
+        "repeated_offsets": change.repeated_offsets,
+        "skipped_offsets": change.skipped_offsets,
+        "reason": change.reason,
+        "message": change.message,
+    }
