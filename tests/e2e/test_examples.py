@@ -85,7 +85,7 @@ async def test_active_standby(three: Three, tmp_path: Path) -> None:
         await _has(backup, {"primary.standby-orders": 30})
         properties = primary.client_properties()
         read = await read_some(
-            "p", properties, group="standby", topic="standby-orders", at_least=30, max_polls=60
+            "p", properties, group="standby", topic="standby-orders", at_least=30, max_idle_polls=60
         )
         assert read.records == 30
 

@@ -28,7 +28,7 @@ async def test_mm2_formatters_read_checkpoints_syncs_and_heartbeats(mirror: Mirr
     records = [NewRecord(b"k", b"%d" % i, SystemClock().now_ms()) for i in range(10)]
     await write_batches(mirror.pair.a, topic, [(0, Codec.NONE, records)])
     a, b = mirror.pair.a, mirror.pair.b
-    await read_some("A", a.client_properties(), group=group, topic=topic, at_least=10, max_polls=60)
+    await read_some("A", a.client_properties(), group=group, topic=topic, at_least=10, max_idle_polls=60)
     east, west = mirror.source_alias, mirror.target_alias
 
     async def lines(cluster: BlockingCluster, named: str, formatter: Formatter) -> list[str]:

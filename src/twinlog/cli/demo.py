@@ -1,6 +1,7 @@
 """`twinlog demo`."""
 
 import asyncio
+import logging
 from typing import Annotated
 
 import typer
@@ -22,6 +23,8 @@ def demo_command(
     from twinlog.errors import TwinlogError
 
     console = Console()
+    # The clients' complaints about coordinators that are still coming up would look like ours.
+    logging.getLogger("aiokafka").setLevel(logging.CRITICAL)
     try:
         held = asyncio.run(tell(console, keep=keep))
     except TwinlogError as error:

@@ -29,16 +29,17 @@ async def read_some(
     group: str,
     topic: str,
     at_least: int,
-    max_polls: int,
+    max_idle_polls: int,
     poll_records: int = 500,
 ) -> Reading:
-    """Join the group, read `at_least` records (or as many as `max_polls` give), commit, leave."""
+    """Join the group, read `at_least` records (or until so many polls in a row gave none), commit, leave."""
     reading = Reading()
     async with GroupConsumer(alias, properties, group=group, topics=[topic]) as consumer:
-        for _ in range(max_polls):
-            if reading.records >= at_least:
-                break
-            for record in await consumer.poll(max_wait_seconds=POLL_SECONDS, max_records=poll_records):
+        idle_polls = 0
+        while reading.records < at_least and idle_polls < max_idle_polls:
+            polled = await consumer.poll(max_wait_seconds=POLL_SECONDS, max_records=poll_records)
+            idle_polls = 0 if polled else idle_polls + 1
+            for record in polled:
                 number = record.partition.partition
                 reading.first.setdefault(number, (record.timestamp_ms, record.key, record.value))
                 reading.next_offsets[record.partition] = record.offset + 1

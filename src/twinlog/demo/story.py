@@ -144,7 +144,7 @@ class _Story:
                     await wait_or_stop(selling, LIVE_SECONDS / 2)
                     on_a = await read_some(
                         "A", self._a.client_properties(), group=GROUP, topic=TOPIC,
-                        at_least=stream.written // 2, max_polls=200,
+                        at_least=stream.written // 2, max_idle_polls=60,
                     )  # fmt: skip
                     await wait_or_stop(selling, LIVE_SECONDS / 2)
                     selling.set()
@@ -193,7 +193,13 @@ class _Story:
             on_b = translated.get(TopicPartition(REMOTE_TOPIC, tp.partition), -1)
             self._findings.offsets[tp.partition] = (offset, on_b, exact)
         on_b_reading = await read_some(
-            "B", self._b.client_properties(), group=GROUP, topic=REMOTE_TOPIC, at_least=1 << 60, max_polls=40
+            "B",
+            self._b.client_properties(),
+            group=GROUP,
+            topic=REMOTE_TOPIC,
+            at_least=1 << 60,
+            max_idle_polls=6,
+            poll_records=5_000,
         )
         self._findings.read_on_b = on_b_reading.records
 
