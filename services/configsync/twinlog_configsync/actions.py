@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
-from twinlog.kafka.ports import AclBinding
+from twinlog.kafka.ports import AclBinding, QuotaEntity
 from twinlog_configsync.acl_rights import acl_text
 from twinlog_configsync.schedule import Scope
 
@@ -135,11 +135,61 @@ class SkipAcl:
         return f"SKIP ACL {acl_text(self.binding)}: {self.rule}"
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SkipUser:
+    """A user of the source that the target lacks: passwords cannot be read, so nobody can copy it."""
+
+    user: str
+    mechanism: str
+    rule: str = "SCRAM passwords cannot be read: create the user on the target by hand"
+
+    def __str__(self) -> str:
+        return f"SKIP USER {self.user} ({self.mechanism}): {self.rule}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SetQuota:
+    entity: QuotaEntity
+    key: str
+    before: float | None
+    value: float
+    rule: str
+    drift: bool = False
+
+    def __str__(self) -> str:
+        before = "none" if self.before is None else f"{self.before:g}"
+        return f"SET QUOTA {entity_text(self.entity)} {self.key} {before} → {self.value:g}: {self.rule}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DeleteQuota:
+    entity: QuotaEntity
+    key: str
+    before: float
+    rule: str
+
+    def __str__(self) -> str:
+        return f"DELETE QUOTA {entity_text(self.entity)} {self.key} {self.before:g}: {self.rule}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SkipQuota:
+    entity: QuotaEntity
+    key: str
+    rule: str
+
+    def __str__(self) -> str:
+        return f"SKIP QUOTA {entity_text(self.entity)} {self.key}: {self.rule}"
+
+
 TopicAction = CreateTopic | GrowPartitions | DeleteTopic
 ConfigAction = SetConfig | DeleteConfig
 AclAction = CreateAcl | DeleteAcl
-Change = TopicAction | ConfigAction | AclAction
-Action = Change | Skip | SkipAcl
+QuotaAction = SetQuota | DeleteQuota
+Change = TopicAction | ConfigAction | AclAction | QuotaAction
+Omission = Skip | SkipAcl | SkipUser | SkipQuota
+"""Nothing is done, on purpose."""
+Action = Change | Omission
 
 
 def scope_of(action: Action) -> Scope:
@@ -149,12 +199,19 @@ def scope_of(action: Action) -> Scope:
             return Scope.TOPICS
         case SetConfig() | DeleteConfig():
             return Scope.CONFIGS
-        case CreateAcl() | DeleteAcl() | SkipAcl():
+        case CreateAcl() | DeleteAcl() | SkipAcl() | SkipUser():
             return Scope.ACLS
+        case SetQuota() | DeleteQuota() | SkipQuota():
+            return Scope.QUOTAS
         case Skip():
             return Scope.TOPICS if action.what in (WHAT_TOPIC, WHAT_DELETION) else Scope.CONFIGS
 
 
 def is_drift(action: Action) -> bool:
     """Whether it takes back what somebody else changed on the target."""
-    return isinstance(action, SetConfig | DeleteConfig | CreateAcl) and action.drift
+    return isinstance(action, SetConfig | DeleteConfig | CreateAcl | SetQuota) and action.drift
+
+
+def entity_text(entity: QuotaEntity) -> str:
+    """`user alice, client-id <default>`"""
+    return ", ".join(f"{kind} {'<default>' if name is None else name}" for kind, name in entity.parts)

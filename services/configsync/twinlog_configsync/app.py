@@ -10,8 +10,8 @@ from twinlog.api.configsync.v1.configsync_service_pb2_grpc import add_ConfigSync
 from twinlog.service.app import ServiceContext, ServiceParts
 from twinlog.service.grpc_server import GrpcService
 from twinlog.telemetry import metrics
-from twinlog_configsync.acl_claims import AclClaims
 from twinlog_configsync.board import TopicBoard
+from twinlog_configsync.claims import Claims
 from twinlog_configsync.config import configsync_flows
 from twinlog_configsync.flow_sync import FlowSync
 from twinlog_configsync.journal import Journal
@@ -27,7 +27,7 @@ async def build(context: ServiceContext, stack: AsyncExitStack) -> ServiceParts:
     board = TopicBoard(history_id=context.instance_id, meter=context.meter)
     changes = metrics.counter(context.meter, metrics.CONFIGSYNC_CHANGES)
     configured = configsync_flows(context.configuration)
-    claims = AclClaims([flow.flow for flow in configured if Scope.ACLS in flow.rules.intervals_seconds])
+    claims = Claims([flow.flow for flow in configured if Scope.ACLS in flow.rules.intervals_seconds])
     flows = [
         FlowSync(
             flow,

@@ -7,7 +7,7 @@ from typing import Final, Generic, TypeVar
 
 from twinlog.clock import Clock
 from twinlog.errors import KafkaError
-from twinlog.kafka.ports import KafkaCluster, NewTopic
+from twinlog.kafka.ports import KafkaCluster, NewTopic, QuotaEntity
 from twinlog.service.runtime import wait_or_stop
 from twinlog_configsync.actions import (
     Change,
@@ -16,9 +16,12 @@ from twinlog_configsync.actions import (
     CreateTopic,
     DeleteAcl,
     DeleteConfig,
+    DeleteQuota,
     DeleteTopic,
     GrowPartitions,
+    QuotaAction,
     SetConfig,
+    SetQuota,
     TopicAction,
 )
 from twinlog_configsync.apply_acls import apply_acls
@@ -66,7 +69,7 @@ class Applier:
     clock: Clock
 
     async def carry_out(self, plan: Plan, world: World, stop: asyncio.Event) -> Outcome:
-        """Topics first, then ACLs, then configs; returns when the target shows the topics, or after 10 s.
+        """Topics first, then ACLs, quotas, configs; returns when the target shows the topics, or after 10 s.
 
         Raises KafkaError when the target as a whole does not answer; then any of the actions may have been
         done, and the next plan holds what is left.
@@ -85,6 +88,9 @@ class Applier:
         refused += [
             Refusal(action=action, error=error) for action, error in await apply_acls(self.target, acls)
         ]
+        refused += await self._quotas(
+            [action for action in plan.changes if isinstance(action, SetQuota | DeleteQuota)]
+        )
         if configs:
             refused += await self._configs(configs)
             altered = {action.source_topic for action in configs}
@@ -114,6 +120,24 @@ class Applier:
             Refusal(action=by_target[name], error=error)
             for name, error in answers.items()
             if error is not None and error.reason not in (_TOPIC_EXISTS, TOPIC_UNKNOWN)
+        ]
+
+    async def _quotas(self, actions: Sequence[QuotaAction]) -> list[Refusal[QuotaAction]]:
+        """Kafka takes or refuses all changes of an entity together."""
+        by_entity: dict[QuotaEntity, list[QuotaAction]] = {}
+        for action in actions:
+            by_entity.setdefault(action.entity, []).append(action)
+        answers = await self.target.alter_client_quotas(
+            {
+                entity: {each.key: each.value if isinstance(each, SetQuota) else None for each in group}
+                for entity, group in by_entity.items()
+            }
+        )
+        return [
+            Refusal(action=action, error=error)
+            for entity, group in by_entity.items()
+            if (error := answers[entity]) is not None
+            for action in group
         ]
 
     async def _configs(self, actions: Sequence[ConfigAction]) -> list[Refusal[ConfigAction]]:

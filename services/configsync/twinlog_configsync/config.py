@@ -115,6 +115,8 @@ def _intervals(settings: ConfigSyncSettings) -> dict[Scope, float]:
     intervals = {Scope.TOPICS: settings.refresh_topics_interval_seconds}
     if settings.sync_acls_enabled:
         intervals[Scope.ACLS] = settings.sync_acls_interval_seconds
+    if settings.sync_quotas_enabled:
+        intervals[Scope.QUOTAS] = settings.sync_acls_interval_seconds
     if settings.sync_configs_enabled:
         intervals[Scope.CONFIGS] = settings.sync_configs_interval_seconds
     return intervals

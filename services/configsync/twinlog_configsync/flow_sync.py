@@ -17,21 +17,22 @@ from twinlog.errors import (
 from twinlog.kafka.ports import KafkaCluster, TopicDescription
 from twinlog.model import ClusterAlias, Flow
 from twinlog.service.runtime import Backoff, finish_or_cancel, wait_or_stop
-from twinlog_configsync.acl_claims import AclClaims
 from twinlog_configsync.acl_listing import AclEntry, list_acls
 from twinlog_configsync.acl_plan import wanted_acls
 from twinlog_configsync.apply import Applier, Outcome
 from twinlog_configsync.board import TopicBoard
+from twinlog_configsync.claims import Claims
 from twinlog_configsync.config import ConfigSyncFlow
 from twinlog_configsync.explain import Explanation, explain
 from twinlog_configsync.flow_status import FlowStatus, after_failure, after_success
 from twinlog_configsync.journal import Journal
 from twinlog_configsync.learn import learn
 from twinlog_configsync.memory import Memory, forgotten, recall
-from twinlog_configsync.observation import AclObservation, World
+from twinlog_configsync.observation import AclObservation, QuotaObservation, World
 from twinlog_configsync.observe import Observer
 from twinlog_configsync.obstacles import Obstacles
 from twinlog_configsync.plan import Plan, make_plan, replicated_topics
+from twinlog_configsync.quota_plan import wanted_quotas
 from twinlog_configsync.reasons import Reason
 from twinlog_configsync.records import PlanRecord
 from twinlog_configsync.schedule import Schedule, Scope
@@ -54,7 +55,7 @@ class FlowSync:
         source: KafkaCluster,
         target: KafkaCluster,
         board: TopicBoard,
-        claims: AclClaims,
+        claims: Claims,
         clock: Clock,
         backoff: Backoff,
         journal: Journal,
@@ -228,20 +229,21 @@ class FlowSync:
     def _plan(self, world: World, scopes: Collection[Scope]) -> Plan:
         if isinstance(world.acls, AclObservation):
             topics = replicated_topics(world.topics)
-            self._claims.claim(self.flow, wanted_acls(world.acls, self._rules.acls, topics=topics))
+            self._claims.claim_acls(self.flow, wanted_acls(world.acls, self._rules.acls, topics=topics))
+        if isinstance(world.quotas, QuotaObservation):
+            self._claims.claim_quotas(self.flow, frozenset(wanted_quotas(world.quotas)))
         return make_plan(
             world,
             self._rules,
             self._memory,
             scopes=scopes,
             now_ms=self._clock.now_ms(),
-            acls_wanted_elsewhere=self._claims.wanted_elsewhere(self.flow),
+            claims=self._claims,
         )
 
     async def _carry_out(self, plan: Plan, world: World, stop: asyncio.Event) -> Outcome:
-        if plan.new_acls:
-            intended = replace(self._memory, made_acls=self._memory.made_acls | plan.new_acls)
-            await self._store.put(intended.records())
+        if plan.new_acls or plan.new_quotas:
+            await self._store.put(self._memory.intending(plan.new_acls, plan.new_quotas).records())
         outcome = await self._applier.carry_out(plan, world, stop)
         self._journal.outcome(outcome)
         await self._remember(plan, outcome, applied=True)
@@ -278,7 +280,7 @@ class FlowSync:
         obstacles = self._obstacles.after(plan, outcome.refused, applied=applied)
         before = self._memory
         after = learn(before, plan, outcome, obstacles, self._rules, now_ms=now_ms)
-        intended = replace(before, made_acls=before.made_acls | plan.new_acls)
+        intended = before.intending(plan.new_acls, plan.new_quotas)
         await self._store.put({**forgotten(intended, after), **after.records()})
         self._memory = after
         self._obstacles = obstacles

@@ -26,7 +26,12 @@ from twinlog_configsync.plan import Plan
 from twinlog_configsync.registry import Entries
 from twinlog_configsync.schedule import Scope
 
-_RESOURCE_TYPES: Final = {Scope.TOPICS: "topic", Scope.CONFIGS: "config", Scope.ACLS: "acl"}
+_RESOURCE_TYPES: Final = {
+    Scope.TOPICS: "topic",
+    Scope.CONFIGS: "config",
+    Scope.ACLS: "acl",
+    Scope.QUOTAS: "quota",
+}
 
 _log = structlog.stdlib.get_logger(__name__)
 

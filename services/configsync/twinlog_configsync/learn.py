@@ -3,13 +3,13 @@
 from collections.abc import Mapping
 
 from twinlog.errors import KafkaError
-from twinlog.kafka.ports import AclBinding
-from twinlog_configsync.actions import CreateAcl, CreateTopic, DeleteAcl, DeleteTopic
+from twinlog.kafka.ports import AclBinding, QuotaEntity
+from twinlog_configsync.actions import CreateAcl, CreateTopic, DeleteAcl, DeleteQuota, DeleteTopic, SetQuota
 from twinlog_configsync.apply import Outcome
 from twinlog_configsync.config_rules import creation_configs
 from twinlog_configsync.delete_plan import HOUR_MS
 from twinlog_configsync.memory import Memory
-from twinlog_configsync.observation import AclObservation, Observation, TopicPair
+from twinlog_configsync.observation import AclObservation, Observation, QuotaObservation, TopicPair
 from twinlog_configsync.obstacles import Obstacles
 from twinlog_configsync.plan import Plan
 from twinlog_configsync.registry import fold
@@ -34,6 +34,7 @@ def learn(
         ),
         last_set=_last_set(before, plan, outcome, rules),
         made_acls=_made_acls(before, outcome),
+        made_quotas=_made_quotas(before, outcome),
         deleted_at_ms=_deleted_at_ms(before, outcome, now_ms=now_ms),
         last_plan=before.last_plan,
         settled_at_ms=settled_at_ms,
@@ -73,6 +74,25 @@ def _made_acls(before: Memory, outcome: Outcome) -> frozenset[AclBinding]:
     deleted = {action.binding for action in outcome.applied if isinstance(action, DeleteAcl)}
     present = (outcome.world.acls.target | created) - deleted
     return frozenset((before.made_acls | created) & present)
+
+
+def _made_quotas(before: Memory, outcome: Outcome) -> dict[QuotaEntity, dict[str, float]]:
+    """What Twinlog set, less what it took away and what is gone from the target."""
+    made = {entity: dict(values) for entity, values in before.made_quotas.items()}
+    if not isinstance(outcome.world.quotas, QuotaObservation):
+        return made
+    target = outcome.world.quotas.target
+    made = {
+        entity: {key: value for key, value in values.items() if key in target.get(entity, {})}
+        for entity, values in made.items()
+    }
+    for action in outcome.applied:
+        match action:
+            case SetQuota():
+                made.setdefault(action.entity, {})[action.key] = action.value
+            case DeleteQuota():
+                made.get(action.entity, {}).pop(action.key, None)
+    return {entity: values for entity, values in made.items() if values}
 
 
 def _deleted_at_ms(before: Memory, outcome: Outcome, *, now_ms: int) -> tuple[int, ...]:

@@ -1,9 +1,9 @@
 """What configsync knows of one flow, and how it is kept as records. Values only."""
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, field, replace
 
-from twinlog.kafka.ports import AclBinding
+from twinlog.kafka.ports import AclBinding, QuotaEntity
 from twinlog_configsync.entry import TopicEntry
 from twinlog_configsync.records import (
     AclRecord,
@@ -11,9 +11,11 @@ from twinlog_configsync.records import (
     FlowRecord,
     Kind,
     PlanRecord,
+    QuotaRecord,
     RecordKey,
     RecordValue,
     acl_key,
+    quota_key,
 )
 
 
@@ -25,12 +27,25 @@ class Memory:
     """By source topic: the overrides that Twinlog last brought its counterpart to."""
     made_acls: frozenset[AclBinding] = frozenset()
     """Bindings on the target that Twinlog makes or made."""
+    made_quotas: Mapping[QuotaEntity, Mapping[str, float]] = field(default_factory=dict)
+    """Quotas on the target that Twinlog sets or set."""
     deleted_at_ms: tuple[int, ...] = ()
     """When counterparts of deleted topics were deleted, within the last hour."""
     last_plan: PlanRecord | None = None
     """The plan that was asked for last."""
     settled_at_ms: int | None = None
     """When the selection was complete for the first time; None before."""
+
+    def intending(
+        self, acls: Collection[AclBinding], quotas: Mapping[QuotaEntity, Mapping[str, float]]
+    ) -> "Memory":
+        """This memory, with what is about to be made: none is ever made and not known."""
+        made_quotas = {entity: {**self.made_quotas.get(entity, {}), **quotas[entity]} for entity in quotas}
+        return replace(
+            self,
+            made_acls=self.made_acls | frozenset(acls),
+            made_quotas={**self.made_quotas, **made_quotas},
+        )
 
     @property
     def settled(self) -> bool:
@@ -48,6 +63,8 @@ class Memory:
             records[RecordKey(Kind.CONFIGS, name)] = ConfigsRecord(values=values)
         for binding in self.made_acls:
             records[acl_key(binding)] = AclRecord(binding=binding)
+        for entity, quotas in self.made_quotas.items():
+            records[quota_key(entity)] = QuotaRecord(entity=entity, values=quotas)
         if self.last_plan is not None:
             records[RecordKey(Kind.PLAN)] = self.last_plan
         if self.settled_at_ms is not None:
@@ -62,6 +79,7 @@ def recall(records: Mapping[RecordKey, RecordValue]) -> Memory:
     entries: dict[str, TopicEntry] = {}
     last_set: dict[str, Mapping[str, str]] = {}
     made_acls: set[AclBinding] = set()
+    made_quotas: dict[QuotaEntity, Mapping[str, float]] = {}
     last_plan: PlanRecord | None = None
     flow: FlowRecord | None = None
     for key, value in records.items():
@@ -72,6 +90,8 @@ def recall(records: Mapping[RecordKey, RecordValue]) -> Memory:
                 last_set[key.name] = value.values
             case AclRecord():
                 made_acls.add(value.binding)
+            case QuotaRecord():
+                made_quotas[value.entity] = value.values
             case FlowRecord():
                 flow = value
             case PlanRecord():
@@ -80,6 +100,7 @@ def recall(records: Mapping[RecordKey, RecordValue]) -> Memory:
         entries=entries,
         last_set=last_set,
         made_acls=frozenset(made_acls),
+        made_quotas=made_quotas,
         deleted_at_ms=() if flow is None else flow.deleted_at_ms,
         last_plan=last_plan,
         settled_at_ms=None if flow is None else flow.settled_at_ms,

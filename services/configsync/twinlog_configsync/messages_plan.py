@@ -9,15 +9,22 @@ from twinlog.model import Flow
 from twinlog_configsync.acl_listing import AclEntry, AclState
 from twinlog_configsync.actions import (
     Action,
+    ConfigAction,
     CreateAcl,
     CreateTopic,
     DeleteAcl,
     DeleteConfig,
+    DeleteQuota,
     DeleteTopic,
     GrowPartitions,
     SetConfig,
+    SetQuota,
     Skip,
     SkipAcl,
+    SkipQuota,
+    SkipUser,
+    TopicAction,
+    entity_text,
     is_drift,
     scope_of,
 )
@@ -87,16 +94,45 @@ def action_message(action: Action) -> pb2.PlannedAction:
     )
     match action:
         case CreateAcl() | DeleteAcl() | SkipAcl():
-            message.acl.CopyFrom(acl_message(action.binding))
+            _fill_acl(message, action)
+        case SetQuota() | DeleteQuota() | SkipQuota():
+            _fill_quota(message, action)
+        case SkipUser():
+            message.kind = pb2.ACTION_KIND_SKIP
+            message.name = action.user
         case _:
-            message.source_topic = action.source_topic
-            message.target_topic = action.target_topic
-    _fill(message, action)
+            _fill_topic(message, action)
     return message
 
 
-def _fill(message: pb2.PlannedAction, action: Action) -> None:
-    """What the kind of action has of its own."""
+def _fill_acl(message: pb2.PlannedAction, action: CreateAcl | DeleteAcl | SkipAcl) -> None:
+    message.acl.CopyFrom(acl_message(action.binding))
+    match action:
+        case CreateAcl():
+            message.kind = pb2.ACTION_KIND_CREATE_ACL
+        case DeleteAcl():
+            message.kind = pb2.ACTION_KIND_DELETE_ACL
+        case SkipAcl():
+            message.kind = pb2.ACTION_KIND_SKIP
+
+
+def _fill_quota(message: pb2.PlannedAction, action: SetQuota | DeleteQuota | SkipQuota) -> None:
+    message.entity, message.name = entity_text(action.entity), action.key
+    match action:
+        case SetQuota():
+            message.kind = pb2.ACTION_KIND_SET_QUOTA
+            message.after = f"{action.value:g}"
+        case DeleteQuota():
+            message.kind = pb2.ACTION_KIND_DELETE_QUOTA
+        case SkipQuota():
+            message.kind = pb2.ACTION_KIND_SKIP
+    if not isinstance(action, SkipQuota) and action.before is not None:
+        message.before = f"{action.before:g}"
+
+
+def _fill_topic(message: pb2.PlannedAction, action: TopicAction | ConfigAction | Skip) -> None:
+    message.source_topic = action.source_topic
+    message.target_topic = action.target_topic
     match action:
         case CreateTopic():
             message.kind = pb2.ACTION_KIND_CREATE_TOPIC
@@ -115,15 +151,9 @@ def _fill(message: pb2.PlannedAction, action: Action) -> None:
             if isinstance(action, SetConfig):
                 message.kind = pb2.ACTION_KIND_SET_CONFIG
                 message.after = action.value
-        case CreateAcl():
-            message.kind = pb2.ACTION_KIND_CREATE_ACL
-        case DeleteAcl():
-            message.kind = pb2.ACTION_KIND_DELETE_ACL
         case Skip():
             message.kind = pb2.ACTION_KIND_SKIP
             message.name = action.what
-        case SkipAcl():
-            message.kind = pb2.ACTION_KIND_SKIP
 
 
 def explanation_message(flow: Flow, explanation: Explanation) -> pb2.TopicExplanation:

@@ -4,7 +4,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from twinlog.errors import KafkaError
-from twinlog.kafka.ports import AclBinding, ConfigEntry, TopicDescription
+from twinlog.kafka.ports import AclBinding, ConfigEntry, QuotaEntity, TopicDescription
 from twinlog_configsync.schedule import Scope
 
 TOPIC_UNKNOWN = "TOPIC_UNKNOWN"
@@ -64,6 +64,16 @@ class AclObservation:
 
     source: frozenset[AclBinding]
     target: frozenset[AclBinding]
+    users_missing: Collection[tuple[str, str]] = ()
+    """SCRAM users (name, mechanism) of the source that the target does not have, as far as both tell."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class QuotaObservation:
+    """The client quotas of both clusters."""
+
+    source: Mapping[QuotaEntity, Mapping[str, float]]
+    target: Mapping[QuotaEntity, Mapping[str, float]]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -73,10 +83,12 @@ class World:
     topics: Observation
     acls: AclObservation | Problem | None = None
     """None when it was not asked for."""
+    quotas: QuotaObservation | Problem | None = None
 
     def problem(self, scope: Scope) -> Problem | None:
         """Why this part could not be looked at, or has nothing to do."""
-        return self.acls if scope is Scope.ACLS and isinstance(self.acls, Problem) else None
+        seen = {Scope.ACLS: self.acls, Scope.QUOTAS: self.quotas}.get(scope)
+        return seen if isinstance(seen, Problem) else None
 
 
 def is_absent(topic: TopicDescription | KafkaError) -> bool:

@@ -12,6 +12,7 @@ from twinlog_configsync.observation import (
     Configs,
     Observation,
     Problem,
+    QuotaObservation,
     TargetCluster,
     TopicPair,
     World,
@@ -65,7 +66,8 @@ class Observer:
     async def world(self, target_names: Mapping[str, str], scopes: Collection[Scope]) -> World:
         """Everything that these scopes need. Raises as `pairs`; a problem with the rest is a value."""
         acls = await self._acls() if Scope.ACLS in scopes else None
-        return World(topics=await self.pairs(target_names), acls=acls)
+        quotas = await self._quotas() if Scope.QUOTAS in scopes else None
+        return World(topics=await self.pairs(target_names), acls=acls, quotas=quotas)
 
     async def _acls(self) -> AclObservation | Problem:
         sides: list[frozenset[AclBinding]] = []
@@ -78,7 +80,28 @@ class Observer:
                 message = f"{alias} has no authorizer: there are no ACLs to sync"
                 return Problem(reason=Reason.NO_AUTHORIZER, message=message, failed=False)
             sides.append(frozenset(bindings))
-        return AclObservation(source=sides[0], target=sides[1])
+        return AclObservation(source=sides[0], target=sides[1], users_missing=await self._users_missing())
+
+    async def _users_missing(self) -> list[tuple[str, str]]:
+        """Only for people to read: a side that does not tell its users gives none."""
+        try:
+            users, present = await self.source.scram_users(), await self.target.scram_users()
+        except KafkaError:
+            return []
+        return sorted(
+            (user, mechanism)
+            for user, mechanisms in users.items()
+            for mechanism in mechanisms - present.get(user, frozenset())
+        )
+
+    async def _quotas(self) -> QuotaObservation | Problem:
+        try:
+            return QuotaObservation(
+                source=await self.source.describe_client_quotas(),
+                target=await self.target.describe_client_quotas(),
+            )
+        except KafkaError as error:
+            return Problem(reason=error.reason, message=f"client quotas: {error}")
 
     async def targets_again(self, observation: Observation, source_topics: Collection[str]) -> Observation:
         """The same observation with a fresh look at the counterparts of `source_topics`."""

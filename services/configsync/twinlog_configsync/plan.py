@@ -6,14 +6,16 @@ from collections.abc import Collection
 from dataclasses import asdict, dataclass
 
 from twinlog.errors import KafkaError
-from twinlog.kafka.ports import AclBinding
+from twinlog.kafka.ports import AclBinding, QuotaEntity
 from twinlog.model import Flow
 from twinlog_configsync.acl_plan import plan_acls
-from twinlog_configsync.actions import Action, Change, CreateAcl, Skip, SkipAcl
+from twinlog_configsync.actions import Action, Change, CreateAcl, Omission, SetQuota, SkipUser
+from twinlog_configsync.claims import Claims
 from twinlog_configsync.config_rules import plan_configs
 from twinlog_configsync.delete_plan import plan_deletes
 from twinlog_configsync.memory import Memory
-from twinlog_configsync.observation import AclObservation, Observation, TopicPair, World
+from twinlog_configsync.observation import AclObservation, Observation, QuotaObservation, TopicPair, World
+from twinlog_configsync.quota_plan import plan_quotas
 from twinlog_configsync.rules import FlowRules
 from twinlog_configsync.schedule import Scope
 from twinlog_configsync.topic_plan import plan_topics
@@ -35,11 +37,19 @@ class Plan:
     @property
     def changes(self) -> tuple[Change, ...]:
         """Without what is left out on purpose."""
-        return tuple(action for action in self.actions if not isinstance(action, Skip | SkipAcl))
+        return tuple(action for action in self.actions if not isinstance(action, Omission))
 
     @property
     def new_acls(self) -> frozenset[AclBinding]:
         return frozenset(action.binding for action in self.actions if isinstance(action, CreateAcl))
+
+    @property
+    def new_quotas(self) -> dict[QuotaEntity, dict[str, float]]:
+        quotas: dict[QuotaEntity, dict[str, float]] = {}
+        for action in self.actions:
+            if isinstance(action, SetQuota):
+                quotas.setdefault(action.entity, {})[action.key] = action.value
+        return quotas
 
 
 def make_plan(
@@ -49,7 +59,7 @@ def make_plan(
     *,
     scopes: Collection[Scope],
     now_ms: int,
-    acls_wanted_elsewhere: Collection[AclBinding] | None = frozenset(),
+    claims: Claims,
 ) -> Plan:
     """Everything that is due in these scopes. The order in which things were seen makes no difference."""
     actions: list[Action] = []
@@ -64,7 +74,14 @@ def make_plan(
             rules.acls,
             topics=replicated_topics(world.topics),
             made=memory.made_acls,
-            wanted_elsewhere=acls_wanted_elsewhere,
+            wanted_elsewhere=claims.acls_wanted_elsewhere(rules.flow),
+        )
+        actions += [SkipUser(user=user, mechanism=each) for user, each in world.acls.users_missing]
+    if Scope.QUOTAS in scopes and isinstance(world.quotas, QuotaObservation):
+        actions += plan_quotas(
+            world.quotas,
+            made=memory.made_quotas,
+            owner=lambda quota: claims.quota_owner(rules.flow, quota),
         )
     if Scope.CONFIGS in scopes:
         for _, pair in sorted(world.topics.pairs.items()):

@@ -7,6 +7,7 @@ versioned.
 | `["topic","orders"]` | TopicEntry |
 | `["configs","orders"]` | ConfigsRecord: what Twinlog last brought the counterpart's configs to |
 | `["acl","TOPIC A.orders …"]` | AclRecord: a binding on the target that Twinlog makes, or made |
+| `["quota","user alice"]` | QuotaRecord: what Twinlog sets, or set, of an entity's quotas |
 | `["plan"]` | PlanRecord: the plan that was asked for last |
 
 A tombstone removes. Kinds this version does not know are left alone (a newer one wrote them); a known kind
@@ -22,7 +23,8 @@ from enum import StrEnum
 from typing import Any, Final
 
 from twinlog.errors import WireFormatError
-from twinlog.kafka.ports import AclBinding
+from twinlog.kafka.ports import AclBinding, QuotaEntity
+from twinlog_configsync.actions import entity_text
 from twinlog_configsync.entry import TargetLimits, TopicEntry, TopicState
 
 Fields = Mapping[str, Any]
@@ -33,6 +35,7 @@ class Kind(StrEnum):
     TOPIC = "topic"
     CONFIGS = "configs"
     ACL = "acl"
+    QUOTA = "quota"
     PLAN = "plan"
 
 
@@ -64,6 +67,13 @@ class AclRecord:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class QuotaRecord:
+    entity: QuotaEntity
+    values: Mapping[str, float]
+    """Written before they are set, as AclRecord."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class PlanRecord:
     """The actions themselves are not kept: applying plans again, and compares the ids."""
 
@@ -72,12 +82,16 @@ class PlanRecord:
     made_at_ms: int
 
 
-RecordValue = FlowRecord | TopicEntry | ConfigsRecord | AclRecord | PlanRecord
+RecordValue = FlowRecord | TopicEntry | ConfigsRecord | AclRecord | QuotaRecord | PlanRecord
 
 
 def acl_key(binding: AclBinding) -> RecordKey:
     """One record per binding: its name is the binding itself."""
     return RecordKey(Kind.ACL, " ".join(astuple(binding)))
+
+
+def quota_key(entity: QuotaEntity) -> RecordKey:
+    return RecordKey(Kind.QUOTA, entity_text(entity))
 
 
 def encode_key(key: RecordKey) -> bytes:
@@ -164,6 +178,14 @@ def _decode_acl(fields: Fields) -> AclRecord:
     )
 
 
+def _decode_quota(fields: Fields) -> QuotaRecord:
+    parts = ((str(kind), None if name is None else str(name)) for kind, name in fields["entity"]["parts"])
+    return QuotaRecord(
+        entity=QuotaEntity(tuple(parts)),
+        values={str(key): float(value) for key, value in fields["values"].items()},
+    )
+
+
 def _decode_plan(fields: Fields) -> PlanRecord:
     return PlanRecord(
         plan_id=str(fields["plan_id"]),
@@ -183,6 +205,7 @@ _CODECS: Final[Mapping[Kind, _Codec]] = {
     Kind.TOPIC: _Codec(1, _decode_topic),
     Kind.CONFIGS: _Codec(1, _decode_configs),
     Kind.ACL: _Codec(1, _decode_acl),
+    Kind.QUOTA: _Codec(1, _decode_quota),
     Kind.PLAN: _Codec(1, _decode_plan),
 }
 
@@ -197,6 +220,8 @@ def _kind_of(value: RecordValue) -> Kind:
             return Kind.CONFIGS
         case AclRecord():
             return Kind.ACL
+        case QuotaRecord():
+            return Kind.QUOTA
         case PlanRecord():
             return Kind.PLAN
 

@@ -15,6 +15,7 @@ class Scope(StrEnum):
     TOPICS = "topics"
     CONFIGS = "configs"
     ACLS = "acls"
+    QUOTAS = "quotas"
 
 
 @dataclass(slots=True, kw_only=True)

@@ -11,7 +11,9 @@ _SKIP: Final = pb2.ACTION_KIND_SKIP
 _ADDS: Final = frozenset(
     {pb2.ACTION_KIND_CREATE_TOPIC, pb2.ACTION_KIND_GROW_PARTITIONS, pb2.ACTION_KIND_CREATE_ACL}
 )
-_REMOVES: Final = frozenset({pb2.ACTION_KIND_DELETE_TOPIC, pb2.ACTION_KIND_DELETE_ACL})
+_REMOVES: Final = frozenset(
+    {pb2.ACTION_KIND_DELETE_TOPIC, pb2.ACTION_KIND_DELETE_ACL, pb2.ACTION_KIND_DELETE_QUOTA}
+)
 
 
 def print_plan(plan: pb2.Plan, *, skips: bool) -> None:
@@ -75,6 +77,7 @@ def action_as_json(action: pb2.PlannedAction) -> dict[str, Any]:
         "source_topic": action.source_topic,
         "target_topic": action.target_topic,
         "name": action.name,
+        "entity": action.entity,
         "before": action.before if action.HasField("before") else None,
         "after": action.after if action.HasField("after") else None,
         "configs": dict(action.configs),

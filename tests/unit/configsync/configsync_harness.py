@@ -13,8 +13,8 @@ from twinlog.service.runtime import Backoff
 from twinlog.telemetry import metrics
 from twinlog.testing.fake_clock import FakeClock
 from twinlog.testing.fake_cluster import FakeCluster
-from twinlog_configsync.acl_claims import AclClaims
 from twinlog_configsync.board import TopicBoard
+from twinlog_configsync.claims import Claims
 from twinlog_configsync.config import ConfigSyncFlow, configsync_flows
 from twinlog_configsync.entry import TopicEntry
 from twinlog_configsync.flow_sync import FlowSync
@@ -48,7 +48,7 @@ class FlowUnderTest:
             source=self.source,
             target=self.target,
             board=self.board,
-            claims=AclClaims([self.config.flow]),
+            claims=Claims([self.config.flow]),
             clock=self.clock,
             backoff=Backoff(initial_seconds=1.0, max_seconds=1.0, random=random),
             journal=Journal(

@@ -9,7 +9,7 @@ from twinlog.errors import FatalKafkaError, TransientKafkaError
 from twinlog.kafka.ports import AclBinding
 from twinlog.model import Flow
 from twinlog.testing.fake_cluster import Call, FakeCluster
-from twinlog_configsync.acl_claims import AclClaims
+from twinlog_configsync.claims import Claims
 from twinlog_configsync.reasons import Reason
 from twinlog_configsync.schedule import Scope
 from unit.configsync.configsync_harness import FlowUnderTest, make_flow
@@ -151,9 +151,9 @@ async def test_acls_that_cannot_be_read_stop_nothing_else(flow: FlowUnderTest) -
 
 def test_no_flow_takes_away_what_another_one_into_its_target_wants() -> None:
     first, second, elsewhere = Flow("A", "C"), Flow("B", "C"), Flow("A", "D")
-    claims = AclClaims([first, second, elsewhere])
-    assert claims.wanted_elsewhere(first) is None
-    claims.claim(second, frozenset({COPY}))
-    assert claims.wanted_elsewhere(first) == frozenset({COPY})
-    assert claims.wanted_elsewhere(second) is None
-    assert claims.wanted_elsewhere(elsewhere) == frozenset()
+    claims = Claims([first, second, elsewhere])
+    assert claims.acls_wanted_elsewhere(first) is None
+    claims.claim_acls(second, frozenset({COPY}))
+    assert claims.acls_wanted_elsewhere(first) == frozenset({COPY})
+    assert claims.acls_wanted_elsewhere(second) is None
+    assert claims.acls_wanted_elsewhere(elsewhere) == frozenset()

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from twinlog.errors import ConflictError, FatalKafkaError, KafkaError, NotFoundError, TransientKafkaError
 from twinlog.kafka.ports import ConfigChange, ConfigEntry, ConfigSource, TopicDescription
 from twinlog.testing.fake_cluster import Call
+from twinlog_configsync.claims import Claims
 from twinlog_configsync.entry import TopicState
 from twinlog_configsync.memory import Memory
 from twinlog_configsync.observation import Observation, TargetCluster, TopicPair, World
@@ -200,7 +201,9 @@ def test_the_order_in_which_a_world_is_seen_never_matters(
         )
 
     scopes = [Scope.TOPICS, Scope.CONFIGS]
-    first = make_plan(world(shuffled=False), rules, Memory(), scopes=scopes, now_ms=0)
-    second = make_plan(world(shuffled=True), rules, Memory(), scopes=scopes[::-1], now_ms=0)
+    first = make_plan(world(shuffled=False), rules, Memory(), scopes=scopes, now_ms=0, claims=Claims(()))
+    second = make_plan(
+        world(shuffled=True), rules, Memory(), scopes=scopes[::-1], now_ms=0, claims=Claims(())
+    )
     assert first == second
     assert first.plan_id == second.plan_id

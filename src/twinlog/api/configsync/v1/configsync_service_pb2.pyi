@@ -664,6 +664,7 @@ class PlannedAction(_message.Message):
     TEXT_FIELD_NUMBER: _builtins.int
     SCOPE_FIELD_NUMBER: _builtins.int
     CONFIGS_FIELD_NUMBER: _builtins.int
+    ENTITY_FIELD_NUMBER: _builtins.int
     kind: Global___ActionKind.ValueType
     """What is done."""
     source_topic: _builtins.str
@@ -684,6 +685,8 @@ class PlannedAction(_message.Message):
     """The action in one line."""
     scope: _builtins.str
     """"topics", "configs", "acls" or "quotas"."""
+    entity: _builtins.str
+    """Whom a quota is for: "user alice, client-id <default>"."""
     @_builtins.property
     def acl(self) -> Global___AclBinding:
         """The binding on the target (on the source for a SKIP), for ACLs."""
@@ -707,10 +710,11 @@ class PlannedAction(_message.Message):
         text: _builtins.str = ...,
         scope: _builtins.str = ...,
         configs: _abc.Mapping[_builtins.str, _builtins.str] | None = ...,
+        entity: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["_after", b"_after", "_before", b"_before", "acl", b"acl", "after", b"after", "before", b"before"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_after", b"_after", "_before", b"_before", "acl", b"acl", "after", b"after", "before", b"before", "configs", b"configs", "drift", b"drift", "kind", b"kind", "name", b"name", "rule", b"rule", "scope", b"scope", "source_topic", b"source_topic", "target_topic", b"target_topic", "text", b"text"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_after", b"_after", "_before", b"_before", "acl", b"acl", "after", b"after", "before", b"before", "configs", b"configs", "drift", b"drift", "entity", b"entity", "kind", b"kind", "name", b"name", "rule", b"rule", "scope", b"scope", "source_topic", b"source_topic", "target_topic", b"target_topic", "text", b"text"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__after: _TypeAlias = _typing.Literal["after"]  # noqa: Y015
     _WhichOneofArgType__after: _TypeAlias = _typing.Literal["_after", b"_after"]  # noqa: Y015

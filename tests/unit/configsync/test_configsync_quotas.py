@@ -1,0 +1,102 @@
+"""Client quotas through a flow's passes, and users that nobody can copy."""
+
+from pathlib import Path
+
+import pytest
+
+from twinlog.errors import FatalKafkaError
+from twinlog.kafka.ports import QuotaEntity
+from twinlog.model import Flow
+from twinlog.testing.fake_cluster import Call
+from twinlog_configsync.claims import Claims
+from twinlog_configsync.schedule import Scope
+from unit.configsync.configsync_harness import FlowUnderTest, make_flow
+
+ALICE = QuotaEntity((("user", "alice"),))
+DEFAULT_CLIENT = QuotaEntity((("client-id", None),))
+ADDRESS = QuotaEntity((("ip", "10.0.0.1"),))
+QUOTAS = [Scope.TOPICS, Scope.QUOTAS]
+
+
+@pytest.fixture
+def flow(tmp_path: Path) -> FlowUnderTest:
+    flow = make_flow(tmp_path, {"twinlog.sync.client.quotas.enabled": "true"})
+    flow.source.quotas[ALICE] = {"producer_byte_rate": 1000.0}
+    return flow
+
+
+def test_quotas_are_not_synced_unless_asked_for(tmp_path: Path) -> None:
+    assert Scope.QUOTAS not in make_flow(tmp_path).config.rules.intervals_seconds
+
+
+async def test_the_sources_quotas_are_set_and_those_of_addresses_are_not(flow: FlowUnderTest) -> None:
+    flow.source.quotas[DEFAULT_CLIENT] = {"request_percentage": 50.0}
+    flow.source.quotas[ADDRESS] = {"connection_creation_rate": 5.0}
+    await flow.refresh(QUOTAS)
+    assert flow.target.quotas == {
+        ALICE: {"producer_byte_rate": 1000.0},
+        DEFAULT_CLIENT: {"request_percentage": 50.0},
+    }
+    plan, _ = await flow.sync.preview([Scope.QUOTAS])
+    assert plan.changes == ()
+    assert [str(action) for action in plan.actions] == [
+        "SKIP QUOTA ip 10.0.0.1 connection_creation_rate: quotas of addresses are not copied"
+    ]
+
+
+async def test_what_was_set_is_taken_away_with_the_sources_and_the_targets_own_stays(
+    flow: FlowUnderTest,
+) -> None:
+    flow.target.quotas[ALICE] = {"consumer_byte_rate": 7.0}
+    await flow.refresh(QUOTAS)
+    flow.restart()
+    flow.source.quotas.clear()
+    await flow.refresh(QUOTAS)
+    assert flow.target.quotas == {ALICE: {"consumer_byte_rate": 7.0}}
+
+
+async def test_a_change_on_the_target_is_reverted_as_drift(flow: FlowUnderTest) -> None:
+    await flow.refresh(QUOTAS)
+    flow.target.quotas[ALICE]["producer_byte_rate"] = 5.0
+    await flow.refresh(QUOTAS)
+    assert flow.target.quotas[ALICE] == {"producer_byte_rate": 1000.0}
+    assert flow.sync.status.scopes[Scope.QUOTAS].drift_reverted == 1
+    flow.source.quotas[ALICE]["producer_byte_rate"] = 2000.0
+    await flow.refresh(QUOTAS)
+    assert flow.target.quotas[ALICE] == {"producer_byte_rate": 2000.0}
+    assert flow.sync.status.scopes[Scope.QUOTAS].drift_reverted == 1
+
+
+async def test_quotas_that_cannot_be_read_stop_nothing_else(flow: FlowUnderTest) -> None:
+    flow.source.add_topic("orders")
+
+    def refuse(_call: Call) -> None:
+        raise FatalKafkaError("the broker is too old", reason="UNSUPPORTED_VERSION", code=35)
+
+    flow.source.intercept("describe_client_quotas", refuse)
+    await flow.refresh(QUOTAS)
+    assert "A.orders" in flow.target.topics
+    assert flow.sync.status.scopes[Scope.QUOTAS].reason == "UNSUPPORTED_VERSION"
+
+
+def test_of_two_flows_that_want_a_quota_the_first_by_name_has_it() -> None:
+    claims = Claims(())
+    quota = (ALICE, "producer_byte_rate")
+    claims.claim_quotas(Flow("A", "C"), frozenset({quota}))
+    claims.claim_quotas(Flow("B", "C"), frozenset({quota}))
+    assert claims.quota_owner(Flow("A", "C"), quota) is None
+    assert claims.quota_owner(Flow("B", "C"), quota) == Flow("A", "C")
+    assert claims.quota_owner(Flow("B", "D"), quota) is None
+
+
+async def test_users_whose_passwords_cannot_be_copied_are_listed(flow: FlowUnderTest) -> None:
+    flow.source.users = {
+        "alice": frozenset({"SCRAM-SHA-256", "SCRAM-SHA-512"}),
+        "bob": frozenset({"SCRAM-SHA-512"}),
+    }
+    flow.target.users = {"alice": frozenset({"SCRAM-SHA-512"})}
+    plan, _ = await flow.sync.preview([Scope.ACLS])
+    assert [str(action) for action in plan.actions] == [
+        "SKIP USER alice (SCRAM-SHA-256): SCRAM passwords cannot be read: create the user on the target by hand",
+        "SKIP USER bob (SCRAM-SHA-512): SCRAM passwords cannot be read: create the user on the target by hand",
+    ]
