@@ -30,7 +30,7 @@ def prometheus_name(spec: MetricSpec) -> str:
     gauges.
     """
     name = spec.name.replace(".", "_")
-    unit = {"s": "_seconds", "By": "_bytes"}.get(spec.unit, "")
+    unit = {"s": "_seconds", "By": "_bytes", "By/s": "_bytes_per_second"}.get(spec.unit, "")
     match spec.kind:
         case Kind.COUNTER:
             return f"{name}{unit}_total"

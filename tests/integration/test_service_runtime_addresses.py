@@ -1,0 +1,63 @@
+"""Addresses are reserved on real sockets before any child starts."""
+
+import socket
+from contextlib import ExitStack
+
+import pytest
+
+from twinlog.config import Address, Service, ServiceEndpoints
+from twinlog.errors import ConfigError
+from twinlog.service.supervisor.addresses import child_overrides, reserve_addresses
+
+
+def _endpoints(listen: str, endpoint: str | None = None) -> dict[Service, ServiceEndpoints]:
+    address = Address.parse(listen)
+    found = ServiceEndpoints(
+        listen=address, endpoint=address if endpoint is None else Address.parse(endpoint), metrics_listen=None
+    )
+    return dict.fromkeys(Service, found)
+
+
+def test_port_0_becomes_a_free_port_that_peers_are_told() -> None:
+    with ExitStack() as stack:
+        addresses = reserve_addresses(_endpoints("127.0.0.1:0"), list(Service), stack)
+        overrides = child_overrides(addresses)
+
+    ports = {address.listen.port for address in addresses.values()}
+    assert len(ports) == len(Service)
+    assert 0 not in ports
+    source = addresses[Service.SOURCE].listen
+    assert overrides["twinlog.source.listen"] == str(source)
+    assert overrides["twinlog.source.endpoint"] == str(source)
+
+
+def test_a_reserved_port_can_be_bound_by_the_child_and_is_taken_once_it_listens() -> None:
+    with ExitStack() as stack:
+        address = reserve_addresses(_endpoints("127.0.0.1:0"), [Service.SOURCE], stack)[Service.SOURCE]
+        with socket.socket() as child:
+            child.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            child.bind((address.listen.host, address.listen.port))
+            child.listen()
+            with ExitStack() as other, pytest.raises(ConfigError) as refusal:
+                reserve_addresses(_endpoints(str(address.listen)), [Service.SOURCE], other)
+
+    assert refusal.value.reason == "ADDRESS_IN_USE"
+    assert refusal.value.metadata["key"] == "twinlog.source.listen"
+    assert "twinlog.source.listen" in str(refusal.value)
+
+
+def test_peers_reach_a_wildcard_address_by_loopback_and_a_named_endpoint_stays() -> None:
+    with ExitStack() as stack:
+        wildcard = reserve_addresses(_endpoints("0.0.0.0:0"), [Service.SOURCE], stack)[Service.SOURCE]
+        named = reserve_addresses(_endpoints("0.0.0.0:0", "proxy.example:443"), [Service.SOURCE], stack)
+
+    assert str(wildcard.endpoint) == f"127.0.0.1:{wildcard.listen.port}"
+    assert str(named[Service.SOURCE].endpoint) == "proxy.example:443"
+    assert named[Service.SOURCE].local.host == "127.0.0.1"
+
+
+def test_an_address_that_does_not_exist_is_named() -> None:
+    with ExitStack() as stack, pytest.raises(ConfigError) as refusal:
+        reserve_addresses(_endpoints("192.0.2.1:1"), [Service.HEARTBEAT], stack)
+
+    assert "twinlog.heartbeat.listen" in str(refusal.value)

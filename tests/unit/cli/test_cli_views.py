@@ -1,0 +1,188 @@
+"""What the commands print, from values."""
+
+import json
+
+import pytest
+
+from twinlog.api.common.v1 import types_pb2
+from twinlog.cli import COMMANDS
+from twinlog.cli.decoding import Kind, decode, kind_of
+from twinlog.cli.location import service_endpoints
+from twinlog.cli.status_query import ClusterRow, FlowRow, Note, ServiceRow, Status
+from twinlog.cli.status_view import as_json, cluster_cells, flow_cells, note_cells, service_cells
+from twinlog.errors import ConfigError, WireFormatError
+from twinlog.model import Flow, Record, TopicPartition
+from twinlog.policy import DefaultReplicationPolicy
+from twinlog.wire.checkpoint import Checkpoint, encode_checkpoint
+from twinlog.wire.heartbeat import Heartbeat, encode_heartbeat
+from twinlog.wire.offset_sync import OffsetSync, encode_offset_sync
+from twinlog.wire.source_offset import encode_source_offset, heartbeat_offset_key, source_offset_key
+
+POLICIES = [DefaultReplicationPolicy()]
+
+
+def _record(key: bytes | None, value: bytes | None) -> Record:
+    return Record(offset=7, timestamp_ms=1, key=key, value=value)
+
+
+def test_lines_are_those_of_mm2s_formatters() -> None:
+    sync = OffsetSync(partition=TopicPartition("t1", 3), upstream_offset=1200, downstream_offset=1187)
+    checkpoint = Checkpoint(
+        group="g1", partition=TopicPartition("A.t1", 3), upstream_offset=1234, downstream_offset=1201
+    )
+    beat = Heartbeat(source="A", target="B", timestamp_ms=1700000000000)
+
+    lines = [
+        decode(Kind.OFFSET_SYNC, _record(*encode_offset_sync(sync))).line,
+        decode(Kind.CHECKPOINT, _record(*encode_checkpoint(checkpoint))).line,
+        decode(Kind.HEARTBEAT, _record(*encode_heartbeat(beat))).line,
+    ]
+
+    assert lines == [
+        "OffsetSync{topicPartition=t1-3, upstreamOffset=1200, downstreamOffset=1187}",
+        "Checkpoint{consumerGroupId=g1, topicPartition=A.t1-3, upstreamOffset=1234, downstreamOffset=1201,"
+        " metadata=}",
+        "Heartbeat{sourceClusterAlias=A, targetClusterAlias=B, timestamp=1700000000000}",
+    ]
+
+
+def test_positions_show_the_next_offset_and_other_records_of_connect_as_they_are() -> None:
+    key = source_offset_key("A", TopicPartition("orders", 2))
+    position = decode(Kind.POSITION, _record(key, encode_source_offset(100)))
+    removed = decode(Kind.POSITION, _record(key, None))
+    other = decode(Kind.POSITION, _record(heartbeat_offset_key(Flow("A", "B")), b'{"offset":0}'))
+
+    assert position.line == "SourceOffset{cluster=A, topicPartition=orders-2, nextOffset=100}"
+    assert position.fields == {"cluster": "A", "topic": "orders", "partition": 2, "next_offset": 100}
+    assert removed.fields["next_offset"] is None
+    assert other.fields["connector"] == "MirrorHeartbeatConnector"
+
+
+@pytest.mark.parametrize("kind", list(Kind))
+def test_a_record_of_another_kind_is_a_wire_format_error(kind: Kind) -> None:
+    with pytest.raises(WireFormatError):
+        decode(kind, _record(b"\x00nonsense", b"nonsense"))
+
+
+@pytest.mark.parametrize(
+    ("topic", "kind"),
+    [
+        ("mm2-offset-syncs.B.internal", Kind.OFFSET_SYNC),
+        ("A.checkpoints.internal", Kind.CHECKPOINT),
+        ("heartbeats", Kind.HEARTBEAT),
+        ("A.heartbeats", Kind.HEARTBEAT),
+        ("mm2-offsets.A.internal", Kind.POSITION),
+    ],
+)
+def test_a_topics_name_says_what_it_holds(topic: str, kind: Kind) -> None:
+    assert kind_of(topic, POLICIES) is kind
+
+
+def test_an_ordinary_topic_asks_for_the_kind() -> None:
+    with pytest.raises(ConfigError, match="--kind"):
+        kind_of("orders", POLICIES)
+
+
+def test_endpoints_come_from_the_option_else_the_default_port() -> None:
+    found = service_endpoints(None, ["source=[::1]:9"])
+
+    assert found["source"] == "[::1]:9"
+    assert found["heartbeat"] == "127.0.0.1:17403"
+    assert set(found) == {"source", "checkpoint", "heartbeat", "configsync"}
+
+
+@pytest.mark.parametrize("text", ["sauce=127.0.0.1:1", "source", "source=17401"])
+def test_a_wrong_endpoint_names_the_option(text: str) -> None:
+    with pytest.raises(ConfigError, match="--endpoint"):
+        service_endpoints(None, [text])
+
+
+def _status() -> Status:
+    status = Status(services=[ServiceRow(name="source", endpoint="h:1", health="SERVING", version="1")])
+    row = status.flow(types_pb2.Flow(source="A", target="B"))
+    row.topics, row.partitions = {"READY": 2, "WAITING": 1}, {"RUNNING": 3, "PAUSED": 1, "FAULTED": 0}
+    row.records_per_second, row.bytes_per_second, row.lag_records = 12345.6, 2_500_000.0, 0
+    row.path, row.delay_seconds = "ALIVE", 0.123
+    row.group_count, row.groups = 1, {"EXACT": 3}
+    return status
+
+
+def test_a_flow_is_one_row() -> None:
+    row = _status().flows["A->B"]
+    cells = flow_cells(row)
+
+    assert cells == ("A->B", "3", "1 paused, 3 running", "12,346", "2.5", "0", "0.12 s", "1 (3 exact)")
+
+
+def test_what_nobody_said_is_a_dash_and_never_a_zero() -> None:
+    assert flow_cells(FlowRow(flow="A->B")) == ("A->B", "-", "-", "-", "-", "-", "-", "-")
+
+
+def test_a_cut_path_shows_how_long_it_is_silent() -> None:
+    row = FlowRow(flow="A->B", path="SILENT", delay_seconds=0.1, heartbeat_age_seconds=42.4)
+    assert flow_cells(row)[6] == "silent 42 s"
+
+
+@pytest.mark.parametrize(
+    ("seen_by", "cell"),
+    [
+        ({"source": True, "heartbeat": True}, "yes"),
+        ({"source": False, "heartbeat": False}, "no"),
+        ({"source": True, "heartbeat": False}, "not by heartbeat"),
+        ({"source": None, "heartbeat": True}, "yes"),
+        ({"source": None}, "-"),
+    ],
+)
+def test_a_cluster_shows_who_does_not_reach_it(seen_by: dict[str, bool | None], cell: str) -> None:
+    assert cluster_cells(ClusterRow(alias="A", seen_by=seen_by)) == ("A", cell)
+
+
+def test_cluster_states_of_all_services_meet_in_one_row() -> None:
+    status = _status()
+    reachable = types_pb2.ClusterStatus(alias="A", reachable=True)
+    away = types_pb2.ClusterStatus(alias="A", reason="KAFKA_UNAVAILABLE", message="refused")
+    unknown = types_pb2.ClusterStatus(alias="A", reason="UNKNOWN", message="not looked at yet")
+    for service, answer in (("source", reachable), ("heartbeat", away), ("checkpoint", unknown)):
+        status.add_clusters(service, [answer, answer])
+
+    row = status.clusters["A"]
+    assert row.seen_by == {"source": True, "heartbeat": False, "checkpoint": None}
+    assert row.notes == [Note(service="heartbeat", reason="KAFKA_UNAVAILABLE", message="refused")]
+
+
+def test_notes_gather_every_reason() -> None:
+    status = _status()
+    status.services.append(
+        ServiceRow(name="heartbeat", endpoint="h:2", reason="PEER_UNAVAILABLE", message="refused")
+    )
+    status.flows["A->B"].notes.append(Note(service="configsync", reason="SAME_CLUSTER", message="same"))
+
+    assert note_cells(status) == [
+        ("heartbeat", "twinlog status", "PEER_UNAVAILABLE", "refused"),
+        ("A->B", "configsync", "SAME_CLUSTER", "same"),
+    ]
+    assert not status.all_serving
+    assert service_cells(status.services[1]) == ("heartbeat", "h:2", "DOWN", "-")
+
+
+def test_the_json_document_holds_everything_and_null_for_unknown() -> None:
+    document = json.loads(json.dumps(as_json(_status())))
+
+    assert document["services"][0] == {
+        "name": "source",
+        "endpoint": "h:1",
+        "health": "SERVING",
+        "version": "1",
+        "reason": "",
+        "message": "",
+    }
+    flow = document["flows"][0]
+    assert flow["records_per_second"] == 12345.6
+    assert flow["heartbeat_age_seconds"] is None
+    assert document["clusters"] == []
+
+
+def test_every_command_has_a_summary_that_fits_its_line() -> None:
+    for name, entry in COMMANDS.items():
+        assert entry.summary.endswith("."), name
+        assert ":" in entry.target, name

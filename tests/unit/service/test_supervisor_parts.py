@@ -1,0 +1,105 @@
+"""The supervisor's pure parts: when to restart, how lines are merged."""
+
+import io
+import json
+
+import pytest
+
+from twinlog.service.supervisor.log_lines import LogLines, last_words
+from twinlog.service.supervisor.policy import GiveUp, Restart, RestartPolicy
+from twinlog.service.waiting import Backoff
+from twinlog.testing.fake_clock import FakeClock
+
+
+def _policy() -> RestartPolicy:
+    return RestartPolicy(Backoff(initial_seconds=1, max_seconds=4, random=lambda: 1.0))
+
+
+def test_a_child_that_dies_is_restarted_with_growing_waits_and_reported_in_the_end() -> None:
+    policy = _policy()
+    steps = [policy.ended(1, ran_seconds=0.5, has_served=False) for _ in range(4)]
+
+    assert [step.after_seconds for step in steps if isinstance(step, Restart)] == [1, 2, 4, 4]
+    assert [step.keeps_crashing for step in steps if isinstance(step, Restart)] == [False, False, True, True]
+
+
+def test_a_child_that_ran_for_long_begins_anew() -> None:
+    policy = _policy()
+    for _ in range(3):
+        policy.ended(137, ran_seconds=1, has_served=True)
+
+    assert policy.ended(1, ran_seconds=61, has_served=True) == Restart(after_seconds=1, crashes_in_a_row=1)
+
+
+def test_an_end_without_being_asked_is_a_restart_even_with_0() -> None:
+    assert isinstance(_policy().ended(0, ran_seconds=1, has_served=False), Restart)
+
+
+def test_a_refused_configuration_gives_up_only_before_all_have_served() -> None:
+    assert _policy().ended(2, ran_seconds=1, has_served=False) == GiveUp(exit_code=2)
+    assert isinstance(_policy().ended(2, ran_seconds=1, has_served=True), Restart)
+
+
+def _lines(format: str) -> tuple[LogLines, io.StringIO]:  # noqa: A002
+    stream = io.StringIO()
+    return LogLines(stream, format=format, clock=FakeClock()), stream
+
+
+def test_a_services_line_passes_as_it_is() -> None:
+    log, stream = _lines("json")
+    log.child_line("source", '{"event": "listening", "port": 5, "service": "source"}')
+
+    assert json.loads(stream.getvalue()) == {"event": "listening", "port": 5, "service": "source"}
+
+
+@pytest.mark.parametrize("text", ["WARN NativeCodeLoader: …", "{not json", '{"no": "event"}', "[1]"])
+def test_anything_else_becomes_an_output_event(text: str) -> None:
+    log, stream = _lines("json")
+    log.child_line("source", text)
+
+    line = json.loads(stream.getvalue())
+    assert (line["service"], line["event"], line["line"]) == ("source", "output", text)
+
+
+def test_secrets_in_foreign_lines_are_blanked() -> None:
+    log, stream = _lines("json")
+    log.child_line("source", "Using password=hunter2 for the store")
+    log.event("info", "starting", properties={"sasl.jaas.config": "hunter2"})
+
+    assert "hunter2" not in stream.getvalue()
+
+
+def test_console_lines_show_time_service_level_event_and_values() -> None:
+    log, stream = _lines("console")
+    log.child_line(
+        "source",
+        '{"time": "2026-01-02T03:04:05.6Z", "level": "info", "event": "listening",'
+        ' "address": "a b", "port": 5}',
+    )
+
+    assert stream.getvalue() == '03:04:05 source     info    listening address="a b" port=5\n'
+
+
+def test_a_stream_that_is_gone_does_not_stop_the_run() -> None:
+    log, stream = _lines("json")
+    stream.close()
+    log.event("info", "starting")
+
+
+@pytest.mark.parametrize(
+    ("lines", "words"),
+    [
+        ([], ""),
+        (["just text"], "just text"),
+        (
+            ['{"event": "crashed", "exception": "Traceback\\n  at x\\nValueError: broken"}'],
+            "ValueError: broken",
+        ),
+        (
+            ['{"event": "bad", "level": "error", "message": "no"}', '{"event": "stopped", "level": "info"}'],
+            "no",
+        ),
+    ],
+)
+def test_the_cause_of_a_crash_is_its_last_error(lines: list[str], words: str) -> None:
+    assert last_words(lines) == words
