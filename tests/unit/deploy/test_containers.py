@@ -1,0 +1,125 @@
+"""What the image and compose files promise, held against the code they start."""
+
+import re
+import tomllib
+from importlib.util import find_spec
+from pathlib import Path
+
+import pytest
+from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
+
+from twinlog import __version__
+from twinlog.config import Service, load
+from twinlog.config.keys_twinlog import DEFAULT_PORTS
+
+PROJECT = Path(__file__).parents[3]
+COMPOSE = (PROJECT / "deploy/compose/compose.yaml").read_text()
+MM2_FILE = PROJECT / "deploy/compose/mm2.properties"
+PROBE = "twinlog.service.probe"
+
+services = pytest.mark.parametrize("service", list(Service))
+
+
+def dockerfile(service: Service) -> str:
+    return (PROJECT / "services" / service / "Dockerfile").read_text()
+
+
+def compose_sections() -> dict[str, str]:
+    """The text below `services:` by service name."""
+    body = COMPOSE.partition("\nservices:\n")[2].partition("\nvolumes:\n")[0]
+    parts = re.split(r"^  ([a-z-]+):\n", body, flags=re.MULTILINE)
+    return dict(zip(parts[1::2], parts[2::2], strict=True))
+
+
+def pinned(name: str) -> dict[str, str]:
+    """Versions by canonical name, of a file of deploy/requirements and of those it includes."""
+    versions: dict[str, str] = {}
+    for line in (PROJECT / "deploy/requirements" / name).read_text().splitlines():
+        if line.startswith("-r "):
+            versions |= pinned(line.removeprefix("-r "))
+        elif not line.startswith("#"):
+            package, _, version = line.partition("==")
+            versions[canonicalize_name(package)] = version
+    return versions
+
+
+def declared(project_file: Path) -> list[Requirement]:
+    project = tomllib.loads(project_file.read_text())["project"]
+    return [Requirement(text) for text in project["dependencies"]]
+
+
+def test_compose_starts_both_clusters_and_every_service() -> None:
+    assert set(compose_sections()) == {"kafka-a", "kafka-b", *Service}
+
+
+def test_every_published_port_is_on_loopback() -> None:
+    published = [port for line in re.findall(r"ports: \[(.+)\]", COMPOSE) for port in line.split(", ")]
+    assert len(published) == len(compose_sections())
+    assert all(re.fullmatch(r'"127\.0\.0\.1:(\d+):\1"', port) for port in published)
+
+
+def test_the_clusters_have_different_ids() -> None:
+    ids = re.findall(r"CLUSTER_ID: (\S+)", COMPOSE)
+    assert len(ids) == len(set(ids)) == 2
+
+
+@services
+def test_compose_publishes_and_probes_the_port_of_the_service(service: Service) -> None:
+    section, port = compose_sections()[service], DEFAULT_PORTS[service]
+    assert f'"127.0.0.1:{port}:{port}"' in section
+    assert f'"{PROBE}", "127.0.0.1:{port}"' in section
+    assert f"dockerfile: services/{service}/Dockerfile" in section
+
+
+def test_the_shared_file_is_free_of_problems_and_says_where_each_service_is() -> None:
+    configuration = load(MM2_FILE, environ={}, strict=True)
+    assert not configuration.notices
+    assert [str(entry.flow) for entry in configuration.enabled_flows] == ["A->B"]
+    for service, endpoints in configuration.endpoints.items():
+        assert str(endpoints.listen) == f"0.0.0.0:{DEFAULT_PORTS[service]}"
+        assert str(endpoints.endpoint) == f"{service}:{DEFAULT_PORTS[service]}"
+
+
+def test_images_carry_the_version_of_the_code() -> None:
+    assert set(re.findall(r"TWINLOG_VERSION:-([^}]+)}", COMPOSE)) == {__version__}
+
+
+@services
+def test_an_image_runs_its_own_service_as_an_ordinary_user(service: Service) -> None:
+    text = dockerfile(service)
+    scripts = tomllib.loads((PROJECT / "services" / service / "pyproject.toml").read_text())["project"][
+        "scripts"
+    ]
+    entry = re.findall(r'ENTRYPOINT \["(.+)"\]', text)
+    assert entry == list(scripts)
+    assert text.index("\nUSER 10001\n") < text.index("\nENTRYPOINT ")
+
+
+@services
+def test_an_image_probes_itself_with_a_module_that_it_contains(service: Service) -> None:
+    assert f'CMD ["python", "-m", "{PROBE}", "127.0.0.1:{DEFAULT_PORTS[service]}"]' in dockerfile(service)
+    assert find_spec(PROBE) is not None
+
+
+def test_only_the_source_has_java_and_spark() -> None:
+    with_java = {service for service in Service if "jre" in dockerfile(service)}
+    with_spark = {service for service in Service if "source.txt" in dockerfile(service)}
+    assert with_java == with_spark == {Service.SOURCE}
+    assert "pyspark" in pinned("source.txt")
+    assert "pyspark" not in pinned("library.txt")
+
+
+@services
+def test_the_pinned_versions_are_what_the_packages_ask_for(service: Service) -> None:
+    versions = pinned("source.txt" if service is Service.SOURCE else "library.txt")
+    asked = [
+        *declared(PROJECT / "pyproject.toml"),
+        *declared(PROJECT / "services" / service / "pyproject.toml"),
+    ]
+    for requirement in asked:
+        if requirement.name == "twinlog":
+            continue
+        version = versions.get(canonicalize_name(requirement.name))
+        assert version is not None, f"{requirement.name} is not in deploy/requirements: renew it"
+        assert requirement.specifier.contains(version, prereleases=True), (requirement, version)
