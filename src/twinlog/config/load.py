@@ -1,7 +1,9 @@
 """From a properties file to a Configuration: the one way in, used by the services, the command line and the
 tests."""
 
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 from twinlog import properties
@@ -10,7 +12,9 @@ from twinlog.config.accidents import check_values
 from twinlog.config.check import check_keys
 from twinlog.config.clients import ClientBuilder
 from twinlog.config.flows import flow_config
+from twinlog.config.keys import BY_NAME
 from twinlog.config.keys_twinlog import SPARK_CONF_PREFIX
+from twinlog.config.precedence import Connector
 from twinlog.config.problems import Findings
 from twinlog.config.providers import FileSystem, LocalFileSystem, Resolver, configured_resolver
 from twinlog.config.reader import SettingsReader
@@ -113,9 +117,49 @@ def _build(
             log_format=LogFormat(top.text("twinlog.log.format")),
         ),
         notices=findings.notices,
+        base=_Base(
+            raw=raw,
+            resolver=resolver,
+            rebuild=partial(
+                _build,
+                parsed,
+                file=file,
+                environ=environ,
+                only_flows=only_flows,
+                only_targets=only_targets,
+                strict=strict,
+                files=files,
+            ),
+            overrides=dict(overrides or {}),
+        ),
     )
     findings.raise_problems()
     return configuration
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Base:
+    """`ConfigurationBase`."""
+
+    raw: Mapping[str, Property]
+    resolver: Resolver
+    rebuild: Callable[..., Configuration]
+    overrides: Mapping[str, str]
+
+    def with_overrides(self, overrides: Mapping[str, str]) -> Configuration:
+        return self.rebuild(overrides={**self.overrides, **overrides})
+
+    def flow_values(self, flow: Flow, keys: Collection[str]) -> Mapping[str, str]:
+        written = precedence.connector_properties(self.raw, flow, Connector.SOURCE)
+        values: dict[str, str] = {}
+        for key in keys:
+            spec = BY_NAME[key]
+            prop = next((written[name] for name in (key, *spec.aliases) if name in written), None)
+            if prop is not None:
+                values[key] = self.resolver.resolve(prop).value.strip()
+            elif spec.default is not None:
+                values[key] = spec.default
+        return values
 
 
 def _clusters(top: SettingsReader, findings: Findings) -> tuple[ClusterAlias, ...]:

@@ -1,9 +1,10 @@
 """What services are given: frozen, typed records. Times are seconds, positions and topic names are made
 elsewhere."""
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
+from typing import Protocol
 
 from twinlog.config.client_keys import is_secret
 from twinlog.config.precedence import Connector, client_id
@@ -316,8 +317,26 @@ class RuntimeSettings:
     log_format: LogFormat
 
 
+class ConfigurationBase(Protocol):
+    """The file as it was read, to make a configuration again with other values for some keys. Holds
+    secrets.
+    """
+
+    def with_overrides(self, overrides: Mapping[str, str]) -> "Configuration":
+        """The same file with these properties on top. Raises ConfigError. Blocks as `load` does."""
+        ...
+
+    def flow_values(self, flow: Flow, keys: Collection[str]) -> Mapping[str, str]:
+        """What these keys are for a flow: as written, else their default; one without a default is left
+        out.
+        """
+        ...
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Configuration:
+    """What `load` made of a file."""
+
     file: str
     clusters: Mapping[ClusterAlias, ClusterConfig]
     flows: tuple[FlowConfig, ...]
@@ -326,6 +345,8 @@ class Configuration:
     spark: SparkSettings
     runtime: RuntimeSettings
     notices: tuple[Notice, ...] = ()
+    base: ConfigurationBase | None = field(default=None, repr=False, compare=False)
+    """What it was made of; None for one that was put together by hand."""
 
     @property
     def enabled_flows(self) -> tuple[FlowConfig, ...]:
