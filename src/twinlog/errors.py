@@ -9,8 +9,8 @@ from collections.abc import Mapping
 class TwinlogError(Exception):
     """Root of all our errors.
 
-    `reason` is UPPER_SNAKE, stable and documented in docs/reasons.md; `metadata` repeats everything dynamic of the
-    message, never a secret.
+    `reason` is UPPER_SNAKE, stable and documented in docs/reasons.md; `metadata` repeats all that is dynamic in
+    the message, never a secret.
     """
 
     retriable: bool = False
@@ -25,7 +25,7 @@ class TwinlogError(Exception):
 
 
 class ConfigError(TwinlogError):
-    """The configuration or a request is wrong: fix it. The message names file, line, key and what was expected."""
+    """The configuration or a request is wrong: fix it. The message names file, line, key and expectation."""
 
     default_reason = "INVALID_CONFIG"
 

@@ -27,7 +27,7 @@ class ConsumedRecord:
 
 
 class GroupConsumer:
-    """Use as an async context manager. Starts at the group's offsets, or at the earliest record where it has none.
+    """Use as an async context manager. Starts at the group's offsets, at the earliest record without.
 
     Nothing is committed but by `commit`. Every call is bounded by 30 s beyond what it is told to wait.
     """

@@ -1,0 +1,90 @@
+"""README: MirrorMaker 2 and Twinlog take over from each other, by the same file and the same topics."""
+
+import asyncio
+from pathlib import Path
+
+import pytest
+
+from twinlog.batches import Codec, NewRecord
+from twinlog.clock import SystemClock
+from twinlog.demo.comparison import Comparison, compare
+from twinlog.kafka.cluster import open_cluster
+from twinlog.kafka.ports import KafkaCluster, NewTopic
+from twinlog.local.blocking_cluster import BlockingCluster
+from twinlog.local.mm2 import MirrorMaker2, quick_mm2_properties
+from twinlog.model import Flow
+from twinlog.testing.brokers import KafkaPair, eventually, unique_name
+from twinlog.testing.records import write_batches
+from twinlog.testing.twinlog_run import TwinlogRun
+
+pytestmark = pytest.mark.java
+
+PARTITIONS, RECORDS = 3, 120
+
+
+class _Copying:
+    """One topic that is written to while its copier changes."""
+
+    def __init__(self, cluster: BlockingCluster, topic: str) -> None:
+        self._cluster, self._topic = cluster, topic
+        self.written = 0
+
+    async def write(self) -> None:
+        """Add records to every partition, in a transaction, so that markers lie between them."""
+        now_ms = SystemClock().now_ms()
+        for partition in range(PARTITIONS):
+            records = [NewRecord(b"k%d" % i, b"%d" % (self.written + i), now_ms) for i in range(RECORDS)]
+            batches = [(partition, Codec.LZ4, records[:50]), (partition, Codec.NONE, records[50:])]
+            await write_batches(self._cluster, self._topic, batches, transactional_id=self._topic)
+            self.written += RECORDS
+
+
+async def test_either_takes_over_from_the_other_without_loss_or_repetition(
+    kafka_pair: KafkaPair, tmp_path: Path
+) -> None:
+    topic, east, west = unique_name("e2e-take-over"), unique_name("east"), unique_name("west")
+    clients = {east: kafka_pair.a.client_properties(), west: kafka_pair.b.client_properties()}
+    extra = {
+        "topics": topic,
+        f"{west}.offset.flush.interval.ms": "1000",
+        f"{east}.consumer.isolation.level": "read_committed",
+    }
+    text = quick_mm2_properties(clients, [Flow(east, west)], extra)
+    mm2_file = tmp_path / "for-mm2.properties"
+    mm2_file.write_text(text, encoding="latin-1")
+    remote, copying = f"{east}.{topic}", _Copying(kafka_pair.a, topic)
+
+    async with open_cluster(east, clients[east]) as source, open_cluster(west, clients[west]) as target:
+        new = NewTopic(name=topic, partition_count=PARTITIONS, replication_factor=1)
+        assert (await source.create_topics([new])) == {topic: None}
+
+        async def all_there() -> Comparison | None:
+            return await _compared(source, topic, target, remote, at_least=copying.written)
+
+        for lap in range(2):
+            mm2 = MirrorMaker2(mm2_file, log_file=tmp_path / f"mm2-{lap}.log", quick_start=True)
+            await copying.write()
+            await asyncio.to_thread(mm2.start)
+            try:
+                await eventually(all_there, 60)
+                await copying.write()
+                await eventually(all_there, 60)
+            finally:
+                await asyncio.to_thread(mm2.stop)
+            await copying.write()
+            directory = tmp_path / f"twinlog-{lap}"
+            directory.mkdir()
+            async with TwinlogRun(text, directory):
+                await eventually(all_there, 60)
+                await copying.write()
+                result = await eventually(all_there, 60)
+            assert result.identical, (lap, result)
+
+
+async def _compared(
+    source: KafkaCluster, topic: str, target: KafkaCluster, remote: str, *, at_least: int
+) -> Comparison | None:
+    if remote not in await target.list_topics():
+        return None
+    result = await compare(source, topic, target, remote, partition_count=PARTITIONS)
+    return result if result.target_records >= at_least else None
