@@ -9,10 +9,13 @@ from twinlog.api.source.v1.source_service_pb2_grpc import add_SourceServiceServi
 from twinlog.api.source.v1.worker_service_pb2 import DESCRIPTOR as WORKER_API
 from twinlog.api.source.v1.worker_service_pb2_grpc import add_WorkerServiceServicer_to_server
 from twinlog.config import Configuration, Service
+from twinlog.errors import TransientKafkaError, TwinlogError
 from twinlog.kafka.clients import aiokafka_client_options
 from twinlog.kafka.raw import DataSession, fence
 from twinlog.local.java import spark_environment
+from twinlog.model import Flow
 from twinlog.service.app import ServiceContext, ServiceParts
+from twinlog.service.clusters import UNKNOWN, Clusters
 from twinlog.service.grpc_server import GrpcService
 from twinlog.service.runtime import Loop
 from twinlog.service.topics_client import TopicsWatch
@@ -141,19 +144,33 @@ async def _driver(
         fence=_fence(flow, stack),
         clock=context.clock,
         on_gap=instruments.gap,
+        topics_changed=watch.subscribe(),
         table=table,
     )
     return FlowDriver(
         estate=estate,
         tasks=TaskSettings(flow=flow),
         runner=runner,
-        refusal=context.clusters.refusal,
+        is_probed=lambda probed: all(
+            status.reason != UNKNOWN for status in context.clusters.statuses((probed.source, probed.target))
+        ),
+        refusal=lambda asked: refusal(context.clusters, asked),
         instruments=instruments,
         clock=context.clock,
         random=random.random,
         max_slots=flow.settings.max_slots,
         epoch_seconds=flow.settings.epoch_seconds,
     )
+
+
+def refusal(clusters: Clusters, flow: Flow) -> TwinlogError | None:
+    """Why a flow must not be copied: both ends are one cluster, or it is not known yet who one of them is."""
+    for status in clusters.statuses((flow.source, flow.target)):
+        if clusters.cluster_id(status.alias) is None:
+            return TransientKafkaError(
+                f"cluster {status.alias} has not been reached yet: {status.message}", reason=status.reason
+            )
+    return clusters.refusal(flow)
 
 
 def _fence(flow: SourceFlow, stack: AsyncExitStack) -> Fence:

@@ -3,6 +3,7 @@
 All of it is on the target's log; this is the copy in memory, on the driver's event loop only.
 """
 
+import asyncio
 from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
@@ -11,7 +12,7 @@ import structlog
 from twinlog.api.source.v1 import worker_service_pb2 as pb
 from twinlog.clock import Clock
 from twinlog.config import AutoOffsetReset
-from twinlog.errors import KafkaError, StateError
+from twinlog.errors import FatalKafkaError, KafkaError, StateError
 from twinlog.model import TopicPartition
 from twinlog.service.topics_client import ReplicatedTopic, TopicsWatch
 from twinlog_source.config import SourceFlow
@@ -33,6 +34,8 @@ CONFIGSYNC_PATIENCE_SECONDS = 5.0
 LOOK_AGAIN_SECONDS = 10.0
 OBSTACLE_RETRY_SECONDS = 5.0
 IDS_SECONDS = 1.0
+IDS_TOPICS_PER_SECOND = 200
+RECHECK_SECONDS = 1.0
 RENEW_SECONDS = 15.0
 STALE_OWNER_SECONDS = 60.0
 """An owner that has not signed for this long is gone."""
@@ -56,6 +59,8 @@ class FlowEstate:
     fence: Fence
     clock: Clock
     on_gap: Callable[[Gap], None]
+    topics_changed: asyncio.Event
+    """Set by the watch of configsync's topics."""
     table: PartitionTable = field(default_factory=PartitionTable)
     topics: dict[str, ReplicatedTopic] = field(default_factory=dict)
     """By source topic: those that may be copied now."""
@@ -65,6 +70,7 @@ class FlowEstate:
     _signed_at: float = 0.0
     _seen_ids: dict[str, str] = field(default_factory=dict)
     _ids_due_at: float = 0.0
+    _recheck_at: float = 0.0
 
     # ------------------------------------------------------------------------------------------ ownership
 
@@ -124,9 +130,22 @@ class FlowEstate:
                 row.stored = row.position != row.initial or row.stored
 
     async def renew(self) -> None:
-        """Sign again when it is time, so that others see that the owner lives. Raises KafkaError."""
-        if self.clock.monotonic() - self._signed_at >= RENEW_SECONDS:
-            await self._sign()
+        """Sign again when it is time, so that others see that the owner lives.
+
+        Raises KafkaError, and FatalKafkaError (PRODUCER_FENCED) when another process has signed meanwhile:
+        a task without work would not find out.
+        """
+        if self.clock.monotonic() - self._signed_at < RENEW_SECONDS:
+            return
+        await self.positions.refresh()
+        owner = self.positions.control.owner
+        if owner is not None and owner.instance != self.instance_id:
+            raise FatalKafkaError(
+                f"another process has taken {self.flow.flow} over",
+                reason="PRODUCER_FENCED",
+                metadata={"flow": str(self.flow.flow), "owner": owner.instance},
+            )
+        await self._sign()
 
     async def _sign(self) -> None:
         self._signed_at = self.clock.monotonic()
@@ -157,6 +176,11 @@ class FlowEstate:
     async def plan_is_stale(self, planned: frozenset[TopicPartition]) -> bool:
         """Whether the next epoch should begin now: what is to be copied is not what is planned. Raises
         KafkaError."""
+        now = self.clock.monotonic()
+        if now < self._recheck_at and not self.topics_changed.is_set():
+            return False
+        self._recheck_at = now + RECHECK_SECONDS
+        self.topics_changed.clear()
         topics = await self._wanted_topics()
         if copyable_partitions(topics) != self.table.rows.keys():
             return True
@@ -189,7 +213,7 @@ class FlowEstate:
         not be read from the old one's position for long."""
         if now < self._ids_due_at:
             return
-        self._ids_due_at = now + IDS_SECONDS
+        self._ids_due_at = now + max(IDS_SECONDS, len(topics) / IDS_TOPICS_PER_SECOND)
         described = await self.known.source.describe_topics(list(topics))
         self._seen_ids = {
             name: found.topic_id

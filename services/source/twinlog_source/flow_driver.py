@@ -21,7 +21,7 @@ import structlog
 from twinlog.api.common.v1 import types_pb2
 from twinlog.api.source.v1 import worker_service_pb2 as pb
 from twinlog.clock import Clock
-from twinlog.errors import KafkaError, TransientKafkaError, TwinlogError
+from twinlog.errors import KafkaError, StateError, TransientKafkaError, TwinlogError
 from twinlog.model import Flow
 from twinlog.service.waiting import Backoff, finish_or_cancel, wait_or_stop
 from twinlog.telemetry.repeats import RepeatLimiter
@@ -35,6 +35,7 @@ PREPARE_TIMEOUT_SECONDS = 60.0
 FINISH_TIMEOUT_SECONDS = 20.0
 JOB_END_SECONDS = 5.0
 REPLAN_POLL_SECONDS = 0.25
+PROBE_POLL_SECONDS = 0.05
 FENCED = "PRODUCER_FENCED"
 
 log = structlog.get_logger(__name__)
@@ -60,7 +61,10 @@ class FlowDriver:
     estate: FlowEstate
     tasks: TaskSettings
     runner: EpochRunner
+    is_probed: Callable[[Flow], bool]
+    """Whether both clusters have been asked who they are, with or without an answer."""
     refusal: Callable[[Flow], TwinlogError | None]
+    """Why the flow must not be copied as far as is known: both ends are one cluster, or one is unknown."""
     instruments: FlowInstruments
     clock: Clock
     random: Callable[[], float]
@@ -125,6 +129,8 @@ class FlowDriver:
 
     async def _step(self, stop: asyncio.Event) -> None:
         """Take the flow over if it is not ours, then run one epoch."""
+        while not stop.is_set() and not self.is_probed(self.flow):
+            await wait_or_stop(stop, PROBE_POLL_SECONDS)
         refusal = self.refusal(self.flow)
         if refusal is not None:
             raise refusal
@@ -224,8 +230,9 @@ class FlowDriver:
             ready = await epoch.wait_until(
                 lambda: epoch.are(SlotState.PREPARED) or epoch.failure is not None, PREPARE_TIMEOUT_SECONDS
             )
-            if epoch.failure is not None:
-                raise epoch.failure
+            failure = epoch.failure
+            if failure is not None:
+                raise failure
             if not ready:
                 raise TransientKafkaError(
                     f"the tasks of epoch {epoch.number} of {self.flow} were not ready within"
@@ -256,7 +263,7 @@ class FlowDriver:
             await self._finish(previous, reason)
 
     async def _finish(self, epoch: Epoch, reason: str) -> None:
-        """End an epoch and learn its final positions; what does not answer is fenced and read from the log."""
+        """End an epoch and learn its final positions: from its tasks, else from the log after fencing."""
         epoch.end(reason)
         await epoch.wait_until(
             lambda: epoch.are(SlotState.FINISHED, SlotState.LOST, SlotState.WAITING), FINISH_TIMEOUT_SECONDS
@@ -280,14 +287,19 @@ class FlowDriver:
         """Stay while the epoch is young, its plan still right and its tasks well."""
         due = self.clock.monotonic() + self.epoch_seconds
         while self.clock.monotonic() < due and not stop.is_set():
-            if epoch.failure is not None:
+            failure = epoch.failure
+            if failure is not None:
                 await self._end_current("PLAN_CHANGED")
-                raise epoch.failure
-            with contextlib.suppress(KafkaError):
-                # A cluster that is away now is the tasks' matter: they say so, and try again.
+                raise failure
+            try:
                 await self.estate.renew()
                 if await self.estate.plan_is_stale(epoch.partitions):
                     return
+            except KafkaError as error:
+                if error.reason == FENCED:
+                    raise
+                # A cluster that is away now is the tasks' matter: they say so, and try again.
+                log.debug("plan_not_checked", flow=str(self.flow), reason=error.reason)
             self.tell_throttles()
             await wait_or_stop(stop, REPLAN_POLL_SECONDS)
 
@@ -304,6 +316,8 @@ class FlowDriver:
     async def rejoin(self, epoch: Epoch, slot: Slot) -> pb.Start:
         # The new task has initialised the slot's ids before it said Prepared: the lost one is fenced already.
         await self.estate.reread(slot.partitions)
+        if epoch.ending:
+            raise StateError(f"epoch {epoch.number} is over", reason="EPOCH_OVER")
         log.info("task_rejoined", flow=str(self.flow), epoch=epoch.number, slot=slot.index)
         return self._start(epoch, slot)
 

@@ -43,6 +43,8 @@ class PositionsLog:
     """Our own state beside the positions, as read so far."""
     unreadable: dict[TopicPartition, str] = field(default_factory=dict)
     """Partitions whose newest record is no position: why. They must not be copied."""
+    _reading: asyncio.Lock = field(default_factory=asyncio.Lock)
+    """Two readers side by side would apply old records after new ones."""
     _next: dict[int, int] = field(default_factory=dict)
     _positions: dict[TopicPartition, int] = field(default_factory=dict)
 
@@ -52,6 +54,10 @@ class PositionsLog:
         Waits for transactions that were open at the call: what they commit counts. Raises KafkaError when a
         partition can not be read: a position is never guessed.
         """
+        async with self._reading:
+            return await self._refresh()
+
+    async def _refresh(self) -> Mapping[TopicPartition, int]:
         partitions = [TopicPartition(self.topic, number) for number in range(self.partition_count)]
         starts = await self.list_offsets(OffsetSpec.EARLIEST, partitions)
         # Not the last stable offset: a transaction of another slot that is open now would hide what is

@@ -19,7 +19,7 @@ KEPT_FREE_BYTES = 1 << 30
 
 
 def keep_freed_memory() -> None:
-    """Tell glibc to reuse freed megabyte blocks: handing them back to the kernel costs 17x the copy itself."""
+    """Tell glibc to reuse freed megabyte blocks: giving them back costs 17x the copy itself."""
     if not sys.platform.startswith("linux"):
         return
     libc = ctypes.CDLL(None)

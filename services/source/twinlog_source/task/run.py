@@ -4,6 +4,7 @@ lease."""
 import sys
 from dataclasses import dataclass
 
+import structlog
 import uvloop
 
 from twinlog import __version__
@@ -11,6 +12,8 @@ from twinlog.errors import TwinlogError
 from twinlog.model import Flow
 from twinlog.telemetry.logging import configure_logging
 from twinlog_source.task.session import LEASE_LOST, TaskSession
+
+log = structlog.get_logger(__name__)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -58,7 +61,12 @@ def run_task(spec: TaskSpec) -> TaskOutcome:
         token=spec.token,
         connect_timeout_seconds=spec.connect_timeout_seconds,
     )
-    reason, message = uvloop.run(session.run())
+    try:
+        reason, message = uvloop.run(session.run())
+    except Exception:
+        # Spark runs the task again; what it makes of the error is for its own log, which nobody reads.
+        log.exception("task_crashed", flow=spec.flow_name, epoch=spec.epoch, slot=spec.slot)
+        raise
     if reason == LEASE_LOST:
         raise TaskLostError(message)
     return TaskOutcome(slot=spec.slot, reason=reason, message=message)

@@ -1,0 +1,211 @@
+"""Kill what copies, at random moments under load, and compare both sides at the end: nothing lost, nothing
+repeated.
+
+    python tests/chaos/source_chaos.py --seed 7 --kills 200
+
+Kills with SIGKILL, chosen by the seed: a task, all tasks, Spark's JVM, the whole service, the target
+broker. The same seed makes the same choices; moments differ with the machine. Exit code 0 only if every
+partition is identical.
+"""
+
+import argparse
+import asyncio
+import json
+import random
+import sys
+import tempfile
+from collections import Counter
+from contextlib import AsyncExitStack
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import psutil
+from aiokafka import AIOKafkaProducer
+
+sys.path.insert(0, str(Path(__file__).parents[1]))
+
+from integration.source_rig import Rig, open_rig, producer, quiet
+from twinlog.local.blocking_cluster import BlockingCluster
+from twinlog.local.spec import ClusterSpec
+from twinlog.testing.brokers import start_clusters, stop_clusters
+from twinlog.testing.service_process import ServiceProcess
+
+TOPIC = "chaos"
+PARTITIONS = 4
+RECORDS_PER_SECOND = 2000
+KINDS = ("task", "task", "task", "all tasks", "jvm", "service", "service", "broker")
+
+
+@dataclass(slots=True, kw_only=True)
+class Outcome:
+    seed: int
+    kills: Counter[str] = field(default_factory=Counter)
+    records: int = 0
+    aborted: int = 0
+    identical: bool = False
+    difference: str = ""
+
+    def as_json(self) -> str:
+        return json.dumps(
+            {
+                "seed": self.seed,
+                "kills": dict(self.kills),
+                "records": self.records,
+                "aborted_source_transactions": self.aborted,
+                "identical": self.identical,
+                "difference": self.difference,
+            }
+        )
+
+
+@dataclass(slots=True, kw_only=True)
+class Chaos:
+    rig: Rig
+    target: BlockingCluster
+    seed: int
+    kills: int
+    longest_pause_seconds: float
+    outcome: Outcome = field(init=False)
+    dice: random.Random = field(init=False)
+    _service: ServiceProcess | None = None
+    _done: asyncio.Event = field(default_factory=asyncio.Event)
+
+    def __post_init__(self) -> None:
+        self.outcome = Outcome(seed=self.seed)
+        self.dice = random.Random(self.seed)
+
+    async def run(self) -> Outcome:
+        self.rig.extra["topics"] = TOPIC
+        await self.rig.create(TOPIC, PARTITIONS)
+        async with self.rig.configsync() as configsync, asyncio.TaskGroup() as group:
+            load = group.create_task(self._load(), name="load")
+            while sum(self.outcome.kills.values()) < self.kills:
+                await self._one_life(configsync)
+            self._done.set()
+            await load
+            async with self.rig.running(configsync):
+                try:
+                    await self.rig.same(TOPIC, PARTITIONS, seconds=120)
+                    self.outcome.identical = True
+                except (AssertionError, ValueError) as error:
+                    self.outcome.difference = str(error)[:500]
+        return self.outcome
+
+    async def _one_life(self, configsync: ServiceProcess) -> None:
+        """Run the service, kill parts of it until it is the service itself."""
+        async with self.rig.running(configsync) as service:
+            self._service = service
+            await quiet(6 + self.dice.random() * 2)
+            while sum(self.outcome.kills.values()) < self.kills:
+                kind = self.dice.choice(KINDS)
+                if await self._kill(kind, service):
+                    self.outcome.kills[kind] += 1
+                    sys.stderr.write(f"{sum(self.outcome.kills.values())}/{self.kills} killed: {kind}\n")
+                if kind == "service":
+                    return
+                await quiet(self.dice.random() * self.longest_pause_seconds)
+
+    async def _kill(self, kind: str, service: ServiceProcess) -> bool:
+        """False when there was nothing of the kind to kill just then."""
+        if kind == "service":
+            await service.kill()
+            return True
+        if kind == "broker":
+            await asyncio.to_thread(self._bounce_broker)
+            return True
+        jvms, tasks = processes(service.process.pid)
+        victims = {"jvm": jvms[:1], "task": tasks and [self.dice.choice(tasks)], "all tasks": tasks}[kind]
+        for victim in victims:
+            kill(victim)
+        return bool(victims)
+
+    def _bounce_broker(self) -> None:
+        broker = self.target.broker_ids[0]
+        self.target.kill_broker(broker)
+        self.target.restart_broker(broker)
+
+    async def _load(self) -> None:
+        """Plain and transactional records, some transactions aborted; every record says who it is."""
+        number = 0
+        async with AsyncExitStack() as stack:
+            plain: AIOKafkaProducer = await stack.enter_async_context(
+                producer(self.rig.source_servers, "lz4", 16_384)
+            )
+            careful: AIOKafkaProducer = await stack.enter_async_context(
+                producer(self.rig.source_servers, "zstd", 16_384, transactional_id=f"chaos-{self.seed}")
+            )
+            while not self._done.is_set():
+                for _ in range(RECORDS_PER_SECOND // 20):
+                    await plain.send(TOPIC, b"plain %d" % number, partition=number % PARTITIONS)
+                    number += 1
+                await careful.begin_transaction()
+                for _ in range(10):
+                    await careful.send(TOPIC, b"careful %d" % number, partition=number % PARTITIONS)
+                    number += 1
+                if self.dice.random() < 0.2:
+                    await careful.abort_transaction()
+                    self.outcome.aborted += 1
+                else:
+                    await careful.commit_transaction()
+                await quiet(0.05)
+            self.outcome.records = number
+
+
+def processes(pid: int) -> tuple[list[psutil.Process], list[psutil.Process]]:
+    """Spark's JVM and the Python workers under a service."""
+    try:
+        family = psutil.Process(pid).children(recursive=True)
+        jvms = [member for member in family if member.name() == "java"]
+        daemons = {
+            member.pid
+            for member in family
+            if member.name() != "java" and (parent := member.parent()) is not None and parent.name() == "java"
+        }
+        return jvms, [member for member in family if member.ppid() in daemons]
+    except psutil.Error:
+        return [], []
+
+
+def kill(victim: psutil.Process) -> None:
+    try:
+        victim.kill()
+    except psutil.NoSuchProcess:
+        return
+
+
+async def run_chaos(
+    source: BlockingCluster,
+    target: BlockingCluster,
+    directory: Path,
+    *,
+    seed: int,
+    kills: int,
+    longest_pause_seconds: float = 3.0,
+) -> Outcome:
+    """Clusters of the caller's, which this breaks."""
+    async with open_rig(source, target, directory) as rig:
+        chaos = Chaos(
+            rig=rig, target=target, seed=seed, kills=kills, longest_pause_seconds=longest_pause_seconds
+        )
+        return await chaos.run()
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description="Kill what copies and compare both sides.")
+    parser.add_argument("--seed", type=int, default=random.SystemRandom().randrange(10_000))
+    parser.add_argument("--kills", type=int, default=200)
+    options = parser.parse_args()
+    clusters = start_clusters(ClusterSpec(name="A"), ClusterSpec(name="B"))
+    try:
+        with tempfile.TemporaryDirectory(prefix="twinlog-chaos-") as directory:
+            outcome = asyncio.run(
+                run_chaos(clusters[0], clusters[1], Path(directory), seed=options.seed, kills=options.kills)
+            )
+    finally:
+        stop_clusters(clusters)
+    sys.stdout.write(outcome.as_json() + "\n")
+    return 0 if outcome.identical else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())

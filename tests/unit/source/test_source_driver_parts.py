@@ -1,0 +1,145 @@
+"""Pieces of the driver: epochs, the table of partitions, where partitions begin, transactional ids."""
+
+import asyncio
+
+import pytest
+
+from twinlog.api.common.v1 import types_pb2
+from twinlog.api.source.v1 import source_service_pb2 as source_pb
+from twinlog.api.source.v1 import worker_service_pb2 as pb
+from twinlog.config import AutoOffsetReset
+from twinlog.model import Flow, TopicPartition
+from twinlog.service.topics_client import ReplicatedTopic, TopicState
+from twinlog_source.control import TopicMark
+from twinlog_source.epoch import Epoch, SlotState
+from twinlog_source.partition_table import PartitionTable
+from twinlog_source.start_positions import begins_at
+
+P, Q = TopicPartition("t", 0), TopicPartition("t", 1)
+
+
+def report(
+    partition: TopicPartition, position: int, end: int, records: int, size: int
+) -> pb.PartitionReports:
+    named = types_pb2.TopicPartition(topic=partition.topic, partition=partition.partition)
+    return pb.PartitionReports(
+        partitions=[
+            pb.PartitionReport(
+                partition=named,
+                position=position,
+                source_end_offset=end,
+                records=records,
+                bytes=size,
+                raw_records=records,
+                state=source_pb.PARTITION_STATE_RUNNING,
+            )
+        ]
+    )
+
+
+def topic(*, created_after_start: bool = False) -> ReplicatedTopic:
+    return ReplicatedTopic(
+        flow=Flow("A", "B"),
+        source_topic="t",
+        target_topic="A.t",
+        partition_count=2,
+        target_partition_count=2,
+        source_topic_id="id",
+        target_topic_id="",
+        generation=1,
+        created_after_start=created_after_start,
+        state=TopicState.READY,
+        reason="",
+        message="",
+        target_max_message_bytes=0,
+        target_compression_type="",
+        target_timestamp_type="",
+        source_cleanup_policy="",
+    )
+
+
+def test_what_came_after_the_flow_began_is_copied_from_its_beginning() -> None:
+    latest, mark = AutoOffsetReset.LATEST, TopicMark(topic="t", topic_id="id", known_partitions=1)
+    assert begins_at(P, topic(), mark, latest) is latest
+    assert begins_at(P, topic(), None, latest) is latest
+    assert begins_at(Q, topic(), mark, latest) is AutoOffsetReset.EARLIEST
+    assert begins_at(P, topic(created_after_start=True), mark, latest) is AutoOffsetReset.EARLIEST
+
+
+def test_the_log_is_the_truth_after_fencing_and_the_beginning_where_it_says_nothing() -> None:
+    table = PartitionTable()
+    table.keep({P: "A.t", Q: "A.t"})
+    table.begin(P, 100)
+    table.begin(Q, 200)
+    for partition in (P, Q):
+        table.observe(0, report(partition, 500, 600, 10, 10), now=1.0, now_ms=1)
+    table.set_from_log({P: 450}, [P, Q])
+    assert (table.rows[P].position, table.rows[P].stored) == (450, True)
+    assert (table.rows[Q].position, table.rows[Q].stored) == (200, False)
+
+
+def test_counters_of_a_new_task_begin_at_zero_and_nothing_is_counted_twice() -> None:
+    table = PartitionTable()
+    table.keep({P: "A.t"})
+    table.begin(P, 0)
+    for now, records in ((1.0, 100), (2.0, 300)):
+        table.observe(0, report(P, records, 1000, records, records * 10), now=now, now_ms=1)
+    table.rows[P].begin(3.0)
+    (progress,) = table.observe(1, report(P, 350, 1000, 50, 500), now=4.0, now_ms=1)
+    assert (progress.records, progress.lanes) == (50, {"UNOPENED": 50})
+    assert (table.records, table.bytes) == (350, 3500)
+    assert table.rows[P].slot == 1
+
+
+def test_a_slot_with_a_backlog_wants_all_it_can_get() -> None:
+    table = PartitionTable()
+    table.keep({P: "A.t"})
+    table.begin(P, 0)
+    table.observe(0, report(P, 0, 5000, 0, 0), now=1.0, now_ms=1)
+    assert table.demand([P], now=1.0) is None
+    table.observe(0, report(P, 5000, 5000, 5000, 5000), now=2.0, now_ms=1)
+    demand = table.demand([P], now=2.0)
+    assert demand is not None
+    assert demand > 0
+
+
+async def test_waiting_for_an_epoch_ends_with_its_last_slot_or_in_time() -> None:
+    epoch = Epoch(flow=Flow("A", "B"), number=1, plan=((P,), (Q,)))
+    first, second = epoch.slots
+
+    async def ready() -> bool:
+        return await epoch.wait_until(lambda: epoch.are(SlotState.PREPARED), 1.0)
+
+    async with asyncio.TaskGroup() as group:
+        waiting = group.create_task(ready(), name="waiting")
+        for slot in (first, second):
+            assert not waiting.done()
+            epoch.move(slot, SlotState.PREPARED)
+    assert waiting.result()
+    assert not await epoch.wait_until(lambda: epoch.are(SlotState.RUNNING), 0.0)
+
+
+def test_a_task_that_ends_with_a_reason_is_the_failure_of_its_epoch() -> None:
+    epoch = Epoch(flow=Flow("A", "B"), number=1, plan=((P,),))
+    (slot,) = epoch.slots
+    slot.final = pb.Finished(reason="PRODUCER_FENCED", message="taken over")
+    assert epoch.failure is not None
+    assert epoch.failure.reason == "PRODUCER_FENCED"
+    slot.final = pb.Finished(reason="END_OF_EPOCH")
+    assert epoch.failure is None
+
+
+def test_only_the_token_of_the_epoch_is_accepted() -> None:
+    epoch = Epoch(flow=Flow("A", "B"), number=1, plan=((P,),))
+    assert epoch.accepts(epoch.token)
+    assert not epoch.accepts("")
+    assert not epoch.accepts(Epoch(flow=epoch.flow, number=1, plan=()).token)
+    assert epoch.token not in repr(epoch)
+
+
+@pytest.mark.parametrize("count", [1, 3])
+def test_a_slot_that_does_not_listen_is_not_told_for_ever(count: int) -> None:
+    epoch = Epoch(flow=Flow("A", "B"), number=1, plan=tuple((P,) for _ in range(count)))
+    for _ in range(1000):
+        epoch.tell(pb.WorkerCommand(alive=pb.Alive()))
+    assert all(slot.commands.full() for slot in epoch.slots)

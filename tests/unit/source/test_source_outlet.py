@@ -1,0 +1,210 @@
+"""Rounds of data and positions: what counts after a failure, and after an answer that was lost."""
+
+import asyncio
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Self
+
+import pytest
+
+from twinlog.batches import NewRecord, OutgoingBatch, Prepared, build_batch
+from twinlog.errors import FatalKafkaError, KafkaError, TransientKafkaError
+from twinlog.model import TopicPartition
+from twinlog.service.waiting import wait_or_stop
+from twinlog.testing.fake_clock import FakeClock
+from twinlog_source.task.intake import Chunk, Intake
+from twinlog_source.task.outlet import Outlet, PositionsTopic
+from twinlog_source.task.partition import PartitionCopy, State
+from twinlog_source.task.syncs import OffsetSyncs, sync_writer
+from twinlog_source.task.throttle import Throttle
+from twinlog_source.task.transport import Positions
+
+GOOD, BAD = TopicPartition("good", 0), TopicPartition("bad", 0)
+
+
+@dataclass(slots=True)
+class TargetLog:
+    """What the target has committed, and what will go wrong next."""
+
+    committed: list[TopicPartition] = field(default_factory=list)
+    positions: dict[TopicPartition, int] = field(default_factory=dict)
+    refused: dict[TopicPartition, KafkaError] = field(default_factory=dict)
+    commit_failures: list[tuple[KafkaError, bool]] = field(default_factory=list)
+    """Each: the error, and whether the commit takes place all the same."""
+    opened: int = 0
+    on_commit: Callable[[], None] = lambda: None
+
+
+class FakeTransport:
+    """A transport whose commits write `ends` of the test into the target's log."""
+
+    def __init__(self, target: TargetLog, ends: Mapping[TopicPartition, int]) -> None:
+        self._target = target
+        self._ends = ends
+        self._sent: list[tuple[TopicPartition, asyncio.Future[int]]] = []
+        self.partition_failures: dict[TopicPartition, KafkaError] = {}
+
+    async def __aenter__(self) -> Self:
+        self._target.opened += 1
+        return self
+
+    async def __aexit__(self, *exc: object) -> None:
+        return None
+
+    def begin(self) -> None:
+        self._sent = []
+
+    def send(self, partition: TopicPartition, batch: OutgoingBatch) -> asyncio.Future[int]:
+        acknowledged: asyncio.Future[int] = asyncio.get_running_loop().create_future()
+        self._sent.append((partition, acknowledged))
+        return acknowledged
+
+    async def commit(self, positions: Positions) -> None:
+        for partition, _ in self._sent:
+            if partition in self._target.refused:
+                self.partition_failures = {partition: self._target.refused[partition]}
+                raise self._target.refused[partition]
+        self._target.on_commit()
+        failure = self._target.commit_failures.pop(0) if self._target.commit_failures else None
+        if failure is None or failure[1]:
+            for partition, acknowledged in self._sent:
+                acknowledged.set_result(len(self._target.committed))
+                self._target.committed.append(partition)
+            self._target.positions.update(self._ends)
+        if failure is not None:
+            raise failure[0]
+
+
+@dataclass(slots=True)
+class Bench:
+    target: TargetLog = field(default_factory=TargetLog)
+    ends: dict[TopicPartition, int] = field(default_factory=dict)
+    clock: FakeClock = field(default_factory=FakeClock)
+    stop: asyncio.Event = field(default_factory=asyncio.Event)
+    copies: dict[TopicPartition, PartitionCopy] = field(init=False)
+    intake: Intake = field(init=False)
+    outlet: Outlet = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.copies = {
+            p: PartitionCopy(partition=p, target_topic=f"A.{p.topic}", committed=0, random=lambda: 1.0)
+            for p in (GOOD, BAD)
+        }
+        nothing: Any = None
+        self.intake = Intake(
+            fetcher=nothing,
+            copies=self.copies,
+            policies={},
+            throttle=Throttle(),
+            read_committed=True,
+            clock=self.clock,
+            on_out_of_range=nothing,
+            max_buffered_bytes=1 << 20,
+        )
+        self.outlet = Outlet(
+            positions_topic=PositionsTopic(
+                topic="positions", partition_count=1, source_alias="A", connector_name="C"
+            ),
+            intake=self.intake,
+            copies=self.copies,
+            by_target={TopicPartition(c.target_topic, 0): c for c in self.copies.values()},
+            open_transport=lambda: FakeTransport(self.target, self.ends),
+            read_positions=self.read_positions,
+            syncs=OffsetSyncs(
+                topic="", session=nothing, settings=nothing, writer=sync_writer(100), clock=self.clock
+            ),
+            clock=self.clock,
+            random=lambda: 0.0,
+        )
+
+    async def read_positions(self) -> Mapping[TopicPartition, int]:
+        return dict(self.target.positions)
+
+    def fetched(self, partition: TopicPartition, end: int) -> None:
+        """As the intake queues what it fetched."""
+        copy = self.copies[partition]
+        batch = build_batch([NewRecord(None, b"x", 0)])
+        prepared = Prepared(batches=(batch,), next_offset=end)
+        chunk = Chunk(copy=copy, generation=copy.generation, prepared=prepared, fetched_bytes=10)
+        copy.fetched = end
+        self.ends[partition] = end
+        self.intake.chunks.append(chunk)
+        self.intake.arrived.set()
+
+    async def run_until(self, condition: Any) -> None:
+        async with asyncio.TaskGroup() as group:
+            group.create_task(self.outlet.run(self.stop), name="outlet")
+            try:
+                async with asyncio.timeout(2):
+                    while not condition():
+                        await wait_or_stop(asyncio.Event(), 0.001)
+            finally:
+                self.stop.set()
+                self.intake.arrived.set()
+
+
+def away() -> KafkaError:
+    return TransientKafkaError("away", reason="KAFKA_UNAVAILABLE")
+
+
+async def test_positions_move_when_the_round_is_committed() -> None:
+    bench = Bench()
+    bench.fetched(GOOD, 3)
+    bench.fetched(BAD, 2)
+    await bench.run_until(lambda: bench.copies[BAD].committed == 2)
+    assert bench.copies[GOOD].committed == 3
+    assert bench.outlet.committed_rounds == 1
+
+
+async def test_a_refused_partition_is_set_aside_and_the_others_are_sent_again() -> None:
+    bench = Bench()
+    refusal = FatalKafkaError("no right", reason="TOPIC_UNAUTHORIZED")
+    bench.target.refused[TopicPartition("A.bad", 0)] = refusal
+    bench.fetched(GOOD, 3)
+    bench.fetched(BAD, 2)
+
+    def again() -> bool:
+        if bench.copies[GOOD].fetched == 0 and not bench.intake.chunks:
+            bench.fetched(GOOD, 3)
+        return bench.copies[GOOD].committed == 3
+
+    await bench.run_until(again)
+    bad = bench.copies[BAD]
+    assert (bad.state, bad.reason, bad.committed) == (State.FAULTED, "TOPIC_UNAUTHORIZED", 0)
+    assert bench.copies[GOOD].state is State.RUNNING
+    assert bench.target.committed == [TopicPartition("A.good", 0)]
+
+
+async def test_a_commit_whose_answer_was_lost_is_found_in_the_log_and_not_sent_twice() -> None:
+    bench = Bench()
+    bench.target.commit_failures = [(away(), True)]
+    bench.fetched(GOOD, 3)
+    await bench.run_until(lambda: bench.copies[GOOD].committed == 3)
+    assert bench.target.committed == [TopicPartition("A.good", 0)]
+    assert bench.target.opened == 2
+
+
+async def test_an_aborted_round_begins_again_at_the_committed_position() -> None:
+    bench = Bench()
+    bench.target.commit_failures = [(away(), False)]
+    bench.fetched(GOOD, 3)
+    await bench.run_until(lambda: bench.target.opened == 2 and bench.copies[GOOD].fetched == 0)
+    assert bench.copies[GOOD].committed == 0
+    assert not bench.target.committed
+
+
+async def test_an_uncertain_position_at_the_end_is_an_error_not_a_guess() -> None:
+    bench = Bench()
+    bench.target.commit_failures = [(away(), True)]
+    bench.fetched(GOOD, 3)
+    bench.target.on_commit = bench.stop.set
+    with pytest.raises(KafkaError, match="away"):
+        await bench.outlet.run(bench.stop)
+
+
+async def test_a_fenced_task_ends_at_once() -> None:
+    bench = Bench()
+    bench.target.commit_failures = [(FatalKafkaError("fenced", reason="PRODUCER_FENCED"), False)]
+    bench.fetched(GOOD, 3)
+    with pytest.raises(KafkaError, match="fenced"):
+        await bench.outlet.run(bench.stop)

@@ -1,0 +1,113 @@
+"""Reading positions: an open transaction of another slot must not hide what is committed behind it."""
+
+import asyncio
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, field
+
+import pytest
+
+from twinlog.errors import KafkaError, TransientKafkaError
+from twinlog.kafka.ports import FetchedRecords, OffsetSpec
+from twinlog.model import Record, TopicPartition
+from twinlog.wire.source_offset import encode_source_offset, source_offset_key
+from twinlog_source.positions import PositionsLog
+
+TOPIC = TopicPartition("positions", 0)
+A = TopicPartition("a", 0)
+B = TopicPartition("b", 0)
+
+
+@dataclass(slots=True)
+class Log:
+    """One partition of the positions topic; readers see up to `stable`."""
+
+    records: list[Record] = field(default_factory=list)
+    stable: int | None = None
+    fetches: int = 0
+    stable_after_fetches: int = 0
+
+    def store(self, partition: TopicPartition, value: bytes | None) -> None:
+        key = source_offset_key("A", partition)
+        self.records.append(Record(offset=len(self.records), timestamp_ms=0, key=key, value=value))
+
+    async def list_offsets(
+        self, spec: OffsetSpec, partitions: Collection[TopicPartition]
+    ) -> Mapping[TopicPartition, int | KafkaError]:
+        return {TOPIC: 0 if spec is OffsetSpec.EARLIEST else len(self.records)}
+
+    async def fetch(
+        self, partition: TopicPartition, offset: int, *, max_wait_seconds: float, max_bytes: int = 1 << 20
+    ) -> FetchedRecords:
+        self.fetches += 1
+        if self.fetches > self.stable_after_fetches:
+            self.stable = None
+        end = len(self.records) if self.stable is None else self.stable
+        await asyncio.sleep(0)  # noqa: TID251 (as a broker that has nothing new gives way)
+        return FetchedRecords(
+            records=self.records[offset:end],
+            next_offset=max(offset, end),
+            log_start_offset=0,
+            high_watermark=end,
+        )
+
+
+def positions_log(log: Log) -> PositionsLog:
+    return PositionsLog(
+        list_offsets=log.list_offsets, reader=log, topic=TOPIC.topic, partition_count=1, source_alias="A"
+    )
+
+
+async def test_the_newest_record_of_each_partition_counts() -> None:
+    log = Log()
+    log.store(A, encode_source_offset(5))
+    log.store(B, encode_source_offset(7))
+    log.store(A, encode_source_offset(9))
+    positions = positions_log(log)
+    assert await positions.refresh() == {A: 9, B: 7}
+    log.store(B, encode_source_offset(0))
+    assert await positions.refresh() == {A: 9}
+
+
+async def test_it_waits_for_what_an_open_transaction_hides() -> None:
+    log = Log(stable=1, stable_after_fetches=4)
+    log.store(A, encode_source_offset(5))
+    log.store(B, encode_source_offset(1))
+    log.store(A, encode_source_offset(9))
+    assert (await positions_log(log).refresh())[A] == 9
+    assert log.fetches > 4
+
+
+async def test_two_readers_side_by_side_do_not_bring_old_positions_back() -> None:
+    log = Log()
+    for position in range(1, 50):
+        log.store(A, encode_source_offset(position))
+    positions = positions_log(log)
+    async with asyncio.TaskGroup() as group:
+        readers = [group.create_task(positions.refresh(), name=f"reader {n}") for n in range(5)]
+    assert {reader.result()[A] for reader in readers} == {49}
+
+
+async def test_a_damaged_record_concerns_its_partition_alone() -> None:
+    log = Log()
+    log.store(A, b'{"offset":"many"}')
+    log.store(B, encode_source_offset(7))
+    positions = positions_log(log)
+    assert await positions.refresh() == {B: 7}
+    assert set(positions.unreadable) == {A}
+    log.store(A, encode_source_offset(3))
+    assert (await positions.refresh())[A] == 3
+    assert not positions.unreadable
+
+
+async def test_a_partition_that_cannot_be_read_is_an_error() -> None:
+    log = Log()
+
+    async def away(
+        spec: OffsetSpec, partitions: Collection[TopicPartition]
+    ) -> Mapping[TopicPartition, int | KafkaError]:
+        return {TOPIC: TransientKafkaError("moving")}
+
+    positions = positions_log(log)
+    positions.list_offsets = away
+    with pytest.raises(KafkaError, match="moving"):
+        await positions.refresh()
