@@ -67,6 +67,19 @@ class Side:
     bounds: LogBounds
 
 
+async def count_visible(side: Side, start: int, stop: int, budget: ByteBudget) -> int:
+    """Visible records of one log in [start, stop). Raises BudgetSpent or KafkaError."""
+    records, position = 0, start
+    while position < stop:
+        budget.check()
+        passed = await side.log.count(side.partition, position, stop, max_bytes=COUNT_BYTES)
+        budget.spend(passed.size_bytes)
+        if passed.next_offset <= position:
+            break
+        records, position = records + passed.records, passed.next_offset
+    return records
+
+
 @dataclass(slots=True, kw_only=True)
 class Aligner:
     """One partition and its copy. `here` is the side the offsets are of, `there` the side of the answers."""
@@ -84,6 +97,15 @@ class Aligner:
         for offset in sorted(set(wanted)):
             if offset not in answers:
                 await self._align_from(offset, [other for other in wanted if other >= offset], answers)
+
+    async def copied_end(self) -> OffsetPair | None:
+        """The last record here that is there as well; None when it cannot be found. Raises as `align`."""
+        pair = self.pairs.at_or_below(self.here.bounds.end)
+        if pair is None or not self._readable(pair):
+            return None
+        walk = await self._walk(pair.upstream, pair.downstream, [self.here.bounds.end], pinned=True)
+        lost = walk.answers[self.here.bounds.end].outcome is Outcome.LOST
+        return None if lost else walk.last_match
 
     async def _align_from(self, offset: int, wanted: Sequence[int], answers: dict[int, Answer]) -> None:
         """Answer `offset`, and with the same reads every other wanted one that is near behind it."""

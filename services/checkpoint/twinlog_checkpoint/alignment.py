@@ -97,6 +97,11 @@ class Walk:
         self.answers: dict[int, Answer] = {}
         self.learned: list[OffsetPair] = []
 
+    @property
+    def last_match(self) -> OffsetPair | None:
+        """The furthest pair so far."""
+        return self._last
+
     def feed_source(self, prints: Iterable[Print], *, ended: bool) -> None:
         """Records that follow those fed before; `ended`: there are no more."""
         self._source.extend(prints)

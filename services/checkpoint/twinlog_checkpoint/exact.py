@@ -6,13 +6,12 @@ from dataclasses import dataclass, field, replace
 
 from twinlog.errors import KafkaError, WireFormatError
 from twinlog.kafka.ports import LogAdmin, OffsetSpec
-from twinlog.model import Flow, TopicPartition
+from twinlog.model import TopicPartition
 from twinlog_checkpoint.aligner import Aligner, BudgetSpent, ByteBudget, LogBounds, Side
 from twinlog_checkpoint.alignment import Answer, Outcome
 from twinlog_checkpoint.alignment_log import AlignedLog
-from twinlog_checkpoint.floor import FloorTranslator
-from twinlog_checkpoint.history import PairHistory, SyncHistory
-from twinlog_checkpoint.translation import SourcePosition, Translation, Verdict
+from twinlog_checkpoint.history import Pairs
+from twinlog_checkpoint.translation import FloorRule, SourcePosition, Translation, Verdict
 
 MAX_KNOWN = 200_000
 """Answers remembered, about 300 bytes each; the oldest goes first."""
@@ -31,7 +30,7 @@ class LogSide:
 
 
 Bounds = tuple[LogBounds, LogBounds]
-"""Of source and target partition."""
+"""Of the partition here and its counterpart there."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,7 +41,7 @@ class _Known:
     bounds: Bounds
     translation: Translation
 
-    def still_true(self, pairs: PairHistory, bounds: Bounds) -> bool:
+    def still_true(self, pairs: Pairs, bounds: Bounds) -> bool:
         """A found record stays where it is while its log holds it; an end ends with the next record."""
         offset = self.translation.downstream_offset
         if pairs.generation != self.generation or offset is None:
@@ -54,15 +53,20 @@ class _Known:
 
 @dataclass(slots=True, kw_only=True)
 class ExactTranslator:
-    """A strategy of translation for one flow; many groups share its reads and what it has learned."""
+    """A strategy of translation along one flow, in the direction that its sides and pairs have.
 
-    flow: Flow
-    source: LogSide
-    target: LogSide
-    target_partition: Callable[[TopicPartition], TopicPartition]
-    history: Callable[[], SyncHistory]
-    """The present one: it is replaced when the offset-syncs topic is read anew."""
-    floor: FloorTranslator
+    Many groups share its reads and what it has learned.
+    """
+
+    here: LogSide
+    """Where the offsets are of."""
+    there: LogSide
+    """Where they are translated to."""
+    counterpart: Callable[[TopicPartition], TopicPartition]
+    """The same partition there."""
+    pairs: Callable[[TopicPartition], Pairs | None]
+    """What is known of a partition here; asked anew each time, for syncs may be read anew."""
+    floor: FloorRule
     max_bytes: int
     """Read at most for one call of `translate`, both sides together."""
     on_read_bytes: Callable[[int], None]
@@ -96,7 +100,7 @@ class ExactTranslator:
         budget: ByteBudget,
     ) -> dict[SourcePosition, Translation]:
         """The answers for one partition: found, or MM2's with the reason why not."""
-        pairs = self.history().of(partition)
+        pairs = self.pairs(partition)
         if pairs is None or bounds is None:
             return {position: _because(floor, _NOT_VISIBLE) for position, floor in floors.items()}
         self._turn += 1
@@ -125,14 +129,14 @@ class ExactTranslator:
         partition: TopicPartition,
         wanted: list[int],
         answers: dict[int, Answer],
-        pairs: PairHistory,
+        pairs: Pairs,
         bounds: Bounds,
         budget: ByteBudget,
     ) -> str:
         """Fill `answers`; return why those that are missing are."""
         aligner = Aligner(
-            here=Side(log=self.source.log, partition=partition, bounds=bounds[0]),
-            there=Side(log=self.target.log, partition=self.target_partition(partition), bounds=bounds[1]),
+            here=Side(log=self.here.log, partition=partition, bounds=bounds[0]),
+            there=Side(log=self.there.log, partition=self.counterpart(partition), bounds=bounds[1]),
             pairs=pairs,
             budget=budget,
         )
@@ -146,12 +150,12 @@ class ExactTranslator:
 
     async def _bounds(self, partitions: Collection[TopicPartition]) -> Mapping[TopicPartition, Bounds]:
         """Log ends on both sides of each partition, left out when either is missing. Raises KafkaError."""
-        here = await log_ends(self.source.admin, partitions)
-        there = await log_ends(self.target.admin, {self.target_partition(tp) for tp in partitions})
+        here = await log_ends(self.here.admin, partitions)
+        there = await log_ends(self.there.admin, {self.counterpart(tp) for tp in partitions})
         return {
-            partition: (here[partition], there[self.target_partition(partition)])
+            partition: (here[partition], there[self.counterpart(partition)])
             for partition in partitions
-            if partition in here and self.target_partition(partition) in there
+            if partition in here and self.counterpart(partition) in there
         }
 
     def _remember(self, position: SourcePosition, known: _Known) -> None:

@@ -2,7 +2,9 @@
 
 from collections.abc import Callable, Collection, Mapping
 
+from twinlog.model import TopicPartition
 from twinlog.offsets import OffsetSyncStore, TranslationOutcome
+from twinlog_checkpoint.history import Pairs
 from twinlog_checkpoint.translation import SourcePosition, Translation, Verdict
 
 _VERDICTS = {
@@ -39,3 +41,36 @@ class FloorTranslator:
         else:
             message = _MESSAGES[verdict]
         return Translation(verdict=verdict, downstream_offset=answer.downstream_offset, message=message)
+
+
+class ReverseFloor:
+    """The same rule the other way: from offsets of the copy to offsets of its source."""
+
+    def __init__(self, ready: Callable[[], bool], pairs: Callable[[TopicPartition], Pairs | None]) -> None:
+        """`ready`: the first pass over the offset syncs is done. `pairs`: of a partition of the copy."""
+        self._ready = ready
+        self._pairs = pairs
+
+    def translate_one(self, position: SourcePosition) -> Translation:
+        if not self._ready():
+            return Translation(
+                verdict=Verdict.NOT_READY, downstream_offset=None, message=_MESSAGES[Verdict.NOT_READY]
+            )
+        pairs = self._pairs(position.partition)
+        if pairs is None:
+            return Translation(
+                verdict=Verdict.NO_SYNC, downstream_offset=None, message=_MESSAGES[Verdict.NO_SYNC]
+            )
+        pair = pairs.at_or_below(position.next_offset)
+        if pair is None:
+            return Translation(
+                verdict=Verdict.TOO_OLD,
+                downstream_offset=None,
+                message="before the earliest record that an offset sync tells of",
+            )
+        at_pair = pair.upstream == position.next_offset
+        return Translation(
+            verdict=Verdict.FLOOR,
+            downstream_offset=pair.downstream if at_pair else pair.downstream + 1,
+            message=f"by the offset sync {pair.downstream} -> {pair.upstream}",
+        )

@@ -48,6 +48,11 @@ class GroupDirectory:
             self._listed_at = now
         return self.groups
 
+    async def present(self) -> frozenset[str]:
+        """The groups as of now, listed anew whatever the interval. Raises KafkaError."""
+        self._listed_at = None
+        return await self.refresh_if_due()
+
     async def offsets(self) -> Mapping[str, GroupOffsets | KafkaError]:
         """Committed offsets of the present groups, or why they cannot be read. Raises KafkaError."""
         groups = await self.refresh_if_due()

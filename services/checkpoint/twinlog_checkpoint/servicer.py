@@ -1,93 +1,130 @@
 """CheckpointService over gRPC: request, question to the flows, response."""
 
-from collections.abc import Callable, Sequence
-
-from google.protobuf.timestamp_pb2 import Timestamp
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from dataclasses import dataclass
 
 from twinlog.api.checkpoint.v1 import checkpoint_service_pb2 as pb2
 from twinlog.api.checkpoint.v1 import checkpoint_service_pb2_grpc as pb2_grpc
 from twinlog.api.common.v1 import types_pb2
-from twinlog.errors import NotFoundError
-from twinlog.model import Flow, TopicPartition
+from twinlog.errors import ConfigError, NotFoundError
+from twinlog.model import Flow
 from twinlog.service.clusters import ClusterStatus
 from twinlog.service.grpc_server import Context
-from twinlog_checkpoint.checkpointer import Checkpointer
-from twinlog_checkpoint.progress import GroupProgress
-from twinlog_checkpoint.translation import Verdict
+from twinlog_checkpoint import messages
+from twinlog_checkpoint.flow_parts import FlowParts
+from twinlog_checkpoint.group_explainer import explain_group
+from twinlog_checkpoint.move_runner import MoveEvent, MoveRunner, StepEvent
+from twinlog_checkpoint.offset_queries import answer_queries
 
-_VERDICTS = {verdict: pb2.Verdict.Value(f"VERDICT_{verdict.value}") for verdict in Verdict}
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ServedFlow:
+    """One flow and what moves its groups."""
+
+    parts: FlowParts
+    failover: MoveRunner
+    failback: MoveRunner
 
 
 class CheckpointServicer(pb2_grpc.CheckpointServiceServicer):
     def __init__(
-        self, checkpointers: Sequence[Checkpointer], statuses: Callable[[], Sequence[ClusterStatus]]
+        self, flows: Mapping[Flow, ServedFlow], statuses: Callable[[], Sequence[ClusterStatus]]
     ) -> None:
-        self._flows = {checkpointer.entry.flow: checkpointer for checkpointer in checkpointers}
+        self._flows = flows
         self._statuses = statuses
 
     async def ListGroups(  # noqa: N802
         self, request: pb2.ListGroupsRequest, context: Context
     ) -> pb2.ListGroupsResponse:
-        flows = [self._flow(request.flow)] if request.HasField("flow") else list(self._flows.values())
-        rows = [row for checkpointer in flows for row in checkpointer.table.rows(request.group)]
+        flows = self._selected(request.flow if request.HasField("flow") else None)
+        rows = [row for served in flows for row in served.parts.checkpointer.table.rows(request.group)]
         return pb2.ListGroupsResponse(
-            groups=[_group_partition(row) for row in rows],
-            clusters=[_cluster(status) for status in self._statuses()],
+            groups=[messages.group_partition(row) for row in rows],
+            clusters=[messages.cluster_status(status) for status in self._statuses()],
             ready_flows=[
-                _flow(checkpointer.entry.flow)
-                for checkpointer in flows
-                if checkpointer.tail.store.read_to_end
+                messages.flow_message(served.parts.flow) for served in flows if served.parts.syncs_are_read
+            ],
+            unsupported_groups=[
+                pb2.UnsupportedGroup(
+                    flow=messages.flow_message(served.parts.flow), group=group, group_type=kind
+                )
+                for served in flows
+                for group, kind in served.parts.checkpointer.groups.unsupported.items()
+                if request.group in ("", group)
             ],
         )
 
-    def _flow(self, flow: types_pb2.Flow) -> Checkpointer:
+    async def ExplainGroup(  # noqa: N802
+        self, request: pb2.ExplainGroupRequest, context: Context
+    ) -> pb2.ExplainGroupResponse:
+        if not request.group:
+            raise ConfigError("group: expected a group id", reason="INVALID_GROUP")
+        flows = self._selected(request.flow if request.HasField("flow") else None)
+        explained = [await explain_group(served.parts, request.group, self._statuses()) for served in flows]
+        return pb2.ExplainGroupResponse(
+            explanations=[messages.group_explanation(entry) for entry in explained]
+        )
+
+    async def TranslateOffsets(  # noqa: N802
+        self, request: pb2.TranslateOffsetsRequest, context: Context
+    ) -> pb2.TranslateOffsetsResponse:
+        answers = await answer_queries(
+            self._served(request.flow).parts,
+            messages.direction_of(request.direction),
+            messages.offset_queries(request.queries),
+        )
+        return pb2.TranslateOffsetsResponse(
+            translations=[messages.offset_translation(answer) for answer in answers]
+        )
+
+    async def PlanFailover(  # noqa: N802
+        self, request: pb2.PlanFailoverRequest, context: Context
+    ) -> pb2.PlanFailoverResponse:
+        options = messages.move_options(request.options, by=context.peer())
+        plan = await self._served(request.flow).failover.planner.plan(options)
+        return pb2.PlanFailoverResponse(plan=messages.move_plan(plan))
+
+    async def RunFailover(  # noqa: N802
+        self, request: pb2.RunFailoverRequest, context: Context
+    ) -> AsyncIterator[pb2.RunFailoverResponse]:
+        options = messages.move_options(request.options, by=context.peer())
+        async for event in self._served(request.flow).failover.run(options):
+            step, report = _event(event)
+            yield pb2.RunFailoverResponse(step=step, report=report)
+
+    async def PlanFailback(  # noqa: N802
+        self, request: pb2.PlanFailbackRequest, context: Context
+    ) -> pb2.PlanFailbackResponse:
+        options = messages.move_options(request.options, by=context.peer())
+        plan = await self._served(request.flow).failback.planner.plan(options)
+        return pb2.PlanFailbackResponse(plan=messages.move_plan(plan))
+
+    async def RunFailback(  # noqa: N802
+        self, request: pb2.RunFailbackRequest, context: Context
+    ) -> AsyncIterator[pb2.RunFailbackResponse]:
+        options = messages.move_options(request.options, by=context.peer())
+        async for event in self._served(request.flow).failback.run(options):
+            step, report = _event(event)
+            yield pb2.RunFailbackResponse(step=step, report=report)
+
+    def _selected(self, flow: types_pb2.Flow | None) -> list[ServedFlow]:
+        return [self._flows[known] for known in sorted(self._flows)] if flow is None else [self._served(flow)]
+
+    def _served(self, flow: types_pb2.Flow) -> ServedFlow:
         """Raises NotFoundError naming the flows there are."""
         wanted = Flow(flow.source, flow.target)
-        checkpointer = self._flows.get(wanted)
-        if checkpointer is None:
-            known = ", ".join(str(known) for known in self._flows) or "none"
+        served = self._flows.get(wanted)
+        if served is None:
+            known = ", ".join(str(known) for known in sorted(self._flows)) or "none"
             raise NotFoundError(
                 f"flow {wanted} translates no groups in this process; these do: {known}",
                 reason="FLOW_UNKNOWN",
                 metadata={"flow": str(wanted)},
             )
-        return checkpointer
+        return served
 
 
-def _group_partition(row: GroupProgress) -> pb2.GroupPartition:
-    return pb2.GroupPartition(
-        flow=_flow(row.flow),
-        group=row.group,
-        source=_topic_partition(row.source),
-        target=_topic_partition(row.target),
-        upstream_offset=row.upstream_offset,
-        downstream_offset=row.translation.downstream_offset,
-        verdict=_VERDICTS[row.translation.verdict],
-        message=row.translation.message,
-        as_of=_timestamp(row.as_of_ms),
-        committed_on_target=row.committed_on_target,
-    )
-
-
-def _flow(flow: Flow) -> types_pb2.Flow:
-    return types_pb2.Flow(source=flow.source, target=flow.target)
-
-
-def _topic_partition(partition: TopicPartition) -> types_pb2.TopicPartition:
-    return types_pb2.TopicPartition(topic=partition.topic, partition=partition.partition)
-
-
-def _cluster(status: ClusterStatus) -> types_pb2.ClusterStatus:
-    return types_pb2.ClusterStatus(
-        alias=status.alias,
-        reachable=status.reachable,
-        reason=status.reason,
-        message=status.message,
-        as_of=_timestamp(status.as_of_ms) if status.as_of_ms else None,
-    )
-
-
-def _timestamp(milliseconds: int) -> Timestamp:
-    timestamp = Timestamp()
-    timestamp.FromMilliseconds(milliseconds)
-    return timestamp
+def _event(event: MoveEvent) -> tuple[pb2.MoveStep | None, pb2.MoveReport | None]:
+    if isinstance(event, StepEvent):
+        return messages.move_step(event), None
+    return None, messages.move_report(event)

@@ -47,6 +47,12 @@ class Translation:
     message: str = ""
 
 
+class FloorRule(Protocol):
+    """A translation that reads no logs: what is left when alignment gives nothing."""
+
+    def translate_one(self, position: SourcePosition) -> Translation: ...
+
+
 class Translator(Protocol):
     """A strategy of translation for one flow."""
 

@@ -10,22 +10,17 @@ from opentelemetry.metrics import NoOpMeter
 from twinlog.config import CheckpointSettings, ClientConfig, OffsetSyncsLocation, Selection
 from twinlog.filters import DefaultGroupFilter, DefaultTopicFilter
 from twinlog.model import Flow, TopicPartition
-from twinlog.offsets import CheckpointHistory
 from twinlog.policy import DefaultReplicationPolicy, HostedTopic, ReplicationPolicy
 from twinlog.selection import TopicSelector
 from twinlog.testing.fake_clock import FakeClock
 from twinlog.testing.fake_cluster import FakeCluster
 from twinlog.wire import Checkpoint, OffsetSync, decode_checkpoint, encode_offset_sync
-from twinlog_checkpoint.checkpoint_log import CheckpointLog
+from twinlog_checkpoint.alignment_log import RecordLog
+from twinlog_checkpoint.assembly import FlowClusters, Surroundings, assemble_flow, assemble_group_syncer
 from twinlog_checkpoint.checkpointer import Checkpointer
 from twinlog_checkpoint.config import CheckpointClients, CheckpointFlow
-from twinlog_checkpoint.floor import FloorTranslator
-from twinlog_checkpoint.group_syncer import GroupSyncer
-from twinlog_checkpoint.groups import GroupDirectory
-from twinlog_checkpoint.instruments import CheckpointInstruments
-from twinlog_checkpoint.progress import ProgressTable
-from twinlog_checkpoint.sync_tail import SyncTail
-from twinlog_checkpoint.topic_choice import TopicChoice
+from twinlog_checkpoint.exact import LogSide
+from twinlog_checkpoint.flow_parts import FlowParts
 
 A_TO_B = Flow("A", "B")
 SYNCS_TOPIC = "mm2-offset-syncs.B.internal"
@@ -66,6 +61,8 @@ class FlowOnFakes:
     policy: ReplicationPolicy = field(default_factory=DefaultReplicationPolicy)
     known_topics: NothingKnown | KnownTopics = field(default_factory=NothingKnown)
     syncs_topic: str = SYNCS_TOPIC
+    translation_max_bytes: int = 0
+    """0 = MM2's rule alone."""
 
     def __post_init__(self) -> None:
         if self.syncs_topic not in self.source.topics:
@@ -89,68 +86,59 @@ class FlowOnFakes:
         records = self.target.records(TopicPartition(CHECKPOINTS_TOPIC, 0))
         return [decode_checkpoint(record.key, record.value) for record in records]
 
-    def checkpointer(self) -> Checkpointer:
+    def parts(self) -> FlowParts:
         """The parts as after a start of the service."""
-        entry = self._entry()
-        tail = SyncTail(flow=A_TO_B, cluster=self.source, topic=self.syncs_topic, clock=self.clock)
-        return Checkpointer(
-            entry=entry,
+        clusters = FlowClusters(
             source=self.source,
             target=self.target,
-            writer_cluster=self.target,
-            groups=GroupDirectory(
-                admin=self.source,
-                group_filter=entry.groups,
-                refresh_enabled=True,
-                refresh_interval_seconds=0,
-                clock=self.clock,
-            ),
-            topics=TopicChoice(entry.topics, self.known_topics),
-            tail=tail,
-            log=CheckpointLog(
-                flow=A_TO_B,
-                topic=entry.checkpoints_topic,
-                replication_factor=1,
-                admin=self.target,
-                reader_cluster=self.target,
-            ),
-            translator=FloorTranslator(lambda: tail.store),
-            history=CheckpointHistory(),
-            table=ProgressTable(A_TO_B),
-            instruments=CheckpointInstruments(NoOpMeter("test"), A_TO_B),
+            syncs=self.source,
+            checkpoints_reader=self.target,
+            checkpoints_writer=self.target,
+            source_log=LogSide(admin=self.source, log=RecordLog(self.source.reader())),
+            target_log=LogSide(admin=self.target, log=RecordLog(self.target.reader())),
+        )
+        return assemble_flow(self._entry(), clusters, self.around())
+
+    def checkpointer(self) -> Checkpointer:
+        return self.parts().checkpointer
+
+    def around(self) -> Surroundings:
+        return Surroundings(
+            known_topics=self.known_topics,
             clock=self.clock,
+            meter=NoOpMeter("test"),
+            stop=asyncio.Event(),
             refusal=lambda flow: None,
+            reachable=lambda alias: {"A": self.source, "B": self.target}[alias].hooks.available,
         )
 
-    def syncer(self, checkpointer: Checkpointer) -> GroupSyncer:
-        return GroupSyncer(
-            flow=A_TO_B,
-            interval_seconds=0,
-            target=self.target,
-            history=checkpointer.history,
-            table=checkpointer.table,
-            clock=self.clock,
-            wanted_groups=lambda: checkpointer.groups.groups,
-            passes=lambda: checkpointer.passes,
-        )
+    async def sync_groups(self, parts: FlowParts) -> None:
+        await assemble_group_syncer(parts, self.around()).sync()
 
     async def do_pass(self, checkpointer: Checkpointer) -> None:
         async with self.target.writer() as writer:
             await checkpointer.do_pass(writer)
 
     @asynccontextmanager
-    async def ready(self) -> AsyncIterator[Checkpointer]:
-        """A checkpointer whose syncs have been read and are tailed, as after the start of the service."""
-        checkpointer = self.checkpointer()
+    async def running(self) -> AsyncIterator[FlowParts]:
+        """A flow whose syncs have been read and are tailed, as after the start of the service."""
+        parts = self.parts()
+        tail = parts.checkpointer.tail
         stop = asyncio.Event()
         async with asyncio.TaskGroup() as group:
-            group.create_task(checkpointer.tail.run(stop), name="tail")
+            group.create_task(tail.run(stop), name="tail")
             try:
-                await self.do_pass(checkpointer)
-                await turns(lambda: checkpointer.tail.store.read_to_end)
-                yield checkpointer
+                await self.do_pass(parts.checkpointer)
+                await turns(lambda: tail.store.read_to_end)
+                yield parts
             finally:
                 stop.set()
+
+    @asynccontextmanager
+    async def ready(self) -> AsyncIterator[Checkpointer]:
+        """Only the checkpointer of `running`."""
+        async with self.running() as parts:
+            yield parts.checkpointer
 
     def _entry(self) -> CheckpointFlow:
         settings = CheckpointSettings(
@@ -164,7 +152,7 @@ class FlowOnFakes:
             sync_group_offsets_enabled=True,
             sync_group_offsets_interval_seconds=1,
             sync_group_deletes_enabled=False,
-            translation_max_bytes=0,
+            translation_max_bytes=self.translation_max_bytes,
             topic_replication_factor=1,
         )
         return CheckpointFlow(

@@ -263,9 +263,10 @@ async def test_offsets_are_committed_for_idle_groups_only(flow: FlowOnFakes) -> 
     for group in ("idle", "busy"):
         flow.source.set_group(group, {orders: 20})
     flow.target.set_group("busy", {copy: 3}, state="STABLE", member_count=1)
-    async with flow.ready() as checkpointer:
+    async with flow.running() as parts:
+        checkpointer = parts.checkpointer
         await flow.do_pass(checkpointer)
-        await flow.syncer(checkpointer).sync()
+        await flow.sync_groups(parts)
         verdicts = {row.group: row for row in checkpointer.table.rows()}
     assert await on_target(flow, "idle") == {copy: 11}
     assert await on_target(flow, "busy") == {copy: 3}
@@ -282,12 +283,11 @@ async def test_a_group_is_never_moved_back_on_the_target(flow: FlowOnFakes) -> N
     await flow.write_sync("orders", 100, 100)
     await flow.write_sync("orders", 200, 200)
     flow.source.set_group("g", {orders: 250})
-    async with flow.ready() as checkpointer:
-        syncer = flow.syncer(checkpointer)
-        await flow.do_pass(checkpointer)
-        await syncer.sync()
+    async with flow.running() as parts:
+        await flow.do_pass(parts.checkpointer)
+        await flow.sync_groups(parts)
         flow.source.set_group("g", {orders: 150})
-        await flow.do_pass(checkpointer)
-        await syncer.sync()
+        await flow.do_pass(parts.checkpointer)
+        await flow.sync_groups(parts)
     assert await on_target(flow, "g") == {copy: 201}
     assert flow.checkpoints()[-1] == checkpoint(150, 101)

@@ -7,7 +7,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from twinlog.model import Flow
 from twinlog.offsets import OffsetSyncStore
 from twinlog.wire import OffsetSync
 from twinlog_checkpoint.alignment_log import RecordLog
@@ -32,11 +31,10 @@ def translator(logs: MirroredLogs, *, max_bytes: int = 1 << 30) -> ExactTranslat
         )
         pair = pairs.above(pair.upstream)
     return ExactTranslator(
-        flow=Flow("A", "B"),
-        source=LogSide(admin=logs.source, log=RecordLog(logs.source.reader())),
-        target=LogSide(admin=logs.target, log=RecordLog(logs.target.reader())),
-        target_partition=lambda partition: COPY,
-        history=lambda: logs.history,
+        here=LogSide(admin=logs.source, log=RecordLog(logs.source.reader())),
+        there=LogSide(admin=logs.target, log=RecordLog(logs.target.reader())),
+        counterpart=lambda partition: COPY,
+        pairs=logs.history.of,
         floor=FloorTranslator(lambda: store),
         max_bytes=max_bytes,
         on_read_bytes=lambda size: None,

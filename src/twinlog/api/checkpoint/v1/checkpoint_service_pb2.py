@@ -22,25 +22,78 @@ _runtime_version.ValidateProtobufRuntimeVersion(
 _sym_db = _symbol_database.Default()
 
 
+from google.protobuf import duration_pb2 as google_dot_protobuf_dot_duration__pb2
 from google.protobuf import timestamp_pb2 as google_dot_protobuf_dot_timestamp__pb2
 from twinlog.api.common.v1 import types_pb2 as twinlog_dot_api_dot_common_dot_v1_dot_types__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n2twinlog/api/checkpoint/v1/checkpoint_service.proto\x12\x19twinlog.api.checkpoint.v1\x1a\x1fgoogle/protobuf/timestamp.proto\x1a!twinlog/api/common/v1/types.proto\"\x95\x03\n\x0eGroupPartition\x12)\n\x04\x66low\x18\x01 \x01(\x0b\x32\x1b.twinlog.api.common.v1.Flow\x12\r\n\x05group\x18\x02 \x01(\t\x12\x35\n\x06source\x18\x03 \x01(\x0b\x32%.twinlog.api.common.v1.TopicPartition\x12\x35\n\x06target\x18\x04 \x01(\x0b\x32%.twinlog.api.common.v1.TopicPartition\x12\x17\n\x0fupstream_offset\x18\x05 \x01(\x03\x12\x1e\n\x11\x64ownstream_offset\x18\x06 \x01(\x03H\x00\x88\x01\x01\x12\x33\n\x07verdict\x18\x07 \x01(\x0e\x32\".twinlog.api.checkpoint.v1.Verdict\x12\x0f\n\x07message\x18\x08 \x01(\t\x12)\n\x05\x61s_of\x18\t \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12\x1b\n\x13\x63ommitted_on_target\x18\n \x01(\x08\x42\x14\n\x12_downstream_offset\"[\n\x11ListGroupsRequest\x12.\n\x04\x66low\x18\x01 \x01(\x0b\x32\x1b.twinlog.api.common.v1.FlowH\x00\x88\x01\x01\x12\r\n\x05group\x18\x02 \x01(\tB\x07\n\x05_flow\"\xb9\x01\n\x12ListGroupsResponse\x12\x39\n\x06groups\x18\x01 \x03(\x0b\x32).twinlog.api.checkpoint.v1.GroupPartition\x12\x36\n\x08\x63lusters\x18\x02 \x03(\x0b\x32$.twinlog.api.common.v1.ClusterStatus\x12\x30\n\x0bready_flows\x18\x03 \x03(\x0b\x32\x1b.twinlog.api.common.v1.Flow*\xfa\x01\n\x07Verdict\x12\x17\n\x13VERDICT_UNSPECIFIED\x10\x00\x12\x11\n\rVERDICT_EXACT\x10\x01\x12\x11\n\rVERDICT_FLOOR\x10\x02\x12\x16\n\x12VERDICT_UP_TO_DATE\x10\x03\x12\x1a\n\x16VERDICT_NOT_REPLICATED\x10\x04\x12\x13\n\x0fVERDICT_NO_SYNC\x10\x05\x12\x13\n\x0fVERDICT_TOO_OLD\x10\x06\x12\x15\n\x11VERDICT_NOT_READY\x10\x07\x12\x1c\n\x18VERDICT_ACTIVE_ON_TARGET\x10\x08\x12\x1d\n\x19VERDICT_SOURCE_UNREADABLE\x10\t2~\n\x11\x43heckpointService\x12i\n\nListGroups\x12,.twinlog.api.checkpoint.v1.ListGroupsRequest\x1a-.twinlog.api.checkpoint.v1.ListGroupsResponseb\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n2twinlog/api/checkpoint/v1/checkpoint_service.proto\x12\x19twinlog.api.checkpoint.v1\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\x1a!twinlog/api/common/v1/types.proto\"\x99\x04\n\x0eGroupPartition\x12)\n\x04\x66low\x18\x01 \x01(\x0b\x32\x1b.twinlog.api.common.v1.Flow\x12\r\n\x05group\x18\x02 \x01(\t\x12\x35\n\x06source\x18\x03 \x01(\x0b\x32%.twinlog.api.common.v1.TopicPartition\x12\x35\n\x06target\x18\x04 \x01(\x0b\x32%.twinlog.api.common.v1.TopicPartition\x12\x17\n\x0fupstream_offset\x18\x05 \x01(\x03\x12\x1e\n\x11\x64ownstream_offset\x18\x06 \x01(\x03H\x00\x88\x01\x01\x12\x33\n\x07verdict\x18\x07 \x01(\x0e\x32\".twinlog.api.checkpoint.v1.Verdict\x12\x0f\n\x07message\x18\x08 \x01(\t\x12)\n\x05\x61s_of\x18\t \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12\x1b\n\x13\x63ommitted_on_target\x18\n \x01(\x08\x12\x17\n\nsource_lag\x18\x0b \x01(\x03H\x01\x88\x01\x01\x12\x17\n\ntarget_lag\x18\x0c \x01(\x03H\x02\x88\x01\x01\x12\x1d\n\x10offset_on_target\x18\r \x01(\x03H\x03\x88\x01\x01\x42\x14\n\x12_downstream_offsetB\r\n\x0b_source_lagB\r\n\x0b_target_lagB\x13\n\x11_offset_on_target\"`\n\x10UnsupportedGroup\x12)\n\x04\x66low\x18\x01 \x01(\x0b\x32\x1b.twinlog.api.common.v1.Flow\x12\r\n\x05group\x18\x02 \x01(\t\x12\x12\n\ngroup_type\x18\x03 \x01(\t\"[\n\x11ListGroupsRequest\x12.\n\x04\x66low\x18\x01 \x01(\x0b\x32\x1b.twinlog.api.common.v1.FlowH\x00\x88\x01\x01\x12\r\n\x05group\x18\x02 \x01(\tB\x07\n\x05_flow\"\x82\x02\n\x12ListGroupsResponse\x12\x39\n\x06groups\x18\x01 \x03(\x0b\x32).twinlog.api.checkpoint.v1.GroupPartition\x12\x36\n\x08\x63lusters\x18\x02 \x03(\x0b\x32$.twinlog.api.common.v1.ClusterStatus\x12\x30\n\x0bready_flows\x18\x03 \x03(\x0b\x32\x1b.twinlog.api.common.v1.Flow\x12G\n\x12unsupported_groups\x18\x04 \x03(\x0b\x32+.twinlog.api.checkpoint.v1.UnsupportedGroup\"]\n\x13\x45xplainGroupRequest\x12.\n\x04\x66low\x18\x01 \x01(\x0b\x32\x1b.twinlog.api.common.v1.FlowH\x00\x88\x01\x01\x12\r\n\x05group\x18\x02 \x01(\tB\x07\n\x05_flow\"Y\n\x14\x45xplainGroupResponse\x12\x41\n\x0c\x65xplanations\x18\x01 \x03(\x0b\x32+.twinlog.api.checkpoint.v1.GroupExplanation\"\x87\x02\n\x10GroupExplanation\x12)\n\x04\x66low\x18\x01 \x01(\x0b\x32\x1b.twinlog.api.common.v1.Flow\x12\r\n\x05group\x18\x02 \x01(\t\x12\x12\n\ntranslated\x18\x03 \x01(\x08\x12\x34\n\x08\x66indings\x18\x04 \x03(\x0b\x32\".twinlog.api.checkpoint.v1.Finding\x12=\n\npartitions\x18\x05 \x03(\x0b\x32).twinlog.api.checkpoint.v1.GroupPartition\x12\x17\n\x0fstate_on_source\x18\x06 \x01(\t\x12\x17\n\x0fstate_on_target\x18\x07 \x01(\t\"8\n\x07\x46inding\x12\x0c\n\x04rule\x18\x01 \x01(\t\x12\x0e\n\x06passed\x18\x02 \x01(\x08\x12\x0f\n\x07message\x18\x03 \x01(\t\"\x96\x01\n\x0bOffsetQuery\x12\x38\n\tpartition\x18\x01 \x01(\x0b\x32%.twinlog.api.common.v1.TopicPartition\x12\x10\n\x06offset\x18\x02 \x01(\x03H\x00\x12/\n\ttimestamp\x18\x03 \x01(\x0b\x32\x1a.google.protobuf.TimestampH\x00\x42\n\n\x08position\"\xb6\x01\n\x17TranslateOffsetsRequest\x12)\n\x04\x66low\x18\x01 \x01(\x0b\x32\x1b.twinlog.api.common.v1.Flow\x12\x37\n\tdirection\x18\x02 \x01(\x0e\x32$.twinlog.api.checkpoint.v1.Direction\x12\x37\n\x07queries\x18\x03 \x03(\x0b\x32&.twinlog.api.checkpoint.v1.OffsetQuery\"^\n\x18TranslateOffsetsResponse\x12\x42\n\x0ctranslations\x18\x01 \x03(\x0b\x32,.twinlog.api.checkpoint.v1.OffsetTranslation\"\xae\x02\n\x11OffsetTranslation\x12\x38\n\tpartition\x18\x01 \x01(\x0b\x32%.twinlog.api.common.v1.TopicPartition\x12\x13\n\x06offset\x18\x02 \x01(\x03H\x00\x88\x01\x01\x12\x43\n\x14translated_partition\x18\x03 \x01(\x0b\x32%.twinlog.api.common.v1.TopicPartition\x12\x1e\n\x11translated_offset\x18\x04 \x01(\x03H\x01\x88\x01\x01\x12\x33\n\x07verdict\x18\x05 \x01(\x0e\x32\".twinlog.api.checkpoint.v1.Verdict\x12\x0f\n\x07message\x18\x06 \x01(\tB\t\n\x07_offsetB\x14\n\x12_translated_offset\"\x97\x03\n\rMovePartition\x12\r\n\x05group\x18\x01 \x01(\t\x12=\n\x0e\x66rom_partition\x18\x02 \x01(\x0b\x32%.twinlog.api.common.v1.TopicPartition\x12;\n\x0cto_partition\x18\x03 \x01(\x0b\x32%.twinlog.api.common.v1.TopicPartition\x12\x18\n\x0b\x66rom_offset\x18\x04 \x01(\x03H\x00\x88\x01\x01\x12\x16\n\tto_offset\x18\x05 \x01(\x03H\x01\x88\x01\x01\x12\x1b\n\x0epresent_offset\x18\x06 \x01(\x03H\x02\x88\x01\x01\x12\x33\n\x07verdict\x18\x07 \x01(\x0e\x32\".twinlog.api.checkpoint.v1.Verdict\x12\x35\n\x06\x61\x63tion\x18\x08 \x01(\x0e\x32%.twinlog.api.checkpoint.v1.MoveAction\x12\x0f\n\x07message\x18\t \x01(\tB\x0e\n\x0c_from_offsetB\x0c\n\n_to_offsetB\x11\n\x0f_present_offset\"\xb9\x01\n\x0cTopicBacklog\x12\x38\n\tpartition\x18\x01 \x01(\x0b\x32%.twinlog.api.common.v1.TopicPartition\x12\x17\n\nend_offset\x18\x02 \x01(\x03H\x00\x88\x01\x01\x12\x1f\n\x12records_not_copied\x18\x03 \x01(\x03H\x01\x88\x01\x01\x12\x0f\n\x07message\x18\x04 \x01(\tB\r\n\x0b_end_offsetB\x15\n\x13_records_not_copied\"\xf9\x02\n\x08MovePlan\x12)\n\x04\x66low\x18\x01 \x01(\x0b\x32\x1b.twinlog.api.common.v1.Flow\x12\x14\n\x0c\x66rom_cluster\x18\x02 \x01(\t\x12\x12\n\nto_cluster\x18\x03 \x01(\t\x12\x16\n\x0e\x66rom_reachable\x18\x04 \x01(\x08\x12<\n\npartitions\x18\x05 \x03(\x0b\x32(.twinlog.api.checkpoint.v1.MovePartition\x12\x38\n\x07\x62\x61\x63klog\x18\x06 \x03(\x0b\x32\'.twinlog.api.checkpoint.v1.TopicBacklog\x12\x1f\n\x12records_not_copied\x18\x07 \x01(\x03H\x00\x88\x01\x01\x12,\n\testimated\x18\x08 \x01(\x0b\x32\x19.google.protobuf.Duration\x12\x10\n\x08warnings\x18\t \x03(\t\x12\x10\n\x08\x62lockers\x18\n \x03(\tB\x15\n\x13_records_not_copied\"\x8e\x01\n\x0bMoveOptions\x12\x0e\n\x06groups\x18\x01 \x03(\t\x12\r\n\x05\x66\x65nce\x18\x02 \x01(\x08\x12\x16\n\x0einclude_active\x18\x03 \x01(\x08\x12\'\n\x04wait\x18\x04 \x01(\x0b\x32\x19.google.protobuf.Duration\x12\n\n\x02\x62y\x18\x05 \x01(\t\x12\x13\n\x0b\x61\x63\x63\x65pt_loss\x18\x06 \x01(\x08\"\xb2\x01\n\x08MoveStep\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x33\n\x05state\x18\x02 \x01(\x0e\x32$.twinlog.api.checkpoint.v1.StepState\x12\x0f\n\x07message\x18\x03 \x01(\t\x12&\n\x02\x61t\x18\x04 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12\x19\n\x0crecords_left\x18\x05 \x01(\x03H\x00\x88\x01\x01\x42\x0f\n\r_records_left\"\xc0\x01\n\nMoveReport\x12\x0e\n\x06run_id\x18\x01 \x01(\t\x12\x14\n\x0c\x61lready_done\x18\x02 \x01(\x08\x12+\n\x07started\x18\x03 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12,\n\x08\x66inished\x18\x04 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12\x31\n\x04plan\x18\x05 \x01(\x0b\x32#.twinlog.api.checkpoint.v1.MovePlan\"y\n\x13PlanFailoverRequest\x12)\n\x04\x66low\x18\x01 \x01(\x0b\x32\x1b.twinlog.api.common.v1.Flow\x12\x37\n\x07options\x18\x02 \x01(\x0b\x32&.twinlog.api.checkpoint.v1.MoveOptions\"I\n\x14PlanFailoverResponse\x12\x31\n\x04plan\x18\x01 \x01(\x0b\x32#.twinlog.api.checkpoint.v1.MovePlan\"x\n\x12RunFailoverRequest\x12)\n\x04\x66low\x18\x01 \x01(\x0b\x32\x1b.twinlog.api.common.v1.Flow\x12\x37\n\x07options\x18\x02 \x01(\x0b\x32&.twinlog.api.checkpoint.v1.MoveOptions\"\x8c\x01\n\x13RunFailoverResponse\x12\x33\n\x04step\x18\x01 \x01(\x0b\x32#.twinlog.api.checkpoint.v1.MoveStepH\x00\x12\x37\n\x06report\x18\x02 \x01(\x0b\x32%.twinlog.api.checkpoint.v1.MoveReportH\x00\x42\x07\n\x05\x65vent\"y\n\x13PlanFailbackRequest\x12)\n\x04\x66low\x18\x01 \x01(\x0b\x32\x1b.twinlog.api.common.v1.Flow\x12\x37\n\x07options\x18\x02 \x01(\x0b\x32&.twinlog.api.checkpoint.v1.MoveOptions\"I\n\x14PlanFailbackResponse\x12\x31\n\x04plan\x18\x01 \x01(\x0b\x32#.twinlog.api.checkpoint.v1.MovePlan\"x\n\x12RunFailbackRequest\x12)\n\x04\x66low\x18\x01 \x01(\x0b\x32\x1b.twinlog.api.common.v1.Flow\x12\x37\n\x07options\x18\x02 \x01(\x0b\x32&.twinlog.api.checkpoint.v1.MoveOptions\"\x8c\x01\n\x13RunFailbackResponse\x12\x33\n\x04step\x18\x01 \x01(\x0b\x32#.twinlog.api.checkpoint.v1.MoveStepH\x00\x12\x37\n\x06report\x18\x02 \x01(\x0b\x32%.twinlog.api.checkpoint.v1.MoveReportH\x00\x42\x07\n\x05\x65vent*\xfa\x01\n\x07Verdict\x12\x17\n\x13VERDICT_UNSPECIFIED\x10\x00\x12\x11\n\rVERDICT_EXACT\x10\x01\x12\x11\n\rVERDICT_FLOOR\x10\x02\x12\x16\n\x12VERDICT_UP_TO_DATE\x10\x03\x12\x1a\n\x16VERDICT_NOT_REPLICATED\x10\x04\x12\x13\n\x0fVERDICT_NO_SYNC\x10\x05\x12\x13\n\x0fVERDICT_TOO_OLD\x10\x06\x12\x15\n\x11VERDICT_NOT_READY\x10\x07\x12\x1c\n\x18VERDICT_ACTIVE_ON_TARGET\x10\x08\x12\x1d\n\x19VERDICT_SOURCE_UNREADABLE\x10\t*Q\n\tDirection\x12\x19\n\x15\x44IRECTION_UNSPECIFIED\x10\x00\x12\x15\n\x11\x44IRECTION_FORWARD\x10\x01\x12\x12\n\x0e\x44IRECTION_BACK\x10\x02*\x85\x02\n\nMoveAction\x12\x1b\n\x17MOVE_ACTION_UNSPECIFIED\x10\x00\x12\x15\n\x11MOVE_ACTION_WRITE\x10\x01\x12\x1d\n\x19MOVE_ACTION_ALREADY_THERE\x10\x02\x12\x1a\n\x16MOVE_ACTION_KEEP_AHEAD\x10\x03\x12\"\n\x1eMOVE_ACTION_SKIP_ACTIVE_BEFORE\x10\x04\x12!\n\x1dMOVE_ACTION_SKIP_ACTIVE_THERE\x10\x05\x12\x1e\n\x1aMOVE_ACTION_SKIP_NO_OFFSET\x10\x06\x12!\n\x1dMOVE_ACTION_SKIP_NO_PARTITION\x10\x07*\x85\x01\n\tStepState\x12\x1a\n\x16STEP_STATE_UNSPECIFIED\x10\x00\x12\x16\n\x12STEP_STATE_STARTED\x10\x01\x12\x17\n\x13STEP_STATE_PROGRESS\x10\x02\x12\x13\n\x0fSTEP_STATE_DONE\x10\x03\x12\x16\n\x12STEP_STATE_SKIPPED\x10\x04\x32\xae\x06\n\x11\x43heckpointService\x12i\n\nListGroups\x12,.twinlog.api.checkpoint.v1.ListGroupsRequest\x1a-.twinlog.api.checkpoint.v1.ListGroupsResponse\x12o\n\x0c\x45xplainGroup\x12..twinlog.api.checkpoint.v1.ExplainGroupRequest\x1a/.twinlog.api.checkpoint.v1.ExplainGroupResponse\x12{\n\x10TranslateOffsets\x12\x32.twinlog.api.checkpoint.v1.TranslateOffsetsRequest\x1a\x33.twinlog.api.checkpoint.v1.TranslateOffsetsResponse\x12o\n\x0cPlanFailover\x12..twinlog.api.checkpoint.v1.PlanFailoverRequest\x1a/.twinlog.api.checkpoint.v1.PlanFailoverResponse\x12n\n\x0bRunFailover\x12-.twinlog.api.checkpoint.v1.RunFailoverRequest\x1a..twinlog.api.checkpoint.v1.RunFailoverResponse0\x01\x12o\n\x0cPlanFailback\x12..twinlog.api.checkpoint.v1.PlanFailbackRequest\x1a/.twinlog.api.checkpoint.v1.PlanFailbackResponse\x12n\n\x0bRunFailback\x12-.twinlog.api.checkpoint.v1.RunFailbackRequest\x1a..twinlog.api.checkpoint.v1.RunFailbackResponse0\x01\x62\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
 _builder.BuildTopDescriptorsAndMessages(DESCRIPTOR, 'twinlog.api.checkpoint.v1.checkpoint_service_pb2', _globals)
 if not _descriptor._USE_C_DESCRIPTORS:
   DESCRIPTOR._loaded_options = None
-  _globals['_VERDICT']._serialized_start=839
-  _globals['_VERDICT']._serialized_end=1089
-  _globals['_GROUPPARTITION']._serialized_start=150
-  _globals['_GROUPPARTITION']._serialized_end=555
-  _globals['_LISTGROUPSREQUEST']._serialized_start=557
-  _globals['_LISTGROUPSREQUEST']._serialized_end=648
-  _globals['_LISTGROUPSRESPONSE']._serialized_start=651
-  _globals['_LISTGROUPSRESPONSE']._serialized_end=836
-  _globals['_CHECKPOINTSERVICE']._serialized_start=1091
-  _globals['_CHECKPOINTSERVICE']._serialized_end=1217
+  _globals['_VERDICT']._serialized_start=4848
+  _globals['_VERDICT']._serialized_end=5098
+  _globals['_DIRECTION']._serialized_start=5100
+  _globals['_DIRECTION']._serialized_end=5181
+  _globals['_MOVEACTION']._serialized_start=5184
+  _globals['_MOVEACTION']._serialized_end=5445
+  _globals['_STEPSTATE']._serialized_start=5448
+  _globals['_STEPSTATE']._serialized_end=5581
+  _globals['_GROUPPARTITION']._serialized_start=182
+  _globals['_GROUPPARTITION']._serialized_end=719
+  _globals['_UNSUPPORTEDGROUP']._serialized_start=721
+  _globals['_UNSUPPORTEDGROUP']._serialized_end=817
+  _globals['_LISTGROUPSREQUEST']._serialized_start=819
+  _globals['_LISTGROUPSREQUEST']._serialized_end=910
+  _globals['_LISTGROUPSRESPONSE']._serialized_start=913
+  _globals['_LISTGROUPSRESPONSE']._serialized_end=1171
+  _globals['_EXPLAINGROUPREQUEST']._serialized_start=1173
+  _globals['_EXPLAINGROUPREQUEST']._serialized_end=1266
+  _globals['_EXPLAINGROUPRESPONSE']._serialized_start=1268
+  _globals['_EXPLAINGROUPRESPONSE']._serialized_end=1357
+  _globals['_GROUPEXPLANATION']._serialized_start=1360
+  _globals['_GROUPEXPLANATION']._serialized_end=1623
+  _globals['_FINDING']._serialized_start=1625
+  _globals['_FINDING']._serialized_end=1681
+  _globals['_OFFSETQUERY']._serialized_start=1684
+  _globals['_OFFSETQUERY']._serialized_end=1834
+  _globals['_TRANSLATEOFFSETSREQUEST']._serialized_start=1837
+  _globals['_TRANSLATEOFFSETSREQUEST']._serialized_end=2019
+  _globals['_TRANSLATEOFFSETSRESPONSE']._serialized_start=2021
+  _globals['_TRANSLATEOFFSETSRESPONSE']._serialized_end=2115
+  _globals['_OFFSETTRANSLATION']._serialized_start=2118
+  _globals['_OFFSETTRANSLATION']._serialized_end=2420
+  _globals['_MOVEPARTITION']._serialized_start=2423
+  _globals['_MOVEPARTITION']._serialized_end=2830
+  _globals['_TOPICBACKLOG']._serialized_start=2833
+  _globals['_TOPICBACKLOG']._serialized_end=3018
+  _globals['_MOVEPLAN']._serialized_start=3021
+  _globals['_MOVEPLAN']._serialized_end=3398
+  _globals['_MOVEOPTIONS']._serialized_start=3401
+  _globals['_MOVEOPTIONS']._serialized_end=3543
+  _globals['_MOVESTEP']._serialized_start=3546
+  _globals['_MOVESTEP']._serialized_end=3724
+  _globals['_MOVEREPORT']._serialized_start=3727
+  _globals['_MOVEREPORT']._serialized_end=3919
+  _globals['_PLANFAILOVERREQUEST']._serialized_start=3921
+  _globals['_PLANFAILOVERREQUEST']._serialized_end=4042
+  _globals['_PLANFAILOVERRESPONSE']._serialized_start=4044
+  _globals['_PLANFAILOVERRESPONSE']._serialized_end=4117
+  _globals['_RUNFAILOVERREQUEST']._serialized_start=4119
+  _globals['_RUNFAILOVERREQUEST']._serialized_end=4239
+  _globals['_RUNFAILOVERRESPONSE']._serialized_start=4242
+  _globals['_RUNFAILOVERRESPONSE']._serialized_end=4382
+  _globals['_PLANFAILBACKREQUEST']._serialized_start=4384
+  _globals['_PLANFAILBACKREQUEST']._serialized_end=4505
+  _globals['_PLANFAILBACKRESPONSE']._serialized_start=4507
+  _globals['_PLANFAILBACKRESPONSE']._serialized_end=4580
+  _globals['_RUNFAILBACKREQUEST']._serialized_start=4582
+  _globals['_RUNFAILBACKREQUEST']._serialized_end=4702
+  _globals['_RUNFAILBACKRESPONSE']._serialized_start=4705
+  _globals['_RUNFAILBACKRESPONSE']._serialized_end=4845
+  _globals['_CHECKPOINTSERVICE']._serialized_start=5584
+  _globals['_CHECKPOINTSERVICE']._serialized_end=6398
 # @@protoc_insertion_point(module_scope)

@@ -5,6 +5,7 @@ isort:skip_file
 
 from collections import abc as _abc
 from google.protobuf import descriptor as _descriptor
+from google.protobuf import duration_pb2 as _duration_pb2
 from google.protobuf import message as _message
 from google.protobuf import timestamp_pb2 as _timestamp_pb2
 from google.protobuf.internal import containers as _containers
@@ -53,6 +54,92 @@ VERDICT_ACTIVE_ON_TARGET: Verdict.ValueType  # 8
 VERDICT_SOURCE_UNREADABLE: Verdict.ValueType  # 9
 Global___Verdict: _TypeAlias = Verdict  # noqa: Y015
 
+class _Direction:
+    ValueType = _typing.NewType("ValueType", _builtins.int)
+    V: _TypeAlias = ValueType  # noqa: Y015
+
+class _DirectionEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_Direction.ValueType], _builtins.type):
+    DESCRIPTOR: _descriptor.EnumDescriptor
+    DIRECTION_UNSPECIFIED: _Direction.ValueType  # 0
+    DIRECTION_FORWARD: _Direction.ValueType  # 1
+    """From the source's topics to their copies."""
+    DIRECTION_BACK: _Direction.ValueType  # 2
+    """From the copies on the target to the topics on the source."""
+
+class Direction(_Direction, metaclass=_DirectionEnumTypeWrapper):
+    """Direction of a translation along a flow."""
+
+DIRECTION_UNSPECIFIED: Direction.ValueType  # 0
+DIRECTION_FORWARD: Direction.ValueType  # 1
+"""From the source's topics to their copies."""
+DIRECTION_BACK: Direction.ValueType  # 2
+"""From the copies on the target to the topics on the source."""
+Global___Direction: _TypeAlias = Direction  # noqa: Y015
+
+class _MoveAction:
+    ValueType = _typing.NewType("ValueType", _builtins.int)
+    V: _TypeAlias = ValueType  # noqa: Y015
+
+class _MoveActionEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_MoveAction.ValueType], _builtins.type):
+    DESCRIPTOR: _descriptor.EnumDescriptor
+    MOVE_ACTION_UNSPECIFIED: _MoveAction.ValueType  # 0
+    MOVE_ACTION_WRITE: _MoveAction.ValueType  # 1
+    """The offset is committed."""
+    MOVE_ACTION_ALREADY_THERE: _MoveAction.ValueType  # 2
+    """It is there already."""
+    MOVE_ACTION_KEEP_AHEAD: _MoveAction.ValueType  # 3
+    """The group's offset there is larger; it is not moved back."""
+    MOVE_ACTION_SKIP_ACTIVE_BEFORE: _MoveAction.ValueType  # 4
+    """The group has members on the cluster it comes from: stop them first, or ask for it to be moved all the same."""
+    MOVE_ACTION_SKIP_ACTIVE_THERE: _MoveAction.ValueType  # 5
+    """The group has members on the cluster it moves to, which own its offsets there."""
+    MOVE_ACTION_SKIP_NO_OFFSET: _MoveAction.ValueType  # 6
+    """There is no translated offset; the verdict says why."""
+    MOVE_ACTION_SKIP_NO_PARTITION: _MoveAction.ValueType  # 7
+    """The cluster it moves to has no such partition."""
+
+class MoveAction(_MoveAction, metaclass=_MoveActionEnumTypeWrapper):
+    """MoveAction says what is done with one (group, partition) at a move."""
+
+MOVE_ACTION_UNSPECIFIED: MoveAction.ValueType  # 0
+MOVE_ACTION_WRITE: MoveAction.ValueType  # 1
+"""The offset is committed."""
+MOVE_ACTION_ALREADY_THERE: MoveAction.ValueType  # 2
+"""It is there already."""
+MOVE_ACTION_KEEP_AHEAD: MoveAction.ValueType  # 3
+"""The group's offset there is larger; it is not moved back."""
+MOVE_ACTION_SKIP_ACTIVE_BEFORE: MoveAction.ValueType  # 4
+"""The group has members on the cluster it comes from: stop them first, or ask for it to be moved all the same."""
+MOVE_ACTION_SKIP_ACTIVE_THERE: MoveAction.ValueType  # 5
+"""The group has members on the cluster it moves to, which own its offsets there."""
+MOVE_ACTION_SKIP_NO_OFFSET: MoveAction.ValueType  # 6
+"""There is no translated offset; the verdict says why."""
+MOVE_ACTION_SKIP_NO_PARTITION: MoveAction.ValueType  # 7
+"""The cluster it moves to has no such partition."""
+Global___MoveAction: _TypeAlias = MoveAction  # noqa: Y015
+
+class _StepState:
+    ValueType = _typing.NewType("ValueType", _builtins.int)
+    V: _TypeAlias = ValueType  # noqa: Y015
+
+class _StepStateEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_StepState.ValueType], _builtins.type):
+    DESCRIPTOR: _descriptor.EnumDescriptor
+    STEP_STATE_UNSPECIFIED: _StepState.ValueType  # 0
+    STEP_STATE_STARTED: _StepState.ValueType  # 1
+    STEP_STATE_PROGRESS: _StepState.ValueType  # 2
+    STEP_STATE_DONE: _StepState.ValueType  # 3
+    STEP_STATE_SKIPPED: _StepState.ValueType  # 4
+
+class StepState(_StepState, metaclass=_StepStateEnumTypeWrapper):
+    """StepState is how far a step is."""
+
+STEP_STATE_UNSPECIFIED: StepState.ValueType  # 0
+STEP_STATE_STARTED: StepState.ValueType  # 1
+STEP_STATE_PROGRESS: StepState.ValueType  # 2
+STEP_STATE_DONE: StepState.ValueType  # 3
+STEP_STATE_SKIPPED: StepState.ValueType  # 4
+Global___StepState: _TypeAlias = StepState  # noqa: Y015
+
 @_typing.final
 class GroupPartition(_message.Message):
     """GroupPartition is the progress of one group on one partition, on both clusters."""
@@ -69,6 +156,9 @@ class GroupPartition(_message.Message):
     MESSAGE_FIELD_NUMBER: _builtins.int
     AS_OF_FIELD_NUMBER: _builtins.int
     COMMITTED_ON_TARGET_FIELD_NUMBER: _builtins.int
+    SOURCE_LAG_FIELD_NUMBER: _builtins.int
+    TARGET_LAG_FIELD_NUMBER: _builtins.int
+    OFFSET_ON_TARGET_FIELD_NUMBER: _builtins.int
     group: _builtins.str
     """Consumer group id."""
     upstream_offset: _builtins.int
@@ -81,6 +171,12 @@ class GroupPartition(_message.Message):
     """Why, in words."""
     committed_on_target: _builtins.bool
     """True if the value is the group's committed offset on the target (sync.group.offsets)."""
+    source_lag: _builtins.int
+    """Offsets between the group and the end of the source log; absent when the end is not known."""
+    target_lag: _builtins.int
+    """Offsets between the translated offset and the end of the target log."""
+    offset_on_target: _builtins.int
+    """What the group has committed on the target; absent when nothing."""
     @_builtins.property
     def flow(self) -> _types_pb2.Flow:
         """The flow."""
@@ -110,16 +206,64 @@ class GroupPartition(_message.Message):
         message: _builtins.str = ...,
         as_of: _timestamp_pb2.Timestamp | None = ...,
         committed_on_target: _builtins.bool = ...,
+        source_lag: _builtins.int | None = ...,
+        target_lag: _builtins.int | None = ...,
+        offset_on_target: _builtins.int | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["_downstream_offset", b"_downstream_offset", "as_of", b"as_of", "downstream_offset", b"downstream_offset", "flow", b"flow", "source", b"source", "target", b"target"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_downstream_offset", b"_downstream_offset", "_offset_on_target", b"_offset_on_target", "_source_lag", b"_source_lag", "_target_lag", b"_target_lag", "as_of", b"as_of", "downstream_offset", b"downstream_offset", "flow", b"flow", "offset_on_target", b"offset_on_target", "source", b"source", "source_lag", b"source_lag", "target", b"target", "target_lag", b"target_lag"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_downstream_offset", b"_downstream_offset", "as_of", b"as_of", "committed_on_target", b"committed_on_target", "downstream_offset", b"downstream_offset", "flow", b"flow", "group", b"group", "message", b"message", "source", b"source", "target", b"target", "upstream_offset", b"upstream_offset", "verdict", b"verdict"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_downstream_offset", b"_downstream_offset", "_offset_on_target", b"_offset_on_target", "_source_lag", b"_source_lag", "_target_lag", b"_target_lag", "as_of", b"as_of", "committed_on_target", b"committed_on_target", "downstream_offset", b"downstream_offset", "flow", b"flow", "group", b"group", "message", b"message", "offset_on_target", b"offset_on_target", "source", b"source", "source_lag", b"source_lag", "target", b"target", "target_lag", b"target_lag", "upstream_offset", b"upstream_offset", "verdict", b"verdict"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__downstream_offset: _TypeAlias = _typing.Literal["downstream_offset"]  # noqa: Y015
     _WhichOneofArgType__downstream_offset: _TypeAlias = _typing.Literal["_downstream_offset", b"_downstream_offset"]  # noqa: Y015
+    _WhichOneofReturnType__offset_on_target: _TypeAlias = _typing.Literal["offset_on_target"]  # noqa: Y015
+    _WhichOneofArgType__offset_on_target: _TypeAlias = _typing.Literal["_offset_on_target", b"_offset_on_target"]  # noqa: Y015
+    _WhichOneofReturnType__source_lag: _TypeAlias = _typing.Literal["source_lag"]  # noqa: Y015
+    _WhichOneofArgType__source_lag: _TypeAlias = _typing.Literal["_source_lag", b"_source_lag"]  # noqa: Y015
+    _WhichOneofReturnType__target_lag: _TypeAlias = _typing.Literal["target_lag"]  # noqa: Y015
+    _WhichOneofArgType__target_lag: _TypeAlias = _typing.Literal["_target_lag", b"_target_lag"]  # noqa: Y015
+    @_typing.overload
     def WhichOneof(self, oneof_group: _WhichOneofArgType__downstream_offset) -> _WhichOneofReturnType__downstream_offset | None: ...
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__offset_on_target) -> _WhichOneofReturnType__offset_on_target | None: ...
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__source_lag) -> _WhichOneofReturnType__source_lag | None: ...
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__target_lag) -> _WhichOneofReturnType__target_lag | None: ...
 
 Global___GroupPartition: _TypeAlias = GroupPartition  # noqa: Y015
+
+@_typing.final
+class UnsupportedGroup(_message.Message):
+    """UnsupportedGroup is a group that passes the filter and has no offsets to translate."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    FLOW_FIELD_NUMBER: _builtins.int
+    GROUP_FIELD_NUMBER: _builtins.int
+    GROUP_TYPE_FIELD_NUMBER: _builtins.int
+    group: _builtins.str
+    """Group id."""
+    group_type: _builtins.str
+    """Its type: share or streams."""
+    @_builtins.property
+    def flow(self) -> _types_pb2.Flow:
+        """The flow."""
+
+    def __init__(
+        self,
+        *,
+        flow: _types_pb2.Flow | None = ...,
+        group: _builtins.str = ...,
+        group_type: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["flow", b"flow"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["flow", b"flow", "group", b"group", "group_type", b"group_type"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___UnsupportedGroup: _TypeAlias = UnsupportedGroup  # noqa: Y015
 
 @_typing.final
 class ListGroupsRequest(_message.Message):
@@ -160,6 +304,7 @@ class ListGroupsResponse(_message.Message):
     GROUPS_FIELD_NUMBER: _builtins.int
     CLUSTERS_FIELD_NUMBER: _builtins.int
     READY_FLOWS_FIELD_NUMBER: _builtins.int
+    UNSUPPORTED_GROUPS_FIELD_NUMBER: _builtins.int
     @_builtins.property
     def groups(self) -> _containers.RepeatedCompositeFieldContainer[Global___GroupPartition]:
         """The progress."""
@@ -172,17 +317,853 @@ class ListGroupsResponse(_message.Message):
     def ready_flows(self) -> _containers.RepeatedCompositeFieldContainer[_types_pb2.Flow]:
         """Flows whose first pass over the offset syncs is done."""
 
+    @_builtins.property
+    def unsupported_groups(self) -> _containers.RepeatedCompositeFieldContainer[Global___UnsupportedGroup]:
+        """Groups that cannot be translated (share groups)."""
+
     def __init__(
         self,
         *,
         groups: _abc.Iterable[Global___GroupPartition] | None = ...,
         clusters: _abc.Iterable[_types_pb2.ClusterStatus] | None = ...,
         ready_flows: _abc.Iterable[_types_pb2.Flow] | None = ...,
+        unsupported_groups: _abc.Iterable[Global___UnsupportedGroup] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["clusters", b"clusters", "groups", b"groups", "ready_flows", b"ready_flows"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["clusters", b"clusters", "groups", b"groups", "ready_flows", b"ready_flows", "unsupported_groups", b"unsupported_groups"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___ListGroupsResponse: _TypeAlias = ListGroupsResponse  # noqa: Y015
+
+@_typing.final
+class ExplainGroupRequest(_message.Message):
+    """ExplainGroupRequest names a group."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    FLOW_FIELD_NUMBER: _builtins.int
+    GROUP_FIELD_NUMBER: _builtins.int
+    group: _builtins.str
+    """Consumer group id."""
+    @_builtins.property
+    def flow(self) -> _types_pb2.Flow:
+        """Only this flow; all when absent."""
+
+    def __init__(
+        self,
+        *,
+        flow: _types_pb2.Flow | None = ...,
+        group: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_flow", b"_flow", "flow", b"flow"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_flow", b"_flow", "flow", b"flow", "group", b"group"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    _WhichOneofReturnType__flow: _TypeAlias = _typing.Literal["flow"]  # noqa: Y015
+    _WhichOneofArgType__flow: _TypeAlias = _typing.Literal["_flow", b"_flow"]  # noqa: Y015
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__flow) -> _WhichOneofReturnType__flow | None: ...
+
+Global___ExplainGroupRequest: _TypeAlias = ExplainGroupRequest  # noqa: Y015
+
+@_typing.final
+class ExplainGroupResponse(_message.Message):
+    """ExplainGroupResponse has one entry for each flow."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    EXPLANATIONS_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def explanations(self) -> _containers.RepeatedCompositeFieldContainer[Global___GroupExplanation]:
+        """Sorted by flow."""
+
+    def __init__(
+        self,
+        *,
+        explanations: _abc.Iterable[Global___GroupExplanation] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["explanations", b"explanations"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ExplainGroupResponse: _TypeAlias = ExplainGroupResponse  # noqa: Y015
+
+@_typing.final
+class GroupExplanation(_message.Message):
+    """GroupExplanation is the way of one group through the rules of one flow."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    FLOW_FIELD_NUMBER: _builtins.int
+    GROUP_FIELD_NUMBER: _builtins.int
+    TRANSLATED_FIELD_NUMBER: _builtins.int
+    FINDINGS_FIELD_NUMBER: _builtins.int
+    PARTITIONS_FIELD_NUMBER: _builtins.int
+    STATE_ON_SOURCE_FIELD_NUMBER: _builtins.int
+    STATE_ON_TARGET_FIELD_NUMBER: _builtins.int
+    group: _builtins.str
+    """Consumer group id."""
+    translated: _builtins.bool
+    """True when the group's offsets are translated."""
+    state_on_source: _builtins.str
+    """State of the group on the source, as Kafka says it (STABLE, EMPTY, DEAD, ...); empty when not known."""
+    state_on_target: _builtins.str
+    """The same on the target."""
+    @_builtins.property
+    def flow(self) -> _types_pb2.Flow:
+        """The flow."""
+
+    @_builtins.property
+    def findings(self) -> _containers.RepeatedCompositeFieldContainer[Global___Finding]:
+        """The rules in the order they are asked, up to the one that decided against the group."""
+
+    @_builtins.property
+    def partitions(self) -> _containers.RepeatedCompositeFieldContainer[Global___GroupPartition]:
+        """Its progress, when it is translated."""
+
+    def __init__(
+        self,
+        *,
+        flow: _types_pb2.Flow | None = ...,
+        group: _builtins.str = ...,
+        translated: _builtins.bool = ...,
+        findings: _abc.Iterable[Global___Finding] | None = ...,
+        partitions: _abc.Iterable[Global___GroupPartition] | None = ...,
+        state_on_source: _builtins.str = ...,
+        state_on_target: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["flow", b"flow"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["findings", b"findings", "flow", b"flow", "group", b"group", "partitions", b"partitions", "state_on_source", b"state_on_source", "state_on_target", b"state_on_target", "translated", b"translated"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___GroupExplanation: _TypeAlias = GroupExplanation  # noqa: Y015
+
+@_typing.final
+class Finding(_message.Message):
+    """Finding is the answer of one rule."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    RULE_FIELD_NUMBER: _builtins.int
+    PASSED_FIELD_NUMBER: _builtins.int
+    MESSAGE_FIELD_NUMBER: _builtins.int
+    rule: _builtins.str
+    """Stable word of the rule: CLUSTER, FILTER, EXISTS, TYPE, OFFSETS, SYNCS, GROUP_SYNC."""
+    passed: _builtins.bool
+    """Whether the rule lets the group pass."""
+    message: _builtins.str
+    """Why, with the key or pattern that decided."""
+    def __init__(
+        self,
+        *,
+        rule: _builtins.str = ...,
+        passed: _builtins.bool = ...,
+        message: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["message", b"message", "passed", b"passed", "rule", b"rule"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___Finding: _TypeAlias = Finding  # noqa: Y015
+
+@_typing.final
+class OffsetQuery(_message.Message):
+    """OffsetQuery is a place in a partition."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    PARTITION_FIELD_NUMBER: _builtins.int
+    OFFSET_FIELD_NUMBER: _builtins.int
+    TIMESTAMP_FIELD_NUMBER: _builtins.int
+    offset: _builtins.int
+    """The next offset to read."""
+    @_builtins.property
+    def partition(self) -> _types_pb2.TopicPartition:
+        """On the cluster that the direction starts from."""
+
+    @_builtins.property
+    def timestamp(self) -> _timestamp_pb2.Timestamp:
+        """The first record at or after this time."""
+
+    def __init__(
+        self,
+        *,
+        partition: _types_pb2.TopicPartition | None = ...,
+        offset: _builtins.int = ...,
+        timestamp: _timestamp_pb2.Timestamp | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["offset", b"offset", "partition", b"partition", "position", b"position", "timestamp", b"timestamp"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["offset", b"offset", "partition", b"partition", "position", b"position", "timestamp", b"timestamp"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    _WhichOneofReturnType_position: _TypeAlias = _typing.Literal["offset", "timestamp"]  # noqa: Y015
+    _WhichOneofArgType_position: _TypeAlias = _typing.Literal["position", b"position"]  # noqa: Y015
+    def WhichOneof(self, oneof_group: _WhichOneofArgType_position) -> _WhichOneofReturnType_position | None: ...
+
+Global___OffsetQuery: _TypeAlias = OffsetQuery  # noqa: Y015
+
+@_typing.final
+class TranslateOffsetsRequest(_message.Message):
+    """TranslateOffsetsRequest asks for places."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    FLOW_FIELD_NUMBER: _builtins.int
+    DIRECTION_FIELD_NUMBER: _builtins.int
+    QUERIES_FIELD_NUMBER: _builtins.int
+    direction: Global___Direction.ValueType
+    """Which way; forward when unspecified."""
+    @_builtins.property
+    def flow(self) -> _types_pb2.Flow:
+        """The flow."""
+
+    @_builtins.property
+    def queries(self) -> _containers.RepeatedCompositeFieldContainer[Global___OffsetQuery]:
+        """At most 10000."""
+
+    def __init__(
+        self,
+        *,
+        flow: _types_pb2.Flow | None = ...,
+        direction: Global___Direction.ValueType = ...,
+        queries: _abc.Iterable[Global___OffsetQuery] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["flow", b"flow"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["direction", b"direction", "flow", b"flow", "queries", b"queries"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___TranslateOffsetsRequest: _TypeAlias = TranslateOffsetsRequest  # noqa: Y015
+
+@_typing.final
+class TranslateOffsetsResponse(_message.Message):
+    """TranslateOffsetsResponse answers each query, in order."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    TRANSLATIONS_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def translations(self) -> _containers.RepeatedCompositeFieldContainer[Global___OffsetTranslation]:
+        """The answers."""
+
+    def __init__(
+        self,
+        *,
+        translations: _abc.Iterable[Global___OffsetTranslation] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["translations", b"translations"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___TranslateOffsetsResponse: _TypeAlias = TranslateOffsetsResponse  # noqa: Y015
+
+@_typing.final
+class OffsetTranslation(_message.Message):
+    """OffsetTranslation is the answer to one query."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    PARTITION_FIELD_NUMBER: _builtins.int
+    OFFSET_FIELD_NUMBER: _builtins.int
+    TRANSLATED_PARTITION_FIELD_NUMBER: _builtins.int
+    TRANSLATED_OFFSET_FIELD_NUMBER: _builtins.int
+    VERDICT_FIELD_NUMBER: _builtins.int
+    MESSAGE_FIELD_NUMBER: _builtins.int
+    offset: _builtins.int
+    """The offset that was asked about, or that of the time; absent when the log has nothing at or after the time."""
+    translated_offset: _builtins.int
+    """The next offset to read there; absent when there is none."""
+    verdict: Global___Verdict.ValueType
+    """What it is worth."""
+    message: _builtins.str
+    """Why, in words."""
+    @_builtins.property
+    def partition(self) -> _types_pb2.TopicPartition:
+        """The partition that was asked about."""
+
+    @_builtins.property
+    def translated_partition(self) -> _types_pb2.TopicPartition:
+        """The same partition on the other cluster."""
+
+    def __init__(
+        self,
+        *,
+        partition: _types_pb2.TopicPartition | None = ...,
+        offset: _builtins.int | None = ...,
+        translated_partition: _types_pb2.TopicPartition | None = ...,
+        translated_offset: _builtins.int | None = ...,
+        verdict: Global___Verdict.ValueType = ...,
+        message: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_offset", b"_offset", "_translated_offset", b"_translated_offset", "offset", b"offset", "partition", b"partition", "translated_offset", b"translated_offset", "translated_partition", b"translated_partition"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_offset", b"_offset", "_translated_offset", b"_translated_offset", "message", b"message", "offset", b"offset", "partition", b"partition", "translated_offset", b"translated_offset", "translated_partition", b"translated_partition", "verdict", b"verdict"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    _WhichOneofReturnType__offset: _TypeAlias = _typing.Literal["offset"]  # noqa: Y015
+    _WhichOneofArgType__offset: _TypeAlias = _typing.Literal["_offset", b"_offset"]  # noqa: Y015
+    _WhichOneofReturnType__translated_offset: _TypeAlias = _typing.Literal["translated_offset"]  # noqa: Y015
+    _WhichOneofArgType__translated_offset: _TypeAlias = _typing.Literal["_translated_offset", b"_translated_offset"]  # noqa: Y015
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__offset) -> _WhichOneofReturnType__offset | None: ...
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__translated_offset) -> _WhichOneofReturnType__translated_offset | None: ...
+
+Global___OffsetTranslation: _TypeAlias = OffsetTranslation  # noqa: Y015
+
+@_typing.final
+class MovePartition(_message.Message):
+    """MovePartition is one (group, partition) of a plan or report."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    GROUP_FIELD_NUMBER: _builtins.int
+    FROM_PARTITION_FIELD_NUMBER: _builtins.int
+    TO_PARTITION_FIELD_NUMBER: _builtins.int
+    FROM_OFFSET_FIELD_NUMBER: _builtins.int
+    TO_OFFSET_FIELD_NUMBER: _builtins.int
+    PRESENT_OFFSET_FIELD_NUMBER: _builtins.int
+    VERDICT_FIELD_NUMBER: _builtins.int
+    ACTION_FIELD_NUMBER: _builtins.int
+    MESSAGE_FIELD_NUMBER: _builtins.int
+    group: _builtins.str
+    """Consumer group id."""
+    from_offset: _builtins.int
+    """Committed where it comes from; absent when that cluster is gone and only the checkpoint is known."""
+    to_offset: _builtins.int
+    """The next offset to read where it moves to."""
+    present_offset: _builtins.int
+    """Committed where it moves to, before the move."""
+    verdict: Global___Verdict.ValueType
+    """What the translation is worth."""
+    action: Global___MoveAction.ValueType
+    """What is done with it."""
+    message: _builtins.str
+    """Why, in words."""
+    @_builtins.property
+    def from_partition(self) -> _types_pb2.TopicPartition:
+        """Topic and partition on the cluster it comes from."""
+
+    @_builtins.property
+    def to_partition(self) -> _types_pb2.TopicPartition:
+        """Topic and partition on the cluster it moves to."""
+
+    def __init__(
+        self,
+        *,
+        group: _builtins.str = ...,
+        from_partition: _types_pb2.TopicPartition | None = ...,
+        to_partition: _types_pb2.TopicPartition | None = ...,
+        from_offset: _builtins.int | None = ...,
+        to_offset: _builtins.int | None = ...,
+        present_offset: _builtins.int | None = ...,
+        verdict: Global___Verdict.ValueType = ...,
+        action: Global___MoveAction.ValueType = ...,
+        message: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_from_offset", b"_from_offset", "_present_offset", b"_present_offset", "_to_offset", b"_to_offset", "from_offset", b"from_offset", "from_partition", b"from_partition", "present_offset", b"present_offset", "to_offset", b"to_offset", "to_partition", b"to_partition"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_from_offset", b"_from_offset", "_present_offset", b"_present_offset", "_to_offset", b"_to_offset", "action", b"action", "from_offset", b"from_offset", "from_partition", b"from_partition", "group", b"group", "message", b"message", "present_offset", b"present_offset", "to_offset", b"to_offset", "to_partition", b"to_partition", "verdict", b"verdict"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    _WhichOneofReturnType__from_offset: _TypeAlias = _typing.Literal["from_offset"]  # noqa: Y015
+    _WhichOneofArgType__from_offset: _TypeAlias = _typing.Literal["_from_offset", b"_from_offset"]  # noqa: Y015
+    _WhichOneofReturnType__present_offset: _TypeAlias = _typing.Literal["present_offset"]  # noqa: Y015
+    _WhichOneofArgType__present_offset: _TypeAlias = _typing.Literal["_present_offset", b"_present_offset"]  # noqa: Y015
+    _WhichOneofReturnType__to_offset: _TypeAlias = _typing.Literal["to_offset"]  # noqa: Y015
+    _WhichOneofArgType__to_offset: _TypeAlias = _typing.Literal["_to_offset", b"_to_offset"]  # noqa: Y015
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__from_offset) -> _WhichOneofReturnType__from_offset | None: ...
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__present_offset) -> _WhichOneofReturnType__present_offset | None: ...
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__to_offset) -> _WhichOneofReturnType__to_offset | None: ...
+
+Global___MovePartition: _TypeAlias = MovePartition  # noqa: Y015
+
+@_typing.final
+class TopicBacklog(_message.Message):
+    """TopicBacklog is what one partition's copy lacks."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    PARTITION_FIELD_NUMBER: _builtins.int
+    END_OFFSET_FIELD_NUMBER: _builtins.int
+    RECORDS_NOT_COPIED_FIELD_NUMBER: _builtins.int
+    MESSAGE_FIELD_NUMBER: _builtins.int
+    end_offset: _builtins.int
+    """End of its log, committed records only."""
+    records_not_copied: _builtins.int
+    """Visible records that are not in the copy; absent when it cannot be known."""
+    message: _builtins.str
+    """Why it cannot be known, in words."""
+    @_builtins.property
+    def partition(self) -> _types_pb2.TopicPartition:
+        """Topic and partition where records are written."""
+
+    def __init__(
+        self,
+        *,
+        partition: _types_pb2.TopicPartition | None = ...,
+        end_offset: _builtins.int | None = ...,
+        records_not_copied: _builtins.int | None = ...,
+        message: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_end_offset", b"_end_offset", "_records_not_copied", b"_records_not_copied", "end_offset", b"end_offset", "partition", b"partition", "records_not_copied", b"records_not_copied"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_end_offset", b"_end_offset", "_records_not_copied", b"_records_not_copied", "end_offset", b"end_offset", "message", b"message", "partition", b"partition", "records_not_copied", b"records_not_copied"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    _WhichOneofReturnType__end_offset: _TypeAlias = _typing.Literal["end_offset"]  # noqa: Y015
+    _WhichOneofArgType__end_offset: _TypeAlias = _typing.Literal["_end_offset", b"_end_offset"]  # noqa: Y015
+    _WhichOneofReturnType__records_not_copied: _TypeAlias = _typing.Literal["records_not_copied"]  # noqa: Y015
+    _WhichOneofArgType__records_not_copied: _TypeAlias = _typing.Literal["_records_not_copied", b"_records_not_copied"]  # noqa: Y015
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__end_offset) -> _WhichOneofReturnType__end_offset | None: ...
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__records_not_copied) -> _WhichOneofReturnType__records_not_copied | None: ...
+
+Global___TopicBacklog: _TypeAlias = TopicBacklog  # noqa: Y015
+
+@_typing.final
+class MovePlan(_message.Message):
+    """MovePlan is a move as it would be done now, or as it was done."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    FLOW_FIELD_NUMBER: _builtins.int
+    FROM_CLUSTER_FIELD_NUMBER: _builtins.int
+    TO_CLUSTER_FIELD_NUMBER: _builtins.int
+    FROM_REACHABLE_FIELD_NUMBER: _builtins.int
+    PARTITIONS_FIELD_NUMBER: _builtins.int
+    BACKLOG_FIELD_NUMBER: _builtins.int
+    RECORDS_NOT_COPIED_FIELD_NUMBER: _builtins.int
+    ESTIMATED_FIELD_NUMBER: _builtins.int
+    WARNINGS_FIELD_NUMBER: _builtins.int
+    BLOCKERS_FIELD_NUMBER: _builtins.int
+    from_cluster: _builtins.str
+    """The cluster that the groups leave."""
+    to_cluster: _builtins.str
+    """The cluster that they move to."""
+    from_reachable: _builtins.bool
+    """Whether the cluster that they leave answers."""
+    records_not_copied: _builtins.int
+    """Sum of the backlog; absent when a part of it is not known."""
+    @_builtins.property
+    def flow(self) -> _types_pb2.Flow:
+        """The flow whose copies the groups move along."""
+
+    @_builtins.property
+    def partitions(self) -> _containers.RepeatedCompositeFieldContainer[Global___MovePartition]:
+        """Sorted by group, topic, partition."""
+
+    @_builtins.property
+    def backlog(self) -> _containers.RepeatedCompositeFieldContainer[Global___TopicBacklog]:
+        """Sorted by topic, partition."""
+
+    @_builtins.property
+    def estimated(self) -> _duration_pb2.Duration:
+        """Until the backlog is copied at the present rate; absent when the rate is not known or 0."""
+
+    @_builtins.property
+    def warnings(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
+        """What to look at before the move, in words."""
+
+    @_builtins.property
+    def blockers(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
+        """What stands against the move, in words: it would be refused."""
+
+    def __init__(
+        self,
+        *,
+        flow: _types_pb2.Flow | None = ...,
+        from_cluster: _builtins.str = ...,
+        to_cluster: _builtins.str = ...,
+        from_reachable: _builtins.bool = ...,
+        partitions: _abc.Iterable[Global___MovePartition] | None = ...,
+        backlog: _abc.Iterable[Global___TopicBacklog] | None = ...,
+        records_not_copied: _builtins.int | None = ...,
+        estimated: _duration_pb2.Duration | None = ...,
+        warnings: _abc.Iterable[_builtins.str] | None = ...,
+        blockers: _abc.Iterable[_builtins.str] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_records_not_copied", b"_records_not_copied", "estimated", b"estimated", "flow", b"flow", "records_not_copied", b"records_not_copied"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_records_not_copied", b"_records_not_copied", "backlog", b"backlog", "blockers", b"blockers", "estimated", b"estimated", "flow", b"flow", "from_cluster", b"from_cluster", "from_reachable", b"from_reachable", "partitions", b"partitions", "records_not_copied", b"records_not_copied", "to_cluster", b"to_cluster", "warnings", b"warnings"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    _WhichOneofReturnType__records_not_copied: _TypeAlias = _typing.Literal["records_not_copied"]  # noqa: Y015
+    _WhichOneofArgType__records_not_copied: _TypeAlias = _typing.Literal["_records_not_copied", b"_records_not_copied"]  # noqa: Y015
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__records_not_copied) -> _WhichOneofReturnType__records_not_copied | None: ...
+
+Global___MovePlan: _TypeAlias = MovePlan  # noqa: Y015
+
+@_typing.final
+class MoveOptions(_message.Message):
+    """MoveOptions says how to move."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    GROUPS_FIELD_NUMBER: _builtins.int
+    FENCE_FIELD_NUMBER: _builtins.int
+    INCLUDE_ACTIVE_FIELD_NUMBER: _builtins.int
+    WAIT_FIELD_NUMBER: _builtins.int
+    BY_FIELD_NUMBER: _builtins.int
+    ACCEPT_LOSS_FIELD_NUMBER: _builtins.int
+    fence: _builtins.bool
+    """Deny writes to the flow's topics on the cluster that is left, by ACL, until the move back."""
+    include_active: _builtins.bool
+    """Also groups that have members where they come from: what they have committed by now."""
+    by: _builtins.str
+    """Who asks, for the record."""
+    accept_loss: _builtins.bool
+    """Move although records are not copied, or the cluster that is left is gone: what is missing is in the report."""
+    @_builtins.property
+    def groups(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
+        """Only these groups; all of the flow when empty."""
+
+    @_builtins.property
+    def wait(self) -> _duration_pb2.Duration:
+        """How long to wait for the backlog to be copied; 5 minutes when absent, 0 = do not wait."""
+
+    def __init__(
+        self,
+        *,
+        groups: _abc.Iterable[_builtins.str] | None = ...,
+        fence: _builtins.bool = ...,
+        include_active: _builtins.bool = ...,
+        wait: _duration_pb2.Duration | None = ...,
+        by: _builtins.str = ...,
+        accept_loss: _builtins.bool = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["wait", b"wait"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["accept_loss", b"accept_loss", "by", b"by", "fence", b"fence", "groups", b"groups", "include_active", b"include_active", "wait", b"wait"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___MoveOptions: _TypeAlias = MoveOptions  # noqa: Y015
+
+@_typing.final
+class MoveStep(_message.Message):
+    """MoveStep is a sign of life of a run."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    NAME_FIELD_NUMBER: _builtins.int
+    STATE_FIELD_NUMBER: _builtins.int
+    MESSAGE_FIELD_NUMBER: _builtins.int
+    AT_FIELD_NUMBER: _builtins.int
+    RECORDS_LEFT_FIELD_NUMBER: _builtins.int
+    name: _builtins.str
+    """Stable name: CHECK, FENCE, FINAL_OFFSETS, DRAIN, TRANSLATE, COMMIT, VERIFY, UNFENCE, DONE."""
+    state: Global___StepState.ValueType
+    """How far."""
+    message: _builtins.str
+    """What happens, in words."""
+    records_left: _builtins.int
+    """Of DRAIN: records still to be copied."""
+    @_builtins.property
+    def at(self) -> _timestamp_pb2.Timestamp:
+        """When."""
+
+    def __init__(
+        self,
+        *,
+        name: _builtins.str = ...,
+        state: Global___StepState.ValueType = ...,
+        message: _builtins.str = ...,
+        at: _timestamp_pb2.Timestamp | None = ...,
+        records_left: _builtins.int | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_records_left", b"_records_left", "at", b"at", "records_left", b"records_left"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_records_left", b"_records_left", "at", b"at", "message", b"message", "name", b"name", "records_left", b"records_left", "state", b"state"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    _WhichOneofReturnType__records_left: _TypeAlias = _typing.Literal["records_left"]  # noqa: Y015
+    _WhichOneofArgType__records_left: _TypeAlias = _typing.Literal["_records_left", b"_records_left"]  # noqa: Y015
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__records_left) -> _WhichOneofReturnType__records_left | None: ...
+
+Global___MoveStep: _TypeAlias = MoveStep  # noqa: Y015
+
+@_typing.final
+class MoveReport(_message.Message):
+    """MoveReport is the end of a run."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    RUN_ID_FIELD_NUMBER: _builtins.int
+    ALREADY_DONE_FIELD_NUMBER: _builtins.int
+    STARTED_FIELD_NUMBER: _builtins.int
+    FINISHED_FIELD_NUMBER: _builtins.int
+    PLAN_FIELD_NUMBER: _builtins.int
+    run_id: _builtins.str
+    """Names the run in the record."""
+    already_done: _builtins.bool
+    """True when an earlier run had done it and nothing was changed now."""
+    @_builtins.property
+    def started(self) -> _timestamp_pb2.Timestamp:
+        """Start of the run."""
+
+    @_builtins.property
+    def finished(self) -> _timestamp_pb2.Timestamp:
+        """Its end."""
+
+    @_builtins.property
+    def plan(self) -> Global___MovePlan:
+        """What was done."""
+
+    def __init__(
+        self,
+        *,
+        run_id: _builtins.str = ...,
+        already_done: _builtins.bool = ...,
+        started: _timestamp_pb2.Timestamp | None = ...,
+        finished: _timestamp_pb2.Timestamp | None = ...,
+        plan: Global___MovePlan | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["finished", b"finished", "plan", b"plan", "started", b"started"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["already_done", b"already_done", "finished", b"finished", "plan", b"plan", "run_id", b"run_id", "started", b"started"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___MoveReport: _TypeAlias = MoveReport  # noqa: Y015
+
+@_typing.final
+class PlanFailoverRequest(_message.Message):
+    """PlanFailoverRequest names the move."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    FLOW_FIELD_NUMBER: _builtins.int
+    OPTIONS_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def flow(self) -> _types_pb2.Flow:
+        """The flow: its groups move from its source to its target."""
+
+    @_builtins.property
+    def options(self) -> Global___MoveOptions:
+        """How."""
+
+    def __init__(
+        self,
+        *,
+        flow: _types_pb2.Flow | None = ...,
+        options: Global___MoveOptions | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["flow", b"flow", "options", b"options"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["flow", b"flow", "options", b"options"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___PlanFailoverRequest: _TypeAlias = PlanFailoverRequest  # noqa: Y015
+
+@_typing.final
+class PlanFailoverResponse(_message.Message):
+    """PlanFailoverResponse is the plan."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    PLAN_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def plan(self) -> Global___MovePlan:
+        """As of now."""
+
+    def __init__(
+        self,
+        *,
+        plan: Global___MovePlan | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["plan", b"plan"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["plan", b"plan"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___PlanFailoverResponse: _TypeAlias = PlanFailoverResponse  # noqa: Y015
+
+@_typing.final
+class RunFailoverRequest(_message.Message):
+    """RunFailoverRequest names the move."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    FLOW_FIELD_NUMBER: _builtins.int
+    OPTIONS_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def flow(self) -> _types_pb2.Flow:
+        """The flow."""
+
+    @_builtins.property
+    def options(self) -> Global___MoveOptions:
+        """How."""
+
+    def __init__(
+        self,
+        *,
+        flow: _types_pb2.Flow | None = ...,
+        options: Global___MoveOptions | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["flow", b"flow", "options", b"options"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["flow", b"flow", "options", b"options"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___RunFailoverRequest: _TypeAlias = RunFailoverRequest  # noqa: Y015
+
+@_typing.final
+class RunFailoverResponse(_message.Message):
+    """RunFailoverResponse is one event of the run; the last one is the report."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    STEP_FIELD_NUMBER: _builtins.int
+    REPORT_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def step(self) -> Global___MoveStep:
+        """A step."""
+
+    @_builtins.property
+    def report(self) -> Global___MoveReport:
+        """The end."""
+
+    def __init__(
+        self,
+        *,
+        step: Global___MoveStep | None = ...,
+        report: Global___MoveReport | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["event", b"event", "report", b"report", "step", b"step"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["event", b"event", "report", b"report", "step", b"step"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    _WhichOneofReturnType_event: _TypeAlias = _typing.Literal["step", "report"]  # noqa: Y015
+    _WhichOneofArgType_event: _TypeAlias = _typing.Literal["event", b"event"]  # noqa: Y015
+    def WhichOneof(self, oneof_group: _WhichOneofArgType_event) -> _WhichOneofReturnType_event | None: ...
+
+Global___RunFailoverResponse: _TypeAlias = RunFailoverResponse  # noqa: Y015
+
+@_typing.final
+class PlanFailbackRequest(_message.Message):
+    """PlanFailbackRequest names the move."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    FLOW_FIELD_NUMBER: _builtins.int
+    OPTIONS_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def flow(self) -> _types_pb2.Flow:
+        """The flow of the failover: groups move from its target back to its source."""
+
+    @_builtins.property
+    def options(self) -> Global___MoveOptions:
+        """How."""
+
+    def __init__(
+        self,
+        *,
+        flow: _types_pb2.Flow | None = ...,
+        options: Global___MoveOptions | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["flow", b"flow", "options", b"options"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["flow", b"flow", "options", b"options"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___PlanFailbackRequest: _TypeAlias = PlanFailbackRequest  # noqa: Y015
+
+@_typing.final
+class PlanFailbackResponse(_message.Message):
+    """PlanFailbackResponse is the plan."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    PLAN_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def plan(self) -> Global___MovePlan:
+        """As of now."""
+
+    def __init__(
+        self,
+        *,
+        plan: Global___MovePlan | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["plan", b"plan"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["plan", b"plan"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___PlanFailbackResponse: _TypeAlias = PlanFailbackResponse  # noqa: Y015
+
+@_typing.final
+class RunFailbackRequest(_message.Message):
+    """RunFailbackRequest names the move."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    FLOW_FIELD_NUMBER: _builtins.int
+    OPTIONS_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def flow(self) -> _types_pb2.Flow:
+        """The flow of the failover."""
+
+    @_builtins.property
+    def options(self) -> Global___MoveOptions:
+        """How."""
+
+    def __init__(
+        self,
+        *,
+        flow: _types_pb2.Flow | None = ...,
+        options: Global___MoveOptions | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["flow", b"flow", "options", b"options"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["flow", b"flow", "options", b"options"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___RunFailbackRequest: _TypeAlias = RunFailbackRequest  # noqa: Y015
+
+@_typing.final
+class RunFailbackResponse(_message.Message):
+    """RunFailbackResponse is one event of the run; the last one is the report."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    STEP_FIELD_NUMBER: _builtins.int
+    REPORT_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def step(self) -> Global___MoveStep:
+        """A step."""
+
+    @_builtins.property
+    def report(self) -> Global___MoveReport:
+        """The end."""
+
+    def __init__(
+        self,
+        *,
+        step: Global___MoveStep | None = ...,
+        report: Global___MoveReport | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["event", b"event", "report", b"report", "step", b"step"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["event", b"event", "report", b"report", "step", b"step"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    _WhichOneofReturnType_event: _TypeAlias = _typing.Literal["step", "report"]  # noqa: Y015
+    _WhichOneofArgType_event: _TypeAlias = _typing.Literal["event", b"event"]  # noqa: Y015
+    def WhichOneof(self, oneof_group: _WhichOneofArgType_event) -> _WhichOneofReturnType_event | None: ...
+
+Global___RunFailbackResponse: _TypeAlias = RunFailbackResponse  # noqa: Y015

@@ -26,7 +26,7 @@ if _version_not_supported:
 
 
 class CheckpointServiceStub(object):
-    """CheckpointService translates the progress of consumer groups to the target cluster.
+    """CheckpointService translates the progress of consumer groups to the target cluster, and moves groups there and back.
     """
 
     def __init__(self, channel):
@@ -40,14 +40,88 @@ class CheckpointServiceStub(object):
                 request_serializer=twinlog_dot_api_dot_checkpoint_dot_v1_dot_checkpoint__service__pb2.ListGroupsRequest.SerializeToString,
                 response_deserializer=twinlog_dot_api_dot_checkpoint_dot_v1_dot_checkpoint__service__pb2.ListGroupsResponse.FromString,
                 _registered_method=True)
+        self.ExplainGroup = channel.unary_unary(
+                '/twinlog.api.checkpoint.v1.CheckpointService/ExplainGroup',
+                request_serializer=twinlog_dot_api_dot_checkpoint_dot_v1_dot_checkpoint__service__pb2.ExplainGroupRequest.SerializeToString,
+                response_deserializer=twinlog_dot_api_dot_checkpoint_dot_v1_dot_checkpoint__service__pb2.ExplainGroupResponse.FromString,
+                _registered_method=True)
+        self.TranslateOffsets = channel.unary_unary(
+                '/twinlog.api.checkpoint.v1.CheckpointService/TranslateOffsets',
+                request_serializer=twinlog_dot_api_dot_checkpoint_dot_v1_dot_checkpoint__service__pb2.TranslateOffsetsRequest.SerializeToString,
+                response_deserializer=twinlog_dot_api_dot_checkpoint_dot_v1_dot_checkpoint__service__pb2.TranslateOffsetsResponse.FromString,
+                _registered_method=True)
+        self.PlanFailover = channel.unary_unary(
+                '/twinlog.api.checkpoint.v1.CheckpointService/PlanFailover',
+                request_serializer=twinlog_dot_api_dot_checkpoint_dot_v1_dot_checkpoint__service__pb2.PlanFailoverRequest.SerializeToString,
+                response_deserializer=twinlog_dot_api_dot_checkpoint_dot_v1_dot_checkpoint__service__pb2.PlanFailoverResponse.FromString,
+                _registered_method=True)
+        self.RunFailover = channel.unary_stream(
+                '/twinlog.api.checkpoint.v1.CheckpointService/RunFailover',
+                request_serializer=twinlog_dot_api_dot_checkpoint_dot_v1_dot_checkpoint__service__pb2.RunFailoverRequest.SerializeToString,
+                response_deserializer=twinlog_dot_api_dot_checkpoint_dot_v1_dot_checkpoint__service__pb2.RunFailoverResponse.FromString,
+                _registered_method=True)
+        self.PlanFailback = channel.unary_unary(
+                '/twinlog.api.checkpoint.v1.CheckpointService/PlanFailback',
+                request_serializer=twinlog_dot_api_dot_checkpoint_dot_v1_dot_checkpoint__service__pb2.PlanFailbackRequest.SerializeToString,
+                response_deserializer=twinlog_dot_api_dot_checkpoint_dot_v1_dot_checkpoint__service__pb2.PlanFailbackResponse.FromString,
+                _registered_method=True)
+        self.RunFailback = channel.unary_stream(
+                '/twinlog.api.checkpoint.v1.CheckpointService/RunFailback',
+                request_serializer=twinlog_dot_api_dot_checkpoint_dot_v1_dot_checkpoint__service__pb2.RunFailbackRequest.SerializeToString,
+                response_deserializer=twinlog_dot_api_dot_checkpoint_dot_v1_dot_checkpoint__service__pb2.RunFailbackResponse.FromString,
+                _registered_method=True)
 
 
 class CheckpointServiceServicer(object):
-    """CheckpointService translates the progress of consumer groups to the target cluster.
+    """CheckpointService translates the progress of consumer groups to the target cluster, and moves groups there and back.
     """
 
     def ListGroups(self, request, context):
         """ListGroups returns one verdict for each (group, partition).
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def ExplainGroup(self, request, context):
+        """ExplainGroup says why a group is translated or not, rule by rule.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def TranslateOffsets(self, request, context):
+        """TranslateOffsets translates any offsets or times of a flow's topics, in either direction. Changes nothing.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def PlanFailover(self, request, context):
+        """PlanFailover says what RunFailover would do now: per group and partition the translated offset, and what has not
+        been copied. Changes nothing.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def RunFailover(self, request, context):
+        """RunFailover moves groups from the flow's source to its target. Each finished step is recorded on the target: a run
+        that was cut continues when it is asked for again, a finished one is answered from the record.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def PlanFailback(self, request, context):
+        """PlanFailback says what RunFailback would do now. Changes nothing.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def RunFailback(self, request, context):
+        """RunFailback moves groups from the flow's target back to its source, with the same guarantees as RunFailover.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -61,6 +135,36 @@ def add_CheckpointServiceServicer_to_server(servicer, server):
                     request_deserializer=twinlog_dot_api_dot_checkpoint_dot_v1_dot_checkpoint__service__pb2.ListGroupsRequest.FromString,
                     response_serializer=twinlog_dot_api_dot_checkpoint_dot_v1_dot_checkpoint__service__pb2.ListGroupsResponse.SerializeToString,
             ),
+            'ExplainGroup': grpc.unary_unary_rpc_method_handler(
+                    servicer.ExplainGroup,
+                    request_deserializer=twinlog_dot_api_dot_checkpoint_dot_v1_dot_checkpoint__service__pb2.ExplainGroupRequest.FromString,
+                    response_serializer=twinlog_dot_api_dot_checkpoint_dot_v1_dot_checkpoint__service__pb2.ExplainGroupResponse.SerializeToString,
+            ),
+            'TranslateOffsets': grpc.unary_unary_rpc_method_handler(
+                    servicer.TranslateOffsets,
+                    request_deserializer=twinlog_dot_api_dot_checkpoint_dot_v1_dot_checkpoint__service__pb2.TranslateOffsetsRequest.FromString,
+                    response_serializer=twinlog_dot_api_dot_checkpoint_dot_v1_dot_checkpoint__service__pb2.TranslateOffsetsResponse.SerializeToString,
+            ),
+            'PlanFailover': grpc.unary_unary_rpc_method_handler(
+                    servicer.PlanFailover,
+                    request_deserializer=twinlog_dot_api_dot_checkpoint_dot_v1_dot_checkpoint__service__pb2.PlanFailoverRequest.FromString,
+                    response_serializer=twinlog_dot_api_dot_checkpoint_dot_v1_dot_checkpoint__service__pb2.PlanFailoverResponse.SerializeToString,
+            ),
+            'RunFailover': grpc.unary_stream_rpc_method_handler(
+                    servicer.RunFailover,
+                    request_deserializer=twinlog_dot_api_dot_checkpoint_dot_v1_dot_checkpoint__service__pb2.RunFailoverRequest.FromString,
+                    response_serializer=twinlog_dot_api_dot_checkpoint_dot_v1_dot_checkpoint__service__pb2.RunFailoverResponse.SerializeToString,
+            ),
+            'PlanFailback': grpc.unary_unary_rpc_method_handler(
+                    servicer.PlanFailback,
+                    request_deserializer=twinlog_dot_api_dot_checkpoint_dot_v1_dot_checkpoint__service__pb2.PlanFailbackRequest.FromString,
+                    response_serializer=twinlog_dot_api_dot_checkpoint_dot_v1_dot_checkpoint__service__pb2.PlanFailbackResponse.SerializeToString,
+            ),
+            'RunFailback': grpc.unary_stream_rpc_method_handler(
+                    servicer.RunFailback,
+                    request_deserializer=twinlog_dot_api_dot_checkpoint_dot_v1_dot_checkpoint__service__pb2.RunFailbackRequest.FromString,
+                    response_serializer=twinlog_dot_api_dot_checkpoint_dot_v1_dot_checkpoint__service__pb2.RunFailbackResponse.SerializeToString,
+            ),
     }
     generic_handler = grpc.method_handlers_generic_handler(
             'twinlog.api.checkpoint.v1.CheckpointService', rpc_method_handlers)
@@ -70,7 +174,7 @@ def add_CheckpointServiceServicer_to_server(servicer, server):
 
  # This class is part of an EXPERIMENTAL API.
 class CheckpointService(object):
-    """CheckpointService translates the progress of consumer groups to the target cluster.
+    """CheckpointService translates the progress of consumer groups to the target cluster, and moves groups there and back.
     """
 
     @staticmethod
@@ -90,6 +194,168 @@ class CheckpointService(object):
             '/twinlog.api.checkpoint.v1.CheckpointService/ListGroups',
             twinlog_dot_api_dot_checkpoint_dot_v1_dot_checkpoint__service__pb2.ListGroupsRequest.SerializeToString,
             twinlog_dot_api_dot_checkpoint_dot_v1_dot_checkpoint__service__pb2.ListGroupsResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def ExplainGroup(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/twinlog.api.checkpoint.v1.CheckpointService/ExplainGroup',
+            twinlog_dot_api_dot_checkpoint_dot_v1_dot_checkpoint__service__pb2.ExplainGroupRequest.SerializeToString,
+            twinlog_dot_api_dot_checkpoint_dot_v1_dot_checkpoint__service__pb2.ExplainGroupResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def TranslateOffsets(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/twinlog.api.checkpoint.v1.CheckpointService/TranslateOffsets',
+            twinlog_dot_api_dot_checkpoint_dot_v1_dot_checkpoint__service__pb2.TranslateOffsetsRequest.SerializeToString,
+            twinlog_dot_api_dot_checkpoint_dot_v1_dot_checkpoint__service__pb2.TranslateOffsetsResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def PlanFailover(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/twinlog.api.checkpoint.v1.CheckpointService/PlanFailover',
+            twinlog_dot_api_dot_checkpoint_dot_v1_dot_checkpoint__service__pb2.PlanFailoverRequest.SerializeToString,
+            twinlog_dot_api_dot_checkpoint_dot_v1_dot_checkpoint__service__pb2.PlanFailoverResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def RunFailover(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_stream(
+            request,
+            target,
+            '/twinlog.api.checkpoint.v1.CheckpointService/RunFailover',
+            twinlog_dot_api_dot_checkpoint_dot_v1_dot_checkpoint__service__pb2.RunFailoverRequest.SerializeToString,
+            twinlog_dot_api_dot_checkpoint_dot_v1_dot_checkpoint__service__pb2.RunFailoverResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def PlanFailback(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/twinlog.api.checkpoint.v1.CheckpointService/PlanFailback',
+            twinlog_dot_api_dot_checkpoint_dot_v1_dot_checkpoint__service__pb2.PlanFailbackRequest.SerializeToString,
+            twinlog_dot_api_dot_checkpoint_dot_v1_dot_checkpoint__service__pb2.PlanFailbackResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def RunFailback(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_stream(
+            request,
+            target,
+            '/twinlog.api.checkpoint.v1.CheckpointService/RunFailback',
+            twinlog_dot_api_dot_checkpoint_dot_v1_dot_checkpoint__service__pb2.RunFailbackRequest.SerializeToString,
+            twinlog_dot_api_dot_checkpoint_dot_v1_dot_checkpoint__service__pb2.RunFailbackResponse.FromString,
             options,
             channel_credentials,
             insecure,

@@ -13,14 +13,30 @@ GRPC_GENERATED_VERSION: str
 GRPC_VERSION: str
 
 class CheckpointServiceStub:
-    """CheckpointService translates the progress of consumer groups to the target cluster."""
+    """CheckpointService translates the progress of consumer groups to the target cluster, and moves groups there and back."""
 
     def __init__(self, channel: _aio.Channel) -> None: ...
     ListGroups: _aio.UnaryUnaryMultiCallable[_checkpoint_service_pb2.ListGroupsRequest, _checkpoint_service_pb2.ListGroupsResponse]
     """ListGroups returns one verdict for each (group, partition)."""
+    ExplainGroup: _aio.UnaryUnaryMultiCallable[_checkpoint_service_pb2.ExplainGroupRequest, _checkpoint_service_pb2.ExplainGroupResponse]
+    """ExplainGroup says why a group is translated or not, rule by rule."""
+    TranslateOffsets: _aio.UnaryUnaryMultiCallable[_checkpoint_service_pb2.TranslateOffsetsRequest, _checkpoint_service_pb2.TranslateOffsetsResponse]
+    """TranslateOffsets translates any offsets or times of a flow's topics, in either direction. Changes nothing."""
+    PlanFailover: _aio.UnaryUnaryMultiCallable[_checkpoint_service_pb2.PlanFailoverRequest, _checkpoint_service_pb2.PlanFailoverResponse]
+    """PlanFailover says what RunFailover would do now: per group and partition the translated offset, and what has not
+    been copied. Changes nothing.
+    """
+    RunFailover: _aio.UnaryStreamMultiCallable[_checkpoint_service_pb2.RunFailoverRequest, _checkpoint_service_pb2.RunFailoverResponse]
+    """RunFailover moves groups from the flow's source to its target. Each finished step is recorded on the target: a run
+    that was cut continues when it is asked for again, a finished one is answered from the record.
+    """
+    PlanFailback: _aio.UnaryUnaryMultiCallable[_checkpoint_service_pb2.PlanFailbackRequest, _checkpoint_service_pb2.PlanFailbackResponse]
+    """PlanFailback says what RunFailback would do now. Changes nothing."""
+    RunFailback: _aio.UnaryStreamMultiCallable[_checkpoint_service_pb2.RunFailbackRequest, _checkpoint_service_pb2.RunFailbackResponse]
+    """RunFailback moves groups from the flow's target back to its source, with the same guarantees as RunFailover."""
 
 class CheckpointServiceServicer(metaclass=_abc_1.ABCMeta):
-    """CheckpointService translates the progress of consumer groups to the target cluster."""
+    """CheckpointService translates the progress of consumer groups to the target cluster, and moves groups there and back."""
 
     @_abc_1.abstractmethod
     def ListGroups(
@@ -29,5 +45,57 @@ class CheckpointServiceServicer(metaclass=_abc_1.ABCMeta):
         context: _aio.ServicerContext[_checkpoint_service_pb2.ListGroupsRequest, _abc.Awaitable[_checkpoint_service_pb2.ListGroupsResponse]],
     ) -> _abc.Awaitable[_checkpoint_service_pb2.ListGroupsResponse]:
         """ListGroups returns one verdict for each (group, partition)."""
+
+    @_abc_1.abstractmethod
+    def ExplainGroup(
+        self,
+        request: _checkpoint_service_pb2.ExplainGroupRequest,
+        context: _aio.ServicerContext[_checkpoint_service_pb2.ExplainGroupRequest, _abc.Awaitable[_checkpoint_service_pb2.ExplainGroupResponse]],
+    ) -> _abc.Awaitable[_checkpoint_service_pb2.ExplainGroupResponse]:
+        """ExplainGroup says why a group is translated or not, rule by rule."""
+
+    @_abc_1.abstractmethod
+    def TranslateOffsets(
+        self,
+        request: _checkpoint_service_pb2.TranslateOffsetsRequest,
+        context: _aio.ServicerContext[_checkpoint_service_pb2.TranslateOffsetsRequest, _abc.Awaitable[_checkpoint_service_pb2.TranslateOffsetsResponse]],
+    ) -> _abc.Awaitable[_checkpoint_service_pb2.TranslateOffsetsResponse]:
+        """TranslateOffsets translates any offsets or times of a flow's topics, in either direction. Changes nothing."""
+
+    @_abc_1.abstractmethod
+    def PlanFailover(
+        self,
+        request: _checkpoint_service_pb2.PlanFailoverRequest,
+        context: _aio.ServicerContext[_checkpoint_service_pb2.PlanFailoverRequest, _abc.Awaitable[_checkpoint_service_pb2.PlanFailoverResponse]],
+    ) -> _abc.Awaitable[_checkpoint_service_pb2.PlanFailoverResponse]:
+        """PlanFailover says what RunFailover would do now: per group and partition the translated offset, and what has not
+        been copied. Changes nothing.
+        """
+
+    @_abc_1.abstractmethod
+    def RunFailover(
+        self,
+        request: _checkpoint_service_pb2.RunFailoverRequest,
+        context: _aio.ServicerContext[_checkpoint_service_pb2.RunFailoverRequest, _abc.AsyncIterator[_checkpoint_service_pb2.RunFailoverResponse]],
+    ) -> _abc.AsyncIterator[_checkpoint_service_pb2.RunFailoverResponse]:
+        """RunFailover moves groups from the flow's source to its target. Each finished step is recorded on the target: a run
+        that was cut continues when it is asked for again, a finished one is answered from the record.
+        """
+
+    @_abc_1.abstractmethod
+    def PlanFailback(
+        self,
+        request: _checkpoint_service_pb2.PlanFailbackRequest,
+        context: _aio.ServicerContext[_checkpoint_service_pb2.PlanFailbackRequest, _abc.Awaitable[_checkpoint_service_pb2.PlanFailbackResponse]],
+    ) -> _abc.Awaitable[_checkpoint_service_pb2.PlanFailbackResponse]:
+        """PlanFailback says what RunFailback would do now. Changes nothing."""
+
+    @_abc_1.abstractmethod
+    def RunFailback(
+        self,
+        request: _checkpoint_service_pb2.RunFailbackRequest,
+        context: _aio.ServicerContext[_checkpoint_service_pb2.RunFailbackRequest, _abc.AsyncIterator[_checkpoint_service_pb2.RunFailbackResponse]],
+    ) -> _abc.AsyncIterator[_checkpoint_service_pb2.RunFailbackResponse]:
+        """RunFailback moves groups from the flow's target back to its source, with the same guarantees as RunFailover."""
 
 def add_CheckpointServiceServicer_to_server(servicer: CheckpointServiceServicer, server: _aio.Server) -> None: ...

@@ -1,0 +1,75 @@
+"""What the service has of one flow: the parts that RPCs and moves ask."""
+
+from dataclasses import dataclass
+
+from twinlog.kafka.ports import KafkaCluster
+from twinlog.model import Flow, TopicPartition
+from twinlog.offsets import target_partition
+from twinlog_checkpoint.checkpointer import Checkpointer
+from twinlog_checkpoint.config import CheckpointFlow
+from twinlog_checkpoint.exact import LogSide
+from twinlog_checkpoint.history import PairHistory, ReversedPairs
+from twinlog_checkpoint.sync_tail import SyncTail
+from twinlog_checkpoint.translation import Translator
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FlowParts:
+    entry: CheckpointFlow
+    checkpointer: Checkpointer
+    forward: Translator
+    """From the source's topics to their copies; the checkpointer's own."""
+    back: Translator
+    """From the copies to the source's topics."""
+    source_log: LogSide
+    target_log: LogSide
+
+    @property
+    def flow(self) -> Flow:
+        return self.entry.flow
+
+    @property
+    def source(self) -> KafkaCluster:
+        return self.checkpointer.source
+
+    @property
+    def target(self) -> KafkaCluster:
+        return self.checkpointer.target
+
+    @property
+    def syncs_are_read(self) -> bool:
+        return self.checkpointer.tail.store.read_to_end
+
+    def copy_of(self, partition: TopicPartition) -> TopicPartition:
+        """The partition of the target that holds the copy."""
+        return target_partition(self.entry.policy, self.flow, partition)
+
+    def origin_of(self, partition: TopicPartition) -> TopicPartition | None:
+        """The partition of the source that this one of the target is a copy of; None when it is no copy."""
+        return origin_of(self.entry, partition)
+
+    def pairs(self, partition: TopicPartition) -> PairHistory | None:
+        """Of a partition of the source."""
+        return self.checkpointer.tail.history.of(partition)
+
+
+def origin_of(entry: CheckpointFlow, partition: TopicPartition) -> TopicPartition | None:
+    """The partition of the flow's source that this one of the target is a copy of; None when it is none of
+    the flow.
+
+    Where names are kept, every selected topic is a copy.
+    """
+    policy = entry.policy
+    if policy.topic_source(partition.topic) != entry.flow.source:
+        return None
+    upstream = policy.upstream_topic(partition.topic)
+    if upstream is None or not entry.topics.selects(upstream):
+        return None
+    return TopicPartition(upstream, partition.partition)
+
+
+def pairs_of_copy(entry: CheckpointFlow, tail: SyncTail, partition: TopicPartition) -> ReversedPairs | None:
+    """The known pairs seen from a partition of the target; None when nothing of it is known."""
+    origin = origin_of(entry, partition)
+    pairs = None if origin is None else tail.history.of(origin)
+    return None if pairs is None else ReversedPairs(pairs)

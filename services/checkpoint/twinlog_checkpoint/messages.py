@@ -1,0 +1,213 @@
+"""Between the API's messages and the domain's words. Pure."""
+
+from collections.abc import Iterable
+
+from google.protobuf.duration_pb2 import Duration
+from google.protobuf.timestamp_pb2 import Timestamp
+
+from twinlog.api.checkpoint.v1 import checkpoint_service_pb2 as pb2
+from twinlog.api.common.v1 import types_pb2
+from twinlog.errors import ConfigError
+from twinlog.model import Flow, TopicPartition
+from twinlog.service.clusters import ClusterStatus
+from twinlog_checkpoint.group_explainer import GroupExplanation
+from twinlog_checkpoint.move_runner import MoveReport, StepEvent
+from twinlog_checkpoint.moves import (
+    DEFAULT_WAIT_SECONDS,
+    MoveAction,
+    MoveOptions,
+    MovePartition,
+    MovePlan,
+    TopicBacklog,
+)
+from twinlog_checkpoint.offset_queries import Direction, OffsetQuery, OffsetTranslation
+from twinlog_checkpoint.progress import GroupProgress
+from twinlog_checkpoint.translation import Verdict
+
+_VERDICTS = {verdict: pb2.Verdict.Value(f"VERDICT_{verdict.value}") for verdict in Verdict}
+_ACTIONS = {action: pb2.MoveAction.Value(f"MOVE_ACTION_{action.value}") for action in MoveAction}
+
+
+# ---------------------------------------------------------------------------------------------- groups
+
+
+def group_partition(row: GroupProgress) -> pb2.GroupPartition:
+    return pb2.GroupPartition(
+        flow=flow_message(row.flow),
+        group=row.group,
+        source=partition_message(row.source),
+        target=partition_message(row.target),
+        upstream_offset=row.upstream_offset,
+        downstream_offset=row.translation.downstream_offset,
+        verdict=_VERDICTS[row.translation.verdict],
+        message=row.translation.message,
+        as_of=timestamp(row.as_of_ms),
+        committed_on_target=row.committed_on_target,
+        source_lag=row.source_lag,
+        target_lag=row.target_lag,
+        offset_on_target=row.offset_on_target,
+    )
+
+
+def group_explanation(explanation: GroupExplanation) -> pb2.GroupExplanation:
+    return pb2.GroupExplanation(
+        flow=flow_message(explanation.flow),
+        group=explanation.group,
+        translated=explanation.translated,
+        findings=[
+            pb2.Finding(rule=finding.rule, passed=finding.passed, message=finding.message)
+            for finding in explanation.findings
+        ],
+        partitions=[group_partition(row) for row in explanation.rows],
+        state_on_source=explanation.state_on_source,
+        state_on_target=explanation.state_on_target,
+    )
+
+
+# --------------------------------------------------------------------------------------------- queries
+
+
+def direction_of(direction: "pb2.Direction.ValueType") -> Direction:
+    return Direction.BACK if direction == pb2.DIRECTION_BACK else Direction.FORWARD
+
+
+def offset_queries(queries: Iterable[pb2.OffsetQuery]) -> list[OffsetQuery]:
+    """Raises ConfigError naming the query that says neither offset nor time, or a negative offset."""
+    found: list[OffsetQuery] = []
+    for index, query in enumerate(queries):
+        partition = TopicPartition(query.partition.topic, query.partition.partition)
+        match query.WhichOneof("position"):
+            case "offset" if query.offset >= 0:
+                found.append(OffsetQuery(partition=partition, offset=query.offset))
+            case "timestamp":
+                found.append(OffsetQuery(partition=partition, timestamp_ms=query.timestamp.ToMilliseconds()))
+            case _:
+                raise ConfigError(
+                    f"query {index + 1} ({partition}): expected an offset from 0 up, or a timestamp",
+                    reason="INVALID_QUERY",
+                    metadata={"query": str(index)},
+                )
+    return found
+
+
+def offset_translation(answer: OffsetTranslation) -> pb2.OffsetTranslation:
+    return pb2.OffsetTranslation(
+        partition=partition_message(answer.query.partition),
+        offset=answer.offset,
+        translated_partition=None if answer.partition is None else partition_message(answer.partition),
+        translated_offset=answer.translation.downstream_offset,
+        verdict=_VERDICTS[answer.translation.verdict],
+        message=answer.translation.message,
+    )
+
+
+# ----------------------------------------------------------------------------------------------- moves
+
+
+def move_options(options: pb2.MoveOptions, *, by: str) -> MoveOptions:
+    """`by` is used when the request names nobody. Raises ConfigError for a negative wait."""
+    wait_seconds = DEFAULT_WAIT_SECONDS
+    if options.HasField("wait"):
+        wait_seconds = options.wait.ToMilliseconds() / 1000
+    if wait_seconds < 0:
+        raise ConfigError("wait: expected 0 or more seconds", reason="INVALID_WAIT")
+    return MoveOptions(
+        groups=tuple(options.groups),
+        fence=options.fence,
+        include_active=options.include_active,
+        wait_seconds=wait_seconds,
+        accept_loss=options.accept_loss,
+        by=options.by or by,
+    )
+
+
+def move_plan(plan: MovePlan) -> pb2.MovePlan:
+    return pb2.MovePlan(
+        flow=flow_message(plan.flow),
+        from_cluster=plan.from_alias,
+        to_cluster=plan.to_alias,
+        from_reachable=plan.from_reachable,
+        partitions=[_move_partition(entry) for entry in plan.partitions],
+        backlog=[_backlog(entry) for entry in plan.backlog],
+        records_not_copied=plan.records_not_copied,
+        estimated=None if plan.estimated_seconds is None else _duration(plan.estimated_seconds),
+        warnings=plan.warnings,
+        blockers=plan.blockers,
+    )
+
+
+def move_step(event: StepEvent) -> pb2.MoveStep:
+    return pb2.MoveStep(
+        name=event.step,
+        state=pb2.StepState.Value(f"STEP_STATE_{event.state.value}"),
+        message=event.message,
+        at=timestamp(event.at_ms),
+        records_left=event.records_left,
+    )
+
+
+def move_report(report: MoveReport) -> pb2.MoveReport:
+    return pb2.MoveReport(
+        run_id=report.run_id,
+        already_done=report.already_done,
+        started=timestamp(report.started_ms),
+        finished=timestamp(report.finished_ms),
+        plan=move_plan(report.plan),
+    )
+
+
+def _move_partition(entry: MovePartition) -> pb2.MovePartition:
+    to_partition = entry.to_partition
+    return pb2.MovePartition(
+        group=entry.group,
+        from_partition=partition_message(entry.from_partition),
+        to_partition=None if to_partition is None else partition_message(to_partition),
+        from_offset=entry.from_offset,
+        to_offset=entry.to_offset,
+        present_offset=entry.present_offset,
+        verdict=_VERDICTS[entry.translation.verdict],
+        action=_ACTIONS[entry.action],
+        message=entry.message,
+    )
+
+
+def _backlog(entry: TopicBacklog) -> pb2.TopicBacklog:
+    return pb2.TopicBacklog(
+        partition=partition_message(entry.partition),
+        end_offset=entry.end_offset,
+        records_not_copied=entry.records_not_copied,
+        message=entry.message,
+    )
+
+
+# ---------------------------------------------------------------------------------------------- common
+
+
+def flow_message(flow: Flow) -> types_pb2.Flow:
+    return types_pb2.Flow(source=flow.source, target=flow.target)
+
+
+def partition_message(partition: TopicPartition) -> types_pb2.TopicPartition:
+    return types_pb2.TopicPartition(topic=partition.topic, partition=partition.partition)
+
+
+def cluster_status(status: ClusterStatus) -> types_pb2.ClusterStatus:
+    return types_pb2.ClusterStatus(
+        alias=status.alias,
+        reachable=status.reachable,
+        reason=status.reason,
+        message=status.message,
+        as_of=timestamp(status.as_of_ms) if status.as_of_ms else None,
+    )
+
+
+def timestamp(milliseconds: int) -> Timestamp:
+    message = Timestamp()
+    message.FromMilliseconds(milliseconds)
+    return message
+
+
+def _duration(seconds: float) -> Duration:
+    message = Duration()
+    message.FromMilliseconds(round(seconds * 1000))
+    return message

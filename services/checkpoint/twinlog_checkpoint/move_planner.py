@@ -1,0 +1,287 @@
+"""Looks at both clusters and says what a move would do now. Changes nothing."""
+
+import asyncio
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass
+
+from twinlog.clock import Clock
+from twinlog.errors import KafkaError, WireFormatError
+from twinlog.kafka.ports import CommittedOffset, GroupAdmin, LogAdmin, OffsetSpec
+from twinlog.model import ClusterAlias, TopicPartition
+from twinlog.service.runtime import wait_or_stop
+from twinlog_checkpoint.aligner import Aligner, BudgetSpent, ByteBudget, LogBounds, Side, count_visible
+from twinlog_checkpoint.exact import log_ends
+from twinlog_checkpoint.group_sync import LogRange
+from twinlog_checkpoint.move_route import CopiedPartition, Route
+from twinlog_checkpoint.moves import (
+    GroupPlace,
+    MoveOptions,
+    MovePartition,
+    MovePlan,
+    TopicBacklog,
+    decide,
+    estimated_seconds,
+    plan_warnings,
+    total_backlog,
+)
+from twinlog_checkpoint.translation import SourcePosition, Translation, Verdict
+
+BACKLOG_BYTES = 256 << 20
+"""Read at most to measure one backlog."""
+RATE_SECONDS = 1.0
+"""Between the two looks that give the rate of the copy."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Wanted:
+    """A group's place before it is decided what to do with it."""
+
+    group: str
+    from_partition: TopicPartition
+    to_partition: TopicPartition | None
+    from_offset: int
+    translation: Translation
+    metadata: str
+
+
+@dataclass(slots=True, kw_only=True)
+class MovePlanner:
+    route: Route
+    clock: Clock
+    reachable: Callable[[ClusterAlias], bool]
+    stop: asyncio.Event
+
+    @property
+    def from_reachable(self) -> bool:
+        return self.reachable(self.route.from_alias)
+
+    async def plan(
+        self, options: MoveOptions, *, without: Collection[str] = (), fenced: bool = False
+    ) -> MovePlan:
+        """The move as of now; `without` names groups that are done with. Raises KafkaError."""
+        blockers = await self._blockers(options)
+        partitions: Sequence[MovePartition] = []
+        backlog: Sequence[TopicBacklog] = []
+        seconds: float | None = None
+        if self.route.ready and self.reachable(self.route.to_alias):
+            partitions = await self.partitions(options, without=without)
+            backlog, seconds = await self._backlog_and_rate()
+        return MovePlan(
+            kind=self.route.kind,
+            flow=self.route.flow,
+            from_alias=self.route.from_alias,
+            to_alias=self.route.to_alias,
+            from_reachable=self.from_reachable,
+            partitions=partitions,
+            backlog=backlog,
+            estimated_seconds=seconds,
+            warnings=plan_warnings(
+                partitions,
+                backlog,
+                from_alias=self.route.from_alias,
+                from_reachable=self.from_reachable,
+                fenced=fenced or options.fence,
+            ),
+            blockers=blockers,
+        )
+
+    async def partitions(self, options: MoveOptions, *, without: Collection[str] = ()) -> list[MovePartition]:
+        """Every (group, partition) with what is done with it, sorted. Raises KafkaError."""
+        wanted = await self._wanted(options) if self.from_reachable else self._known(options)
+        wanted = [entry for entry in wanted if entry.group not in without]
+        groups = {entry.group for entry in wanted}
+        before = await _states(self.route.from_cluster, groups) if self.from_reachable else {}
+        there = await _states(self.route.to_cluster, groups)
+        present = await self.route.to_cluster.group_offsets(groups) if groups else {}
+        ranges = await _ranges(
+            self.route.to_cluster, {entry.to_partition for entry in wanted if entry.to_partition is not None}
+        )
+        return [
+            decide(
+                GroupPlace(
+                    group=entry.group,
+                    from_partition=entry.from_partition,
+                    to_partition=entry.to_partition,
+                    from_offset=entry.from_offset,
+                    translation=entry.translation,
+                    state_before=before.get(entry.group),
+                    state_there=there.get(entry.group),
+                    present_offset=_present(present.get(entry.group), entry.to_partition),
+                    log_there=None if entry.to_partition is None else ranges.get(entry.to_partition),
+                    metadata=entry.metadata,
+                ),
+                include_active=options.include_active,
+            )
+            for entry in sorted(wanted, key=lambda entry: (entry.group, entry.from_partition))
+        ]
+
+    async def backlog(self, until: Mapping[TopicPartition, int] | None = None) -> list[TopicBacklog]:
+        """What is written here and not there; with `until` only what lies before these offsets. Raises
+        KafkaError."""
+        if not self.from_reachable:
+            return []
+        written = await self.route.written()
+        here = await log_ends(self.route.here.admin, {entry.here for entry in written})
+        there = await log_ends(self.route.there.admin, {entry.there for entry in written})
+        budget = ByteBudget(BACKLOG_BYTES)
+        found: list[TopicBacklog] = []
+        for entry in written:
+            if entry.here in here and (until is None or entry.here in until):
+                stop = here[entry.here].end if until is None else until[entry.here]
+                found.append(
+                    await self._backlog_of(entry, here[entry.here], there.get(entry.there), stop, budget)
+                )
+        return found
+
+    async def _backlog_of(
+        self,
+        entry: CopiedPartition,
+        here: LogBounds,
+        there: LogBounds | None,
+        stop: int,
+        budget: ByteBudget,
+    ) -> TopicBacklog:
+        side = Side(log=self.route.here.log, partition=entry.here, bounds=here)
+        copied_to: int | None = None
+        message = "the logs do not show where the copy ends"
+        try:
+            if entry.pairs is None or there is None:
+                # Nothing is known to be copied, so everything visible is missing.
+                copied_to = here.start
+            else:
+                other = Side(log=self.route.there.log, partition=entry.there, bounds=there)
+                last = await Aligner(here=side, there=other, pairs=entry.pairs, budget=budget).copied_end()
+                copied_to = None if last is None else last.upstream + 1
+            if copied_to is not None:
+                missing = await count_visible(side, copied_to, stop, budget)
+                return TopicBacklog(
+                    partition=entry.here, end_offset=here.end, records_not_copied=missing, copied_to=copied_to
+                )
+        except BudgetSpent:
+            message = "there is too much to count"
+        except (KafkaError, WireFormatError) as error:
+            message = str(error)
+        return TopicBacklog(
+            partition=entry.here,
+            end_offset=here.end,
+            records_not_copied=None,
+            copied_to=copied_to,
+            message=message,
+        )
+
+    async def _backlog_and_rate(self) -> tuple[list[TopicBacklog], float | None]:
+        """A second look gives the rate of the copy, when there is something left to copy."""
+        started = self.clock.monotonic()
+        first = await self.backlog()
+        if not total_backlog(first):
+            return first, estimated_seconds(first, first, 1.0) if first else None
+        await wait_or_stop(self.stop, RATE_SECONDS)
+        second = await self.backlog()
+        elapsed = max(self.clock.monotonic() - started, 1e-3)
+        return second, estimated_seconds(first, second, elapsed)
+
+    async def _blockers(self, options: MoveOptions) -> list[str]:
+        route = self.route
+        blockers: list[str] = []
+        if not self.reachable(route.to_alias):
+            blockers.append(f"{route.to_alias}, which the groups would move to, does not answer")
+        if not route.ready:
+            blockers.append(f"flow {route.flow}: the offset syncs have not been read yet")
+        if not self.from_reachable:
+            if not options.accept_loss:
+                blockers.append(
+                    f"{route.from_alias} is away: accept the loss to go on with what {route.to_alias} has"
+                )
+            if options.fence:
+                blockers.append(f"{route.from_alias} does not answer, so its writers cannot be fenced")
+            return blockers
+        unknown = sorted(set(options.groups) - set(await route.groups()))
+        if unknown:
+            blockers.append(
+                f"not on {route.from_alias}, or left out by the group filter: {', '.join(unknown)}"
+            )
+        if options.fence and await route.from_cluster.describe_acls("TOPIC") is None:
+            blockers.append(f"{route.from_alias} has no authorizer, so ACLs cannot fence its writers")
+        return blockers
+
+    async def _wanted(self, options: MoveOptions) -> list[_Wanted]:
+        """The groups' places as their own cluster has them."""
+        groups = [group for group in await self.route.groups() if group in (options.groups or (group,))]
+        held = await self.route.from_cluster.group_offsets(groups) if groups else {}
+        committed = {
+            (group, partition): offset
+            for group, offsets in held.items()
+            if not isinstance(offsets, KafkaError)
+            for partition, offset in offsets.items()
+        }
+        positions = {
+            (group, partition): SourcePosition(partition=partition, next_offset=offset.next_offset)
+            for (group, partition), offset in committed.items()
+            if self.route.destination(partition) is not None
+        }
+        answers = await self.route.translate(set(positions.values()))
+        return [
+            _Wanted(
+                group=group,
+                from_partition=partition,
+                to_partition=self.route.destination(partition),
+                from_offset=offset.next_offset,
+                translation=answers[positions[group, partition]]
+                if (group, partition) in positions
+                else _NOT_REPLICATED,
+                metadata=offset.metadata,
+            )
+            for (group, partition), offset in committed.items()
+        ]
+
+    def _known(self, options: MoveOptions) -> list[_Wanted]:
+        """The groups' places as their checkpoints have them."""
+        return [
+            _Wanted(
+                group=place.group,
+                from_partition=place.to_partition,
+                to_partition=place.to_partition,
+                from_offset=place.from_offset,
+                translation=place.translation,
+                metadata=place.metadata,
+            )
+            for place in self.route.known_places()
+            if place.group in (options.groups or (place.group,))
+        ]
+
+
+_NOT_REPLICATED = Translation(
+    verdict=Verdict.NOT_REPLICATED, downstream_offset=None, message="no flow copies this topic"
+)
+
+
+async def _states(admin: GroupAdmin, groups: Collection[str]) -> dict[str, str]:
+    described = await admin.describe_groups(groups) if groups else {}
+    return {
+        group: description.state
+        for group, description in described.items()
+        if not isinstance(description, KafkaError)
+    }
+
+
+async def _ranges(
+    admin: LogAdmin, partitions: Collection[TopicPartition]
+) -> Mapping[TopicPartition, LogRange]:
+    if not partitions:
+        return {}
+    starts = await admin.list_offsets(OffsetSpec.EARLIEST, partitions)
+    ends = await admin.list_offsets(OffsetSpec.LATEST, partitions)
+    ranges: dict[TopicPartition, LogRange] = {}
+    for partition in partitions:
+        start, end = starts[partition], ends[partition]
+        if not isinstance(start, KafkaError) and not isinstance(end, KafkaError):
+            ranges[partition] = LogRange(start=start, end=end)
+    return ranges
+
+
+def _present(
+    held: Mapping[TopicPartition, CommittedOffset] | KafkaError | None, partition: TopicPartition | None
+) -> int | None:
+    if held is None or isinstance(held, KafkaError) or partition is None or partition not in held:
+        return None
+    return held[partition].next_offset

@@ -1,0 +1,241 @@
+"""Moving groups from one cluster to the other: what is planned, decided and reported. Pure.
+
+A failover of flow A->B moves groups from A to B, a failback from B to A. Both are a `Move`: groups leave
+`from_alias` and go on at `to_alias` with translated offsets.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+
+from twinlog.model import ClusterAlias, Flow, TopicPartition
+from twinlog_checkpoint.group_sync import WRITABLE_STATES, LogRange
+from twinlog_checkpoint.translation import Translation, Verdict
+
+DEFAULT_WAIT_SECONDS = 300.0
+
+
+class MoveKind(StrEnum):
+    FAILOVER = "failover"
+    FAILBACK = "failback"
+
+
+class MoveAction(StrEnum):
+    """What is done with one partition of one group; documented at the API's enum."""
+
+    WRITE = "WRITE"
+    ALREADY_THERE = "ALREADY_THERE"
+    KEEP_AHEAD = "KEEP_AHEAD"
+    SKIP_ACTIVE_BEFORE = "SKIP_ACTIVE_BEFORE"
+    SKIP_ACTIVE_THERE = "SKIP_ACTIVE_THERE"
+    SKIP_NO_OFFSET = "SKIP_NO_OFFSET"
+    SKIP_NO_PARTITION = "SKIP_NO_PARTITION"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MoveOptions:
+    groups: tuple[str, ...] = ()
+    """Empty = all of the flow."""
+    fence: bool = False
+    """Deny writes where the groups come from, by ACL."""
+    include_active: bool = False
+    """Also groups with members where they come from."""
+    wait_seconds: float = DEFAULT_WAIT_SECONDS
+    """For the backlog; 0 = do not wait."""
+    accept_loss: bool = False
+    """Go on with records not copied, or with the cluster gone."""
+    by: str = ""
+    """Who asks, for the record."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MovePartition:
+    """One partition of one group."""
+
+    group: str
+    from_partition: TopicPartition
+    to_partition: TopicPartition | None
+    from_offset: int | None
+    """None when the cluster is gone and only a checkpoint is known."""
+    present_offset: int | None
+    """Committed where it moves to, before the move."""
+    translation: Translation
+    action: MoveAction
+    message: str = ""
+    metadata: str = ""
+    """What the group committed beside its offset; it moves along."""
+
+    @property
+    def to_offset(self) -> int | None:
+        return self.translation.downstream_offset
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TopicBacklog:
+    """What the copy of one partition lacks."""
+
+    partition: TopicPartition
+    end_offset: int | None
+    """End of the committed log; None when the cluster does not answer."""
+    records_not_copied: int | None
+    """None when it cannot be known."""
+    copied_to: int | None = None
+    """The source offset after the last copied record."""
+    message: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MovePlan:
+    kind: MoveKind
+    flow: Flow
+    from_alias: ClusterAlias
+    to_alias: ClusterAlias
+    from_reachable: bool
+    partitions: Sequence[MovePartition]
+    backlog: Sequence[TopicBacklog]
+    estimated_seconds: float | None
+    warnings: Sequence[str]
+    blockers: Sequence[str]
+
+    @property
+    def records_not_copied(self) -> int | None:
+        """None when a part of it is not known."""
+        return total_backlog(self.backlog) if self.from_reachable else None
+
+
+def total_backlog(backlog: Sequence[TopicBacklog]) -> int | None:
+    total = 0
+    for entry in backlog:
+        if entry.records_not_copied is None:
+            return None
+        total += entry.records_not_copied
+    return total
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GroupPlace:
+    """Everything about one (group, partition) that the decision needs."""
+
+    group: str
+    from_partition: TopicPartition
+    to_partition: TopicPartition | None
+    from_offset: int | None
+    translation: Translation
+    state_before: str | None
+    """Of the group where it comes from; None when not known."""
+    state_there: str | None
+    present_offset: int | None
+    log_there: LogRange | None
+    """None when the partition does not exist there."""
+    metadata: str = ""
+
+
+def decide(place: GroupPlace, *, include_active: bool) -> MovePartition:
+    """What is done with it. Never backwards, never under members, never outside the log."""
+    action, message = _action(place, include_active=include_active)
+    translation = place.translation
+    if place.log_there is not None and translation.downstream_offset is not None:
+        clamped = place.log_there.clamp(translation.downstream_offset)
+        translation = Translation(
+            verdict=translation.verdict, downstream_offset=clamped, message=translation.message
+        )
+    return MovePartition(
+        group=place.group,
+        from_partition=place.from_partition,
+        to_partition=place.to_partition,
+        from_offset=place.from_offset,
+        present_offset=place.present_offset,
+        translation=translation,
+        action=action,
+        message=message or translation.message,
+        metadata=place.metadata,
+    )
+
+
+def _action(place: GroupPlace, *, include_active: bool) -> tuple[MoveAction, str]:
+    wanted = place.translation.downstream_offset
+    if wanted is None or place.to_partition is None:
+        return MoveAction.SKIP_NO_OFFSET, ""
+    if place.log_there is None:
+        return MoveAction.SKIP_NO_PARTITION, f"there is no {place.to_partition} yet"
+    if place.state_there is not None and place.state_there not in WRITABLE_STATES:
+        return MoveAction.SKIP_ACTIVE_THERE, f"the group is {place.state_there} there and owns its offsets"
+    active_before = place.state_before is not None and place.state_before not in WRITABLE_STATES
+    if active_before and not include_active:
+        return MoveAction.SKIP_ACTIVE_BEFORE, (
+            f"the group is {place.state_before}: stop its consumers, or move what it has committed by now"
+        )
+    wanted = place.log_there.clamp(wanted)
+    if place.present_offset is None or place.present_offset < wanted:
+        return MoveAction.WRITE, ""
+    if place.present_offset == wanted:
+        return MoveAction.ALREADY_THERE, ""
+    return MoveAction.KEEP_AHEAD, f"the group is at {place.present_offset} there: it is never moved back"
+
+
+def plan_warnings(
+    partitions: Sequence[MovePartition],
+    backlog: Sequence[TopicBacklog],
+    *,
+    from_alias: ClusterAlias,
+    from_reachable: bool,
+    fenced: bool,
+) -> list[str]:
+    """What an operator should look at before the move."""
+    warnings: list[str] = []
+    if not from_reachable:
+        warnings.append(
+            f"{from_alias} does not answer: offsets are those of the last checkpoints; what {from_alias} had"
+            " and was not copied is not known"
+        )
+    elif not fenced:
+        warnings.append(
+            f"writers on {from_alias} are not fenced: what they write from now on may stay behind"
+        )
+    total = total_backlog(backlog) if from_reachable else None
+    if total:
+        warnings.append(f"{total} records have not been copied yet")
+    for action, words in (
+        (MoveAction.SKIP_ACTIVE_BEFORE, f"have members on {from_alias} and stay"),
+        (MoveAction.SKIP_ACTIVE_THERE, "have members where they would move to and stay"),
+    ):
+        groups = sorted({entry.group for entry in partitions if entry.action is action})
+        if groups:
+            warnings.append(f"{_named(groups)} {words}")
+    floors = sum(entry.translation.verdict is Verdict.FLOOR for entry in partitions)
+    if floors:
+        warnings.append(f"{floors} offsets are floors: some records are read again")
+    return warnings
+
+
+def _named(groups: Sequence[str], most: int = 5) -> str:
+    shown = ", ".join(groups[:most])
+    more = f" and {len(groups) - most} more" if len(groups) > most else ""
+    return f"group{'s' if len(groups) > 1 else ''} {shown}{more}"
+
+
+def writes(partitions: Sequence[MovePartition]) -> Mapping[str, Sequence[MovePartition]]:
+    """What is to be committed, by group."""
+    by_group: dict[str, list[MovePartition]] = {}
+    for entry in partitions:
+        if entry.action is MoveAction.WRITE:
+            by_group.setdefault(entry.group, []).append(entry)
+    return by_group
+
+
+def estimated_seconds(
+    before: Sequence[TopicBacklog], after: Sequence[TopicBacklog], elapsed_seconds: float
+) -> float | None:
+    """Until the backlog is copied, at the rate between two looks. None when it cannot be said."""
+    total = total_backlog(after)
+    if total is None:
+        return None
+    if total == 0:
+        return 0.0
+    known = {entry.partition: entry.copied_to for entry in before}
+    copied = sum(
+        max(0, entry.copied_to - (known.get(entry.partition) or entry.copied_to))
+        for entry in after
+        if entry.copied_to is not None
+    )
+    return total / (copied / elapsed_seconds) if copied else None
