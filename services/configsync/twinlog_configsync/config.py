@@ -1,6 +1,7 @@
 """What configsync needs of the configuration: one record per flow, patterns compiled, built once at start."""
 
 import re
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Final
 
@@ -13,6 +14,7 @@ from twinlog.selection import TopicSelector
 from twinlog_configsync.acl_rules import AclMode, AclRules
 from twinlog_configsync.config_rules import ConfigRules
 from twinlog_configsync.delete_plan import DeleteRules
+from twinlog_configsync.live_rules import LIVE_KEYS
 from twinlog_configsync.rules import FlowRules
 from twinlog_configsync.schedule import Scope
 from twinlog_configsync.topic_plan import TopicRules
@@ -26,6 +28,11 @@ class ConfigSyncFlow:
     """A flow and how to reach its ends."""
 
     rules: FlowRules
+    """As the file says."""
+    file_values: Mapping[str, str]
+    """What the file (or a default) says of each rule that may be changed while the flow runs."""
+    with_values: Callable[[Mapping[str, str]], FlowRules]
+    """The rules with other values for some keys. Raises ConfigError; reads files that values refer to."""
     registry_topic: str
     registry_replication_factor: int
     """As that of the positions topic beside it (offset.storage.replication.factor); -1 = the broker's
@@ -41,14 +48,23 @@ class ConfigSyncFlow:
 
 def configsync_flows(configuration: Configuration) -> tuple[ConfigSyncFlow, ...]:
     """The flows that replicate, sorted by name. Raises ConfigError for a pattern that does not compile."""
-    flows = (_configsync_flow(config) for config in configuration.flows if config.enabled)
+    flows = (_configsync_flow(configuration, config) for config in configuration.enabled_flows)
     return tuple(sorted(flows, key=lambda each: each.flow))
 
 
-def _configsync_flow(config: FlowConfig) -> ConfigSyncFlow:
-    name = config.source.connector_name
+def _configsync_flow(configuration: Configuration, config: FlowConfig) -> ConfigSyncFlow:
+    name, base = config.source.connector_name, configuration.base
+
+    def with_values(values: Mapping[str, str]) -> FlowRules:
+        if base is None:
+            return flow_rules(config)
+        changed = base.with_overrides({f"{config.flow}.{key}": value for key, value in values.items()})
+        return flow_rules(changed.flow(config.flow))
+
     return ConfigSyncFlow(
         rules=flow_rules(config),
+        file_values={} if base is None else base.flow_values(config.flow, LIVE_KEYS),
+        with_values=with_values,
         registry_topic=configsync_topic(config.flow.source),
         registry_replication_factor=config.source.offset_storage.replication_factor,
         source_client=config.clients.source_admin.for_role(config.flow, name, "replication-source-admin"),

@@ -117,6 +117,10 @@ class Journal:
             _log.info("plan_waits", flow=str(self.flow), plan_id=plan.plan_id, changes=len(plan.changes))
         self._pending_plan = plan.plan_id
 
+    def rules_unusable(self, error: TwinlogError) -> None:
+        """Changed rules do not fit the file any more: the file's are in effect."""
+        self._warn("changed_rules_unusable", key=error.reason, reason=error.reason, message=str(error))
+
     def failed(self, error: TwinlogError) -> None:
         self._warn("sync_failed", key=error.reason, reason=error.reason, message=str(error))
 

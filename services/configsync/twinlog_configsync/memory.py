@@ -14,6 +14,7 @@ from twinlog_configsync.records import (
     QuotaRecord,
     RecordKey,
     RecordValue,
+    RulesRecord,
     acl_key,
     quota_key,
 )
@@ -31,6 +32,10 @@ class Memory:
     """Quotas on the target that Twinlog sets or set."""
     deleted_at_ms: tuple[int, ...] = ()
     """When counterparts of deleted topics were deleted, within the last hour."""
+    rules: RulesRecord | None = None
+    """What was changed of the flow's rules while it ran; None when nothing ever was."""
+    listed: frozenset[str] = frozenset()
+    """Topics that the source listed last, selected or not. Not kept: after a restart they count as new."""
     last_plan: PlanRecord | None = None
     """The plan that was asked for last."""
     settled_at_ms: int | None = None
@@ -65,6 +70,8 @@ class Memory:
             records[acl_key(binding)] = AclRecord(binding=binding)
         for entity, quotas in self.made_quotas.items():
             records[quota_key(entity)] = QuotaRecord(entity=entity, values=quotas)
+        if self.rules is not None:
+            records[RecordKey(Kind.RULES)] = self.rules
         if self.last_plan is not None:
             records[RecordKey(Kind.PLAN)] = self.last_plan
         if self.settled_at_ms is not None:
@@ -80,6 +87,7 @@ def recall(records: Mapping[RecordKey, RecordValue]) -> Memory:
     last_set: dict[str, Mapping[str, str]] = {}
     made_acls: set[AclBinding] = set()
     made_quotas: dict[QuotaEntity, Mapping[str, float]] = {}
+    rules: RulesRecord | None = None
     last_plan: PlanRecord | None = None
     flow: FlowRecord | None = None
     for key, value in records.items():
@@ -92,6 +100,8 @@ def recall(records: Mapping[RecordKey, RecordValue]) -> Memory:
                 made_acls.add(value.binding)
             case QuotaRecord():
                 made_quotas[value.entity] = value.values
+            case RulesRecord():
+                rules = value
             case FlowRecord():
                 flow = value
             case PlanRecord():
@@ -102,6 +112,7 @@ def recall(records: Mapping[RecordKey, RecordValue]) -> Memory:
         made_acls=frozenset(made_acls),
         made_quotas=made_quotas,
         deleted_at_ms=() if flow is None else flow.deleted_at_ms,
+        rules=rules,
         last_plan=last_plan,
         settled_at_ms=None if flow is None else flow.settled_at_ms,
     )

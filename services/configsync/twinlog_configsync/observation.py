@@ -45,6 +45,8 @@ class Observation:
 
     pairs: Mapping[str, TopicPair] = field(default_factory=dict)
     """By source topic."""
+    listed: frozenset[str] = frozenset()
+    """Every topic that the source lists, selected or not; empty when it was not asked."""
     target_cluster: TargetCluster
 
 

@@ -36,7 +36,9 @@ class Observer:
     registry_topic: str
     """A topic that is there on the target in any case: its properties are those the target's Kafka knows."""
 
-    async def pairs(self, target_names: Mapping[str, str]) -> Observation:
+    async def pairs(
+        self, target_names: Mapping[str, str], *, listed: frozenset[str] = frozenset()
+    ) -> Observation:
         """Look at these source topics and their counterparts (source name → target name).
 
         Raises KafkaError when a cluster as a whole does not answer; what is wrong with one topic is its
@@ -61,13 +63,19 @@ class Observer:
         cluster = await self._target_cluster()
         if not isinstance(known, KafkaError):
             cluster = replace(cluster, known_configs=frozenset(entry.name for entry in known))
-        return Observation(pairs=pairs, target_cluster=cluster)
+        return Observation(pairs=pairs, listed=listed, target_cluster=cluster)
 
-    async def world(self, target_names: Mapping[str, str], scopes: Collection[Scope]) -> World:
+    async def world(
+        self,
+        target_names: Mapping[str, str],
+        scopes: Collection[Scope],
+        *,
+        listed: frozenset[str] = frozenset(),
+    ) -> World:
         """Everything that these scopes need. Raises as `pairs`; a problem with the rest is a value."""
         acls = await self._acls() if Scope.ACLS in scopes else None
         quotas = await self._quotas() if Scope.QUOTAS in scopes else None
-        return World(topics=await self.pairs(target_names), acls=acls, quotas=quotas)
+        return World(topics=await self.pairs(target_names, listed=listed), acls=acls, quotas=quotas)
 
     async def _acls(self) -> AclObservation | Problem:
         sides: list[frozenset[AclBinding]] = []

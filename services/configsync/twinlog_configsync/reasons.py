@@ -32,6 +32,8 @@ class Reason(StrEnum):
     """A cluster has no authorizer, so it has no ACLs to read or to set."""
     CHANGES_REFUSED = "CHANGES_REFUSED"
     """The target refused some of the changes."""
+    RULES_CHANGED = "RULES_CHANGED"
+    """Somebody else changed the rules since they were read."""
     PLAN_STALE = "PLAN_STALE"
     """The world is not as it was when the plan was made."""
     PLAN_UNKNOWN = "PLAN_UNKNOWN"

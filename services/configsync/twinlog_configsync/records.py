@@ -8,6 +8,7 @@ versioned.
 | `["configs","orders"]` | ConfigsRecord: what Twinlog last brought the counterpart's configs to |
 | `["acl","TOPIC A.orders …"]` | AclRecord: a binding on the target that Twinlog makes, or made |
 | `["quota","user alice"]` | QuotaRecord: what Twinlog sets, or set, of an entity's quotas |
+| `["rules"]` | RulesRecord: the rules that were changed while the flow ran |
 | `["plan"]` | PlanRecord: the plan that was asked for last |
 
 A tombstone removes. Kinds this version does not know are left alone (a newer one wrote them); a known kind
@@ -36,6 +37,7 @@ class Kind(StrEnum):
     CONFIGS = "configs"
     ACL = "acl"
     QUOTA = "quota"
+    RULES = "rules"
     PLAN = "plan"
 
 
@@ -74,6 +76,15 @@ class QuotaRecord:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class RulesRecord:
+    revision: int
+    """Raised by one with each change, from 1."""
+    updated_at_ms: int
+    values: Mapping[str, str]
+    """Configuration keys that differ from the file, as written; empty when everything was reset."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class PlanRecord:
     """The actions themselves are not kept: applying plans again, and compares the ids."""
 
@@ -82,7 +93,7 @@ class PlanRecord:
     made_at_ms: int
 
 
-RecordValue = FlowRecord | TopicEntry | ConfigsRecord | AclRecord | QuotaRecord | PlanRecord
+RecordValue = FlowRecord | TopicEntry | ConfigsRecord | AclRecord | QuotaRecord | RulesRecord | PlanRecord
 
 
 def acl_key(binding: AclBinding) -> RecordKey:
@@ -186,6 +197,14 @@ def _decode_quota(fields: Fields) -> QuotaRecord:
     )
 
 
+def _decode_rules(fields: Fields) -> RulesRecord:
+    return RulesRecord(
+        revision=int(fields["revision"]),
+        updated_at_ms=int(fields["updated_at_ms"]),
+        values={str(key): str(value) for key, value in fields["values"].items()},
+    )
+
+
 def _decode_plan(fields: Fields) -> PlanRecord:
     return PlanRecord(
         plan_id=str(fields["plan_id"]),
@@ -206,6 +225,7 @@ _CODECS: Final[Mapping[Kind, _Codec]] = {
     Kind.CONFIGS: _Codec(1, _decode_configs),
     Kind.ACL: _Codec(1, _decode_acl),
     Kind.QUOTA: _Codec(1, _decode_quota),
+    Kind.RULES: _Codec(1, _decode_rules),
     Kind.PLAN: _Codec(1, _decode_plan),
 }
 
@@ -222,6 +242,8 @@ def _kind_of(value: RecordValue) -> Kind:
             return Kind.ACL
         case QuotaRecord():
             return Kind.QUOTA
+        case RulesRecord():
+            return Kind.RULES
         case PlanRecord():
             return Kind.PLAN
 

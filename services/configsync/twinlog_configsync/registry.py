@@ -10,7 +10,7 @@ D. Nothing is forgotten: a topic that no rule selects any more, or that is gone 
    `selected=False`, for its generation's sake.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 
 from twinlog.errors import KafkaError
@@ -30,13 +30,14 @@ def fold(
     observation: Observation,
     obstacles: Mapping[str, Obstacle],
     *,
-    settled: bool,
+    created_after_start: Callable[[str], bool],
     now_ms: int,
 ) -> dict[str, TopicEntry]:
     """The entries after one refresh, by source topic.
 
     `observation` is what was seen after the actions; `obstacles` what stood in their way, by source topic;
-    `settled` whether the flow's selection had been complete before this refresh.
+    `created_after_start` whether a topic that is not known yet appeared after the flow's selection was
+    complete.
     """
     entries: dict[str, TopicEntry] = {}
     for name, known in previous.items():
@@ -44,7 +45,11 @@ def fold(
             entries[name] = replace(known, selected=False)
     for name, pair in observation.pairs.items():
         entry = _fold_one(
-            previous.get(name), pair, obstacles.get(name), created_after_start=settled, now_ms=now_ms
+            previous.get(name),
+            pair,
+            obstacles.get(name),
+            created_after_start=created_after_start(name),
+            now_ms=now_ms,
         )
         if entry is not None:
             entries[name] = entry

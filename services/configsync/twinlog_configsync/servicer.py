@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import AsyncIterator, Iterable, Mapping
 from contextlib import aclosing
+from dataclasses import dataclass
 
 import structlog
 
@@ -15,8 +16,9 @@ from twinlog.model import Flow
 from twinlog.service.clusters import Clusters
 from twinlog.service.grpc_server import Context
 from twinlog.service.watch import Changed, Event, Marked, Progress, Removed, SnapshotEnd, SnapshotItem
-from twinlog_configsync.board import TopicBoard, TopicKey
+from twinlog_configsync.boards import Boards
 from twinlog_configsync.entry import TopicEntry
+from twinlog_configsync.flow_commands import FlowCommands
 from twinlog_configsync.flow_sync import FlowSync
 from twinlog_configsync.messages import (
     flow_message,
@@ -31,23 +33,31 @@ from twinlog_configsync.messages_plan import (
     outcome_message,
     plan_message,
 )
+from twinlog_configsync.messages_rules import rule_change_of, rules_message, watch_rules_message
 from twinlog_configsync.schedule import Scope
+from twinlog_configsync.topic_board import TopicKey
 
 _log = structlog.stdlib.get_logger(__name__)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ServedFlow:
+    sync: FlowSync
+    commands: FlowCommands
 
 
 class ConfigSyncServicer(ConfigSyncServiceServicer):
     def __init__(
         self,
-        flows: Mapping[Flow, FlowSync],
+        flows: Mapping[Flow, ServedFlow],
         *,
-        board: TopicBoard,
+        boards: Boards,
         clusters: Clusters,
         clock: Clock,
         stop: asyncio.Event,
     ) -> None:
         self._flows = flows
-        self._board = board
+        self._boards = boards
         self._clusters = clusters
         self._clock = clock
         self._stop = stop
@@ -57,41 +67,41 @@ class ConfigSyncServicer(ConfigSyncServiceServicer):
             flows=[
                 flow_status_message(
                     flow,
-                    sync.status,
-                    (entry for _, entry in self._board.topics(flow)),
+                    served.sync.status,
+                    (entry for _, entry in self._boards.topics.topics(flow)),
                     self._clusters.statuses([flow.source, flow.target]),
                 )
-                for flow, sync in sorted(self._flows.items())
+                for flow, served in sorted(self._flows.items(), key=lambda each: each[0])
             ]
         )
 
     async def ListTopics(self, request: pb2.ListTopicsRequest, context: Context) -> pb2.ListTopicsResponse:  # noqa: N802
         flow = self._asked(request)
         return pb2.ListTopicsResponse(
-            topics=[topic_message(each, entry) for each, entry in self._board.topics(flow)],
-            resume_token=self._board.token,
-            settled_flows=[flow_message(each) for each in self._board.settled(flow)],
+            topics=[topic_message(each, entry) for each, entry in self._boards.topics.topics(flow)],
+            resume_token=self._boards.topics.token,
+            settled_flows=[flow_message(each) for each in self._boards.topics.settled(flow)],
         )
 
     async def WatchTopics(  # noqa: N802
         self, request: pb2.WatchTopicsRequest, context: Context
     ) -> AsyncIterator[pb2.WatchTopicsResponse]:
         flow = self._asked(request)
-        events = self._board.watch(request.resume_token, stop=self._stop, flow=flow)
+        events = self._boards.topics.watch(request.resume_token, stop=self._stop, flow=flow)
         async with aclosing(events):
             async for event in events:
                 yield self._watch_message(event)
 
     async def PlanSync(self, request: pb2.PlanSyncRequest, context: Context) -> pb2.PlanSyncResponse:  # noqa: N802
-        plan, world = await self._sync(request.flow).preview(_scopes(request.scopes))
+        plan, world = await self._served(request.flow).commands.preview(_scopes(request.scopes))
         return pb2.PlanSyncResponse(plan=plan_message(plan, world))
 
     async def ApplySync(self, request: pb2.ApplySyncRequest, context: Context) -> pb2.ApplySyncResponse:  # noqa: N802
-        sync = self._sync(request.flow)
-        outcome = await sync.apply(request.plan_id, self._stop)
+        served = self._served(request.flow)
+        outcome = await served.commands.apply(request.plan_id, self._stop)
         _log.info(
             "plan_applied",
-            flow=str(sync.flow),
+            flow=str(served.sync.flow),
             plan_id=request.plan_id,
             applied=len(outcome.applied),
             refused=len(outcome.refused),
@@ -108,21 +118,54 @@ class ConfigSyncServicer(ConfigSyncServiceServicer):
             explanations=[
                 explanation_message(flow, explanation)
                 for flow in flows
-                for explanation in await self._flows[flow].explain(request.topic)
+                for explanation in await self._flows[flow].commands.explain(request.topic)
             ]
         )
 
     async def ListAcls(self, request: pb2.ListAclsRequest, context: Context) -> pb2.ListAclsResponse:  # noqa: N802
-        entries = await self._sync(request.flow).acls()
+        entries = await self._served(request.flow).commands.acls()
         return pb2.ListAclsResponse(entries=[acl_entry_message(entry) for entry in entries])
+
+    async def GetRules(self, request: pb2.GetRulesRequest, context: Context) -> pb2.GetRulesResponse:  # noqa: N802
+        served = self._served(request.flow)
+        return pb2.GetRulesResponse(rules=rules_message(served.sync.flow, served.commands.rules()))
+
+    async def UpdateRules(  # noqa: N802
+        self, request: pb2.UpdateRulesRequest, context: Context
+    ) -> pb2.UpdateRulesResponse:
+        served = self._served(request.flow)
+        view = await served.commands.update_rules(
+            [rule_change_of(change) for change in request.changes],
+            expected_revision=request.expected_version if request.HasField("expected_version") else None,
+            dry_run=request.dry_run,
+        )
+        if not request.dry_run:
+            _log.info(
+                "rules_updated",
+                flow=str(served.sync.flow),
+                version=view.revision,
+                changes=[f"{change.key}: {change.value}" for change in request.changes],
+                peer=context.peer(),
+            )
+        return pb2.UpdateRulesResponse(rules=rules_message(served.sync.flow, view))
+
+    async def WatchRules(  # noqa: N802
+        self, request: pb2.WatchRulesRequest, context: Context
+    ) -> AsyncIterator[pb2.WatchRulesResponse]:
+        events = self._boards.rules.watch(request.resume_token, stop=self._stop)
+        async with aclosing(events):
+            async for event in events:
+                message = watch_rules_message(event, now_ms=self._clock.now_ms())
+                if message is not None:
+                    yield message
 
     def _asked(
         self, request: pb2.ListTopicsRequest | pb2.WatchTopicsRequest | pb2.ExplainTopicRequest
     ) -> Flow | None:
         """The flow a request names, None for all. Raises NotFoundError when this process does not have it."""
-        return self._sync(request.flow).flow if request.HasField("flow") else None
+        return self._served(request.flow).sync.flow if request.HasField("flow") else None
 
-    def _sync(self, message: types_pb2.Flow) -> FlowSync:
+    def _served(self, message: types_pb2.Flow) -> ServedFlow:
         """Raises NotFoundError when this process does not have the flow."""
         flow = flow_of(message)
         if flow not in self._flows:

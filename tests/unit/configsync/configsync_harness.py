@@ -13,13 +13,17 @@ from twinlog.service.runtime import Backoff
 from twinlog.telemetry import metrics
 from twinlog.testing.fake_clock import FakeClock
 from twinlog.testing.fake_cluster import FakeCluster
-from twinlog_configsync.board import TopicBoard
+from twinlog_configsync.boards import Boards
 from twinlog_configsync.claims import Claims
 from twinlog_configsync.config import ConfigSyncFlow, configsync_flows
 from twinlog_configsync.entry import TopicEntry
+from twinlog_configsync.flow_commands import FlowCommands
+from twinlog_configsync.flow_passes import FlowPasses
 from twinlog_configsync.flow_sync import FlowSync
 from twinlog_configsync.journal import Journal
+from twinlog_configsync.rules_board import RulesBoard
 from twinlog_configsync.schedule import Scope
+from twinlog_configsync.topic_board import TopicBoard
 
 REGISTRY = "mm2-configsync.A.internal"
 _METER = NoOpMeterProvider().get_meter("test")
@@ -34,7 +38,9 @@ class FlowUnderTest:
     target: FakeCluster
     clock: FakeClock
     board: TopicBoard = field(init=False)
+    rules_board: RulesBoard = field(init=False)
     sync: FlowSync = field(init=False)
+    commands: FlowCommands = field(init=False)
     stop: asyncio.Event = field(default_factory=asyncio.Event)
 
     def __post_init__(self) -> None:
@@ -43,20 +49,24 @@ class FlowUnderTest:
     def restart(self, *, random: Callable[[], float] = lambda: 0.0) -> None:
         """`random` decides the length of back-offs."""
         self.board = TopicBoard(history_id="test", meter=_METER)
-        self.sync = FlowSync(
+        self.rules_board = RulesBoard(history_id="test", meter=_METER)
+        journal = Journal(
+            flow=self.config.flow,
+            changes=metrics.counter(_METER, metrics.CONFIGSYNC_CHANGES),
+            clock=self.clock,
+        )
+        passes = FlowPasses(
             self.config,
             source=self.source,
             target=self.target,
-            board=self.board,
+            boards=Boards(topics=self.board, rules=self.rules_board),
             claims=Claims([self.config.flow]),
             clock=self.clock,
-            backoff=Backoff(initial_seconds=1.0, max_seconds=1.0, random=random),
-            journal=Journal(
-                flow=self.config.flow,
-                changes=metrics.counter(_METER, metrics.CONFIGSYNC_CHANGES),
-                clock=self.clock,
-            ),
+            journal=journal,
         )
+        backoff = Backoff(initial_seconds=1.0, max_seconds=1.0, random=random)
+        self.sync = FlowSync(passes, clock=self.clock, backoff=backoff, journal=journal)
+        self.commands = FlowCommands(passes, clock=self.clock, wake=self.sync.wake)
 
     async def refresh(self, scopes: Collection[Scope] = (Scope.TOPICS, Scope.CONFIGS)) -> None:
         await self.sync.sync(scopes, self.stop)

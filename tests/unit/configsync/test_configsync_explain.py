@@ -22,7 +22,7 @@ async def flow(tmp_path: Path) -> FlowUnderTest:
 
 
 async def the_answer(flow: FlowUnderTest, topic: str) -> Explanation:
-    (explanation,) = await flow.sync.explain(topic)
+    (explanation,) = await flow.commands.explain(topic)
     return explanation
 
 
@@ -109,5 +109,5 @@ async def test_a_topic_we_may_not_describe(flow: FlowUnderTest) -> None:
 async def test_a_cluster_that_is_away_is_an_answer(flow: FlowUnderTest) -> None:
     flow.source.take_away()
     flow.target.take_away()
-    verdicts = {answer.cluster: answer.verdict for answer in await flow.sync.explain("orders")}
+    verdicts = {answer.cluster: answer.verdict for answer in await flow.commands.explain("orders")}
     assert verdicts == {"A": Verdict.UNKNOWN, "B": Verdict.UNKNOWN}

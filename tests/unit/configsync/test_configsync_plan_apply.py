@@ -30,7 +30,7 @@ def flow(tmp_path: Path) -> FlowUnderTest:
 
 
 async def plan_id(flow: FlowUnderTest) -> str:
-    plan, _ = await flow.sync.preview()
+    plan, _ = await flow.commands.preview()
     return plan.plan_id
 
 
@@ -44,23 +44,23 @@ async def test_manual_mode_plans_and_says_that_it_waits(flow: FlowUnderTest) -> 
 
 
 async def test_a_plan_is_applied_exactly_and_the_next_one_is_empty(flow: FlowUnderTest) -> None:
-    plan, _ = await flow.sync.preview()
+    plan, _ = await flow.commands.preview()
     assert [str(action) for action in plan.changes] == [
         "CREATE A.orders partitions=3 replication.factor=1: selected on the source, absent on the target"
     ]
-    outcome = await flow.sync.apply(plan.plan_id, flow.stop)
+    outcome = await flow.commands.apply(plan.plan_id, flow.stop)
     assert list(outcome.applied) == list(plan.changes)
     assert flow.topics()["orders"].state is TopicState.READY
-    again, _ = await flow.sync.preview()
+    again, _ = await flow.commands.preview()
     assert again.changes == ()
-    nothing = await flow.sync.apply(again.plan_id, flow.stop)
+    nothing = await flow.commands.apply(again.plan_id, flow.stop)
     assert (nothing.applied, nothing.refused) == ([], [])
 
 
 async def test_planning_changes_nothing_on_the_target(flow: FlowUnderTest) -> None:
     await flow.refresh()
     before = sorted(flow.target.topics)
-    await flow.sync.preview()
+    await flow.commands.preview()
     assert sorted(flow.target.topics) == before
     assert flow.target.acls == set()
 
@@ -69,7 +69,7 @@ async def test_a_plan_of_a_world_that_changed_is_refused(flow: FlowUnderTest) ->
     stale = await plan_id(flow)
     await flow.source.alter_topic_configs({"orders": [ConfigChange(name="retention.ms", value="7")]})
     with pytest.raises(ConflictError) as refused:
-        await flow.sync.apply(stale, flow.stop)
+        await flow.commands.apply(stale, flow.stop)
     assert refused.value.reason == Reason.PLAN_STALE
     assert "A.orders" not in flow.target.topics
 
@@ -80,21 +80,21 @@ async def test_a_change_that_makes_no_difference_to_the_plan_does_not_make_it_st
     known = await plan_id(flow)
     flow.target.add_topic("unrelated")
     flow.source.add_topic("__internal")
-    await flow.sync.apply(known, flow.stop)
+    await flow.commands.apply(known, flow.stop)
     assert "A.orders" in flow.target.topics
 
 
 async def test_a_plan_survives_a_restart(flow: FlowUnderTest) -> None:
     known = await plan_id(flow)
     flow.restart()
-    await flow.sync.apply(known, flow.stop)
+    await flow.commands.apply(known, flow.stop)
     assert "A.orders" in flow.target.topics
 
 
 async def test_an_unknown_plan_is_not_applied(flow: FlowUnderTest) -> None:
     await plan_id(flow)
     with pytest.raises(NotFoundError) as unknown:
-        await flow.sync.apply("0" * 32, flow.stop)
+        await flow.commands.apply("0" * 32, flow.stop)
     assert unknown.value.reason == Reason.PLAN_UNKNOWN
 
 
@@ -107,16 +107,16 @@ async def test_an_apply_that_broke_off_is_finished_by_the_next_plan(flow: FlowUn
 
     undo = flow.target.intercept("create_topics", die, after=True)
     with pytest.raises(TransientKafkaError):
-        await flow.sync.apply(known, flow.stop)
+        await flow.commands.apply(known, flow.stop)
     undo()
     flow.target.bring_back()
     with pytest.raises(ConflictError):
-        await flow.sync.apply(known, flow.stop)
-    await flow.sync.apply(await plan_id(flow), flow.stop)
+        await flow.commands.apply(known, flow.stop)
+    await flow.commands.apply(await plan_id(flow), flow.stop)
     assert {entry.state for entry in flow.topics().values()} == {TopicState.READY}
     # What was created before the break is known with what it was created with: no drift is claimed.
     await flow.target.alter_topic_configs({"A.orders": [ConfigChange(name="retention.ms", value="9")]})
-    plan, _ = await flow.sync.preview()
+    plan, _ = await flow.commands.preview()
     assert [str(action) for action in plan.changes] == [
         "SET A.orders retention.ms 9 → 1000: explicit on source"
     ]
@@ -131,9 +131,9 @@ async def test_a_refused_action_is_told_and_stays_planned(flow: FlowUnderTest) -
             call.result["A.orders"] = refusal
 
     flow.target.intercept("create_topics", refuse, after=True)
-    outcome = await flow.sync.apply(await plan_id(flow), flow.stop)
+    outcome = await flow.commands.apply(await plan_id(flow), flow.stop)
     assert [refused.error.reason for refused in outcome.refused] == ["POLICY_VIOLATION"]
-    plan, _ = await flow.sync.preview()
+    plan, _ = await flow.commands.preview()
     assert len(plan.changes) == 1
 
 

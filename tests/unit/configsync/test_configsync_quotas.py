@@ -37,7 +37,7 @@ async def test_the_sources_quotas_are_set_and_those_of_addresses_are_not(flow: F
         ALICE: {"producer_byte_rate": 1000.0},
         DEFAULT_CLIENT: {"request_percentage": 50.0},
     }
-    plan, _ = await flow.sync.preview([Scope.QUOTAS])
+    plan, _ = await flow.commands.preview([Scope.QUOTAS])
     assert plan.changes == ()
     assert [str(action) for action in plan.actions] == [
         "SKIP QUOTA ip 10.0.0.1 connection_creation_rate: quotas of addresses are not copied"
@@ -95,7 +95,7 @@ async def test_users_whose_passwords_cannot_be_copied_are_listed(flow: FlowUnder
         "bob": frozenset({"SCRAM-SHA-512"}),
     }
     flow.target.users = {"alice": frozenset({"SCRAM-SHA-512"})}
-    plan, _ = await flow.sync.preview([Scope.ACLS])
+    plan, _ = await flow.commands.preview([Scope.ACLS])
     remedy = "SCRAM passwords cannot be read: create the user on the target by hand"
     assert [str(action) for action in plan.actions] == [
         f"SKIP USER alice (SCRAM-SHA-256): {remedy}",

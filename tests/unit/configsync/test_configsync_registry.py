@@ -51,7 +51,9 @@ def after(
 ) -> TopicEntry | None:
     previous = {} if known is None else {"orders": known}
     obstacles = {} if obstacle is None else {"orders": obstacle}
-    return fold(previous, observation, obstacles, settled=settled, now_ms=now_ms).get("orders")
+    return fold(
+        previous, observation, obstacles, created_after_start=lambda _name: settled, now_ms=now_ms
+    ).get("orders")
 
 
 def ready(**changes: object) -> TopicEntry:

@@ -19,10 +19,12 @@ from twinlog.service.clusters import Clusters
 from twinlog.service.errors_wire import ResumeTokenExpiredError
 from twinlog.testing.fake_clock import FakeClock
 from twinlog.testing.fake_cluster import FakeCluster
-from twinlog_configsync.board import TopicBoard
+from twinlog_configsync.boards import Boards
 from twinlog_configsync.entry import TopicEntry, TopicState
 from twinlog_configsync.messages import flow_message
+from twinlog_configsync.rules_board import RulesBoard
 from twinlog_configsync.servicer import ConfigSyncServicer
+from twinlog_configsync.topic_board import TopicBoard
 
 A_B, C_B = Flow("A", "B"), Flow("C", "B")
 _METER = NoOpMeterProvider().get_meter("test")
@@ -118,7 +120,8 @@ def serve(history_id: str = "test") -> tuple[TopicBoard, ConfigSyncServicer]:
     clusters = Clusters(
         {}, open_cluster=lambda _config, _timeout: FakeCluster(), stack=AsyncExitStack(), clock=clock
     )
-    servicer = ConfigSyncServicer({}, board=board, clusters=clusters, clock=clock, stop=asyncio.Event())
+    boards = Boards(topics=board, rules=RulesBoard(history_id=history_id, meter=_METER))
+    servicer = ConfigSyncServicer({}, boards=boards, clusters=clusters, clock=clock, stop=asyncio.Event())
     return board, servicer
 
 

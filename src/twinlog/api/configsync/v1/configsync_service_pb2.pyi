@@ -203,6 +203,36 @@ ACL_STATE_FOREIGN: AclState.ValueType  # 5
 """Somebody else's, on the target: left alone."""
 Global___AclState: _TypeAlias = AclState  # noqa: Y015
 
+class _RuleOperation:
+    ValueType = _typing.NewType("ValueType", _builtins.int)
+    V: _TypeAlias = ValueType  # noqa: Y015
+
+class _RuleOperationEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_RuleOperation.ValueType], _builtins.type):
+    DESCRIPTOR: _descriptor.EnumDescriptor
+    RULE_OPERATION_UNSPECIFIED: _RuleOperation.ValueType  # 0
+    RULE_OPERATION_SET: _RuleOperation.ValueType  # 1
+    """Replace the value."""
+    RULE_OPERATION_ADD: _RuleOperation.ValueType  # 2
+    """Add elements to a list; those that are in it stay."""
+    RULE_OPERATION_REMOVE: _RuleOperation.ValueType  # 3
+    """Remove elements from a list; each must be in it."""
+    RULE_OPERATION_RESET: _RuleOperation.ValueType  # 4
+    """Go back to what the file says."""
+
+class RuleOperation(_RuleOperation, metaclass=_RuleOperationEnumTypeWrapper):
+    """RuleOperation says what is done to a rule."""
+
+RULE_OPERATION_UNSPECIFIED: RuleOperation.ValueType  # 0
+RULE_OPERATION_SET: RuleOperation.ValueType  # 1
+"""Replace the value."""
+RULE_OPERATION_ADD: RuleOperation.ValueType  # 2
+"""Add elements to a list; those that are in it stay."""
+RULE_OPERATION_REMOVE: RuleOperation.ValueType  # 3
+"""Remove elements from a list; each must be in it."""
+RULE_OPERATION_RESET: RuleOperation.ValueType  # 4
+"""Go back to what the file says."""
+Global___RuleOperation: _TypeAlias = RuleOperation  # noqa: Y015
+
 @_typing.final
 class FlowStatus(_message.Message):
     """FlowStatus is configsync's view of one flow."""
@@ -1169,3 +1199,379 @@ class AclEntry(_message.Message):
     def WhichOneof(self, oneof_group: _WhichOneofArgType__target) -> _WhichOneofReturnType__target | None: ...
 
 Global___AclEntry: _TypeAlias = AclEntry  # noqa: Y015
+
+@_typing.final
+class Rule(_message.Message):
+    """Rule is one key of the configuration that may be changed while a flow runs."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    KEY_FIELD_NUMBER: _builtins.int
+    VALUE_FIELD_NUMBER: _builtins.int
+    FILE_VALUE_FIELD_NUMBER: _builtins.int
+    CHANGED_FIELD_NUMBER: _builtins.int
+    MEANING_FIELD_NUMBER: _builtins.int
+    IS_LIST_FIELD_NUMBER: _builtins.int
+    key: _builtins.str
+    """Name of the key, as in the properties file."""
+    value: _builtins.str
+    """The value in effect."""
+    file_value: _builtins.str
+    """What the file (or the default) says."""
+    changed: _builtins.bool
+    """True if the value was set while the flow ran, and is not the file's."""
+    meaning: _builtins.str
+    """What the key means."""
+    is_list: _builtins.bool
+    """True if the value is a comma-separated list: ADD and REMOVE work on it."""
+    def __init__(
+        self,
+        *,
+        key: _builtins.str = ...,
+        value: _builtins.str = ...,
+        file_value: _builtins.str = ...,
+        changed: _builtins.bool = ...,
+        meaning: _builtins.str = ...,
+        is_list: _builtins.bool = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["changed", b"changed", "file_value", b"file_value", "is_list", b"is_list", "key", b"key", "meaning", b"meaning", "value", b"value"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___Rule: _TypeAlias = Rule  # noqa: Y015
+
+@_typing.final
+class Rules(_message.Message):
+    """Rules are all rules of a flow at one moment."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    FLOW_FIELD_NUMBER: _builtins.int
+    VERSION_FIELD_NUMBER: _builtins.int
+    UPDATED_FIELD_NUMBER: _builtins.int
+    RULES_FIELD_NUMBER: _builtins.int
+    PROBLEM_FIELD_NUMBER: _builtins.int
+    version: _builtins.int
+    """Raised by one with each change, from 0."""
+    problem: _builtins.str
+    """Why changed rules are not in effect: they do not fit the file any more. Empty when they are."""
+    @_builtins.property
+    def flow(self) -> _types_pb2.Flow:
+        """The flow."""
+
+    @_builtins.property
+    def updated(self) -> _timestamp_pb2.Timestamp:
+        """When they were changed last; absent when they never were."""
+
+    @_builtins.property
+    def rules(self) -> _containers.RepeatedCompositeFieldContainer[Global___Rule]:
+        """Sorted by key."""
+
+    def __init__(
+        self,
+        *,
+        flow: _types_pb2.Flow | None = ...,
+        version: _builtins.int = ...,
+        updated: _timestamp_pb2.Timestamp | None = ...,
+        rules: _abc.Iterable[Global___Rule] | None = ...,
+        problem: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["flow", b"flow", "updated", b"updated"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["flow", b"flow", "problem", b"problem", "rules", b"rules", "updated", b"updated", "version", b"version"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___Rules: _TypeAlias = Rules  # noqa: Y015
+
+@_typing.final
+class GetRulesRequest(_message.Message):
+    """GetRulesRequest selects a flow."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    FLOW_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def flow(self) -> _types_pb2.Flow:
+        """The flow."""
+
+    def __init__(
+        self,
+        *,
+        flow: _types_pb2.Flow | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["flow", b"flow"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["flow", b"flow"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___GetRulesRequest: _TypeAlias = GetRulesRequest  # noqa: Y015
+
+@_typing.final
+class GetRulesResponse(_message.Message):
+    """GetRulesResponse holds the rules."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    RULES_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def rules(self) -> Global___Rules:
+        """The rules."""
+
+    def __init__(
+        self,
+        *,
+        rules: Global___Rules | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["rules", b"rules"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["rules", b"rules"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___GetRulesResponse: _TypeAlias = GetRulesResponse  # noqa: Y015
+
+@_typing.final
+class RuleChange(_message.Message):
+    """RuleChange is one change of one rule."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    KEY_FIELD_NUMBER: _builtins.int
+    OPERATION_FIELD_NUMBER: _builtins.int
+    VALUE_FIELD_NUMBER: _builtins.int
+    key: _builtins.str
+    """Name of the key."""
+    operation: Global___RuleOperation.ValueType
+    """What is done."""
+    value: _builtins.str
+    """The value to set, or the element to add or remove; empty for RESET."""
+    def __init__(
+        self,
+        *,
+        key: _builtins.str = ...,
+        operation: Global___RuleOperation.ValueType = ...,
+        value: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["key", b"key", "operation", b"operation", "value", b"value"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___RuleChange: _TypeAlias = RuleChange  # noqa: Y015
+
+@_typing.final
+class UpdateRulesRequest(_message.Message):
+    """UpdateRulesRequest holds changes that are made together or not at all."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    FLOW_FIELD_NUMBER: _builtins.int
+    CHANGES_FIELD_NUMBER: _builtins.int
+    EXPECTED_VERSION_FIELD_NUMBER: _builtins.int
+    DRY_RUN_FIELD_NUMBER: _builtins.int
+    expected_version: _builtins.int
+    """The version they were decided on; unchecked when absent."""
+    dry_run: _builtins.bool
+    """Only check, change nothing."""
+    @_builtins.property
+    def flow(self) -> _types_pb2.Flow:
+        """The flow."""
+
+    @_builtins.property
+    def changes(self) -> _containers.RepeatedCompositeFieldContainer[Global___RuleChange]:
+        """Made in this order."""
+
+    def __init__(
+        self,
+        *,
+        flow: _types_pb2.Flow | None = ...,
+        changes: _abc.Iterable[Global___RuleChange] | None = ...,
+        expected_version: _builtins.int | None = ...,
+        dry_run: _builtins.bool = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_expected_version", b"_expected_version", "expected_version", b"expected_version", "flow", b"flow"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_expected_version", b"_expected_version", "changes", b"changes", "dry_run", b"dry_run", "expected_version", b"expected_version", "flow", b"flow"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    _WhichOneofReturnType__expected_version: _TypeAlias = _typing.Literal["expected_version"]  # noqa: Y015
+    _WhichOneofArgType__expected_version: _TypeAlias = _typing.Literal["_expected_version", b"_expected_version"]  # noqa: Y015
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__expected_version) -> _WhichOneofReturnType__expected_version | None: ...
+
+Global___UpdateRulesRequest: _TypeAlias = UpdateRulesRequest  # noqa: Y015
+
+@_typing.final
+class UpdateRulesResponse(_message.Message):
+    """UpdateRulesResponse holds the rules as they are now (with dry_run: as they would be)."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    RULES_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def rules(self) -> Global___Rules:
+        """The rules."""
+
+    def __init__(
+        self,
+        *,
+        rules: Global___Rules | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["rules", b"rules"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["rules", b"rules"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___UpdateRulesResponse: _TypeAlias = UpdateRulesResponse  # noqa: Y015
+
+@_typing.final
+class WatchRulesRequest(_message.Message):
+    """WatchRulesRequest starts or resumes a watch."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    RESUME_TOKEN_FIELD_NUMBER: _builtins.int
+    resume_token: _builtins.bytes
+    """From an earlier answer; empty = snapshot first."""
+    def __init__(
+        self,
+        *,
+        resume_token: _builtins.bytes = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["resume_token", b"resume_token"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___WatchRulesRequest: _TypeAlias = WatchRulesRequest  # noqa: Y015
+
+@_typing.final
+class WatchRulesResponse(_message.Message):
+    """WatchRulesResponse is one step of the watch."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    RESUME_TOKEN_FIELD_NUMBER: _builtins.int
+    SNAPSHOT_ITEM_FIELD_NUMBER: _builtins.int
+    SNAPSHOT_END_FIELD_NUMBER: _builtins.int
+    CHANGED_FIELD_NUMBER: _builtins.int
+    PROGRESS_FIELD_NUMBER: _builtins.int
+    resume_token: _builtins.bytes
+    """Where to resume after this message; opaque."""
+    @_builtins.property
+    def snapshot_item(self) -> Global___ChangedRules:
+        """Changed rules of a flow in the initial snapshot; flows that follow their file are left out."""
+
+    @_builtins.property
+    def snapshot_end(self) -> Global___RulesSnapshotEnd:
+        """The snapshot is complete."""
+
+    @_builtins.property
+    def changed(self) -> Global___ChangedRules:
+        """The changed rules of a flow are now these, all of them."""
+
+    @_builtins.property
+    def progress(self) -> _types_pb2.Progress:
+        """Nothing happened; sent at least every 10 s."""
+
+    def __init__(
+        self,
+        *,
+        resume_token: _builtins.bytes = ...,
+        snapshot_item: Global___ChangedRules | None = ...,
+        snapshot_end: Global___RulesSnapshotEnd | None = ...,
+        changed: Global___ChangedRules | None = ...,
+        progress: _types_pb2.Progress | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["changed", b"changed", "event", b"event", "progress", b"progress", "snapshot_end", b"snapshot_end", "snapshot_item", b"snapshot_item"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["changed", b"changed", "event", b"event", "progress", b"progress", "resume_token", b"resume_token", "snapshot_end", b"snapshot_end", "snapshot_item", b"snapshot_item"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    _WhichOneofReturnType_event: _TypeAlias = _typing.Literal["snapshot_item", "snapshot_end", "changed", "progress"]  # noqa: Y015
+    _WhichOneofArgType_event: _TypeAlias = _typing.Literal["event", b"event"]  # noqa: Y015
+    def WhichOneof(self, oneof_group: _WhichOneofArgType_event) -> _WhichOneofReturnType_event | None: ...
+
+Global___WatchRulesResponse: _TypeAlias = WatchRulesResponse  # noqa: Y015
+
+@_typing.final
+class ChangedRules(_message.Message):
+    """ChangedRules are those rules of a flow that differ from its file."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    @_typing.final
+    class ValuesEntry(_message.Message):
+        DESCRIPTOR: _descriptor.Descriptor
+
+        KEY_FIELD_NUMBER: _builtins.int
+        VALUE_FIELD_NUMBER: _builtins.int
+        key: _builtins.str
+        value: _builtins.str
+        def __init__(
+            self,
+            *,
+            key: _builtins.str = ...,
+            value: _builtins.str = ...,
+        ) -> None: ...
+        _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+        def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+        _ClearFieldArgType: _TypeAlias = _typing.Literal["key", b"key", "value", b"value"]  # noqa: Y015
+        def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+        def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+    FLOW_FIELD_NUMBER: _builtins.int
+    VERSION_FIELD_NUMBER: _builtins.int
+    VALUES_FIELD_NUMBER: _builtins.int
+    version: _builtins.int
+    """As in Rules."""
+    @_builtins.property
+    def flow(self) -> _types_pb2.Flow:
+        """The flow."""
+
+    @_builtins.property
+    def values(self) -> _containers.ScalarMap[_builtins.str, _builtins.str]:
+        """Key to value; empty when the flow follows its file."""
+
+    def __init__(
+        self,
+        *,
+        flow: _types_pb2.Flow | None = ...,
+        version: _builtins.int = ...,
+        values: _abc.Mapping[_builtins.str, _builtins.str] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["flow", b"flow"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["flow", b"flow", "values", b"values", "version", b"version"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ChangedRules: _TypeAlias = ChangedRules  # noqa: Y015
+
+@_typing.final
+class RulesSnapshotEnd(_message.Message):
+    """RulesSnapshotEnd closes the initial snapshot."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    KNOWN_FLOWS_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def known_flows(self) -> _containers.RepeatedCompositeFieldContainer[_types_pb2.Flow]:
+        """Flows whose changed rules are known: their registry was read."""
+
+    def __init__(
+        self,
+        *,
+        known_flows: _abc.Iterable[_types_pb2.Flow] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["known_flows", b"known_flows"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___RulesSnapshotEnd: _TypeAlias = RulesSnapshotEnd  # noqa: Y015

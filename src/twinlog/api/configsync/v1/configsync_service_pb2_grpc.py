@@ -70,6 +70,21 @@ class ConfigSyncServiceStub(object):
                 request_serializer=twinlog_dot_api_dot_configsync_dot_v1_dot_configsync__service__pb2.ListAclsRequest.SerializeToString,
                 response_deserializer=twinlog_dot_api_dot_configsync_dot_v1_dot_configsync__service__pb2.ListAclsResponse.FromString,
                 _registered_method=True)
+        self.GetRules = channel.unary_unary(
+                '/twinlog.api.configsync.v1.ConfigSyncService/GetRules',
+                request_serializer=twinlog_dot_api_dot_configsync_dot_v1_dot_configsync__service__pb2.GetRulesRequest.SerializeToString,
+                response_deserializer=twinlog_dot_api_dot_configsync_dot_v1_dot_configsync__service__pb2.GetRulesResponse.FromString,
+                _registered_method=True)
+        self.UpdateRules = channel.unary_unary(
+                '/twinlog.api.configsync.v1.ConfigSyncService/UpdateRules',
+                request_serializer=twinlog_dot_api_dot_configsync_dot_v1_dot_configsync__service__pb2.UpdateRulesRequest.SerializeToString,
+                response_deserializer=twinlog_dot_api_dot_configsync_dot_v1_dot_configsync__service__pb2.UpdateRulesResponse.FromString,
+                _registered_method=True)
+        self.WatchRules = channel.unary_stream(
+                '/twinlog.api.configsync.v1.ConfigSyncService/WatchRules',
+                request_serializer=twinlog_dot_api_dot_configsync_dot_v1_dot_configsync__service__pb2.WatchRulesRequest.SerializeToString,
+                response_deserializer=twinlog_dot_api_dot_configsync_dot_v1_dot_configsync__service__pb2.WatchRulesResponse.FromString,
+                _registered_method=True)
 
 
 class ConfigSyncServiceServicer(object):
@@ -129,6 +144,30 @@ class ConfigSyncServiceServicer(object):
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def GetRules(self, request, context):
+        """GetRules returns the rules of a flow that may be changed while it runs, and what the file says of each.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def UpdateRules(self, request, context):
+        """UpdateRules changes rules of a flow: checked as the file is, kept on the target, in effect at once. The file stays
+        the base: RESET goes back to it. Fails with INVALID_ARGUMENT for a value that the file could not have, and with
+        ABORTED (RULES_CHANGED) when expected_version is given and is not the present one.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def WatchRules(self, request, context):
+        """WatchRules streams the changed rules of every flow: without a token a snapshot first, then changes.
+        Guarantee: at least once, in per-flow order, everything after the token (exclusive). As WatchTopics for tokens.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
 
 def add_ConfigSyncServiceServicer_to_server(servicer, server):
     rpc_method_handlers = {
@@ -166,6 +205,21 @@ def add_ConfigSyncServiceServicer_to_server(servicer, server):
                     servicer.ListAcls,
                     request_deserializer=twinlog_dot_api_dot_configsync_dot_v1_dot_configsync__service__pb2.ListAclsRequest.FromString,
                     response_serializer=twinlog_dot_api_dot_configsync_dot_v1_dot_configsync__service__pb2.ListAclsResponse.SerializeToString,
+            ),
+            'GetRules': grpc.unary_unary_rpc_method_handler(
+                    servicer.GetRules,
+                    request_deserializer=twinlog_dot_api_dot_configsync_dot_v1_dot_configsync__service__pb2.GetRulesRequest.FromString,
+                    response_serializer=twinlog_dot_api_dot_configsync_dot_v1_dot_configsync__service__pb2.GetRulesResponse.SerializeToString,
+            ),
+            'UpdateRules': grpc.unary_unary_rpc_method_handler(
+                    servicer.UpdateRules,
+                    request_deserializer=twinlog_dot_api_dot_configsync_dot_v1_dot_configsync__service__pb2.UpdateRulesRequest.FromString,
+                    response_serializer=twinlog_dot_api_dot_configsync_dot_v1_dot_configsync__service__pb2.UpdateRulesResponse.SerializeToString,
+            ),
+            'WatchRules': grpc.unary_stream_rpc_method_handler(
+                    servicer.WatchRules,
+                    request_deserializer=twinlog_dot_api_dot_configsync_dot_v1_dot_configsync__service__pb2.WatchRulesRequest.FromString,
+                    response_serializer=twinlog_dot_api_dot_configsync_dot_v1_dot_configsync__service__pb2.WatchRulesResponse.SerializeToString,
             ),
     }
     generic_handler = grpc.method_handlers_generic_handler(
@@ -358,6 +412,87 @@ class ConfigSyncService(object):
             '/twinlog.api.configsync.v1.ConfigSyncService/ListAcls',
             twinlog_dot_api_dot_configsync_dot_v1_dot_configsync__service__pb2.ListAclsRequest.SerializeToString,
             twinlog_dot_api_dot_configsync_dot_v1_dot_configsync__service__pb2.ListAclsResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def GetRules(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/twinlog.api.configsync.v1.ConfigSyncService/GetRules',
+            twinlog_dot_api_dot_configsync_dot_v1_dot_configsync__service__pb2.GetRulesRequest.SerializeToString,
+            twinlog_dot_api_dot_configsync_dot_v1_dot_configsync__service__pb2.GetRulesResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def UpdateRules(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/twinlog.api.configsync.v1.ConfigSyncService/UpdateRules',
+            twinlog_dot_api_dot_configsync_dot_v1_dot_configsync__service__pb2.UpdateRulesRequest.SerializeToString,
+            twinlog_dot_api_dot_configsync_dot_v1_dot_configsync__service__pb2.UpdateRulesResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def WatchRules(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_stream(
+            request,
+            target,
+            '/twinlog.api.configsync.v1.ConfigSyncService/WatchRules',
+            twinlog_dot_api_dot_configsync_dot_v1_dot_configsync__service__pb2.WatchRulesRequest.SerializeToString,
+            twinlog_dot_api_dot_configsync_dot_v1_dot_configsync__service__pb2.WatchRulesResponse.FromString,
             options,
             channel_credentials,
             insecure,

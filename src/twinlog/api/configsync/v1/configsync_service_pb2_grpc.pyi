@@ -37,6 +37,17 @@ class ConfigSyncServiceStub:
     """ExplainTopic returns why a topic of either cluster is replicated or not: the first rule that decided, per flow."""
     ListAcls: _aio.UnaryUnaryMultiCallable[_configsync_service_pb2.ListAclsRequest, _configsync_service_pb2.ListAclsResponse]
     """ListAcls returns the ACLs of both clusters of a flow, what becomes of each and which ones Twinlog made."""
+    GetRules: _aio.UnaryUnaryMultiCallable[_configsync_service_pb2.GetRulesRequest, _configsync_service_pb2.GetRulesResponse]
+    """GetRules returns the rules of a flow that may be changed while it runs, and what the file says of each."""
+    UpdateRules: _aio.UnaryUnaryMultiCallable[_configsync_service_pb2.UpdateRulesRequest, _configsync_service_pb2.UpdateRulesResponse]
+    """UpdateRules changes rules of a flow: checked as the file is, kept on the target, in effect at once. The file stays
+    the base: RESET goes back to it. Fails with INVALID_ARGUMENT for a value that the file could not have, and with
+    ABORTED (RULES_CHANGED) when expected_version is given and is not the present one.
+    """
+    WatchRules: _aio.UnaryStreamMultiCallable[_configsync_service_pb2.WatchRulesRequest, _configsync_service_pb2.WatchRulesResponse]
+    """WatchRules streams the changed rules of every flow: without a token a snapshot first, then changes.
+    Guarantee: at least once, in per-flow order, everything after the token (exclusive). As WatchTopics for tokens.
+    """
 
 class ConfigSyncServiceServicer(metaclass=_abc_1.ABCMeta):
     """ConfigSyncService decides which topics a flow has and keeps their configuration and access in sync."""
@@ -103,5 +114,34 @@ class ConfigSyncServiceServicer(metaclass=_abc_1.ABCMeta):
         context: _aio.ServicerContext[_configsync_service_pb2.ListAclsRequest, _abc.Awaitable[_configsync_service_pb2.ListAclsResponse]],
     ) -> _abc.Awaitable[_configsync_service_pb2.ListAclsResponse]:
         """ListAcls returns the ACLs of both clusters of a flow, what becomes of each and which ones Twinlog made."""
+
+    @_abc_1.abstractmethod
+    def GetRules(
+        self,
+        request: _configsync_service_pb2.GetRulesRequest,
+        context: _aio.ServicerContext[_configsync_service_pb2.GetRulesRequest, _abc.Awaitable[_configsync_service_pb2.GetRulesResponse]],
+    ) -> _abc.Awaitable[_configsync_service_pb2.GetRulesResponse]:
+        """GetRules returns the rules of a flow that may be changed while it runs, and what the file says of each."""
+
+    @_abc_1.abstractmethod
+    def UpdateRules(
+        self,
+        request: _configsync_service_pb2.UpdateRulesRequest,
+        context: _aio.ServicerContext[_configsync_service_pb2.UpdateRulesRequest, _abc.Awaitable[_configsync_service_pb2.UpdateRulesResponse]],
+    ) -> _abc.Awaitable[_configsync_service_pb2.UpdateRulesResponse]:
+        """UpdateRules changes rules of a flow: checked as the file is, kept on the target, in effect at once. The file stays
+        the base: RESET goes back to it. Fails with INVALID_ARGUMENT for a value that the file could not have, and with
+        ABORTED (RULES_CHANGED) when expected_version is given and is not the present one.
+        """
+
+    @_abc_1.abstractmethod
+    def WatchRules(
+        self,
+        request: _configsync_service_pb2.WatchRulesRequest,
+        context: _aio.ServicerContext[_configsync_service_pb2.WatchRulesRequest, _abc.AsyncIterator[_configsync_service_pb2.WatchRulesResponse]],
+    ) -> _abc.AsyncIterator[_configsync_service_pb2.WatchRulesResponse]:
+        """WatchRules streams the changed rules of every flow: without a token a snapshot first, then changes.
+        Guarantee: at least once, in per-flow order, everything after the token (exclusive). As WatchTopics for tokens.
+        """
 
 def add_ConfigSyncServiceServicer_to_server(servicer: ConfigSyncServiceServicer, server: _aio.Server) -> None: ...

@@ -1,0 +1,207 @@
+"""The steps that every pass over a flow is made of: open, look, plan, carry out, remember, tell."""
+
+import asyncio
+from collections.abc import Collection, Mapping
+from typing import Final
+
+from twinlog.clock import Clock
+from twinlog.errors import ConfigError, StateError, TransientKafkaError
+from twinlog.kafka.ports import KafkaCluster
+from twinlog.model import ClusterAlias, Flow
+from twinlog_configsync.acl_plan import wanted_acls
+from twinlog_configsync.apply import Applier, Outcome
+from twinlog_configsync.boards import Boards
+from twinlog_configsync.claims import Claims
+from twinlog_configsync.config import ConfigSyncFlow
+from twinlog_configsync.flow_status import FlowStatus, after_success
+from twinlog_configsync.journal import Journal
+from twinlog_configsync.learn import learn
+from twinlog_configsync.memory import Memory, forgotten, recall
+from twinlog_configsync.observation import AclObservation, QuotaObservation, World
+from twinlog_configsync.observe import Observer
+from twinlog_configsync.obstacles import Obstacles
+from twinlog_configsync.plan import Plan, make_plan, replicated_topics
+from twinlog_configsync.quota_plan import wanted_quotas
+from twinlog_configsync.reasons import Reason
+from twinlog_configsync.rules import FlowRules
+from twinlog_configsync.schedule import Scope
+from twinlog_configsync.store import RegistryStore
+
+ANSWER_SECONDS: Final = 10.0
+"""How long a cluster may take to say that it is there."""
+
+
+class FlowPasses:
+    """The state of one flow and what is done with it. Hold `lock` from `open` to the end of a pass.
+
+    Everything known is in the registry on the target before it is on the boards.
+    """
+
+    def __init__(
+        self,
+        flow: ConfigSyncFlow,
+        *,
+        source: KafkaCluster,
+        target: KafkaCluster,
+        boards: Boards,
+        claims: Claims,
+        clock: Clock,
+        journal: Journal,
+    ) -> None:
+        self.config = flow
+        self.source = source
+        self.target = target
+        self.rules: FlowRules = flow.rules
+        """In effect: the file's, or those with the changes on top."""
+        self.rules_problem = ""
+        """Why changed rules are not in effect."""
+        self.memory = Memory()
+        self.loaded = False
+        self.status = FlowStatus()
+        self.lock = asyncio.Lock()
+        self._store = RegistryStore(
+            cluster=target,
+            topic=flow.registry_topic,
+            replication_factor=flow.registry_replication_factor,
+        )
+        self._observer = Observer(
+            flow=flow.flow, source=source, target=target, registry_topic=flow.registry_topic
+        )
+        self._applier = Applier(target=target, observer=self._observer, clock=clock)
+        self._boards = boards
+        self._claims = claims
+        self._clock = clock
+        self._journal = journal
+        self._obstacles = Obstacles()
+
+    @property
+    def flow(self) -> Flow:
+        return self.config.flow
+
+    async def open(self) -> None:
+        """Make sure that the registry is known and the flow may be.
+
+        Raises KafkaError when a cluster is away, WireFormatError (REGISTRY_UNREADABLE), StateError
+        (SAME_CLUSTER).
+        """
+        target_id = await _identify(self.target, self.flow.target)
+        if not self.loaded:
+            await self._load()
+        self._refuse_same_cluster(await _identify(self.source, self.flow.source), target_id)
+        await self._store.create()
+
+    async def look(self, scopes: Collection[Scope]) -> World:
+        """See what these scopes need. Raises KafkaError when a cluster as a whole does not answer."""
+        await self.open()
+        candidates = set(self.memory.entries)
+        listed: frozenset[str] = frozenset()
+        if Scope.TOPICS in scopes:
+            listed = frozenset(await self.source.list_topics())
+            candidates |= listed | self.rules.named_topics
+        world = await self._observer.world(self._counterparts(candidates), scopes, listed=listed)
+        for scope in scopes:
+            problem = world.problem(scope)
+            if problem is not None:
+                self._journal.problem(scope, problem)
+        return world
+
+    def plan(self, world: World, scopes: Collection[Scope]) -> Plan:
+        """What there is to do about it."""
+        if isinstance(world.acls, AclObservation):
+            topics = replicated_topics(world.topics)
+            self._claims.claim_acls(self.flow, wanted_acls(world.acls, self.rules.acls, topics=topics))
+        if isinstance(world.quotas, QuotaObservation):
+            self._claims.claim_quotas(self.flow, frozenset(wanted_quotas(world.quotas)))
+        return make_plan(
+            world,
+            self.rules,
+            self.memory,
+            scopes=scopes,
+            now_ms=self._clock.now_ms(),
+            claims=self._claims,
+        )
+
+    async def carry_out(self, plan: Plan, world: World, stop: asyncio.Event) -> Outcome:
+        """Do it, remember what came of it, tell it. Raises KafkaError when the target does not answer."""
+        if plan.new_acls or plan.new_quotas:
+            await self._store.put(self.memory.intending(plan.new_acls, plan.new_quotas).records())
+        outcome = await self._applier.carry_out(plan, world, stop)
+        self._journal.outcome(outcome)
+        await self._remember(plan, outcome, applied=True)
+        return outcome
+
+    async def leave(self, plan: Plan, world: World) -> None:
+        """Do nothing of it (manual mode); remember and tell what was seen."""
+        self._journal.pending(plan)
+        await self._remember(plan, Outcome(world=world), applied=False)
+
+    async def keep(self, memory: Memory) -> None:
+        """This is now the memory: store it, then tell it. Raises KafkaError; then nothing is told."""
+        await self._store.put({**forgotten(self.memory, memory), **memory.records()})
+        self.memory = memory
+        self._publish()
+
+    async def rebuilt(self, values: Mapping[str, str]) -> FlowRules:
+        """The rules with these values on top of the file. Raises ConfigError."""
+        return await asyncio.to_thread(self.config.with_values, values)
+
+    async def _load(self) -> None:
+        self.memory = recall(await self._store.load())
+        if self.memory.rules is not None:
+            try:
+                self.rules = await self.rebuilt(self.memory.rules.values)
+            except ConfigError as error:
+                self.rules_problem = str(error)
+                self._journal.rules_unusable(error)
+        self.loaded = True
+        self._journal.loaded(topics=len(self.memory.entries), settled=self.memory.settled)
+        self._publish()
+
+    def _refuse_same_cluster(self, source_id: str, target_id: str) -> None:
+        if source_id == target_id:
+            raise StateError(
+                f"{self.flow}: both ends are one cluster (id {source_id}), a flow needs two. "
+                f"Check {self.flow.source}.bootstrap.servers and {self.flow.target}.bootstrap.servers",
+                reason=Reason.SAME_CLUSTER,
+                metadata={"flow": str(self.flow), "cluster_id": source_id},
+            )
+
+    def _counterparts(self, names: Collection[str]) -> dict[str, str]:
+        """Source name → target name of those that the rules select."""
+        decisions = (self.rules.selector.decide(name) for name in sorted(names))
+        return {decision.topic: decision.remote_topic for decision in decisions if decision.selected}
+
+    async def _remember(self, plan: Plan, outcome: Outcome, *, applied: bool) -> None:
+        now_ms = self._clock.now_ms()
+        obstacles = self._obstacles.after(plan, outcome.refused, applied=applied)
+        before = self.memory
+        after = learn(before, plan, outcome, obstacles, self.rules, now_ms=now_ms)
+        # What was meant to be made and was not is taken back.
+        intended = before.intending(plan.new_acls, plan.new_quotas)
+        await self._store.put({**forgotten(intended, after), **after.records()})
+        self.memory = after
+        self._obstacles = obstacles
+        self._journal.entries(before.entries, after.entries)
+        self._publish()
+        status = after_success(self.status, plan, outcome, topic_count=after.selected_count, now_ms=now_ms)
+        self._journal.status(self.status, status, topics=after.selected_count)
+        self.status = status
+
+    def _publish(self) -> None:
+        self._boards.topics.publish(self.flow, self.memory.entries)
+        if self.memory.settled:
+            self._boards.topics.settle(self.flow)
+        self._boards.rules.publish(self.flow, self.memory.rules)
+
+
+async def _identify(cluster: KafkaCluster, alias: ClusterAlias) -> str:
+    """The cluster's id. Raises TransientKafkaError soon when it is away, long before the client gives up."""
+    try:
+        async with asyncio.timeout(ANSWER_SECONDS):
+            return await cluster.cluster_id()
+    except TimeoutError as error:
+        raise TransientKafkaError(
+            f"cluster {alias}: no answer within {ANSWER_SECONDS:g} s; check {alias}.bootstrap.servers",
+            reason="KAFKA_TIMEOUT",
+            metadata={"cluster": alias},
+        ) from error
