@@ -112,8 +112,8 @@ def test_our_lines_and_those_of_libraries_look_alike(log_stream: io.StringIO) ->
     configure_logging(service="source", version="1.2", format="json", level="info", stream=log_stream)
 
     structlog.stdlib.get_logger("twinlog.x").info("offset_sync_written", topic="t", partition=3)
-    logging.getLogger("aiokafka.conn").warning("Connection to %s lost, password=hunter2", "broker-1")
-    logging.getLogger("aiokafka.conn").info("not shown: client libraries talk per request")
+    logging.getLogger("aiokafka.client").warning("Connection to %s lost, password=hunter2", "broker-1")
+    logging.getLogger("aiokafka.client").info("not shown: client libraries talk per request")
 
     ours, theirs = (json.loads(line) for line in log_stream.getvalue().splitlines())
     assert ours["event"] == "offset_sync_written"
