@@ -24,6 +24,9 @@ COMMANDS: dict[str, LazyCommand] = {
     "apply": LazyCommand(
         target="twinlog.cli.plan:apply_command", summary="Carry out a plan, exactly that or nothing."
     ),
+    "rules": LazyCommand(
+        target="twinlog.cli.rules:app", summary="Show and change the rules of a flow while it runs."
+    ),
     "explain": LazyCommand(target="twinlog.cli.explain:app", summary="Say why a topic is replicated or not."),
     "partitions": LazyCommand(
         target="twinlog.cli.partitions:partitions_command",

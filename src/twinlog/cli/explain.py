@@ -17,7 +17,7 @@ from twinlog.cli.failures import reported_failures, run_async
 from twinlog.cli.location import ConfigOption, EndpointOption
 from twinlog.cli.output import Column, Output, OutputOption, print_json, print_table
 
-app = typer.Typer(no_args_is_help=True, help="Say why something is replicated or not.")
+app = typer.Typer(no_args_is_help=True, add_completion=False, help="Say why something is replicated or not.")
 
 _HELP = """Say why a topic is replicated or not: the first rule that decided, for each flow.
 

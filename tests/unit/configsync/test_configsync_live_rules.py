@@ -1,0 +1,192 @@
+"""Rules changed while a flow runs: checked, durable, in effect at once; the file stays the base."""
+
+import asyncio
+from pathlib import Path
+
+import pytest
+
+from twinlog.errors import ConfigError, ConflictError, TransientKafkaError
+from twinlog.model import TopicPartition
+from twinlog.testing.fake_cluster import Call
+from twinlog_configsync.live_rules import LIVE_KEYS, RuleChange, RuleOperation, change_rules
+from twinlog_configsync.reasons import Reason
+from twinlog_configsync.records import Kind, RecordKey, RulesRecord, encode_key, encode_value
+from twinlog_configsync.schedule import Scope
+from unit.configsync.configsync_harness import REGISTRY, FlowUnderTest, make_flow
+
+FILE = {"topics": "orders, users", "topics.exclude": "", "refresh.topics.interval.seconds": "30"}
+
+
+def change(operation: RuleOperation, key: str, value: str = "") -> RuleChange:
+    return RuleChange(key=key, operation=operation, value=value)
+
+
+SET, ADD, REMOVE, RESET = RuleOperation
+
+
+@pytest.mark.parametrize(
+    ("changes", "values"),
+    [
+        ([change(SET, "topics", "carts,  .*-eu")], {"topics": "carts, .*-eu"}),
+        ([change(ADD, "topics", "carts")], {"topics": "orders, users, carts"}),
+        ([change(ADD, "topics", "users, carts")], {"topics": "orders, users, carts"}),
+        ([change(REMOVE, "topics", "orders")], {"topics": "users"}),
+        ([change(ADD, "topics.exclude", "old-.*")], {"topics.exclude": "old-.*"}),
+        ([change(ADD, "topics", "carts"), change(REMOVE, "topics", "carts")], {}),
+        ([change(SET, "topics", "carts"), change(RESET, "topics")], {}),
+        ([change(SET, "refresh.topics.interval.seconds", "5")], {"refresh.topics.interval.seconds": "5"}),
+        ([change(SET, "refresh.topics.interval.seconds", "30")], {}),
+        ([change(RESET, "topics")], {}),
+    ],
+)
+def test_changes_are_made_in_order_and_what_equals_the_file_is_no_change(
+    changes: list[RuleChange], values: dict[str, str]
+) -> None:
+    assert change_rules(changes, {}, file_values=FILE) == values
+
+
+@pytest.mark.parametrize(
+    ("wrong", "words"),
+    [
+        (change(SET, "A.bootstrap.servers", "x:1"), "cannot be changed while a flow runs"),
+        (change(SET, "offset.storage.topic", "x"), "cannot be changed while a flow runs"),
+        (change(ADD, "refresh.topics.interval.seconds", "5"), "is no list"),
+        (change(REMOVE, "topics", "carts"), "'carts' is not in the list"),
+        (change(ADD, "topics", "a,,b"), "is empty"),
+    ],
+)
+def test_what_cannot_be_changed_so_is_refused_and_named(wrong: RuleChange, words: str) -> None:
+    with pytest.raises(ConfigError, match=words) as refused:
+        change_rules([wrong], {}, file_values=FILE)
+    assert refused.value.metadata["key"] == wrong.key
+
+
+@pytest.fixture
+async def flow(tmp_path: Path) -> FlowUnderTest:
+    flow = make_flow(tmp_path, {"topics": "orders.*", "heartbeats.replication.enabled": "false"})
+    for name in ("orders", "orders-eu", "users"):
+        flow.source.add_topic(name)
+    await flow.refresh()
+    return flow
+
+
+async def test_every_live_key_is_shown_with_what_the_file_says(flow: FlowUnderTest) -> None:
+    view = flow.commands.rules()
+    assert [rule.key for rule in view.rules] == sorted(LIVE_KEYS)
+    assert {rule.key: rule.value for rule in view.rules}["topics"] == "orders.*"
+    assert not any(rule.changed for rule in view.rules)
+
+
+async def test_a_changed_selection_is_in_effect_with_the_next_pass_and_touches_nothing_else(
+    flow: FlowUnderTest,
+) -> None:
+    before = flow.topics()
+    await flow.commands.update_rules(
+        [change(ADD, "topics", "users"), change(ADD, "topics.exclude", "orders-eu")]
+    )
+    await flow.refresh()
+    assert sorted(flow.topics()) == ["orders", "users"]
+    assert flow.topics()["orders"] == before["orders"]
+    assert not flow.topics()["users"].created_after_start
+    assert "A.orders-eu" in flow.target.topics
+
+
+async def test_a_topic_that_came_later_is_new_even_if_a_rule_selects_it_only_then(
+    flow: FlowUnderTest,
+) -> None:
+    flow.source.add_topic("carts")
+    await flow.commands.update_rules([change(ADD, "topics", "carts")])
+    await flow.refresh()
+    assert flow.topics()["carts"].created_after_start
+
+
+async def test_changes_survive_a_restart_and_reset_goes_back_to_the_file(flow: FlowUnderTest) -> None:
+    await flow.commands.update_rules([change(SET, "topics", "users")])
+    flow.restart()
+    await flow.refresh()
+    assert sorted(flow.topics()) == ["users"]
+    view = flow.commands.rules()
+    assert [(rule.key, rule.value, rule.file_value) for rule in view.rules if rule.changed] == [
+        ("topics", "users", "orders.*")
+    ]
+    await flow.commands.update_rules([change(RESET, "topics")])
+    await flow.refresh()
+    assert sorted(flow.topics()) == ["orders", "orders-eu"]
+
+
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [("topics", "*"), ("refresh.topics.interval.seconds", "0"), ("twinlog.sync.topic.acls.mode", "all")],
+)
+async def test_a_value_the_file_could_not_have_changes_nothing(
+    flow: FlowUnderTest, key: str, value: str
+) -> None:
+    with pytest.raises(ConfigError):
+        await flow.commands.update_rules([change(ADD, "topics", "users"), change(SET, key, value)])
+    assert flow.commands.rules().revision == 0
+    await flow.refresh()
+    assert sorted(flow.topics()) == ["orders", "orders-eu"]
+
+
+async def test_a_dry_run_checks_and_changes_nothing(flow: FlowUnderTest) -> None:
+    view = await flow.commands.update_rules([change(ADD, "topics", "users")], dry_run=True)
+    assert {rule.key: rule.value for rule in view.rules}["topics"] == "orders.*, users"
+    assert flow.commands.rules().revision == 0
+
+
+async def test_of_two_who_change_at_once_the_second_is_told(flow: FlowUnderTest) -> None:
+    await flow.commands.update_rules([change(ADD, "topics", "users")], expected_revision=0)
+    with pytest.raises(ConflictError) as late:
+        await flow.commands.update_rules([change(SET, "topics", "carts")], expected_revision=0)
+    assert late.value.reason == Reason.RULES_CHANGED
+    await flow.commands.update_rules([change(SET, "topics", "carts")], expected_revision=1)
+
+
+async def test_a_change_that_could_not_be_stored_is_not_in_effect(flow: FlowUnderTest) -> None:
+    def timeout(_call: Call) -> None:
+        raise TransientKafkaError("no answer in time", reason="KAFKA_TIMEOUT", code=7)
+
+    undo = flow.target.intercept("append", timeout)
+    with pytest.raises(TransientKafkaError):
+        await flow.commands.update_rules([change(ADD, "topics", "users")])
+    undo()
+    await flow.refresh()
+    assert sorted(flow.topics()) == ["orders", "orders-eu"]
+
+
+async def test_changes_that_do_not_fit_any_more_leave_the_file_in_effect(flow: FlowUnderTest) -> None:
+    later = RulesRecord(
+        revision=7, updated_at_ms=0, values={"topics": "users", "twinlog.sync.mode": "sometimes"}
+    )
+    async with flow.target.writer() as writer:
+        await writer.append(
+            TopicPartition(REGISTRY, 0), key=encode_key(RecordKey(Kind.RULES)), value=encode_value(later)
+        )
+    flow.restart()
+    await flow.refresh()
+    assert sorted(flow.topics()) == ["orders", "orders-eu"]
+    view = flow.commands.rules()
+    assert view.revision == 7
+    assert "twinlog.sync.mode" in view.problem
+    await flow.commands.update_rules([change(RESET, "twinlog.sync.mode")])
+    await flow.refresh()
+    assert sorted(flow.topics()) == ["users"]
+    assert flow.commands.rules().problem == ""
+
+
+async def test_an_update_wakes_the_loop_and_changes_its_intervals(flow: FlowUnderTest) -> None:
+    stop = flow.stop
+    async with asyncio.TaskGroup() as group:
+        loop = group.create_task(flow.sync.run(stop), name="loop")
+        await flow.commands.update_rules(
+            [change(ADD, "topics", "users"), change(SET, "sync.topic.acls.enabled", "false")]
+        )
+        async with asyncio.timeout(1):
+            watch = flow.board.watch(flow.board.token, stop=stop)
+            async for _event in watch:
+                if "users" in flow.topics():
+                    break
+            await watch.aclose()
+        stop.set()
+        await loop
+    assert Scope.ACLS not in flow.sync.passes.rules.intervals_seconds
