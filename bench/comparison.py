@@ -1,0 +1,250 @@
+"""What is run, in which order: everything one after the other, on the same two clusters."""
+
+import itertools
+import os
+import platform
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from enum import StrEnum
+from pathlib import Path
+
+import psutil
+
+from bench.display import Display
+from bench.drain import Backlog, run_drain
+from bench.idle import PARTITIONS, IdlePlan, run_idle
+from bench.latency import LatencyPlan, run_latency
+from bench.loads import LOADS, BatchPool, Load, make_pool
+from bench.replay import replay
+from bench.results import CeilingRun, Copier, LoadFacts, Results
+from bench.stage import Side, Stage
+from twinlog.errors import TwinlogError
+from twinlog.local.log_tail import last_lines
+from twinlog.local.spec import KafkaVersion
+from twinlog.model import Flow
+
+_POOL_BYTES = 48 << 20
+_LOG_LINES = 20
+
+
+class Part(StrEnum):
+    """What can be measured by itself."""
+
+    CEILING = "ceiling"
+    THROUGHPUT = "throughput"
+    LATENCY = "latency"
+    IDLE = "idle"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Plan:
+    parts: frozenset[Part]
+    copiers: Sequence[Copier]
+    loads: Sequence[Load]
+    repeat: int
+    batch_bytes: int
+    broker_warm_up_seconds: float
+    latency: LatencyPlan
+    idle: IdlePlan
+
+
+def describe_machine() -> dict[str, str]:
+    """What figures depend on."""
+    return {
+        "cores": str(psutil.cpu_count()),
+        "memory": f"{psutil.virtual_memory().total / 1e9:.0f} GB",
+        "architecture": platform.machine(),
+        "python": platform.python_version(),
+        "kafka": KafkaVersion.V4_3.value,
+        "load average at the start": f"{os.getloadavg()[0]:.2f}",
+    }
+
+
+def describe_plan(plan: Plan) -> dict[str, str]:
+    return {
+        "parts": ", ".join(sorted(plan.parts)),
+        "copiers": ", ".join(plan.copiers),
+        "repeat": str(plan.repeat),
+        "batch bytes on the wire": str(plan.batch_bytes),
+        "broker warm-up": f"{plan.broker_warm_up_seconds:g} s",
+        "latency": f"{plan.latency.warm_up_seconds:g} s to warm up, "
+        f"{plan.latency.measured_seconds:g} s measured",
+        "idle": f"{plan.idle.settle_seconds:g} s to settle, {plan.idle.measured_seconds:g} s measured",
+    }
+
+
+class Comparison:
+    """Fills `results` as it goes; a run that fails is noted there and the next one starts."""
+
+    def __init__(self, stage: Stage, plan: Plan, directory: Path, display: Display) -> None:
+        self.results = Results(machine=describe_machine(), settings=describe_plan(plan))
+        self._stage = stage
+        self._plan = plan
+        self._directory = directory
+        self._display = display
+        self._numbers = itertools.count(1)
+
+    async def run(self) -> None:
+        """Raises TwinlogError when the clusters themselves fail."""
+        plan = self._plan
+        await self._warm_brokers()
+        if plan.parts & {Part.CEILING, Part.THROUGHPUT}:
+            for load in plan.loads:
+                await self._run_load(load)
+        for _ in range(plan.repeat):
+            if Part.LATENCY in plan.parts:
+                await self._run_latencies()
+            if Part.IDLE in plan.parts:
+                await self._run_idles()
+
+    async def _warm_brokers(self) -> None:
+        """Their JVMs compile while they run: the first copier would pay for it."""
+        seconds = self._plan.broker_warm_up_seconds
+        load = LOADS[0].scaled(0.1)
+        pool = self._pool(load)
+        give_up_at = time.monotonic() + seconds
+        with self._display.bar("warming the brokers", seconds) as progress:
+            while (left := give_up_at - time.monotonic()) > 0:
+                progress(seconds - left)
+                for side in (self._stage.source, self._stage.target):
+                    topic = f"warm-up-{next(self._numbers)}"
+                    backlog = await self._fill(side, topic, load, pool)
+                    await side.count_records(topic, backlog.records)
+                    await side.delete_topic(topic)
+
+    async def _run_load(self, load: Load) -> None:
+        self._display.step(f"{load.title}: {load.record_count:,} records")
+        pool = self._pool(load)
+        self.results.loads[load.name] = LoadFacts(
+            load=load.name,
+            title=load.title,
+            records=load.record_count,
+            bytes_per_record=pool.bytes_per_record,
+            mean_batch_bytes=pool.mean_batch_bytes,
+        )
+        for _ in range(self._plan.repeat):
+            if Part.CEILING in self._plan.parts:
+                await self._run_ceiling(load, pool)
+        if Part.THROUGHPUT not in self._plan.parts:
+            return
+        topic = f"load-{load.name}"
+        with self._display.bar("filling the source", load.record_count) as progress:
+            backlog = await self._fill(self._stage.source, topic, load, pool, progress)
+        for _ in range(self._plan.repeat):
+            for copier in self._plan.copiers:
+                await self._run_drain(backlog, copier)
+        await self._stage.source.delete_topic(topic)
+
+    async def _run_ceiling(self, load: Load, pool: BatchPool) -> None:
+        target = self._stage.target
+        topic = f"ceiling-{next(self._numbers)}"
+        await target.create_topic(topic, load.partition_count)
+        broker_cpu_seconds = target.brokers.cpu_seconds()
+        with self._display.bar("ceiling", load.record_count) as progress:
+            done = await replay(
+                target.session,
+                topic,
+                pool,
+                partition_count=load.partition_count,
+                record_count=load.record_count,
+                progress=progress,
+            )
+        run = CeilingRun(
+            load=load.name,
+            records_per_second=done.record_count / done.seconds,
+            records_per_cpu_second=done.record_count / done.cpu_seconds,
+            target_broker_cpu_seconds=target.brokers.cpu_seconds() - broker_cpu_seconds,
+        )
+        await target.delete_topic(topic)
+        self.results.ceilings.append(run)
+        self._display.fact(f"ceiling: {run.records_per_second:,.0f} records/s")
+
+    async def _run_drain(self, backlog: Backlog, copier: Copier) -> None:
+        name, total = f"{backlog.load.title}: {copier.label}", backlog.record_count
+        with (
+            self._noting_failure(name, copier) as directory,
+            self._display.bar(copier.label, total) as progress,
+        ):
+            run = await run_drain(self._stage, backlog, copier, self._new_flow(), directory, progress)
+            self.results.drains.append(run)
+            warm = run.drain.warm
+            self._display.fact(
+                f"{copier.label}: {run.drain.whole.records_per_second:,.0f} records/s, warm "
+                f"{warm.records_per_second:,.0f}; {warm.records_per_cpu_second:,.0f} per CPU-second warm"
+            )
+
+    async def _run_latencies(self) -> None:
+        plan = self._plan.latency
+        self._display.step("latency at 1,000 records/s")
+        for copier in self._plan.copiers:
+            with (
+                self._noting_failure(f"latency: {copier.label}", copier) as directory,
+                self._display.bar(copier.label, plan.seconds) as progress,
+            ):
+                run = await run_latency(self._stage, copier, self._new_flow(), plan, directory, progress)
+                self.results.latencies.append(run)
+                self._display.fact(
+                    f"{copier.label}: p50 {run.p50_ms:.1f} ms, p99 {run.p99_ms:.1f}, p99.9 {run.p999_ms:.1f}"
+                )
+
+    async def _run_idles(self) -> None:
+        plan = self._plan.idle
+        self._display.step(f"idle, {PARTITIONS} partitions")
+        for copier in self._plan.copiers:
+            if copier is Copier.MM2_TUNED:
+                continue  # its settings are about records
+            with (
+                self._noting_failure(f"idle: {copier.label}", copier) as directory,
+                self._display.bar(copier.label, plan.seconds) as progress,
+            ):
+                run = await run_idle(self._stage, copier, self._new_flow(), plan, directory, progress)
+                self.results.idles.append(run)
+                self._display.fact(f"{copier.label}: {run.cpu_share:.1%} of a core")
+
+    async def _fill(
+        self,
+        side: Side,
+        topic: str,
+        load: Load,
+        pool: BatchPool,
+        progress: Callable[[float], None] = lambda _: None,
+    ) -> Backlog:
+        await side.create_topic(topic, load.partition_count)
+        filled = await replay(
+            side.session,
+            topic,
+            pool,
+            partition_count=load.partition_count,
+            record_count=load.record_count,
+            progress=progress,
+        )
+        return Backlog(load=load, topic=topic, records=filled.records)
+
+    @contextmanager
+    def _noting_failure(self, name: str, copier: Copier) -> Iterator[Path]:
+        """A directory for the run; when it fails, the end of the log there tells why."""
+        directory = self._directory / f"{copier}-{next(self._numbers)}"
+        directory.mkdir(parents=True)
+        try:
+            yield directory
+        except (TwinlogError, TimeoutError) as error:
+            text = f"{name}: {str(error) or 'timed out'}"
+            self.results.failures.append(text)
+            self._display.failure(text)
+            for log in sorted(directory.glob("*.log")):
+                self._display.fact(f"the end of {log.name}:\n{last_lines(log, _LOG_LINES)}")
+
+    def _pool(self, load: Load) -> BatchPool:
+        return make_pool(
+            load,
+            batch_bytes=self._plan.batch_bytes,
+            pool_bytes=_POOL_BYTES,
+            now_ms=time.time_ns() // 1_000_000,
+        )
+
+    def _new_flow(self) -> Flow:
+        """Aliases nobody had: the flow starts without positions, on topics of its own."""
+        number = next(self._numbers)
+        return Flow(f"a{number}", f"b{number}")

@@ -1,0 +1,132 @@
+"""The two that are compared: the real MirrorMaker 2 and Twinlog, each as a process tree of its own."""
+
+import asyncio
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Protocol
+
+from bench.results import Copier
+from twinlog.batches import Codec
+from twinlog.errors import StateError
+from twinlog.local.mm2 import MirrorMaker2
+from twinlog.local.process import ProcessError
+from twinlog.local.properties_text import render_properties
+from twinlog.model import Flow
+from twinlog.testing.twinlog_run import TwinlogRun
+
+TASKS = 2
+_MM2_HEAP_MEGABYTES = 2048
+"""What MM2's own start script gives it."""
+_FACTORS = (
+    "replication.factor",
+    "checkpoints.topic.replication.factor",
+    "heartbeats.topic.replication.factor",
+    "offset-syncs.topic.replication.factor",
+    "offset.storage.replication.factor",
+    "status.storage.replication.factor",
+    "config.storage.replication.factor",
+)
+
+
+class RunningCopier(Protocol):
+    """What a run needs of a copier that is being started."""
+
+    @property
+    def pid(self) -> int | None:
+        """Root of its process tree; None before there is one."""
+        ...
+
+    async def start(self) -> None:
+        """Return once it says that it is ready; it may be copying already. Raises TwinlogError."""
+        ...
+
+    async def stop(self) -> None: ...
+
+
+def copier_properties(
+    copier: Copier,
+    flow: Flow,
+    source: Mapping[str, str],
+    target: Mapping[str, str],
+    *,
+    topics: str,
+    codec: Codec = Codec.NONE,
+) -> dict[str, str]:
+    """The properties file: the same for both but for what is said here.
+
+    Everything has its default, except replication factor 1 (there is one broker), two tasks (there are two
+    cores at least), and that MM2 does not run a second worker for heartbeats of the other direction, which
+    spares it a third of its memory. Tuned: large polls and batches, and the codec of the source.
+    """
+    settings = {
+        "clusters": f"{flow.source}, {flow.target}",
+        **{f"{flow.source}.{key}": value for key, value in source.items()},
+        **{f"{flow.target}.{key}": value for key, value in target.items()},
+        f"{flow}.enabled": "true",
+        f"{flow}.topics": topics,
+        f"{flow.target}->{flow.source}.emit.heartbeats.enabled": "false",
+        "tasks.max": str(TASKS),
+        **dict.fromkeys(_FACTORS, "1"),
+    }
+    if copier is Copier.MM2_TUNED:
+        settings |= {
+            f"{flow.source}.consumer.max.poll.records": "10000",
+            f"{flow.target}.producer.batch.size": "1048576",
+            f"{flow.target}.producer.linger.ms": "20",
+            f"{flow.target}.producer.compression.type": codec.name.lower(),
+        }
+    return settings
+
+
+@asynccontextmanager
+async def copier_in(
+    directory: Path, copier: Copier, properties: Mapping[str, str]
+) -> AsyncIterator[RunningCopier]:
+    """A copier that is not started yet; it has ended at the end."""
+    text = render_properties(properties)
+    running: RunningCopier = _Twinlog(text, directory) if copier is Copier.TWINLOG else _Mm2(text, directory)
+    try:
+        yield running
+    finally:
+        await running.stop()
+
+
+class _Mm2:
+    def __init__(self, properties: str, directory: Path) -> None:
+        file = directory / "mm2.properties"
+        file.write_text(properties)
+        self._mm2 = MirrorMaker2(
+            file, log_file=directory / "mm2.log", heap_megabytes=_MM2_HEAP_MEGABYTES, quick_start=False
+        )
+
+    @property
+    def pid(self) -> int | None:
+        try:
+            return self._mm2.process.pid
+        except ProcessError:
+            return None
+
+    async def start(self) -> None:
+        await asyncio.to_thread(self._mm2.start)
+
+    async def stop(self) -> None:
+        await asyncio.to_thread(self._mm2.stop)
+
+
+class _Twinlog:
+    def __init__(self, properties: str, directory: Path) -> None:
+        self._run = TwinlogRun(properties, directory)
+
+    @property
+    def pid(self) -> int | None:
+        try:
+            return self._run.process.pid
+        except StateError:
+            return None
+
+    async def start(self) -> None:
+        await self._run.start()
+
+    async def stop(self) -> None:
+        await self._run.__aexit__(None, None, None)

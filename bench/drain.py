@@ -1,0 +1,133 @@
+"""How fast a copier empties a backlog that was there before it started."""
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from bench.copiers import RunningCopier, copier_in, copier_properties
+from bench.figures import Sample, measure_drain
+from bench.loads import Load
+from bench.results import Copier, DrainRun
+from bench.stage import Stage
+from bench.tree_meter import TreeMeter
+from twinlog.errors import StateError
+from twinlog.model import Flow
+from twinlog.service.waiting import wait_or_stop
+
+_SAMPLE_SECONDS = 0.2
+_QUIET_SECONDS = 2.0
+"""It is over when as many records as expected are there and no more came for this long."""
+_STALL_SECONDS = 120.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Backlog:
+    """A filled topic of the source."""
+
+    load: Load
+    topic: str
+    records: tuple[int, ...]
+    """By partition."""
+
+    @property
+    def record_count(self) -> int:
+        return sum(self.records)
+
+
+@asynccontextmanager
+async def starting(copier: RunningCopier) -> AsyncIterator[None]:
+    """Start it while the body runs, as it copies before it says that it is ready. Raises its failure."""
+    try:
+        async with asyncio.TaskGroup() as group:
+            start = group.create_task(copier.start(), name="start the copier")
+            yield
+            start.cancel()
+    except ExceptionGroup as failures:
+        raise failures.exceptions[0] from None
+
+
+async def run_drain(
+    stage: Stage,
+    backlog: Backlog,
+    copier: Copier,
+    flow: Flow,
+    directory: Path,
+    progress: Callable[[float], None],
+) -> DrainRun:
+    """Start the copier on the backlog, measure until all of it is on the target, and stop it.
+
+    `flow` must be new to these clusters: then nobody has a position. Raises TwinlogError when the copier does
+    not start, stands still, or lost records.
+    """
+    properties = copier_properties(
+        copier,
+        flow,
+        stage.source.brokers.client_properties(),
+        stage.target.brokers.client_properties(),
+        topics=backlog.topic,
+        codec=backlog.load.codec,
+    )
+    remote_topic = f"{flow.source}.{backlog.topic}"
+    meter = TreeMeter()
+    try:
+        async with copier_in(directory, copier, properties) as running, starting(running):
+            samples = await _sample(stage, backlog, remote_topic, running, meter, progress)
+        surplus = await _surplus(stage, backlog, remote_topic)
+    finally:
+        await stage.target.delete_topic(remote_topic)
+    return DrainRun(
+        load=backlog.load.name,
+        copier=copier,
+        drain=measure_drain(samples),
+        memory=meter.peak_memory,
+        surplus_records=surplus,
+    )
+
+
+async def _sample(
+    stage: Stage,
+    backlog: Backlog,
+    remote_topic: str,
+    running: RunningCopier,
+    meter: TreeMeter,
+    progress: Callable[[float], None],
+) -> list[Sample]:
+    loop = asyncio.get_running_loop()
+    began = changed_at = loop.time()
+    never = asyncio.Event()
+    samples: list[Sample] = []
+    while True:
+        records = sum(await stage.target.ends(remote_topic, backlog.load.partition_count))
+        now = loop.time()
+        samples.append(
+            Sample(
+                at_seconds=now - began,
+                records=records,
+                cpu_seconds=meter.cpu_seconds(running.pid, now),
+                source_broker_cpu_seconds=stage.source.brokers.cpu_seconds(),
+                target_broker_cpu_seconds=stage.target.brokers.cpu_seconds(),
+            )
+        )
+        progress(min(records, backlog.record_count))
+        if len(samples) == 1 or records != samples[-2].records:
+            changed_at = now
+        if records >= backlog.record_count and now - changed_at > _QUIET_SECONDS:
+            return samples
+        if now - changed_at > _STALL_SECONDS:
+            raise StateError(
+                f"{records:,} of {backlog.record_count:,} records were copied, and no more for "
+                f"{_STALL_SECONDS:.0f} s"
+            )
+        await wait_or_stop(never, _SAMPLE_SECONDS)
+
+
+async def _surplus(stage: Stage, backlog: Backlog, remote_topic: str) -> int:
+    """Records too many on the target. Raises StateError when some are missing."""
+    ends = await stage.target.ends(remote_topic, backlog.load.partition_count)
+    copied = await stage.target.count_records(remote_topic, ends)
+    missing = sum(max(wanted - found, 0) for wanted, found in zip(backlog.records, copied, strict=True))
+    if missing:
+        raise StateError(f"{missing:,} records are missing on the target")
+    return sum(copied) - backlog.record_count

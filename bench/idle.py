@@ -1,0 +1,91 @@
+"""What a copier costs while there is nothing to copy."""
+
+import asyncio
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+from bench.copiers import copier_in, copier_properties
+from bench.drain import starting
+from bench.latency import wait_for_topic
+from bench.loads import LOADS, make_pool
+from bench.replay import replay
+from bench.results import Copier, IdleRun
+from bench.stage import Stage
+from bench.tree_meter import TreeMeter
+from twinlog.model import Flow
+from twinlog.service.waiting import wait_or_stop
+
+PARTITIONS = 100
+_METER_SECONDS = 1.0
+_COPY_SECONDS = 120.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class IdlePlan:
+    settle_seconds: float
+    measured_seconds: float
+
+    @property
+    def seconds(self) -> float:
+        return self.settle_seconds + self.measured_seconds
+
+
+async def run_idle(
+    stage: Stage,
+    copier: Copier,
+    flow: Flow,
+    plan: IdlePlan,
+    directory: Path,
+    progress: Callable[[float], None],
+) -> IdleRun:
+    """A topic of 100 partitions with a few old records each, long copied. `flow` must be new to these
+    clusters. Raises TwinlogError, and TimeoutError when the few records are not copied.
+    """
+    topic = f"idle-{flow.source}"
+    remote_topic = f"{flow.source}.{topic}"
+    await stage.source.create_topic(topic, PARTITIONS)
+    pool = make_pool(LOADS[0], batch_bytes=1000, pool_bytes=1000, now_ms=time.time_ns() // 1_000_000)
+    filled = await replay(
+        stage.source.session,
+        topic,
+        pool,
+        partition_count=PARTITIONS,
+        record_count=PARTITIONS,
+        progress=lambda _: None,
+    )
+    properties = copier_properties(
+        copier,
+        flow,
+        stage.source.brokers.client_properties(),
+        stage.target.brokers.client_properties(),
+        topics=topic,
+    )
+    loop = asyncio.get_running_loop()
+    never = asyncio.Event()
+    meter = TreeMeter()
+    try:
+        async with copier_in(directory, copier, properties) as running, starting(running):
+            await wait_for_topic(stage.target, remote_topic, PARTITIONS)
+            async with asyncio.timeout(_COPY_SECONDS):
+                while sum(await stage.target.ends(remote_topic, PARTITIONS)) < filled.record_count:
+                    await wait_or_stop(never, _METER_SECONDS)
+            began = loop.time()
+            await wait_or_stop(never, plan.settle_seconds)
+            first_at = loop.time()
+            first_cpu_seconds = cpu_seconds = meter.cpu_seconds(running.pid, first_at)
+            while loop.time() < began + plan.seconds:
+                await wait_or_stop(never, _METER_SECONDS)
+                cpu_seconds = meter.cpu_seconds(running.pid, loop.time())
+                progress(loop.time() - began)
+            seconds = loop.time() - first_at
+    finally:
+        await stage.source.delete_topic(topic)
+        await stage.target.delete_topic(remote_topic)
+    return IdleRun(
+        copier=copier,
+        partitions=PARTITIONS,
+        cpu_share=(cpu_seconds - first_cpu_seconds) / seconds,
+        memory=meter.peak_memory,
+    )

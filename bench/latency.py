@@ -1,0 +1,140 @@
+"""How long a record takes at a moderate, steady rate."""
+
+import asyncio
+import contextlib
+import json
+import sys
+from collections.abc import Callable
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+from bench.copiers import RunningCopier, copier_in, copier_properties
+from bench.drain import starting
+from bench.figures import percentile
+from bench.latency_probe import ProbeOutcome, ProbePlan
+from bench.results import Copier, LatencyRun
+from bench.stage import Side, Stage
+from bench.tree_meter import TreeMeter
+from twinlog.errors import StateError
+from twinlog.model import Flow
+from twinlog.service.waiting import wait_or_stop
+
+_PARTITIONS = 8
+_RECORDS_PER_SECOND = 1000
+_CREATION_SECONDS = 120.0
+_METER_SECONDS = 0.5
+_PROBE = Path(__file__).with_name("latency_probe.py")
+_LONGEST_LINE_BYTES = 16 << 20
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LatencyPlan:
+    warm_up_seconds: float
+    measured_seconds: float
+
+    @property
+    def seconds(self) -> float:
+        return self.warm_up_seconds + self.measured_seconds
+
+
+async def run_latency(
+    stage: Stage,
+    copier: Copier,
+    flow: Flow,
+    plan: LatencyPlan,
+    directory: Path,
+    progress: Callable[[float], None],
+) -> LatencyRun:
+    """Records at a steady rate through a copier that is warm, seen by a read_committed consumer.
+
+    `flow` must be new to these clusters. Raises TwinlogError when the copier does not start or records do not
+    arrive.
+    """
+    topic = f"latency-{flow.source}"
+    remote_topic = f"{flow.source}.{topic}"
+    source, target = stage.source.brokers, stage.target.brokers
+    await stage.source.create_topic(topic, _PARTITIONS)
+    properties = copier_properties(
+        copier, flow, source.client_properties(), target.client_properties(), topics=topic
+    )
+    probe_plan = ProbePlan(
+        source_servers=source.bootstrap_servers,
+        target_servers=target.bootstrap_servers,
+        source_topic=topic,
+        target_topic=remote_topic,
+        partitions=_PARTITIONS,
+        records_per_second=_RECORDS_PER_SECOND,
+        warm_up_seconds=plan.warm_up_seconds,
+        measured_seconds=plan.measured_seconds,
+    )
+    try:
+        async with copier_in(directory, copier, properties) as running, starting(running):
+            await wait_for_topic(stage.target, remote_topic, _PARTITIONS)
+            outcome, cpu_share = await _watch(probe_plan, running, progress)
+    finally:
+        await stage.source.delete_topic(topic)
+        await stage.target.delete_topic(remote_topic)
+    if outcome.missing:
+        raise StateError(f"{outcome.missing:,} of {probe_plan.all_records:,} records did not arrive")
+    latencies = outcome.latencies_ms
+    return LatencyRun(
+        copier=copier,
+        p50_ms=percentile(latencies, 50),
+        p99_ms=percentile(latencies, 99),
+        p999_ms=percentile(latencies, 99.9),
+        longest_ms=latencies[-1],
+        records=len(latencies),
+        duplicates=outcome.duplicates,
+        cpu_share=cpu_share,
+    )
+
+
+async def wait_for_topic(side: Side, topic: str, partition_count: int) -> None:
+    """Until the copier has created it. Raises StateError after two minutes."""
+    loop = asyncio.get_running_loop()
+    give_up_at = loop.time() + _CREATION_SECONDS
+    never = asyncio.Event()
+    while not await side.has_topic(topic, partition_count):
+        if loop.time() > give_up_at:
+            raise StateError(f"topic {topic} was not created within {_CREATION_SECONDS:.0f} s")
+        await wait_or_stop(never, _METER_SECONDS)
+
+
+async def _watch(
+    plan: ProbePlan, running: RunningCopier, progress: Callable[[float], None]
+) -> tuple[ProbeOutcome, float]:
+    """Run the probe; the outcome, and the CPU share of the copier while it measured."""
+    loop = asyncio.get_running_loop()
+    process = await asyncio.create_subprocess_exec(
+        sys.executable,
+        str(_PROBE),
+        json.dumps(asdict(plan)),
+        stdin=asyncio.subprocess.DEVNULL,
+        stdout=asyncio.subprocess.PIPE,
+        limit=_LONGEST_LINE_BYTES,
+    )
+    meter = TreeMeter()
+    began = loop.time()
+    marks: list[tuple[float, float]] = []
+    try:
+        assert process.stdout is not None
+        while True:
+            line: str | None = None
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(_METER_SECONDS):
+                    line = (await process.stdout.readline()).decode().strip()
+            cpu_seconds = meter.cpu_seconds(running.pid, loop.time())
+            progress(loop.time() - began)
+            if line is None:
+                continue
+            if line in ("measuring", "measured"):
+                marks.append((loop.time(), cpu_seconds))
+                continue
+            if not line:
+                raise StateError("the latency probe ended without a result; its error is above")
+            (first_at, first_cpu), (last_at, last_cpu) = marks
+            return ProbeOutcome(**json.loads(line)), (last_cpu - first_cpu) / (last_at - first_at)
+    finally:
+        if process.returncode is None:
+            process.kill()
+        await process.wait()

@@ -1,0 +1,124 @@
+"""The loads, and the batches they are made of. Pure but for the random numbers, which are seeded."""
+
+import json
+import random
+from collections.abc import Collection, Iterator, Sequence
+from dataclasses import dataclass, replace
+from itertools import cycle
+
+from twinlog.batches import Codec, NewRecord, OutgoingBatch, build_batch
+from twinlog.errors import ConfigError
+
+_SEED = 1
+_FEWEST_RECORDS = 10_000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Load:
+    """A backlog that lies on the source before anything is started."""
+
+    name: str
+    """For `--loads`, topics and results."""
+    title: str
+    codec: Codec
+    value_bytes: int
+    record_count: int
+    """Of a full run: MM2 with its defaults takes about a minute for it on two cores."""
+    partition_count: int = 8
+    batch_records: tuple[int, ...] | None = None
+    """Records per batch, in turn; None = as many as fill a batch on the wire."""
+
+    def scaled(self, scale: float) -> "Load":
+        """The same load with `scale` times as many records, but not so few that nothing can be measured."""
+        return replace(self, record_count=max(int(self.record_count * scale), _FEWEST_RECORDS))
+
+
+LOADS = (
+    Load(name="1kb-none", title="1 KB, none", codec=Codec.NONE, value_bytes=1000, record_count=3_000_000),
+    Load(name="1kb-zstd", title="1 KB, zstd", codec=Codec.ZSTD, value_bytes=1000, record_count=4_000_000),
+    Load(name="1kb-lz4", title="1 KB, lz4", codec=Codec.LZ4, value_bytes=1000, record_count=4_000_000),
+    Load(name="100b-zstd", title="100 B, zstd", codec=Codec.ZSTD, value_bytes=100, record_count=16_000_000),
+    Load(
+        name="tiny-batches",
+        title="1 KB, 1-2 records a batch",
+        codec=Codec.NONE,
+        value_bytes=1000,
+        record_count=1_500_000,
+        batch_records=(1, 2),
+    ),
+    Load(
+        name="100-partitions",
+        title="1 KB, none, 100 partitions",
+        codec=Codec.NONE,
+        value_bytes=1000,
+        record_count=3_000_000,
+        partition_count=100,
+    ),
+)
+
+
+def choose_loads(names: Collection[str]) -> Sequence[Load]:
+    """The named loads in the order of `LOADS`; all when none is named. Raises ConfigError."""
+    known = {load.name for load in LOADS}
+    unknown = sorted(set(names) - known)
+    if unknown:
+        raise ConfigError(f"there is no load {unknown[0]!r}: choose from {', '.join(sorted(known))}")
+    return [load for load in LOADS if not names or load.name in names]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BatchPool:
+    """Ready batches, to be sent again and again."""
+
+    batches: tuple[OutgoingBatch, ...]
+
+    @property
+    def mean_batch_bytes(self) -> float:
+        return sum(batch.size_bytes for batch in self.batches) / len(self.batches)
+
+    @property
+    def bytes_per_record(self) -> float:
+        """On the wire: compressed, batch headers included."""
+        return sum(batch.size_bytes for batch in self.batches) / sum(
+            batch.record_count for batch in self.batches
+        )
+
+
+def make_pool(load: Load, *, batch_bytes: int, pool_bytes: int, now_ms: int) -> BatchPool:
+    """About `pool_bytes` of values in batches of `batch_bytes` on the wire, as a busy Java producer with that
+    `batch.size` makes them: it reckons with the compression it has seen.
+    """
+    records = _records(load.value_bytes, now_ms)
+    sizes = load.batch_records or (_records_that_fill(load, batch_bytes, now_ms),)
+    batches = []
+    left = max(pool_bytes // load.value_bytes, 1)
+    for size in cycle(sizes):
+        batches.append(build_batch([next(records) for _ in range(size)], codec=load.codec))
+        left -= size
+        if left <= 0:
+            break
+    return BatchPool(batches=tuple(batches))
+
+
+def _records_that_fill(load: Load, batch_bytes: int, now_ms: int) -> int:
+    count = max(batch_bytes // load.value_bytes, 1)
+    records = _records(load.value_bytes, now_ms)
+    sample = build_batch([next(records) for _ in range(count)], codec=load.codec)
+    return max(int(count * batch_bytes / sample.size_bytes), 1)
+
+
+def _records(value_bytes: int, now_ms: int) -> Iterator[NewRecord]:
+    rng = random.Random(_SEED)
+    number = 0
+    while True:
+        yield NewRecord(b"key-%07d" % number, _value(rng, number, value_bytes), now_ms)
+        number += 1
+
+
+def _value(rng: random.Random, number: int, value_bytes: int) -> bytes:
+    """JSON that compresses about threefold, as orders and events do."""
+    row = {"id": number, "customer": f"c{rng.randrange(10_000):05d}", "amount": round(rng.random() * 100, 2)}
+    text = json.dumps(row)
+    while len(text) < value_bytes:
+        text += f',"{rng.choice(("note", "item", "state"))}":"{rng.getrandbits(40):x} {number}"'
+    return text[:value_bytes].encode()

@@ -1,0 +1,94 @@
+"""CPU time and memory of a process with everything below it, also of children that have ended."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import psutil
+
+
+class ProcessKey(NamedTuple):
+    """Unlike a pid, never used again for another process."""
+
+    pid: int
+    created_at: float
+
+
+class CpuUsage(NamedTuple):
+    """User and system seconds."""
+
+    own_seconds: float
+    reaped_seconds: float
+    """Of descendants that ended and were waited for."""
+
+
+class TreeCpu:
+    """Adds up the CPU time of a tree from snapshots of its living processes.
+
+    Two counts of which each can only miss something: what the living used with what they reaped (misses
+    children nobody waited for), and what each process ever seen had used when it was last seen (misses its
+    last moments). The larger one is taken, and the sum never falls.
+    """
+
+    def __init__(self) -> None:
+        self.total_seconds = 0.0
+        self._last_seen: dict[ProcessKey, float] = {}
+
+    def update(self, living: Mapping[ProcessKey, CpuUsage]) -> float:
+        """Take a snapshot and return the total so far."""
+        self._last_seen.update((key, usage.own_seconds) for key, usage in living.items())
+        with_reaped = sum(usage.own_seconds + usage.reaped_seconds for usage in living.values())
+        ever_seen = sum(self._last_seen.values())
+        self.total_seconds = max(self.total_seconds, with_reaped, ever_seen)
+        return self.total_seconds
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TreeMemory:
+    """Memory of a tree. PSS shares out pages that several processes hold; RSS counts them for each."""
+
+    pss_bytes: int = 0
+    rss_bytes: int = 0
+
+    def peak(self, other: "TreeMemory") -> "TreeMemory":
+        return TreeMemory(
+            pss_bytes=max(self.pss_bytes, other.pss_bytes), rss_bytes=max(self.rss_bytes, other.rss_bytes)
+        )
+
+
+def living_tree(pid: int) -> list[psutil.Process]:
+    """The process and its descendants; empty once it has ended."""
+    try:
+        root = psutil.Process(pid)
+        return [root, *root.children(recursive=True)]
+    except psutil.NoSuchProcess:
+        return []
+
+
+def cpu_snapshot(processes: list[psutil.Process]) -> dict[ProcessKey, CpuUsage]:
+    """What `TreeCpu.update` takes. Processes that end meanwhile are left out."""
+    snapshot = {}
+    for process in processes:
+        try:
+            times = process.cpu_times()
+            key = ProcessKey(process.pid, process.create_time())
+        except psutil.NoSuchProcess:
+            continue
+        snapshot[key] = CpuUsage(
+            own_seconds=times.user + times.system,
+            reaped_seconds=times.children_user + times.children_system,
+        )
+    return snapshot
+
+
+def memory_now(processes: list[psutil.Process]) -> TreeMemory:
+    """Memory of these processes together. A few milliseconds for each: not to be asked often."""
+    pss_bytes = rss_bytes = 0
+    for process in processes:
+        try:
+            memory = process.memory_full_info()
+        except (psutil.NoSuchProcess, psutil.AccessDenied):
+            continue
+        pss_bytes += memory.pss
+        rss_bytes += memory.rss
+    return TreeMemory(pss_bytes=pss_bytes, rss_bytes=rss_bytes)

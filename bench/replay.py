@@ -1,0 +1,68 @@
+"""Batches from memory into a topic as fast as the brokers take them: fills the source, and is the ceiling."""
+
+import asyncio
+import time
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass
+from itertools import cycle
+
+from bench.loads import BatchPool
+from twinlog.kafka.raw import DataSession, ProducerSettings, RawProducer
+from twinlog.model import TopicPartition
+
+_MOST_UNDER_WAY_BYTES = 32 << 20
+_REPORT_EVERY_BATCHES = 200
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Replayed:
+    records: tuple[int, ...]
+    """By partition."""
+    seconds: float
+    cpu_seconds: float
+    """Of this process."""
+
+    @property
+    def record_count(self) -> int:
+        return sum(self.records)
+
+
+async def replay(
+    session: DataSession,
+    topic: str,
+    pool: BatchPool,
+    *,
+    partition_count: int,
+    record_count: int,
+    progress: Callable[[float], None],
+) -> Replayed:
+    """Send at least `record_count` records, each batch to the next partition in turn, and wait for all
+    acknowledgements. Raises KafkaError.
+    """
+    records = [0] * partition_count
+    partitions = cycle([TopicPartition(topic, number) for number in range(partition_count)])
+    under_way: deque[tuple[asyncio.Future[int], int]] = deque()
+    under_way_bytes = sent = 0
+    began, cpu_began = time.perf_counter(), time.process_time()
+    async with RawProducer(session, ProducerSettings()) as producer:
+        for number, (batch, partition) in enumerate(zip(cycle(pool.batches), partitions, strict=False)):
+            if sent >= record_count:
+                break
+            under_way.append((producer.send(partition, batch), batch.size_bytes))
+            under_way_bytes += batch.size_bytes
+            records[partition.partition] += batch.record_count
+            sent += batch.record_count
+            while under_way_bytes > _MOST_UNDER_WAY_BYTES:
+                oldest, size_bytes = under_way.popleft()
+                await oldest
+                under_way_bytes -= size_bytes
+            if number % _REPORT_EVERY_BATCHES == 0:
+                progress(sent)
+        await producer.flush()
+    progress(sent)
+    return Replayed(
+        records=tuple(records),
+        seconds=time.perf_counter() - began,
+        cpu_seconds=time.process_time() - cpu_began,
+    )

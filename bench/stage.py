@@ -1,0 +1,98 @@
+"""The two clusters everything runs on, and what the benchmark itself does with their topics."""
+
+import asyncio
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+
+from twinlog.batches import VisibleCounter, read_batches
+from twinlog.kafka.clients import fetch_options
+from twinlog.kafka.cluster import open_cluster
+from twinlog.kafka.ports import KafkaCluster, NewTopic, OffsetSpec
+from twinlog.kafka.raw import DataSession, FetchFailure, RawFetcher, list_offsets
+from twinlog.local.blocking_cluster import BlockingCluster
+from twinlog.local.cluster_group import start_clusters, stop_clusters
+from twinlog.local.spec import ClusterSpec
+from twinlog.model import TopicPartition
+from twinlog.testing.raw_copying import open_session
+
+_BROKER_HEAP_MEGABYTES = 1024
+_POLL_SECONDS = 5.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Side:
+    """One cluster."""
+
+    brokers: BlockingCluster
+    admin: KafkaCluster
+    session: DataSession
+
+    async def create_topic(self, topic: str, partition_count: int) -> None:
+        """Raises KafkaError."""
+        new = NewTopic(name=topic, partition_count=partition_count, replication_factor=1)
+        error = (await self.admin.create_topics([new]))[topic]
+        if error is not None:
+            raise error
+
+    async def delete_topic(self, topic: str) -> None:
+        """So that the disk does not fill; a topic that does not exist is no error."""
+        await self.admin.delete_topics([topic])
+
+    async def ends(self, topic: str, partition_count: int) -> Sequence[int]:
+        """Where a read_committed consumer stands at the end of each partition; 0 where there is none yet."""
+        partitions = [TopicPartition(topic, number) for number in range(partition_count)]
+        found = await list_offsets(self.session, OffsetSpec.LAST_STABLE, partitions)
+        return [end if isinstance(end := found.get(each), int) else 0 for each in partitions]
+
+    async def has_topic(self, topic: str, partition_count: int) -> bool:
+        """Whether all its partitions serve."""
+        partitions = [TopicPartition(topic, number) for number in range(partition_count)]
+        found = await list_offsets(self.session, OffsetSpec.LATEST, partitions)
+        return all(isinstance(found.get(each), int) for each in partitions)
+
+    async def count_records(self, topic: str, ends: Sequence[int]) -> Sequence[int]:
+        """Visible records below `ends` in each partition: transaction markers take offsets, too.
+
+        Reads everything. Raises KafkaError.
+        """
+        counters = {
+            TopicPartition(topic, number): VisibleCounter(next_offset=0, stop_offset=end)
+            for number, end in enumerate(ends)
+        }
+        async with RawFetcher(self.session, fetch_options({})) as fetcher:
+            while unread := {each: done.next_offset for each, done in counters.items() if not done.is_done}:
+                answers = await fetcher.poll(unread, max_wait_seconds=_POLL_SECONDS)
+                for partition, answer in answers.items():
+                    if isinstance(answer, FetchFailure):
+                        raise answer.error
+                    counters[partition].feed(read_batches(answer.records), answer.aborted)
+        return [counter.records for counter in counters.values()]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Stage:
+    source: Side
+    target: Side
+
+
+@asynccontextmanager
+async def open_stage() -> AsyncIterator[Stage]:
+    """Two clusters of one broker each, with the JVM's optimising compiler on. Raises TwinlogError."""
+    specs = [
+        ClusterSpec(name=name, quick_start=False, heap_megabytes=_BROKER_HEAP_MEGABYTES)
+        for name in ("source", "target")
+    ]
+    clusters = await asyncio.to_thread(start_clusters, *specs)
+    try:
+        async with _side(clusters[0]) as source, _side(clusters[1]) as target:
+            yield Stage(source=source, target=target)
+    finally:
+        await asyncio.to_thread(stop_clusters, clusters)
+
+
+@asynccontextmanager
+async def _side(brokers: BlockingCluster) -> AsyncIterator[Side]:
+    name, properties = brokers.spec.name, brokers.client_properties()
+    async with open_cluster(name, properties) as admin, open_session(name, properties) as session:
+        yield Side(brokers=brokers, admin=admin, session=session)
