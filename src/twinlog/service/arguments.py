@@ -17,6 +17,7 @@ def parse_flows(names: Sequence[str]) -> tuple[Flow, ...]:
 def parse_override(text: str) -> tuple[str, str]:
     """Read `--set KEY=VALUE`. Raises ConfigError; the value is not repeated, it may be a secret."""
     key, sign, value = text.partition("=")
-    if not (sign and key.strip()):
-        raise ConfigError(f"--set {key.strip() or text!r}: expected KEY=VALUE", metadata={"key": key.strip()})
-    return key.strip(), value
+    name = key.strip()
+    if not (sign and name):
+        raise ConfigError(f"--set {name}: expected KEY=VALUE", metadata={"key": name})
+    return name, value

@@ -1,0 +1,352 @@
+"""The supervisor with real child processes: small scripts, and `twinlog run` itself with clusters that are
+away.
+"""
+
+import asyncio
+import io
+import json
+import os
+import signal
+import socket
+import sys
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import psutil
+import pytest
+
+from twinlog.clock import SystemClock
+from twinlog.service.supervisor.child import ChildSpec
+from twinlog.service.supervisor.log_lines import LogLines
+from twinlog.service.supervisor.supervisor import Supervisor
+from twinlog.service.waiting import Backoff
+from twinlog.testing.brokers import eventually
+
+_SERVES = "import time; print('up', flush=True); time.sleep(600)"
+_DRAINS = """
+import signal, sys, time
+def drain(*_):
+    print("drained", flush=True)
+    sys.exit(0)
+signal.signal(signal.SIGTERM, drain)
+print("up", flush=True)
+time.sleep(600)
+"""
+_IGNORES_SIGTERM = """
+import signal, time
+signal.signal(signal.SIGTERM, signal.SIG_IGN)
+print("up", flush=True)
+time.sleep(600)
+"""
+_CRASHES = "import sys; print('ValueError: broken', flush=True); sys.exit(1)"
+_REFUSES = "import sys; print('mm2.properties:3: key: wrong', file=sys.stderr, flush=True); sys.exit(2)"
+_FAILS_TO_STOP = _DRAINS.replace("sys.exit(0)", "sys.exit(1)")
+
+
+def _child(name: str, script: str) -> ChildSpec:
+    return ChildSpec(name=name, command=(sys.executable, "-c", script), environment=dict(os.environ))
+
+
+@dataclass
+class Run:
+    stop: asyncio.Event = field(default_factory=asyncio.Event)
+    stream: io.StringIO = field(default_factory=io.StringIO)
+    serving: list[bool] = field(default_factory=list)
+
+    def events(self, name: str) -> list[dict[str, Any]]:
+        lines = [json.loads(line) for line in self.stream.getvalue().splitlines()]
+        return [line for line in lines if line["event"] == name]
+
+    def printed(self, text: str) -> int:
+        return sum(line["line"] == text for line in self.events("output"))
+
+
+async def _never_serving(stop: asyncio.Event) -> bool:
+    await stop.wait()
+    return False
+
+
+async def _serving_at_once(stop: asyncio.Event) -> bool:
+    return True
+
+
+async def _supervise(
+    run: Run,
+    children: Sequence[ChildSpec],
+    scenario: Callable[[], Awaitable[None]],
+    *,
+    wait_until_serving: Callable[[asyncio.Event], Awaitable[bool]] = _never_serving,
+    grace_seconds: float = 10.0,
+) -> int:
+    supervisor = Supervisor(
+        children,
+        log=LogLines(run.stream, format="json", clock=SystemClock()),
+        clock=SystemClock(),
+        new_backoff=lambda: Backoff(initial_seconds=0.05, max_seconds=0.1, random=lambda: 1.0),
+        grace_seconds=grace_seconds,
+        wait_until_serving=wait_until_serving,
+        on_serving=lambda: run.serving.append(True),
+    )
+    async with asyncio.timeout(30), asyncio.TaskGroup() as group:
+        running = group.create_task(supervisor.run(run.stop), name="supervisor")
+        await scenario()
+        run.stop.set()
+    return running.result()
+
+
+async def test_children_drain_at_the_stop_and_the_exit_is_0() -> None:
+    run = Run()
+
+    async def scenario() -> None:
+        await eventually(lambda: run.printed("up") == 2)
+
+    assert await _supervise(run, [_child("one", _DRAINS), _child("two", _DRAINS)], scenario) == 0
+    assert run.printed("drained") == 2
+
+
+async def test_a_child_that_had_not_come_to_handling_signals_ends_cleanly() -> None:
+    run = Run()
+
+    async def scenario() -> None:
+        await eventually(lambda: run.printed("up") == 1)
+
+    assert await _supervise(run, [_child("one", _SERVES)], scenario) == 0
+
+
+async def test_a_child_that_does_not_end_is_killed_and_the_exit_is_1() -> None:
+    run = Run()
+
+    async def scenario() -> None:
+        await eventually(lambda: run.printed("up") == 2)
+
+    children = [_child("stuck", _IGNORES_SIGTERM), _child("good", _DRAINS)]
+    assert await _supervise(run, children, scenario, grace_seconds=0.5) == 1
+    ends = {event["name"]: event for event in run.events("service_stopped")}
+    assert ends["stuck"]["killed_after_seconds"] == 0.5
+    assert ends["good"]["exit_code"] == 0
+
+
+async def test_a_child_that_fails_while_stopping_makes_the_exit_1() -> None:
+    run = Run()
+
+    async def scenario() -> None:
+        await eventually(lambda: run.printed("up") == 1)
+
+    assert await _supervise(run, [_child("one", _FAILS_TO_STOP)], scenario) == 1
+
+
+async def test_a_killed_child_is_started_again_and_the_others_stay() -> None:
+    run = Run()
+
+    async def scenario() -> None:
+        await eventually(lambda: run.printed("up") == 2)
+        pids = {event["name"]: event["pid"] for event in run.events("service_started")}
+        os.kill(pids["victim"], signal.SIGKILL)
+        await eventually(lambda: run.printed("up") == 3)
+
+    assert await _supervise(run, [_child("victim", _DRAINS), _child("other", _DRAINS)], scenario) == 0
+    started = [event["name"] for event in run.events("service_started")]
+    assert sorted(started) == ["other", "victim", "victim"]
+    (ended,) = run.events("service_ended")
+    assert (ended["name"], ended["exit_code"]) == ("victim", 128 + signal.SIGKILL)
+
+
+async def test_a_child_that_keeps_crashing_is_reported_with_the_cause_and_tried_again() -> None:
+    run = Run()
+
+    async def scenario() -> None:
+        await eventually(lambda: len(run.events("service_keeps_crashing")) >= 2)
+
+    assert await _supervise(run, [_child("bad", _CRASHES), _child("good", _DRAINS)], scenario) == 0
+    report = run.events("service_keeps_crashing")[0]
+    assert (report["name"], report["cause"], report["crashes_in_a_row"]) == ("bad", "ValueError: broken", 3)
+
+
+async def test_a_child_that_refuses_its_configuration_ends_the_run_with_2() -> None:
+    run = Run()
+
+    async def scenario() -> None:
+        await run.stop.wait()
+
+    assert await _supervise(run, [_child("bad", _REFUSES), _child("good", _DRAINS)], scenario) == 2
+    assert run.printed("mm2.properties:3: key: wrong") == 1
+    assert run.serving == []
+
+
+async def test_after_all_have_served_a_refusal_is_tried_again() -> None:
+    run = Run()
+
+    async def scenario() -> None:
+        await eventually(lambda: len(run.events("service_ended")) >= 2)
+
+    code = await _supervise(run, [_child("bad", _REFUSES)], scenario, wait_until_serving=_serving_at_once)
+    assert code == 0
+    assert run.serving == [True]
+
+
+# ---------------------------------------------------------------------------------------------- twinlog run
+
+_PROPERTIES = """
+clusters = A, B
+A.bootstrap.servers = 127.0.0.1:1
+B.bootstrap.servers = 127.0.0.1:1
+A->B.enabled = true
+twinlog.drain.seconds = 0
+"""
+_LIGHT = ("--service", "heartbeat", "--service", "checkpoint")
+_FREE_PORTS = "".join(
+    f"twinlog.{service}.listen = 127.0.0.1:0\n"
+    for service in ("source", "checkpoint", "heartbeat", "configsync")
+)
+
+
+@dataclass
+class Command:
+    process: asyncio.subprocess.Process
+    directory: Path
+
+    @property
+    def stdout(self) -> str:
+        return (self.directory / "stdout").read_text()
+
+    @property
+    def stderr(self) -> str:
+        return (self.directory / "stderr").read_text()
+
+    def family(self) -> list[psutil.Process]:
+        return psutil.Process(self.process.pid).children(recursive=True)
+
+    async def exit_code(self) -> int:
+        async with asyncio.timeout(40):
+            return await self.process.wait()
+
+
+@asynccontextmanager
+async def _twinlog_run(directory: Path, properties: str, *arguments: str) -> AsyncIterator[Command]:
+    config = directory / "mm2.properties"
+    config.write_text(properties)
+    with (directory / "stdout").open("wb") as out, (directory / "stderr").open("wb") as err:
+        process = await asyncio.create_subprocess_exec(
+            *(sys.executable, "-c", "from twinlog.cli import main; main()", "run", str(config), *arguments),
+            stdout=out,
+            stderr=err,
+        )
+    try:
+        yield Command(process, directory)
+    finally:
+        if process.returncode is None:
+            process.kill()
+            await process.wait()
+
+
+async def test_twinlog_run_serves_says_so_once_restarts_and_ends_with_0(tmp_path: Path) -> None:
+    async with _twinlog_run(tmp_path, _PROPERTIES + _FREE_PORTS, *_LIGHT) as command:
+        await eventually(lambda: command.stdout, 30)
+        assert command.stdout.startswith("ready: 1 flow(s) A->B; checkpoint=127.0.0.1:")
+
+        await eventually(lambda: _clusters_are_seen_away(command), 30)
+
+        victim = next(child for child in command.family() if "twinlog_heartbeat" in child.cmdline()[2:3])
+        victim.kill()
+        await eventually(lambda: command.stderr.count('"event": "listening"') == 3, 30)
+
+        command.process.send_signal(signal.SIGTERM)
+        assert await command.exit_code() == 0
+    assert command.stdout.count("ready") == 1
+
+
+async def _clusters_are_seen_away(command: Command) -> bool:
+    """What `twinlog status` says of the two services that run, and of the two that do not."""
+    places = command.stdout.partition("; ")[2].split()
+    arguments = [argument for place in places for argument in ("--endpoint", place)]
+    process = await asyncio.create_subprocess_exec(
+        *(sys.executable, "-c", "from twinlog.cli import main; main()", "status", "-o", "json"),
+        *("--endpoint", "source=127.0.0.1:1", "--endpoint", "configsync=127.0.0.1:1", *arguments),
+        stdout=asyncio.subprocess.PIPE,
+    )
+    output, _ = await process.communicate()
+    assert process.returncode == 1
+    status = json.loads(output)
+    health = {row["name"]: row["health"] for row in status["services"]}
+    assert health == {"source": "DOWN", "checkpoint": "SERVING", "heartbeat": "SERVING", "configsync": "DOWN"}
+    assert all(bool(row["version"]) == (row["health"] == "SERVING") for row in status["services"])
+    seen = {row["alias"]: row["seen_by"] for row in status["clusters"]}
+    return seen == {alias: {"checkpoint": False, "heartbeat": False} for alias in ("A", "B")}
+
+
+async def test_no_child_outlives_a_killed_supervisor(tmp_path: Path) -> None:
+    async with _twinlog_run(tmp_path, _PROPERTIES + _FREE_PORTS, *_LIGHT) as command:
+        await eventually(lambda: command.stdout, 30)
+        family = command.family()
+        assert len(family) >= 2
+
+        command.process.kill()
+        await command.exit_code()
+
+        await eventually(lambda: not any(child.is_running() for child in family), 10)
+
+
+async def test_a_signal_before_anything_serves_ends_cleanly(tmp_path: Path) -> None:
+    async with _twinlog_run(tmp_path, _PROPERTIES + _FREE_PORTS, *_LIGHT) as command:
+        await eventually(lambda: "service_started" in command.stderr, 30)
+        command.process.send_signal(signal.SIGINT)
+        assert await command.exit_code() == 0
+    assert command.stdout == ""
+
+
+async def _refused(directory: Path, properties: str, *arguments: str) -> Command:
+    async with _twinlog_run(directory, properties, *arguments) as command:
+        assert await command.exit_code() == 2, command.stderr
+    assert command.stdout == ""
+    assert "service_started" not in command.stderr
+    return command
+
+
+async def test_a_bad_file_is_refused_before_any_child_starts(tmp_path: Path) -> None:
+    properties = _PROPERTIES + "A->B.offset.lag.max = many\n"
+    command = await _refused(tmp_path, properties)
+    line = properties.splitlines().index("A->B.offset.lag.max = many") + 1
+    assert f"mm2.properties:{line}: A->B.offset.lag.max" in command.stderr
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (("--flows", "A=>B"), "--flows"),
+        (("--flows", "A->C"), "A->C"),
+        (("--service", "sauce"), "--service sauce"),
+        (("--set", "no-sign"), "--set no-sign"),
+    ],
+)
+async def test_a_wrong_command_line_is_refused(tmp_path: Path, arguments: Sequence[str], words: str) -> None:
+    command = await _refused(tmp_path, _PROPERTIES, *arguments)
+    assert words in command.stderr
+
+
+async def test_a_missing_file_is_refused_by_name(tmp_path: Path) -> None:
+    process = await asyncio.create_subprocess_exec(
+        *(
+            sys.executable,
+            "-c",
+            "from twinlog.cli import main; main()",
+            "run",
+            str(tmp_path / "none.properties"),
+        ),
+        stderr=asyncio.subprocess.PIPE,
+    )
+    _, stderr = await process.communicate()
+    assert process.returncode == 2
+    assert b"none.properties" in stderr
+
+
+async def test_two_runs_on_the_same_ports_name_the_key(tmp_path: Path) -> None:
+    with socket.socket() as other_run:
+        other_run.bind(("127.0.0.1", 0))
+        other_run.listen()
+        listen = f"twinlog.heartbeat.listen = 127.0.0.1:{other_run.getsockname()[1]}\n"
+        command = await _refused(tmp_path, _PROPERTIES + listen, "--service", "heartbeat")
+    assert "twinlog.heartbeat.listen" in command.stderr
+    assert "in use" in command.stderr
