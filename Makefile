@@ -41,6 +41,12 @@ integration: install ## One service at a time against real brokers
 e2e: install ## The README's promises, whole
 	$(BIN)/python -m pytest tests/e2e
 
+chaos: install ## Kill what copies 200 times at random moments under load, and compare both sides
+	$(BIN)/python tests/chaos/source_chaos.py --kills 200
+
+bench: install ## Beside the real MirrorMaker 2: half an hour on a quiet machine; ARGS=--quick: minutes
+	$(BIN)/python -m bench $(ARGS)
+
 lint: install ## ruff, mypy, import rules, proto rules, generated files in step
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
