@@ -92,6 +92,15 @@ async def _end(cluster: BlockingCluster, topic: str, spec: OffsetSpec = OffsetSp
         return end
 
 
+async def _settled(cluster: BlockingCluster, topic: str) -> None:
+    """A transaction's end is acknowledged before its markers are written: wait for them."""
+
+    async def stable() -> bool:
+        return await _end(cluster, topic, OffsetSpec.LAST_STABLE) == await _end(cluster, topic)
+
+    await eventually(stable)
+
+
 async def _copy(
     pair: KafkaPair,
     topic: str,
@@ -206,6 +215,7 @@ async def test_aborted_transactions_are_not_copied_and_positions_pass_them(kafka
                     await producer.send_and_wait(topic, name + b"%d" % number, partition=0)
             await (first.commit_transaction() if number % 2 else first.abort_transaction())
             await (second.abort_transaction() if number % 3 else second.commit_transaction())
+    await _settled(kafka_pair.a, topic)
     copy = await _copy(kafka_pair, topic)
     assert (Lane.DROP, LaneReason.ABORTED) in copy.lanes
     assert (Lane.DROP, LaneReason.CONTROL) in copy.lanes
@@ -225,6 +235,7 @@ async def test_an_open_transaction_is_not_copied_until_it_ends(kafka_pair: Kafka
         copy = await _copy(kafka_pair, topic)
         assert copy.position == 0
         await producer.commit_transaction()
+    await _settled(kafka_pair.a, topic)
     copy = await _copy(kafka_pair, topic)
     await _assert_same(kafka_pair, topic, copy)
     assert len(copy.target_offsets) == 1

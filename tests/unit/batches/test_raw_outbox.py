@@ -10,6 +10,7 @@ from twinlog.kafka.raw.outbox import Parcel, PartitionOutbox
 from twinlog.model import TopicPartition
 
 _PARTITION = TopicPartition("t", 0)
+_HERE, _THERE = "one connection", "another"
 
 
 def _batch(count: int) -> OutgoingBatch:
@@ -23,13 +24,13 @@ def _put(outbox: PartitionOutbox, loop: asyncio.AbstractEventLoop, count: int = 
 
 
 def _take(outbox: PartitionOutbox, now: float = 0.0) -> Parcel | None:
-    if outbox.peek(now) is None:
+    if outbox.peek(now, _HERE) is None:
         return None
     return outbox.take(7, 1, transactional=True)
 
 
 async def test_sequences_follow_the_record_counts_and_are_sealed() -> None:
-    outbox = PartitionOutbox()
+    outbox = PartitionOutbox(is_known=True)
     loop = asyncio.get_running_loop()
     for count in (3, 5, 1):
         _put(outbox, loop, count)
@@ -44,7 +45,7 @@ async def test_sequences_follow_the_record_counts_and_are_sealed() -> None:
 
 
 async def test_sequences_wrap_to_zero_as_in_java() -> None:
-    outbox = PartitionOutbox(next_sequence=0x7FFFFFFF - 1)
+    outbox = PartitionOutbox(next_sequence=0x7FFFFFFF - 1, is_known=True)
     loop = asyncio.get_running_loop()
     first, second = _put(outbox, loop, 3), _put(outbox, loop, 2)
     _take(outbox)
@@ -57,7 +58,7 @@ async def test_sequences_wrap_to_zero_as_in_java() -> None:
 
 
 async def test_no_more_than_the_limit_is_unanswered() -> None:
-    outbox = PartitionOutbox(max_in_flight=2)
+    outbox = PartitionOutbox(max_in_flight=2, is_known=True)
     parcels = [_put(outbox, asyncio.get_running_loop()) for _ in range(3)]
     assert [_take(outbox) for _ in range(3)] == [parcels[0], parcels[1], None]
     outbox.acknowledge(parcels[0])
@@ -65,7 +66,7 @@ async def test_no_more_than_the_limit_is_unanswered() -> None:
 
 
 async def test_nothing_new_leaves_while_one_has_to_be_sent_again() -> None:
-    outbox = PartitionOutbox()
+    outbox = PartitionOutbox(is_known=True)
     first, second, third = (_put(outbox, asyncio.get_running_loop()) for _ in range(3))
     _take(outbox)
     _take(outbox)
@@ -78,12 +79,29 @@ async def test_nothing_new_leaves_while_one_has_to_be_sent_again() -> None:
     assert not outbox.has_earlier(first)
 
 
-async def test_what_never_left_can_be_forgotten_without_a_gap() -> None:
+async def test_one_at_a_time_until_the_broker_knows_the_producer() -> None:
     outbox = PartitionOutbox()
+    first, second, third = (_put(outbox, asyncio.get_running_loop()) for _ in range(3))
+    assert [_take(outbox), _take(outbox)] == [first, None]
+    outbox.acknowledge(first)
+    assert [_take(outbox), _take(outbox)] == [second, third]
+
+
+async def test_another_connection_waits_until_the_first_is_answered() -> None:
+    outbox = PartitionOutbox(is_known=True)
+    first, second = (_put(outbox, asyncio.get_running_loop()) for _ in range(2))
+    _take(outbox)
+    assert outbox.peek(0, _THERE) is None
+    outbox.acknowledge(first)
+    assert outbox.peek(0, _THERE) is second
+
+
+async def test_what_never_left_can_be_forgotten_without_a_gap() -> None:
+    outbox = PartitionOutbox(is_known=True)
     sent, unsent = (_put(outbox, asyncio.get_running_loop()) for _ in range(2))
     _take(outbox)
     outbox.give_back(sent, retry_at=0)
-    outbox.peek(0)
+    outbox.peek(0, _HERE)
     assert outbox.drop_waiting() == [unsent]
     assert _take(outbox) is sent
     assert outbox.next_sequence == 1
@@ -108,7 +126,7 @@ async def test_a_broker_that_checks_sequences_gets_each_batch_once_and_in_order(
         if not outbox.in_flight:
             break
         parcel = outbox.in_flight[index % len(outbox.in_flight)]
-        expected = (start + len(log)) & 0x7FFFFFFF
+        expected = (start + len(log)) & 0x7FFFFFFF if log else parcel.base_sequence
         if parcel in log:
             outbox.acknowledge(parcel)  # the broker knows the duplicate and answers as before
         elif parcel.base_sequence != expected:

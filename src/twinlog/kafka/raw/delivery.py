@@ -10,6 +10,8 @@ import contextlib
 from collections import deque
 from collections.abc import Coroutine
 
+from aiokafka.conn import AIOKafkaConnection, CloseReason
+
 from twinlog.batches.outgoing import OutgoingBatch
 from twinlog.errors import KafkaError
 from twinlog.kafka.connection import DataClient, DataSession
@@ -69,6 +71,9 @@ class Delivery:
         self._settings = settings
         self._coordinator = coordinator
         self._transactional_id = transactional_id
+        # A broker forgets a producer by the age of its records, also while it sends old ones; then it would
+        # take a batch out of order. Inside a transaction it forgets nobody.
+        self._max_in_flight = settings.max_in_flight if transactional_id else 1
         self._identity = ProducerIdentity(-1, -1)
         self._stopped = False
         self._outboxes: dict[TopicPartition, PartitionOutbox] = {}
@@ -77,12 +82,15 @@ class Delivery:
         self._wake = asyncio.Event()
         self._deadlines: deque[Parcel] = deque()
         self._requests: dict[int, int] = {}
+        self._connecting: set[int] = set()
         self._added: set[TopicPartition] = set()
         self._adding: set[TopicPartition] = set()
         self._unknown_since: dict[TopicPartition, float] = {}
         self._stale_metadata = False
         self._refreshing = False
         self._children: set[asyncio.Task[None]] = set()
+        self._unawaited: set[Coroutine[None, None, list[ProduceAnswer]]] = set()
+        """Responses whose task has not begun: closed with it, or Python warns of them."""
         self._loop = asyncio.get_running_loop()
 
     def start(self, tasks: asyncio.TaskGroup, identity: ProducerIdentity) -> None:
@@ -100,7 +108,7 @@ class Delivery:
         )
         outbox = self._outboxes.get(partition)
         if outbox is None:
-            outbox = PartitionOutbox(max_in_flight=self._settings.max_in_flight)
+            outbox = PartitionOutbox(max_in_flight=self._max_in_flight)
             self._outboxes[partition] = outbox
         outbox.put(parcel)
         self._busy[partition] = outbox
@@ -138,6 +146,8 @@ class Delivery:
         self._stop_with(from_code(_NOT_ATTEMPTED, "send batches", detail="the producer was closed"))
         for child in self._children:
             child.cancel()
+        for response in self._unawaited:
+            response.close()
 
     # ------------------------------------------------------------------------------------ sending
 
@@ -171,8 +181,7 @@ class Delivery:
                 self._spawn(self._add_partitions(new), "add partitions")
         while parcels := self._next_round(client):
             for node, node_parcels in parcels.items():
-                self._requests[node] = self._requests.get(node, 0) + 1
-                self._spawn(self._produce(client, node, node_parcels), f"produce to {node}")
+                self._produce(client, node, node_parcels)
         if self._stale_metadata and not self._refreshing:
             self._refreshing = True
             self._spawn(self._refresh(client), "refresh metadata")
@@ -183,10 +192,8 @@ class Delivery:
         chosen: dict[int, list[Parcel]] = {}
         sizes: dict[int, int] = {}
         for partition, outbox in list(self._busy.items()):
-            parcel = outbox.peek(now)
-            if parcel is None:
-                if outbox.is_empty:
-                    del self._busy[partition]
+            if outbox.is_empty:
+                del self._busy[partition]
                 continue
             if self._transactional_id is not None and partition not in self._added:
                 continue
@@ -194,9 +201,13 @@ class Delivery:
             if leader is None:
                 self._stale_metadata = True
                 continue
-            size = sizes.get(leader, 0) + parcel.batch.size_bytes
-            if self._requests.get(leader, 0) >= self._settings.max_in_flight:
+            connection = self._connection(client, leader)
+            if connection is None or self._requests.get(leader, 0) >= self._settings.max_in_flight:
                 continue
+            parcel = outbox.peek(now, connection)
+            if parcel is None:
+                continue
+            size = sizes.get(leader, 0) + parcel.batch.size_bytes
             if leader in chosen and size > self._settings.max_request_bytes:
                 continue
             chosen.setdefault(leader, []).append(
@@ -207,28 +218,70 @@ class Delivery:
             self._busy[partition] = self._busy.pop(partition)
         return chosen
 
-    async def _produce(self, client: DataClient, node: int, parcels: list[Parcel]) -> None:
+    def _connection(self, client: DataClient, node: int) -> AIOKafkaConnection | None:
+        """The connection for batches; None while there is none, which is then being opened."""
+        connection: AIOKafkaConnection | None = client._conns.get((node, _PRODUCE_CONNECTION))
+        if connection is not None and connection.connected():
+            return connection
+        if node not in self._connecting:
+            self._connecting.add(node)
+            self._spawn(self._connect(client, node), f"connect to {node}")
+        return None
+
+    async def _connect(self, client: DataClient, node: int) -> None:
+        try:
+            if not await client.ready(node, group=_PRODUCE_CONNECTION):
+                self._session.suspect()
+                self._stale_metadata = True
+                await pause(self._settings.retry_pause_seconds)
+        finally:
+            self._connecting.discard(node)
+            self._wake.set()
+
+    def _produce(self, client: DataClient, node: int, parcels: list[Parcel]) -> None:
+        """Write the request at once: what is called in order is on the wire in order."""
         request = produce_request(
             [ProducePart(parcel.partition, parcel.header, parcel.batch.records) for parcel in parcels],
             transactional_id=self._transactional_id,
             timeout_ms=int(self._settings.request_timeout_seconds * 1000),
         )
+        connection = client._conns[node, _PRODUCE_CONNECTION]
         try:
-            answers = await client.send(node, request, group=_PRODUCE_CONNECTION)
+            response = connection.send(request)
         except KAFKA_CLIENT_ERRORS as error:
-            self._session.suspect()
-            self._stale_metadata = True
-            failure = translate(error, "send batches", alias=self._session.alias)
-            if failure.retriable:
-                for parcel in parcels:
-                    self._send_again(parcel, failure)
-            else:
-                self.fail(failure)
-        else:
-            self._settle(parcels, answers)
+            self._undelivered(parcels, error)
+            return
+        self._requests[node] = self._requests.get(node, 0) + 1
+        self._unawaited.add(response)
+        self._spawn(self._await_answers(connection, node, parcels, response), f"produce to {node}")
+
+    async def _await_answers(
+        self,
+        connection: AIOKafkaConnection,
+        node: int,
+        parcels: list[Parcel],
+        response: Coroutine[None, None, list[ProduceAnswer]],
+    ) -> None:
+        self._unawaited.discard(response)
+        try:
+            self._settle(parcels, await response)
+        except KAFKA_CLIENT_ERRORS as error:
+            if isinstance(error, TimeoutError):
+                # Its answer may still come, and would be taken for the next one's.
+                connection.close(reason=CloseReason.CONNECTION_TIMEOUT)
+            self._undelivered(parcels, error)
         finally:
             self._requests[node] -= 1
             self._wake.set()
+
+    def _undelivered(self, parcels: list[Parcel], error: Exception) -> None:
+        self._session.suspect()
+        self._stale_metadata = True
+        failure = translate(error, "send batches", alias=self._session.alias)
+        if not failure.retriable:
+            self.fail(failure)
+        for parcel in parcels:
+            self._send_again(parcel, failure)
 
     # ------------------------------------------------------------------------------------ answers
 

@@ -1,8 +1,12 @@
 """The order of one partition's batches on their way to the broker. Pure: the caller does the sending.
 
-Invariants: batches leave in the order they came; a batch keeps its sequence number at every attempt; at most
-`max_in_flight` are unanswered (a broker remembers the last five of a producer); after one has to be sent
-again nothing new leaves until all others are answered, and then it leaves first.
+Invariants, each with its reason:
+- batches leave in the order they came, and a batch keeps its sequence number at every attempt;
+- at most `max_in_flight` are unanswered: a broker remembers the last five batches of a producer;
+- only one is unanswered until the first is acknowledged: a broker that does not know the producer yet takes
+  any sequence number, so a second batch could pass a refused first one;
+- all unanswered ones are on one connection: only there does a broker see them in order;
+- after one has to be sent again nothing new leaves until all others are answered, and then it leaves first.
 """
 
 import asyncio
@@ -46,6 +50,10 @@ class PartitionOutbox:
     waiting: deque[Parcel] = field(default_factory=deque)
     in_flight: list[Parcel] = field(default_factory=list)
     returned: list[Parcel] = field(default_factory=list)
+    connection: object = None
+    """Where the parcels in flight were sent."""
+    is_known: bool = False
+    """The broker has acknowledged a batch of this producer on this partition."""
 
     @property
     def is_empty(self) -> bool:
@@ -58,16 +66,18 @@ class PartitionOutbox:
     def put(self, parcel: Parcel) -> None:
         self.waiting.append(parcel)
 
-    def peek(self, now: float) -> Parcel | None:
-        """The parcel that may be sent now, if any."""
+    def peek(self, now: float, connection: object) -> Parcel | None:
+        """The parcel that may be sent now on this connection, if any."""
         if self.returned and not self.in_flight:
             self.returned.sort(key=_sent_order(self.next_sequence))
             self.waiting.extendleft(reversed(self.returned))
             self.returned.clear()
         if self.returned or not self.waiting or now < self.retry_at:
             return None
-        if len(self.in_flight) >= self.max_in_flight:
+        limit = self.max_in_flight if self.is_known else 1
+        if len(self.in_flight) >= limit or (self.in_flight and connection is not self.connection):
             return None
+        self.connection = connection
         return self.waiting[0]
 
     def take(self, producer_id: int, producer_epoch: int, *, transactional: bool) -> Parcel:
@@ -84,6 +94,7 @@ class PartitionOutbox:
 
     def acknowledge(self, parcel: Parcel) -> None:
         self.in_flight.remove(parcel)
+        self.is_known = True
 
     def give_back(self, parcel: Parcel, retry_at: float) -> None:
         """The parcel has to be sent again, not before `retry_at`."""
