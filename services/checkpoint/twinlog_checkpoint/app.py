@@ -11,6 +11,7 @@ from twinlog.kafka.raw.reader import BatchReader
 from twinlog.model import ClusterAlias, Flow
 from twinlog.service.app import ServiceContext, ServiceParts
 from twinlog.service.grpc_server import GrpcService
+from twinlog.service.rules_client import RulesWatch
 from twinlog.service.runtime import Loop
 from twinlog.service.topics_client import TopicsWatch
 from twinlog_checkpoint.alignment_log import BatchLog
@@ -24,6 +25,7 @@ from twinlog_checkpoint.assembly import (
 from twinlog_checkpoint.config import CheckpointFlow, checkpoint_flows
 from twinlog_checkpoint.exact import LogSide
 from twinlog_checkpoint.flow_parts import FlowParts
+from twinlog_checkpoint.live_rules import RulesFollower
 from twinlog_checkpoint.servicer import CheckpointServicer
 
 READ_TIMEOUT_SECONDS = 30.0
@@ -32,6 +34,9 @@ READ_TIMEOUT_SECONDS = 30.0
 async def build(context: ServiceContext, stack: AsyncExitStack) -> ServiceParts:
     """Connect the parts; waits for no broker."""
     topics = TopicsWatch(
+        context.peers.channel("configsync"), clock=context.clock, backoff=context.backoff(0.2, 5.0)
+    )
+    rules = RulesWatch(
         context.peers.channel("configsync"), clock=context.clock, backoff=context.backoff(0.2, 5.0)
     )
     around = Surroundings(
@@ -43,14 +48,20 @@ async def build(context: ServiceContext, stack: AsyncExitStack) -> ServiceParts:
         reachable=lambda alias: _reachable(context, alias),
     )
     flows: dict[Flow, FlowParts] = {}
-    loops: dict[str, Loop] = {"topics of configsync": topics.run}
+    loops: dict[str, Loop] = {"topics of configsync": topics.run, "rules of configsync": rules.run}
     for entry in checkpoint_flows(context.configuration):
         parts = assemble_flow(entry, await _clusters(context, stack, entry), around)
         flows[entry.flow] = parts
         loops[f"offset syncs {entry.flow}"] = parts.checkpointer.tail.run
         loops[f"checkpoints {entry.flow}"] = parts.checkpointer.run
-        if entry.settings.sync_group_offsets_enabled:
-            loops[f"group offsets {entry.flow}"] = assemble_group_syncer(parts, around).run
+        syncer = assemble_group_syncer(parts, around)
+        loops[f"group offsets {entry.flow}"] = syncer.run
+        loops[f"rules {entry.flow}"] = RulesFollower(
+            configuration=context.configuration,
+            rules=rules,
+            checkpointer=parts.checkpointer,
+            syncer=syncer,
+        ).run
     service = GrpcService(
         name=DESCRIPTOR.services_by_name["CheckpointService"].full_name,
         add=add_CheckpointServiceServicer_to_server,

@@ -109,6 +109,7 @@ def assemble_group_syncer(parts: FlowParts, around: Surroundings) -> GroupSyncer
     return GroupSyncer(
         flow=parts.flow,
         interval_seconds=parts.entry.settings.sync_group_offsets_interval_seconds,
+        enabled=parts.entry.settings.sync_group_offsets_enabled,
         target=parts.target,
         history=checkpointer.history,
         table=checkpointer.table,

@@ -80,6 +80,16 @@ class Checkpointer:
                 on_error=lambda error: self.table.on_all_unreadable(str(error), self.clock.now_ms()),
             )
 
+    def follow(self, entry: CheckpointFlow) -> None:
+        """Take over changed rules (groups, intervals) with a pass that begins at once."""
+        self.entry = entry
+        self.groups.follow(
+            entry.groups,
+            refresh_enabled=entry.settings.refresh_groups_enabled,
+            interval_seconds=entry.settings.refresh_groups_interval_seconds,
+        )
+        self._next_pass_at = 0.0
+
     async def _tick(self, writer: LogWriter) -> None:
         """Do a pass when one is due, and at once when the offset syncs have just been read."""
         ready = self.tail.store.read_to_end

@@ -46,11 +46,12 @@ def checkpoint_flows(configuration: Configuration) -> tuple[CheckpointFlow, ...]
 
     Raises ConfigError for a policy or filter that cannot be used.
     """
-    flows = (_checkpoint_flow(flow) for flow in configuration.flows if flow.checkpoint.enabled)
+    flows = (checkpoint_flow(flow) for flow in configuration.flows if flow.checkpoint.enabled)
     return tuple(sorted(flows, key=lambda entry: entry.flow))
 
 
-def _checkpoint_flow(config: FlowConfig) -> CheckpointFlow:
+def checkpoint_flow(config: FlowConfig) -> CheckpointFlow:
+    """One flow. Raises as `checkpoint_flows`."""
     flow, settings, clients = config.flow, config.checkpoint, config.clients
     policy = policy_from_config({**config.policy_config, "source.cluster.alias": flow.source})
     syncs_topic = offset_syncs_topic(policy, flow, HostedLocation(settings.offset_syncs_location))

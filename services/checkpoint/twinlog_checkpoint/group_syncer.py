@@ -28,6 +28,8 @@ class GroupSyncer:
 
     flow: Flow
     interval_seconds: float
+    enabled: bool
+    """sync.group.offsets.enabled: may change while the loop runs."""
     target: KafkaCluster
     history: CheckpointHistory
     table: ProgressTable
@@ -49,9 +51,15 @@ class GroupSyncer:
             clock=self.clock,
         )
 
+    def follow(self, *, enabled: bool, interval_seconds: float) -> None:
+        """Take over changed rules, at once."""
+        self.enabled = enabled
+        self.interval_seconds = interval_seconds
+        self._next_at = 0.0
+
     async def _tick(self) -> None:
         now = self.clock.monotonic()
-        if now < self._next_at or self.passes() == 0:
+        if not self.enabled or now < self._next_at or self.passes() == 0:
             return
         await self.sync()
         self._next_at = now + self.interval_seconds

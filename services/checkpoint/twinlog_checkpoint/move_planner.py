@@ -28,8 +28,6 @@ from twinlog_checkpoint.translation import SourcePosition, Translation, Verdict
 
 BACKLOG_BYTES = 256 << 20
 """Read at most to measure one backlog."""
-RATE_SECONDS = 1.0
-"""Between the two looks that give the rate of the copy."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -50,6 +48,8 @@ class MovePlanner:
     clock: Clock
     reachable: Callable[[ClusterAlias], bool]
     stop: asyncio.Event
+    rate_seconds: float = 1.0
+    """Between the two looks that give the rate of the copy."""
 
     @property
     def from_reachable(self) -> bool:
@@ -175,7 +175,7 @@ class MovePlanner:
         first = await self.backlog()
         if not total_backlog(first):
             return first, estimated_seconds(first, first, 1.0) if first else None
-        await wait_or_stop(self.stop, RATE_SECONDS)
+        await wait_or_stop(self.stop, self.rate_seconds)
         second = await self.backlog()
         elapsed = max(self.clock.monotonic() - started, 1e-3)
         return second, estimated_seconds(first, second, elapsed)

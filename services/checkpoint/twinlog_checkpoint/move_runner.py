@@ -24,8 +24,6 @@ from twinlog_checkpoint.moves import (
     writes,
 )
 
-DRAIN_LOOK_SECONDS = 1.0
-
 _log = structlog.stdlib.get_logger(__name__)
 
 
@@ -68,6 +66,8 @@ class MoveRunner:
     stop: asyncio.Event
     lock: asyncio.Lock = field(default_factory=asyncio.Lock)
     """Shared by both directions of a flow."""
+    drain_look_seconds: float = 1.0
+    """Between two looks at the backlog."""
 
     async def run(self, options: MoveOptions) -> AsyncIterator[MoveEvent]:
         """Yield each step as it happens, the report at the end.
@@ -195,7 +195,7 @@ class MoveRunner:
                     reason="BACKLOG_NOT_COPIED",
                     metadata={"records": count},
                 )
-            await wait_or_stop(self.stop, DRAIN_LOOK_SECONDS)
+            await wait_or_stop(self.stop, self.drain_look_seconds)
         raise StateError("the service is stopping; run it again to go on", reason="STOPPING")
 
     async def _fence(self) -> tuple[AclBinding, ...]:
@@ -262,7 +262,7 @@ class MoveRunner:
                 if found is None or found.next_offset < (entry.to_offset or 0):
                     there = "nothing" if found is None else str(found.next_offset)
                     raise ConflictError(
-                        f"group {group} has {there} on {entry.to_partition}, not {entry.to_offset} as written:"
+                        f"group {group} is at {there} of {entry.to_partition}, not {entry.to_offset} as written;"
                         " somebody else moved it",
                         reason="NOT_VERIFIED",
                         metadata={"group": group, "partition": str(entry.to_partition)},
