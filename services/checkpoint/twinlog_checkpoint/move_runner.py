@@ -2,7 +2,7 @@
 
 import asyncio
 import uuid
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncGenerator, Sequence
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 
@@ -69,7 +69,7 @@ class MoveRunner:
     drain_look_seconds: float = 1.0
     """Between two looks at the backlog."""
 
-    async def run(self, options: MoveOptions) -> AsyncIterator[MoveEvent]:
+    async def run(self, options: MoveOptions) -> AsyncGenerator[MoveEvent, None]:
         """Yield each step as it happens, the report at the end.
 
         Raises StateError (MOVE_IN_PROGRESS, MOVE_BLOCKED, BACKLOG_NOT_COPIED), ConflictError (NOT_VERIFIED)
@@ -99,7 +99,7 @@ class MoveRunner:
             async for event in self._steps(record, options):
                 yield event
 
-    async def _steps(self, record: MoveRecord, options: MoveOptions) -> AsyncIterator[MoveEvent]:
+    async def _steps(self, record: MoveRecord, options: MoveOptions) -> AsyncGenerator[MoveEvent, None]:
         yield self._event(Step.CHECK, StepState.STARTED, "looking at both clusters")
         plan = await self.planner.plan(options, without=record.moved)
         if plan.blockers:
@@ -150,7 +150,9 @@ class MoveRunner:
 
     # ------------------------------------------------------------------------- leaving the cluster
 
-    async def _leave(self, record: MoveRecord, options: MoveOptions) -> AsyncIterator[StepEvent | MoveRecord]:
+    async def _leave(
+        self, record: MoveRecord, options: MoveOptions
+    ) -> AsyncGenerator[StepEvent | MoveRecord, None]:
         """Keep writers out if asked, note how far the logs go, wait until that is copied."""
         if options.fence and not record.fences:
             record = replace(record, fences=await self._fence()).after(Step.FENCE)
@@ -172,7 +174,7 @@ class MoveRunner:
             yield self._event(Step.DRAIN, StepState.SKIPPED, "not asked to wait")
         yield record
 
-    async def _drain(self, record: MoveRecord, options: MoveOptions) -> AsyncIterator[StepEvent]:
+    async def _drain(self, record: MoveRecord, options: MoveOptions) -> AsyncGenerator[StepEvent, None]:
         """Wait until everything before the final offsets is copied."""
         give_up_at = self.clock.monotonic() + options.wait_seconds
         yield self._event(Step.DRAIN, StepState.STARTED, "waiting for the copy")
@@ -262,7 +264,7 @@ class MoveRunner:
                 if found is None or found.next_offset < (entry.to_offset or 0):
                     there = "nothing" if found is None else str(found.next_offset)
                     raise ConflictError(
-                        f"group {group} is at {there} of {entry.to_partition}, not {entry.to_offset} as written;"
+                        f"group {group} is at {there} of {entry.to_partition}, not at {entry.to_offset};"
                         " somebody else moved it",
                         reason="NOT_VERIFIED",
                         metadata={"group": group, "partition": str(entry.to_partition)},

@@ -1,6 +1,7 @@
 """CheckpointService over gRPC: request, question to the flows, response."""
 
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from contextlib import aclosing
 from dataclasses import dataclass
 
 from twinlog.api.checkpoint.v1 import checkpoint_service_pb2 as pb2
@@ -88,9 +89,10 @@ class CheckpointServicer(pb2_grpc.CheckpointServiceServicer):
         self, request: pb2.RunFailoverRequest, context: Context
     ) -> AsyncIterator[pb2.RunFailoverResponse]:
         options = messages.move_options(request.options, by=context.peer())
-        async for event in self._served(request.flow).failover.run(options):
-            step, report = _event(event)
-            yield pb2.RunFailoverResponse(step=step, report=report)
+        async with aclosing(self._served(request.flow).failover.run(options)) as events:
+            async for event in events:
+                step, report = _event(event)
+                yield pb2.RunFailoverResponse(step=step, report=report)
 
     async def PlanFailback(  # noqa: N802
         self, request: pb2.PlanFailbackRequest, context: Context
@@ -103,9 +105,10 @@ class CheckpointServicer(pb2_grpc.CheckpointServiceServicer):
         self, request: pb2.RunFailbackRequest, context: Context
     ) -> AsyncIterator[pb2.RunFailbackResponse]:
         options = messages.move_options(request.options, by=context.peer())
-        async for event in self._served(request.flow).failback.run(options):
-            step, report = _event(event)
-            yield pb2.RunFailbackResponse(step=step, report=report)
+        async with aclosing(self._served(request.flow).failback.run(options)) as events:
+            async for event in events:
+                step, report = _event(event)
+                yield pb2.RunFailbackResponse(step=step, report=report)
 
     def _selected(self, flow: types_pb2.Flow | None) -> list[ServedFlow]:
         return [self._flows[known] for known in sorted(self._flows)] if flow is None else [self._served(flow)]

@@ -15,7 +15,7 @@ from twinlog_checkpoint.floor import FloorTranslator
 from twinlog_checkpoint.translation import SourcePosition, Translation, Verdict
 from unit.checkpoint.mirrored_logs import COPY, ORIGIN, MirroredLogs
 
-EXAMPLES = settings().max_examples // 4
+EXAMPLES = settings().max_examples // 6
 """Each plays a whole mirror and asks for every offset of it, which takes 50 ms: hence also the mark slow."""
 GOOD = (Verdict.EXACT, Verdict.UP_TO_DATE)
 

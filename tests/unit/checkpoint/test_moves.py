@@ -1,0 +1,325 @@
+"""Failover and failback on two fake clusters: planned, run, cut and continued, run twice."""
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+
+import pytest
+
+from twinlog.errors import KafkaError, StateError, TransientKafkaError
+from twinlog.model import TopicPartition
+from twinlog.testing.fake_cluster import Call, FakeCluster
+from twinlog_checkpoint.assembly import assemble_moves
+from twinlog_checkpoint.flow_parts import FlowParts
+from twinlog_checkpoint.history import OffsetPair
+from twinlog_checkpoint.move_journal import MoveJournal, MoveRecord, MoveState, Step
+from twinlog_checkpoint.move_runner import MoveReport, MoveRunner, StepEvent, StepState
+from twinlog_checkpoint.moves import MoveAction, MoveOptions, MovePlan
+from twinlog_checkpoint.servicer import ServedFlow
+from twinlog_checkpoint.translation import Verdict
+from unit.checkpoint.checkpoint_harness import A_TO_B, FlowOnFakes, turns
+from unit.checkpoint.mirrored_logs import COPY, ORIGIN, MirroredLogs
+
+NO_WAIT = MoveOptions(wait_seconds=0, by="test")
+
+
+@dataclass(slots=True, kw_only=True)
+class Estate:
+    """A mirror of one topic, a service that translates it, and its moves."""
+
+    logs: MirroredLogs
+    fakes: FlowOnFakes
+    parts: FlowParts
+    served: ServedFlow
+    synced_to: int = -1
+
+    async def copy(self) -> None:
+        """Mirror what is there, with its offset syncs in their topic."""
+        before = self.synced_to
+        self.logs.copy()
+        pairs = self.logs.history.of(ORIGIN)
+        assert pairs is not None
+        pair = pairs.above(before)
+        while pair is not None:
+            await self.fakes.write_sync(ORIGIN.topic, pair.upstream, pair.downstream)
+            pair = pairs.above(pair.upstream)
+        newest = pairs.newest()
+        assert newest is not None
+        self.synced_to = newest.upstream
+        await turns(lambda: self._has_read(newest))
+
+    def _has_read(self, pair: OffsetPair) -> bool:
+        known = self.parts.pairs(ORIGIN)
+        return known is not None and known.at_or_below(pair.upstream) == pair
+
+    @property
+    def source_end(self) -> int:
+        return self.logs.source.log(ORIGIN, "end").end
+
+
+@asynccontextmanager
+async def estate(*, seed: int = 1, authorizer: bool = True) -> AsyncIterator[Estate]:
+    logs = MirroredLogs(seed=seed, source=FakeCluster("A", authorizer=authorizer))
+    fakes = FlowOnFakes(source=logs.source, target=logs.target, translation_max_bytes=1 << 30)
+    async with fakes.running() as parts:
+        served = assemble_moves({A_TO_B: parts}, fakes.around())[A_TO_B]
+        for runner in (served.failover, served.failback):
+            runner.drain_look_seconds = 0
+            runner.planner.rate_seconds = 0
+        made = Estate(logs=logs, fakes=fakes, parts=parts, served=served)
+        logs.produce(300)
+        await made.copy()
+        yield made
+
+
+async def run(runner: MoveRunner, options: MoveOptions = NO_WAIT) -> tuple[list[StepEvent], MoveReport]:
+    events = [event async for event in runner.run(options)]
+    report = events[-1]
+    assert isinstance(report, MoveReport)
+    return [event for event in events if isinstance(event, StepEvent)], report
+
+
+def actions(plan: MovePlan) -> dict[str, MoveAction]:
+    return {entry.group: entry.action for entry in plan.partitions}
+
+
+async def offset_of(cluster: FakeCluster, group: str, partition: TopicPartition) -> int | None:
+    held = (await cluster.group_offsets([group]))[group]
+    assert not isinstance(held, KafkaError)
+    return held[partition].next_offset if partition in held else None
+
+
+async def test_a_plan_says_where_groups_would_go_on_and_what_is_not_copied() -> None:
+    async with estate() as world:
+        world.logs.source.set_group("g", {ORIGIN: 100})
+        world.logs.source.set_group("busy", {ORIGIN: 100}, state="STABLE", member_count=1)
+        visible_before = len(world.logs.visible_source())
+        world.logs.produce(50)
+        added = len(world.logs.visible_source()) - visible_before
+        plan = await world.served.failover.planner.plan(NO_WAIT)
+    assert plan.records_not_copied == added
+    assert plan.blockers == []
+    assert actions(plan) == {"busy": MoveAction.SKIP_ACTIVE_BEFORE, "g": MoveAction.WRITE}
+    (entry,) = [entry for entry in plan.partitions if entry.group == "g"]
+    assert entry.translation.verdict is Verdict.EXACT
+    world.logs.check(100, entry.to_offset or 0)
+    assert any("not been copied" in warning for warning in plan.warnings)
+    assert any("busy" in warning for warning in plan.warnings)
+
+
+async def test_a_run_commits_exact_offsets_verifies_and_records_them() -> None:
+    async with estate() as world:
+        world.logs.source.set_group("g", {ORIGIN: 100})
+        steps, report = await run(world.served.failover)
+        written = await offset_of(world.logs.target, "g", COPY)
+        record = await world.served.failover.journal.load()
+    assert written is not None
+    world.logs.check(100, written)
+    assert not report.already_done
+    assert [step.step for step in steps if step.state is StepState.DONE] == [
+        Step.CHECK,
+        Step.FINAL_OFFSETS,
+        Step.TRANSLATE,
+        Step.COMMIT,
+        Step.VERIFY,
+        Step.DONE,
+    ]
+    assert record is not None
+    assert (record.state, record.moved, record.by) == (MoveState.DONE, ("g",), "test")
+
+
+async def test_a_second_run_changes_nothing() -> None:
+    async with estate() as world:
+        world.logs.source.set_group("g", {ORIGIN: 100})
+        _, first = await run(world.served.failover)
+        changes: list[Call] = []
+        world.logs.target.intercept("alter_group_offsets", changes.append)
+        world.logs.target.intercept("append", changes.append)
+        steps, second = await run(world.served.failover)
+    assert second.already_done
+    assert second.run_id == first.run_id
+    assert (steps, changes) == ([], [])
+
+
+async def test_a_group_that_stayed_moves_with_a_later_run() -> None:
+    async with estate() as world:
+        world.logs.source.set_group("g", {ORIGIN: 100})
+        world.logs.source.set_group("late", {ORIGIN: 50}, state="STABLE", member_count=1)
+        await run(world.served.failover)
+        world.logs.source.set_group("late", state="EMPTY")
+        _, report = await run(world.served.failover)
+        assert not report.already_done
+        written = await offset_of(world.logs.target, "late", COPY)
+    world.logs.check(50, written or 0)
+
+
+async def test_a_run_that_was_cut_goes_on_as_the_same_run() -> None:
+    async with estate() as world:
+        world.logs.source.set_group("g", {ORIGIN: 100})
+
+        def fail(call: Call) -> None:
+            raise TransientKafkaError("the broker went away")
+
+        undo = world.logs.target.intercept("alter_group_offsets", fail)
+        with pytest.raises(TransientKafkaError):
+            await run(world.served.failover)
+        cut = await world.served.failover.journal.load()
+        assert cut is not None
+        assert cut.state is MoveState.RUNNING
+        undo()
+        world.logs.produce(20)
+        _, report = await run(world.served.failover)
+        record = await world.served.failover.journal.load()
+        written = await offset_of(world.logs.target, "g", COPY)
+    assert record is not None
+    assert report.run_id == cut.run_id == record.run_id
+    assert record.final_offsets == cut.final_offsets
+    world.logs.check(100, written or 0)
+
+
+async def test_it_waits_for_the_copy_up_to_the_final_offsets() -> None:
+    async with estate() as world:
+        world.logs.source.set_group("g", {ORIGIN: 100})
+        world.logs.produce(40)
+        looked: list[int | None] = []
+        async for event in world.served.failover.run(MoveOptions(wait_seconds=60)):
+            if isinstance(event, StepEvent) and event.step is Step.DRAIN:
+                looked.append(event.records_left)
+                if event.state is StepState.PROGRESS:
+                    await world.copy()
+                    world.logs.produce(10)
+    assert looked[-1] == 0
+    assert any(left for left in looked)
+
+
+async def test_records_that_are_never_copied_stop_the_run_unless_accepted() -> None:
+    async with estate() as world:
+        world.logs.source.set_group("g", {ORIGIN: world.source_end})
+        world.logs.produce(40)
+        short = MoveOptions(wait_seconds=1e-9)
+        world.fakes.clock.advance(1)
+
+        async def wait(options: MoveOptions) -> MoveReport:
+            report = None
+            async for event in world.served.failover.run(options):
+                world.fakes.clock.advance(1)
+                report = event if isinstance(event, MoveReport) else report
+            assert report is not None
+            return report
+
+        with pytest.raises(StateError, match="records are not copied") as refused:
+            await wait(short)
+        assert refused.value.reason == "BACKLOG_NOT_COPIED"
+        report = await wait(MoveOptions(wait_seconds=1e-9, accept_loss=True))
+    assert report.plan.records_not_copied
+
+
+async def test_with_the_source_gone_checkpoints_say_where_to_go_on() -> None:
+    async with estate() as world:
+        world.logs.source.set_group("g", {ORIGIN: 100})
+        world.fakes.clock.advance(60)
+        await world.fakes.do_pass(world.parts.checkpointer)
+        world.logs.source.take_away()
+        plan = await world.served.failover.planner.plan(NO_WAIT)
+        assert any("accept the loss" in blocker for blocker in plan.blockers)
+        with pytest.raises(StateError) as refused:
+            await run(world.served.failover)
+        assert refused.value.reason == "MOVE_BLOCKED"
+        steps, report = await run(world.served.failover, MoveOptions(accept_loss=True))
+        written = await offset_of(world.logs.target, "g", COPY)
+    world.logs.check(100, written or 0)
+    assert report.plan.records_not_copied is None
+    assert {step.step for step in steps if step.state is StepState.SKIPPED} == {
+        Step.FENCE,
+        Step.FINAL_OFFSETS,
+        Step.DRAIN,
+    }
+
+
+async def test_a_fence_denies_writes_until_the_move_back() -> None:
+    async with estate() as world:
+        world.logs.source.set_group("g", {ORIGIN: 100})
+        await run(world.served.failover, MoveOptions(wait_seconds=0, fence=True))
+        (fence,) = world.logs.source.acls
+        assert (fence.resource_name, fence.operation, fence.permission) == (ORIGIN.topic, "WRITE", "DENY")
+        await run(world.served.failback)
+        assert world.logs.source.acls == set()
+
+
+async def test_a_cluster_without_authorizer_cannot_be_fenced() -> None:
+    async with estate(authorizer=False) as world:
+        world.logs.source.set_group("g", {ORIGIN: 100})
+        with pytest.raises(StateError, match="authorizer"):
+            await run(world.served.failover, MoveOptions(wait_seconds=0, fence=True))
+        assert await offset_of(world.logs.target, "g", COPY) is None
+
+
+async def test_groups_go_back_to_the_very_record() -> None:
+    async with estate() as world:
+        world.logs.source.set_group("g", {ORIGIN: 100})
+        await run(world.served.failover)
+        target_records = world.logs.visible_target()
+        progress = target_records[150].offset
+        world.logs.target.set_group("g", {COPY: progress})
+        _, report = await run(world.served.failback)
+        back = await offset_of(world.logs.source, "g", ORIGIN)
+    assert back is not None
+    (entry,) = report.plan.partitions
+    assert entry.translation.verdict is Verdict.EXACT
+    following = [record for record in world.logs.visible_source() if record.offset >= back]
+    assert following[0].value == target_records[150].value
+
+
+async def test_groups_on_topics_nobody_copies_back_are_said_so() -> None:
+    async with estate() as world:
+        local = TopicPartition("only-on-b", 0)
+        world.logs.target.add_topic(local.topic)
+        world.logs.target.set_group("g", {local: 0})
+        plan = await world.served.failback.planner.plan(NO_WAIT)
+    (entry,) = plan.partitions
+    assert (entry.action, entry.translation.verdict) == (MoveAction.SKIP_NO_OFFSET, Verdict.NOT_REPLICATED)
+
+
+async def test_an_unknown_group_blocks_the_move() -> None:
+    async with estate() as world:
+        plan = await world.served.failover.planner.plan(MoveOptions(groups=("nobody",)))
+    assert any("nobody" in blocker for blocker in plan.blockers)
+
+
+async def test_a_failback_waits_for_an_unfinished_failover() -> None:
+    async with estate() as world:
+        journal = world.served.failover.journal
+        await journal.store(
+            MoveRecord(
+                run_id="cut",
+                kind=world.served.failover.planner.route.kind,
+                state=MoveState.RUNNING,
+                groups=(),
+                by="",
+                started_ms=0,
+            )
+        )
+        with pytest.raises(StateError) as refused:
+            await run(world.served.failback)
+    assert refused.value.reason == "MOVE_IN_PROGRESS"
+
+
+async def test_the_journal_keeps_what_it_is_told() -> None:
+    fakes = FlowOnFakes()
+    journal = MoveJournal(flow=A_TO_B, cluster=fakes.target, replication_factor=1)
+    assert await journal.load() is None
+    record = MoveRecord(
+        run_id="r",
+        kind=assemble_moves({A_TO_B: fakes.parts()}, fakes.around())[A_TO_B].failback.planner.route.kind,
+        state=MoveState.DONE,
+        groups=("g",),
+        by="me",
+        started_ms=1,
+        finished_ms=2,
+        done=(Step.CHECK, Step.DONE),
+        final_offsets={ORIGIN: 7},
+        moved=("g",),
+    )
+    await journal.store(record)
+    assert await journal.load() == record
+    assert fakes.target.topics[journal.topic].configs["cleanup.policy"] == "compact"
