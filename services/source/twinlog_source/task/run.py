@@ -11,6 +11,7 @@ from twinlog import __version__
 from twinlog.errors import TwinlogError
 from twinlog.model import Flow
 from twinlog.telemetry.logging import configure_logging
+from twinlog_source.task.memory import give_back_memory
 from twinlog_source.task.session import LEASE_LOST, TaskSession
 
 log = structlog.get_logger(__name__)
@@ -67,6 +68,8 @@ def run_task(spec: TaskSpec) -> TaskOutcome:
         # Spark runs the task again; what it makes of the error is for its own log, which nobody reads.
         log.exception("task_crashed", flow=spec.flow_name, epoch=spec.epoch, slot=spec.slot)
         raise
+    finally:
+        give_back_memory()
     if reason == LEASE_LOST:
         raise TaskLostError(message)
     return TaskOutcome(slot=spec.slot, reason=reason, message=message)
