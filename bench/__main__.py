@@ -24,6 +24,7 @@ from twinlog.errors import TwinlogError
 from twinlog.local.work_directory import WorkDirectory
 
 _RESULTS = Path(__file__).parent / "results"
+_FILE_WIDTH = 160
 _QUICK_SCALE = 0.1
 _QUICK_LOADS = ("1kb-none", "100b-zstd", "tiny-batches")
 _QUICK_COPIERS = (Copier.MM2, Copier.TWINLOG)
@@ -98,7 +99,7 @@ async def _run(arguments: argparse.Namespace, work: Path) -> int:
 def _report(comparison: Comparison, arguments: argparse.Namespace, display: Display) -> None:
     """Also of a run that was broken off: what was measured is kept."""
     results = comparison.results
-    console = Console()
+    console = Console() if sys.stdout.isatty() else Console(width=_FILE_WIDTH)
     for table in all_tables(results):
         if arguments.markdown:
             print(markdown(table))

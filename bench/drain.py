@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from bench.copiers import RunningCopier, copier_in, copier_properties
-from bench.figures import Sample, measure_drain
+from bench.figures import Sample, measure_drain, without_markers
 from bench.loads import Load
 from bench.results import Copier, DrainRun
 from bench.stage import Stage
@@ -74,15 +74,15 @@ async def run_drain(
     try:
         async with copier_in(directory, copier, properties) as running, starting(running):
             samples = await _sample(stage, backlog, remote_topic, running, meter, progress)
-        surplus = await _surplus(stage, backlog, remote_topic)
+        copied = await _copied(stage, backlog, remote_topic)
     finally:
         await stage.target.delete_topic(remote_topic)
     return DrainRun(
         load=backlog.load.name,
         copier=copier,
-        drain=measure_drain(samples),
+        drain=measure_drain(without_markers(samples, copied)),
         memory=meter.peak_memory,
-        surplus_records=surplus,
+        surplus_records=copied - backlog.record_count,
     )
 
 
@@ -123,11 +123,11 @@ async def _sample(
         await wait_or_stop(never, _SAMPLE_SECONDS)
 
 
-async def _surplus(stage: Stage, backlog: Backlog, remote_topic: str) -> int:
-    """Records too many on the target. Raises StateError when some are missing."""
+async def _copied(stage: Stage, backlog: Backlog, remote_topic: str) -> int:
+    """Records on the target. Raises StateError when some are missing."""
     ends = await stage.target.ends(remote_topic, backlog.load.partition_count)
     copied = await stage.target.count_records(remote_topic, ends)
     missing = sum(max(wanted - found, 0) for wanted, found in zip(backlog.records, copied, strict=True))
     if missing:
         raise StateError(f"{missing:,} records are missing on the target")
-    return sum(copied) - backlog.record_count
+    return sum(copied)

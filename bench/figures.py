@@ -14,7 +14,8 @@ class Sample(NamedTuple):
 
     at_seconds: float
     records: int
-    """On the target and visible to a read_committed consumer."""
+    """On the target and visible to a read_committed consumer. As sampled: offsets, of which transaction
+    markers take some; see `without_markers`."""
     cpu_seconds: float
     """Of the copier's whole process tree."""
     source_broker_cpu_seconds: float
@@ -53,6 +54,17 @@ class Drain:
     first_record_cpu_seconds: float
     whole: Stretch
     warm: Stretch
+
+
+def without_markers(samples: Sequence[Sample], record_count: int) -> Sequence[Sample]:
+    """The samples with records instead of offsets, given how many records the last one stands for.
+
+    Markers come with every transaction, so they are taken out evenly.
+    """
+    offsets = samples[-1].records if samples else 0
+    if offsets == record_count:
+        return samples
+    return [sample._replace(records=sample.records * record_count // offsets) for sample in samples]
 
 
 def measure_drain(samples: Sequence[Sample], warm_from: float = WARM_FROM) -> Drain:

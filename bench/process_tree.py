@@ -1,7 +1,8 @@
 """CPU time and memory of a process with everything below it, also of children that have ended."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import PurePath
 from typing import NamedTuple
 
 import psutil
@@ -49,11 +50,32 @@ class TreeMemory:
 
     pss_bytes: int = 0
     rss_bytes: int = 0
+    pss_by_process: tuple[tuple[str, int], ...] = ()
+    """Label and PSS in bytes of each process, the largest first; of a peak, at that moment."""
 
     def peak(self, other: "TreeMemory") -> "TreeMemory":
+        larger = self if self.pss_bytes >= other.pss_bytes else other
         return TreeMemory(
-            pss_bytes=max(self.pss_bytes, other.pss_bytes), rss_bytes=max(self.rss_bytes, other.rss_bytes)
+            pss_bytes=larger.pss_bytes,
+            rss_bytes=max(self.rss_bytes, other.rss_bytes),
+            pss_by_process=larger.pss_by_process,
         )
+
+
+def process_label(command: Sequence[str]) -> str:
+    """What a process is, in a word: the module or script of a Python, the main class of a Java."""
+    if not command:
+        return "?"
+    program = PurePath(command[0]).name
+    rest = iter(command[1:])
+    for word in rest:
+        if word in ("-cp", "-classpath"):
+            next(rest, None)
+        elif word == "-m":
+            return next(rest, program)
+        elif not word.startswith("-"):
+            return PurePath(word).name.rpartition(".")[2] if program == "java" else PurePath(word).name
+    return program
 
 
 def living_tree(pid: int) -> list[psutil.Process]:
@@ -83,12 +105,18 @@ def cpu_snapshot(processes: list[psutil.Process]) -> dict[ProcessKey, CpuUsage]:
 
 def memory_now(processes: list[psutil.Process]) -> TreeMemory:
     """Memory of these processes together. A few milliseconds for each: not to be asked often."""
-    pss_bytes = rss_bytes = 0
+    rss_bytes = 0
+    pss_by_process = []
     for process in processes:
         try:
             memory = process.memory_full_info()
+            label = process_label(process.cmdline())
         except (psutil.NoSuchProcess, psutil.AccessDenied):
             continue
-        pss_bytes += memory.pss
         rss_bytes += memory.rss
-    return TreeMemory(pss_bytes=pss_bytes, rss_bytes=rss_bytes)
+        pss_by_process.append((label, memory.pss))
+    return TreeMemory(
+        pss_bytes=sum(pss_bytes for _, pss_bytes in pss_by_process),
+        rss_bytes=rss_bytes,
+        pss_by_process=tuple(sorted(pss_by_process, key=lambda each: -each[1])),
+    )

@@ -3,7 +3,7 @@
 import math
 
 import pytest
-from bench.figures import Sample, measure_drain, middle, percentile
+from bench.figures import Sample, measure_drain, middle, percentile, without_markers
 
 
 def sample(at_seconds: float, records: int, cpu_seconds: float) -> Sample:
@@ -84,3 +84,10 @@ def test_nothing_has_no_percentile_and_no_median() -> None:
         percentile([], 50)
     with pytest.raises(ValueError, match="no values"):
         middle([])
+
+
+def test_transaction_markers_are_no_records() -> None:
+    offsets = [sample(0, 0, 0), sample(1, 505, 1), sample(2, 1010, 2)]
+    assert [each.records for each in without_markers(offsets, 1000)] == [0, 500, 1000]
+    assert without_markers(offsets, 1010) == offsets
+    assert without_markers([], 0) == []

@@ -1,6 +1,7 @@
 """CPU time of a tree whose members come and go."""
 
-from bench.process_tree import CpuUsage, ProcessKey, TreeCpu, TreeMemory
+import pytest
+from bench.process_tree import CpuUsage, ProcessKey, TreeCpu, TreeMemory, process_label
 
 ROOT, JVM, WORKER = ProcessKey(1, 10.0), ProcessKey(2, 11.0), ProcessKey(3, 12.0)
 
@@ -40,6 +41,21 @@ def test_the_total_stays_when_the_tree_has_ended() -> None:
 
 
 def test_peaks_are_taken_for_each_kind_of_memory() -> None:
-    first = TreeMemory(pss_bytes=100, rss_bytes=500)
-    second = TreeMemory(pss_bytes=200, rss_bytes=300)
-    assert first.peak(second) == second.peak(first) == TreeMemory(pss_bytes=200, rss_bytes=500)
+    first = TreeMemory(pss_bytes=100, rss_bytes=500, pss_by_process=(("java", 100),))
+    second = TreeMemory(pss_bytes=200, rss_bytes=300, pss_by_process=(("java", 150), ("twinlog", 50)))
+    peak = TreeMemory(pss_bytes=200, rss_bytes=500, pss_by_process=second.pss_by_process)
+    assert first.peak(second) == second.peak(first) == peak
+
+
+@pytest.mark.parametrize(
+    ("command", "label"),
+    [
+        ("/usr/bin/python3 -m twinlog_source --config f", "twinlog_source"),
+        ("python3 -I -S /lib/process_guard.py 3 4", "process_guard.py"),
+        ("/opt/bin/java -Xmx1g -cp a.jar:b.jar org.apache.kafka.connect.mirror.MirrorMaker f", "MirrorMaker"),
+        ("python3", "python3"),
+        ("", "?"),
+    ],
+)
+def test_a_process_is_called_by_what_it_runs(command: str, label: str) -> None:
+    assert process_label(command.split()) == label
