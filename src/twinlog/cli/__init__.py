@@ -17,6 +17,10 @@ COMMANDS: dict[str, LazyCommand] = {
         target="twinlog.cli.status:status_command",
         summary="Show services, flows and clusters as they are now.",
     ),
+    "preflight": LazyCommand(
+        target="twinlog.cli.preflight:preflight_command",
+        summary="Check a properties file against its clusters before anything is started.",
+    ),
     "plan": LazyCommand(
         target="twinlog.cli.plan:plan_command",
         summary="Show what would bring a target in step: every action with its rule.",
@@ -45,6 +49,20 @@ COMMANDS: dict[str, LazyCommand] = {
     ),
     "gaps": LazyCommand(
         target="twinlog.cli.gaps:gaps_command", summary="Show what is known not to be on the target."
+    ),
+    "groups": LazyCommand(
+        target="twinlog.cli.groups:groups_command",
+        summary="Show where every consumer group stands on both clusters.",
+    ),
+    "translate": LazyCommand(
+        target="twinlog.cli.translate:translate_command",
+        summary="Translate any offset or time, in either direction.",
+    ),
+    "failover": LazyCommand(
+        target="twinlog.cli.failover:app", summary="Move consumer groups to the target cluster."
+    ),
+    "failback": LazyCommand(
+        target="twinlog.cli.failback:app", summary="Move consumer groups back to the source cluster."
     ),
     "decode": LazyCommand(
         target="twinlog.cli.decode:decode_command",

@@ -1,4 +1,4 @@
-"""`twinlog explain topic`: why a topic is replicated or not."""
+"""`twinlog explain topic` and `group`: why a topic is replicated, a group translated, or not."""
 
 from pathlib import Path
 from typing import Annotated, Any
@@ -13,6 +13,7 @@ from twinlog.cli.configsync_client import (
     flow_name,
     parse_flow,
 )
+from twinlog.cli.explain_group import group_command
 from twinlog.cli.failures import reported_failures, run_async
 from twinlog.cli.location import ConfigOption, EndpointOption
 from twinlog.cli.output import Column, Output, OutputOption, print_json, print_table
@@ -51,6 +52,7 @@ def topic_command(
 
 
 topic_command.__doc__ = _HELP
+app.command("group")(group_command)
 
 
 async def _explain(

@@ -1,0 +1,212 @@
+"""What `twinlog failover` and `twinlog failback` share: options, the plan's table, the steps of a run."""
+
+from collections.abc import AsyncIterable, Iterable
+from typing import Annotated, Any
+
+import grpc
+import typer
+
+from twinlog.api.checkpoint.v1 import checkpoint_service_pb2 as pb2
+from twinlog.cli.checkpoint_client import shown, topic_partition, verdict_name
+from twinlog.cli.configsync_client import flow_name
+from twinlog.cli.failures import EXIT_FAILED
+from twinlog.cli.output import Column, Output, print_json, print_json_line, print_table
+from twinlog.cli.source_client import who
+from twinlog.service.errors_wire import error_from_rpc
+
+RUN_TIMEOUT_SECONDS = 24 * 3600.0
+"""A run waits for the copy; --wait bounds that."""
+
+GroupsOption = Annotated[
+    list[str] | None,
+    typer.Option("--group", metavar="ID", help="Only this group; may be repeated. All when left out."),
+]
+FenceOption = Annotated[
+    bool,
+    typer.Option("--fence", help="Deny writes to the flow's topics on the cluster that is left, by ACL."),
+]
+IncludeActiveOption = Annotated[
+    bool,
+    typer.Option("--include-active", help="Also groups that still have members on the cluster that is left."),
+]
+AcceptLossOption = Annotated[
+    bool,
+    typer.Option("--accept-loss", help="Go on though records are not copied, or the other cluster is gone."),
+]
+WaitOption = Annotated[
+    float,
+    typer.Option("--wait", min=0, metavar="SECONDS", help="How long to wait for the copy; 0 = not at all."),
+]
+DryRunOption = Annotated[bool, typer.Option("--dry-run", help="Only show the plan.")]
+
+_PARTITIONS = (
+    Column(title="group"),
+    Column(title="from"),
+    Column(title="offset", right=True),
+    Column(title="to"),
+    Column(title="offset", right=True),
+    Column(title="present", right=True),
+    Column(title="verdict"),
+    Column(title="action"),
+    Column(title="message"),
+)
+_BACKLOG = (Column(title="partition"), Column(title="not copied", right=True), Column(title="message"))
+
+
+def options_message(
+    groups: list[str] | None, *, fence: bool, include_active: bool, accept_loss: bool, wait_seconds: float
+) -> pb2.MoveOptions:
+    options = pb2.MoveOptions(
+        groups=groups or [], fence=fence, include_active=include_active, accept_loss=accept_loss, by=who()
+    )
+    options.wait.FromMilliseconds(round(wait_seconds * 1000))
+    return options
+
+
+def print_plan(plan: pb2.MovePlan, output: Output) -> None:
+    """Exits with 1 when the move would be refused."""
+    if output is Output.JSON:
+        print_json(plan_as_json(plan))
+    else:
+        _print_plan(plan, f"{flow_name(plan.flow)}: from {plan.from_cluster} to {plan.to_cluster}")
+    if plan.blockers:
+        raise typer.Exit(EXIT_FAILED)
+
+
+async def print_run(
+    events: AsyncIterable[pb2.RunFailoverResponse] | AsyncIterable[pb2.RunFailbackResponse], output: Output
+) -> None:
+    """Each step as it comes, the report at the end. Raises the error that the service told."""
+    try:
+        async for event in events:
+            if output is Output.JSON:
+                print_json_line(_event_as_json(event))
+            elif event.HasField("step"):
+                _print_step(event.step)
+            else:
+                _print_report(event.report)
+    except grpc.aio.AioRpcError as error:
+        raise error_from_rpc(error, peer="checkpoint") from error
+
+
+def _print_step(step: pb2.MoveStep) -> None:
+    left = f" ({step.records_left})" if step.HasField("records_left") and step.records_left else ""
+    state = pb2.StepState.Name(step.state).removeprefix("STEP_STATE_").lower()
+    typer.echo(f"{step.at.ToJsonString()}  {step.name:<13} {state:<8} {step.message}{left}")
+
+
+def _print_report(report: pb2.MoveReport) -> None:
+    plan = report.plan
+    if report.already_done:
+        finished = report.finished.ToJsonString()
+        title = f"run {report.run_id} had done it already, at {finished}: nothing was changed"
+    else:
+        title = f"run {report.run_id}: groups of {flow_name(plan.flow)} go on at {plan.to_cluster}"
+    _print_plan(plan, title)
+
+
+def _print_plan(plan: pb2.MovePlan, title: str) -> None:
+    print_table(title, _PARTITIONS, [_cells(entry) for entry in plan.partitions])
+    if plan.backlog:
+        print_table("", _BACKLOG, list(_backlog_cells(plan.backlog)))
+    total = str(plan.records_not_copied) if plan.HasField("records_not_copied") else "an unknown number of"
+    estimate = (
+        f", about {plan.estimated.ToTimedelta().total_seconds():.0f} s" if plan.HasField("estimated") else ""
+    )
+    typer.echo(f"not copied yet: {total} records{estimate}")
+    for warning in plan.warnings:
+        typer.echo(f"note: {warning}")
+    for blocker in plan.blockers:
+        typer.echo(f"stands against it: {blocker}")
+
+
+def _backlog_cells(backlog: Iterable[pb2.TopicBacklog]) -> Iterable[list[str]]:
+    """Only partitions that lack something, or of which nothing is known."""
+    for entry in backlog:
+        known = entry.HasField("records_not_copied")
+        if not known or entry.records_not_copied:
+            yield [
+                topic_partition(entry.partition),
+                shown(entry.records_not_copied if known else None),
+                entry.message,
+            ]
+
+
+def _cells(entry: pb2.MovePartition) -> list[str]:
+    return [
+        entry.group,
+        topic_partition(entry.from_partition),
+        shown(entry.from_offset if entry.HasField("from_offset") else None),
+        topic_partition(entry.to_partition) if entry.HasField("to_partition") else "-",
+        shown(entry.to_offset if entry.HasField("to_offset") else None),
+        shown(entry.present_offset if entry.HasField("present_offset") else None),
+        verdict_name(entry.verdict),
+        _action(entry),
+        entry.message,
+    ]
+
+
+def _action(entry: pb2.MovePartition) -> str:
+    return pb2.MoveAction.Name(entry.action).removeprefix("MOVE_ACTION_")
+
+
+def _event_as_json(event: pb2.RunFailoverResponse | pb2.RunFailbackResponse) -> dict[str, Any]:
+    if event.HasField("step"):
+        step = event.step
+        return {
+            "step": step.name,
+            "state": pb2.StepState.Name(step.state).removeprefix("STEP_STATE_"),
+            "message": step.message,
+            "at": step.at.ToJsonString(),
+            "records_left": step.records_left if step.HasField("records_left") else None,
+        }
+    report = event.report
+    return {
+        "run_id": report.run_id,
+        "already_done": report.already_done,
+        "started": report.started.ToJsonString(),
+        "finished": report.finished.ToJsonString(),
+        "plan": plan_as_json(report.plan),
+    }
+
+
+def plan_as_json(plan: pb2.MovePlan) -> dict[str, Any]:
+    """The plan for programs."""
+    return {
+        "flow": flow_name(plan.flow),
+        "from": plan.from_cluster,
+        "to": plan.to_cluster,
+        "from_reachable": plan.from_reachable,
+        "records_not_copied": plan.records_not_copied if plan.HasField("records_not_copied") else None,
+        "estimated_seconds": (
+            plan.estimated.ToTimedelta().total_seconds() if plan.HasField("estimated") else None
+        ),
+        "partitions": [
+            {
+                "group": entry.group,
+                "from_topic": entry.from_partition.topic,
+                "to_topic": entry.to_partition.topic if entry.HasField("to_partition") else None,
+                "partition": entry.from_partition.partition,
+                "from_offset": entry.from_offset if entry.HasField("from_offset") else None,
+                "to_offset": entry.to_offset if entry.HasField("to_offset") else None,
+                "present_offset": entry.present_offset if entry.HasField("present_offset") else None,
+                "verdict": verdict_name(entry.verdict),
+                "action": _action(entry),
+                "message": entry.message,
+            }
+            for entry in plan.partitions
+        ],
+        "backlog": [
+            {
+                "topic": entry.partition.topic,
+                "partition": entry.partition.partition,
+                "records_not_copied": (
+                    entry.records_not_copied if entry.HasField("records_not_copied") else None
+                ),
+                "message": entry.message,
+            }
+            for entry in plan.backlog
+        ],
+        "warnings": list(plan.warnings),
+        "blockers": list(plan.blockers),
+    }
