@@ -1,0 +1,78 @@
+"""`twinlog preflight FILE`: everything that can be checked before anything is started."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from twinlog.cli.failures import EXIT_FAILED, reported_failures, run_async
+from twinlog.cli.location import load_config
+from twinlog.cli.output import Output, OutputOption, print_json
+
+_HELP = """Check a properties file against its clusters before anything is started; nothing is changed.
+
+Reachability and versions, different cluster ids, rights on both sides (with the commands that grant what is \
+missing), replication factors and in-sync replicas, message sizes, timestamp limits, name collisions and \
+loops over several flows.
+
+Exit code 0 when nothing stands in the way, 1 when something does (with --strict also for warnings), 2 when \
+the file itself is wrong.
+"""
+
+_COLOURS = {"ok": typer.colors.GREEN, "warning": typer.colors.YELLOW, "error": typer.colors.RED}
+
+
+def preflight_command(
+    file: Annotated[Path, typer.Argument(metavar="FILE", help="A MirrorMaker 2 properties file.")],
+    output: OutputOption = Output.TABLE,
+    strict: Annotated[bool, typer.Option("--strict", help="Warnings count as errors.")] = False,
+    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Leave out what is in order.")] = False,
+    acls: Annotated[
+        bool, typer.Option("--acls", help="Print the commands for all rights that the flows need, and end.")
+    ] = False,
+    timeout: Annotated[
+        float, typer.Option(min=1.0, help="Seconds that a cluster may take to answer.")
+    ] = 10.0,
+) -> None:
+    from twinlog.preflight.checks import judge
+    from twinlog.preflight.findings import Level
+    from twinlog.preflight.gather import gather_facts
+    from twinlog.preflight.report import needed_acl_commands
+
+    with reported_failures():
+        configuration = load_config(file)
+        if acls:
+            for command in needed_acl_commands(configuration):
+                typer.echo(command)
+            return
+    findings = judge(run_async(gather_facts(configuration, timeout_seconds=timeout)))
+    shown = [finding for finding in findings if not (quiet and finding.level is Level.OK)]
+    with reported_failures():
+        if output is Output.JSON:
+            print_json(
+                [
+                    {
+                        "level": finding.level.value,
+                        "about": finding.about,
+                        "check": finding.check,
+                        "message": finding.message,
+                        "remedy": finding.remedy,
+                    }
+                    for finding in shown
+                ]
+            )
+        else:
+            for finding in shown:
+                typer.secho(f"{finding.level.value:8}", fg=_COLOURS[finding.level.value], nl=False)
+                typer.echo(f"{finding.about}: {finding.check}: {finding.message}")
+                if finding.remedy:
+                    typer.echo(f"        {finding.remedy}")
+            errors = sum(finding.level is Level.ERROR for finding in findings)
+            warnings = sum(finding.level is Level.WARNING for finding in findings)
+            typer.echo(f"{errors} errors, {warnings} warnings")
+    failing = {Level.ERROR, Level.WARNING} if strict else {Level.ERROR}
+    if any(finding.level in failing for finding in findings):
+        raise typer.Exit(EXIT_FAILED)
+
+
+preflight_command.__doc__ = _HELP

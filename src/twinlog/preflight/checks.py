@@ -1,0 +1,216 @@
+"""What the facts mean: every check as a function of facts. Pure."""
+
+from collections.abc import Iterator, Sequence
+from typing import Final
+
+from twinlog.config import OffsetSyncsLocation
+from twinlog.errors import KafkaError
+from twinlog.filters import PatternList
+from twinlog.kafka.ports import ConfigEntry, ConfigSource
+from twinlog.preflight.facts import ClusterFacts, Facts, FlowFacts, TopicFacts
+from twinlog.preflight.findings import Finding, error, fine, warning
+from twinlog.preflight.loops import check_loops
+from twinlog.preflight.rights import check_rights
+
+OLDEST_RELEASE: Final = "2.5"
+"""Transactions that survive a restart of the producer (KIP-447, KIP-360) came with it."""
+
+_EXCLUDE: Final = "config.properties.exclude"
+_NOT_COPIED: Final = frozenset({ConfigSource.DEFAULT, ConfigSource.STATIC_BROKER})
+_LONGEST_NAME: Final = 249
+_NEVER: Final = 9_223_372_036_854_775_807
+
+
+def judge(facts: Facts) -> list[Finding]:
+    """Every finding, cluster by cluster, then flow by flow."""
+    findings = [finding for cluster in facts.clusters.values() for finding in check_cluster(cluster)]
+    for flow in facts.flows:
+        source, target = facts.clusters[flow.flow.source], facts.clusters[flow.flow.target]
+        if source.unreachable is not None or target.unreachable is not None:
+            continue
+        findings += check_ends(flow, source, target)
+        findings += check_factors(flow, source, target)
+        for topic in flow.topics:
+            findings += check_topic(flow, topic, target)
+        findings += check_rights(flow)
+    findings += check_loops(facts)
+    return findings
+
+
+def check_cluster(cluster: ClusterFacts) -> Iterator[Finding]:
+    """Reachability and version."""
+    if cluster.unreachable is not None:
+        yield error(
+            cluster.alias,
+            "reachable",
+            str(cluster.unreachable),
+            f"check {cluster.alias}.bootstrap.servers, and security.protocol, sasl.* and ssl.* beside it",
+        )
+        return
+    yield fine(cluster.alias, "reachable", f"{cluster.broker_count} brokers, cluster id {cluster.cluster_id}")
+    if _number(cluster.release) < _number(OLDEST_RELEASE):
+        yield error(
+            cluster.alias,
+            "version",
+            f"Kafka {cluster.release} or so is too old: {OLDEST_RELEASE} is the oldest that works",
+        )
+    else:
+        yield fine(cluster.alias, "version", f"Kafka {cluster.release} or later")
+
+
+def check_ends(flow: FlowFacts, source: ClusterFacts, target: ClusterFacts) -> Iterator[Finding]:
+    """Two clusters, and something to replicate."""
+    about = str(flow.flow)
+    if source.cluster_id == target.cluster_id:
+        yield error(
+            about,
+            "two clusters",
+            f"both ends are one cluster ({source.cluster_id})",
+            f"correct {source.alias}.bootstrap.servers or {target.alias}.bootstrap.servers",
+        )
+    else:
+        yield fine(about, "two clusters", "the ends are different clusters")
+    if flow.topics:
+        yield fine(about, "topics", f"{len(flow.topics)} of {len(source.topics)} topics are replicated")
+    else:
+        yield warning(
+            about, "topics", "no topic of the source passes the rules", "check topics and topics.exclude"
+        )
+
+
+def check_factors(flow: FlowFacts, source: ClusterFacts, target: ClusterFacts) -> Iterator[Finding]:
+    """Replication factors against live brokers, and against what the brokers ask of every write."""
+    config, about = flow.config, str(flow.flow)
+    syncs = config.source.offset_syncs
+    syncs_host = source if syncs.location is OffsetSyncsLocation.SOURCE else target
+    wanted = [
+        (target, "replication.factor", config.configsync.replication_factor),
+        (target, "offset.storage.replication.factor", config.source.offset_storage.replication_factor),
+    ]
+    if syncs.enabled:
+        wanted.append((syncs_host, "offset-syncs.topic.replication.factor", syncs.replication_factor))
+    if config.checkpoint.enabled:
+        factor = config.checkpoint.topic_replication_factor
+        wanted.append((target, "checkpoints.topic.replication.factor", factor))
+    if config.heartbeat.enabled:
+        wanted.append(
+            (target, "heartbeats.topic.replication.factor", config.heartbeat.topic_replication_factor)
+        )
+    for cluster, key, configured in wanted:
+        factor = configured if configured != -1 else _of(cluster, "default.replication.factor", 1)
+        min_isr = _of(cluster, "min.insync.replicas", 1)
+        if factor > cluster.broker_count:
+            yield error(
+                about,
+                key,
+                f"{factor} replicas on {cluster.alias}, which has {cluster.broker_count} brokers",
+                f"lower {key}, or add brokers",
+            )
+        elif min_isr > factor:
+            yield error(
+                about,
+                key,
+                f"{factor} replicas on {cluster.alias}, whose brokers want {min_isr} in sync: writes fail",
+                f"raise {key}, or lower min.insync.replicas of the brokers",
+            )
+        else:
+            yield fine(about, key, f"{factor} on {cluster.alias}")
+
+
+def check_topic(flow: FlowFacts, topic: TopicFacts, target: ClusterFacts) -> Iterator[Finding]:
+    """One topic: its name, its message sizes, its timestamps."""
+    about = f"{flow.flow} {topic.name}"
+    if len(topic.target_name) > _LONGEST_NAME:
+        yield error(
+            about,
+            "name",
+            f"{topic.target_name} has {len(topic.target_name)} characters, Kafka allows {_LONGEST_NAME}",
+            "exclude the topic, or take a shorter alias",
+        )
+    if not flow.selector.policy.tracks_topic_sources and not isinstance(topic.target, KafkaError):
+        yield warning(
+            about,
+            "name",
+            f"{topic.target_name} exists on {flow.flow.target}: records are added to whatever is in it",
+            "make sure that nothing else writes into it",
+        )
+    if isinstance(topic.source_configs, KafkaError):
+        return
+    yield from _check_sizes(about, flow, topic, topic.source_configs, target)
+    yield from _check_timestamps(about, flow, topic, topic.source_configs, target)
+
+
+def _check_sizes(
+    about: str, flow: FlowFacts, topic: TopicFacts, source: Sequence[ConfigEntry], target: ClusterFacts
+) -> Iterator[Finding]:
+    """MM2 copies only what is set on the topic: a limit raised on the source's brokers does not come
+    along.
+    """
+    allowed = _entry(source, "max.message.bytes")
+    there = _on_target(flow, topic, allowed, target, "message.max.bytes", 1_048_588)
+    if allowed is not None and int(allowed.value or 0) > there:
+        yield warning(
+            about,
+            "message size",
+            f"the source takes {allowed.value} bytes, the target will take {there}: larger ones are refused",
+            f"set max.message.bytes on the source topic, or message.max.bytes on {target.alias}'s brokers",
+        )
+
+
+def _check_timestamps(
+    about: str, flow: FlowFacts, topic: TopicFacts, source: Sequence[ConfigEntry], target: ClusterFacts
+) -> Iterator[Finding]:
+    kind = _entry(source, "message.timestamp.type")
+    if kind is not None and kind.value == "LogAppendTime":
+        yield warning(
+            about,
+            "timestamps",
+            "the source stamps records itself (LogAppendTime); the copy keeps these times",
+        )
+    for name, broker_name, words in (
+        ("message.timestamp.before.max.ms", "log.message.timestamp.before.max.ms", "older"),
+        ("message.timestamp.after.max.ms", "log.message.timestamp.after.max.ms", "newer"),
+    ):
+        allowed = _entry(source, name)
+        if allowed is None:
+            continue
+        default = _NEVER if words == "older" else 3_600_000
+        there = _on_target(flow, topic, allowed, target, broker_name, default)
+        if int(allowed.value or _NEVER) > there:
+            yield warning(
+                about,
+                "timestamps",
+                f"the target will refuse records over {there} ms {words} than its clock; the source does not",
+                f"set {name} on the source topic, or {broker_name} on {target.alias}'s brokers",
+            )
+
+
+def _on_target(
+    flow: FlowFacts,
+    topic: TopicFacts,
+    source: ConfigEntry | None,
+    target: ClusterFacts,
+    broker_name: str,
+    default: int,
+) -> int:
+    """The limit that the target topic has, or will have once it is created or synced."""
+    exclude = PatternList(_EXCLUDE, flow.config.configsync.config_properties_exclude)
+    if source is not None and source.source not in _NOT_COPIED and not exclude.matches(source.name):
+        return int(source.value or default)
+    if not isinstance(topic.target_configs, KafkaError) and source is not None:
+        present = _entry(topic.target_configs, source.name)
+        if present is not None:
+            return int(present.value or default)
+    return _of(target, broker_name, default)
+
+
+def _entry(entries: Sequence[ConfigEntry], name: str) -> ConfigEntry | None:
+    return next((entry for entry in entries if entry.name == name and entry.value), None)
+
+
+def _of(cluster: ClusterFacts, name: str, default: int) -> int:
+    return int(cluster.broker_configs.get(name, default))
+
+
+def _number(release: str) -> tuple[int, ...]:
+    return tuple(int(part) for part in release.split("."))

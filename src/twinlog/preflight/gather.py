@@ -1,0 +1,206 @@
+"""Asks the clusters for the facts. Changes nothing: topics are created with validate_only."""
+
+import asyncio
+import re
+from collections.abc import Mapping, Sequence
+from contextlib import AsyncExitStack
+from typing import Final
+
+from twinlog.config import ClientConfig, Configuration, FlowConfig
+from twinlog.errors import KafkaError
+from twinlog.filters import DefaultTopicFilter, NameFilter, PatternList
+from twinlog.kafka.cluster import open_cluster
+from twinlog.kafka.inspector import ClusterInspector
+from twinlog.kafka.ports import KafkaCluster, NewTopic
+from twinlog.model import ClusterAlias
+from twinlog.policy import policy_from_config
+from twinlog.preflight.facts import ClusterFacts, Facts, FlowFacts, InternalTopic, TopicFacts
+from twinlog.preflight.rights import internal_topics
+from twinlog.selection import TopicSelector
+
+_USER: Final = re.compile(r'username\s*=\s*"?([^"\s;]+)')
+
+
+async def gather_facts(configuration: Configuration, *, timeout_seconds: float) -> Facts:
+    """Ask every cluster of an enabled flow. A cluster that is away is a fact, not an error; each call is
+    bounded by `timeout_seconds`.
+    """
+    flows = configuration.enabled_flows
+    aliases = sorted({alias for config in flows for alias in (config.flow.source, config.flow.target)})
+    async with asyncio.TaskGroup() as group:
+        looks = {
+            alias: group.create_task(
+                _cluster(configuration.clusters[alias].admin, timeout_seconds), name=f"look at {alias}"
+            )
+            for alias in aliases
+        }
+    clusters = {alias: look.result() for alias, look in looks.items()}
+    return Facts(
+        clusters=clusters,
+        flows=[await _flow(config, clusters, timeout_seconds) for config in flows],
+    )
+
+
+async def _cluster(client: ClientConfig, timeout_seconds: float) -> ClusterFacts:
+    async with AsyncExitStack() as stack:
+        cluster = await stack.enter_async_context(_open(client, timeout_seconds))
+        inspector = await stack.enter_async_context(_inspect(client, timeout_seconds))
+        try:
+            brokers = await cluster.brokers()
+            return ClusterFacts(
+                alias=client.alias,
+                cluster_id=await cluster.cluster_id(),
+                release=await inspector.release(),
+                broker_count=len(brokers),
+                broker_configs=await _broker_configs(cluster, brokers[0].node_id) if brokers else {},
+                topics=frozenset(await cluster.list_topics()),
+            )
+        except KafkaError as error:
+            return ClusterFacts(alias=client.alias, unreachable=error)
+
+
+async def _broker_configs(cluster: KafkaCluster, node_id: int) -> Mapping[str, str]:
+    try:
+        entries = await cluster.describe_broker_configs(node_id)
+    except KafkaError as error:
+        if error.retriable:
+            raise
+        return {}
+    return {entry.name: entry.value for entry in entries if entry.value is not None}
+
+
+async def _flow(
+    config: FlowConfig, clusters: Mapping[ClusterAlias, ClusterFacts], timeout_seconds: float
+) -> FlowFacts:
+    selector = selector_of(config)
+    source, target = config.clients.source_admin, config.clients.target_admin
+    ends = (clusters[config.flow.source], clusters[config.flow.target])
+    facts = FlowFacts(
+        config=config,
+        selector=selector,
+        source_principal=principal_of(source),
+        target_principal=principal_of(target),
+    )
+    if any(end.unreachable is not None for end in ends):
+        return facts
+    selected = sorted(name for name in ends[0].topics if selector.selects(name))
+    async with AsyncExitStack() as stack:
+        look = _FlowLook(
+            config=config,
+            selector=selector,
+            source=await stack.enter_async_context(_open(source, timeout_seconds)),
+            target=await stack.enter_async_context(_open(target, timeout_seconds)),
+            source_rights=await stack.enter_async_context(_inspect(source, timeout_seconds)),
+            target_rights=await stack.enter_async_context(_inspect(target, timeout_seconds)),
+        )
+        return FlowFacts(
+            config=config,
+            selector=selector,
+            topics=await look.topics(selected),
+            internal=await look.internal(),
+            source_operations=await _operations(look.source_rights),
+            target_operations=await _operations(look.target_rights),
+            source_principal=facts.source_principal,
+            target_principal=facts.target_principal,
+        )
+
+
+class _FlowLook:
+    """Looks at the topics of one flow."""
+
+    def __init__(
+        self,
+        *,
+        config: FlowConfig,
+        selector: TopicSelector,
+        source: KafkaCluster,
+        target: KafkaCluster,
+        source_rights: ClusterInspector,
+        target_rights: ClusterInspector,
+    ) -> None:
+        self._config = config
+        self._selector = selector
+        self._source = source
+        self._target = target
+        self.source_rights = source_rights
+        self.target_rights = target_rights
+
+    async def topics(self, names: Sequence[str]) -> list[TopicFacts]:
+        policy, alias = self._selector.policy, self._config.flow.source
+        remote = {name: policy.format_remote_topic(alias, name) for name in names}
+        source = await self._source.describe_topics(names)
+        source_configs = await self._source.describe_topic_configs(names)
+        source_operations = await self.source_rights.topic_operations(names)
+        target = await self._target.describe_topics(remote.values())
+        present = [name for name, topic in target.items() if not isinstance(topic, KafkaError)]
+        target_configs = await self._target.describe_topic_configs(present)
+        target_operations = await self.target_rights.topic_operations(present)
+        creations = await self.target_rights.try_creating(
+            [self._new_topic(name) for name in remote.values() if name not in present]
+        )
+        return [
+            TopicFacts(
+                name=name,
+                target_name=copy,
+                source=source[name],
+                source_configs=source_configs[name],
+                target=target[copy],
+                target_configs=target_configs.get(copy, ()),
+                source_operations=source_operations[name],
+                target_operations=target_operations.get(copy, frozenset()),
+                creation=creations.get(copy),
+            )
+            for name, copy in remote.items()
+        ]
+
+    async def internal(self) -> list[InternalTopic]:
+        found: list[InternalTopic] = []
+        for alias, name in internal_topics(self._config, self._selector.policy):
+            on_source = alias == self._config.flow.source
+            rights = self.source_rights if on_source else self.target_rights
+            operations = (await rights.topic_operations([name]))[name]
+            creation: KafkaError | None = None
+            if isinstance(operations, KafkaError):
+                creation = (await rights.try_creating([self._new_topic(name)]))[name]
+            found.append(InternalTopic(cluster=alias, name=name, operations=operations, creation=creation))
+        return found
+
+    def _new_topic(self, name: str) -> NewTopic:
+        return NewTopic(name=name, partition_count=1, replication_factor=-1)
+
+
+async def _operations(inspector: ClusterInspector) -> frozenset[str] | KafkaError:
+    try:
+        return await inspector.cluster_operations()
+    except KafkaError as error:
+        return error
+
+
+def principal_of(client: ClientConfig) -> str:
+    """`User:name` as far as the properties tell it; empty for certificates and where there is no login."""
+    found = _USER.search(client.properties.get("sasl.jaas.config", ""))
+    return f"User:{found.group(1)}" if found else ""
+
+
+def selector_of(config: FlowConfig) -> TopicSelector:
+    """The rules of a flow about topics."""
+    topics = config.configsync.topics
+    return TopicSelector(
+        flow=config.flow,
+        policy=policy_from_config({**config.policy_config, "source.cluster.alias": config.flow.source}),
+        topic_filter=DefaultTopicFilter(
+            names=NameFilter(
+                include=PatternList("topics", topics.include),
+                exclude=PatternList("topics.exclude", topics.exclude),
+            )
+        ),
+        heartbeats_replication_enabled=config.configsync.heartbeats_replication_enabled,
+    )
+
+
+def _open(client: ClientConfig, timeout_seconds: float) -> KafkaCluster:
+    return open_cluster(client.alias, client.properties, timeout_seconds=timeout_seconds)
+
+
+def _inspect(client: ClientConfig, timeout_seconds: float) -> ClusterInspector:
+    return ClusterInspector(client.alias, client.properties, timeout_seconds=timeout_seconds)
