@@ -8,7 +8,6 @@ import logging
 from collections.abc import Awaitable, Callable, Iterator, Mapping
 from pathlib import Path
 
-import jks
 import pytest
 from cryptography import x509
 from cryptography.hazmat.primitives.serialization import BestAvailableEncryption, Encoding
@@ -28,6 +27,7 @@ from twinlog.local.blocking_cluster import BlockingCluster
 from twinlog.local.spec import ClusterSpec, SaslMechanism, Security
 from twinlog.model import TopicPartition
 from twinlog.testing.brokers import eventually, start_clusters, stop_clusters, unique_name
+from twinlog.testing.jks_files import jks_truststore
 
 ALICE_PASSWORD = 'alice\'s ;secret="quoted" \\ $'
 STORE_PASSWORD = "store-secret"
@@ -126,8 +126,7 @@ async def test_java_truststores_are_trusted(
 def _write_java_store(store: Path, store_type: str, pem_file: str) -> None:
     authority = x509.load_pem_x509_certificate(Path(pem_file).read_bytes())
     if store_type == "JKS":
-        entry = jks.TrustedCertEntry.new("ca", authority.public_bytes(Encoding.DER))
-        store.write_bytes(jks.KeyStore.new("jks", [entry]).saves(STORE_PASSWORD))
+        store.write_bytes(jks_truststore([authority.public_bytes(Encoding.DER)], STORE_PASSWORD))
         return
     encryption = BestAvailableEncryption(STORE_PASSWORD.encode())
     store.write_bytes(serialize_java_truststore([PKCS12Certificate(authority, b"ca")], encryption))

@@ -8,7 +8,6 @@ import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
-import jks
 from cryptography import x509
 from cryptography.exceptions import UnsupportedAlgorithm
 from cryptography.hazmat.primitives.asymmetric.types import PrivateKeyTypes
@@ -21,6 +20,8 @@ from cryptography.hazmat.primitives.serialization import (
     load_pem_private_key,
 )
 from cryptography.hazmat.primitives.serialization.pkcs12 import PKCS12KeyAndCertificates, load_pkcs12
+
+from twinlog.kafka.jks import JksFormatError, JksPasswordError, JksStore, read_jks, unprotect
 
 _JAVA_MAGIC = (b"\xfe\xed\xfe\xed", b"\xce\xce\xce\xce")
 _PEM_BLOCK = re.compile(rb"-----BEGIN ([A-Z0-9 ]+)-----(.*?)-----END \1-----", re.DOTALL)
@@ -45,12 +46,8 @@ def read_trusted(store: bytes, password: str | None) -> str:
         certificates = _pem_certificates(store)
     elif store[:4] in _JAVA_MAGIC:
         java = _java_store(store, password)
-        certificates = [x509.load_der_x509_certificate(entry.cert) for entry in java.certs.values()]
-        certificates += [
-            x509.load_der_x509_certificate(der)
-            for entry in java.private_keys.values()
-            for _, der in entry.cert_chain
-        ]
+        ders = [*java.trusted, *(der for key in java.keys for der in key.chain)]
+        certificates = [x509.load_der_x509_certificate(der) for der in ders]
     else:
         bundle = _pkcs12(store, password)
         own = [bundle.cert] if bundle.cert else []
@@ -126,26 +123,24 @@ def _pem_certificates(data: bytes) -> list[x509.Certificate]:
         raise StoreError("it holds no readable PEM certificate") from error
 
 
-def _java_store(data: bytes, password: str | None) -> jks.KeyStore:
+def _java_store(data: bytes, password: str | None) -> JksStore:
     try:
-        return jks.KeyStore.loads(data, password, try_decrypt_keys=False)
-    except jks.util.KeystoreSignatureException as error:
-        raise StoreError("the store password is wrong, or the file is damaged") from error
-    except (jks.util.KeystoreException, ValueError, IndexError) as error:
-        raise StoreError("it is not a readable JKS store") from error
+        return read_jks(data, password)
+    except JksPasswordError as error:
+        raise StoreError(str(error)) from error
+    except JksFormatError as error:
+        raise StoreError(f"it is not a readable JKS store: {error}") from error
 
 
 def _java_identity(data: bytes, password: str | None, key_password: str | None) -> ClientIdentity:
-    entries = list(_java_store(data, password).private_keys.values())
-    if not entries:
+    keys = _java_store(data, password).keys
+    if not keys:
         raise StoreError("it holds no private key")
-    entry = entries[0]
     try:
-        entry.decrypt(key_password or password or "")
-    except jks.util.KeystoreException as error:
-        raise StoreError("its private key cannot be read with the given key password") from error
-    private = load_der_private_key(entry.pkey_pkcs8, None)
-    chain = [x509.load_der_x509_certificate(der) for _, der in entry.cert_chain]
+        private = load_der_private_key(unprotect(keys[0], key_password or password or ""), None)
+    except (JksPasswordError, JksFormatError) as error:
+        raise StoreError(f"its private key cannot be read with the given key password: {error}") from error
+    chain = [x509.load_der_x509_certificate(der) for der in keys[0].chain]
     return ClientIdentity(certificate_chain_pem=_to_pem(chain), key_pem=_plain_pem(private))
 
 

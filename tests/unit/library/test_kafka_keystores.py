@@ -2,9 +2,9 @@
 
 import datetime as dt
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
-import jks
 import pytest
 from cryptography import x509
 from cryptography.hazmat.primitives import hashes
@@ -24,6 +24,9 @@ from cryptography.hazmat.primitives.serialization.pkcs12 import (
 from cryptography.x509.oid import NameOID
 
 from twinlog.kafka.keystores import StoreError, encrypt_key, pem_identity, read_identity, read_trusted
+from twinlog.testing.jks_files import jks_keystore, jks_truststore
+
+GOLDEN = Path(__file__).parents[2] / "golden"
 
 START = dt.datetime(2026, 1, 1, tzinfo=dt.UTC)
 
@@ -68,17 +71,12 @@ CLIENT = issue("client", AUTHORITY)
 
 
 def jks_trust(*issued: Issued, password: str = "store") -> bytes:
-    entries = [jks.TrustedCertEntry.new(f"ca{number}", one.der) for number, one in enumerate(issued)]
-    return bytes(jks.KeyStore.new("jks", entries).saves(password))
+    return jks_truststore([one.der for one in issued], password)
 
 
 def jks_identity(password: str = "store", key_password: str | None = None) -> bytes:
-    entry = jks.PrivateKeyEntry.new(
-        "me", [CLIENT.der, AUTHORITY.der], CLIENT.key_bytes(Encoding.DER), "pkcs8"
-    )
-    if key_password is not None:
-        entry.encrypt(key_password)
-    return bytes(jks.KeyStore.new("jks", [entry]).saves(password))
+    chain = [CLIENT.der, AUTHORITY.der]
+    return jks_keystore(CLIENT.key_bytes(Encoding.DER), chain, password, key_password or password)
 
 
 def pkcs12_trust(*issued: Issued, password: bytes = b"store") -> bytes:
@@ -212,3 +210,20 @@ def test_an_unreadable_keystore_says_why_and_no_secret(
         read_identity(store, password, key_password)
     assert problem in str(raised.value)
     assert "hush" not in str(raised.value)
+
+
+def test_stores_made_by_keytool_are_read() -> None:
+    store = (GOLDEN / "keytool-keystore.jks").read_bytes()
+    identity = read_identity(store, "storepass", "keypass-of-it")
+    assert subjects(identity.certificate_chain_pem) == ["CN=made by keytool"]
+    trust = (GOLDEN / "keytool-truststore.jks").read_bytes()
+    assert subjects(read_trusted(trust, "storepass")) == ["CN=made by keytool"]
+    with pytest.raises(StoreError, match="key password"):
+        read_identity(store, "storepass", "another one")
+
+
+def test_a_store_cut_anywhere_is_refused() -> None:
+    store = jks_identity()
+    for length in range(4, len(store)):
+        with pytest.raises(StoreError):
+            read_identity(store[:length], "store", None)
