@@ -255,7 +255,8 @@ CONFIGSYNC_CHANGES = MetricSpec(
     name="twinlog.configsync.changes",
     kind=Kind.COUNTER,
     unit="{change}",
-    description="Changes made on the target (`twinlog.resource.type`: topic, partitions, config).",
+    description="Changes of the target (`twinlog.resource.type`: topic, partitions, config, acl, quota; "
+    "`twinlog.outcome`: applied, drift_reverted, refused).",
     attributes=(*FLOW, "twinlog.resource.type", "twinlog.outcome"),
     service="configsync",
 )
