@@ -92,6 +92,18 @@ async def copier_in(
         await running.stop()
 
 
+@asynccontextmanager
+async def starting(copier: RunningCopier) -> AsyncIterator[None]:
+    """Start it while the body runs, as it copies before it says that it is ready. Raises its failure."""
+    try:
+        async with asyncio.TaskGroup() as group:
+            start = group.create_task(copier.start(), name="start the copier")
+            yield
+            start.cancel()
+    except ExceptionGroup as failures:
+        raise failures.exceptions[0] from None
+
+
 class _Mm2:
     def __init__(self, properties: str, directory: Path) -> None:
         file = directory / "mm2.properties"

@@ -1,12 +1,11 @@
 """How fast a copier empties a backlog that was there before it started."""
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from bench.copiers import RunningCopier, copier_in, copier_properties
+from bench.copiers import RunningCopier, copier_in, copier_properties, starting
 from bench.figures import Sample, measure_drain, without_markers
 from bench.loads import Load
 from bench.results import Copier, DrainRun
@@ -34,18 +33,6 @@ class Backlog:
     @property
     def record_count(self) -> int:
         return sum(self.records)
-
-
-@asynccontextmanager
-async def starting(copier: RunningCopier) -> AsyncIterator[None]:
-    """Start it while the body runs, as it copies before it says that it is ready. Raises its failure."""
-    try:
-        async with asyncio.TaskGroup() as group:
-            start = group.create_task(copier.start(), name="start the copier")
-            yield
-            start.cancel()
-    except ExceptionGroup as failures:
-        raise failures.exceptions[0] from None
 
 
 async def run_drain(

@@ -1,16 +1,12 @@
 """What a copier costs while there is nothing to copy."""
 
 import asyncio
-import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from bench.copiers import copier_in, copier_properties
-from bench.drain import starting
-from bench.latency import wait_for_topic
-from bench.loads import LOADS, make_pool
-from bench.replay import replay
+from bench.copiers import copier_in, copier_properties, starting
+from bench.priming import put_first_records, wait_for_first_records
 from bench.results import Copier, IdleRun
 from bench.stage import Stage
 from bench.tree_meter import TreeMeter
@@ -19,7 +15,6 @@ from twinlog.service.waiting import wait_or_stop
 
 PARTITIONS = 100
 _METER_SECONDS = 1.0
-_COPY_SECONDS = 120.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -40,21 +35,13 @@ async def run_idle(
     directory: Path,
     progress: Callable[[float], None],
 ) -> IdleRun:
-    """A topic of 100 partitions with a few old records each, long copied. `flow` must be new to these
-    clusters. Raises TwinlogError, and TimeoutError when the few records are not copied.
+    """A topic of 100 partitions with one record each, long copied. `flow` must be new to these clusters.
+
+    Raises TwinlogError.
     """
     topic = f"idle-{flow.source}"
     remote_topic = f"{flow.source}.{topic}"
-    await stage.source.create_topic(topic, PARTITIONS)
-    pool = make_pool(LOADS[0], batch_bytes=1000, pool_bytes=1000, now_ms=time.time_ns() // 1_000_000)
-    filled = await replay(
-        stage.source.session,
-        topic,
-        pool,
-        partition_count=PARTITIONS,
-        record_count=PARTITIONS,
-        progress=lambda _: None,
-    )
+    await put_first_records(stage, topic, PARTITIONS)
     properties = copier_properties(
         copier,
         flow,
@@ -67,10 +54,7 @@ async def run_idle(
     meter = TreeMeter()
     try:
         async with copier_in(directory, copier, properties) as running, starting(running):
-            await wait_for_topic(stage.target, remote_topic, PARTITIONS)
-            async with asyncio.timeout(_COPY_SECONDS):
-                while sum(await stage.target.ends(remote_topic, PARTITIONS)) < filled.record_count:
-                    await wait_or_stop(never, _METER_SECONDS)
+            await wait_for_first_records(stage, remote_topic, PARTITIONS)
             began = loop.time()
             await wait_or_stop(never, plan.settle_seconds)
             first_at = loop.time()

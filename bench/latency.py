@@ -8,20 +8,18 @@ from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from bench.copiers import RunningCopier, copier_in, copier_properties
-from bench.drain import starting
+from bench.copiers import RunningCopier, copier_in, copier_properties, starting
 from bench.figures import percentile
 from bench.latency_probe import ProbeOutcome, ProbePlan
+from bench.priming import put_first_records, wait_for_first_records
 from bench.results import Copier, LatencyRun
-from bench.stage import Side, Stage
+from bench.stage import Stage
 from bench.tree_meter import TreeMeter
 from twinlog.errors import StateError
 from twinlog.model import Flow
-from twinlog.service.waiting import wait_or_stop
 
 _PARTITIONS = 8
 _RECORDS_PER_SECOND = 1000
-_CREATION_SECONDS = 120.0
 _METER_SECONDS = 0.5
 _PROBE = Path(__file__).with_name("latency_probe.py")
 _LONGEST_LINE_BYTES = 16 << 20
@@ -53,7 +51,7 @@ async def run_latency(
     topic = f"latency-{flow.source}"
     remote_topic = f"{flow.source}.{topic}"
     source, target = stage.source.brokers, stage.target.brokers
-    await stage.source.create_topic(topic, _PARTITIONS)
+    await put_first_records(stage, topic, _PARTITIONS)
     properties = copier_properties(
         copier, flow, source.client_properties(), target.client_properties(), topics=topic
     )
@@ -69,7 +67,7 @@ async def run_latency(
     )
     try:
         async with copier_in(directory, copier, properties) as running, starting(running):
-            await wait_for_topic(stage.target, remote_topic, _PARTITIONS)
+            await wait_for_first_records(stage, remote_topic, _PARTITIONS)
             outcome, cpu_share = await _watch(probe_plan, running, progress)
     finally:
         await stage.source.delete_topic(topic)
@@ -87,17 +85,6 @@ async def run_latency(
         duplicates=outcome.duplicates,
         cpu_share=cpu_share,
     )
-
-
-async def wait_for_topic(side: Side, topic: str, partition_count: int) -> None:
-    """Until the copier has created it. Raises StateError after two minutes."""
-    loop = asyncio.get_running_loop()
-    give_up_at = loop.time() + _CREATION_SECONDS
-    never = asyncio.Event()
-    while not await side.has_topic(topic, partition_count):
-        if loop.time() > give_up_at:
-            raise StateError(f"topic {topic} was not created within {_CREATION_SECONDS:.0f} s")
-        await wait_or_stop(never, _METER_SECONDS)
 
 
 async def _watch(

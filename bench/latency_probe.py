@@ -58,12 +58,16 @@ async def probe(plan: ProbePlan) -> ProbeOutcome:
     consumer = AIOKafkaConsumer(
         bootstrap_servers=plan.target_servers,
         isolation_level="read_committed",
-        auto_offset_reset="earliest",
+        auto_offset_reset="latest",
         enable_auto_commit=False,
     )
-    consumer.assign([TopicPartition(plan.target_topic, number) for number in range(plan.partitions)])
+    partitions = [TopicPartition(plan.target_topic, number) for number in range(plan.partitions)]
+    consumer.assign(partitions)
     arrivals = _Arrivals(plan)
     async with producer, consumer, asyncio.TaskGroup() as group:
+        for partition in partitions:
+            # Asks for the end: from here on nothing is missed.
+            await consumer.position(partition)
         receiving = group.create_task(arrivals.receive(consumer), name="receive")
         await _send(plan, producer)
         await asyncio.wait([receiving], timeout=_LATE_SECONDS)

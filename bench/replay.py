@@ -1,6 +1,7 @@
 """Batches from memory into a topic as fast as the brokers take them: fills the source, and is the ceiling."""
 
 import asyncio
+import math
 import time
 from collections import deque
 from collections.abc import Callable
@@ -36,9 +37,10 @@ async def replay(
     partition_count: int,
     record_count: int,
     progress: Callable[[float], None],
+    most_seconds: float = math.inf,
 ) -> Replayed:
-    """Send at least `record_count` records, each batch to the next partition in turn, and wait for all
-    acknowledgements. Raises KafkaError.
+    """Send at least `record_count` records, or for `most_seconds`, each batch to the next partition in turn,
+    and wait for all acknowledgements. Raises KafkaError.
     """
     records = [0] * partition_count
     partitions = cycle([TopicPartition(topic, number) for number in range(partition_count)])
@@ -47,7 +49,7 @@ async def replay(
     began, cpu_began = time.perf_counter(), time.process_time()
     async with RawProducer(session, ProducerSettings()) as producer:
         for number, (batch, partition) in enumerate(zip(cycle(pool.batches), partitions, strict=False)):
-            if sent >= record_count:
+            if sent >= record_count or time.perf_counter() - began > most_seconds:
                 break
             under_way.append((producer.send(partition, batch), batch.size_bytes))
             under_way_bytes += batch.size_bytes

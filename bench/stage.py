@@ -45,12 +45,6 @@ class Side:
         found = await list_offsets(self.session, OffsetSpec.LAST_STABLE, partitions)
         return [end if isinstance(end := found.get(each), int) else 0 for each in partitions]
 
-    async def has_topic(self, topic: str, partition_count: int) -> bool:
-        """Whether all its partitions serve."""
-        partitions = [TopicPartition(topic, number) for number in range(partition_count)]
-        found = await list_offsets(self.session, OffsetSpec.LATEST, partitions)
-        return all(isinstance(found.get(each), int) for each in partitions)
-
     async def count_records(self, topic: str, ends: Sequence[int]) -> Sequence[int]:
         """Visible records below `ends` in each partition: transaction markers take offsets, too.
 
