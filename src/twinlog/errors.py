@@ -9,7 +9,7 @@ from collections.abc import Mapping
 class TwinlogError(Exception):
     """Root of all our errors.
 
-    `reason` is UPPER_SNAKE, stable and documented in docs/reasons.md; `metadata` repeats all that is dynamic in
+    `reason` is UPPER_SNAKE, stable and documented in docs/reasons.md; `metadata` repeats what is dynamic in
     the message, never a secret.
     """
 

@@ -8,7 +8,6 @@ from typing import Annotated, Any
 
 import typer
 
-
 _WIDEST = 1000
 
 

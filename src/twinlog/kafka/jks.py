@@ -1,8 +1,9 @@
 """Java's own keystore format, JKS, read without a Java: files as `keytool -storetype JKS` makes them.
 
 The only library for it needs a C compiler. Layout (sun.security.provider.JavaKeyStore), big endian: magic,
-version, count, entries, and a SHA-1 of password + "Mighty Aphrodite" + all before it. Keys are hidden by a key
-stream of SHA-1 over password and salt (sun.security.provider.KeyProtector): not strong, but what the files use.
+version, count, entries, and a SHA-1 of password + "Mighty Aphrodite" + all before it. Keys are hidden by a
+key stream of SHA-1 over password and salt (sun.security.provider.KeyProtector): not strong, but what these
+files use.
 """
 
 import hashlib

@@ -40,8 +40,10 @@ def test_lines_are_those_of_mm2s_formatters() -> None:
 
     assert lines == [
         "OffsetSync{topicPartition=t1-3, upstreamOffset=1200, downstreamOffset=1187}",
-        "Checkpoint{consumerGroupId=g1, topicPartition=A.t1-3, upstreamOffset=1234, downstreamOffset=1201,"
-        " metadata=}",
+        (
+            "Checkpoint{consumerGroupId=g1, topicPartition=A.t1-3, upstreamOffset=1234, "
+            "downstreamOffset=1201, metadata=}"
+        ),
         "Heartbeat{sourceClusterAlias=A, targetClusterAlias=B, timestamp=1700000000000}",
     ]
 
