@@ -19,7 +19,7 @@ from twinlog_configsync.rules import FlowRules
 from twinlog_configsync.schedule import Scope
 from twinlog_configsync.topic_plan import TopicRules
 
-_NAME: Final = re.compile(r"[a-zA-Z0-9._-]+")
+_NAME: Final = re.compile(r"[a-zA-Z0-9_-][a-zA-Z0-9._-]*")
 """A pattern that is a possible topic name, so it may stand for one topic."""
 
 

@@ -86,7 +86,8 @@ def action_as_json(action: pb2.PlannedAction) -> dict[str, Any]:
         "drift": action.drift,
         "text": action.text,
     }
-    return {name: value for name, value in fields.items() if value or name in ("rule", "text", "drift")}
+    always = {"before", "after", "rule", "text", "drift"}
+    return {name: value for name, value in fields.items() if value or (name in always and value is not None)}
 
 
 def acl_as_json(binding: pb2.AclBinding) -> dict[str, str]:

@@ -1,0 +1,92 @@
+"""How plans and outcomes are printed."""
+
+import pytest
+
+from twinlog.api.common.v1 import types_pb2
+from twinlog.api.configsync.v1 import configsync_service_pb2 as pb2
+from twinlog.cli.plan_view import outcome_as_json, plan_as_json, print_outcome, print_plan
+
+CREATE = pb2.PlannedAction(
+    kind=pb2.ACTION_KIND_CREATE_TOPIC,
+    scope="topics",
+    source_topic="orders",
+    target_topic="A.orders",
+    after="3",
+    configs={"retention.ms": "1000"},
+    rule="absent on the target",
+    text="CREATE A.orders",
+)
+REVERT = pb2.PlannedAction(
+    kind=pb2.ACTION_KIND_SET_CONFIG,
+    scope="configs",
+    target_topic="A.users",
+    name="retention.ms",
+    before="5",
+    after="",
+    rule="explicit on source",
+    text="SET A.users retention.ms 5",
+    drift=True,
+)
+DROP = pb2.PlannedAction(kind=pb2.ACTION_KIND_DELETE_ACL, scope="acls", rule="gone", text="DELETE ACL x")
+SKIP = pb2.PlannedAction(kind=pb2.ACTION_KIND_SKIP, scope="configs", rule="excluded", text="SKIP A.users y")
+PLAN = pb2.Plan(
+    flow=types_pb2.Flow(source="A", target="B"),
+    plan_id="1234",
+    scopes=["acls", "configs", "topics"],
+    actions=[CREATE, REVERT, DROP, SKIP],
+    change_count=3,
+    problems=[pb2.ScopeStatus(scope="quotas", reason="UNSUPPORTED_VERSION", message="too old")],
+)
+
+
+def test_a_plan_is_a_diff_with_the_command_that_carries_it_out(capsys: pytest.CaptureFixture[str]) -> None:
+    print_plan(PLAN, skips=False)
+    assert capsys.readouterr().out.splitlines() == [
+        "A->B: 3 changes in acls, configs, topics",
+        "  + CREATE A.orders",
+        "  ~ SET A.users retention.ms 5 (drift)",
+        "  - DELETE ACL x",
+        "  ! quotas: too old (UNSUPPORTED_VERSION)",
+        "  1 thing left out on purpose: --skips shows them",
+        "  twinlog apply 'A->B' --plan 1234",
+    ]
+
+
+def test_what_is_left_out_is_shown_when_asked_for(capsys: pytest.CaptureFixture[str]) -> None:
+    print_plan(PLAN, skips=True)
+    assert "    SKIP A.users y" in capsys.readouterr().out.splitlines()
+
+
+def test_an_empty_plan_names_no_command(capsys: pytest.CaptureFixture[str]) -> None:
+    print_plan(pb2.Plan(flow=PLAN.flow, scopes=["topics"]), skips=False)
+    assert capsys.readouterr().out == "A->B: 0 changes in topics\n"
+
+
+def test_json_holds_only_what_an_action_has_and_tells_empty_from_absent() -> None:
+    create, revert, drop, _ = plan_as_json(PLAN)["actions"]
+    assert create == {
+        "kind": "CREATE_TOPIC",
+        "scope": "topics",
+        "source_topic": "orders",
+        "target_topic": "A.orders",
+        "after": "3",
+        "configs": {"retention.ms": "1000"},
+        "rule": "absent on the target",
+        "drift": False,
+        "text": "CREATE A.orders",
+    }
+    assert (revert["before"], revert["after"]) == ("5", "")
+    assert "before" not in drop
+
+
+def test_an_outcome_says_what_was_refused_and_why(capsys: pytest.CaptureFixture[str]) -> None:
+    refused = pb2.RefusedAction(action=REVERT, reason="POLICY_VIOLATION", message="too small")
+    outcome = pb2.ApplySyncResponse(applied=[CREATE], refused=[refused])
+    print_outcome(outcome)
+    assert capsys.readouterr().out.splitlines() == [
+        "  + CREATE A.orders",
+        "  ! SET A.users retention.ms 5",
+        "    refused: too small (POLICY_VIOLATION)",
+        "1 done, 1 refused",
+    ]
+    assert outcome_as_json(outcome)["refused"][0]["reason"] == "POLICY_VIOLATION"
