@@ -6,7 +6,6 @@ way round. Functions take bytes and return text; they raise StoreError, whose me
 
 import re
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
 
 from cryptography import x509
 from cryptography.exceptions import UnsupportedAlgorithm
@@ -21,23 +20,11 @@ from cryptography.hazmat.primitives.serialization import (
 )
 from cryptography.hazmat.primitives.serialization.pkcs12 import PKCS12KeyAndCertificates, load_pkcs12
 
+from twinlog.kafka.identity import ClientIdentity, StoreError
 from twinlog.kafka.jks import JksFormatError, JksPasswordError, JksStore, read_jks, unprotect
 
 _JAVA_MAGIC = (b"\xfe\xed\xfe\xed", b"\xce\xce\xce\xce")
 _PEM_BLOCK = re.compile(rb"-----BEGIN ([A-Z0-9 ]+)-----(.*?)-----END \1-----", re.DOTALL)
-
-
-class StoreError(ValueError):
-    """The store cannot be read: damaged, another format, or another password."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ClientIdentity:
-    """What a client shows for mutual TLS: its certificate with the chain above it, and the private key."""
-
-    certificate_chain_pem: str
-    key_pem: str = field(repr=False)
-    """PKCS8 without encryption: stays in memory."""
 
 
 def read_trusted(store: bytes, password: str | None) -> str:

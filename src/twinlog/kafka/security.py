@@ -14,15 +14,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from twinlog.errors import ConfigError
+from twinlog.kafka.identity import ClientIdentity, StoreError
 from twinlog.kafka.jaas import JaasSyntaxError, parse_jaas
-from twinlog.kafka.keystores import (
-    ClientIdentity,
-    StoreError,
-    encrypt_key,
-    pem_identity,
-    read_identity,
-    read_trusted,
-)
 
 PROTOCOLS = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
 MECHANISMS = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512")
@@ -142,6 +135,9 @@ def _trusted(properties: Mapping[str, str], alias: str) -> str | None:
     _store_type(properties, "ssl.truststore.type", alias)
     key = "ssl.truststore.certificates" if inline else "ssl.truststore.location"
     store = inline.encode() if inline else _read_file(location, key, alias)
+    # Imported where a store is read: the library behind it costs every process of a plain cluster 10 MB.
+    from twinlog.kafka.keystores import read_trusted
+
     try:
         return read_trusted(store, properties.get("ssl.truststore.password"))
     except StoreError as error:
@@ -166,6 +162,8 @@ def _identity(properties: Mapping[str, str], alias: str) -> ClientIdentity | Non
     _store_type(properties, "ssl.keystore.type", alias)
     key = "ssl.keystore.location" if location else "ssl.keystore.key"
     key_password = properties.get("ssl.key.password")
+    from twinlog.kafka.keystores import pem_identity, read_identity
+
     try:
         if inline_key:
             return pem_identity(inline_key.encode(), inline_chain.encode(), key_password)
@@ -197,6 +195,8 @@ def _store_problem(location: str, error: StoreError, password_keys: str) -> str:
 
 def _load_identity(context: ssl.SSLContext, identity: ClientIdentity) -> None:
     """OpenSSL's Python binding loads keys from files only: it passes through one, encrypted, for a moment."""
+    from twinlog.kafka.keystores import encrypt_key
+
     password = secrets.token_urlsafe(32)
     with tempfile.TemporaryDirectory(prefix="twinlog-") as directory:
         pem = Path(directory, "identity.pem")
