@@ -1,5 +1,6 @@
-"""A cluster that is away: every call ends in time with an error that says so, closing is quick, and the same
-object serves again when the cluster is back.
+"""A cluster that is away: every call ends in time with an error that says so, and closing is quick.
+
+That the same object serves again later: tests/integration/test_kafka_outages.py.
 """
 
 import asyncio
@@ -7,7 +8,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 
 import pytest
 
-from contract.workbench import append_values, failure, new_topic, read_all
+from contract.workbench import append_values, failure
 from twinlog.errors import KafkaError, TransientKafkaError
 from twinlog.kafka.cluster import open_cluster
 from twinlog.kafka.ports import (
@@ -18,10 +19,7 @@ from twinlog.kafka.ports import (
     NewTopic,
     OffsetSpec,
 )
-from twinlog.local.blocking_cluster import BlockingCluster
-from twinlog.local.spec import ClusterSpec
 from twinlog.model import TopicPartition
-from twinlog.testing.brokers import eventually
 
 TIMEOUT_SECONDS = 1.0
 SLACK_SECONDS = 0.5
@@ -149,51 +147,3 @@ async def test_closing_does_not_wait_for_calls_on_their_way(away: str) -> None:
                 call.cancel()
             started = loop.time()
         assert loop.time() - started < CLOSE_SECONDS
-
-
-@pytest.mark.parametrize("how", ["hangs", "stops"])
-async def test_the_same_object_serves_again_after_an_outage(
-    start_cluster: Callable[[ClusterSpec], BlockingCluster], how: str
-) -> None:
-    brokers = await asyncio.to_thread(start_cluster, ClusterSpec(name="outage"))
-    loop = asyncio.get_running_loop()
-    async with open_cluster("outage", brokers.client_properties(), timeout_seconds=2.0) as cluster:
-        topic = await new_topic(cluster, "outage")
-        partition = TopicPartition(topic, 0)
-        async with cluster.writer() as writer, cluster.reader() as reader:
-            await writer.append(partition, key=b"k", value=b"before")
-            await reader.fetch(partition, 0, max_wait_seconds=0)
-            await asyncio.to_thread(brokers.pause_broker if how == "hangs" else brokers.kill_broker, 1)
-            for call in (
-                lambda: writer.append(partition, key=b"k", value=b"lost"),
-                lambda: reader.fetch(partition, 1, max_wait_seconds=0.1),
-                cluster.cluster_id,
-                cluster.list_topics,
-            ):
-                started = loop.time()
-                with pytest.raises(TransientKafkaError) as raised:
-                    await call()
-                assert raised.value.reason in AWAY_REASONS
-                assert loop.time() - started < 2.1 + SLACK_SECONDS
-            await asyncio.to_thread(brokers.resume_broker if how == "hangs" else brokers.restart_broker, 1)
-
-            async def serves_again() -> bool:
-                try:
-                    await writer.append(partition, key=b"k", value=b"after")
-                    await reader.fetch(partition, 1, max_wait_seconds=0.1)
-                    await cluster.describe_acls()
-                    return topic in await cluster.list_topics()
-                except TransientKafkaError as error:
-                    raise AssertionError(f"still away: {error}") from error
-
-            assert await eventually(serves_again)
-            await asyncio.to_thread(brokers.pause_broker, 1)
-            started = loop.time()
-        values = [b"before", b"after"]
-    assert loop.time() - started < 2 * CLOSE_SECONDS
-    await asyncio.to_thread(brokers.resume_broker, 1)
-    async with open_cluster("outage", brokers.client_properties()) as cluster:
-        read = [record.value for record in await read_all(cluster, partition)]
-    # What was given up on while the broker hung may have arrived before that; never after.
-    assert [value for value in dict.fromkeys(read) if value != b"lost"] == values
-    assert b"lost" not in read[read.index(b"after") :]

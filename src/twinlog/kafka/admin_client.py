@@ -137,10 +137,17 @@ class AdminSession:
                     self._discard()
                     raise from_librdkafka(self._trouble, doing, alias=self.alias)
             settled.update((key, self._no_answer(doing)) for key in waiting.values())
+            if any(_is_timeout(answer) for answer in settled.values()):
+                # This client would go on asking the broker that hangs; a new one looks for another.
+                self._discard()
             return settled
         finally:
             for future in waiting:
                 future.cancel()
+            if self._admin is not admin:
+                last = [admin]
+                del admin
+                _end_elsewhere(last)
 
     def _outcome(self, future: "asyncio.Future[Any]", doing: str) -> Any | KafkaError:
         error = future.exception()
@@ -172,9 +179,16 @@ class AdminSession:
             self._trouble = error
 
     def _discard(self) -> None:
-        admin, self._admin = self._admin, None
-        if admin is not None:
-            # Its end joins librdkafka's threads: not on the loop's thread.
-            holder = [admin]
-            del admin
-            threading.Thread(target=holder.clear, name="kafka-admin-close", daemon=True).start()
+        if self._admin is not None:
+            last = [self._admin]
+            self._admin = None
+            _end_elsewhere(last)
+
+
+def _is_timeout(answer: object) -> bool:
+    return isinstance(answer, KafkaError) and answer.reason == TIMEOUT.name
+
+
+def _end_elsewhere(last: list[AdminClient]) -> None:
+    """Drop a reference in a thread: the end of a client joins librdkafka's threads."""
+    threading.Thread(target=last.clear, name="kafka-admin-close", daemon=True).start()

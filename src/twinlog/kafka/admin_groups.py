@@ -7,7 +7,9 @@ from confluent_kafka import ConsumerGroupState, ConsumerGroupType
 
 from twinlog.errors import KafkaError
 from twinlog.kafka.admin_client import AdminSession
-from twinlog.kafka.errors import KAFKA_REASONS, translate
+from twinlog.kafka.connection import DataSession
+from twinlog.kafka.errors import KAFKA_REASONS
+from twinlog.kafka.group_listing import list_consumer_groups
 from twinlog.kafka.group_offsets import GroupOffsetsClient
 from twinlog.kafka.ports import CommittedOffset, GroupDescription
 from twinlog.model import TopicPartition
@@ -22,16 +24,10 @@ class GroupAdminMixin:
 
     _admin: AdminSession
     _offsets: GroupOffsetsClient
+    _wire: DataSession
 
     async def list_groups(self) -> Mapping[str, str]:
-        doing = "list groups"
-        listed = await self._admin.one(
-            doing, lambda admin, seconds: admin.list_consumer_groups(request_timeout=seconds)
-        )
-        if listed.errors:
-            # A coordinator that did not answer hides its groups: no list is better than half of one.
-            raise translate(listed.errors[0], doing, alias=self._admin.alias)
-        return {group.group_id: _type(group) for group in listed.valid}
+        return await list_consumer_groups(self._wire, "list groups")
 
     async def describe_groups(
         self, group_ids: Collection[str]

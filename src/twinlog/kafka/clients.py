@@ -179,14 +179,22 @@ def delivery_timeout_seconds(
 
 
 def librdkafka_options(
-    properties: Mapping[str, str], *, alias: str = "", client_id_suffix: str = ""
+    properties: Mapping[str, str],
+    *,
+    alias: str = "",
+    client_id_suffix: str = "",
+    timeout_seconds: float = 30.0,
 ) -> dict[str, Any]:
-    """The configuration dict of confluent-kafka's AdminClient. It holds secrets: never log it."""
+    """The configuration dict of confluent-kafka's AdminClient. It holds secrets: never log it.
+
+    `timeout_seconds` is that of a whole call: a broker gets a part of it to accept a connection.
+    """
     options: dict[str, Any] = {
         "bootstrap.servers": ",".join(bootstrap_servers(properties, alias=alias)),
         "client.id": client_id(properties, client_id_suffix),
         "log.connection.close": False,
         "enable.metrics.push": False,
+        "socket.connection.setup.timeout.ms": min(max(int(timeout_seconds * 250), 1000), 10_000),
         "reconnect.backoff.ms": 250,
         "reconnect.backoff.max.ms": 2000,
     }

@@ -57,7 +57,13 @@ class _Cluster(ConfigAdminMixin, AclAdminMixin, QuotaAdminMixin, GroupAdminMixin
         self._fetch_options = fetch_options(properties, alias=alias)
         self._admin = AdminSession(
             alias,
-            partial(librdkafka_options, properties, alias=alias, client_id_suffix=client_id_suffix),
+            partial(
+                librdkafka_options,
+                properties,
+                alias=alias,
+                client_id_suffix=client_id_suffix,
+                timeout_seconds=timeout_seconds,
+            ),
             timeout_seconds=timeout_seconds,
         )
         self._wire = self._session()

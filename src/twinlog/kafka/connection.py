@@ -8,7 +8,7 @@ answer: after an outage of any length the next call starts anew from `bootstrap.
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Collection, Mapping
 from itertools import count
 from typing import Any
 
@@ -17,9 +17,16 @@ from aiokafka.client import AIOKafkaClient
 from aiokafka.conn import AIOKafkaConnection, create_conn
 from aiokafka.protocol.metadata import MetadataRequest
 
-from twinlog.errors import TransientKafkaError
+from twinlog.errors import KafkaError, TransientKafkaError
 from twinlog.kafka.deadline import pause
-from twinlog.kafka.errors import KAFKA_CLIENT_ERRORS, UNAVAILABLE, from_code, from_reason, translate
+from twinlog.kafka.errors import (
+    KAFKA_CLIENT_ERRORS,
+    NO_LEADER,
+    UNAVAILABLE,
+    from_code,
+    from_reason,
+    translate,
+)
 from twinlog.model import TopicPartition
 
 _NEXT_HOST_AFTER_SECONDS = 0.5
@@ -33,10 +40,18 @@ _UNKNOWN_TOPIC = 3
 _TOPIC_UNAUTHORIZED = 29
 
 
+def request_timeout_ms(timeout_seconds: float) -> int:
+    """How long one broker may take for one request: half of what the whole call may, so that when one broker
+    hangs another can still be asked.
+    """
+    return max(1, int(timeout_seconds * 500))
+
+
 class DataClient(AIOKafkaClient):  # type: ignore[misc]  # aiokafka has no types
     """aiokafka's client with a bootstrap that tries hosts side by side and raises what really went wrong."""
 
     _sync_task: asyncio.Task[None] | None
+    _topics: set[str]
     _abandoned = False
 
     async def bootstrap(self) -> None:
@@ -80,25 +95,54 @@ class DataClient(AIOKafkaClient):  # type: ignore[misc]  # aiokafka has no types
         return update
 
     async def leader(self, partition: TopicPartition, doing: str, *, alias: str) -> int:
-        """Node id of the partition's leader; waits while it has none.
+        """Node id of the partition's leader; waits while it has none. Bounded by the caller's deadline.
 
-        Raises TOPIC_UNKNOWN, TOPIC_UNAUTHORIZED (both after asking anew) or KAFKA_UNAVAILABLE. Bounded by the
-        caller's deadline.
+        Raises TOPIC_UNKNOWN, TOPIC_UNAUTHORIZED (both after asking anew) or KAFKA_UNAVAILABLE.
+        """
+        while True:
+            answer = (await self.leaders((partition,), doing, alias=alias))[partition]
+            if not isinstance(answer, KafkaError):
+                return answer
+            if answer.reason != NO_LEADER.name:
+                raise answer
+
+    async def leaders(
+        self, partitions: Collection[TopicPartition], doing: str, *, alias: str
+    ) -> dict[TopicPartition, int | KafkaError]:
+        """Node ids of the partitions' leaders, or why there is none: TOPIC_UNKNOWN, TOPIC_UNAUTHORIZED,
+        LEADER_UNAVAILABLE (all after asking anew for up to a second) or KAFKA_UNAVAILABLE.
         """
         give_up_at = self._loop.time() + _UNKNOWN_TOPIC_SECONDS
+        found: dict[TopicPartition, int | KafkaError] = {}
         fresh = False
-        while (leader := self.cluster.leader_for_partition(partition)) is None or leader < 0:
-            if fresh and partition.topic in self.cluster.unauthorized_topics:
-                raise from_code(_TOPIC_UNAUTHORIZED, doing, alias=alias)
-            if fresh and leader is None and self._loop.time() > give_up_at:
-                raise from_code(_UNKNOWN_TOPIC, doing, alias=alias)
+        while True:
+            missing = [one for one in partitions if one not in found and not self._is_led(one)]
+            if not missing or (fresh and self._loop.time() > give_up_at):
+                break
             if fresh:
                 await pause(_PAUSE_SECONDS)
-            self.add_topic(partition.topic)
+            self._topics = self._topics | {partition.topic for partition in missing}
             if not await self.refreshed():
-                raise from_reason(UNAVAILABLE, doing, alias=alias)
+                found |= {one: from_reason(UNAVAILABLE, doing, alias=alias) for one in missing}
+                break
             fresh = True
-        return int(leader)
+            for one in missing:
+                if one.topic in self.cluster.unauthorized_topics:
+                    found[one] = from_code(_TOPIC_UNAUTHORIZED, doing, alias=alias)
+        for one in partitions:
+            if one not in found:
+                found[one] = self._leader_of(one, doing, alias)
+        return found
+
+    def _is_led(self, partition: TopicPartition) -> bool:
+        leader = self.cluster.leader_for_partition(partition)
+        return leader is not None and leader >= 0
+
+    def _leader_of(self, partition: TopicPartition, doing: str, alias: str) -> int | KafkaError:
+        leader = self.cluster.leader_for_partition(partition)
+        if leader is None:
+            return from_code(_UNKNOWN_TOPIC, doing, alias=alias)
+        return int(leader) if leader >= 0 else from_reason(NO_LEADER, doing, alias=alias)
 
     async def refreshed(self) -> bool:
         """Read the metadata anew; False when no broker answered."""
@@ -162,7 +206,7 @@ class DataSession:
     def __init__(self, alias: str, options: Mapping[str, Any], *, timeout_seconds: float) -> None:
         """`options` are those of `aiokafka_client_options`."""
         self.alias = alias
-        self._options = {**options, "request_timeout_ms": max(1, int(timeout_seconds * 1000))}
+        self._options = {**options, "request_timeout_ms": request_timeout_ms(timeout_seconds)}
         self.timeout_seconds = timeout_seconds
         self._client: DataClient | None = None
         self._suspect = False

@@ -1,54 +1,45 @@
 """Where partitions begin and end."""
 
-import asyncio
-import contextlib
 from collections.abc import Collection, Mapping
 
-from confluent_kafka import IsolationLevel
 from confluent_kafka import TopicPartition as LibrdkafkaTopicPartition
-from confluent_kafka.admin import OffsetSpec as LibrdkafkaOffsetSpec
 
 from twinlog.errors import KafkaError
 from twinlog.kafka.admin_topics import TopicAdminMixin
-from twinlog.kafka.deadline import pause
-from twinlog.kafka.errors import NO_LEADER, from_code
+from twinlog.kafka.connection import DataSession
+from twinlog.kafka.errors import NO_LEADER, from_code, from_reason
+from twinlog.kafka.offset_lookup import EARLIEST_TIMESTAMP, LATEST_TIMESTAMP, look_up_offsets
 from twinlog.kafka.ports import OffsetSpec
 from twinlog.model import TopicPartition
 
-_UNKNOWN = 3
-_NEW_LEADER_SECONDS = 0.6
-_LOOK_AGAIN_SECONDS = 0.1
-_SPECS = {
-    OffsetSpec.EARLIEST: LibrdkafkaOffsetSpec.earliest,
-    OffsetSpec.LATEST: LibrdkafkaOffsetSpec.latest,
-    OffsetSpec.LAST_STABLE: LibrdkafkaOffsetSpec.latest,
+_UNKNOWN_TOPIC = 3
+_TIMESTAMPS = {
+    OffsetSpec.EARLIEST: EARLIEST_TIMESTAMP,
+    OffsetSpec.LATEST: LATEST_TIMESTAMP,
+    OffsetSpec.LAST_STABLE: LATEST_TIMESTAMP,
 }
 
 
 class LogAdminMixin(TopicAdminMixin):
-    """`LogAdmin` over confluent-kafka."""
+    """`LogAdmin` over requests of our own, but for delete_records."""
+
+    _wire: DataSession
 
     async def list_offsets(
         self, spec: OffsetSpec, partitions: Collection[TopicPartition]
     ) -> Mapping[TopicPartition, int | KafkaError]:
-        committed = spec is OffsetSpec.LAST_STABLE
-        answers = await self._list(
-            f"list {spec} offsets",
-            {partition: _SPECS[spec]() for partition in partitions},
-            IsolationLevel.READ_COMMITTED if committed else IsolationLevel.READ_UNCOMMITTED,
+        return await look_up_offsets(
+            self._wire,
+            dict.fromkeys(partitions, _TIMESTAMPS[spec]),
+            read_committed=spec is OffsetSpec.LAST_STABLE,
+            doing=f"list {spec} offsets",
         )
-        return dict(answers)
 
     async def offsets_for_times(
         self, timestamps_ms: Mapping[TopicPartition, int]
     ) -> Mapping[TopicPartition, int | KafkaError | None]:
-        answers = await self._list(
-            "look up offsets by time",
-            {
-                partition: LibrdkafkaOffsetSpec.for_timestamp(timestamp_ms)
-                for partition, timestamp_ms in timestamps_ms.items()
-            },
-            IsolationLevel.READ_UNCOMMITTED,
+        answers = await look_up_offsets(
+            self._wire, timestamps_ms, read_committed=False, doing="look up offsets by time"
         )
         return {
             partition: None if isinstance(answer, int) and answer < 0 else answer
@@ -60,71 +51,41 @@ class LogAdminMixin(TopicAdminMixin):
     ) -> Mapping[TopicPartition, KafkaError | None]:
         if not before:
             return {}
+        doing = "delete records"
         wanted = [
             LibrdkafkaTopicPartition(partition.topic, partition.partition, offset)
             for partition, offset in before.items()
         ]
         deleted = await self._admin.each(
-            "delete records",
+            doing,
             lambda admin, seconds: admin.delete_records(
                 wanted, request_timeout=seconds, operation_timeout=seconds
             ),
         )
-        outcome = {
-            TopicPartition(key.topic, key.partition): answer if isinstance(answer, KafkaError) else None
-            for key, answer in deleted.items()
-        }
-        return outcome | await self._explained(outcome)
+        outcome: dict[TopicPartition, KafkaError | None] = {}
+        for key, answer in deleted.items():
+            partition = TopicPartition(key.topic, key.partition)
+            if isinstance(answer, KafkaError):
+                outcome[partition] = answer
+            elif answer.low_watermark < 0:
+                outcome[partition] = from_reason(NO_LEADER, doing, alias=self._admin.alias)
+            else:
+                outcome[partition] = None
+        return outcome | await self._explained(outcome, doing)
 
-    async def _list(
-        self,
-        doing: str,
-        specs: Mapping[TopicPartition, LibrdkafkaOffsetSpec],
-        isolation: IsolationLevel,
-    ) -> dict[TopicPartition, int | KafkaError]:
-        """Ask, and ask again for a moment where a leader is only being chosen, as in a topic just created."""
-        if not specs:
-            return {}
-        outcome = await self._list_once(doing, specs, isolation)
-        with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(_NEW_LEADER_SECONDS):
-                while leaderless := [one for one, answer in outcome.items() if _is_leaderless(answer)]:
-                    await pause(_LOOK_AGAIN_SECONDS)
-                    again = {partition: specs[partition] for partition in leaderless}
-                    outcome |= await self._list_once(doing, again, isolation)
-        return outcome
-
-    async def _list_once(
-        self,
-        doing: str,
-        specs: Mapping[TopicPartition, LibrdkafkaOffsetSpec],
-        isolation: IsolationLevel,
-    ) -> dict[TopicPartition, int | KafkaError]:
-        wanted = {
-            LibrdkafkaTopicPartition(partition.topic, partition.partition): spec
-            for partition, spec in specs.items()
-        }
-        listed = await self._admin.each(
-            doing,
-            lambda admin, seconds: admin.list_offsets(
-                wanted, isolation_level=isolation, request_timeout=seconds
-            ),
-        )
-        outcome: dict[TopicPartition, int | KafkaError] = {
-            TopicPartition(key.topic, key.partition): (
-                answer if isinstance(answer, KafkaError) else int(answer.offset)
-            )
-            for key, answer in listed.items()
-        }
-        return outcome | await self._explained(outcome)
-
-    async def _explained(self, outcome: Mapping[TopicPartition, object]) -> dict[TopicPartition, KafkaError]:
+    async def _explained(
+        self, outcome: Mapping[TopicPartition, KafkaError | None], doing: str
+    ) -> dict[TopicPartition, KafkaError]:
         """Better errors for those that only say "no leader".
 
         When no asked partition has a leader, librdkafka says that and nothing else: not that the topic is
         unknown, or forbidden.
         """
-        unclear = [partition for partition, answer in outcome.items() if _is_leaderless(answer)]
+        unclear = [
+            partition
+            for partition, answer in outcome.items()
+            if answer is not None and answer.reason == NO_LEADER.name
+        ]
         topics = await self.describe_topics({partition.topic for partition in unclear})
         explained: dict[TopicPartition, KafkaError] = {}
         for partition in unclear:
@@ -132,9 +93,5 @@ class LogAdminMixin(TopicAdminMixin):
             if isinstance(topic, KafkaError):
                 explained[partition] = topic
             elif partition.partition >= topic.partition_count:
-                explained[partition] = from_code(_UNKNOWN, f"look at {partition}", alias=self._admin.alias)
+                explained[partition] = from_code(_UNKNOWN_TOPIC, doing, alias=self._admin.alias)
         return explained
-
-
-def _is_leaderless(answer: object) -> bool:
-    return isinstance(answer, KafkaError) and answer.reason == NO_LEADER.name

@@ -76,8 +76,8 @@ class KafkaLogReader:
             wait_until = loop.time() + max_wait_seconds
             retry_until = loop.time() + self._timeout_seconds / 2
             while True:
-                # A broker may hold a fetch for half the time-out at most, or its answer would come too late.
-                wait_seconds = min(max(wait_until - loop.time(), 0.0), self._timeout_seconds / 2)
+                # Half of what a request may take, or the broker's answer would come too late.
+                wait_seconds = min(max(wait_until - loop.time(), 0.0), self._timeout_seconds / 4)
                 fetched = await self._fetch_once(partition, offset, wait_seconds, max_bytes, doing)
                 if fetched.error_code == 0:
                     read = self._open(fetched, offset, doing)

@@ -16,6 +16,7 @@ from aiokafka import AIOKafkaProducer
 from aiokafka import TopicPartition as AiokafkaTopicPartition
 
 from twinlog.errors import KafkaError, StateError, TransientKafkaError
+from twinlog.kafka.connection import request_timeout_ms
 from twinlog.kafka.deadline import deadline
 from twinlog.kafka.errors import KAFKA_CLIENT_ERRORS, OFFSET_UNKNOWN, from_code, from_reason, translate
 from twinlog.kafka.ports import ManagedWriter
@@ -48,7 +49,7 @@ class KafkaLogWriter:
     def __init__(self, alias: str, options: Mapping[str, Any], *, timeout_seconds: float) -> None:
         """`options` are those of `aiokafka_producer_options`."""
         self._alias = alias
-        self._options = {**options, "request_timeout_ms": max(1, int(timeout_seconds * 1000))}
+        self._options = {**options, "request_timeout_ms": request_timeout_ms(timeout_seconds)}
         self._timeout_seconds = timeout_seconds
         self._generation: _Generation | None = None
         self._opening = asyncio.Lock()
