@@ -1,0 +1,150 @@
+"""`twinlog preflight` against real clusters: it misses what is missing, and its commands grant enough."""
+
+import asyncio
+import json
+import re
+import sys
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from twinlog.kafka.cluster import open_cluster
+from twinlog.kafka.ports import AclBinding, KafkaCluster, NewTopic
+from twinlog.local.blocking_cluster import BlockingCluster
+from twinlog.local.properties_text import render_properties
+from twinlog.local.spec import ClusterSpec, SaslMechanism, Security
+from twinlog.testing.brokers import KafkaPair, eventually, start_clusters, stop_clusters
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Guarded:
+    a: BlockingCluster
+    b: BlockingCluster
+
+
+@pytest.fixture(scope="module")
+def guarded() -> Iterator[Guarded]:
+    """Two clusters with an authorizer and a user `mirror` that may do nothing yet."""
+    security = Security(
+        mechanisms=(SaslMechanism.PLAIN,), users={"mirror": "not-to-be-seen"}, authorizer=True
+    )
+    clusters = start_clusters(
+        ClusterSpec(name="A", security=security), ClusterSpec(name="B", security=security)
+    )
+    yield Guarded(a=clusters[0], b=clusters[1])
+    stop_clusters(clusters)
+
+
+async def preflight(file: Path, *arguments: str) -> tuple[int, str]:
+    process = await asyncio.create_subprocess_exec(
+        *(sys.executable, "-c", "from twinlog.cli import main; main()", "preflight", str(file), *arguments),
+        stdin=asyncio.subprocess.DEVNULL,
+        stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.STDOUT,
+    )
+    async with asyncio.timeout(120):
+        out, _ = await process.communicate()
+    assert process.returncode is not None
+    return process.returncode, out.decode()
+
+
+async def errors(file: Path) -> list[dict[str, Any]]:
+    code, out = await preflight(file, "-o", "json")
+    findings = [finding for finding in json.loads(out) if finding["level"] == "error"]
+    assert code == (1 if findings else 0)
+    return findings
+
+
+def write(directory: Path, a: Mapping[str, str], b: Mapping[str, str], **more: str) -> Path:
+    settings = {
+        "clusters": "A, B",
+        **{f"A.{key}": value for key, value in a.items()},
+        **{f"B.{key}": value for key, value in b.items()},
+        "A->B.enabled": "true",
+        "topics": "preflight-.*",
+        **dict.fromkeys(
+            (
+                "replication.factor",
+                "offset.storage.replication.factor",
+                "offset-syncs.topic.replication.factor",
+                "checkpoints.topic.replication.factor",
+                "heartbeats.topic.replication.factor",
+            ),
+            "1",
+        ),
+        **more,
+    }
+    file = directory / "mm2.properties"
+    file.write_text(render_properties(settings))
+    return file
+
+
+async def grant(cluster: KafkaCluster, command: str) -> None:
+    """What kafka-acls would do for one of preflight's commands."""
+    principal = re.search(r"--allow-principal '([^']+)'", command)
+    resource = re.search(r"--(topic|group|transactional-id) '([^']+)'", command)
+    assert principal is not None
+    pattern = "PREFIXED" if "--resource-pattern-type prefixed" in command else "LITERAL"
+    bindings = [
+        AclBinding(
+            resource_type=resource.group(1).upper().replace("-", "_") if resource else "CLUSTER",
+            resource_name=resource.group(2) if resource else "kafka-cluster",
+            pattern_type=pattern,
+            principal=principal.group(1),
+            host="*",
+            operation=re.sub(r"(?<=[a-z])(?=[A-Z])", "_", operation).upper(),
+            permission="ALLOW",
+        )
+        for operation in re.findall(r"--operation (\w+)", command)
+    ]
+    assert set((await cluster.create_acls(bindings)).values()) == {None}
+
+
+async def test_its_commands_grant_what_it_misses(guarded: Guarded, tmp_path: Path) -> None:
+    file = write(tmp_path, guarded.a.client_properties("mirror"), guarded.b.client_properties("mirror"))
+    async with (
+        open_cluster("A", guarded.a.client_properties()) as source,
+        open_cluster("B", guarded.b.client_properties()) as target,
+    ):
+        topic = NewTopic(name="preflight-orders", partition_count=1, replication_factor=1)
+        assert await source.create_topics([topic]) == {topic.name: None}
+        before = await errors(file)
+        assert {finding["check"] for finding in before} == {"rights"}
+        assert any("mm2-offsets.A.internal" in finding["message"] for finding in before)
+
+        code, out = await preflight(file, "--acls")
+        assert code == 0
+        assert "not-to-be-seen" not in out
+        for command in out.splitlines():
+            servers = guarded.a.bootstrap_servers if guarded.a.bootstrap_servers in command else ""
+            await grant(source if servers else target, command)
+
+        async def nothing_missing() -> bool:
+            return await errors(file) == []
+
+        await eventually(nothing_missing)
+        assert "A.preflight-orders" not in await target.list_topics()
+
+
+async def test_open_clusters_pass_and_one_cluster_twice_does_not(
+    kafka_pair: KafkaPair, tmp_path: Path
+) -> None:
+    a, b = kafka_pair.a.client_properties(), kafka_pair.b.client_properties()
+    assert await errors(write(tmp_path, a, b)) == []
+    (finding,) = await errors(write(tmp_path, a, a))
+    assert finding["check"] == "two clusters"
+
+
+async def test_a_cluster_that_is_away_and_a_wrong_file(kafka_pair: KafkaPair, tmp_path: Path) -> None:
+    away = {"bootstrap.servers": "127.0.0.1:1"}
+    code, out = await preflight(
+        write(tmp_path, kafka_pair.a.client_properties(), away), "-o", "json", "--timeout", "3"
+    )
+    assert code == 1
+    assert [finding["about"] for finding in json.loads(out) if finding["level"] == "error"] == ["B"]
+    code, out = await preflight(write(tmp_path, away, away, **{"replication.factor": "many"}))
+    assert code == 2
+    assert "replication.factor" in out
