@@ -27,7 +27,7 @@ demo: install ## Two real clusters, four services, a group that fails over: abou
 	$(BIN)/twinlog demo
 
 test: install ## Every test: unit, contract, integration, e2e, a short chaos run
-	$(BIN)/python -m pytest tests
+	$(BIN)/python -m pytest tests/unit tests/contract tests/integration tests/e2e tests/chaos
 
 unit: install ## Tests without I/O (seconds)
 	$(BIN)/python -m pytest tests/unit
