@@ -1,9 +1,6 @@
 """The composition root of the configsync service: one loop per flow, one board, the gRPC service."""
 
-from collections.abc import Iterable
 from contextlib import AsyncExitStack
-
-from opentelemetry.metrics import Observation
 
 from twinlog.api.configsync.v1.configsync_service_pb2 import DESCRIPTOR
 from twinlog.api.configsync.v1.configsync_service_pb2_grpc import add_ConfigSyncServiceServicer_to_server
@@ -16,6 +13,7 @@ from twinlog_configsync.config import ConfigSyncFlow, configsync_flows
 from twinlog_configsync.flow_commands import FlowCommands
 from twinlog_configsync.flow_passes import FlowPasses
 from twinlog_configsync.flow_sync import FlowSync
+from twinlog_configsync.instruments import observe
 from twinlog_configsync.journal import Journal
 from twinlog_configsync.rules_board import RulesBoard
 from twinlog_configsync.schedule import Scope
@@ -36,17 +34,7 @@ async def build(context: ServiceContext, stack: AsyncExitStack) -> ServiceParts:
     claims = Claims([flow.flow for flow in configured if Scope.ACLS in flow.rules.intervals_seconds])
     syncs = [await _sync(context, flow, boards, claims) for flow in configured]
 
-    def topics_by_state() -> Iterable[Observation]:
-        counts: dict[tuple[str, str, str], int] = {}
-        for flow, entry in boards.topics.topics():
-            key = (flow.source, flow.target, entry.state.value)
-            counts[key] = counts.get(key, 0) + 1
-        return [
-            Observation(count, {**metrics.flow_attributes(source, target), "twinlog.state": state})
-            for (source, target, state), count in counts.items()
-        ]
-
-    metrics.gauge(context.meter, metrics.CONFIGSYNC_TOPICS, topics_by_state)
+    observe(context.meter, boards.topics, syncs)
     servicer = ConfigSyncServicer(
         {
             sync.flow: ServedFlow(

@@ -18,7 +18,7 @@ from twinlog_configsync.journal import Journal
 from twinlog_configsync.learn import learn
 from twinlog_configsync.memory import Memory, forgotten, recall
 from twinlog_configsync.observation import AclObservation, QuotaObservation, World
-from twinlog_configsync.observe import Observer
+from twinlog_configsync.observe import Ask, Observer
 from twinlog_configsync.obstacles import Obstacles
 from twinlog_configsync.plan import Plan, make_plan, replicated_topics
 from twinlog_configsync.quota_plan import wanted_quotas
@@ -29,6 +29,9 @@ from twinlog_configsync.store import RegistryStore
 
 ANSWER_SECONDS: Final = 10.0
 """How long a cluster may take to say that it is there."""
+
+_ALL_CONFIGS_SECONDS: Final = 120.0
+"""How old what is told of a target topic's limits may get when others change them there."""
 
 
 class FlowPasses:
@@ -73,6 +76,7 @@ class FlowPasses:
         self._clock = clock
         self._journal = journal
         self._obstacles = Obstacles()
+        self._configs_seen_at = float("-inf")
 
     @property
     def flow(self) -> Flow:
@@ -98,7 +102,19 @@ class FlowPasses:
         if Scope.TOPICS in scopes:
             listed = frozenset(await self.source.list_topics())
             candidates |= listed | self.rules.named_topics
-        world = await self._observer.world(self._counterparts(candidates), scopes, listed=listed)
+        now = self._clock.monotonic()
+        all_configs = Scope.CONFIGS in scopes or now - self._configs_seen_at >= _ALL_CONFIGS_SECONDS
+        world = await self._observer.world(
+            Ask(
+                counterparts=self._counterparts(candidates),
+                scopes=scopes,
+                listed=listed,
+                known=self.memory.entries,
+                all_configs=all_configs,
+            )
+        )
+        if all_configs:
+            self._configs_seen_at = now
         for scope in scopes:
             problem = world.problem(scope)
             if problem is not None:

@@ -1,12 +1,13 @@
 """Reads both clusters into an Observation. All I/O of looking, no decision except which names to look at."""
 
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Final
 
 from twinlog.errors import KafkaError
 from twinlog.kafka.ports import AclBinding, ConfigEntry, KafkaCluster, TopicDescription
 from twinlog.model import Flow
+from twinlog_configsync.entry import TopicEntry
 from twinlog_configsync.observation import (
     AclObservation,
     Configs,
@@ -27,6 +28,22 @@ _MIN_ISR: Final = "min.insync.replicas"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Ask:
+    """What a pass needs to see."""
+
+    counterparts: Mapping[str, str]
+    """Source name → target name."""
+    scopes: Collection[Scope]
+    listed: frozenset[str] = frozenset()
+    """What the source lists."""
+    known: Mapping[str, TopicEntry] = field(default_factory=dict)
+    """What the registry has, by source topic."""
+    all_configs: bool = True
+    """False: only configs of which the registry does not have what it keeps; reading them all is what a
+    pass over thousands of topics spends most on."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Observer:
     """Looks at the two ends of one flow. Every method is bounded by the clients' own time-outs."""
 
@@ -36,18 +53,23 @@ class Observer:
     registry_topic: str
     """A topic that is there on the target in any case: its properties are those the target's Kafka knows."""
 
-    async def pairs(
-        self, target_names: Mapping[str, str], *, listed: frozenset[str] = frozenset()
-    ) -> Observation:
-        """Look at these source topics and their counterparts (source name → target name).
+    async def world(self, ask: Ask) -> World:
+        """Everything that is asked for.
 
-        Raises KafkaError when a cluster as a whole does not answer; what is wrong with one topic is its
-        value.
+        Raises KafkaError when a cluster as a whole does not answer; what is wrong with one topic, or with the
+        ACLs and quotas, is a value.
         """
-        source = await self._described(self.source, target_names.keys())
-        target = await self._described(self.target, target_names.values())
-        source_configs = await self._configs(self.source, _existing(source))
-        target_configs = await self._configs(self.target, {*_existing(target), self.registry_topic})
+        acls = await self._acls() if Scope.ACLS in ask.scopes else None
+        quotas = await self._quotas() if Scope.QUOTAS in ask.scopes else None
+        return World(topics=await self._topics(ask), acls=acls, quotas=quotas)
+
+    async def _topics(self, ask: Ask) -> Observation:
+        source = await self._described(self.source, ask.counterparts.keys())
+        target = await self._described(self.target, ask.counterparts.values())
+        source_configs = await self._configs(self.source, _hidden_on_source(ask, source, target))
+        target_configs = await self._configs(
+            self.target, {*_hidden_on_target(ask, target), self.registry_topic}
+        )
         pairs = {
             source_name: TopicPair(
                 source_topic=source_name,
@@ -57,25 +79,13 @@ class Observer:
                 source_configs=source_configs.get(source_name, ()),
                 target_configs=target_configs.get(target_name, ()),
             )
-            for source_name, target_name in target_names.items()
+            for source_name, target_name in ask.counterparts.items()
         }
         known = target_configs[self.registry_topic]
         cluster = await self._target_cluster()
         if not isinstance(known, KafkaError):
             cluster = replace(cluster, known_configs=frozenset(entry.name for entry in known))
-        return Observation(pairs=pairs, listed=listed, target_cluster=cluster)
-
-    async def world(
-        self,
-        target_names: Mapping[str, str],
-        scopes: Collection[Scope],
-        *,
-        listed: frozenset[str] = frozenset(),
-    ) -> World:
-        """Everything that these scopes need. Raises as `pairs`; a problem with the rest is a value."""
-        acls = await self._acls() if Scope.ACLS in scopes else None
-        quotas = await self._quotas() if Scope.QUOTAS in scopes else None
-        return World(topics=await self.pairs(target_names, listed=listed), acls=acls, quotas=quotas)
+        return Observation(pairs=pairs, listed=ask.listed, target_cluster=cluster)
 
     async def _acls(self) -> AclObservation | Problem:
         sides: list[frozenset[AclBinding]] = []
@@ -152,3 +162,27 @@ def _existing(described: Described) -> set[str]:
 
 def _number(configs: Collection[ConfigEntry], name: str, default: int) -> int:
     return next((int(entry.value) for entry in configs if entry.name == name and entry.value), default)
+
+
+def _hidden_on_source(ask: Ask, source: Described, target: Described) -> set[str]:
+    """Existing topics whose configs have to be read: always those that the target lacks, to create them."""
+    hidden: set[str] = set()
+    for name in _existing(source):
+        topic, entry = source[name], ask.known.get(name)
+        is_known = (
+            entry is not None
+            and bool(entry.source_cleanup_policy)
+            and not isinstance(topic, KafkaError)
+            and topic.topic_id == entry.source_topic_id
+            and not isinstance(target[ask.counterparts[name]], KafkaError)
+        )
+        if ask.all_configs or not is_known:
+            hidden.add(name)
+    return hidden
+
+
+def _hidden_on_target(ask: Ask, target: Described) -> set[str]:
+    """Existing counterparts whose limits the registry does not know."""
+    known = {entry.target_topic: entry.target_topic_id for entry in ask.known.values()}
+    existing = {name: topic for name, topic in target.items() if not isinstance(topic, KafkaError)}
+    return {name for name, topic in existing.items() if ask.all_configs or known.get(name) != topic.topic_id}

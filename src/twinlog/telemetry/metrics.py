@@ -260,6 +260,15 @@ CONFIGSYNC_CHANGES = MetricSpec(
     attributes=(*FLOW, "twinlog.resource.type", "twinlog.outcome"),
     service="configsync",
 )
+CONFIGSYNC_DRIFT = MetricSpec(
+    name="twinlog.configsync.drift",
+    kind=Kind.GAUGE,
+    unit="{change}",
+    description="Changes that would bring the target in step and are not made: refused by it, or waiting for "
+    "`twinlog apply` (`twinlog.resource.type`: topics, configs, acls, quotas).",
+    attributes=(*FLOW, "twinlog.resource.type"),
+    service="configsync",
+)
 CONFIGSYNC_TOPICS = MetricSpec(
     name="twinlog.configsync.topics",
     kind=Kind.GAUGE,
@@ -293,6 +302,7 @@ METRICS: tuple[MetricSpec, ...] = (
     HEARTBEAT_DELAY,
     HEARTBEAT_AGE,
     CONFIGSYNC_CHANGES,
+    CONFIGSYNC_DRIFT,
     CONFIGSYNC_TOPICS,
 )
 

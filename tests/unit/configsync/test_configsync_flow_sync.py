@@ -257,3 +257,27 @@ async def test_the_loop_goes_on_after_failures_and_ends_with_stop(flow: FlowUnde
     await flow.sync.run(flow.stop)
     assert attempts == 3
     assert flow.sync.status.state is FlowState.SETTLED
+
+
+async def test_configs_are_read_when_they_are_needed_and_now_and_then(flow: FlowUnderTest) -> None:
+    flow.source.add_topic("orders")
+    await flow.refresh([Scope.TOPICS])
+    asked: list[str] = []
+    for cluster in (flow.source, flow.target):
+        cluster.intercept(
+            "describe_topic_configs", lambda call: asked.extend(sorted(call.arguments["names"]))
+        )
+
+    async def read_by(scopes: list[Scope]) -> list[str]:
+        asked.clear()
+        await flow.refresh(scopes)
+        return [name for name in asked if name != REGISTRY]
+
+    assert await read_by([Scope.TOPICS]) == []
+    flow.source.add_topic("users")
+    assert await read_by([Scope.TOPICS]) == ["users", "A.users"]
+    assert await read_by([Scope.TOPICS, Scope.CONFIGS]) == ["orders", "users", "A.orders", "A.users"]
+    await flow.target.delete_topics(["A.users"])
+    assert await read_by([Scope.TOPICS]) == ["users", "A.users"]
+    flow.clock.advance(120)
+    assert await read_by([Scope.TOPICS]) == ["orders", "users", "A.orders", "A.users"]
