@@ -7,8 +7,7 @@ refusals. What is kept is its connection. The order within a partition is `Parti
 
 import asyncio
 import contextlib
-from collections import deque
-from collections.abc import Coroutine
+from collections.abc import Coroutine, Mapping
 
 from aiokafka.conn import AIOKafkaConnection, CloseReason
 
@@ -26,14 +25,12 @@ from twinlog.kafka.errors import (
 )
 from twinlog.kafka.raw.coordinator import ProducerIdentity, RefusedPartitionsError, TransactionCoordinator
 from twinlog.kafka.raw.errors import about, partition_error
-from twinlog.kafka.raw.leaders import leader_of, no_leader, refresh_metadata
 from twinlog.kafka.raw.outbox import Parcel, PartitionOutbox
+from twinlog.kafka.raw.routes import Routes
 from twinlog.kafka.raw.settings import ProducerSettings
 from twinlog.kafka.raw.wire import ProduceAnswer, ProducePart, produce_request
 from twinlog.model import TopicPartition
 
-_PRODUCE_CONNECTION = 1
-"""One connection per broker for all batches, as their order matters; other requests take others."""
 _LEADER_MOVED = frozenset((3, 5, 6, 9, 13, 56, 72, 74, 75, 100, 103))
 _TRY_AGAIN = _LEADER_MOVED | frozenset((7, 8, 14, 15, 19, 20, 60, 80, 89))
 _ABOUT_THE_PRODUCER = frozenset((-1, 31, 35, 45, 46, 47, 48, 49, 53, 59, 90, 120))
@@ -41,7 +38,6 @@ _ABOUT_THE_PRODUCER = frozenset((-1, 31, 35, 45, 46, 47, 48, 49, 53, 59, 90, 120
 _CORRUPT = 2
 _OUT_OF_ORDER = 45
 _NOT_ATTEMPTED = 55
-_UNKNOWN_TOPIC_REASON = "TOPIC_UNKNOWN"
 _CORRUPT_ATTEMPTS = 3
 """Damage on the way is cured by sending again; damage of the batch itself is not."""
 _LONGEST_PAUSE_DOUBLINGS = 5
@@ -80,18 +76,15 @@ class Delivery:
         self._busy: dict[TopicPartition, PartitionOutbox] = {}
         self._open = 0
         self._wake = asyncio.Event()
-        self._deadlines: deque[Parcel] = deque()
         self._requests: dict[int, int] = {}
-        self._connecting: set[int] = set()
         self._added: set[TopicPartition] = set()
         self._adding: set[TopicPartition] = set()
-        self._unknown_since: dict[TopicPartition, float] = {}
-        self._stale_metadata = False
-        self._refreshing = False
         self._children: set[asyncio.Task[None]] = set()
         self._unawaited: set[Coroutine[None, None, list[ProduceAnswer]]] = set()
         """Responses whose task has not begun: closed with it, or Python warns of them."""
+        self._deadline_timer: asyncio.TimerHandle | None = None
         self._loop = asyncio.get_running_loop()
+        self._routes = Routes(session, settings, self._spawn, self._wake.set)
 
     def start(self, tasks: asyncio.TaskGroup, identity: ProducerIdentity) -> None:
         self._tasks = tasks
@@ -114,9 +107,8 @@ class Delivery:
         self._busy[partition] = outbox
         self._open += 1
         self.idle.clear()
-        if not self._deadlines:
-            self._loop.call_at(parcel.deadline, self._check_deadlines)
-        self._deadlines.append(parcel)
+        if self._deadline_timer is None:
+            self._deadline_timer = self._loop.call_at(parcel.deadline, self._check_deadlines)
         self._wake.set()
         return parcel.acknowledged
 
@@ -148,6 +140,8 @@ class Delivery:
             child.cancel()
         for response in self._unawaited:
             response.close()
+        if self._deadline_timer is not None:
+            self._deadline_timer.cancel()
 
     # ------------------------------------------------------------------------------------ sending
 
@@ -161,8 +155,9 @@ class Delivery:
                 await self._dispatch()
 
     def _seconds_to_retry(self) -> float | None:
-        times = [outbox.retry_at for outbox in self._busy.values() if outbox.retry_at]
-        return max(min(times) - self._loop.time(), 0.001) if times else None
+        now = self._loop.time()
+        times = [outbox.retry_at for outbox in self._busy.values() if outbox.retry_at > now]
+        return min(times) - now if times else None
 
     async def _dispatch(self) -> None:
         try:
@@ -179,17 +174,15 @@ class Delivery:
             if new:
                 self._adding |= new
                 self._spawn(self._add_partitions(new), "add partitions")
-        while parcels := self._next_round(client):
-            for node, node_parcels in parcels.items():
-                self._produce(client, node, node_parcels)
-        if self._stale_metadata and not self._refreshing:
-            self._refreshing = True
-            self._spawn(self._refresh(client), "refresh metadata")
+        while round_ := self._next_round(client):
+            for (node, connection), parcels in round_.items():
+                self._produce(node, connection, parcels)
+        self._routes.refresh_if_stale(client, self._busy, self._refuse, self._loop.time())
 
-    def _next_round(self, client: DataClient) -> dict[int, list[Parcel]]:
+    def _next_round(self, client: DataClient) -> dict[tuple[int, AIOKafkaConnection], list[Parcel]]:
         """At most one parcel per partition and one request per broker."""
         now = self._loop.time()
-        chosen: dict[int, list[Parcel]] = {}
+        chosen: dict[tuple[int, AIOKafkaConnection], list[Parcel]] = {}
         sizes: dict[int, int] = {}
         for partition, outbox in list(self._busy.items()):
             if outbox.is_empty:
@@ -197,20 +190,19 @@ class Delivery:
                 continue
             if self._transactional_id is not None and partition not in self._added:
                 continue
-            leader = leader_of(client, partition)
-            if leader is None:
-                self._stale_metadata = True
+            route = self._routes.find(client, partition)
+            if route is None:
                 continue
-            connection = self._connection(client, leader)
-            if connection is None or self._requests.get(leader, 0) >= self._settings.max_in_flight:
+            leader, connection = route
+            if self._requests.get(leader, 0) >= self._settings.max_in_flight:
                 continue
             parcel = outbox.peek(now, connection)
             if parcel is None:
                 continue
             size = sizes.get(leader, 0) + parcel.batch.size_bytes
-            if leader in chosen and size > self._settings.max_request_bytes:
+            if route in chosen and size > self._settings.max_request_bytes:
                 continue
-            chosen.setdefault(leader, []).append(
+            chosen.setdefault(route, []).append(
                 outbox.take(*self._identity, transactional=self._transactional_id is not None)
             )
             sizes[leader] = size
@@ -218,34 +210,13 @@ class Delivery:
             self._busy[partition] = self._busy.pop(partition)
         return chosen
 
-    def _connection(self, client: DataClient, node: int) -> AIOKafkaConnection | None:
-        """The connection for batches; None while there is none, which is then being opened."""
-        connection: AIOKafkaConnection | None = client._conns.get((node, _PRODUCE_CONNECTION))
-        if connection is not None and connection.connected():
-            return connection
-        if node not in self._connecting:
-            self._connecting.add(node)
-            self._spawn(self._connect(client, node), f"connect to {node}")
-        return None
-
-    async def _connect(self, client: DataClient, node: int) -> None:
-        try:
-            if not await client.ready(node, group=_PRODUCE_CONNECTION):
-                self._session.suspect()
-                self._stale_metadata = True
-                await pause(self._settings.retry_pause_seconds)
-        finally:
-            self._connecting.discard(node)
-            self._wake.set()
-
-    def _produce(self, client: DataClient, node: int, parcels: list[Parcel]) -> None:
+    def _produce(self, node: int, connection: AIOKafkaConnection, parcels: list[Parcel]) -> None:
         """Write the request at once: what is called in order is on the wire in order."""
         request = produce_request(
             [ProducePart(parcel.partition, parcel.header, parcel.batch.records) for parcel in parcels],
             transactional_id=self._transactional_id,
             timeout_ms=int(self._settings.request_timeout_seconds * 1000),
         )
-        connection = client._conns[node, _PRODUCE_CONNECTION]
         try:
             response = connection.send(request)
         except KAFKA_CLIENT_ERRORS as error:
@@ -275,8 +246,7 @@ class Delivery:
             self._wake.set()
 
     def _undelivered(self, parcels: list[Parcel], error: Exception) -> None:
-        self._session.suspect()
-        self._stale_metadata = True
+        self._routes.suspect(connection=True)
         failure = translate(error, "send batches", alias=self._session.alias)
         if not failure.retriable:
             self.fail(failure)
@@ -290,6 +260,7 @@ class Delivery:
             return
         by_partition = {answer.partition: answer for answer in answers}
         producer_failure: KafkaError | None = None
+        refused: dict[TopicPartition, KafkaError] = {}
         for parcel in parcels:
             partition = parcel.partition
             answer = by_partition.get(partition)
@@ -300,16 +271,19 @@ class Delivery:
             refusal = self._refusal(answer)
             if refusal is None:
                 self._outboxes[partition].acknowledge(parcel)
-                self._unknown_since.pop(partition, None)
                 self._finish(parcel, answer.base_offset)
             elif self._may_retry(parcel, code):
-                self._stale_metadata |= code in _LEADER_MOVED
+                if code in _LEADER_MOVED:
+                    self._routes.suspect(connection=False)
                 self._send_again(parcel, refusal)
             elif code in _ABOUT_THE_PRODUCER:
                 producer_failure = refusal
             else:
-                self.partition_failures[partition] = refusal
-        self._fail_if_blamed(producer_failure)
+                refused[partition] = refusal
+        if producer_failure is not None:
+            self.fail(producer_failure)
+        elif refused:
+            self._refuse(refused)
 
     def _refusal(self, answer: ProduceAnswer) -> KafkaError | None:
         doing, alias = "send a batch", self._session.alias
@@ -337,27 +311,25 @@ class Delivery:
         self._outboxes[parcel.partition].give_back(parcel, self._loop.time() + pause_seconds)
 
     def _check_deadlines(self) -> None:
+        """Runs at the deadline of what was then the oldest parcel: mostly it is long delivered."""
+        self._deadline_timer = None
         now = self._loop.time()
-        while self._deadlines and self._deadlines[0].acknowledged.done():
-            self._deadlines.popleft()
-        if not self._deadlines or self._stopped:
-            return
-        if self._deadlines[0].deadline > now:
-            self._loop.call_at(self._deadlines[0].deadline, self._check_deadlines)
-            return
-        for parcel in self._deadlines:
-            if parcel.deadline <= now and not parcel.acknowledged.done():
-                self.partition_failures[parcel.partition] = about(
-                    parcel.partition,
-                    parcel.last_error
-                    or from_reason(
-                        TIMEOUT,
-                        f"send a batch to {parcel.partition}",
-                        alias=self._session.alias,
-                        detail=f"{self._settings.delivery_timeout_seconds:g} s",
-                    ),
-                )
-        self._fail_if_blamed(None)
+        oldest = [parcel for outbox in self._outboxes.values() if (parcel := outbox.oldest())]
+        late = {parcel.partition: self._lateness(parcel) for parcel in oldest if parcel.deadline <= now}
+        if late:
+            self._refuse(late)
+        elif oldest:
+            next_deadline = min(parcel.deadline for parcel in oldest)
+            self._deadline_timer = self._loop.call_at(next_deadline, self._check_deadlines)
+
+    def _lateness(self, parcel: Parcel) -> KafkaError:
+        error = parcel.last_error or from_reason(
+            TIMEOUT,
+            f"send a batch to {parcel.partition}",
+            alias=self._session.alias,
+            detail=f"{self._settings.delivery_timeout_seconds:g} s",
+        )
+        return about(parcel.partition, error)
 
     # ------------------------------------------------------------------------------------ around it
 
@@ -371,45 +343,17 @@ class Delivery:
             )
             self._added |= partitions
         except RefusedPartitionsError as refused:
-            self.partition_failures.update(refused.partitions)
-            self._fail_if_blamed(None)
+            self._refuse(refused.partitions)
         except KafkaError as error:
             self.fail(error)
         finally:
             self._adding -= partitions
             self._wake.set()
 
-    async def _refresh(self, client: DataClient) -> None:
-        """Read the metadata once, and judge the partitions that it still does not know."""
-        self._stale_metadata = False
-        try:
-            with contextlib.suppress(KafkaError):
-                await refresh_metadata(self._session, client, {partition.topic for partition in self._busy})
-                self._judge_leaderless(client)
-            await pause(self._settings.retry_pause_seconds)
-        finally:
-            self._refreshing = False
-            self._wake.set()
-
-    def _judge_leaderless(self, client: DataClient) -> None:
-        now = self._loop.time()
-        for partition in self._busy:
-            if leader_of(client, partition) is not None:
-                self._unknown_since.pop(partition, None)
-                continue
-            error = no_leader(self._session, client, partition)
-            since = self._unknown_since.setdefault(partition, now)
-            not_known_yet = (
-                error.reason == _UNKNOWN_TOPIC_REASON and now - since < self._settings.unknown_topic_seconds
-            )
-            if not error.retriable and not not_known_yet:
-                self.partition_failures[partition] = error
-        self._fail_if_blamed(None)
-
-    def _fail_if_blamed(self, producer_failure: KafkaError | None) -> None:
-        failure = producer_failure or next(iter(self.partition_failures.values()), None)
-        if failure is not None:
-            self.fail(failure)
+    def _refuse(self, refused: Mapping[TopicPartition, KafkaError]) -> None:
+        if not self._stopped:
+            self.partition_failures.update(refused)
+            self.fail(next(iter(refused.values())))
 
     def _stop_with(self, error: KafkaError) -> None:
         self._stopped = True

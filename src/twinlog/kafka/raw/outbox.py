@@ -13,6 +13,7 @@ import asyncio
 from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from itertools import islice
 
 from twinlog.batches.outgoing import OutgoingBatch, Seal, sealed_header
 from twinlog.errors import KafkaError
@@ -62,6 +63,11 @@ class PartitionOutbox:
     @property
     def is_recovering(self) -> bool:
         return bool(self.returned)
+
+    def oldest(self) -> Parcel | None:
+        """The parcel that has been here longest."""
+        here = (*self.in_flight, *self.returned, *islice(self.waiting, 1))
+        return min(here, key=lambda parcel: parcel.deadline, default=None)
 
     def put(self, parcel: Parcel) -> None:
         self.waiting.append(parcel)

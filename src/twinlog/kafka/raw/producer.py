@@ -32,6 +32,10 @@ class RawProducer:
     After a failure nothing more is sent, every open future raises, `state` is FAILED and `failure` says why;
     `partition_failures` names the partitions to blame, if single ones are. Leave it then, take a new one, and
     resume from the committed position.
+
+    Without transactions a batch may in rare cases be there twice: a broker that restarts forgets producers
+    whose last *record* is older than producer.id.expiration.ms (a day), which copied data often is, and then
+    no longer knows a batch whose acknowledgement was lost. An open transaction is never forgotten.
     """
 
     def __init__(

@@ -21,4 +21,5 @@ class ProducerSettings:
     max_request_bytes: int = 4 << 20
     """What one request aims at; a larger batch still goes, alone."""
     max_in_flight: int = 5
-    """Requests per broker and batches per partition; with more than 5 a broker could not keep the order."""
+    """Requests per broker and, in transactions, batches per partition; with more than 5 a broker could not
+    keep the order. Without transactions a partition's batches go one by one."""
