@@ -11,6 +11,7 @@ import pytest
 from twinlog.api.checkpoint.v1 import checkpoint_service_pb2 as pb2
 from twinlog.api.checkpoint.v1.checkpoint_service_pb2_grpc import CheckpointServiceStub
 from twinlog.api.common.v1.types_pb2 import Flow
+from twinlog.clock import SystemClock
 from twinlog.errors import KafkaError
 from twinlog.kafka.cluster import open_cluster
 from twinlog.kafka.ports import CommittedOffset, KafkaCluster, NewTopic, OffsetSpec
@@ -52,11 +53,12 @@ class Mirror:
 
     async def fill(self, records: range, *, ahead: int = 0) -> None:
         """Write records to both sides; `ahead` others on the target first, so that offsets differ."""
+        now_ms = SystemClock().now_ms()
         async with self.source.writer() as source, self.target.writer() as target:
             for number in range(ahead):
                 await target.append(self.copy, key=None, value=b"before %d" % number)
             for number in records:
-                stamp = 1_700_000_000_000 + number
+                stamp = now_ms + number
                 value = b"record %d" % number
                 await source.append(self.origin, key=None, value=value, timestamp_ms=stamp)
                 await target.append(self.copy, key=None, value=value, timestamp_ms=stamp)

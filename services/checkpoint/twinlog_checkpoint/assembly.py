@@ -95,7 +95,6 @@ def assemble_flow(entry: CheckpointFlow, clusters: FlowClusters, around: Surroun
         refusal=around.refusal,
     )
     return FlowParts(
-        entry=entry,
         checkpointer=checkpointer,
         forward=forward,
         back=_back(entry, clusters, tail, instruments),

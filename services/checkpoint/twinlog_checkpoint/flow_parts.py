@@ -15,7 +15,6 @@ from twinlog_checkpoint.translation import Translator
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FlowParts:
-    entry: CheckpointFlow
     checkpointer: Checkpointer
     forward: Translator
     """From the source's topics to their copies; the checkpointer's own."""
@@ -25,8 +24,13 @@ class FlowParts:
     target_log: LogSide
 
     @property
+    def entry(self) -> CheckpointFlow:
+        """The rules in force: they may change while the service runs."""
+        return self.checkpointer.entry
+
+    @property
     def flow(self) -> Flow:
-        return self.entry.flow
+        return self.checkpointer.entry.flow
 
     @property
     def source(self) -> KafkaCluster:
