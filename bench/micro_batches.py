@@ -101,7 +101,7 @@ def main() -> None:
     rows: list[tuple[Load, str, CopyPolicy]] = []
     for records_per_batch, value_bytes in ((1000, 1000), (130, 1000), (16, 1000), (1, 1000), (8000, 100)):
         rows.append((_load(Codec.NONE, value_bytes, records_per_batch), "raw", raw))
-    for value_bytes, records_per_batch in ((1000, 1), (1000, 16), (100, 1), (100, 100)):
+    for value_bytes, records_per_batch in ((1000, 1), (1000, 16), (100, 1), (100, 50)):
         rows += [(_load(codec, value_bytes, records_per_batch), "packed", packed) for codec in Codec]
     for value_bytes in (1000, 100):
         source = _load(Codec.NONE, value_bytes, _FETCH_BYTES // value_bytes)

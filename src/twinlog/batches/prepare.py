@@ -33,7 +33,8 @@ class CopyPolicy:
     check_crc: bool = True
     """Kafka's `check.crcs`."""
     coalesce_below_bytes: int = 64 * 1024
-    """A backlog whose batches are smaller than this on average is packed together; 0 never does."""
+    """A backlog whose batches are smaller than this on average, and of few records, is packed together; 0
+    never does."""
     coalesced_bytes: int = 1_000_000
     """What packing together aims at, uncompressed, below the target's limit."""
 

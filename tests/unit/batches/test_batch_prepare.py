@@ -17,6 +17,7 @@ from twinlog.batches import (
     read_batches,
 )
 from twinlog.batches.outgoing import Seal, sealed
+from twinlog.batches.small_batches import FEW_RECORDS
 from twinlog.testing.source_batches import source_batch, transaction_marker
 
 _SEAL = Seal(1, 0, 0, transactional=False)
@@ -59,6 +60,15 @@ def test_without_a_backlog_small_batches_go_as_they_are() -> None:
 def test_one_small_batch_is_not_worth_opening() -> None:
     prepared = prepare(_small_batches(1), wanted_offset=0, policy=_POLICY, backlog=True)
     assert [outgoing.lane for outgoing in prepared.batches] == [Lane.RAW]
+
+
+def test_small_batches_of_many_records_stay_closed() -> None:
+    """To open a record costs about a fiftieth of sending a batch."""
+    many, few = FEW_RECORDS, FEW_RECORDS - 1
+    for count, lane in ((many, Lane.RAW), (few, Lane.RECODE)):
+        data = b"".join(source_batch(_records(i * count, count)) for i in range(3))
+        prepared = prepare(data, wanted_offset=0, policy=_POLICY, backlog=True)
+        assert {outgoing.lane for outgoing in prepared.batches} == {lane}
 
 
 def test_zero_switches_coalescing_off() -> None:
