@@ -37,9 +37,7 @@ _VERSION_METADATA = ((VERSION_METADATA_KEY, __version__),)
 
 
 class RpcBoundary(grpc.aio.ServerInterceptor):
-    """Nothing but our own statuses leaves through it: an unmapped exception would show its text to the
-    client.
-    """
+    """Nothing but our own statuses leaves: an unmapped exception would show its text to the client."""
 
     def __init__(self, *, service: str, meter: Meter) -> None:
         self._service = service

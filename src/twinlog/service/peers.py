@@ -52,9 +52,7 @@ def open_channel(endpoint: str) -> grpc.aio.Channel:
 
 
 class Peers:
-    """Channels by service name. They connect on first use and again after a loss; a peer that is away is
-    normal.
-    """
+    """Channels by service name: opened on first use, connected again after a loss."""
 
     def __init__(self, endpoints: Mapping[str, str], stack: AsyncExitStack) -> None:
         """`endpoints`: service name → HOST:PORT; channels are closed by `stack`."""

@@ -329,9 +329,7 @@ def histogram(meter: Meter, spec: MetricSpec) -> Histogram:
 
 
 def gauge(meter: Meter, spec: MetricSpec, observe: Callable[[], Iterable[Observation]]) -> None:
-    """Register `observe`, called at each scrape **in another thread**: it reads, never awaits, never
-    changes.
-    """
+    """Register `observe`, called at each scrape **in another thread**: it only reads, and never waits."""
     _require(spec, Kind.GAUGE)
 
     def callback(_options: CallbackOptions) -> Iterable[Observation]:

@@ -26,9 +26,7 @@ _HISTOGRAM_SUFFIXES = "_bucket / _sum / _count"
 
 
 def prometheus_name(spec: MetricSpec) -> str:
-    """The name the Prometheus exporter gives it: units in words, `_total` for counters, none for `{record}`
-    gauges.
-    """
+    """The name that the Prometheus exporter gives it: units in words, `_total` for counters."""
     name = spec.name.replace(".", "_")
     unit = {"s": "_seconds", "By": "_bytes", "By/s": "_bytes_per_second"}.get(spec.unit, "")
     match spec.kind:

@@ -13,9 +13,7 @@ class _Repeat:
 
 @dataclass(slots=True, kw_only=True)
 class RepeatLimiter:
-    """Pure: takes `now` in monotonic seconds. Memory is bounded by `max_keys`, the oldest key is
-    forgotten.
-    """
+    """Pure: takes `now` in monotonic seconds. Beyond `max_keys` the oldest key is forgotten."""
 
     interval_seconds: float = 60.0
     max_keys: int = 1000

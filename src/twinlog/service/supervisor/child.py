@@ -33,9 +33,7 @@ class ChildEnd:
 
 
 class Child:
-    """A running child. Nothing it started outlives it, and it does not outlive this process (see
-    GuardedProcess).
-    """
+    """A running child. It does not outlive this process, nor does what it started (GuardedProcess)."""
 
     def __init__(self, spec: ChildSpec, *, on_line: Callable[[str], None]) -> None:
         """Starts it: blocks for some 30 ms. Raises ProcessError when the command cannot be run."""

@@ -20,9 +20,7 @@ SUPERVISOR = "twinlog"
 
 
 class LogLines:
-    """Writes to `stream`, one line at a time. A stream that is gone is ignored: logging never stops the
-    run.
-    """
+    """Writes to `stream` line by line. A stream that is gone is ignored: logging never stops the run."""
 
     def __init__(self, stream: TextIO, *, format: str, clock: Clock) -> None:  # noqa: A002
         readable = format == "console" or (format == "auto" and stream.isatty())

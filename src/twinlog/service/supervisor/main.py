@@ -21,9 +21,7 @@ _PROBE_PAUSE_SECONDS = 1.0
 
 
 def run(request: RunRequest) -> int:
-    """Run the services until SIGTERM or SIGINT. Returns the exit code. Raises ConfigError before anything is
-    started.
-    """
+    """Run the services until a signal. Returns the exit code. Raises ConfigError before anything starts."""
     with ExitStack() as stack:
         plan = plan_run(request, environment=os.environ, stack=stack)
         log = LogLines(sys.stderr, format=plan.configuration.runtime.log_format, clock=SystemClock())
