@@ -53,12 +53,16 @@ def standalone(tmp_path: Path) -> Iterator[tuple[str, list[GuardedProcess]]]:
 
 
 def executors(workers: list[GuardedProcess]) -> list[psutil.Process]:
-    return [
-        child
-        for worker in workers
-        for child in psutil.Process(worker.pid).children(recursive=True)
-        if "CoarseGrainedExecutorBackend" in " ".join(child.cmdline())
-    ]
+    children = [child for w in workers for child in psutil.Process(w.pid).children(recursive=True)]
+    return [child for child in children if "CoarseGrainedExecutorBackend" in command_line(child)]
+
+
+def command_line(process: psutil.Process) -> str:
+    """Empty for one that has just ended: workers start and reap helpers all the time."""
+    try:
+        return " ".join(process.cmdline())
+    except (psutil.NoSuchProcess, psutil.ZombieProcess):
+        return ""
 
 
 async def test_a_killed_executor_loses_and_repeats_nothing(
