@@ -22,7 +22,7 @@ from twinlog.kafka.ports import (
 from twinlog.model import TopicPartition
 
 TIMEOUT_SECONDS = 1.0
-SLACK_SECONDS = 0.5
+SLACK_SECONDS = 1.0
 CLOSE_SECONDS = 2.0
 PARTITION = TopicPartition("topic", 0)
 BINDING = AclBinding(

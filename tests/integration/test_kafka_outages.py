@@ -14,7 +14,7 @@ from twinlog.local.spec import ClusterSpec
 from twinlog.model import TopicPartition
 from twinlog.testing.brokers import eventually
 
-SLACK_SECONDS = 0.5
+SLACK_SECONDS = 1.0
 CLOSE_SECONDS = 2.0
 AWAY_REASONS = {"KAFKA_TIMEOUT", "KAFKA_UNAVAILABLE"}
 

@@ -171,7 +171,7 @@ async def test_an_unknown_authority_is_not_trusted(secured: BlockingCluster, mut
         **secured.client_properties(),
         "ssl.truststore.location": mutual.client_properties()["ssl.truststore.location"],
     }
-    errors = await refusals(properties, timeout_seconds=2.0)
+    errors = await refusals(properties, timeout_seconds=10.0)
     assert {name: error.reason for name, error in errors.items()} == {
         "admin": "TLS_FAILED",
         "list": "TLS_FAILED",

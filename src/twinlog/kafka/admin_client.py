@@ -29,11 +29,14 @@ from twinlog.kafka.errors import (
 _log = logging.getLogger("twinlog.kafka.librdkafka")
 
 _POLL_SECONDS = 0.05
-_OTHER_BROKERS_SECONDS = 0.5
-"""How long other brokers may still accept what one refused."""
 _ANSWER_SHARE = 0.9
 """Share of the time-out that librdkafka gets, so that its own error, which says more, comes first."""
-_REFUSALS = frozenset({LibrdkafkaError._AUTHENTICATION, LibrdkafkaError.SASL_AUTHENTICATION_FAILED})
+_GIVE_UP_AFTER_SECONDS = {
+    LibrdkafkaError._AUTHENTICATION: 0.5,
+    LibrdkafkaError.SASL_AUTHENTICATION_FAILED: 0.5,
+    LibrdkafkaError._SSL: 2.0,
+}
+"""Errors that do not go away by waiting, and how long other brokers may still accept what one refused."""
 _AWAY = frozenset({LibrdkafkaError._ALL_BROKERS_DOWN, LibrdkafkaError._TRANSPORT, LibrdkafkaError._RESOLVE})
 
 _UNANSWERED = frozenset({TIMEOUT.name, UNAVAILABLE.name})
@@ -79,7 +82,8 @@ class AdminSession:
     ) -> dict[K, Any | KafkaError]:
         """Run calls that give a future per resource: each key's answer or error.
 
-        Raises KafkaError when credentials are refused; a cluster that is away is an error per key.
+        Raises KafkaError when credentials or certificates are refused; a cluster that is away is an error per
+        key.
         """
         return await self._settle(doing, start)
 
@@ -120,7 +124,7 @@ class AdminSession:
             raise translate(error, doing, alias=self.alias) from error
         waiting = {asyncio.wrap_future(future): key for key, future in futures.items()}
         settled: dict[K, Any | KafkaError] = {}
-        refused_at: float | None = None
+        hopeless_at = give_up_at
         try:
             while waiting and loop.time() < give_up_at:
                 done, _ = await asyncio.wait(
@@ -129,10 +133,11 @@ class AdminSession:
                 for future in done:
                     settled[waiting.pop(future)] = self._outcome(future, doing)
                 admin.poll(0)
-                if self._trouble is None or self._trouble.code() not in _REFUSALS:
+                if self._trouble is None or self._trouble.code() not in _GIVE_UP_AFTER_SECONDS:
                     continue
-                refused_at = refused_at or loop.time()
-                if waiting and loop.time() - refused_at >= _OTHER_BROKERS_SECONDS:
+                patience_seconds = _GIVE_UP_AFTER_SECONDS[self._trouble.code()]
+                hopeless_at = min(hopeless_at, loop.time() + patience_seconds)
+                if waiting and loop.time() >= hopeless_at:
                     # A new client tries at once next time; this one would wait out its reconnect back-off.
                     self._discard()
                     raise from_librdkafka(self._trouble, doing, alias=self.alias)
