@@ -37,6 +37,13 @@ async def _create(
         kept = {"retention.ms": "-1", **(configs or {})}
         new = NewTopic(name=topic, partition_count=partition_count, replication_factor=-1, configs=kept)
         assert await admin.create_topics([new]) == {topic: None}
+        partitions = [TopicPartition(topic, number) for number in range(partition_count)]
+
+        async def every_partition_has_a_leader() -> bool:
+            ends = await admin.list_offsets(OffsetSpec.LATEST, partitions)
+            return all(isinstance(end, int) for end in ends.values())
+
+        await eventually(every_partition_has_a_leader)
 
 
 async def _write(session: DataSession, partition: TopicPartition, *values: bytes) -> None:

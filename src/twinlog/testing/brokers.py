@@ -42,16 +42,16 @@ def unique_name(hint: str) -> str:
 
 @overload
 async def eventually(
-    predicate: Callable[[], Awaitable[Value | None]], timeout_seconds: float = 20.0
+    predicate: Callable[[], Awaitable[Value | None]], timeout_seconds: float = 60.0
 ) -> Value: ...
 
 
 @overload
-async def eventually(predicate: Callable[[], Value | None], timeout_seconds: float = 20.0) -> Value: ...
+async def eventually(predicate: Callable[[], Value | None], timeout_seconds: float = 60.0) -> Value: ...
 
 
 async def eventually(
-    predicate: Callable[[], Value | Awaitable[Value | None] | None], timeout_seconds: float = 20.0
+    predicate: Callable[[], Value | Awaitable[Value | None] | None], timeout_seconds: float = 60.0
 ) -> Value:
     """Ask `predicate` until its answer is true, and return that answer.
 
