@@ -1,0 +1,212 @@
+"""Failover and failback by their commands, under load: every record is read exactly once."""
+
+import asyncio
+import json
+import sys
+from collections import Counter
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from twinlog.clock import SystemClock
+from twinlog.kafka.cluster import open_cluster
+from twinlog.kafka.group_consumer import GroupConsumer
+from twinlog.kafka.ports import KafkaCluster, NewTopic
+from twinlog.local.blocking_cluster import BlockingCluster
+from twinlog.local.mm2 import quick_mm2_properties
+from twinlog.model import Flow, TopicPartition
+from twinlog.service.runtime import wait_or_stop
+from twinlog.testing.brokers import KafkaPair, eventually, unique_name
+from twinlog.testing.twinlog_run import TwinlogRun
+
+PARTITIONS = 2
+
+
+@dataclass(slots=True, kw_only=True)
+class Application:
+    """One consumer application: a group id, and every value it has handled."""
+
+    group: str
+    seen: Counter[bytes] = field(default_factory=Counter)
+
+    @asynccontextmanager
+    async def at(self, cluster: BlockingCluster, topics: Sequence[str]) -> AsyncIterator[None]:
+        """Read on this cluster until the end of the block, then commit what was handled and leave."""
+        stop = asyncio.Event()
+        async with asyncio.TaskGroup() as tasks:
+            tasks.create_task(self._read(cluster, topics, stop), name=f"read as {self.group}")
+            try:
+                yield
+            finally:
+                stop.set()
+
+    async def _read(self, cluster: BlockingCluster, topics: Sequence[str], stop: asyncio.Event) -> None:
+        properties = cluster.client_properties()
+        async with GroupConsumer("app", properties, group=self.group, topics=topics) as consumer:
+            while not stop.is_set():
+                next_offsets: dict[TopicPartition, int] = {}
+                for record in await consumer.poll(max_wait_seconds=0.2, max_records=50):
+                    self.seen[record.value or b""] += 1
+                    next_offsets[record.partition] = record.offset + 1
+                if next_offsets:
+                    await consumer.commit(next_offsets)
+
+
+@dataclass(slots=True, kw_only=True)
+class Load:
+    """A producer that never rests, on whichever cluster it is told."""
+
+    cluster: KafkaCluster
+    topic: str
+    prefix: str
+    sent: int = 0
+
+    @asynccontextmanager
+    async def running(self) -> AsyncIterator[None]:
+        stop = asyncio.Event()
+        async with asyncio.TaskGroup() as tasks:
+            tasks.create_task(self._send(stop), name=f"produce {self.topic}")
+            try:
+                yield
+            finally:
+                stop.set()
+
+    async def _send(self, stop: asyncio.Event) -> None:
+        clock = SystemClock()
+        async with self.cluster.writer() as writer:
+            while not stop.is_set():
+                partition = TopicPartition(self.topic, self.sent % PARTITIONS)
+                value = f"{self.prefix}-{self.sent}".encode()
+                await writer.append(partition, key=None, value=value, timestamp_ms=clock.now_ms())
+                self.sent += 1
+                await wait_or_stop(stop, 0.005)
+
+
+async def command(run: TwinlogRun, *arguments: str) -> tuple[int, list[dict[str, Any]], str]:
+    """Run `twinlog …` as an operator does; exit code, its JSON documents, stderr."""
+    process = await asyncio.create_subprocess_exec(
+        *(sys.executable, "-m", "twinlog", *arguments, "-o", "json", "--config", str(run.file)),
+        stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.PIPE,
+    )
+    async with asyncio.timeout(120):
+        out, errors = await process.communicate()
+    text = out.decode()
+    documents: list[dict[str, Any]] = []
+    decoder, position = json.JSONDecoder(), 0
+    while position < len(text.rstrip()):
+        document, position = decoder.raw_decode(text, position)
+        documents += document if isinstance(document, list) else [document]
+        position += len(text[position:]) - len(text[position:].lstrip())
+    return process.returncode or 0, documents, errors.decode()
+
+
+async def test_a_live_consumer_goes_there_and_back_and_reads_each_record_once(
+    kafka_pair: KafkaPair, tmp_path: Path
+) -> None:
+    topic, group = unique_name("move"), unique_name("app")
+    there = Flow(unique_name("east"), unique_name("west"))
+    back = Flow(there.target, there.source)
+    clients = {
+        there.source: kafka_pair.a.client_properties(),
+        there.target: kafka_pair.b.client_properties(),
+    }
+    extra = {
+        "topics": topic,
+        "groups": f"{group}.*",
+        "twinlog.epoch.seconds": "5",
+        "twinlog.drain.seconds": "0",
+    }
+    text = quick_mm2_properties(clients, [there, back], extra)
+    app = Application(group=group)
+    on_b, on_a = f"{there.source}.{topic}", f"{there.target}.{topic}"
+    async with (
+        open_cluster("a", clients[there.source]) as a,
+        open_cluster("b", clients[there.target]) as b,
+    ):
+        new = NewTopic(name=topic, partition_count=PARTITIONS, replication_factor=1)
+        assert (await a.create_topics([new])) == {topic: None}
+        assert (await b.create_topics([new])) == {topic: None}
+        east, west = (
+            Load(cluster=a, topic=topic, prefix="east"),
+            Load(cluster=b, topic=topic, prefix="west"),
+        )
+        async with TwinlogRun(text, tmp_path) as run:
+            await eventually(lambda: _has(a, on_a), 60)
+            await eventually(lambda: _has(b, on_b), 60)
+
+            async def read_more_than(count: int) -> None:
+                await eventually(lambda: app.seen.total() > count, 60)
+
+            async with east.running():
+                async with app.at(kafka_pair.a, [topic, on_a]):
+                    await read_more_than(200)
+                code, plan, errors = await command(run, "failover", "plan", str(there), "--group", group)
+                assert code == 0, errors
+                assert {entry["group"] for entry in plan[0]["partitions"]} == {group}
+                assert plan[0]["blockers"] == []
+                code, events, errors = await command(run, "failover", "run", str(there), "--group", group)
+                assert code == 0, errors
+                assert not events[-1]["already_done"]
+                code, events, errors = await command(run, "failover", "run", str(there), "--group", group)
+                assert code == 0, errors
+                assert events[-1]["already_done"]
+                async with west.running(), app.at(kafka_pair.b, [topic, on_b]):
+                    await read_more_than(app.seen.total() + 400)
+                code, events, errors = await command(run, "failback", "run", str(there), "--group", group)
+                assert code == 0, errors
+                verdicts = {entry["verdict"] for entry in events[-1]["plan"]["partitions"]}
+                assert verdicts <= {"EXACT", "UP_TO_DATE"}
+                async with app.at(kafka_pair.a, [topic, on_a]):
+                    await read_more_than(app.seen.total() + 200)
+            async with app.at(kafka_pair.a, [topic, on_a]):
+                await eventually(lambda: len(app.seen) == east.sent + west.sent, 60)
+    produced = {f"east-{n}".encode() for n in range(east.sent)} | {
+        f"west-{n}".encode() for n in range(west.sent)
+    }
+    assert app.seen.keys() == produced
+    again = {value: times for value, times in app.seen.items() if times > 1}
+    assert not again, (len(again), sorted(again)[:5])
+
+
+async def _has(cluster: KafkaCluster, topic: str) -> bool:
+    return topic in await cluster.list_topics()
+
+
+async def test_commands_say_what_is_wrong(kafka_pair: KafkaPair, tmp_path: Path) -> None:
+    topic, flow = unique_name("wrong"), Flow(unique_name("east"), unique_name("west"))
+    clients = {
+        flow.source: kafka_pair.a.client_properties(),
+        flow.target: kafka_pair.b.client_properties(),
+    }
+    text = quick_mm2_properties(clients, [flow], {"topics": topic, "twinlog.drain.seconds": "0"})
+    async with open_cluster("a", clients[flow.source]) as a, TwinlogRun(text, tmp_path) as run:
+        new = NewTopic(name=topic, partition_count=1, replication_factor=1)
+        assert (await a.create_topics([new])) == {topic: None}
+
+        async def ready() -> bool:
+            _, documents, _ = await command(run, "groups")
+            return bool(documents[0]["ready_flows"] == [str(flow)])
+
+        await eventually(ready, 60)
+        code, _, errors = await command(run, "failover", "run", "x->y")
+        assert code == 1
+        assert str(flow) in errors
+        code, _, errors = await command(run, "failover", "run", str(flow), "--group", "nobody")
+        assert code == 1
+        assert "nobody" in errors
+        assert "MOVE_BLOCKED" in errors
+        code, _, errors = await command(run, "failover", "run", str(flow), "--fence")
+        assert code == 1
+        assert "authorizer" in errors
+        code, documents, _ = await command(run, "translate", "missing:0:5")
+        assert code == 1
+        assert documents[0]["translated_offset"] is None
+        code, _, errors = await command(run, "translate", "orders")
+        assert code == 2
+        assert "orders:3:1234" in errors
+        code, documents, _ = await command(run, "explain", "group", "nobody")
+        assert code == 0
+        assert documents[0]["translated"] is False
