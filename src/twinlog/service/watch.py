@@ -3,21 +3,25 @@
 A watcher without a token gets a snapshot, then changes. One with a token gets what came after it (exclusive).
 Guarantee: at least once, in the order of the changes. The history is shared by all watchers and bounded, so a
 slow one costs no memory: it finds its place gone (RESUME_TOKEN_EXPIRED) and starts again from a snapshot.
+
+Events are watched with every change; of states (`conflate`) only the last change of each key is kept, so that
+a slow watcher gets the newest state of each and never falls behind.
 """
 
 import asyncio
 import struct
-from collections import deque
+from collections import OrderedDict
 from collections.abc import AsyncGenerator, Callable, Hashable
+from contextlib import aclosing
 from dataclasses import dataclass
-from itertools import islice
+from itertools import takewhile
 from typing import Generic, TypeVar
 
 from opentelemetry.metrics import Meter
 
 from twinlog.errors import ConfigError
 from twinlog.service.errors_wire import ExhaustedError, ResumeTokenExpiredError
-from twinlog.service.runtime import wait_for_any
+from twinlog.service.runtime import wait_for_any, wait_or_stop
 from twinlog.telemetry import metrics
 
 K = TypeVar("K", bound=Hashable)
@@ -90,7 +94,9 @@ class ResumableRegistry(Generic[K, V]):
     Invariants:
     - A. a change's sequence is one more than that of the change before it, whatever its kind;
     - B. applying all changes after a token to the state at that token gives the state now;
-    - C. an equal `put`, a `remove` of what is not there and a repeated `mark` are no changes.
+    - C. an equal `put`, a `remove` of what is not there and a repeated `mark` are no changes;
+    - D. with `conflate`, a change of a key takes the place of the one before it in the history: applying what
+      is left gives the same state.
     """
 
     def __init__(
@@ -101,6 +107,7 @@ class ResumableRegistry(Generic[K, V]):
         rpc_method: str,
         history_size: int = 10_000,
         max_watchers: int = 100,
+        conflate: bool = False,
     ) -> None:
         """`history_id` names this history (the process's instance id): tokens of another one are refused.
 
@@ -109,8 +116,12 @@ class ResumableRegistry(Generic[K, V]):
         self._history_id = history_id.encode()[:16].ljust(16, b"\0")
         self._items: dict[K, V] = {}
         self._marks: dict[K, None] = {}
-        self._changes: deque[Change[K, V]] = deque(maxlen=history_size)
+        self._changes: OrderedDict[int, Change[K, V]] = OrderedDict()
+        """By sequence; those after `_forgotten` are complete."""
+        self._history_size = history_size
+        self._last_change: dict[K, int] | None = {} if conflate else None
         self._sequence = 0
+        self._forgotten = 0
         self._changed = asyncio.Event()
         self._max_watchers = max_watchers
         self._watchers = 0
@@ -158,6 +169,11 @@ class ResumableRegistry(Generic[K, V]):
 
     # ------------------------------------------------------------------------------------- the watchers' side
 
+    @property
+    def watchers(self) -> int:
+        """How many watch now."""
+        return self._watchers
+
     async def watch(
         self,
         token: bytes,
@@ -171,6 +187,23 @@ class ResumableRegistry(Generic[K, V]):
         `selects` is asked with each key and mark. Raises ResumeTokenExpiredError, ExhaustedError
         (TOO_MANY_WATCHERS), and ConfigError for bytes that are no token.
         """
+        batches = self.watch_batches(token, stop=stop, selects=selects, progress_seconds=progress_seconds)
+        async with aclosing(batches):
+            async for batch in batches:
+                for event in batch:
+                    yield event
+
+    async def watch_batches(
+        self,
+        token: bytes,
+        *,
+        stop: asyncio.Event,
+        selects: Callable[[K], bool] = lambda _key: True,
+        progress_seconds: float = PROGRESS_SECONDS,
+        pause_seconds: float = 0.0,
+    ) -> AsyncGenerator[list[Event[K, V]], None]:
+        """As `watch`, with all that came at the same time in one list; then silent for `pause_seconds`, so
+        that what comes meanwhile is in one list as well. A list is never empty."""
         if self._watchers >= self._max_watchers:
             raise ExhaustedError(
                 f"{self._watchers} watchers are connected already; end some, or watch less often",
@@ -184,18 +217,19 @@ class ResumableRegistry(Generic[K, V]):
                 seen = self._sequence_of(token)
             else:
                 seen = self._sequence
-                for event in self._snapshot(selects):
-                    yield event
+                yield self._snapshot(selects)
             while not stop.is_set():
                 changed = self._changed
-                for change in self._after(seen):
-                    seen += 1
-                    if selects(change.mark if isinstance(change, Marked) else change.key):
-                        yield change
-                if seen < self._sequence:
-                    continue
-                if not await wait_for_any(changed, stop, seconds=progress_seconds):
-                    yield Progress(token=self.token)
+                changes, seen = self._after(seen), self._sequence
+                selected = [
+                    each for each in changes if selects(each.mark if isinstance(each, Marked) else each.key)
+                ]
+                if selected:
+                    yield [*selected]
+                    if pause_seconds:
+                        await wait_or_stop(stop, pause_seconds)
+                elif not await wait_for_any(changed, stop, seconds=progress_seconds):
+                    yield [Progress(token=self.token)]
         except ResumeTokenExpiredError:
             self._dropped.add(1, self._attributes)
             raise
@@ -203,19 +237,19 @@ class ResumableRegistry(Generic[K, V]):
             self._watchers -= 1
             self._active.add(-1, self._attributes)
 
-    def _snapshot(self, selects: Callable[[K], bool]) -> list[SnapshotItem[K, V] | SnapshotEnd[K]]:
+    def _snapshot(self, selects: Callable[[K], bool]) -> list[Event[K, V]]:
         items = [SnapshotItem(key=key, item=item) for key, item in self._items.items() if selects(key)]
         marks = tuple(mark for mark in self._marks if selects(mark))
         return [*items, SnapshotEnd(marks=marks, token=self.token)]
 
     def _after(self, sequence: int) -> list[Change[K, V]]:
-        missing = self._sequence - sequence
-        if missing > len(self._changes):
+        if sequence < self._forgotten:
             raise ResumeTokenExpiredError(
-                f"{missing} changes have passed since this token, the history holds {len(self._changes)}:"
-                " start again without a token"
+                f"{self._sequence - sequence} changes have passed since this token, the history begins after"
+                f" {self._forgotten} of {self._sequence}: start again without a token"
             )
-        return list(islice(self._changes, len(self._changes) - missing, None))
+        newer = list(takewhile(lambda number: number > sequence, reversed(self._changes)))
+        return [self._changes[number] for number in reversed(newer)]
 
     def _sequence_of(self, token: bytes) -> int:
         if len(token) != _TOKEN.size or token[0] != _TOKEN_VERSION:
@@ -236,6 +270,15 @@ class ResumableRegistry(Generic[K, V]):
         return self.token
 
     def _record(self, change: Change[K, V]) -> None:
-        self._changes.append(change)
+        if self._last_change is not None and not isinstance(change, Marked):
+            replaced = self._last_change.pop(change.key, None)
+            if replaced is not None:
+                self._changes.pop(replaced, None)
+            self._last_change[change.key] = self._sequence
+        self._changes[self._sequence] = change
+        if len(self._changes) > self._history_size:
+            self._forgotten, forgotten = self._changes.popitem(last=False)
+            if self._last_change is not None and isinstance(forgotten, Removed):
+                self._last_change.pop(forgotten.key, None)
         self._changed.set()
         self._changed = asyncio.Event()

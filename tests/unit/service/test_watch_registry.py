@@ -38,13 +38,16 @@ _STEPS = st.lists(
 )
 
 
-def _registry(*, history_id: str = "one", history_size: int = 1000, max_watchers: int = 10) -> Registry:
+def _registry(
+    *, history_id: str = "one", history_size: int = 1000, max_watchers: int = 10, conflate: bool = False
+) -> Registry:
     return ResumableRegistry(
         history_id=history_id,
         meter=_METER,
         rpc_method="test/Watch",
         history_size=history_size,
         max_watchers=max_watchers,
+        conflate=conflate,
     )
 
 
@@ -79,7 +82,7 @@ class Follower:
             case Changed():
                 self.items[event.key] = event.item
             case Removed():
-                del self.items[event.key]
+                self.items.pop(event.key, None)
             case Marked():
                 self.marks.add(event.mark)
         self.token = event.token
@@ -103,14 +106,18 @@ async def _follow(registry: Registry, follower: Follower, *, events: int | None)
 
 
 @pytest.mark.slow(reason="many examples")
-@given(steps=_STEPS, cuts=st.lists(st.tuples(st.integers(0, 6), st.integers(0, 6)), max_size=12))
+@given(
+    steps=_STEPS,
+    cuts=st.lists(st.tuples(st.integers(0, 6), st.integers(0, 6)), max_size=12),
+    conflate=st.booleans(),
+)
 def test_cut_at_every_point_equals_uninterrupted(
-    steps: Sequence[Step], cuts: Sequence[tuple[int, int]]
+    steps: Sequence[Step], cuts: Sequence[tuple[int, int]], conflate: bool
 ) -> None:
     """Each cut: so many changes happen, then the follower is connected for so many events and cut off."""
 
     async def scenario() -> tuple[Follower, Registry]:
-        registry, follower = _registry(), Follower()
+        registry, follower = _registry(conflate=conflate), Follower()
         pending = list(steps)
         for changes, events in cuts:
             for step in pending[:changes]:
@@ -184,6 +191,22 @@ def _watch_once(registry: Registry, token: bytes) -> TwinlogError | None:
     return run_in_virtual_time(scenario())
 
 
+def _watch_first(registry: Registry, token: bytes) -> TwinlogError | None:
+    """The error instead of the first event after the token."""
+
+    async def scenario() -> TwinlogError | None:
+        stream = registry.watch(token, stop=asyncio.Event())
+        try:
+            await anext(stream)
+        except TwinlogError as error:
+            return error
+        finally:
+            await stream.aclose()
+        return None
+
+    return run_in_virtual_time(scenario())
+
+
 def test_a_token_of_another_history_is_expired() -> None:
     error = _watch_once(_registry(history_id="after the restart"), _registry(history_id="before").token)
     assert isinstance(error, ResumeTokenExpiredError)
@@ -214,6 +237,41 @@ def test_a_watcher_that_is_too_slow_finds_its_place_gone() -> None:
             await anext(stream)
 
     run_in_virtual_time(scenario())
+
+
+def test_a_slow_watcher_of_states_gets_the_newest_of_each_in_one_list() -> None:
+    async def scenario() -> None:
+        registry = _registry(history_size=3, conflate=True)
+        stream = registry.watch_batches(registry.token, stop=asyncio.Event(), pause_seconds=1)
+        for value in range(100):
+            registry.put("a", value)
+            registry.put("b", -value)
+        registry.remove("b")
+        (changed, removed) = await anext(stream)
+        assert isinstance(changed, Changed)
+        assert (changed.key, changed.item) == ("a", 99)
+        assert isinstance(removed, Removed)
+        assert removed.key == "b"
+        loop = asyncio.get_running_loop()
+        registry.put("a", 100)
+        paused_at = loop.time()
+        assert len(await anext(stream)) == 1
+        assert loop.time() - paused_at >= 1
+        await stream.aclose()
+
+    run_in_virtual_time(scenario())
+
+
+def test_a_state_that_was_forgotten_is_no_reason_to_miss_another() -> None:
+    registry = _registry(history_size=2, conflate=True)
+    before = registry.token
+    for key in "abc":
+        registry.put(key, 1)
+    assert isinstance(_watch_first(registry, before), ResumeTokenExpiredError)
+    resumed = registry.token
+    registry.remove("a")
+    registry.put("a", 2)
+    assert _watch_first(registry, resumed) is None
 
 
 def test_watchers_beyond_the_limit_are_refused_until_one_leaves() -> None:

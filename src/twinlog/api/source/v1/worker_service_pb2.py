@@ -28,13 +28,15 @@ from twinlog.api.common.v1 import types_pb2 as twinlog_dot_api_dot_common_dot_v1
 from twinlog.api.source.v1 import source_service_pb2 as twinlog_dot_api_dot_source_dot_v1_dot_source__service__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n*twinlog/api/source/v1/worker_service.proto\x12\x15twinlog.api.source.v1\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\x1a!twinlog/api/common/v1/types.proto\x1a*twinlog/api/source/v1/source_service.proto\"\xf0\x01\n\x0cWorkerReport\x12-\n\x05hello\x18\x01 \x01(\x0b\x32\x1c.twinlog.api.source.v1.HelloH\x00\x12\x33\n\x08prepared\x18\x02 \x01(\x0b\x32\x1f.twinlog.api.source.v1.PreparedH\x00\x12=\n\npartitions\x18\x03 \x01(\x0b\x32\'.twinlog.api.source.v1.PartitionReportsH\x00\x12\x33\n\x08\x66inished\x18\x04 \x01(\x0b\x32\x1f.twinlog.api.source.v1.FinishedH\x00\x42\x08\n\x06report\"n\n\x05Hello\x12)\n\x04\x66low\x18\x01 \x01(\x0b\x32\x1b.twinlog.api.common.v1.Flow\x12\r\n\x05\x65poch\x18\x02 \x01(\x03\x12\x0c\n\x04slot\x18\x03 \x01(\x05\x12\r\n\x05token\x18\x04 \x01(\t\x12\x0e\n\x06worker\x18\x05 \x01(\t\"\n\n\x08Prepared\"\xa2\x01\n\x10PartitionReports\x12:\n\npartitions\x18\x01 \x03(\x0b\x32&.twinlog.api.source.v1.PartitionReport\x12\x1e\n\x16transactions_committed\x18\x02 \x01(\x03\x12\x1c\n\x14transactions_aborted\x18\x03 \x01(\x03\x12\x14\n\x0coffset_syncs\x18\x04 \x01(\x03\"\xe5\x04\n\x0fPartitionReport\x12\x38\n\tpartition\x18\x01 \x01(\x0b\x32%.twinlog.api.common.v1.TopicPartition\x12\x10\n\x08position\x18\x02 \x01(\x03\x12\x19\n\x11source_end_offset\x18\x03 \x01(\x03\x12\x18\n\x10log_start_offset\x18\x04 \x01(\x03\x12\x34\n\x05state\x18\x05 \x01(\x0e\x32%.twinlog.api.source.v1.PartitionState\x12\x0e\n\x06reason\x18\x06 \x01(\t\x12\x0f\n\x07message\x18\x07 \x01(\t\x12,\n\x08retry_at\x18\x08 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12\x0f\n\x07records\x18\t \x01(\x03\x12\r\n\x05\x62ytes\x18\n \x01(\x03\x12\x13\n\x0braw_records\x18\x0b \x01(\x03\x12)\n\x04lane\x18\x0c \x01(\x0e\x32\x1b.twinlog.api.source.v1.Lane\x12\x36\n\x13replication_latency\x18\r \x01(\x0b\x32\x19.google.protobuf.Duration\x12(\n\x04gaps\x18\x0e \x03(\x0b\x32\x1a.twinlog.api.source.v1.Gap\x12S\n\x0frecoded_records\x18\x0f \x03(\x0b\x32:.twinlog.api.source.v1.PartitionReport.RecodedRecordsEntry\x1a\x35\n\x13RecodedRecordsEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\x03:\x02\x38\x01\"k\n\x03Gap\x12\x13\n\x0b\x66rom_offset\x18\x01 \x01(\x03\x12\x11\n\tto_offset\x18\x02 \x01(\x03\x12\x0e\n\x06reason\x18\x03 \x01(\t\x12,\n\x08\x66ound_at\x18\x04 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\"e\n\x08\x46inished\x12\x38\n\x07reports\x18\x01 \x01(\x0b\x32\'.twinlog.api.source.v1.PartitionReports\x12\x0e\n\x06reason\x18\x02 \x01(\t\x12\x0f\n\x07message\x18\x03 \x01(\t\"\x83\x03\n\rWorkerCommand\x12\x31\n\x07prepare\x18\x01 \x01(\x0b\x32\x1e.twinlog.api.source.v1.PrepareH\x00\x12-\n\x05start\x18\x02 \x01(\x0b\x32\x1c.twinlog.api.source.v1.StartH\x00\x12)\n\x03\x65nd\x18\x03 \x01(\x0b\x32\x1a.twinlog.api.source.v1.EndH\x00\x12\x36\n\nset_paused\x18\x04 \x01(\x0b\x32 .twinlog.api.source.v1.SetPausedH\x00\x12:\n\x0cset_throttle\x18\x05 \x01(\x0b\x32\".twinlog.api.source.v1.SetThrottleH\x00\x12-\n\x05\x61live\x18\x06 \x01(\x0b\x32\x1c.twinlog.api.source.v1.AliveH\x00\x12\x37\n\nreposition\x18\x07 \x01(\x0b\x32!.twinlog.api.source.v1.RepositionH\x00\x42\t\n\x07\x63ommand\"\x07\n\x05\x41live\"\x90\x04\n\x07Prepare\x12<\n\x07\x63lients\x18\x01 \x03(\x0b\x32+.twinlog.api.source.v1.Prepare.ClientsEntry\x12\x19\n\x11transactional_ids\x18\x02 \x03(\t\x12>\n\x08settings\x18\x03 \x03(\x0b\x32,.twinlog.api.source.v1.Prepare.SettingsEntry\x12\x17\n\x0fpositions_topic\x18\x04 \x01(\t\x12!\n\x19positions_partition_count\x18\x05 \x01(\x05\x12\x1a\n\x12offset_syncs_topic\x18\x06 \x01(\t\x12\x1e\n\x16offset_syncs_on_source\x18\x07 \x01(\x08\x12\x16\n\x0eoffset_lag_max\x18\x08 \x01(\x03\x12\x16\n\x0eread_committed\x18\t \x01(\x08\x12(\n\x05lease\x18\n \x01(\x0b\x32\x19.google.protobuf.Duration\x12\x16\n\x0e\x63onnector_name\x18\x0b \x01(\t\x1aQ\n\x0c\x43lientsEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\x30\n\x05value\x18\x02 \x01(\x0b\x32!.twinlog.api.source.v1.Properties:\x02\x38\x01\x1a/\n\rSettingsEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\t:\x02\x38\x01\"z\n\nProperties\x12=\n\x06values\x18\x01 \x03(\x0b\x32-.twinlog.api.source.v1.Properties.ValuesEntry\x1a-\n\x0bValuesEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\t:\x02\x38\x01\"u\n\x05Start\x12\x36\n\x0b\x61ssignments\x18\x01 \x03(\x0b\x32!.twinlog.api.source.v1.Assignment\x12\x34\n\x08throttle\x18\x02 \x01(\x0b\x32\".twinlog.api.source.v1.SetThrottle\"\xe4\x01\n\nAssignment\x12\x38\n\tpartition\x18\x01 \x01(\x0b\x32%.twinlog.api.common.v1.TopicPartition\x12\x14\n\x0ctarget_topic\x18\x02 \x01(\t\x12\x10\n\x08position\x18\x03 \x01(\x03\x12\x19\n\x11max_message_bytes\x18\x04 \x01(\x05\x12\x18\n\x10\x63ompression_type\x18\x05 \x01(\t\x12\x16\n\x0etimestamp_type\x18\x06 \x01(\t\x12\x0e\n\x06paused\x18\x07 \x01(\x08\x12\x17\n\x0fposition_stored\x18\x08 \x01(\x08\"\x15\n\x03\x45nd\x12\x0e\n\x06reason\x18\x01 \x01(\t\"V\n\tSetPaused\x12\x39\n\npartitions\x18\x01 \x03(\x0b\x32%.twinlog.api.common.v1.TopicPartition\x12\x0e\n\x06paused\x18\x02 \x01(\x08\"X\n\nReposition\x12\x38\n\tpartition\x18\x01 \x01(\x0b\x32%.twinlog.api.common.v1.TopicPartition\x12\x10\n\x08position\x18\x02 \x01(\x03\"\xc0\x01\n\x0bSetThrottle\x12\x18\n\x10\x62ytes_per_second\x18\x01 \x01(\x03\x12[\n\x16topic_bytes_per_second\x18\x02 \x03(\x0b\x32;.twinlog.api.source.v1.SetThrottle.TopicBytesPerSecondEntry\x1a:\n\x18TopicBytesPerSecondEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\x03:\x02\x38\x01\x32\x65\n\rWorkerService\x12T\n\x03Run\x12#.twinlog.api.source.v1.WorkerReport\x1a$.twinlog.api.source.v1.WorkerCommand(\x01\x30\x01\x62\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n*twinlog/api/source/v1/worker_service.proto\x12\x15twinlog.api.source.v1\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\x1a!twinlog/api/common/v1/types.proto\x1a*twinlog/api/source/v1/source_service.proto\"\xf0\x01\n\x0cWorkerReport\x12-\n\x05hello\x18\x01 \x01(\x0b\x32\x1c.twinlog.api.source.v1.HelloH\x00\x12\x33\n\x08prepared\x18\x02 \x01(\x0b\x32\x1f.twinlog.api.source.v1.PreparedH\x00\x12=\n\npartitions\x18\x03 \x01(\x0b\x32\'.twinlog.api.source.v1.PartitionReportsH\x00\x12\x33\n\x08\x66inished\x18\x04 \x01(\x0b\x32\x1f.twinlog.api.source.v1.FinishedH\x00\x42\x08\n\x06report\"n\n\x05Hello\x12)\n\x04\x66low\x18\x01 \x01(\x0b\x32\x1b.twinlog.api.common.v1.Flow\x12\r\n\x05\x65poch\x18\x02 \x01(\x03\x12\x0c\n\x04slot\x18\x03 \x01(\x05\x12\r\n\x05token\x18\x04 \x01(\t\x12\x0e\n\x06worker\x18\x05 \x01(\t\"\n\n\x08Prepared\"\x9c\x02\n\x10PartitionReports\x12:\n\npartitions\x18\x01 \x03(\x0b\x32&.twinlog.api.source.v1.PartitionReport\x12\x1e\n\x16transactions_committed\x18\x02 \x01(\x03\x12\x1c\n\x14transactions_aborted\x18\x03 \x01(\x03\x12\x14\n\x0coffset_syncs\x18\x04 \x01(\x03\x12G\n\x08\x66\x61ilures\x18\x05 \x03(\x0b\x32\x35.twinlog.api.source.v1.PartitionReports.FailuresEntry\x1a/\n\rFailuresEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\x03:\x02\x38\x01\"h\n\x06Spread\x12\x34\n\x07\x62uckets\x18\x01 \x03(\x0b\x32#.twinlog.api.source.v1.SpreadBucket\x12\x13\n\x0bmin_seconds\x18\x02 \x01(\x01\x12\x13\n\x0bmax_seconds\x18\x03 \x01(\x01\"C\n\x0cSpreadBucket\x12\r\n\x05index\x18\x01 \x01(\x05\x12\x0f\n\x07records\x18\x02 \x01(\x03\x12\x13\n\x0bsum_seconds\x18\x03 \x01(\x01\"\xa8\x06\n\x0fPartitionReport\x12\x38\n\tpartition\x18\x01 \x01(\x0b\x32%.twinlog.api.common.v1.TopicPartition\x12\x10\n\x08position\x18\x02 \x01(\x03\x12\x19\n\x11source_end_offset\x18\x03 \x01(\x03\x12\x18\n\x10log_start_offset\x18\x04 \x01(\x03\x12\x34\n\x05state\x18\x05 \x01(\x0e\x32%.twinlog.api.source.v1.PartitionState\x12\x0e\n\x06reason\x18\x06 \x01(\t\x12\x0f\n\x07message\x18\x07 \x01(\t\x12,\n\x08retry_at\x18\x08 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12\x0f\n\x07records\x18\t \x01(\x03\x12\r\n\x05\x62ytes\x18\n \x01(\x03\x12\x13\n\x0braw_records\x18\x0b \x01(\x03\x12)\n\x04lane\x18\x0c \x01(\x0e\x32\x1b.twinlog.api.source.v1.Lane\x12\x36\n\x13replication_latency\x18\r \x01(\x0b\x32\x19.google.protobuf.Duration\x12(\n\x04gaps\x18\x0e \x03(\x0b\x32\x1a.twinlog.api.source.v1.Gap\x12S\n\x0frecoded_records\x18\x0f \x03(\x0b\x32:.twinlog.api.source.v1.PartitionReport.RecodedRecordsEntry\x12.\n\x07latency\x18\x10 \x01(\x0b\x32\x1d.twinlog.api.source.v1.Spread\x12\x31\n\nrecord_age\x18\x11 \x01(\x0b\x32\x1d.twinlog.api.source.v1.Spread\x12\x14\n\x0crepositioned\x18\x14 \x01(\x03\x12\x10\n\x08\x66\x61ilures\x18\x15 \x01(\x05\x12\x19\n\x11target_end_offset\x18\x16 \x01(\x03\x12\x1b\n\x13target_shortened_to\x18\x17 \x01(\x03\x1a\x35\n\x13RecodedRecordsEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\x03:\x02\x38\x01\"k\n\x03Gap\x12\x13\n\x0b\x66rom_offset\x18\x01 \x01(\x03\x12\x11\n\tto_offset\x18\x02 \x01(\x03\x12\x0e\n\x06reason\x18\x03 \x01(\t\x12,\n\x08\x66ound_at\x18\x04 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\"e\n\x08\x46inished\x12\x38\n\x07reports\x18\x01 \x01(\x0b\x32\'.twinlog.api.source.v1.PartitionReports\x12\x0e\n\x06reason\x18\x02 \x01(\t\x12\x0f\n\x07message\x18\x03 \x01(\t\"\x83\x03\n\rWorkerCommand\x12\x31\n\x07prepare\x18\x01 \x01(\x0b\x32\x1e.twinlog.api.source.v1.PrepareH\x00\x12-\n\x05start\x18\x02 \x01(\x0b\x32\x1c.twinlog.api.source.v1.StartH\x00\x12)\n\x03\x65nd\x18\x03 \x01(\x0b\x32\x1a.twinlog.api.source.v1.EndH\x00\x12\x36\n\nset_paused\x18\x04 \x01(\x0b\x32 .twinlog.api.source.v1.SetPausedH\x00\x12:\n\x0cset_throttle\x18\x05 \x01(\x0b\x32\".twinlog.api.source.v1.SetThrottleH\x00\x12-\n\x05\x61live\x18\x06 \x01(\x0b\x32\x1c.twinlog.api.source.v1.AliveH\x00\x12\x37\n\nreposition\x18\x07 \x01(\x0b\x32!.twinlog.api.source.v1.RepositionH\x00\x42\t\n\x07\x63ommand\"\x07\n\x05\x41live\"\x90\x04\n\x07Prepare\x12<\n\x07\x63lients\x18\x01 \x03(\x0b\x32+.twinlog.api.source.v1.Prepare.ClientsEntry\x12\x19\n\x11transactional_ids\x18\x02 \x03(\t\x12>\n\x08settings\x18\x03 \x03(\x0b\x32,.twinlog.api.source.v1.Prepare.SettingsEntry\x12\x17\n\x0fpositions_topic\x18\x04 \x01(\t\x12!\n\x19positions_partition_count\x18\x05 \x01(\x05\x12\x1a\n\x12offset_syncs_topic\x18\x06 \x01(\t\x12\x1e\n\x16offset_syncs_on_source\x18\x07 \x01(\x08\x12\x16\n\x0eoffset_lag_max\x18\x08 \x01(\x03\x12\x16\n\x0eread_committed\x18\t \x01(\x08\x12(\n\x05lease\x18\n \x01(\x0b\x32\x19.google.protobuf.Duration\x12\x16\n\x0e\x63onnector_name\x18\x0b \x01(\t\x1aQ\n\x0c\x43lientsEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\x30\n\x05value\x18\x02 \x01(\x0b\x32!.twinlog.api.source.v1.Properties:\x02\x38\x01\x1a/\n\rSettingsEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\t:\x02\x38\x01\"z\n\nProperties\x12=\n\x06values\x18\x01 \x03(\x0b\x32-.twinlog.api.source.v1.Properties.ValuesEntry\x1a-\n\x0bValuesEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\t:\x02\x38\x01\"u\n\x05Start\x12\x36\n\x0b\x61ssignments\x18\x01 \x03(\x0b\x32!.twinlog.api.source.v1.Assignment\x12\x34\n\x08throttle\x18\x02 \x01(\x0b\x32\".twinlog.api.source.v1.SetThrottle\"\xf4\x02\n\nAssignment\x12\x38\n\tpartition\x18\x01 \x01(\x0b\x32%.twinlog.api.common.v1.TopicPartition\x12\x14\n\x0ctarget_topic\x18\x02 \x01(\t\x12\x10\n\x08position\x18\x03 \x01(\x03\x12\x19\n\x11max_message_bytes\x18\x04 \x01(\x05\x12\x18\n\x10\x63ompression_type\x18\x05 \x01(\t\x12\x16\n\x0etimestamp_type\x18\x06 \x01(\t\x12\x0e\n\x06paused\x18\x07 \x01(\x08\x12\x17\n\x0fposition_stored\x18\x08 \x01(\x08\x12\x34\n\x07setback\x18\t \x01(\x0b\x32\x1e.twinlog.api.source.v1.SetbackH\x00\x88\x01\x01\x12\x31\n\x06\x65pochs\x18\n \x03(\x0b\x32!.twinlog.api.source.v1.EpochStart\x12\x19\n\x11target_end_offset\x18\x0b \x01(\x03\x42\n\n\x08_setback\"\x9f\x01\n\x07Setback\x12\x34\n\x05state\x18\x01 \x01(\x0e\x32%.twinlog.api.source.v1.PartitionState\x12\x0e\n\x06reason\x18\x02 \x01(\t\x12\x0f\n\x07message\x18\x03 \x01(\t\x12+\n\x08retry_in\x18\x04 \x01(\x0b\x32\x19.google.protobuf.Duration\x12\x10\n\x08\x66\x61ilures\x18\x05 \x01(\x05\"2\n\nEpochStart\x12\x14\n\x0cleader_epoch\x18\x01 \x01(\x05\x12\x0e\n\x06offset\x18\x02 \x01(\x03\"\x15\n\x03\x45nd\x12\x0e\n\x06reason\x18\x01 \x01(\t\"V\n\tSetPaused\x12\x39\n\npartitions\x18\x01 \x03(\x0b\x32%.twinlog.api.common.v1.TopicPartition\x12\x0e\n\x06paused\x18\x02 \x01(\x08\"d\n\nReposition\x12\x38\n\tpartition\x18\x01 \x01(\x0b\x32%.twinlog.api.common.v1.TopicPartition\x12\x10\n\x08position\x18\x02 \x01(\x03\x12\n\n\x02id\x18\x03 \x01(\x03\"\xc0\x01\n\x0bSetThrottle\x12\x18\n\x10\x62ytes_per_second\x18\x01 \x01(\x03\x12[\n\x16topic_bytes_per_second\x18\x02 \x03(\x0b\x32;.twinlog.api.source.v1.SetThrottle.TopicBytesPerSecondEntry\x1a:\n\x18TopicBytesPerSecondEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\x03:\x02\x38\x01\x32\x65\n\rWorkerService\x12T\n\x03Run\x12#.twinlog.api.source.v1.WorkerReport\x1a$.twinlog.api.source.v1.WorkerCommand(\x01\x30\x01\x62\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
 _builder.BuildTopDescriptorsAndMessages(DESCRIPTOR, 'twinlog.api.source.v1.worker_service_pb2', _globals)
 if not _descriptor._USE_C_DESCRIPTORS:
   DESCRIPTOR._loaded_options = None
+  _globals['_PARTITIONREPORTS_FAILURESENTRY']._loaded_options = None
+  _globals['_PARTITIONREPORTS_FAILURESENTRY']._serialized_options = b'8\001'
   _globals['_PARTITIONREPORT_RECODEDRECORDSENTRY']._loaded_options = None
   _globals['_PARTITIONREPORT_RECODEDRECORDSENTRY']._serialized_options = b'8\001'
   _globals['_PREPARE_CLIENTSENTRY']._loaded_options = None
@@ -52,43 +54,53 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_PREPARED']._serialized_start=568
   _globals['_PREPARED']._serialized_end=578
   _globals['_PARTITIONREPORTS']._serialized_start=581
-  _globals['_PARTITIONREPORTS']._serialized_end=743
-  _globals['_PARTITIONREPORT']._serialized_start=746
-  _globals['_PARTITIONREPORT']._serialized_end=1359
-  _globals['_PARTITIONREPORT_RECODEDRECORDSENTRY']._serialized_start=1306
-  _globals['_PARTITIONREPORT_RECODEDRECORDSENTRY']._serialized_end=1359
-  _globals['_GAP']._serialized_start=1361
-  _globals['_GAP']._serialized_end=1468
-  _globals['_FINISHED']._serialized_start=1470
-  _globals['_FINISHED']._serialized_end=1571
-  _globals['_WORKERCOMMAND']._serialized_start=1574
-  _globals['_WORKERCOMMAND']._serialized_end=1961
-  _globals['_ALIVE']._serialized_start=1963
-  _globals['_ALIVE']._serialized_end=1970
-  _globals['_PREPARE']._serialized_start=1973
-  _globals['_PREPARE']._serialized_end=2501
-  _globals['_PREPARE_CLIENTSENTRY']._serialized_start=2371
-  _globals['_PREPARE_CLIENTSENTRY']._serialized_end=2452
-  _globals['_PREPARE_SETTINGSENTRY']._serialized_start=2454
-  _globals['_PREPARE_SETTINGSENTRY']._serialized_end=2501
-  _globals['_PROPERTIES']._serialized_start=2503
-  _globals['_PROPERTIES']._serialized_end=2625
-  _globals['_PROPERTIES_VALUESENTRY']._serialized_start=2580
-  _globals['_PROPERTIES_VALUESENTRY']._serialized_end=2625
-  _globals['_START']._serialized_start=2627
-  _globals['_START']._serialized_end=2744
-  _globals['_ASSIGNMENT']._serialized_start=2747
-  _globals['_ASSIGNMENT']._serialized_end=2975
-  _globals['_END']._serialized_start=2977
-  _globals['_END']._serialized_end=2998
-  _globals['_SETPAUSED']._serialized_start=3000
-  _globals['_SETPAUSED']._serialized_end=3086
-  _globals['_REPOSITION']._serialized_start=3088
-  _globals['_REPOSITION']._serialized_end=3176
-  _globals['_SETTHROTTLE']._serialized_start=3179
-  _globals['_SETTHROTTLE']._serialized_end=3371
-  _globals['_SETTHROTTLE_TOPICBYTESPERSECONDENTRY']._serialized_start=3313
-  _globals['_SETTHROTTLE_TOPICBYTESPERSECONDENTRY']._serialized_end=3371
-  _globals['_WORKERSERVICE']._serialized_start=3373
-  _globals['_WORKERSERVICE']._serialized_end=3474
+  _globals['_PARTITIONREPORTS']._serialized_end=865
+  _globals['_PARTITIONREPORTS_FAILURESENTRY']._serialized_start=818
+  _globals['_PARTITIONREPORTS_FAILURESENTRY']._serialized_end=865
+  _globals['_SPREAD']._serialized_start=867
+  _globals['_SPREAD']._serialized_end=971
+  _globals['_SPREADBUCKET']._serialized_start=973
+  _globals['_SPREADBUCKET']._serialized_end=1040
+  _globals['_PARTITIONREPORT']._serialized_start=1043
+  _globals['_PARTITIONREPORT']._serialized_end=1851
+  _globals['_PARTITIONREPORT_RECODEDRECORDSENTRY']._serialized_start=1798
+  _globals['_PARTITIONREPORT_RECODEDRECORDSENTRY']._serialized_end=1851
+  _globals['_GAP']._serialized_start=1853
+  _globals['_GAP']._serialized_end=1960
+  _globals['_FINISHED']._serialized_start=1962
+  _globals['_FINISHED']._serialized_end=2063
+  _globals['_WORKERCOMMAND']._serialized_start=2066
+  _globals['_WORKERCOMMAND']._serialized_end=2453
+  _globals['_ALIVE']._serialized_start=2455
+  _globals['_ALIVE']._serialized_end=2462
+  _globals['_PREPARE']._serialized_start=2465
+  _globals['_PREPARE']._serialized_end=2993
+  _globals['_PREPARE_CLIENTSENTRY']._serialized_start=2863
+  _globals['_PREPARE_CLIENTSENTRY']._serialized_end=2944
+  _globals['_PREPARE_SETTINGSENTRY']._serialized_start=2946
+  _globals['_PREPARE_SETTINGSENTRY']._serialized_end=2993
+  _globals['_PROPERTIES']._serialized_start=2995
+  _globals['_PROPERTIES']._serialized_end=3117
+  _globals['_PROPERTIES_VALUESENTRY']._serialized_start=3072
+  _globals['_PROPERTIES_VALUESENTRY']._serialized_end=3117
+  _globals['_START']._serialized_start=3119
+  _globals['_START']._serialized_end=3236
+  _globals['_ASSIGNMENT']._serialized_start=3239
+  _globals['_ASSIGNMENT']._serialized_end=3611
+  _globals['_SETBACK']._serialized_start=3614
+  _globals['_SETBACK']._serialized_end=3773
+  _globals['_EPOCHSTART']._serialized_start=3775
+  _globals['_EPOCHSTART']._serialized_end=3825
+  _globals['_END']._serialized_start=3827
+  _globals['_END']._serialized_end=3848
+  _globals['_SETPAUSED']._serialized_start=3850
+  _globals['_SETPAUSED']._serialized_end=3936
+  _globals['_REPOSITION']._serialized_start=3938
+  _globals['_REPOSITION']._serialized_end=4038
+  _globals['_SETTHROTTLE']._serialized_start=4041
+  _globals['_SETTHROTTLE']._serialized_end=4233
+  _globals['_SETTHROTTLE_TOPICBYTESPERSECONDENTRY']._serialized_start=4175
+  _globals['_SETTHROTTLE_TOPICBYTESPERSECONDENTRY']._serialized_end=4233
+  _globals['_WORKERSERVICE']._serialized_start=4235
+  _globals['_WORKERSERVICE']._serialized_end=4336
 # @@protoc_insertion_point(module_scope)

@@ -129,10 +129,31 @@ class PartitionReports(_message.Message):
 
     DESCRIPTOR: _descriptor.Descriptor
 
+    @_typing.final
+    class FailuresEntry(_message.Message):
+        DESCRIPTOR: _descriptor.Descriptor
+
+        KEY_FIELD_NUMBER: _builtins.int
+        VALUE_FIELD_NUMBER: _builtins.int
+        key: _builtins.str
+        value: _builtins.int
+        def __init__(
+            self,
+            *,
+            key: _builtins.str = ...,
+            value: _builtins.int = ...,
+        ) -> None: ...
+        _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+        def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+        _ClearFieldArgType: _TypeAlias = _typing.Literal["key", b"key", "value", b"value"]  # noqa: Y015
+        def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+        def WhichOneof(self, oneof_group: _Never) -> None: ...
+
     PARTITIONS_FIELD_NUMBER: _builtins.int
     TRANSACTIONS_COMMITTED_FIELD_NUMBER: _builtins.int
     TRANSACTIONS_ABORTED_FIELD_NUMBER: _builtins.int
     OFFSET_SYNCS_FIELD_NUMBER: _builtins.int
+    FAILURES_FIELD_NUMBER: _builtins.int
     transactions_committed: _builtins.int
     """Transactions committed and aborted since the start of the task."""
     transactions_aborted: _builtins.int
@@ -143,6 +164,10 @@ class PartitionReports(_message.Message):
     def partitions(self) -> _containers.RepeatedCompositeFieldContainer[Global___PartitionReport]:
         """One for each assigned partition that changed since the last report; for all of them every ten seconds."""
 
+    @_builtins.property
+    def failures(self) -> _containers.ScalarMap[_builtins.str, _builtins.int]:
+        """Failures since the start of the task, by stable reason; after each of them the task tries again."""
+
     def __init__(
         self,
         *,
@@ -150,14 +175,77 @@ class PartitionReports(_message.Message):
         transactions_committed: _builtins.int = ...,
         transactions_aborted: _builtins.int = ...,
         offset_syncs: _builtins.int = ...,
+        failures: _abc.Mapping[_builtins.str, _builtins.int] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["offset_syncs", b"offset_syncs", "partitions", b"partitions", "transactions_aborted", b"transactions_aborted", "transactions_committed", b"transactions_committed"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["failures", b"failures", "offset_syncs", b"offset_syncs", "partitions", b"partitions", "transactions_aborted", b"transactions_aborted", "transactions_committed", b"transactions_committed"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___PartitionReports: _TypeAlias = PartitionReports  # noqa: Y015
+
+@_typing.final
+class Spread(_message.Message):
+    """Spread is how a time was distributed over records since the last report."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    BUCKETS_FIELD_NUMBER: _builtins.int
+    MIN_SECONDS_FIELD_NUMBER: _builtins.int
+    MAX_SECONDS_FIELD_NUMBER: _builtins.int
+    min_seconds: _builtins.float
+    """The shortest."""
+    max_seconds: _builtins.float
+    """The longest."""
+    @_builtins.property
+    def buckets(self) -> _containers.RepeatedCompositeFieldContainer[Global___SpreadBucket]:
+        """Only those that hold records, in no particular order."""
+
+    def __init__(
+        self,
+        *,
+        buckets: _abc.Iterable[Global___SpreadBucket] | None = ...,
+        min_seconds: _builtins.float = ...,
+        max_seconds: _builtins.float = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["buckets", b"buckets", "max_seconds", b"max_seconds", "min_seconds", b"min_seconds"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___Spread: _TypeAlias = Spread  # noqa: Y015
+
+@_typing.final
+class SpreadBucket(_message.Message):
+    """SpreadBucket is one bucket of a histogram."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    INDEX_FIELD_NUMBER: _builtins.int
+    RECORDS_FIELD_NUMBER: _builtins.int
+    SUM_SECONDS_FIELD_NUMBER: _builtins.int
+    index: _builtins.int
+    """Index into the upper bounds of the metrics table's ages; one more = above the last bound."""
+    records: _builtins.int
+    """Records in it."""
+    sum_seconds: _builtins.float
+    """Their times added up."""
+    def __init__(
+        self,
+        *,
+        index: _builtins.int = ...,
+        records: _builtins.int = ...,
+        sum_seconds: _builtins.float = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["index", b"index", "records", b"records", "sum_seconds", b"sum_seconds"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___SpreadBucket: _TypeAlias = SpreadBucket  # noqa: Y015
 
 @_typing.final
 class PartitionReport(_message.Message):
@@ -200,6 +288,12 @@ class PartitionReport(_message.Message):
     REPLICATION_LATENCY_FIELD_NUMBER: _builtins.int
     GAPS_FIELD_NUMBER: _builtins.int
     RECODED_RECORDS_FIELD_NUMBER: _builtins.int
+    LATENCY_FIELD_NUMBER: _builtins.int
+    RECORD_AGE_FIELD_NUMBER: _builtins.int
+    REPOSITIONED_FIELD_NUMBER: _builtins.int
+    FAILURES_FIELD_NUMBER: _builtins.int
+    TARGET_END_OFFSET_FIELD_NUMBER: _builtins.int
+    TARGET_SHORTENED_TO_FIELD_NUMBER: _builtins.int
     position: _builtins.int
     """Next source offset to copy; everything below is committed on the target or was not to be copied."""
     source_end_offset: _builtins.int
@@ -209,7 +303,7 @@ class PartitionReport(_message.Message):
     state: _source_service_pb2.PartitionState.ValueType
     """State."""
     reason: _builtins.str
-    """Stable reason when not RUNNING."""
+    """Stable reason when not RUNNING, or when RUNNING but nothing is acknowledged (TARGET_SILENT)."""
     message: _builtins.str
     """In words."""
     records: _builtins.int
@@ -220,6 +314,14 @@ class PartitionReport(_message.Message):
     """Records that went through the raw lane."""
     lane: _source_service_pb2.Lane.ValueType
     """Lane of the last batch."""
+    repositioned: _builtins.int
+    """Id of the last Reposition that was carried out and is on the log; 0 = none of this task."""
+    failures: _builtins.int
+    """Failures in a row; the waits between retries grow with it."""
+    target_end_offset: _builtins.int
+    """Target offset after the last record this task, or one before it, has written; -1 = not known."""
+    target_shortened_to: _builtins.int
+    """Where a target log continued that had lost records written before; -1 = that was not seen."""
     @_builtins.property
     def partition(self) -> _types_pb2.TopicPartition:
         """Source topic and partition."""
@@ -240,6 +342,14 @@ class PartitionReport(_message.Message):
     def recoded_records(self) -> _containers.ScalarMap[_builtins.str, _builtins.int]:
         """Records of batches that were opened and packed anew, by why (LaneReason)."""
 
+    @_builtins.property
+    def latency(self) -> Global___Spread:
+        """Source timestamp to acknowledgement of the records since the last report; absent when there were none."""
+
+    @_builtins.property
+    def record_age(self) -> Global___Spread:
+        """Age of the records when they were read from the source, since the last report; absent when there were none."""
+
     def __init__(
         self,
         *,
@@ -258,10 +368,16 @@ class PartitionReport(_message.Message):
         replication_latency: _duration_pb2.Duration | None = ...,
         gaps: _abc.Iterable[Global___Gap] | None = ...,
         recoded_records: _abc.Mapping[_builtins.str, _builtins.int] | None = ...,
+        latency: Global___Spread | None = ...,
+        record_age: Global___Spread | None = ...,
+        repositioned: _builtins.int = ...,
+        failures: _builtins.int = ...,
+        target_end_offset: _builtins.int = ...,
+        target_shortened_to: _builtins.int = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["partition", b"partition", "replication_latency", b"replication_latency", "retry_at", b"retry_at"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["latency", b"latency", "partition", b"partition", "record_age", b"record_age", "replication_latency", b"replication_latency", "retry_at", b"retry_at"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["bytes", b"bytes", "gaps", b"gaps", "lane", b"lane", "log_start_offset", b"log_start_offset", "message", b"message", "partition", b"partition", "position", b"position", "raw_records", b"raw_records", "reason", b"reason", "recoded_records", b"recoded_records", "records", b"records", "replication_latency", b"replication_latency", "retry_at", b"retry_at", "source_end_offset", b"source_end_offset", "state", b"state"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["bytes", b"bytes", "failures", b"failures", "gaps", b"gaps", "lane", b"lane", "latency", b"latency", "log_start_offset", b"log_start_offset", "message", b"message", "partition", b"partition", "position", b"position", "raw_records", b"raw_records", "reason", b"reason", "recoded_records", b"recoded_records", "record_age", b"record_age", "records", b"records", "replication_latency", b"replication_latency", "repositioned", b"repositioned", "retry_at", b"retry_at", "source_end_offset", b"source_end_offset", "state", b"state", "target_end_offset", b"target_end_offset", "target_shortened_to", b"target_shortened_to"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -613,6 +729,9 @@ class Assignment(_message.Message):
     TIMESTAMP_TYPE_FIELD_NUMBER: _builtins.int
     PAUSED_FIELD_NUMBER: _builtins.int
     POSITION_STORED_FIELD_NUMBER: _builtins.int
+    SETBACK_FIELD_NUMBER: _builtins.int
+    EPOCHS_FIELD_NUMBER: _builtins.int
+    TARGET_END_OFFSET_FIELD_NUMBER: _builtins.int
     target_topic: _builtins.str
     """Target topic."""
     position: _builtins.int
@@ -627,9 +746,19 @@ class Assignment(_message.Message):
     """Paused from the beginning."""
     position_stored: _builtins.bool
     """True when the position is in the positions topic already; false when a reset policy chose it."""
+    target_end_offset: _builtins.int
+    """Target offset after the last record that was written; -1 = not known."""
     @_builtins.property
     def partition(self) -> _types_pb2.TopicPartition:
         """Source topic and partition."""
+
+    @_builtins.property
+    def setback(self) -> Global___Setback:
+        """Why the task before had set it aside; absent when it had not, or when the cause may be gone."""
+
+    @_builtins.property
+    def epochs(self) -> _containers.RepeatedCompositeFieldContainer[Global___EpochStart]:
+        """Leader epochs of what was copied, oldest first: how a source log is recognised that was rolled back."""
 
     def __init__(
         self,
@@ -642,14 +771,85 @@ class Assignment(_message.Message):
         timestamp_type: _builtins.str = ...,
         paused: _builtins.bool = ...,
         position_stored: _builtins.bool = ...,
+        setback: Global___Setback | None = ...,
+        epochs: _abc.Iterable[Global___EpochStart] | None = ...,
+        target_end_offset: _builtins.int = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["partition", b"partition"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_setback", b"_setback", "partition", b"partition", "setback", b"setback"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["compression_type", b"compression_type", "max_message_bytes", b"max_message_bytes", "partition", b"partition", "paused", b"paused", "position", b"position", "position_stored", b"position_stored", "target_topic", b"target_topic", "timestamp_type", b"timestamp_type"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_setback", b"_setback", "compression_type", b"compression_type", "epochs", b"epochs", "max_message_bytes", b"max_message_bytes", "partition", b"partition", "paused", b"paused", "position", b"position", "position_stored", b"position_stored", "setback", b"setback", "target_end_offset", b"target_end_offset", "target_topic", b"target_topic", "timestamp_type", b"timestamp_type"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    _WhichOneofReturnType__setback: _TypeAlias = _typing.Literal["setback"]  # noqa: Y015
+    _WhichOneofArgType__setback: _TypeAlias = _typing.Literal["_setback", b"_setback"]  # noqa: Y015
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__setback) -> _WhichOneofReturnType__setback | None: ...
+
+Global___Assignment: _TypeAlias = Assignment  # noqa: Y015
+
+@_typing.final
+class Setback(_message.Message):
+    """Setback is a back-off or a fault that outlives the task that met it."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    STATE_FIELD_NUMBER: _builtins.int
+    REASON_FIELD_NUMBER: _builtins.int
+    MESSAGE_FIELD_NUMBER: _builtins.int
+    RETRY_IN_FIELD_NUMBER: _builtins.int
+    FAILURES_FIELD_NUMBER: _builtins.int
+    state: _source_service_pb2.PartitionState.ValueType
+    """BACKOFF or FAULTED."""
+    reason: _builtins.str
+    """Stable reason."""
+    message: _builtins.str
+    """In words."""
+    failures: _builtins.int
+    """Failures in a row so far."""
+    @_builtins.property
+    def retry_in(self) -> _duration_pb2.Duration:
+        """Until the next try."""
+
+    def __init__(
+        self,
+        *,
+        state: _source_service_pb2.PartitionState.ValueType = ...,
+        reason: _builtins.str = ...,
+        message: _builtins.str = ...,
+        retry_in: _duration_pb2.Duration | None = ...,
+        failures: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["retry_in", b"retry_in"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["failures", b"failures", "message", b"message", "reason", b"reason", "retry_in", b"retry_in", "state", b"state"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
-Global___Assignment: _TypeAlias = Assignment  # noqa: Y015
+Global___Setback: _TypeAlias = Setback  # noqa: Y015
+
+@_typing.final
+class EpochStart(_message.Message):
+    """EpochStart says from where on the copied records were written by one leader."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    LEADER_EPOCH_FIELD_NUMBER: _builtins.int
+    OFFSET_FIELD_NUMBER: _builtins.int
+    leader_epoch: _builtins.int
+    """The partition's leader epoch."""
+    offset: _builtins.int
+    """First offset of it that was copied."""
+    def __init__(
+        self,
+        *,
+        leader_epoch: _builtins.int = ...,
+        offset: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["leader_epoch", b"leader_epoch", "offset", b"offset"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___EpochStart: _TypeAlias = EpochStart  # noqa: Y015
 
 @_typing.final
 class End(_message.Message):
@@ -709,8 +909,11 @@ class Reposition(_message.Message):
 
     PARTITION_FIELD_NUMBER: _builtins.int
     POSITION_FIELD_NUMBER: _builtins.int
+    ID_FIELD_NUMBER: _builtins.int
     position: _builtins.int
     """Next source offset to copy."""
+    id: _builtins.int
+    """Given back in a report once the position is on the log."""
     @_builtins.property
     def partition(self) -> _types_pb2.TopicPartition:
         """Which."""
@@ -720,10 +923,11 @@ class Reposition(_message.Message):
         *,
         partition: _types_pb2.TopicPartition | None = ...,
         position: _builtins.int = ...,
+        id: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["partition", b"partition"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["partition", b"partition", "position", b"position"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["id", b"id", "partition", b"partition", "position", b"position"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
