@@ -7,6 +7,7 @@ import pytest
 
 from contract.acl_admin_contract import AclAdminContract, NoAuthorizerContract
 from contract.config_admin_contract import ConfigAdminContract
+from contract.election_contract import ElectionContract
 from contract.group_admin_contract import GroupAdminContract
 from contract.log_admin_contract import LogAdminContract
 from contract.log_reader_contract import LogReaderContract
@@ -85,6 +86,10 @@ class TestQuotaAdmin(QuotaAdminContract):
 
 
 class TestGroupAdmin(GroupAdminContract):
+    pass
+
+
+class TestElection(ElectionContract):
     pass
 
 

@@ -1,7 +1,7 @@
 """The contract on real brokers: that what the fake does is what Kafka does."""
 
 import asyncio
-from collections.abc import AsyncIterator, Iterator, Sequence
+from collections.abc import AsyncIterator, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 
 import pytest
@@ -10,6 +10,7 @@ from confluent_kafka import Consumer
 
 from contract.acl_admin_contract import AclAdminContract, NoAuthorizerContract
 from contract.config_admin_contract import ConfigAdminContract
+from contract.election_contract import ElectionContract
 from contract.group_admin_contract import GroupAdminContract
 from contract.log_admin_contract import LogAdminContract
 from contract.log_reader_contract import LogReaderContract
@@ -22,9 +23,8 @@ from twinlog.kafka.cluster import open_cluster
 from twinlog.kafka.ports import KafkaCluster, OffsetSpec
 from twinlog.kafka.producers import close_producer, new_producer
 from twinlog.local.blocking_cluster import BlockingCluster
-from twinlog.local.spec import ClusterSpec, SaslMechanism, Security
 from twinlog.model import TopicPartition
-from twinlog.testing.brokers import KafkaPair, eventually, start_clusters, stop_clusters, unique_name
+from twinlog.testing.brokers import KafkaPair, eventually, unique_name
 
 TIMEOUT_SECONDS = 15.0
 
@@ -142,6 +142,10 @@ class TestGroupAdmin(GroupAdminContract):
     pass
 
 
+class TestElection(ElectionContract):
+    pass
+
+
 class TestLogAdmin(LogAdminContract):
     pass
 
@@ -154,18 +158,11 @@ class TestLogWriter(LogWriterContract):
     pass
 
 
-@pytest.fixture(scope="module")
-def guarded() -> Iterator[BlockingCluster]:
-    """A cluster with an authorizer; the bench logs in as its super user."""
-    security = Security(mechanisms=(SaslMechanism.PLAIN,), authorizer=True)
-    (cluster,) = clusters = start_clusters(ClusterSpec(name="guarded", security=security))
-    yield cluster
-    stop_clusters(clusters)
-
-
 class TestAclAdmin(AclAdminContract):
+    """On a cluster with an authorizer, as its super user."""
+
     @pytest.fixture
-    async def bench(self, guarded: BlockingCluster) -> AsyncIterator[Workbench]:
-        properties = guarded.client_properties()
+    async def bench(self, sasl_cluster: BlockingCluster) -> AsyncIterator[Workbench]:
+        properties = sasl_cluster.client_properties()
         async with open_cluster("guarded", properties, timeout_seconds=TIMEOUT_SECONDS) as cluster:
             yield KafkaBench(cluster, properties)

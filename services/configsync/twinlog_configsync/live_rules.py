@@ -35,6 +35,8 @@ LIVE_KEYS: Final = (
     "refresh.groups.enabled",
     "refresh.groups.interval.seconds",
     "emit.checkpoints.interval.seconds",
+    "emit.heartbeats.enabled",
+    "emit.heartbeats.interval.seconds",
     "sync.group.offsets.enabled",
     "sync.group.offsets.interval.seconds",
 )

@@ -1,15 +1,20 @@
 """The composition root of the heartbeat service: builds emitters, watchers and the gRPC service."""
 
+from collections.abc import Callable, Mapping
 from contextlib import AsyncExitStack
+from functools import partial
 
 from twinlog.api.heartbeat.v1.heartbeat_service_pb2 import DESCRIPTOR
 from twinlog.api.heartbeat.v1.heartbeat_service_pb2_grpc import add_HeartbeatServiceServicer_to_server
 from twinlog.service.app import ServiceContext, ServiceParts
 from twinlog.service.grpc_server import GrpcService
+from twinlog.service.lease import open_lease
+from twinlog.service.rules_client import RulesWatch, follow_rules
 from twinlog.service.runtime import Loop
 from twinlog_heartbeat.beats import Purpose, planned_beats
 from twinlog_heartbeat.config import HeartbeatFlow, heartbeat_flows
 from twinlog_heartbeat.emitter import BeatEmitter
+from twinlog_heartbeat.flow_beats import FlowBeats
 from twinlog_heartbeat.servicer import HeartbeatServicer
 from twinlog_heartbeat.state import HeartbeatState
 from twinlog_heartbeat.topic_keeper import TopicKeeper
@@ -17,18 +22,26 @@ from twinlog_heartbeat.watcher import HeartbeatWatcher
 
 
 async def build(context: ServiceContext, stack: AsyncExitStack) -> ServiceParts:
-    """Connect the parts; waits for no broker."""
+    """Connect the parts; waits for no broker and no peer."""
     flows = heartbeat_flows(context.configuration)
     state = HeartbeatState(
         flows, clock=context.clock, meter=context.meter, statuses=context.clusters.statuses
     )
-    loops: dict[str, Loop] = {}
-    for emitter in await _emitters(context, flows, state):
-        loops[emitter.beat.name] = emitter.run
+    rules = RulesWatch(
+        context.peers.channel("configsync"), clock=context.clock, backoff=context.backoff(0.2, 5.0)
+    )
+    loops: dict[str, Loop] = {"rules of configsync": rules.run}
+    for entry in flows:
+        beats = FlowBeats(entry=entry, state=state, loops_of=await _loops_of(context, entry, state))
+        lease = open_lease(context, entry.flow, await context.clusters.get(entry.clients.target_admin))
+        loops[f"owner of {entry.flow}"] = lease.run
+        # In doubt two may write: a beat more does no harm, one that is missing looks like a path that is cut.
+        loops[f"beats {entry.flow}"] = lease.guard(beats.run, in_doubt=True)
+        loops[f"rules {entry.flow}"] = partial(
+            follow_rules, rules, context.configuration, entry.flow, beats.follow
+        )
     for watcher in await _watchers(context, flows, state):
         loops[f"watch heartbeats on {watcher.alias}"] = watcher.run
-    for keeper in await _keepers(context, flows):
-        loops[keeper.name] = keeper.run
     servicer = HeartbeatServicer(state, context.clusters.statuses)
     service = GrpcService(
         name=DESCRIPTOR.services_by_name["HeartbeatService"].full_name,
@@ -38,32 +51,49 @@ async def build(context: ServiceContext, stack: AsyncExitStack) -> ServiceParts:
     return ServiceParts(loops=loops, grpc=[service])
 
 
-async def _emitters(
-    context: ServiceContext, flows: tuple[HeartbeatFlow, ...], state: HeartbeatState
-) -> list[BeatEmitter]:
-    by_flow = {entry.flow: entry for entry in flows}
-    emitters: list[BeatEmitter] = []
-    for beat in planned_beats(flows):
-        entry = by_flow[beat.flow]
-        clients = entry.clients
-        on_target = beat.purpose is Purpose.MM2
-        admin = clients.target_admin if on_target else clients.source_admin
-        producer = clients.target_producer if on_target else clients.source_producer
-        emitters.append(
-            BeatEmitter(
+async def _loops_of(
+    context: ServiceContext, entry: HeartbeatFlow, state: HeartbeatState
+) -> Callable[[HeartbeatFlow], Mapping[str, Loop]]:
+    """What writes for a flow, under any rules."""
+    clients = entry.clients
+    on_source = (
+        await context.clusters.get(clients.source_admin),
+        await context.clusters.get(clients.source_producer),
+    )
+    on_target = (
+        await context.clusters.get(clients.target_admin),
+        await context.clusters.get(clients.target_producer),
+    )
+
+    def loops_of(now: HeartbeatFlow) -> Mapping[str, Loop]:
+        loops: dict[str, Loop] = {}
+        for beat in planned_beats([now]):
+            admin, cluster = on_target if beat.purpose is Purpose.MM2 else on_source
+            loops[beat.name] = BeatEmitter(
                 beat=beat,
-                admin=await context.clusters.get(admin),
-                cluster=await context.clusters.get(producer),
-                topic=entry.policy.heartbeats_topic(),
-                topic_replication_factor=entry.topic_replication_factor,
-                interval_seconds=entry.interval_seconds,
+                admin=admin,
+                cluster=cluster,
+                topic=now.policy.heartbeats_topic(),
+                topic_replication_factor=now.topic_replication_factor,
+                interval_seconds=now.interval_seconds,
                 clock=context.clock,
                 on_emitted=state.on_emitted,
                 on_error=state.on_emit_error,
                 refusal=context.clusters.refusal,
+            ).run
+        if not loops:
+            keeper = TopicKeeper(
+                flow=now.flow,
+                admin=on_target[0],
+                topic=now.policy.heartbeats_topic(),
+                replication_factor=now.topic_replication_factor,
+                clock=context.clock,
+                refusal=context.clusters.refusal,
             )
-        )
-    return emitters
+            loops[keeper.name] = keeper.run
+        return loops
+
+    return loops_of
 
 
 async def _watchers(
@@ -85,19 +115,4 @@ async def _watchers(
             on_obstacle=state.on_watch_obstacle,
         )
         for alias, entry in sorted(by_target.items())
-    ]
-
-
-async def _keepers(context: ServiceContext, flows: tuple[HeartbeatFlow, ...]) -> list[TopicKeeper]:
-    return [
-        TopicKeeper(
-            flow=entry.flow,
-            admin=await context.clusters.get(entry.clients.target_admin),
-            topic=entry.policy.heartbeats_topic(),
-            replication_factor=entry.topic_replication_factor,
-            clock=context.clock,
-            refusal=context.clusters.refusal,
-        )
-        for entry in flows
-        if not entry.emits
     ]

@@ -47,11 +47,12 @@ class HeartbeatFlow:
 
 def heartbeat_flows(configuration: Configuration) -> tuple[HeartbeatFlow, ...]:
     """The flows of this process, sorted. Raises ConfigError for a policy or filter that cannot be used."""
-    flows = (_heartbeat_flow(flow) for flow in configuration.flows)
+    flows = (heartbeat_flow(flow) for flow in configuration.flows)
     return tuple(sorted(flows, key=lambda entry: entry.flow))
 
 
-def _heartbeat_flow(config: FlowConfig) -> HeartbeatFlow:
+def heartbeat_flow(config: FlowConfig) -> HeartbeatFlow:
+    """One flow. Raises as `heartbeat_flows`."""
     policy = policy_from_config({**config.policy_config, "source.cluster.alias": config.flow.source})
     selection = config.configsync.topics
     topic_filter = DefaultTopicFilter(

@@ -72,8 +72,14 @@ class DelayTracker:
     _newest_delay_ms: int | None = None
     _write_obstacle: Obstacle | None = None
     _watch_obstacle: Obstacle | None = None
+    _rules_obstacle: Obstacle | None = None
     _recent: deque[tuple[int, int]] = field(default_factory=deque)
     """(seen, delay) of the last minute, delays falling from left to right: the first is the maximum."""
+
+    def on_rules(self, *, silent_after_ms: int, obstacle: Obstacle | None) -> None:
+        """The rules of the flow, and why they keep it from being proven; None when they do not."""
+        self.silent_after_ms = silent_after_ms
+        self._rules_obstacle = obstacle
 
     def on_emitted(self) -> None:
         """A beat was written on the source and acknowledged."""
@@ -91,7 +97,7 @@ class DelayTracker:
     def on_observed(self, *, emitted_ms: int, seen_ms: int, own: bool) -> None:
         """A beat was seen on the target. Older ones than the newest (a re-copied log) count, but prove
         nothing new."""
-        if not own and self._write_obstacle is None:
+        if not own and self._write_obstacle is None and self._rules_obstacle is None:
             return
         self.observed += 1
         if self._newest_emitted_ms is not None and emitted_ms <= self._newest_emitted_ms:
@@ -129,9 +135,9 @@ class DelayTracker:
         newest = self._newest_emitted_ms
         alive = newest is not None and now_ms - newest <= self.silent_after_ms
         if alive:
-            obstacle = self._write_obstacle
+            obstacle = self._rules_obstacle or self._write_obstacle
             return PathState.ALIVE, obstacle.reason if obstacle else "", obstacle.message if obstacle else ""
-        obstacle = away or self._watch_obstacle or self._write_obstacle
+        obstacle = away or self._watch_obstacle or self._rules_obstacle or self._write_obstacle
         if obstacle is not None:
             return PathState.UNKNOWN, obstacle.reason, obstacle.message
         if newest is None and (self.emitted == 0 or now_ms - self.started_ms <= self.silent_after_ms):

@@ -38,10 +38,8 @@ class HeartbeatState:
             flow: DelayTracker(flow=flow, started_ms=now_ms, silent_after_ms=entry.silent_after_ms)
             for flow, entry in self._flows.items()
         }
-        for flow, entry in self._flows.items():
-            obstacle = _standing_obstacle(entry)
-            if obstacle is not None:
-                self._trackers[flow].on_write_obstacle(obstacle)
+        for entry in self._flows.values():
+            self.follow(entry)
         self._watched_topics = {
             flow: entry.policy.format_remote_topic(flow.source, entry.policy.heartbeats_topic())
             for flow, entry in self._flows.items()
@@ -49,6 +47,12 @@ class HeartbeatState:
         self._records = metrics.counter(meter, metrics.HEARTBEAT_RECORDS)
         self._delay = metrics.histogram(meter, metrics.HEARTBEAT_DELAY)
         metrics.gauge(meter, metrics.HEARTBEAT_AGE, self._ages)
+
+    def follow(self, entry: HeartbeatFlow) -> None:
+        """These are now the rules of the flow."""
+        tracker = self._trackers.get(entry.flow)
+        if tracker is not None:
+            tracker.on_rules(silent_after_ms=entry.silent_after_ms, obstacle=_standing_obstacle(entry))
 
     def on_emitted(self, beat: Beat) -> None:
         """A beat is on its cluster."""

@@ -64,6 +64,11 @@ TWINLOG_KEYS: tuple[KeySpec, ...] = (
     _key("twinlog.grace.seconds", ValueType.NUMBER, "20", ALL_SERVICES,
          "At shutdown, how long the loops may take to finish before they are cancelled.", unit="s",
          minimum=0),
+    _key("twinlog.owner.timeout.seconds", ValueType.NUMBER, "10",
+         (Service.CHECKPOINT, Service.HEARTBEAT, Service.CONFIGSYNC),
+         "When several processes of a service have a flow, another takes it over after the owner was silent"
+         " for so long. Not below the target's group.min.session.timeout.ms (6 s, unless changed).",
+         unit="s", minimum=1),
     _key("twinlog.epoch.seconds", ValueType.NUMBER, "30", _SOURCE,
          "Length of one Spark job; 0 = one fetch per job.", scope=Scope.FLOW, unit="s", minimum=0),
     _key("twinlog.lease.seconds", ValueType.NUMBER, "10", _SOURCE,

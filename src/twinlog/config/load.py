@@ -113,6 +113,7 @@ def _build(
         runtime=RuntimeSettings(
             drain_seconds=top.number("twinlog.drain.seconds"),
             grace_seconds=top.number("twinlog.grace.seconds"),
+            owner_timeout_seconds=top.number("twinlog.owner.timeout.seconds"),
             log_level=top.text("twinlog.log.level"),
             log_format=LogFormat(top.text("twinlog.log.format")),
         ),

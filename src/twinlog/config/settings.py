@@ -313,6 +313,7 @@ class SparkSettings:
 class RuntimeSettings:
     drain_seconds: float
     grace_seconds: float
+    owner_timeout_seconds: float
     log_level: str
     log_format: LogFormat
 

@@ -4,7 +4,7 @@ Opening checks the properties and connects nothing; each client connects when fi
 after it has failed. Closing takes at most a few seconds, whatever the brokers do.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from functools import partial
 
 from twinlog.kafka.admin_acls import AclAdminMixin
@@ -19,9 +19,10 @@ from twinlog.kafka.clients import (
     librdkafka_options,
 )
 from twinlog.kafka.connection import DataSession
+from twinlog.kafka.election import KafkaCandidate
 from twinlog.kafka.group_offsets import GroupOffsetsClient
 from twinlog.kafka.log import LogAdminMixin
-from twinlog.kafka.ports import KafkaCluster, ManagedReader, ManagedWriter
+from twinlog.kafka.ports import Candidate, KafkaCluster, ManagedReader, ManagedWriter
 from twinlog.kafka.reader import KafkaLogReader
 from twinlog.kafka.writer import KafkaLogWriter
 
@@ -95,6 +96,10 @@ class _Cluster(ConfigAdminMixin, AclAdminMixin, QuotaAdminMixin, GroupAdminMixin
             self._properties, alias=self._alias, client_id_suffix=self._suffix
         )
         return KafkaLogWriter(self._alias, options, timeout_seconds=self._timeout_seconds)
+
+    def candidate(self, group_id: str, *, name: Callable[[], str], session_seconds: float) -> Candidate:
+        """A candidate with a connection of its own."""
+        return KafkaCandidate(self._session(), group_id, name=name, session_seconds=session_seconds)
 
     def _session(self) -> DataSession:
         options = aiokafka_client_options(self._properties, alias=self._alias, client_id_suffix=self._suffix)

@@ -67,6 +67,7 @@ KAFKA_REASONS: dict[int, Reason] = {
     22: _GROUP_ACTIVE,
     24: _fatal("GROUP_INVALID", "the group id is not allowed"),
     25: _GROUP_ACTIVE,
+    26: _fatal("SESSION_TIMEOUT_REFUSED", "the broker does not accept so short or long a session of a group"),
     27: _GROUP_ACTIVE,
     29: _fatal("TOPIC_UNAUTHORIZED", "an ACL for the topic is missing"),
     30: _fatal("GROUP_UNAUTHORIZED", "an ACL for the group is missing"),
@@ -135,6 +136,9 @@ TLS_FAILED = _transient("TLS_FAILED", "no TLS connection: check ports, protocol 
 OFFSET_UNKNOWN = _transient("OFFSET_UNKNOWN", "the record was written, the broker no longer knows where")
 CLOSED = _transient("CLIENT_CLOSED", "the client was closed while the call ran")
 UNSUPPORTED = _fatal("UNSUPPORTED_VERSION", "the broker is too old for this request")
+GROUP_REBALANCED = _transient(
+    "GROUP_REBALANCED", "the group's members changed; what was not committed comes again"
+)
 REFUSED = _fatal("KAFKA_REFUSED", "the broker or client refused it")
 
 CLIENT_REASONS = (
@@ -146,6 +150,7 @@ CLIENT_REASONS = (
     OFFSET_UNKNOWN,
     CLOSED,
     UNSUPPORTED,
+    GROUP_REBALANCED,
     REFUSED,
 )
 """Failures that no broker reported."""

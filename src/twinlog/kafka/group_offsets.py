@@ -12,17 +12,15 @@ from collections.abc import Callable, Collection, Mapping
 from typing import Any
 
 from aiokafka.protocol.commit import OffsetCommitRequest, OffsetFetchRequest
-from aiokafka.protocol.coordination import FindCoordinatorRequest
 
 from twinlog.errors import KafkaError, TransientKafkaError
 from twinlog.kafka.connection import DataSession
 from twinlog.kafka.deadline import deadline, pause
 from twinlog.kafka.errors import TIMEOUT, from_code, from_reason
+from twinlog.kafka.group_coordinators import COORDINATOR_MOVED, GroupCoordinators
 from twinlog.kafka.ports import CommittedOffset
 from twinlog.model import TopicPartition
 
-_GROUP = 0
-_COORDINATOR_MOVED = frozenset((14, 15, 16))
 _GROUP_UNKNOWN = 69
 _AT_ONCE = 8
 _PAUSE_SECONDS = 0.1
@@ -40,7 +38,7 @@ class GroupOffsetsClient:
 
     def __init__(self, session: DataSession) -> None:
         self._session = session
-        self._coordinators: dict[str, int] = {}
+        self._coordinators = GroupCoordinators(session)
 
     async def read(self, group_ids: Collection[str]) -> dict[str, GroupOffsets | KafkaError]:
         """All committed offsets of each group, or why they cannot be read; a group that is not there has
@@ -113,7 +111,7 @@ class GroupOffsetsClient:
             async with deadline(seconds, doing, alias=self._session.alias):
                 while True:
                     try:
-                        node_id = await self._coordinator(group_id, doing)
+                        node_id = await self._coordinators.node(group_id, doing)
                         answer = await self._session.send(node_id, request, doing)
                         code = moved(answer)
                         if not code:
@@ -121,25 +119,10 @@ class GroupOffsetsClient:
                         last = from_code(code, doing, alias=self._session.alias)
                     except TransientKafkaError as error:
                         last = error
-                    self._coordinators.pop(group_id, None)
+                    self._coordinators.forget(group_id)
                     await pause(_PAUSE_SECONDS)
         except TransientKafkaError as error:
             raise last or error from error
-
-    async def _coordinator(self, group_id: str, doing: str) -> int:
-        known = self._coordinators.get(group_id)
-        if known is not None:
-            return known
-        any_node = await self._session.any_node(doing)
-        answer: Any = await self._session.send(any_node, FindCoordinatorRequest(group_id, _GROUP), doing)
-        if answer.error_code:
-            raise from_code(answer.error_code, doing, alias=self._session.alias)
-        node_id = int(answer.coordinator_id)
-        client = await self._session.client(doing)
-        if client.cluster.broker_metadata(node_id) is None:
-            await client.force_metadata_update()
-        self._coordinators[group_id] = node_id
-        return node_id
 
     def _refuse(self, code: int, doing: str) -> None:
         if code not in (0, _GROUP_UNKNOWN):
@@ -147,9 +130,9 @@ class GroupOffsetsClient:
 
 
 def _moved_by_fetch(answer: Any) -> int:
-    return int(answer.error_code) if answer.error_code in _COORDINATOR_MOVED else 0
+    return int(answer.error_code) if answer.error_code in COORDINATOR_MOVED else 0
 
 
 def _moved_by_commit(answer: Any) -> int:
     codes = {code for _, partitions in answer.topics for _, code in partitions}
-    return int(min(codes & _COORDINATOR_MOVED, default=0))
+    return int(min(codes & COORDINATOR_MOVED, default=0))

@@ -7,7 +7,7 @@ own error as a value, so one bad topic never hides the others. Implementations: 
 (aiokafka and confluent-kafka) and `twinlog.testing.fake_cluster`; both pass tests/contract.
 """
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Protocol
@@ -292,6 +292,34 @@ class LogWriter(Protocol):
         ...
 
 
+# ------------------------------------------------------------------------------------------------ elections
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Standing:
+    """How a candidate stands in its group."""
+
+    leads: bool
+    leader: str
+    """What the leader calls itself."""
+
+
+class Candidate(Protocol):
+    """One of several processes of which one leads. The first one does; the next when it is gone."""
+
+    async def stand(self) -> Standing:
+        """Say that we are here and hear who leads; waits while an election is under way.
+
+        Has to be called several times per session. Raises KafkaError: GROUP_UNAUTHORIZED without the right
+        to READ the group.
+        """
+        ...
+
+    async def withdraw(self) -> None:
+        """Leave, so that another leads at once, and close. Never raises; takes a second or two at most."""
+        ...
+
+
 class KafkaCluster(TopicAdmin, ConfigAdmin, AclAdmin, QuotaAdmin, GroupAdmin, LogAdmin, Protocol):
     """A connection to one cluster: the admin ports together, and the factories of readers and writers.
 
@@ -306,6 +334,10 @@ class KafkaCluster(TopicAdmin, ConfigAdmin, AclAdmin, QuotaAdmin, GroupAdmin, Lo
     def reader(self, *, read_committed: bool = True) -> "ManagedReader": ...
 
     def writer(self) -> "ManagedWriter": ...
+
+    def candidate(self, group_id: str, *, name: Callable[[], str], session_seconds: float) -> Candidate:
+        """Someone who would lead the group, as `name` tells the others; gone when silent for a session."""
+        ...
 
 
 class ManagedReader(LogReader, Protocol):

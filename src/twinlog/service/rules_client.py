@@ -3,7 +3,7 @@ away.
 """
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from types import MappingProxyType
 
 import grpc
@@ -16,7 +16,7 @@ from twinlog.clock import Clock
 from twinlog.config import Configuration, FlowConfig
 from twinlog.errors import ConfigError
 from twinlog.model import Flow
-from twinlog.service.runtime import Backoff
+from twinlog.service.runtime import Backoff, wait_for_any
 from twinlog.service.watch_client import Lost, Received, Restarted, WatchEvent, watch
 from twinlog.telemetry.repeats import RepeatLimiter
 
@@ -96,6 +96,32 @@ class RulesWatch:
         _log.info("rules_changed", flow=str(flow), version=rules.version, keys=sorted(values))
         for subscriber in self._subscribers:
             subscriber.set()
+
+
+async def follow_rules(
+    rules: RulesWatch,
+    configuration: Configuration,
+    flow: Flow,
+    put: Callable[[FlowConfig], None],
+    stop: asyncio.Event,
+) -> None:
+    """Loop: `put` the flow's configuration whenever its rules change, until `stop`.
+
+    Rules that do not fit this process's file are said and not followed; `put` may raise ConfigError for such.
+    """
+    changed = rules.subscribe()
+    followed = _NOTHING
+    while not stop.is_set():
+        await wait_for_any(stop, changed)
+        changed.clear()
+        values = rules.values(flow)
+        if values == followed:
+            continue
+        try:
+            put(await asyncio.to_thread(flow_in_effect, configuration, flow, values))
+        except ConfigError as error:
+            _log.warning("changed_rules_unusable", flow=str(flow), reason=error.reason, message=str(error))
+        followed = values
 
 
 def flow_in_effect(configuration: Configuration, flow: Flow, values: Mapping[str, str]) -> FlowConfig:

@@ -1,7 +1,8 @@
 """A Kafka cluster in memory behind the ports of `twinlog.kafka.ports`, for tests without brokers.
 
 It passes the same contract suite as the real one. Beyond the ports it has what tests need: transactions
-(`append_transaction`), holes (`punch_holes`), truncation, group states (`set_group`), an outage (`take_away`,
+(`append_transaction`), holes (`punch_holes`), truncation, group states (`set_group`), a leader that is out
+(`silence`), an outage (`take_away`,
 `bring_back`) and `intercept`, which runs a test's function before or after any operation:
 
     def refuse(call: Call) -> None:
@@ -16,6 +17,7 @@ several owners, one after the other or together.
 from collections.abc import Callable
 
 from twinlog.kafka.ports import KafkaCluster, ManagedReader, ManagedWriter
+from twinlog.testing.fake_cluster_elections import FakeElections
 from twinlog.testing.fake_cluster_groups import FakeAclAdmin, FakeGroupAdmin
 from twinlog.testing.fake_cluster_hooks import Call, Hook
 from twinlog.testing.fake_cluster_io import FakeReader, FakeWriter
@@ -28,7 +30,13 @@ __all__ = ["Call", "FakeCluster", "Hook", "Transaction"]
 
 
 class FakeCluster(
-    FakeTopicAdmin, FakeConfigAdmin, FakeAclAdmin, FakeQuotaAdmin, FakeGroupAdmin, FakeLogAdmin
+    FakeTopicAdmin,
+    FakeConfigAdmin,
+    FakeAclAdmin,
+    FakeQuotaAdmin,
+    FakeGroupAdmin,
+    FakeLogAdmin,
+    FakeElections,
 ):
     """`KafkaCluster` in memory. For one event loop."""
 

@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Mapping
+from typing import TYPE_CHECKING
 
 from twinlog.clock import Clock, SystemClock
 from twinlog.kafka.errors import from_code
@@ -9,6 +10,9 @@ from twinlog.kafka.ports import AclBinding, QuotaEntity
 from twinlog.model import TopicPartition
 from twinlog.testing.fake_cluster_hooks import Hooks
 from twinlog.testing.fake_cluster_state import FakeGroup, FakeLog, FakeTopic, new_kafka_id
+
+if TYPE_CHECKING:
+    from twinlog.testing.fake_cluster_elections import FakeCandidate
 
 KAFKA_INTERNAL_TOPICS = frozenset({"__consumer_offsets", "__transaction_state", "__share_group_state"})
 
@@ -37,6 +41,7 @@ class FakeClusterBase:
         self.groups: dict[str, FakeGroup] = {}
         self.acls: set[AclBinding] = set()
         self.quotas: dict[QuotaEntity, dict[str, float]] = {}
+        self.elections: dict[str, list[FakeCandidate]] = {}
         self.users: dict[str, frozenset[str]] = {}
         self._cluster_id = cluster_id or new_kafka_id()
         self._broker_count = broker_count

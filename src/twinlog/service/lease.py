@@ -1,0 +1,249 @@
+"""One owner per flow at a time: several processes of one service may serve a flow, one of them works at it.
+
+Kafka's group coordinator of the flow's target elects the owner (docs/adr/0004); the others stand by, and one
+of them takes over at once when the owner leaves, or when it was silent for a session. The owner itself stops
+before the others may begin: what it was told last counts for less than a session.
+"""
+
+import asyncio
+import os
+import socket
+from collections.abc import Callable
+from enum import Enum
+from typing import Final
+
+import structlog
+
+from twinlog.clock import Clock
+from twinlog.errors import KafkaError, StateError, TransientKafkaError, TwinlogError
+from twinlog.kafka.ports import Candidate, KafkaCluster, Standing
+from twinlog.model import Flow
+from twinlog.service.app import ServiceContext
+from twinlog.service.runtime import Backoff, Loop, LoopExited, finish_or_cancel, wait_for_any
+from twinlog.telemetry.repeats import RepeatLimiter
+
+OWNED_ELSEWHERE: Final = "OWNED_ELSEWHERE"
+
+_STEPS_PER_SESSION: Final = 5
+_VALID_SHARE: Final = 0.7
+"""Share of a session for which the coordinator's word counts: the rest is for a step to end in."""
+_REQUIRE_SECONDS: Final = 10.0
+_NO_ELECTION: Final = frozenset({"GROUP_UNAUTHORIZED", "UNSUPPORTED_VERSION"})
+"""Nobody can be elected here, today as ever: the process works as if it were the only one."""
+
+_log = structlog.stdlib.get_logger(__name__)
+
+
+class Tenure(Enum):
+    """What is known of a flow's owner."""
+
+    UNKNOWN = "UNKNOWN"
+    """Not asked yet, or there was no answer for too long."""
+    OWNER = "OWNER"
+    ELSEWHERE = "ELSEWHERE"
+
+
+class FlowLease:
+    """Whether this process is the owner of a flow, for one service. `run` is a loop; the rest is for the same
+    event loop.
+    """
+
+    def __init__(
+        self,
+        flow: Flow,
+        candidate: Candidate,
+        *,
+        group: str,
+        session_seconds: float,
+        clock: Clock,
+        backoff: Backoff,
+    ) -> None:
+        self.flow = flow
+        self._candidate = candidate
+        self._group = group
+        self._session_seconds = session_seconds
+        self._clock = clock
+        self._backoff = backoff
+        self._limiter = RepeatLimiter(interval_seconds=60.0)
+        self._tenure = Tenure.UNKNOWN
+        self._owner = ""
+        self._problem: TwinlogError | None = None
+        self._valid_until = 0.0
+        self._alone = False
+        self._changed = asyncio.Event()
+        self._at_work = 0
+        self._idle = asyncio.Event()
+        self._idle.set()
+
+    @property
+    def tenure(self) -> Tenure:
+        if self._tenure is Tenure.OWNER and not self._alone and self._seconds_left() <= 0:
+            return Tenure.UNKNOWN
+        return self._tenure
+
+    def refusal(self) -> TwinlogError | None:
+        """Why this process must not work at the flow now; None for the owner."""
+        match self.tenure:
+            case Tenure.OWNER:
+                return None
+            case Tenure.ELSEWHERE:
+                return StateError(
+                    f"{self.flow} is served by another process now ({self._owner}); this one stands by, and "
+                    "takes over when that one is gone. Ask it",
+                    reason=OWNED_ELSEWHERE,
+                    metadata={"flow": str(self.flow), "owner": self._owner},
+                )
+            case Tenure.UNKNOWN:
+                return self._problem or TransientKafkaError(
+                    f"{self.flow}: it is being found out whether another process serves it (group "
+                    f"{self._group} on {self.flow.target})",
+                    reason="STARTING",
+                    metadata={"flow": str(self.flow)},
+                )
+
+    async def require(self) -> None:
+        """Return when this process is the owner; waits up to 10 s while that is being found out.
+
+        Raises StateError (OWNED_ELSEWHERE), or KafkaError when it cannot be found out.
+        """
+        deadline = self._clock.monotonic() + _REQUIRE_SECONDS
+        while self.tenure is Tenure.UNKNOWN and (left := deadline - self._clock.monotonic()) > 0:
+            if not await wait_for_any(self._changed, seconds=left):
+                break
+        refusal = self.refusal()
+        if refusal is not None:
+            raise refusal
+
+    def guard(self, loop: Loop, *, otherwise: Loop | None = None, in_doubt: bool = False) -> Loop:
+        """A loop that runs `loop` while this process is the flow's owner, and `otherwise` while it is not.
+
+        Both get a `stop` of their own and must be able to run again. `in_doubt`: `loop` also runs while the
+        owner is not known, for what does no harm when two do it.
+        """
+        idle = otherwise or _idle
+
+        async def guarded(stop: asyncio.Event) -> None:
+            while not stop.is_set():
+                if self._serves(in_doubt):
+                    self._at_work += 1
+                    self._idle.clear()
+                    try:
+                        await self._run_while(True, loop, stop, in_doubt)
+                    finally:
+                        self._at_work -= 1
+                        if not self._at_work:
+                            self._idle.set()
+                else:
+                    await self._run_while(False, idle, stop, in_doubt)
+
+        return guarded
+
+    async def run(self, stop: asyncio.Event) -> None:
+        """Loop: be a candidate until `stop`; then let the guarded loops end, and leave."""
+        try:
+            while not stop.is_set():
+                wait_seconds = await self._step(stop)
+                await wait_for_any(stop, seconds=wait_seconds)
+            await self._idle.wait()
+        finally:
+            await self._candidate.withdraw()
+
+    async def _step(self, stop: asyncio.Event) -> float:
+        asked_at = self._clock.monotonic()
+        try:
+            standing = await finish_or_cancel(self._candidate.stand(), stop=stop)
+        except KafkaError as error:
+            self._failed(error)
+            return self._backoff.next()
+        if standing is not None:
+            self._backoff.reset()
+            self._learn(standing, asked_at)
+        return self._session_seconds / _STEPS_PER_SESSION
+
+    def _learn(self, standing: Standing, asked_at: float) -> None:
+        tenure = Tenure.OWNER if standing.leads else Tenure.ELSEWHERE
+        if (self.tenure, self._owner) != (tenure, standing.leader):
+            event = "flow_owned" if standing.leads else "flow_owned_elsewhere"
+            _log.info(event, flow=str(self.flow), owner=standing.leader, group=self._group)
+        self._tenure, self._owner, self._problem = tenure, standing.leader, None
+        self._alone = False
+        self._valid_until = asked_at + self._session_seconds * _VALID_SHARE
+        self._tell()
+
+    def _failed(self, error: KafkaError) -> None:
+        left_out = self._limiter.admit(error.reason, now=self._clock.monotonic())
+        if left_out is not None:
+            _log.warning(
+                "flow_owner_unknown",
+                flow=str(self.flow),
+                group=self._group,
+                reason=error.reason,
+                message=str(error),
+                left_out=left_out,
+                works_on_alone=error.reason in _NO_ELECTION,
+            )
+        if error.reason in _NO_ELECTION:
+            self._tenure, self._alone = Tenure.OWNER, True
+        self._problem = error
+        self._tell()
+
+    def _tell(self) -> None:
+        changed, self._changed = self._changed, asyncio.Event()
+        changed.set()
+
+    def _serves(self, in_doubt: bool) -> bool:
+        return self.tenure is Tenure.OWNER or (in_doubt and self.tenure is Tenure.UNKNOWN)
+
+    def _seconds_left(self) -> float:
+        return self._valid_until - self._clock.monotonic()
+
+    async def _run_while(self, serves: bool, loop: Loop, stop: asyncio.Event, in_doubt: bool) -> None:
+        """Run a loop until `stop`, or until it is no longer (or now) this process's turn."""
+        halt = asyncio.Event()
+
+        async def watch() -> None:
+            while not stop.is_set():
+                changed = self._changed
+                if self._serves(in_doubt) is not serves:
+                    break
+                expires = self._tenure is Tenure.OWNER and not self._alone and self._seconds_left() > 0
+                await wait_for_any(stop, changed, seconds=self._seconds_left() if expires else None)
+            halt.set()
+
+        async with asyncio.TaskGroup() as group:
+            watcher = group.create_task(watch(), name=f"lease watch {self.flow}")
+            try:
+                await loop(halt)
+                if not halt.is_set():
+                    raise LoopExited(f"guarded loop of {self.flow}")
+            finally:
+                watcher.cancel()
+
+
+async def _idle(stop: asyncio.Event) -> None:
+    await stop.wait()
+
+
+def lease_group(service: str, flow: Flow) -> str:
+    """The group on the flow's target whose leader is the owner; the right to READ it is needed."""
+    return f"twinlog-{service}-{flow.source}-{flow.target}"
+
+
+def open_lease(context: ServiceContext, flow: Flow, target: KafkaCluster) -> FlowLease:
+    """The lease of a flow for the service of this context. Connects nothing yet."""
+    seconds = context.configuration.runtime.owner_timeout_seconds
+    group = lease_group(context.name, flow)
+    candidate = target.candidate(group, name=_process_name(context), session_seconds=seconds)
+    return FlowLease(
+        flow,
+        candidate,
+        group=group,
+        session_seconds=seconds,
+        clock=context.clock,
+        backoff=context.backoff(0.2, seconds / _STEPS_PER_SESSION),
+    )
+
+
+def _process_name(context: ServiceContext) -> Callable[[], str]:
+    """What people need to find the process."""
+    return lambda: f"{socket.gethostname()}:{context.bound.number}, process {os.getpid()}"

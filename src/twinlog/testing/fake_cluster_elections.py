@@ -1,0 +1,34 @@
+"""Elections on a fake cluster: the first candidate leads until it withdraws or is silenced by a test."""
+
+from collections.abc import Callable
+
+from twinlog.kafka.ports import Candidate, Standing
+from twinlog.testing.fake_cluster_base import FakeClusterBase
+from twinlog.testing.fake_cluster_hooks import Hooks, operation
+
+
+class FakeElections(FakeClusterBase):
+    def candidate(self, group_id: str, *, name: Callable[[], str], session_seconds: float) -> Candidate:
+        return FakeCandidate(self.hooks, self.elections.setdefault(group_id, []), name)
+
+    def silence(self, group_id: str) -> None:
+        """The leader's session ends: it is out, and does not know it until it stands again."""
+        self.elections[group_id].pop(0)
+
+
+class FakeCandidate:
+    def __init__(self, hooks: Hooks, members: list["FakeCandidate"], name: Callable[[], str]) -> None:
+        self.hooks = hooks
+        self.name = name
+        self._members = members
+
+    @operation
+    async def stand(self) -> Standing:
+        if self not in self._members:
+            self._members.append(self)
+        leader = self._members[0]
+        return Standing(leads=leader is self, leader=leader.name())
+
+    async def withdraw(self) -> None:
+        if self in self._members:
+            self._members.remove(self)

@@ -1,0 +1,73 @@
+"""What every `Candidate` does."""
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+
+from contract.workbench import Workbench
+from twinlog.kafka.ports import Candidate, Standing
+from twinlog.service.waiting import wait_or_stop
+from twinlog.testing.brokers import unique_name
+
+SESSION_SECONDS = 6.0
+
+
+class ElectionContract:
+    async def test_the_first_leads_and_stays_the_leader(self, bench: Workbench) -> None:
+        async with candidates(bench, "one", "two", "three") as (one, two, three):
+            assert await one.stand() == Standing(leads=True, leader="one")
+            assert await stand_together(one, two) == [True, False]
+            assert await stand_together(one, two, three) == [True, False, False]
+            assert await two.stand() == Standing(leads=False, leader="one")
+
+    async def test_another_leads_once_the_leader_has_left(self, bench: Workbench) -> None:
+        async with candidates(bench, "one", "two") as (one, two):
+            assert await one.stand() == Standing(leads=True, leader="one")
+            assert await stand_together(one, two) == [True, False]
+            await one.withdraw()
+            assert await stand_together(two) == [True]
+            assert await stand_together(two, one) == [True, False]
+
+    async def test_groups_know_nothing_of_each_other_and_are_no_consumers(self, bench: Workbench) -> None:
+        async with candidates(bench, "one") as (one,), candidates(bench, "two") as (two,):
+            assert (await one.stand()).leads
+            assert (await two.stand()).leads
+            await one.withdraw()
+            await two.withdraw()
+
+
+@asynccontextmanager
+async def candidates(bench: Workbench, *names: str) -> AsyncIterator[list[Candidate]]:
+    """Of one group."""
+    group_id = unique_name("election")
+
+    def called(name: str) -> Callable[[], str]:
+        return lambda: name
+
+    found = [
+        bench.cluster.candidate(group_id, name=called(name), session_seconds=SESSION_SECONDS)
+        for name in names
+    ]
+    yield found
+    assert group_id not in await bench.cluster.list_groups()
+    for candidate in found:
+        await candidate.withdraw()
+
+
+async def stand_together(*standing: Candidate) -> list[bool]:
+    """Everybody stands again and again until all have heard of one and the same leader: who leads."""
+    heard: dict[int, Standing] = {}
+    agreed = asyncio.Event()
+
+    async def stand(index: int, candidate: Candidate) -> None:
+        while not agreed.is_set():
+            heard[index] = await candidate.stand()
+            leaders = [each.leads for each in heard.values()]
+            if len(heard) == len(standing) and leaders.count(True) == 1:
+                agreed.set()
+            await wait_or_stop(agreed, 0.02)
+
+    async with asyncio.timeout(30), asyncio.TaskGroup() as group:
+        for index, candidate in enumerate(standing):
+            group.create_task(stand(index, candidate), name=f"candidate {index}")
+    return [heard[index].leads for index in range(len(standing))]

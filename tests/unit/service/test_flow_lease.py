@@ -1,0 +1,141 @@
+"""FlowLease: one of several processes works at a flow, and it stops before another may begin."""
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+
+import pytest
+
+from twinlog.errors import FatalKafkaError, StateError
+from twinlog.model import Flow
+from twinlog.service.lease import FlowLease, Tenure
+from twinlog.service.runtime import Backoff, Loop
+from twinlog.testing.brokers import eventually
+from twinlog.testing.fake_clock import FakeClock
+from twinlog.testing.fake_cluster import Call, FakeCluster
+
+FLOW = Flow("A", "B")
+SESSION_SECONDS = 0.05
+"""Of the real clock only the pace of the candidates is left: what counts for how long is the fake clock's."""
+
+
+class Process:
+    """One process with a lease, and what its guarded loops do."""
+
+    def __init__(self, name: str, cluster: FakeCluster, clock: FakeClock) -> None:
+        self.lease = FlowLease(
+            FLOW,
+            cluster.candidate("group", name=lambda: name, session_seconds=SESSION_SECONDS),
+            group="group",
+            session_seconds=SESSION_SECONDS,
+            clock=clock,
+            backoff=Backoff(initial_seconds=0.005, max_seconds=0.01, random=lambda: 0.5),
+        )
+        self.works = False
+        self.stands_by = False
+        self.draws = False
+
+    async def work(self, stop: asyncio.Event) -> None:
+        self.works = True
+        await stop.wait()
+        self.works = False
+
+    async def stand_by(self, stop: asyncio.Event) -> None:
+        self.stands_by = True
+        await stop.wait()
+        self.stands_by = False
+
+    async def draw(self, stop: asyncio.Event) -> None:
+        self.draws = True
+        await stop.wait()
+        self.draws = False
+
+
+@asynccontextmanager
+async def running(*processes: Process) -> AsyncIterator[Callable[[Process], asyncio.Event]]:
+    stops = {process: asyncio.Event() for process in processes}
+    async with asyncio.TaskGroup() as group:
+        for process, stop in stops.items():
+            lease = process.lease
+            for loop in (
+                lease.run,
+                lease.guard(process.work, otherwise=process.stand_by),
+                lease.guard(process.draw, in_doubt=True),
+            ):
+                group.create_task(_ended(loop, stop), name=f"{loop}")
+        try:
+            yield stops.__getitem__
+        finally:
+            for stop in stops.values():
+                stop.set()
+
+
+async def _ended(loop: Loop, stop: asyncio.Event) -> None:
+    await loop(stop)
+
+
+async def until(condition: Callable[[], bool]) -> None:
+    async def met() -> bool:
+        return condition()
+
+    await eventually(met)
+
+
+async def test_one_works_the_other_stands_by_and_takes_over() -> None:
+    cluster, clock = FakeCluster("B"), FakeClock()
+    one, two = Process("one", cluster, clock), Process("two", cluster, clock)
+    async with running(one) as stop_of:
+        await until(lambda: one.works)
+        async with running(two):
+            await until(lambda: two.stands_by and two.lease.tenure is Tenure.ELSEWHERE)
+            assert (two.works, two.draws) == (False, False)
+            with pytest.raises(StateError, match="served by another process now \\(one\\)") as refused:
+                await two.lease.require()
+            assert refused.value.reason == "OWNED_ELSEWHERE"
+            stop_of(one).set()
+            await until(lambda: two.works and two.draws)
+            assert not one.works
+            await two.lease.require()
+
+
+async def test_an_owner_that_hears_nothing_stops_before_its_session_ends() -> None:
+    cluster, clock = FakeCluster("B"), FakeClock()
+    process = Process("one", cluster, clock)
+    async with running(process):
+        await until(lambda: process.works)
+        cluster.take_away()
+        await until(lambda: process.lease._problem is not None)
+        assert process.works
+        clock.advance(SESSION_SECONDS * 0.71)
+        await until(lambda: not process.works)
+        assert process.draws, "what does no harm goes on while the owner is not known"
+        assert process.lease.tenure is Tenure.UNKNOWN
+        cluster.bring_back()
+        await until(lambda: process.works)
+
+
+async def test_an_owner_that_was_put_out_stands_by() -> None:
+    cluster, clock = FakeCluster("B"), FakeClock()
+    one, two = Process("one", cluster, clock), Process("two", cluster, clock)
+    async with running(one):
+        await until(lambda: one.works)
+        async with running(two):
+            await until(lambda: two.stands_by)
+            cluster.silence("group")
+            await until(lambda: two.works and one.stands_by)
+            assert not one.works
+
+
+async def test_without_the_right_to_elect_it_works_alone() -> None:
+    cluster, clock = FakeCluster("B"), FakeClock()
+
+    def refuse(call: Call) -> None:
+        raise FatalKafkaError("no", reason="GROUP_UNAUTHORIZED", code=30)
+
+    cluster.intercept("stand", refuse)
+    process = Process("one", cluster, clock)
+    async with running(process):
+        await until(lambda: process.works)
+        clock.advance(3600)
+        await process.lease.require()
+        assert process.works
