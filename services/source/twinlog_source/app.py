@@ -26,6 +26,7 @@ from twinlog_source.instruments import FlowInstruments, observe_flows
 from twinlog_source.internal_topics import InternalTopics
 from twinlog_source.journal import Journal
 from twinlog_source.operations import FlowOperations
+from twinlog_source.partition_board import PartitionBoard
 from twinlog_source.partition_table import PartitionTable
 from twinlog_source.pipeline.runner import SparkRunner
 from twinlog_source.pipeline.session import local_cores
@@ -60,13 +61,21 @@ async def build(context: ServiceContext, stack: AsyncExitStack) -> ServiceParts:
     observe_flows(context.meter, [driver.instruments for driver in drivers.values()])
     loops: dict[str, Loop] = {f"flow {flow}": driver.run for flow, driver in drivers.items()}
     loops["topics"] = watch.run
+    board = PartitionBoard(drivers, history_id=context.instance_id, meter=context.meter, clock=context.clock)
+    loops["partition watch"] = board.run
     return ServiceParts(
         loops=loops,
         grpc=[
             GrpcService(
                 name=SOURCE_API.services_by_name["SourceService"].full_name,
                 add=add_SourceServiceServicer_to_server,
-                servicer=SourceServicer(operations, context.clusters, context.clock),
+                servicer=SourceServicer(
+                    operations,
+                    board=board,
+                    clusters=context.clusters,
+                    clock=context.clock,
+                    stop=context.stop,
+                ),
             ),
             GrpcService(
                 name=WORKER_API.services_by_name["WorkerService"].full_name,
@@ -125,7 +134,7 @@ async def _driver(
         connector_name=flow.settings.connector_name,
     )
     table = PartitionTable()
-    instruments = FlowInstruments(context.meter, flow.flow, table, positions.control, context.clock)
+    instruments = FlowInstruments(context.meter, flow, table, positions.control, context.clock)
     estate = FlowEstate(
         flow=flow,
         instance_id=context.instance_id,

@@ -47,8 +47,8 @@ class Slot:
     )
     final: pb.Finished | None = None
     worker: str = ""
-    offset_syncs: int = 0
-    """Written by its task so far."""
+    counted: pb.PartitionReports = field(default_factory=pb.PartitionReports)
+    """The counters of its task as they were last told."""
     throttle: pb.SetThrottle = field(default_factory=pb.SetThrottle)
     """The limits its task knows."""
 

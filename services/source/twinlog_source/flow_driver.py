@@ -328,10 +328,8 @@ class FlowDriver:
             slot.index, reports, now=self.clock.monotonic(), now_ms=self.clock.now_ms()
         )
         self.instruments.progress(progress)
-        syncs = self.estate.flow.offset_syncs
-        if syncs is not None and reports.offset_syncs > slot.offset_syncs:
-            self.instruments.syncs_written(reports.offset_syncs - slot.offset_syncs, syncs.topic)
-            slot.offset_syncs = reports.offset_syncs
+        self.instruments.task_counted(slot.counted, reports)
+        slot.counted = reports
         self.estate.note_gaps(reports)
 
     def _start(self, epoch: Epoch, slot: Slot) -> pb.Start:

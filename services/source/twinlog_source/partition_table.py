@@ -1,10 +1,7 @@
 """What the driver knows of every partition of a flow: position, lag, rates, state. Fed by reports, read by
 RPCs.
-
-Rates are moving averages of what tasks report, so a plan does not follow every burst.
 """
 
-import math
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 
@@ -12,42 +9,12 @@ from twinlog.api.source.v1 import source_service_pb2 as source_pb
 from twinlog.api.source.v1 import worker_service_pb2 as pb
 from twinlog.errors import TwinlogError
 from twinlog.model import TopicPartition
+from twinlog_source.lag_time import LagTime
+from twinlog_source.rates import Rate
+from twinlog_source.spread import Spread
 
-RATE_WINDOW_SECONDS = 10.0
 BACKLOG_RECORDS = 100
 """A lag above this stands: the slot would copy faster if it might."""
-
-
-@dataclass(slots=True, kw_only=True)
-class Rate:
-    """An exponentially weighted rate of a counter that starts at 0 with every task."""
-
-    per_second: float | None = None
-    _count: float = 0.0
-    _at: float | None = None
-
-    def begin(self, now: float) -> None:
-        """A new task counts from 0."""
-        self._count, self._at = 0.0, now
-
-    def observe(self, count: float, now: float) -> float:
-        """Take the counter's value and return what came since the last one."""
-        if self._at is None or count < self._count:
-            self.begin(now)
-        assert self._at is not None
-        added, elapsed = count - self._count, now - self._at
-        self._count, self._at = count, now
-        if elapsed > 0:
-            weight = 1 - math.exp(-elapsed / RATE_WINDOW_SECONDS)
-            before = added / elapsed if self.per_second is None else self.per_second
-            self.per_second = before + weight * (added / elapsed - before)
-        return added
-
-    def current(self, now: float) -> float:
-        """The rate as it is now, if nothing came since the last report."""
-        if self.per_second is None or self._at is None:
-            return 0.0
-        return self.per_second * math.exp(-max(0.0, now - self._at - 1) / RATE_WINDOW_SECONDS)
 
 
 @dataclass(slots=True, kw_only=True)
@@ -77,9 +44,7 @@ class PartitionRow:
     reported_at_ms: int = 0
     records: Rate = field(default_factory=Rate)
     bytes: Rate = field(default_factory=Rate)
-
-    behind_since: float | None = None
-    """Monotonic seconds since when it has had a lag; None when it has none."""
+    lag_time: LagTime = field(default_factory=LagTime)
     _lanes: dict[str, int] = field(default_factory=dict)
 
     def begin(self, now: float) -> None:
@@ -87,12 +52,6 @@ class PartitionRow:
         self.records.begin(now)
         self.bytes.begin(now)
         self._lanes.clear()
-
-    def note_lag(self, now: float) -> None:
-        if not self.lag_records:
-            self.behind_since = None
-        elif self.behind_since is None:
-            self.behind_since = now
 
     def added_by_lane(self, report: pb.PartitionReport) -> dict[str, int]:
         """What a task's counters by lane grew since its last report."""
@@ -110,6 +69,10 @@ class PartitionRow:
         if self.source_end_offset < 0 or self.position is None:
             return 0
         return max(0, self.source_end_offset - self.position)
+
+    def lag_seconds(self, now: float) -> float:
+        """Age of the oldest record that is not copied, at most; 0 when all are, or nothing is known yet."""
+        return self.lag_time.seconds(now)
 
     @property
     def state(self) -> source_pb.PartitionState.ValueType:
@@ -137,7 +100,10 @@ class Progress:
     row: PartitionRow
     records: int
     bytes: int
-    latency_seconds: float | None
+    latency: Spread | None
+    """Source timestamp to acknowledgement."""
+    record_age: Spread | None
+    """When they were read from the source."""
     lanes: Mapping[str, int]
     """Records by how they were copied."""
 
@@ -151,6 +117,8 @@ class PartitionTable:
     bytes: int = 0
     problem: TwinlogError | None = None
     """Why the flow as a whole does not copy; None while it does."""
+    _heard_at: dict[int, float] = field(default_factory=dict)
+    """When each slot reported last: of partitions it did not name nothing had changed."""
 
     def keep(self, partitions: Mapping[TopicPartition, str]) -> None:
         """Make the table hold exactly these partitions, with their target topics; known ones keep what is
@@ -209,6 +177,8 @@ class PartitionTable:
     def observe(self, slot: int, reports: pb.PartitionReports, *, now: float, now_ms: int) -> list[Progress]:
         """Take a task's reports and return what they added."""
         progress = []
+        heard_before = self._heard_at.get(slot, now)
+        self._heard_at[slot] = now
         for report in reports.partitions:
             row = self.rows.get(TopicPartition(report.partition.topic, report.partition.partition))
             if row is None:
@@ -219,18 +189,17 @@ class PartitionTable:
             added_bytes = int(row.bytes.observe(report.bytes, now))
             self.records += records
             self.bytes += added_bytes
-            latency = (
-                report.replication_latency.ToNanoseconds() / 1e9
-                if report.HasField("replication_latency")
-                else None
-            )
-            row.note_lag(now)
+            if report.source_end_offset >= 0:
+                row.lag_time.observe(
+                    report.position, report.source_end_offset, now, unchanged_until=heard_before
+                )
             progress.append(
                 Progress(
                     row=row,
                     records=records,
                     bytes=added_bytes,
-                    latency_seconds=latency,
+                    latency=Spread.of_report(report.latency) if report.HasField("latency") else None,
+                    record_age=Spread.of_report(report.record_age) if report.HasField("record_age") else None,
                     lanes=row.added_by_lane(report),
                 )
             )

@@ -1,6 +1,7 @@
 """`twinlog partitions`: the copy of every partition."""
 
 import asyncio
+import random
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -20,9 +21,10 @@ from twinlog.cli.source_client import (
     shown_bytes,
     source_stub,
 )
-from twinlog.service.waiting import wait_or_stop
+from twinlog.cli.watched_partitions import KnownPartitions, Told
+from twinlog.service.waiting import Backoff
+from twinlog.service.watch_client import Lost, Received, Restarted, WatchCall, watch
 
-WATCH_SECONDS = 2.0
 PAGE = 5000
 
 _COLUMNS = (
@@ -42,33 +44,69 @@ _COLUMNS = (
 def partitions_command(
     flow: Annotated[str | None, typer.Option("--flow", metavar="A->B", help="Only this flow.")] = None,
     topic: TopicOption = "",
-    watch: Annotated[
-        bool, typer.Option("--watch", "-w", help="Show them again every two seconds, until Ctrl-C.")
+    follow: Annotated[
+        bool,
+        typer.Option(
+            "--watch",
+            "-w",
+            help="Go on until Ctrl-C: the table whenever something changes; with -o json one line with all "
+            "partitions, then one with those that changed (state REMOVED: no longer copied).",
+        ),
     ] = False,
     config: ConfigOption = None,
     endpoint: EndpointOption = None,
     output: OutputOption = Output.TABLE,
 ) -> None:
     """Show the copy of every partition: state, position, lag, lane, rates, and why one does not run."""
-    run_async(_show(flow, topic, watch, config, endpoint, output))
+    run_async(_show(flow, topic, follow, config, endpoint, output))
 
 
 async def _show(
     flow: str | None,
     topic: str,
-    watch: bool,
+    follow: bool,
     config: Path | None,
     endpoint: list[str] | None,
     output: Output,
 ) -> None:
-    never = asyncio.Event()
-    while True:
-        found = await _partitions(flow, topic, config, endpoint)
-        with reported_failures():
-            _print(found, output, watch=watch)
-        if not watch:
-            return
-        await wait_or_stop(never, WATCH_SECONDS)
+    if follow:
+        await _follow(flow, topic, config, endpoint, output)
+        return
+    found = await _partitions(flow, topic, config, endpoint)
+    with reported_failures():
+        if output is Output.JSON:
+            print_json([_as_json(status) for status in found])
+        else:
+            print_table("", _COLUMNS, [_cells(status) for status in found])
+
+
+async def _follow(
+    flow: str | None, topic: str, config: Path | None, endpoint: list[str] | None, output: Output
+) -> None:
+    """Show the partitions as the service tells of them, also over its restarts. Raises what keeps it from
+    the first answer."""
+    known = KnownPartitions()
+    asked = None if flow is None else parse_flow(flow)
+    backoff = Backoff(initial_seconds=0.5, max_seconds=5.0, random=random.random)
+    async with source_stub(config, endpoint) as stub:
+
+        def open_stream(token: bytes) -> WatchCall[pb2.WatchPartitionsResponse]:
+            request = pb2.WatchPartitionsRequest(flow=asked, source_topic=topic, resume_token=token)
+            return stub.WatchPartitions(request)
+
+        async for event in watch(open_stream, peer="source", stop=asyncio.Event(), backoff=backoff):
+            match event:
+                case Restarted():
+                    known.begin()
+                case Lost(error=error):
+                    if not known.complete or not error.retriable:
+                        raise error
+                    typer.echo(f"{error} ({error.reason}); trying again", err=True)
+                case Received(response=response):
+                    told = known.take(response)
+                    if told is not None:
+                        with reported_failures():
+                            _print(known, told, output)
 
 
 async def _partitions(
@@ -87,17 +125,13 @@ async def _partitions(
             request.page_token = answer.next_page_token
 
 
-def _print(found: list[pb2.PartitionStatus], output: Output, *, watch: bool) -> None:
+def _print(known: KnownPartitions, told: Told, output: Output) -> None:
     if output is Output.JSON:
-        documents = [_as_json(status) for status in found]
-        if watch:
-            print_json_line(documents)
-        else:
-            print_json(documents)
+        removed = [{**_as_json(status), "state": "REMOVED"} for status in told.removed]
+        print_json_line([*map(_as_json, told.changed), *removed])
         return
-    if watch:
-        click.clear()
-    print_table("", _COLUMNS, [_cells(status) for status in found])
+    click.clear()
+    print_table("", _COLUMNS, [_cells(status) for status in known.sorted()])
 
 
 def _cells(status: pb2.PartitionStatus) -> list[str]:

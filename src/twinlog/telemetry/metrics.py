@@ -65,6 +65,24 @@ class MetricSpec:
     """MirrorMaker 2's metric of the same meaning."""
 
 
+def _over_the_last_seconds(name: str, what: str, mm2_name: str) -> tuple[MetricSpec, MetricSpec, MetricSpec]:
+    """Gauges beside a histogram, as MM2 has them: exact over all records of the last 30 s."""
+    words = {"min": "Shortest", "max": "Longest", "avg": "Mean"}
+    shortest, longest, mean = (
+        MetricSpec(
+            name=f"{name}.{kind}",
+            kind=Kind.GAUGE,
+            unit="s",
+            description=f"{word} {what} of the records copied in the last 30 s; absent when there were none.",
+            attributes=(*FLOW, DESTINATION),
+            service="source",
+            mm2_name=f"{mm2_name}-{kind}",
+        )
+        for kind, word in words.items()
+    )
+    return shortest, longest, mean
+
+
 RPC_SERVER_CALL_DURATION = MetricSpec(
     name="rpc.server.call.duration",
     kind=Kind.HISTOGRAM,
@@ -120,11 +138,54 @@ REPLICATION_LATENCY = MetricSpec(
     name="twinlog.replication.latency",
     kind=Kind.HISTOGRAM,
     unit="s",
-    description="Source timestamp of a record to its acknowledgement on the target.",
+    description="Source timestamp of a record to its acknowledgement on the target. A sample of the records: "
+    "at most about a hundred a second for each topic and task, distributed as all of them.",
     attributes=(*FLOW, DESTINATION),
     service="source",
     buckets=AGE_BUCKETS_SECONDS,
     mm2_name="replication-latency-ms",
+)
+REPLICATION_RECORD_AGE = MetricSpec(
+    name="twinlog.replication.record.age",
+    kind=Kind.HISTOGRAM,
+    unit="s",
+    description="Age of a record when it was read from the source. Samples: see twinlog.replication.latency.",
+    attributes=(*FLOW, DESTINATION),
+    service="source",
+    buckets=AGE_BUCKETS_SECONDS,
+    mm2_name="record-age-ms",
+)
+REPLICATION_LATENCY_MIN, REPLICATION_LATENCY_MAX, REPLICATION_LATENCY_AVG = _over_the_last_seconds(
+    "twinlog.replication.latency", "latency", "replication-latency-ms"
+)
+REPLICATION_RECORD_AGE_MIN, REPLICATION_RECORD_AGE_MAX, REPLICATION_RECORD_AGE_AVG = _over_the_last_seconds(
+    "twinlog.replication.record.age", "age when read", "record-age-ms"
+)
+REPLICATION_RECORDS_RATE = MetricSpec(
+    name="twinlog.replication.records.rate",
+    kind=Kind.GAUGE,
+    unit="{record}/s",
+    description="Records copied per second, over the last five seconds.",
+    attributes=(*FLOW, DESTINATION),
+    service="source",
+    mm2_name="record-rate",
+)
+REPLICATION_IO_RATE = MetricSpec(
+    name="twinlog.replication.io.rate",
+    kind=Kind.GAUGE,
+    unit="By/s",
+    description="Bytes of record batches copied per second, over the last five seconds.",
+    attributes=(*FLOW, DESTINATION),
+    service="source",
+    mm2_name="byte-rate",
+)
+REPLICATION_TRANSACTIONS = MetricSpec(
+    name="twinlog.replication.transactions",
+    kind=Kind.COUNTER,
+    unit="{transaction}",
+    description="Rounds of the copy by `twinlog.outcome`: committed, aborted. Transactions if exactly once.",
+    attributes=(*FLOW, "twinlog.outcome"),
+    service="source",
 )
 REPLICATION_LAG = MetricSpec(
     name="twinlog.replication.lag",
@@ -147,7 +208,7 @@ REPLICATION_FAILURES = MetricSpec(
     name="twinlog.replication.failures",
     kind=Kind.COUNTER,
     unit="{failure}",
-    description="Failures of the copy, healed or not.",
+    description="Failures by reason, of partitions, rounds and the flow: after each the copy tries again.",
     attributes=(*FLOW, ERROR_TYPE),
     service="source",
 )
@@ -163,7 +224,7 @@ REPLICATION_LAG_TIME = MetricSpec(
     name="twinlog.replication.lag.time",
     kind=Kind.GAUGE,
     unit="s",
-    description="How long a partition that is behind has been so; 0 when it is not.",
+    description="Age of the oldest record of a partition that is not copied, to a second; 0 when all are.",
     attributes=(*FLOW, DESTINATION, PARTITION),
     service="source",
 )
@@ -179,7 +240,7 @@ REPLICATION_THROTTLE = MetricSpec(
     name="twinlog.replication.throttle",
     kind=Kind.GAUGE,
     unit="By/s",
-    description="Limit of a flow (no destination) or topic in bytes per second; absent without one.",
+    description="Limit of a flow (no destination) or of one topic; absent without one.",
     attributes=(*FLOW, DESTINATION),
     service="source",
 )
@@ -195,7 +256,7 @@ PIPELINE_BATCH_DURATION = MetricSpec(
     name="twinlog.pipeline.batch.duration",
     kind=Kind.HISTOGRAM,
     unit="s",
-    description="Length of a Spark epoch.",
+    description="Length of a Spark epoch; `_count` is the number of epochs that ended.",
     attributes=FLOW,
     service="source",
     buckets=AGE_BUCKETS_SECONDS,
@@ -285,7 +346,17 @@ METRICS: tuple[MetricSpec, ...] = (
     CLUSTER_REACHABLE,
     REPLICATION_RECORDS,
     REPLICATION_IO,
+    REPLICATION_RECORDS_RATE,
+    REPLICATION_IO_RATE,
     REPLICATION_LATENCY,
+    REPLICATION_LATENCY_MIN,
+    REPLICATION_LATENCY_MAX,
+    REPLICATION_LATENCY_AVG,
+    REPLICATION_RECORD_AGE,
+    REPLICATION_RECORD_AGE_MIN,
+    REPLICATION_RECORD_AGE_MAX,
+    REPLICATION_RECORD_AGE_AVG,
+    REPLICATION_TRANSACTIONS,
     REPLICATION_LAG,
     REPLICATION_PARTITIONS,
     REPLICATION_FAILURES,

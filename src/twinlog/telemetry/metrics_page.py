@@ -22,13 +22,19 @@ Labels carry what the dotted attributes say with dots as underscores: `twinlog_s
 number of replicated partitions of the process.
 """
 
+_UNITS_IN_WORDS = {
+    "s": "_seconds",
+    "By": "_bytes",
+    "By/s": "_bytes_per_second",
+    "{record}/s": "_per_second",
+}
 _HISTOGRAM_SUFFIXES = "_bucket / _sum / _count"
 
 
 def prometheus_name(spec: MetricSpec) -> str:
     """The name that the Prometheus exporter gives it: units in words, `_total` for counters."""
     name = spec.name.replace(".", "_")
-    unit = {"s": "_seconds", "By": "_bytes", "By/s": "_bytes_per_second"}.get(spec.unit, "")
+    unit = _UNITS_IN_WORDS.get(spec.unit, "")
     match spec.kind:
         case Kind.COUNTER:
             return f"{name}{unit}_total"

@@ -61,6 +61,8 @@ class Intake:
     """Set whenever a chunk was queued; the writing half clears it."""
     source_problem: KafkaError | None = None
     """Why the source cluster as a whole cannot be read; None while it can."""
+    failures: dict[str, int] = field(default_factory=dict)
+    """Fetches that failed as a whole, by reason."""
     _buffered_bytes: int = 0
     _room: asyncio.Event = field(default_factory=asyncio.Event)
 
@@ -80,6 +82,7 @@ class Intake:
                 self.source_problem = None
             except KafkaError as error:
                 self.source_problem = error
+                self.failures[error.reason] = self.failures.get(error.reason, 0) + 1
                 await wait_or_stop(stop, CLUSTER_RETRY_SECONDS)
                 continue
             for answer in answers.values():
@@ -134,6 +137,9 @@ class Intake:
         if prepared.next_offset == answer.fetch_offset and prepared.fault is None:
             return
         copy.fetched = prepared.next_offset
+        now_ms = self.clock.now_ms()
+        for batch in prepared.batches:
+            copy.counters.record_age.add_batch(batch.max_timestamp_ms, batch.record_count, now_ms=now_ms)
         self.chunks.append(
             Chunk(copy=copy, generation=copy.generation, prepared=prepared, fetched_bytes=size_bytes)
         )

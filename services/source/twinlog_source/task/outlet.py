@@ -89,6 +89,8 @@ class Outlet:
     random: Callable[[], float]
     committed_rounds: int = 0
     aborted_rounds: int = 0
+    failures: dict[str, int] = field(default_factory=dict)
+    """Rounds that failed as a whole, by reason."""
     target_problem: KafkaError | None = None
     """Why the target as a whole cannot be written; None while it can."""
     _stored: dict[TopicPartition, int] = field(default_factory=dict)
@@ -222,6 +224,7 @@ class Outlet:
                 recoded[batch.reason] = recoded.get(batch.reason, 0) + batch.record_count
             copy.lane = batch.lane
             copy.latency_seconds = max(0.0, (now_ms - batch.max_timestamp_ms) / 1000)
+            copy.counters.latency.add_batch(batch.max_timestamp_ms, batch.record_count, now_ms=now_ms)
             self.syncs.acknowledged(copy.partition, batch, base_offset)
         for chunk in current.chunks:
             chunk.copy.commit(chunk.prepared.next_offset)
@@ -243,6 +246,7 @@ class Outlet:
         cluster_is_away = all(why.retriable for why in at_fault.values()) and in_round <= at_fault.keys()
         if cluster_is_away or not at_fault:
             self.target_problem, at_fault = error, {}
+            self.failures[error.reason] = self.failures.get(error.reason, 0) + 1
         log.warning(
             "round_failed", reason=error.reason, error=str(error), partitions=[str(p) for p in at_fault]
         )

@@ -18,6 +18,7 @@ from enum import StrEnum
 from twinlog.batches import Lane
 from twinlog.model import TopicPartition
 from twinlog.service.waiting import Backoff
+from twinlog_source.spread import Spread
 
 FIRST_RETRY_SECONDS = 1.0
 LONGEST_RETRY_SECONDS = 60.0
@@ -39,6 +40,12 @@ class Counters:
     raw_records: int = 0
     recoded_records: dict[str, int] = field(default_factory=dict)
     """By the reason that kept a batch from being copied unopened."""
+    setbacks: dict[str, int] = field(default_factory=dict)
+    """Failures by reason."""
+    latency: Spread = field(default_factory=Spread)
+    """Source timestamp to acknowledgement, since the last report."""
+    record_age: Spread = field(default_factory=Spread)
+    """When it was read, since the last report."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -149,6 +156,7 @@ class PartitionCopy:
         wait = self._backoff.next() if retriable else LONGEST_RETRY_SECONDS
         if wait_seconds is not None:
             wait = wait_seconds
+        self.counters.setbacks[reason] = self.counters.setbacks.get(reason, 0) + 1
         self._become(State.BACKOFF if retriable else State.FAULTED, reason, message)
         self.retry_at = now + wait
 

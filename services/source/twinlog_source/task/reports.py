@@ -1,5 +1,6 @@
 """What a task tells its driver of its partitions: only what changed, and everything from time to time."""
 
+from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
@@ -19,6 +20,9 @@ from twinlog_source.task.partition import PartitionCopy, State
 from twinlog_source.task.syncs import OffsetSyncs
 
 EVERYTHING_SECONDS = 10.0
+SLOW_SECONDS = 3.0
+"""What was read and is not acknowledged for this long is said, long before the delivery time is over."""
+TARGET_SLOW = "TARGET_SLOW"
 
 STATES = {
     State.RUNNING: source_pb.PARTITION_STATE_RUNNING,
@@ -41,6 +45,8 @@ class Reporter:
     _gaps: dict[TopicPartition, list[Gap]] = field(default_factory=dict)
     _told: dict[TopicPartition, _Seen] = field(default_factory=dict)
     _everything_at: float = 0.0
+    _unacknowledged: dict[TopicPartition, tuple[int, float]] = field(default_factory=dict)
+    """Partitions with records on their way: the position they stand at, and since when."""
 
     def add_gap(self, gap: Gap) -> None:
         self._gaps.setdefault(gap.partition, []).append(gap)
@@ -56,8 +62,10 @@ class Reporter:
             transactions_committed=self.outlet.committed_rounds,
             transactions_aborted=self.outlet.aborted_rounds,
             offset_syncs=self.syncs.emitted,
+            failures=self._failures(),
         )
         for partition, copy in self.copies.items():
+            waited_seconds = self._waited_seconds(copy, now)
             seen = (
                 copy.committed,
                 copy.end_offset,
@@ -66,15 +74,36 @@ class Reporter:
                 copy.counters.records,
                 copy.retry_at,
                 problem is None,
+                waited_seconds >= SLOW_SECONDS,
                 len(self._gaps.get(partition, ())),
             )
             if self._told.get(partition) != seen:
                 self._told[partition] = seen
-                reports.partitions.append(self._report(copy, problem))
+                reports.partitions.append(self._report(copy, problem, waited_seconds))
         self._gaps.clear()
         return reports
 
-    def _report(self, copy: PartitionCopy, problem: KafkaError | None) -> pb.PartitionReport:
+    def _failures(self) -> dict[str, int]:
+        failures = Counter(self.outlet.failures)
+        failures.update(self.outlet.intake.failures)
+        for copy in self.copies.values():
+            failures.update(copy.counters.setbacks)
+        return dict(failures)
+
+    def _waited_seconds(self, copy: PartitionCopy, now: float) -> float:
+        """For how long nothing of what was read has been acknowledged; 0 when nothing is on its way."""
+        if copy.is_idle or copy.state is not State.RUNNING:
+            self._unacknowledged.pop(copy.partition, None)
+            return 0.0
+        position, since = self._unacknowledged.get(copy.partition, (-1, now))
+        if position != copy.committed:
+            self._unacknowledged[copy.partition] = copy.committed, now
+            return 0.0
+        return now - since
+
+    def _report(
+        self, copy: PartitionCopy, problem: KafkaError | None, waited_seconds: float
+    ) -> pb.PartitionReport:
         report = pb.PartitionReport(
             partition=types_pb2.TopicPartition(
                 topic=copy.partition.topic, partition=copy.partition.partition
@@ -90,10 +119,15 @@ class Reporter:
             raw_records=copy.counters.raw_records,
             recoded_records=copy.counters.recoded_records,
             lane=source_pb.LANE_UNSPECIFIED if copy.lane is None else LANES[copy.lane],
+            latency=copy.counters.latency.take(),
+            record_age=copy.counters.record_age.take(),
         )
         if copy.state is State.RUNNING and problem is not None:
             report.state = source_pb.PARTITION_STATE_BACKOFF
             report.reason, report.message = problem.reason, str(problem)
+        elif waited_seconds >= SLOW_SECONDS:
+            report.reason = TARGET_SLOW
+            report.message = f"the target has acknowledged nothing for {SLOW_SECONDS:g} s; it is tried on"
         if copy.retry_at is not None:
             report.retry_at.CopyFrom(self._wall_clock(copy.retry_at))
         if copy.latency_seconds is not None:

@@ -1025,7 +1025,7 @@ class PartitionStatus(_message.Message):
     slot: _builtins.int
     """Slot that owns it in this epoch; -1 when none."""
     reason: _builtins.str
-    """Stable reason when not RUNNING, or when RUNNING but nothing is acknowledged (TARGET_SILENT)."""
+    """Stable reason when not RUNNING, or when RUNNING but nothing is acknowledged (TARGET_SLOW)."""
     message: _builtins.str
     """The same in words."""
     @_builtins.property

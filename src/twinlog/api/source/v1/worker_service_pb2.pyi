@@ -303,7 +303,7 @@ class PartitionReport(_message.Message):
     state: _source_service_pb2.PartitionState.ValueType
     """State."""
     reason: _builtins.str
-    """Stable reason when not RUNNING, or when RUNNING but nothing is acknowledged (TARGET_SILENT)."""
+    """Stable reason when not RUNNING, or when RUNNING but nothing is acknowledged (TARGET_SLOW)."""
     message: _builtins.str
     """In words."""
     records: _builtins.int

@@ -1,0 +1,116 @@
+"""The partitions of all flows as watchers see them: looked at once a second while somebody watches."""
+
+import asyncio
+from collections.abc import AsyncGenerator, Iterable, Mapping
+
+from opentelemetry.metrics import Meter
+
+from twinlog.api.source.v1 import source_service_pb2 as pb
+from twinlog.clock import Clock
+from twinlog.model import Flow, TopicPartition
+from twinlog.service.waiting import wait_or_stop
+from twinlog.service.watch import Changed, Event, Progress, Removed, ResumableRegistry, SnapshotItem
+from twinlog_source.flow_driver import FlowDriver
+from twinlog_source.messages import partition_status, timestamp
+
+LOOK_SECONDS = 1.0
+HISTORY_SIZE = 20_000
+SNAPSHOT_PART = 1000
+"""Partitions in one message: far below the largest that gRPC lets through."""
+
+Key = tuple[Flow, TopicPartition]
+
+
+class PartitionBoard:
+    """What WatchPartitions answers from. Used from one event loop only.
+
+    Nobody watches: it does nothing. What changed meanwhile is a change when it is looked at again, so tokens
+    stay good.
+    """
+
+    def __init__(
+        self, drivers: Mapping[Flow, FlowDriver], *, history_id: str, meter: Meter, clock: Clock
+    ) -> None:
+        self._drivers = drivers
+        self._clock = clock
+        self._registry: ResumableRegistry[Key, pb.PartitionStatus] = ResumableRegistry(
+            history_id=history_id,
+            meter=meter,
+            rpc_method="twinlog.api.source.v1.SourceService/WatchPartitions",
+            history_size=HISTORY_SIZE,
+            conflate=True,
+        )
+
+    async def run(self, stop: asyncio.Event) -> None:
+        """Loop until `stop`: tell watchers what changed."""
+        while not await wait_or_stop(stop, LOOK_SECONDS):
+            if self._registry.watchers:
+                self.look()
+
+    def look(self) -> bytes:
+        """Bring the board up to date, and return the token of this moment."""
+        now = self._clock.monotonic()
+        known = self._registry.items()
+        for flow, driver in self._drivers.items():
+            control = driver.estate.positions.control
+            for partition, row in driver.estate.table.rows.items():
+                key = (flow, partition)
+                status = partition_status(flow, row, control, now=now)
+                before = known.pop(key, None)
+                if before is None or _differs(before, status):
+                    self._registry.put(key, status)
+        for key in known:
+            self._registry.remove(key)
+        return self._registry.token
+
+    async def watch(
+        self, token: bytes, *, stop: asyncio.Event, flow: Flow | None, topic: str
+    ) -> AsyncGenerator[pb.WatchPartitionsResponse, None]:
+        """The messages of one watcher, at most one a second after the snapshot.
+
+        Raises ResumeTokenExpiredError, ExhaustedError, ConfigError.
+        """
+        self.look()
+        batches = self._registry.watch_batches(
+            token,
+            stop=stop,
+            selects=lambda key: flow in (None, key[0]) and topic in ("", key[1].topic),
+            pause_seconds=LOOK_SECONDS,
+        )
+        try:
+            async for batch in batches:
+                for message in self._messages(batch):
+                    yield message
+        finally:
+            await batches.aclose()
+
+    def _messages(self, batch: list[Event[Key, pb.PartitionStatus]]) -> Iterable[pb.WatchPartitionsResponse]:
+        last = batch[-1]
+        if isinstance(last, Progress):
+            progress = pb.WatchPartitionsResponse(resume_token=last.token)
+            progress.progress.as_of.CopyFrom(timestamp(self._clock.now_ms()))
+            yield progress
+            return
+        changed = [event.item for event in batch if isinstance(event, Changed)]
+        removed = [event.item for event in batch if isinstance(event, Removed)]
+        if changed or removed:
+            changes = pb.PartitionChanges(changed=changed, removed=removed)
+            yield pb.WatchPartitionsResponse(resume_token=last.token, changes=changes)
+            return
+        items = [event.item for event in batch if isinstance(event, SnapshotItem)]
+        for first in range(0, len(items), SNAPSHOT_PART):
+            part = pb.PartitionStatuses(partitions=items[first : first + SNAPSHOT_PART])
+            yield pb.WatchPartitionsResponse(snapshot_items=part)
+        yield pb.WatchPartitionsResponse(resume_token=last.token, snapshot_end=pb.PartitionsSnapshotEnd())
+
+
+def _differs(before: pb.PartitionStatus, now: pb.PartitionStatus) -> bool:
+    """Whether there is something to tell: that it was reported again is not."""
+    if before.as_of == now.as_of:
+        return before != now
+    told = pb.PartitionStatus()
+    told.CopyFrom(now)
+    told.ClearField("as_of")
+    if before.HasField("as_of"):
+        told.as_of.CopyFrom(before.as_of)
+    return told != before

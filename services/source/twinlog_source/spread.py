@@ -1,0 +1,82 @@
+"""How a time was distributed over records: gathered by tasks between two reports, added up by the driver.
+
+A batch counts with all its records at the time of its newest one: what it costs to know does not depend on
+how many records there are.
+"""
+
+from bisect import bisect_left
+from dataclasses import dataclass, field
+
+from twinlog.api.source.v1 import worker_service_pb2 as pb
+from twinlog.telemetry.metrics import AGE_BUCKETS_SECONDS
+
+
+@dataclass(slots=True)
+class Spread:
+    """Empty at first. Buckets are those of the metrics, each with its records and their times added up."""
+
+    buckets: dict[int, tuple[int, float]] = field(default_factory=dict)
+    min_seconds: float = float("inf")
+    max_seconds: float = 0.0
+
+    def add(self, seconds: float, records: int) -> None:
+        """So many records took so long; a clock that is ahead counts as no time."""
+        seconds = max(0.0, seconds)
+        index = bisect_left(AGE_BUCKETS_SECONDS, seconds)
+        count, total = self.buckets.get(index, (0, 0.0))
+        self.buckets[index] = count + records, total + seconds * records
+        self.min_seconds = min(self.min_seconds, seconds)
+        self.max_seconds = max(self.max_seconds, seconds)
+
+    def add_batch(self, max_timestamp_ms: int, records: int, *, now_ms: int) -> None:
+        """Records with timestamps up to this one got here now. Without timestamps nothing is known."""
+        if max_timestamp_ms >= 0:
+            self.add((now_ms - max_timestamp_ms) / 1000, records)
+
+    def merge(self, other: "Spread") -> None:
+        for index, (records, seconds) in other.buckets.items():
+            count, total = self.buckets.get(index, (0, 0.0))
+            self.buckets[index] = count + records, total + seconds
+        self.min_seconds = min(self.min_seconds, other.min_seconds)
+        self.max_seconds = max(self.max_seconds, other.max_seconds)
+
+    @property
+    def records(self) -> int:
+        return sum(count for count, _ in self.buckets.values())
+
+    @property
+    def sum_seconds(self) -> float:
+        return sum(total for _, total in self.buckets.values())
+
+    def samples(self, most: int) -> list[float]:
+        """About `most` times that are distributed the same way, and at least one of each bucket."""
+        records = self.records
+        scale = min(1.0, most / records) if records else 1.0
+        return [
+            total / count
+            for count, total in self.buckets.values()
+            for _ in range(max(1, round(count * scale)))
+        ]
+
+    def take(self) -> pb.Spread | None:
+        """What was gathered since the last call; None when that is nothing."""
+        if not self.buckets:
+            return None
+        told = pb.Spread(
+            buckets=[
+                pb.SpreadBucket(index=index, records=records, sum_seconds=seconds)
+                for index, (records, seconds) in self.buckets.items()
+            ],
+            min_seconds=self.min_seconds,
+            max_seconds=self.max_seconds,
+        )
+        self.buckets, self.min_seconds, self.max_seconds = {}, float("inf"), 0.0
+        return told
+
+    @classmethod
+    def of_report(cls, told: pb.Spread) -> "Spread":
+        return cls(
+            {bucket.index: (bucket.records, bucket.sum_seconds) for bucket in told.buckets},
+            told.min_seconds,
+            told.max_seconds,
+        )
