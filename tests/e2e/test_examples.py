@@ -1,12 +1,13 @@
 """Every example of examples/ on real clusters: what its page promises is there."""
 
 import asyncio
+import sys
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 import pytest
 
-from e2e.conftest import example_text
+from e2e.conftest import FAST_AND_SMALL, example_text
 from twinlog.batches import Codec, NewRecord
 from twinlog.clock import SystemClock
 from twinlog.demo.failover import group_position, read_some
@@ -20,6 +21,8 @@ from twinlog.service.runtime import wait_or_stop
 from twinlog.testing.brokers import eventually
 from twinlog.testing.records import write_batches
 from twinlog.testing.twinlog_run import TwinlogRun
+
+EXAMPLES = Path(__file__).parents[2] / "examples"
 
 
 @pytest.fixture(scope="module")
@@ -116,6 +119,39 @@ async def test_active_active_without_loops(three: Three, tmp_path: Path) -> None
             async with _open(cluster) as client:
                 names = await client.list_topics()
             assert not [name for name in names if name.count("kafka-") > 1 and "heartbeats" not in name]
+
+
+async def test_logical_topic(three: Three, tmp_path: Path) -> None:
+    a, b, _ = three
+    text = (EXAMPLES / "logical_topic" / "mm2.properties").read_text()
+    for address, cluster in (("127.0.0.1:19092", a), ("127.0.0.1:19093", b)):
+        assert address in text
+        text = text.replace(address, cluster.bootstrap_servers)
+    async with TwinlogRun(text + FAST_AND_SMALL, tmp_path):
+        await _program("logical_topic/producer.py", a.bootstrap_servers, "a book", "a chair")
+        await _program("logical_topic/producer.py", b.bootstrap_servers, "a lamp")
+        printed = await _program("logical_topic/consumer.py", b.bootstrap_servers, "3")
+        assert sorted(printed) == ["from here: a lamp", "from kafka-a: a book", "from kafka-a: a chair"]
+        await _program("logical_topic/producer.py", a.bootstrap_servers, "a table")
+        assert await _program("logical_topic/consumer.py", b.bootstrap_servers, "1") == [
+            "from kafka-a: a table"
+        ]
+
+
+async def _program(path: str, *arguments: str) -> list[str]:
+    """Run a program of the examples to its end; the lines it printed."""
+    process = await asyncio.create_subprocess_exec(
+        *(sys.executable, str(EXAMPLES / path), *arguments), stdout=asyncio.subprocess.PIPE
+    )
+    try:
+        async with asyncio.timeout(90):
+            out, _ = await process.communicate()
+    finally:
+        if process.returncode is None:
+            process.kill()
+            await process.wait()
+    assert process.returncode == 0
+    return out.decode().splitlines()
 
 
 async def test_aggregation(three: Three, tmp_path: Path) -> None:

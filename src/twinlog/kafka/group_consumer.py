@@ -3,16 +3,20 @@
 For the demo, the client library and tests. The copy itself never uses a group.
 """
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import AsyncIterator, Collection, Mapping, Sequence
+from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
 from typing import Any, Self
 
+import aiokafka.errors
 from aiokafka import AIOKafkaConsumer
 from aiokafka import TopicPartition as ClientPartition
 
+from twinlog.errors import KafkaError
 from twinlog.kafka.clients import aiokafka_client_options
 from twinlog.kafka.deadline import deadline
-from twinlog.model import TopicPartition
+from twinlog.kafka.errors import GROUP_REBALANCED, KAFKA_CLIENT_ERRORS, from_reason, translate
+from twinlog.model import Headers, TopicPartition
 
 CALL_TIMEOUT_SECONDS = 30.0
 
@@ -24,12 +28,14 @@ class ConsumedRecord:
     timestamp_ms: int
     key: bytes | None
     value: bytes | None
+    headers: Headers = ()
 
 
 class GroupConsumer:
     """Use as an async context manager. Starts at the group's offsets, at the earliest record without.
 
-    Nothing is committed but by `commit`. Every call is bounded by 30 s beyond what it is told to wait.
+    Nothing is committed but by `commit`. Every call is bounded by 30 s beyond what it is told to wait, and
+    raises KafkaError.
     """
 
     def __init__(
@@ -37,8 +43,9 @@ class GroupConsumer:
     ) -> None:
         options: dict[str, Any] = aiokafka_client_options(properties, alias=alias)
         self._alias = alias
+        self._topics = list(topics)
+        self._rebalances = _Rebalances()
         self._consumer = AIOKafkaConsumer(
-            *topics,
             group_id=group,
             auto_offset_reset="earliest",
             enable_auto_commit=False,
@@ -49,17 +56,31 @@ class GroupConsumer:
         )
 
     async def __aenter__(self) -> Self:
-        async with deadline(CALL_TIMEOUT_SECONDS, "join the group", alias=self._alias):
-            await self._consumer.start()
+        self.subscribe(self._topics)
+        try:
+            async with self._call("join the group", CALL_TIMEOUT_SECONDS):
+                await self._consumer.start()
+        except BaseException:
+            with suppress(KafkaError):
+                await self._leave()
+            raise
         return self
 
     async def __aexit__(self, *exc: object) -> None:
-        async with deadline(CALL_TIMEOUT_SECONDS, "leave the group", alias=self._alias):
-            await self._consumer.stop()
+        await self._leave()
+
+    @property
+    def rebalances(self) -> int:
+        """How often partitions were dealt anew. Each time every position goes back to what is committed."""
+        return self._rebalances.count
+
+    def subscribe(self, topics: Collection[str]) -> None:
+        """Read these topics from now on; the group rebalances."""
+        self._consumer.subscribe(topics=list(topics), listener=self._rebalances)
 
     async def poll(self, *, max_wait_seconds: float, max_records: int) -> Sequence[ConsumedRecord]:
         """Up to `max_records`, in order within each partition; empty when none came in time."""
-        async with deadline(max_wait_seconds + CALL_TIMEOUT_SECONDS, "read", alias=self._alias):
+        async with self._call("read", max_wait_seconds + CALL_TIMEOUT_SECONDS):
             found = await self._consumer.getmany(
                 timeout_ms=int(max_wait_seconds * 1000), max_records=max_records
             )
@@ -70,14 +91,48 @@ class GroupConsumer:
                 timestamp_ms=record.timestamp,
                 key=record.key,
                 value=record.value,
+                headers=tuple(record.headers),
             )
             for records in found.values()
             for record in records
         ]
 
     async def commit(self, next_offsets: Mapping[TopicPartition, int]) -> None:
-        """Commit the next offset to read of each partition."""
-        async with deadline(CALL_TIMEOUT_SECONDS, "commit offsets", alias=self._alias):
-            await self._consumer.commit(
-                {ClientPartition(tp.topic, tp.partition): offset for tp, offset in next_offsets.items()}
-            )
+        """Commit the next offset to read of each partition.
+
+        Raises TransientKafkaError GROUP_REBALANCED when one of them may be another member's by now: read on,
+        what is not committed comes again.
+        """
+        doing = "commit offsets"
+        async with self._call(doing, CALL_TIMEOUT_SECONDS):
+            try:
+                await self._consumer.commit(
+                    {ClientPartition(tp.topic, tp.partition): offset for tp, offset in next_offsets.items()}
+                )
+            except (aiokafka.errors.CommitFailedError, aiokafka.errors.IllegalStateError) as error:
+                raise from_reason(GROUP_REBALANCED, doing, alias=self._alias) from error
+
+    async def _leave(self) -> None:
+        async with self._call("leave the group", CALL_TIMEOUT_SECONDS):
+            await self._consumer.stop()
+
+    @asynccontextmanager
+    async def _call(self, doing: str, seconds: float) -> AsyncIterator[None]:
+        try:
+            async with deadline(seconds, doing, alias=self._alias):
+                yield
+        except KAFKA_CLIENT_ERRORS as error:
+            raise translate(error, doing, alias=self._alias) from error
+
+
+class _Rebalances(aiokafka.ConsumerRebalanceListener):  # type: ignore[misc]
+    """Counts them: aiokafka rebalances behind its user's back."""
+
+    def __init__(self) -> None:
+        self.count = 0
+
+    def on_partitions_revoked(self, revoked: object) -> None:
+        self.count += 1
+
+    def on_partitions_assigned(self, assigned: object) -> None:
+        """Counted when they were revoked."""

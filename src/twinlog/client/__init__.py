@@ -1,0 +1,12 @@
+"""For applications that live on mirrored clusters. See docs/client.md.
+
+`MirrorClient` is MM2's class of that name, `remote_cluster_utils` its RemoteClusterUtils; `LogicalConsumer`
+reads a topic and all its remote copies as one.
+"""
+
+from twinlog.client.logical_consumer import LogicalConsumer, LogicalRecord
+from twinlog.client.mirror_client import MirrorClient
+from twinlog.kafka.ports import CommittedOffset
+from twinlog.model import TopicPartition
+
+__all__ = ["CommittedOffset", "LogicalConsumer", "LogicalRecord", "MirrorClient", "TopicPartition"]

@@ -1,0 +1,184 @@
+"""Reads a topic and all its remote copies as one: for applications that treat "local and remote" alike."""
+
+import asyncio
+from collections.abc import Collection, Mapping, Sequence
+from contextlib import AsyncExitStack
+from dataclasses import dataclass
+from types import TracebackType
+from typing import Self
+
+from twinlog.client.logical_topics import Member, members
+from twinlog.client.properties import ADMIN, client_properties, consumer_properties
+from twinlog.errors import KafkaError, NotFoundError, StateError
+from twinlog.kafka.cluster import open_cluster
+from twinlog.kafka.group_consumer import ConsumedRecord, GroupConsumer
+from twinlog.kafka.ports import KafkaCluster
+from twinlog.model import ClusterAlias, Headers, TopicPartition
+from twinlog.policy import policy_from_config
+
+ALIAS = "the logical consumer's cluster"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LogicalRecord:
+    """One record of a logical topic."""
+
+    topic: str
+    """The logical topic, as its producers call it."""
+    origin: ClusterAlias | None
+    """The cluster where it was first written; None = the one that is read."""
+    partition: TopicPartition
+    """Where it lies on the cluster that is read."""
+    offset: int
+    timestamp_ms: int
+    key: bytes | None
+    value: bytes | None
+    headers: Headers = ()
+
+
+class LogicalConsumer:
+    """A member of a consumer group over `orders` and `*.orders`. An async context manager, of one task.
+
+    - Order holds within each origin's partition, as ever; between origins there is none.
+    - Each origin is read once, from the copy with the fewest hops. When a nearer copy appears, the group
+      moves to it and reads it from its beginning.
+    - Copies that appear later are joined within `refresh_seconds`, at the first `poll` after a `commit`.
+    - Nothing is committed but by `commit`: what was handed out before it. After a crash records come again,
+      and after a rebalance those that were handed out and not committed.
+    - A group's offsets on `A.orders` and on `orders` are its own each, so a group that failed over goes on
+      with each origin where it stopped.
+    """
+
+    def __init__(
+        self,
+        properties: Mapping[str, str],
+        *,
+        group: str,
+        topic: str | Collection[str],
+        clusters: Collection[ClusterAlias] | None = None,
+        refresh_seconds: float = 30.0,
+    ) -> None:
+        """`properties` as for `MirrorClient`, and the client's own (`client.id`, `request.timeout.ms`, …).
+
+        `topic`: one logical topic or several. `clusters`: the aliases whose copies are read, all when None.
+        Raises ConfigError for what cannot work.
+        """
+        self._group = group
+        self._logical_topics = [topic] if isinstance(topic, str) else sorted(topic)
+        self._clusters = clusters
+        self._refresh_seconds = refresh_seconds
+        self._policy = policy_from_config(properties)
+        self._consumer_properties = consumer_properties(properties)
+        self._cluster: KafkaCluster = open_cluster(ALIAS, client_properties(properties, ADMIN))
+        self._members: Mapping[str, Member] = {}
+        self._origins: dict[str, Member] = {}
+        """Also of topics that are read no longer: their last records may still be on their way."""
+        self._consumer: GroupConsumer | None = None
+        self._refresh_at = 0.0
+        self._handed_out: dict[TopicPartition, int] = {}
+        self._rebalances = 0
+        self._stack = AsyncExitStack()
+
+    async def __aenter__(self) -> Self:
+        """Join the group. Raises NotFoundError when the cluster has no topic to read yet, KafkaError."""
+        async with AsyncExitStack() as opening:
+            await opening.enter_async_context(self._cluster)
+            self._take(await self._look())
+            if not self._members:
+                names = ", ".join(self._logical_topics)
+                raise NotFoundError(
+                    f"there is no topic {names} and no remote copy of it on this cluster",
+                    reason="TOPIC_UNKNOWN",
+                    metadata={"topics": names},
+                )
+            consumer = GroupConsumer(
+                ALIAS, self._consumer_properties, group=self._group, topics=sorted(self._members)
+            )
+            self._consumer = await opening.enter_async_context(consumer)
+            self._refresh_at = asyncio.get_running_loop().time() + self._refresh_seconds
+            self._stack = opening.pop_all()
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """Leave the group. What was handed out and not committed comes again."""
+        self._consumer = None
+        await self._stack.__aexit__(kind, error, trace)
+
+    @property
+    def topics(self) -> frozenset[str]:
+        """What is read now, by the names that the cluster has."""
+        return frozenset(self._members)
+
+    async def poll(self, *, max_wait_seconds: float, max_records: int = 500) -> Sequence[LogicalRecord]:
+        """Up to `max_records`; empty when none came in time. Raises KafkaError."""
+        consumer = self._open()
+        await self._refresh_if_due(consumer)
+        records = await consumer.poll(max_wait_seconds=max_wait_seconds, max_records=max_records)
+        self._forget_what_was_dealt_anew(consumer)
+        for record in records:
+            self._handed_out[record.partition] = record.offset + 1
+        return [self._logical(record) for record in records]
+
+    async def commit(self) -> None:
+        """Commit everything that `poll` has handed out so far. Raises KafkaError; then call it again.
+
+        What a rebalance has taken away meanwhile is not committed and no error: it comes again, here or at
+        another member.
+        """
+        consumer = self._open()
+        self._forget_what_was_dealt_anew(consumer)
+        if not self._handed_out:
+            return
+        try:
+            await consumer.commit(self._handed_out)
+        except KafkaError as error:
+            if error.reason != "GROUP_REBALANCED":
+                raise
+        self._handed_out = {}
+
+    def _open(self) -> GroupConsumer:
+        if self._consumer is None:
+            raise StateError("use it as `async with LogicalConsumer(...) as consumer`", reason="NOT_OPEN")
+        return self._consumer
+
+    def _logical(self, record: ConsumedRecord) -> LogicalRecord:
+        member = self._origins[record.partition.topic]
+        return LogicalRecord(
+            topic=member.logical_topic,
+            origin=member.origin,
+            partition=record.partition,
+            offset=record.offset,
+            timestamp_ms=record.timestamp_ms,
+            key=record.key,
+            value=record.value,
+            headers=record.headers,
+        )
+
+    def _forget_what_was_dealt_anew(self, consumer: GroupConsumer) -> None:
+        """Committing it later could move a partition back that another member has read on meanwhile."""
+        if consumer.rebalances != self._rebalances:
+            self._rebalances = consumer.rebalances
+            self._handed_out = {}
+
+    async def _look(self) -> Mapping[str, Member]:
+        topics = await self._cluster.list_topics()
+        return members(self._policy, topics, self._logical_topics, self._clusters)
+
+    def _take(self, found: Mapping[str, Member]) -> None:
+        self._members = found
+        self._origins.update(found)
+
+    async def _refresh_if_due(self, consumer: GroupConsumer) -> None:
+        """Follow copies that come and go, between a commit and the next records: a rebalance forgets
+        positions that are not committed."""
+        loop = asyncio.get_running_loop()
+        if loop.time() < self._refresh_at or self._handed_out:
+            return
+        self._refresh_at = loop.time() + self._refresh_seconds
+        found = await self._look()
+        if not found or found.keys() == self._members.keys():
+            return
+        self._take(found)
+        consumer.subscribe(sorted(found))

@@ -1,0 +1,165 @@
+"""MM2's MirrorClient, asynchronous: what a cluster says of the clusters that replicate to it."""
+
+import asyncio
+import re
+from collections.abc import AsyncIterator, Callable, Mapping
+from contextlib import AsyncExitStack
+from types import TracebackType
+from typing import Self
+
+from twinlog.client.properties import ADMIN, CONSUMER, client_properties
+from twinlog.errors import KafkaError, StateError, WireFormatError
+from twinlog.filters import compile_java
+from twinlog.kafka.cluster import open_cluster
+from twinlog.kafka.ports import CommittedOffset, KafkaCluster, LogReader, OffsetSpec
+from twinlog.model import ClusterAlias, TopicPartition
+from twinlog.policy import (
+    ReplicationPolicy,
+    checkpoint_topics,
+    heartbeat_topics,
+    policy_from_config,
+    remote_topics,
+    replication_hops,
+    upstream_clusters,
+)
+from twinlog.wire import Checkpoint, decode_checkpoint
+from twinlog.wire.checkpoint import CHECKPOINTS_PARTITION
+
+ALIAS = "the mirror client's cluster"
+_FETCH_WAIT_SECONDS = 0.5
+
+OpenCluster = Callable[[str, Mapping[str, str]], KafkaCluster]
+Offsets = Mapping[TopicPartition, CommittedOffset]
+
+
+class MirrorClient:
+    """Connected to one cluster, usually the *target* of replication. An async context manager.
+
+    Topic names are asked for at every call, never cached. Every call raises KafkaError when the cluster does
+    not answer in time or refuses.
+    """
+
+    def __init__(self, properties: Mapping[str, str], *, open_cluster: OpenCluster = open_cluster) -> None:
+        """`properties` in Kafka's Java names: bootstrap.servers, security.*, `replication.policy.*`.
+
+        `admin.<key>` and `consumer.<key>` win for one client. Raises ConfigError for what cannot work.
+        """
+        self._policy = policy_from_config(properties)
+        self._admin = open_cluster(ALIAS, client_properties(properties, ADMIN))
+        self._reading = open_cluster(ALIAS, client_properties(properties, CONSUMER))
+        self._opened = False
+        self._stack = AsyncExitStack()
+
+    async def __aenter__(self) -> Self:
+        """Connects nothing yet: brokers are asked by the first call."""
+        await self._stack.enter_async_context(self._admin)
+        await self._stack.enter_async_context(self._reading)
+        self._opened = True
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._opened = False
+        await self._stack.__aexit__(kind, error, trace)
+
+    def replication_policy(self) -> ReplicationPolicy:
+        """The policy that the properties name."""
+        return self._policy
+
+    async def heartbeat_topics(self) -> frozenset[str]:
+        """`heartbeats` and its copies, over any number of hops."""
+        return heartbeat_topics(self._policy, await self._topics())
+
+    async def checkpoint_topics(self) -> frozenset[str]:
+        return checkpoint_topics(self._policy, await self._topics())
+
+    async def upstream_clusters(self) -> frozenset[ClusterAlias]:
+        """Every cluster whose heartbeats reach this one."""
+        return upstream_clusters(self._policy, await self._topics())
+
+    async def replication_hops(self, upstream: ClusterAlias) -> int | None:
+        """The fewest hops from cluster `upstream`; 1 = directly. None when it does not reach this one (MM2:
+        -1)."""
+        return replication_hops(self._policy, await self._topics(), upstream)
+
+    async def remote_topics(self, source: ClusterAlias | None = None) -> frozenset[str]:
+        """Copies on this cluster, `A.heartbeats` included; with `source` those copied directly from it."""
+        return remote_topics(self._policy, await self._topics(), source)
+
+    async def remote_consumer_offsets(
+        self, group: str, remote: ClusterAlias, *, timeout_seconds: float
+    ) -> Offsets:
+        """Where group `group` of cluster `remote` goes on here, by the latest checkpoints.
+
+        Seek or commit these to move the group: MM2's RemoteClusterUtils.translateOffsets. Records that cannot
+        be read are passed over. When the time is up what was read so far is returned, without an error.
+        Raises KafkaError (TOPIC_UNKNOWN when `remote` is not replicated to this cluster with checkpoints).
+        """
+        offsets: dict[TopicPartition, CommittedOffset] = {}
+        async for checkpoint in self._checkpoints(remote, timeout_seconds):
+            if checkpoint.group == group:
+                offsets[checkpoint.partition] = _offset(checkpoint)
+        return offsets
+
+    async def remote_consumer_offsets_matching(
+        self, pattern: str | re.Pattern[str], remote: ClusterAlias, *, timeout_seconds: float
+    ) -> Mapping[str, Offsets]:
+        """The same for every group whose whole id matches (KIP-1239). A string is a Java regular expression.
+
+        Raises RegexSyntaxError for one that does not compile.
+        """
+        matcher = compile_java(pattern) if isinstance(pattern, str) else pattern
+        offsets: dict[str, dict[TopicPartition, CommittedOffset]] = {}
+        async for checkpoint in self._checkpoints(remote, timeout_seconds):
+            if matcher.fullmatch(checkpoint.group):
+                offsets.setdefault(checkpoint.group, {})[checkpoint.partition] = _offset(checkpoint)
+        return offsets
+
+    async def _topics(self) -> frozenset[str]:
+        self._require_open()
+        return frozenset(await self._admin.list_topics())
+
+    async def _checkpoints(self, remote: ClusterAlias, timeout_seconds: float) -> AsyncIterator[Checkpoint]:
+        """Checkpoints in order, from the first to the end (looked up again at every turn) or the deadline."""
+        self._require_open()
+        partition = TopicPartition(self._policy.checkpoints_topic(remote), CHECKPOINTS_PARTITION)
+        loop = asyncio.get_running_loop()
+        give_up_at = loop.time() + timeout_seconds
+        position = await self._bound(partition, OffsetSpec.EARLIEST)
+        async with self._reading.reader() as reader:
+            while loop.time() < give_up_at:
+                if position >= await self._bound(partition, OffsetSpec.LAST_STABLE):
+                    return
+                wait_seconds = min(_FETCH_WAIT_SECONDS, max(0.0, give_up_at - loop.time()))
+                found, position = await _read(reader, partition, position, wait_seconds)
+                for checkpoint in found:
+                    yield checkpoint
+
+    async def _bound(self, partition: TopicPartition, spec: OffsetSpec) -> int:
+        offset = (await self._reading.list_offsets(spec, [partition]))[partition]
+        if isinstance(offset, KafkaError):
+            raise offset
+        return offset
+
+    def _require_open(self) -> None:
+        if not self._opened:
+            raise StateError("use it as `async with MirrorClient(...) as client`", reason="NOT_OPEN")
+
+
+async def _read(
+    reader: LogReader, partition: TopicPartition, position: int, wait_seconds: float
+) -> tuple[list[Checkpoint], int]:
+    """The checkpoints of one fetch and where to go on."""
+    fetched = await reader.fetch(partition, position, max_wait_seconds=wait_seconds)
+    found: list[Checkpoint] = []
+    for record in fetched.records:
+        try:
+            found.append(decode_checkpoint(record.key, record.value))
+        except WireFormatError:
+            continue
+    return found, fetched.next_offset
+
+
+def _offset(checkpoint: Checkpoint) -> CommittedOffset:
+    return CommittedOffset(next_offset=checkpoint.downstream_offset, metadata=checkpoint.metadata)

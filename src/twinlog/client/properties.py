@@ -1,0 +1,42 @@
+"""From a client's properties to connections: MM2's MirrorClientConfig, and ours for consumers. Pure."""
+
+from collections.abc import Mapping
+
+from twinlog.config.client_keys import CLUSTER_CLIENT_KEYS
+from twinlog.errors import ConfigError
+
+ADMIN = "admin"
+CONSUMER = "consumer"
+
+_FIXED = {"auto.offset.reset": "earliest", "enable.auto.commit": "false", "isolation.level": "read_committed"}
+"""What a logical consumer relies on: copies that appear later are read from their beginning, nothing is
+committed behind its back, nothing is read that the mirror aborted."""
+
+
+def client_properties(properties: Mapping[str, str], client: str) -> dict[str, str]:
+    """The settings of one client: the client keys, overlaid by `<client>.<key>`, and nothing else.
+
+    MM2 drops what is no client key (`consumer.client.id`, …); so does this (mirrormaker2.md §1.10).
+    """
+    return {key: value for key, value in _overlaid(properties, client).items() if key in CLUSTER_CLIENT_KEYS}
+
+
+def consumer_properties(properties: Mapping[str, str]) -> dict[str, str]:
+    """Every setting of the properties, overlaid by `consumer.<key>`.
+
+    Raises ConfigError for one that a logical consumer cannot obey.
+    """
+    found = _overlaid(properties, CONSUMER)
+    for key, fixed in _FIXED.items():
+        if found.get(key, fixed).strip().lower() != fixed:
+            raise ConfigError(
+                f"{key} = {found[key]}: a logical consumer always has {fixed}; leave the key out",
+                metadata={"key": key},
+            )
+    return found
+
+
+def _overlaid(properties: Mapping[str, str], client: str) -> dict[str, str]:
+    prefix = f"{client}."
+    own = {key.removeprefix(prefix): value for key, value in properties.items() if key.startswith(prefix)}
+    return {**properties, **own}
