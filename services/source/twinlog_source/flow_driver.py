@@ -44,6 +44,10 @@ log = structlog.get_logger(__name__)
 class EpochRunner(Protocol):
     """Starts the tasks of an epoch somewhere (Spark)."""
 
+    def warm_up(self) -> None:
+        """Begin to start what takes long to start; returns at once. What fails is met again by `run`."""
+        ...
+
     async def run(self, epoch: Epoch) -> None:
         """Return when all tasks of the epoch ended. Raises TwinlogError when they could not be run."""
         ...
@@ -134,6 +138,7 @@ class FlowDriver:
         refusal = self.refusal(self.flow)
         if refusal is not None:
             raise refusal
+        self.runner.warm_up()
         if not self._owned:
             with contextlib.suppress(TwinlogError):
                 await self._end_current("FENCED")

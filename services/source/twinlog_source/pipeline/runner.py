@@ -50,6 +50,11 @@ class SparkRunner:
     def __post_init__(self) -> None:
         self._threads = ThreadPoolExecutor(self.threads + 2, thread_name_prefix="spark")
 
+    def warm_up(self) -> None:
+        """Start the JVM beside whatever the caller does next; it takes seconds. Call it in the event loop."""
+        if self._context is None and self._launch is None:
+            self._begin_launch()
+
     async def slots(self) -> int:
         """Tasks that can copy at the same time. Raises SparkUnavailableError."""
         local = local_cores(self.master)
@@ -94,12 +99,15 @@ class SparkRunner:
     async def _open(self) -> Any:
         """The context; the first caller starts the JVM, which takes seconds. Raises SparkUnavailableError."""
         while self._context is None:
-            if self._launch is None:
-                self._launch = asyncio.ensure_future(self._launch_context())
-                self._launch.add_done_callback(self._launched)
+            launch = self._launch or self._begin_launch()
             # Shielded: a caller that gives up must not leave a JVM behind that nobody knows of.
-            await asyncio.shield(self._launch)
+            await asyncio.shield(launch)
         return self._context
+
+    def _begin_launch(self) -> "asyncio.Future[None]":
+        self._launch = asyncio.ensure_future(self._launch_context())
+        self._launch.add_done_callback(self._launched)
+        return self._launch
 
     async def _launch_context(self) -> None:
         began = self.clock.monotonic()
