@@ -22,6 +22,7 @@ from twinlog_checkpoint.assembly import (
     assemble_group_syncer,
     assemble_moves,
 )
+from twinlog_checkpoint.board import CheckpointBoard
 from twinlog_checkpoint.config import CheckpointFlow, checkpoint_flows
 from twinlog_checkpoint.exact import LogSide
 from twinlog_checkpoint.flow_parts import FlowParts
@@ -62,10 +63,18 @@ async def build(context: ServiceContext, stack: AsyncExitStack) -> ServiceParts:
             checkpointer=parts.checkpointer,
             syncer=syncer,
         ).run
+    board = CheckpointBoard(flows.values(), history_id=context.instance_id, meter=context.meter)
+    loops["watched groups"] = board.run
     service = GrpcService(
         name=DESCRIPTOR.services_by_name["CheckpointService"].full_name,
         add=add_CheckpointServiceServicer_to_server,
-        servicer=CheckpointServicer(assemble_moves(flows, around), context.clusters.statuses),
+        servicer=CheckpointServicer(
+            assemble_moves(flows, around),
+            board=board,
+            statuses=context.clusters.statuses,
+            clock=context.clock,
+            stop=context.stop,
+        ),
     )
     return ServiceParts(loops=loops, grpc=[service])
 

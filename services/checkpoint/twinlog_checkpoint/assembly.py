@@ -18,6 +18,7 @@ from twinlog_checkpoint.config import CheckpointFlow
 from twinlog_checkpoint.exact import ExactTranslator, LogSide
 from twinlog_checkpoint.floor import FloorTranslator, ReverseFloor
 from twinlog_checkpoint.flow_parts import FlowParts, origin_of, pairs_of_copy
+from twinlog_checkpoint.group_deletes import GroupDeleter
 from twinlog_checkpoint.group_syncer import GroupSyncer
 from twinlog_checkpoint.groups import GroupDirectory
 from twinlog_checkpoint.instruments import CheckpointInstruments
@@ -115,6 +116,16 @@ def assemble_group_syncer(parts: FlowParts, around: Surroundings) -> GroupSyncer
         clock=around.clock,
         wanted_groups=lambda: checkpointer.groups.groups,
         passes=lambda: checkpointer.passes,
+        deletes_enabled=lambda: checkpointer.entry.settings.sync_group_deletes_enabled,
+        deleter=GroupDeleter(
+            flow=parts.flow,
+            source=parts.source,
+            target=parts.target,
+            history=checkpointer.history,
+            journal=_journal(parts),
+            group_filter=lambda: checkpointer.entry.groups,
+            origin_of=parts.origin_of,
+        ),
     )
 
 
@@ -136,14 +147,18 @@ def assemble_moves(flows: Mapping[Flow, FlowParts], around: Surroundings) -> dic
 def _runner(route: Route, parts: FlowParts, around: Surroundings, lock: asyncio.Lock) -> MoveRunner:
     return MoveRunner(
         planner=MovePlanner(route=route, clock=around.clock, reachable=around.reachable, stop=around.stop),
-        journal=MoveJournal(
-            flow=parts.flow,
-            cluster=parts.target,
-            replication_factor=parts.entry.settings.topic_replication_factor,
-        ),
+        journal=_journal(parts),
         clock=around.clock,
         stop=around.stop,
         lock=lock,
+    )
+
+
+def _journal(parts: FlowParts) -> MoveJournal:
+    return MoveJournal(
+        flow=parts.flow,
+        cluster=parts.target,
+        replication_factor=parts.entry.settings.topic_replication_factor,
     )
 
 

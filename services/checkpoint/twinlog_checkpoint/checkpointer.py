@@ -16,7 +16,7 @@ from twinlog_checkpoint.checkpoint_log import CheckpointLog
 from twinlog_checkpoint.config import CheckpointFlow
 from twinlog_checkpoint.groups import GroupDirectory, GroupOffsets
 from twinlog_checkpoint.instruments import CheckpointInstruments
-from twinlog_checkpoint.progress import GroupProgress, ProgressTable
+from twinlog_checkpoint.progress import GroupProgress, ProgressTable, unreadable_verdict
 from twinlog_checkpoint.sync_tail import SyncTail
 from twinlog_checkpoint.topic_choice import TopicChoice
 from twinlog_checkpoint.translation import SourcePosition, Translation, Translator, Verdict
@@ -77,8 +77,13 @@ class Checkpointer:
                 interval_seconds=TICK_SECONDS,
                 backoff=Backoff(initial_seconds=0.5, max_seconds=longest_wait, random=random),
                 clock=self.clock,
-                on_error=lambda error: self.table.on_all_unreadable(str(error), self.clock.now_ms()),
+                on_error=lambda error: self.table.on_all_unreadable(error, self.clock.now_ms()),
             )
+
+    @property
+    def restored(self) -> bool:
+        """The checkpoints of earlier times are known."""
+        return self._restored
 
     def follow(self, entry: CheckpointFlow) -> None:
         """Take over changed rules (groups, intervals) with a pass that begins at once."""
@@ -118,10 +123,11 @@ class Checkpointer:
         if ready:
             await self._emit(writer, candidates, translations, read_at)
             self.passes += 1
-        self.table.replace_all(await self._rows(candidates, translations))
-        for group, held in offsets.items():
-            if isinstance(held, KafkaError):
-                self.table.on_unreadable(group, str(held), self.clock.now_ms())
+        self.table.replace_all(
+            await self._rows(candidates, translations),
+            now_ms=self.clock.now_ms(),
+            unreadable={group: held for group, held in offsets.items() if isinstance(held, KafkaError)},
+        )
 
     async def _translations(self, candidates: Iterable[_Candidate]) -> Mapping[SourcePosition, Translation]:
         """A verdict for each position; those of topics that are not copied never reach the translator."""
@@ -144,7 +150,7 @@ class Checkpointer:
             return None
         missing = self.tail.obstacle.reason == "TOPIC_UNKNOWN"
         return Translation(
-            verdict=Verdict.NO_SYNC if missing else Verdict.SOURCE_UNREADABLE,
+            verdict=Verdict.NO_SYNC if missing else unreadable_verdict(self.entry.flow, self.tail.obstacle),
             downstream_offset=None,
             message=str(self.tail.obstacle),
         )

@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 
+from twinlog.errors import TwinlogError
 from twinlog.kafka.ports import KafkaCluster
 from twinlog.model import Flow, TopicPartition
 from twinlog.offsets import target_partition
@@ -43,6 +44,13 @@ class FlowParts:
     @property
     def syncs_are_read(self) -> bool:
         return self.checkpointer.tail.store.read_to_end
+
+    @property
+    def obstacle(self) -> TwinlogError | None:
+        """What keeps groups from being translated just now; None when nothing does."""
+        if self.checkpointer.tail.obstacle is not None and not self.syncs_are_read:
+            return self.checkpointer.tail.obstacle
+        return self.checkpointer.table.problem or self.checkpointer.tail.obstacle
 
     def copy_of(self, partition: TopicPartition) -> TopicPartition:
         """The partition of the target that holds the copy."""

@@ -1,7 +1,7 @@
 """The loop behind sync.group.offsets: commits translated offsets for groups that are idle on the target."""
 
 import asyncio
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 from random import random
 
@@ -9,12 +9,14 @@ import structlog
 
 from twinlog.clock import Clock
 from twinlog.errors import KafkaError
-from twinlog.kafka.ports import CommittedOffset, KafkaCluster, OffsetSpec
+from twinlog.kafka.ports import CommittedOffset, KafkaCluster
 from twinlog.model import Flow, TopicPartition
 from twinlog.offsets import CheckpointHistory
 from twinlog.service.runtime import Backoff, retrying_loop
 from twinlog.telemetry.repeats import RepeatLimiter
-from twinlog_checkpoint.group_sync import WRITABLE_STATES, LogRange, plan_group_sync
+from twinlog_checkpoint.group_deletes import GroupDeleter
+from twinlog_checkpoint.group_sync import WRITABLE_STATES, plan_group_sync
+from twinlog_checkpoint.log_ranges import log_ranges
 from twinlog_checkpoint.progress import ProgressTable
 
 TICK_SECONDS = 0.2
@@ -38,6 +40,9 @@ class GroupSyncer:
     """Groups that exist on the source and pass the filter."""
     passes: Callable[[], int]
     """Of the checkpointer: nothing is committed before its first."""
+    deletes_enabled: Callable[[], bool]
+    """twinlog.sync.group.deletes.enabled: of force only where offsets are committed."""
+    deleter: GroupDeleter
     _next_at: float = 0.0
     _limiter: RepeatLimiter = field(default_factory=RepeatLimiter)
 
@@ -59,38 +64,48 @@ class GroupSyncer:
 
     async def _tick(self) -> None:
         now = self.clock.monotonic()
-        if not self.enabled or now < self._next_at or self.passes() == 0:
+        if now < self._next_at or self.passes() == 0:
             return
         await self.sync()
         self._next_at = now + self.interval_seconds
 
     async def sync(self) -> None:
-        """Commit what may be committed. Raises KafkaError when the target does not answer at all."""
-        groups = self.history.groups() & self.wanted_groups()
-        if not groups:
+        """See which groups are active on the target and, if enabled, commit what may be committed.
+
+        Raises KafkaError when a cluster does not answer at all.
+        """
+        present = self.wanted_groups()
+        idle = await self._idle(self.history.groups() & present)
+        if not self.enabled:
             return
-        described = await self.target.describe_groups(groups)
-        states = {
-            group: description.state
-            for group, description in described.items()
-            if not isinstance(description, KafkaError)
-        }
-        idle = {group for group, state in states.items() if state in WRITABLE_STATES}
         current = await self.target.group_offsets(idle) if idle else {}
-        ranges = await self._ranges({tp for group in idle for tp in self.history.latest(group)})
-        for group, state in sorted(states.items()):
-            held = current.get(group, {})
+        ranges = await log_ranges(self.target, {tp for group in idle for tp in self.history.latest(group)})
+        for group, state in sorted(idle.items()):
+            held = current[group]
             if isinstance(held, KafkaError):
                 self._warn(group, held)
-                continue
-            if state not in WRITABLE_STATES:
-                self.table.on_active(group)
                 continue
             plan = plan_group_sync(
                 desired=self.history.latest(group), state_on_target=state, current=held, ranges=ranges
             )
             if plan.writes:
                 await self._write(group, plan.writes)
+        if self.deletes_enabled():
+            await self.deleter.follow(present)
+
+    async def _idle(self, groups: Collection[str]) -> dict[str, str]:
+        """The groups without members on the target, with their states; the table learns of the others."""
+        described = await self.target.describe_groups(groups) if groups else {}
+        idle: dict[str, str] = {}
+        for group, description in described.items():
+            if isinstance(description, KafkaError):
+                self._warn(group, description)
+            elif description.state in WRITABLE_STATES:
+                idle[group] = description.state
+                self.table.on_idle(group)
+            else:
+                self.table.on_active(group)
+        return idle
 
     async def _write(self, group: str, writes: Mapping[TopicPartition, CommittedOffset]) -> None:
         results = await self.target.alter_group_offsets(group, writes)
@@ -103,19 +118,6 @@ class GroupSyncer:
         if written:
             self.table.on_committed(group, written)
             _log.debug("group_offsets_committed", flow=str(self.flow), group=group, partitions=len(written))
-
-    async def _ranges(self, partitions: set[TopicPartition]) -> Mapping[TopicPartition, LogRange]:
-        """The target's logs; partitions that do not exist there are left out. Raises KafkaError."""
-        if not partitions:
-            return {}
-        starts = await self.target.list_offsets(OffsetSpec.EARLIEST, partitions)
-        ends = await self.target.list_offsets(OffsetSpec.LATEST, partitions)
-        ranges: dict[TopicPartition, LogRange] = {}
-        for partition in partitions:
-            start, end = starts[partition], ends[partition]
-            if not isinstance(start, KafkaError) and not isinstance(end, KafkaError):
-                ranges[partition] = LogRange(start=start, end=end)
-        return ranges
 
     def _warn(self, group: str, error: KafkaError) -> None:
         left_out = self._limiter.admit((group, error.reason), now=self.clock.monotonic())

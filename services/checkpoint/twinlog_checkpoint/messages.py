@@ -10,6 +10,8 @@ from twinlog.api.common.v1 import types_pb2
 from twinlog.errors import ConfigError
 from twinlog.model import Flow, TopicPartition
 from twinlog.service.clusters import ClusterStatus
+from twinlog.service.watch import Changed, Event, Removed, SnapshotEnd, SnapshotItem
+from twinlog_checkpoint.board import FlowProgress, Item, ItemKey
 from twinlog_checkpoint.group_explainer import GroupExplanation
 from twinlog_checkpoint.move_runner import MoveReport, StepEvent
 from twinlog_checkpoint.moves import (
@@ -47,6 +49,39 @@ def group_partition(row: GroupProgress) -> pb2.GroupPartition:
         target_lag=row.target_lag,
         offset_on_target=row.offset_on_target,
     )
+
+
+def flow_progress(progress: FlowProgress) -> pb2.FlowProgress:
+    confirmed = progress.confirmed_ms
+    return pb2.FlowProgress(
+        flow=flow_message(progress.flow),
+        ready=progress.ready,
+        obstacle=progress.obstacle,
+        confirmed=None if confirmed is None else timestamp(confirmed),
+    )
+
+
+def watch_response(event: Event[ItemKey, Item], *, now_ms: int) -> pb2.WatchCheckpointsResponse:
+    """One step of a watch. Nothing sets marks, so none is told."""
+    response = pb2.WatchCheckpointsResponse(resume_token=event.token)
+    match event:
+        case SnapshotItem(item=item):
+            response.snapshot_item.CopyFrom(_watched(item))
+        case SnapshotEnd():
+            response.snapshot_end.SetInParent()
+        case Changed(item=item):
+            response.changed.CopyFrom(_watched(item))
+        case Removed(item=item):
+            response.removed.CopyFrom(_watched(item))
+        case _:
+            response.progress.as_of.FromMilliseconds(now_ms)
+    return response
+
+
+def _watched(item: Item) -> pb2.WatchedItem:
+    if isinstance(item, GroupProgress):
+        return pb2.WatchedItem(group=group_partition(item))
+    return pb2.WatchedItem(flow=flow_progress(item))
 
 
 def group_explanation(explanation: GroupExplanation) -> pb2.GroupExplanation:

@@ -6,12 +6,12 @@ from dataclasses import dataclass
 
 from twinlog.clock import Clock
 from twinlog.errors import KafkaError, WireFormatError
-from twinlog.kafka.ports import CommittedOffset, GroupAdmin, LogAdmin, OffsetSpec
+from twinlog.kafka.ports import CommittedOffset, GroupAdmin
 from twinlog.model import ClusterAlias, TopicPartition
 from twinlog.service.runtime import wait_or_stop
 from twinlog_checkpoint.aligner import Aligner, BudgetSpent, ByteBudget, LogBounds, Side, count_visible
 from twinlog_checkpoint.exact import log_ends
-from twinlog_checkpoint.group_sync import LogRange
+from twinlog_checkpoint.log_ranges import log_ranges
 from twinlog_checkpoint.move_route import CopiedPartition, Route
 from twinlog_checkpoint.moves import (
     GroupPlace,
@@ -93,7 +93,7 @@ class MovePlanner:
         before = await _states(self.route.from_cluster, groups) if self.from_reachable else {}
         there = await _states(self.route.to_cluster, groups)
         present = await self.route.to_cluster.group_offsets(groups) if groups else {}
-        ranges = await _ranges(
+        ranges = await log_ranges(
             self.route.to_cluster, {entry.to_partition for entry in wanted if entry.to_partition is not None}
         )
         return [
@@ -262,21 +262,6 @@ async def _states(admin: GroupAdmin, groups: Collection[str]) -> dict[str, str]:
         for group, description in described.items()
         if not isinstance(description, KafkaError)
     }
-
-
-async def _ranges(
-    admin: LogAdmin, partitions: Collection[TopicPartition]
-) -> Mapping[TopicPartition, LogRange]:
-    if not partitions:
-        return {}
-    starts = await admin.list_offsets(OffsetSpec.EARLIEST, partitions)
-    ends = await admin.list_offsets(OffsetSpec.LATEST, partitions)
-    ranges: dict[TopicPartition, LogRange] = {}
-    for partition in partitions:
-        start, end = starts[partition], ends[partition]
-        if not isinstance(start, KafkaError) and not isinstance(end, KafkaError):
-            ranges[partition] = LogRange(start=start, end=end)
-    return ranges
 
 
 def _present(

@@ -1,5 +1,6 @@
 """CheckpointService over gRPC: request, question to the flows, response."""
 
+import asyncio
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass
@@ -7,11 +8,13 @@ from dataclasses import dataclass
 from twinlog.api.checkpoint.v1 import checkpoint_service_pb2 as pb2
 from twinlog.api.checkpoint.v1 import checkpoint_service_pb2_grpc as pb2_grpc
 from twinlog.api.common.v1 import types_pb2
+from twinlog.clock import Clock
 from twinlog.errors import ConfigError, NotFoundError
 from twinlog.model import Flow
 from twinlog.service.clusters import ClusterStatus
 from twinlog.service.grpc_server import Context
 from twinlog_checkpoint import messages
+from twinlog_checkpoint.board import CheckpointBoard, flow_progress
 from twinlog_checkpoint.flow_parts import FlowParts
 from twinlog_checkpoint.group_explainer import explain_group
 from twinlog_checkpoint.move_runner import MoveEvent, MoveRunner, StepEvent
@@ -29,15 +32,27 @@ class ServedFlow:
 
 class CheckpointServicer(pb2_grpc.CheckpointServiceServicer):
     def __init__(
-        self, flows: Mapping[Flow, ServedFlow], statuses: Callable[[], Sequence[ClusterStatus]]
+        self,
+        flows: Mapping[Flow, ServedFlow],
+        *,
+        board: CheckpointBoard,
+        statuses: Callable[[], Sequence[ClusterStatus]],
+        clock: Clock,
+        stop: asyncio.Event,
     ) -> None:
+        """Watches end at `stop`."""
         self._flows = flows
+        self._board = board
         self._statuses = statuses
+        self._clock = clock
+        self._stop = stop
 
     async def ListGroups(  # noqa: N802
         self, request: pb2.ListGroupsRequest, context: Context
     ) -> pb2.ListGroupsResponse:
         flows = self._selected(request.flow if request.HasField("flow") else None)
+        # The token first: what changes while the answer is made comes again, and is not missed.
+        token = self._board.token
         rows = [row for served in flows for row in served.parts.checkpointer.table.rows(request.group)]
         return pb2.ListGroupsResponse(
             groups=[messages.group_partition(row) for row in rows],
@@ -53,7 +68,19 @@ class CheckpointServicer(pb2_grpc.CheckpointServiceServicer):
                 for group, kind in served.parts.checkpointer.groups.unsupported.items()
                 if request.group in ("", group)
             ],
+            flows=[messages.flow_progress(flow_progress(served.parts)) for served in flows],
+            resume_token=token,
         )
+
+    async def WatchCheckpoints(  # noqa: N802
+        self, request: pb2.WatchCheckpointsRequest, context: Context
+    ) -> AsyncIterator[pb2.WatchCheckpointsResponse]:
+        flow = self._served(request.flow).parts.flow if request.HasField("flow") else None
+        batches = self._board.watch(request.resume_token, stop=self._stop, flow=flow, group=request.group)
+        async with aclosing(batches):
+            async for batch in batches:
+                for event in batch:
+                    yield messages.watch_response(event, now_ms=self._clock.now_ms())
 
     async def ExplainGroup(  # noqa: N802
         self, request: pb2.ExplainGroupRequest, context: Context

@@ -28,7 +28,11 @@ class Verdict(Enum):
     ACTIVE_ON_TARGET = "ACTIVE_ON_TARGET"
     """Translated, but the group has members on the target, which own its offsets there."""
     SOURCE_UNREADABLE = "SOURCE_UNREADABLE"
-    """The group's offsets or the offset syncs cannot be read."""
+    """The source does not let the group's offsets, its logs or the offset syncs be read."""
+    TARGET_UNREADABLE = "TARGET_UNREADABLE"
+    """The same of the target."""
+    PAST_END = "PAST_END"
+    """The offset lies past the end of the log: no record can follow it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, order=True)

@@ -17,7 +17,7 @@ from twinlog.cli.checkpoint_client import (
 )
 from twinlog.cli.configsync_client import flow_name, parse_flow
 from twinlog.cli.failures import reported_failures, run_async
-from twinlog.cli.groups import group_as_json
+from twinlog.cli.groups_view import group_as_json
 from twinlog.cli.location import ConfigOption, EndpointOption
 from twinlog.cli.output import Column, Output, OutputOption, print_json, print_table
 

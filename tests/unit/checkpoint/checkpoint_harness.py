@@ -16,11 +16,18 @@ from twinlog.testing.fake_clock import FakeClock
 from twinlog.testing.fake_cluster import FakeCluster
 from twinlog.wire import Checkpoint, OffsetSync, decode_checkpoint, encode_offset_sync
 from twinlog_checkpoint.alignment_log import RecordLog
-from twinlog_checkpoint.assembly import FlowClusters, Surroundings, assemble_flow, assemble_group_syncer
+from twinlog_checkpoint.assembly import (
+    FlowClusters,
+    Surroundings,
+    assemble_flow,
+    assemble_group_syncer,
+    assemble_moves,
+)
 from twinlog_checkpoint.checkpointer import Checkpointer
 from twinlog_checkpoint.config import CheckpointClients, CheckpointFlow
 from twinlog_checkpoint.exact import LogSide
 from twinlog_checkpoint.flow_parts import FlowParts
+from twinlog_checkpoint.servicer import ServedFlow
 
 A_TO_B = Flow("A", "B")
 SYNCS_TOPIC = "mm2-offset-syncs.B.internal"
@@ -112,8 +119,14 @@ class FlowOnFakes:
             reachable=lambda alias: {"A": self.source, "B": self.target}[alias].hooks.available,
         )
 
-    async def sync_groups(self, parts: FlowParts) -> None:
-        await assemble_group_syncer(parts, self.around()).sync()
+    async def sync_groups(self, parts: FlowParts, *, deletes_enabled: bool = False) -> None:
+        syncer = assemble_group_syncer(parts, self.around())
+        syncer.deletes_enabled = lambda: deletes_enabled
+        await syncer.sync()
+
+    def served(self, parts: FlowParts) -> ServedFlow:
+        """The flow with what moves its groups."""
+        return assemble_moves({A_TO_B: parts}, self.around())[A_TO_B]
 
     async def do_pass(self, checkpointer: Checkpointer) -> None:
         async with self.target.writer() as writer:

@@ -38,6 +38,8 @@ class _VerdictEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_Verdict.Value
     VERDICT_NOT_READY: _Verdict.ValueType  # 7
     VERDICT_ACTIVE_ON_TARGET: _Verdict.ValueType  # 8
     VERDICT_SOURCE_UNREADABLE: _Verdict.ValueType  # 9
+    VERDICT_TARGET_UNREADABLE: _Verdict.ValueType  # 10
+    VERDICT_PAST_END: _Verdict.ValueType  # 11
 
 class Verdict(_Verdict, metaclass=_VerdictEnumTypeWrapper):
     """Verdict says what is known of a group's translated offset on one partition."""
@@ -52,6 +54,8 @@ VERDICT_TOO_OLD: Verdict.ValueType  # 6
 VERDICT_NOT_READY: Verdict.ValueType  # 7
 VERDICT_ACTIVE_ON_TARGET: Verdict.ValueType  # 8
 VERDICT_SOURCE_UNREADABLE: Verdict.ValueType  # 9
+VERDICT_TARGET_UNREADABLE: Verdict.ValueType  # 10
+VERDICT_PAST_END: Verdict.ValueType  # 11
 Global___Verdict: _TypeAlias = Verdict  # noqa: Y015
 
 class _Direction:
@@ -191,7 +195,7 @@ class GroupPartition(_message.Message):
 
     @_builtins.property
     def as_of(self) -> _timestamp_pb2.Timestamp:
-        """When the verdict was reached."""
+        """When the verdict was reached; in a watch when the item last changed (FlowProgress says when it was last confirmed)."""
 
     def __init__(
         self,
@@ -305,6 +309,10 @@ class ListGroupsResponse(_message.Message):
     CLUSTERS_FIELD_NUMBER: _builtins.int
     READY_FLOWS_FIELD_NUMBER: _builtins.int
     UNSUPPORTED_GROUPS_FIELD_NUMBER: _builtins.int
+    FLOWS_FIELD_NUMBER: _builtins.int
+    RESUME_TOKEN_FIELD_NUMBER: _builtins.int
+    resume_token: _builtins.bytes
+    """From where WatchCheckpoints goes on."""
     @_builtins.property
     def groups(self) -> _containers.RepeatedCompositeFieldContainer[Global___GroupPartition]:
         """The progress."""
@@ -321,6 +329,10 @@ class ListGroupsResponse(_message.Message):
     def unsupported_groups(self) -> _containers.RepeatedCompositeFieldContainer[Global___UnsupportedGroup]:
         """Groups that cannot be translated (share groups)."""
 
+    @_builtins.property
+    def flows(self) -> _containers.RepeatedCompositeFieldContainer[Global___FlowProgress]:
+        """How far each flow is, sorted."""
+
     def __init__(
         self,
         *,
@@ -328,14 +340,191 @@ class ListGroupsResponse(_message.Message):
         clusters: _abc.Iterable[_types_pb2.ClusterStatus] | None = ...,
         ready_flows: _abc.Iterable[_types_pb2.Flow] | None = ...,
         unsupported_groups: _abc.Iterable[Global___UnsupportedGroup] | None = ...,
+        flows: _abc.Iterable[Global___FlowProgress] | None = ...,
+        resume_token: _builtins.bytes = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["clusters", b"clusters", "groups", b"groups", "ready_flows", b"ready_flows", "unsupported_groups", b"unsupported_groups"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["clusters", b"clusters", "flows", b"flows", "groups", b"groups", "ready_flows", b"ready_flows", "resume_token", b"resume_token", "unsupported_groups", b"unsupported_groups"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___ListGroupsResponse: _TypeAlias = ListGroupsResponse  # noqa: Y015
+
+@_typing.final
+class FlowProgress(_message.Message):
+    """FlowProgress says how the translation of one flow's groups goes."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    FLOW_FIELD_NUMBER: _builtins.int
+    READY_FIELD_NUMBER: _builtins.int
+    OBSTACLE_FIELD_NUMBER: _builtins.int
+    CONFIRMED_FIELD_NUMBER: _builtins.int
+    ready: _builtins.bool
+    """True once the first pass over the offset syncs is done."""
+    obstacle: _builtins.str
+    """What is in the way now, in words that name the cluster or topic; empty when nothing is."""
+    @_builtins.property
+    def flow(self) -> _types_pb2.Flow:
+        """The flow."""
+
+    @_builtins.property
+    def confirmed(self) -> _timestamp_pb2.Timestamp:
+        """When every group was last looked at; absent before the first time."""
+
+    def __init__(
+        self,
+        *,
+        flow: _types_pb2.Flow | None = ...,
+        ready: _builtins.bool = ...,
+        obstacle: _builtins.str = ...,
+        confirmed: _timestamp_pb2.Timestamp | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["confirmed", b"confirmed", "flow", b"flow"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["confirmed", b"confirmed", "flow", b"flow", "obstacle", b"obstacle", "ready", b"ready"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___FlowProgress: _TypeAlias = FlowProgress  # noqa: Y015
+
+@_typing.final
+class WatchCheckpointsRequest(_message.Message):
+    """WatchCheckpointsRequest starts or resumes a watch."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    FLOW_FIELD_NUMBER: _builtins.int
+    GROUP_FIELD_NUMBER: _builtins.int
+    RESUME_TOKEN_FIELD_NUMBER: _builtins.int
+    group: _builtins.str
+    """Only this group; all when empty."""
+    resume_token: _builtins.bytes
+    """From an earlier answer; empty = snapshot first."""
+    @_builtins.property
+    def flow(self) -> _types_pb2.Flow:
+        """Only this flow; all when absent."""
+
+    def __init__(
+        self,
+        *,
+        flow: _types_pb2.Flow | None = ...,
+        group: _builtins.str = ...,
+        resume_token: _builtins.bytes = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_flow", b"_flow", "flow", b"flow"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_flow", b"_flow", "flow", b"flow", "group", b"group", "resume_token", b"resume_token"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    _WhichOneofReturnType__flow: _TypeAlias = _typing.Literal["flow"]  # noqa: Y015
+    _WhichOneofArgType__flow: _TypeAlias = _typing.Literal["_flow", b"_flow"]  # noqa: Y015
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__flow) -> _WhichOneofReturnType__flow | None: ...
+
+Global___WatchCheckpointsRequest: _TypeAlias = WatchCheckpointsRequest  # noqa: Y015
+
+@_typing.final
+class WatchCheckpointsResponse(_message.Message):
+    """WatchCheckpointsResponse is one step of the watch."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    RESUME_TOKEN_FIELD_NUMBER: _builtins.int
+    SNAPSHOT_ITEM_FIELD_NUMBER: _builtins.int
+    SNAPSHOT_END_FIELD_NUMBER: _builtins.int
+    CHANGED_FIELD_NUMBER: _builtins.int
+    REMOVED_FIELD_NUMBER: _builtins.int
+    PROGRESS_FIELD_NUMBER: _builtins.int
+    resume_token: _builtins.bytes
+    """Where to resume after this message; opaque."""
+    @_builtins.property
+    def snapshot_item(self) -> Global___WatchedItem:
+        """A part of the initial snapshot."""
+
+    @_builtins.property
+    def snapshot_end(self) -> Global___SnapshotEnd:
+        """The snapshot is complete."""
+
+    @_builtins.property
+    def changed(self) -> Global___WatchedItem:
+        """An item is new or differs."""
+
+    @_builtins.property
+    def removed(self) -> Global___WatchedItem:
+        """An item is gone; this is how it was last."""
+
+    @_builtins.property
+    def progress(self) -> _types_pb2.Progress:
+        """Nothing happened; sent at least every 10 s."""
+
+    def __init__(
+        self,
+        *,
+        resume_token: _builtins.bytes = ...,
+        snapshot_item: Global___WatchedItem | None = ...,
+        snapshot_end: Global___SnapshotEnd | None = ...,
+        changed: Global___WatchedItem | None = ...,
+        removed: Global___WatchedItem | None = ...,
+        progress: _types_pb2.Progress | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["changed", b"changed", "event", b"event", "progress", b"progress", "removed", b"removed", "snapshot_end", b"snapshot_end", "snapshot_item", b"snapshot_item"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["changed", b"changed", "event", b"event", "progress", b"progress", "removed", b"removed", "resume_token", b"resume_token", "snapshot_end", b"snapshot_end", "snapshot_item", b"snapshot_item"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    _WhichOneofReturnType_event: _TypeAlias = _typing.Literal["snapshot_item", "snapshot_end", "changed", "removed", "progress"]  # noqa: Y015
+    _WhichOneofArgType_event: _TypeAlias = _typing.Literal["event", b"event"]  # noqa: Y015
+    def WhichOneof(self, oneof_group: _WhichOneofArgType_event) -> _WhichOneofReturnType_event | None: ...
+
+Global___WatchCheckpointsResponse: _TypeAlias = WatchCheckpointsResponse  # noqa: Y015
+
+@_typing.final
+class WatchedItem(_message.Message):
+    """WatchedItem is a group's place on one partition, or the state of a flow."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    GROUP_FIELD_NUMBER: _builtins.int
+    FLOW_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def group(self) -> Global___GroupPartition:
+        """Named by flow, group and source partition."""
+
+    @_builtins.property
+    def flow(self) -> Global___FlowProgress:
+        """Named by its flow."""
+
+    def __init__(
+        self,
+        *,
+        group: Global___GroupPartition | None = ...,
+        flow: Global___FlowProgress | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["flow", b"flow", "group", b"group", "item", b"item"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["flow", b"flow", "group", b"group", "item", b"item"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    _WhichOneofReturnType_item: _TypeAlias = _typing.Literal["group", "flow"]  # noqa: Y015
+    _WhichOneofArgType_item: _TypeAlias = _typing.Literal["item", b"item"]  # noqa: Y015
+    def WhichOneof(self, oneof_group: _WhichOneofArgType_item) -> _WhichOneofReturnType_item | None: ...
+
+Global___WatchedItem: _TypeAlias = WatchedItem  # noqa: Y015
+
+@_typing.final
+class SnapshotEnd(_message.Message):
+    """SnapshotEnd ends the initial snapshot."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    def __init__(
+        self,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___SnapshotEnd: _TypeAlias = SnapshotEnd  # noqa: Y015
 
 @_typing.final
 class ExplainGroupRequest(_message.Message):
@@ -748,6 +937,8 @@ class MovePlan(_message.Message):
     ESTIMATED_FIELD_NUMBER: _builtins.int
     WARNINGS_FIELD_NUMBER: _builtins.int
     BLOCKERS_FIELD_NUMBER: _builtins.int
+    LAST_FIELD_NUMBER: _builtins.int
+    FENCED_TOPICS_FIELD_NUMBER: _builtins.int
     from_cluster: _builtins.str
     """The cluster that the groups leave."""
     to_cluster: _builtins.str
@@ -780,6 +971,14 @@ class MovePlan(_message.Message):
     def blockers(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
         """What stands against the move, in words: it would be refused."""
 
+    @_builtins.property
+    def last(self) -> Global___LastMove:
+        """The last move of the flow that is recorded; absent when there was none."""
+
+    @_builtins.property
+    def fenced_topics(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
+        """Topics whose writers are kept out of the cluster that is left (fence), now or by this move."""
+
     def __init__(
         self,
         *,
@@ -793,16 +992,69 @@ class MovePlan(_message.Message):
         estimated: _duration_pb2.Duration | None = ...,
         warnings: _abc.Iterable[_builtins.str] | None = ...,
         blockers: _abc.Iterable[_builtins.str] | None = ...,
+        last: Global___LastMove | None = ...,
+        fenced_topics: _abc.Iterable[_builtins.str] | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["_records_not_copied", b"_records_not_copied", "estimated", b"estimated", "flow", b"flow", "records_not_copied", b"records_not_copied"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_last", b"_last", "_records_not_copied", b"_records_not_copied", "estimated", b"estimated", "flow", b"flow", "last", b"last", "records_not_copied", b"records_not_copied"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_records_not_copied", b"_records_not_copied", "backlog", b"backlog", "blockers", b"blockers", "estimated", b"estimated", "flow", b"flow", "from_cluster", b"from_cluster", "from_reachable", b"from_reachable", "partitions", b"partitions", "records_not_copied", b"records_not_copied", "to_cluster", b"to_cluster", "warnings", b"warnings"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_last", b"_last", "_records_not_copied", b"_records_not_copied", "backlog", b"backlog", "blockers", b"blockers", "estimated", b"estimated", "fenced_topics", b"fenced_topics", "flow", b"flow", "from_cluster", b"from_cluster", "from_reachable", b"from_reachable", "last", b"last", "partitions", b"partitions", "records_not_copied", b"records_not_copied", "to_cluster", b"to_cluster", "warnings", b"warnings"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    _WhichOneofReturnType__last: _TypeAlias = _typing.Literal["last"]  # noqa: Y015
+    _WhichOneofArgType__last: _TypeAlias = _typing.Literal["_last", b"_last"]  # noqa: Y015
     _WhichOneofReturnType__records_not_copied: _TypeAlias = _typing.Literal["records_not_copied"]  # noqa: Y015
     _WhichOneofArgType__records_not_copied: _TypeAlias = _typing.Literal["_records_not_copied", b"_records_not_copied"]  # noqa: Y015
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__last) -> _WhichOneofReturnType__last | None: ...
+    @_typing.overload
     def WhichOneof(self, oneof_group: _WhichOneofArgType__records_not_copied) -> _WhichOneofReturnType__records_not_copied | None: ...
 
 Global___MovePlan: _TypeAlias = MovePlan  # noqa: Y015
+
+@_typing.final
+class LastMove(_message.Message):
+    """LastMove is what the record of a flow's moves says."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    RUN_ID_FIELD_NUMBER: _builtins.int
+    KIND_FIELD_NUMBER: _builtins.int
+    FINISHED_FIELD_NUMBER: _builtins.int
+    STEPS_FIELD_NUMBER: _builtins.int
+    BY_FIELD_NUMBER: _builtins.int
+    STARTED_FIELD_NUMBER: _builtins.int
+    run_id: _builtins.str
+    """Names the run."""
+    kind: _builtins.str
+    """failover or failback."""
+    finished: _builtins.bool
+    """False when the run was cut: it goes on when it is asked for again."""
+    by: _builtins.str
+    """Who asked."""
+    @_builtins.property
+    def steps(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
+        """Names of the steps that are done."""
+
+    @_builtins.property
+    def started(self) -> _timestamp_pb2.Timestamp:
+        """When it started."""
+
+    def __init__(
+        self,
+        *,
+        run_id: _builtins.str = ...,
+        kind: _builtins.str = ...,
+        finished: _builtins.bool = ...,
+        steps: _abc.Iterable[_builtins.str] | None = ...,
+        by: _builtins.str = ...,
+        started: _timestamp_pb2.Timestamp | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["started", b"started"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["by", b"by", "finished", b"finished", "kind", b"kind", "run_id", b"run_id", "started", b"started", "steps", b"steps"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___LastMove: _TypeAlias = LastMove  # noqa: Y015
 
 @_typing.final
 class MoveOptions(_message.Message):

@@ -1,0 +1,52 @@
+"""The CheckpointService of one flow on fakes, asked with the messages of its API."""
+
+import asyncio
+from collections.abc import Iterable
+from typing import Any
+
+from opentelemetry.metrics import NoOpMeter
+
+from twinlog.api.checkpoint.v1 import checkpoint_service_pb2 as pb2
+from twinlog.service.clusters import ClusterStatus
+from twinlog_checkpoint.assembly import assemble_moves
+from twinlog_checkpoint.board import CheckpointBoard
+from twinlog_checkpoint.flow_parts import FlowParts
+from twinlog_checkpoint.servicer import CheckpointServicer
+from unit.checkpoint.checkpoint_harness import A_TO_B, FlowOnFakes
+
+CONTEXT: Any = None
+"""The methods that are asked with it do not look at it."""
+
+
+class ServiceOnFakes:
+    """`servicer` answers, `board` publishes what the table holds when it is told to."""
+
+    def __init__(
+        self,
+        fakes: FlowOnFakes,
+        parts: FlowParts,
+        *,
+        history_id: str = "one",
+        statuses: Iterable[ClusterStatus] = (),
+    ) -> None:
+        self.fakes = fakes
+        self.parts = parts
+        self.stop = asyncio.Event()
+        self.board = CheckpointBoard(
+            [parts], history_id=history_id, meter=NoOpMeter("test"), pause_seconds=0.0
+        )
+        self.servicer = CheckpointServicer(
+            assemble_moves({A_TO_B: parts}, fakes.around()),
+            board=self.board,
+            statuses=lambda: list(statuses),
+            clock=fakes.clock,
+            stop=self.stop,
+        )
+
+    async def pass_and_publish(self) -> None:
+        """What the loops of the service do each interval."""
+        await self.fakes.do_pass(self.parts.checkpointer)
+        self.board.publish()
+
+    async def list_groups(self, group: str = "") -> pb2.ListGroupsResponse:
+        return await self.servicer.ListGroups(pb2.ListGroupsRequest(group=group), CONTEXT)
