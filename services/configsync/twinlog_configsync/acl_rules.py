@@ -9,11 +9,13 @@
 | ALLOW WRITE | left out | left out | copied |
 | other ALLOW | copied | READ, DESCRIBE, DESCRIBE_CONFIGS | copied |
 | DENY | copied | copied | copied |
+| fence of a failover | left out | left out | left out |
 | removals | never | followed | followed |
 
 `mm2` is MirrorMaker 2's rule (reference §5.4), with one exception: an ALLOW that a DENY limits on the
 source is left out when the mode does not carry that DENY over, because the copy would give more than the
-original.
+original. A fence (DENY WRITE for everybody, `twinlog.fences`) is a rule of its own cluster: on the copies it
+would stop the replication, and the applications that moved.
 """
 
 from collections.abc import Callable, Collection
@@ -21,6 +23,7 @@ from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import Final
 
+from twinlog.fences import is_fence
 from twinlog.kafka.ports import AclBinding
 from twinlog.policy.replication import ReplicationPolicy
 from twinlog_configsync.acl_rights import (
@@ -98,6 +101,9 @@ def translate_acls(
 
 
 def _translate(binding: AclBinding, rules: AclRules, topics: Collection[str]) -> Translation:
+    if is_fence(binding):
+        fence = _left_out(binding, "a fence: it keeps writers out of its own cluster only")
+        return replace(fence, effective=True)
     if binding.resource_type not in _TYPES[rules.mode]:
         return _left_out(binding, f"mode {rules.mode} does not copy ACLs of {binding.resource_type.lower()}s")
     if rules.mode is AclMode.MM2 and binding.pattern_type != LITERAL:

@@ -4,8 +4,11 @@ from contextlib import AsyncExitStack
 
 from twinlog.api.configsync.v1.configsync_service_pb2 import DESCRIPTOR
 from twinlog.api.configsync.v1.configsync_service_pb2_grpc import add_ConfigSyncServiceServicer_to_server
+from twinlog.model import Flow
 from twinlog.service.app import ServiceContext, ServiceParts
 from twinlog.service.grpc_server import GrpcService
+from twinlog.service.lease import FlowLease, open_lease
+from twinlog.service.runtime import Loop
 from twinlog.telemetry import metrics
 from twinlog_configsync.boards import Boards
 from twinlog_configsync.claims import Claims
@@ -32,16 +35,17 @@ async def build(context: ServiceContext, stack: AsyncExitStack) -> ServiceParts:
     )
     configured = configsync_flows(context.configuration)
     claims = Claims([flow.flow for flow in configured if Scope.ACLS in flow.rules.intervals_seconds])
-    syncs = [await _sync(context, flow, boards, claims) for flow in configured]
-
-    observe(context.meter, boards.topics, syncs)
+    served: dict[Flow, ServedFlow] = {}
+    loops: dict[str, Loop] = {}
+    for entry in configured:
+        lease = open_lease(context, entry.flow, await context.clusters.get(entry.target_client))
+        flow = await _flow(context, entry, boards, claims, lease)
+        served[entry.flow] = flow
+        loops[f"owner of {entry.flow}"] = lease.run
+        loops[f"flow {entry.flow}"] = lease.guard(flow.sync.run, otherwise=flow.sync.stand_by)
+    observe(context.meter, boards.topics, [flow.sync for flow in served.values()])
     servicer = ConfigSyncServicer(
-        {
-            sync.flow: ServedFlow(
-                sync=sync, commands=FlowCommands(sync.passes, clock=context.clock, wake=sync.wake)
-            )
-            for sync in syncs
-        },
+        served,
         boards=boards,
         clusters=context.clusters,
         clock=context.clock,
@@ -52,10 +56,12 @@ async def build(context: ServiceContext, stack: AsyncExitStack) -> ServiceParts:
         add=add_ConfigSyncServiceServicer_to_server,
         servicer=servicer,
     )
-    return ServiceParts(loops={f"flow {sync.flow}": sync.run for sync in syncs}, grpc=[service])
+    return ServiceParts(loops=loops, grpc=[service])
 
 
-async def _sync(context: ServiceContext, flow: ConfigSyncFlow, boards: Boards, claims: Claims) -> FlowSync:
+async def _flow(
+    context: ServiceContext, flow: ConfigSyncFlow, boards: Boards, claims: Claims, lease: FlowLease
+) -> ServedFlow:
     journal = Journal(
         flow=flow.flow,
         changes=metrics.counter(context.meter, metrics.CONFIGSYNC_CHANGES),
@@ -71,4 +77,6 @@ async def _sync(context: ServiceContext, flow: ConfigSyncFlow, boards: Boards, c
         journal=journal,
     )
     backoff = context.backoff(_RETRY_INITIAL_SECONDS, _RETRY_MAX_SECONDS)
-    return FlowSync(passes, clock=context.clock, backoff=backoff, journal=journal)
+    sync = FlowSync(passes, clock=context.clock, backoff=backoff, journal=journal, refusal=lease.refusal)
+    commands = FlowCommands(passes, clock=context.clock, wake=sync.wake, require_owner=lease.require)
+    return ServedFlow(sync=sync, commands=commands)

@@ -1,7 +1,7 @@
 """What people ask of a flow: its plan, applying it, explanations, its ACLs, its rules."""
 
 import asyncio
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Awaitable, Callable, Collection, Sequence
 from dataclasses import replace
 
 from twinlog.clock import Clock
@@ -22,8 +22,18 @@ from twinlog_configsync.schedule import Scope
 class FlowCommands:
     """Every command waits for a pass that is under way, and is bounded as one."""
 
-    def __init__(self, passes: FlowPasses, *, clock: Clock, wake: Callable[[], None]) -> None:
-        """`wake` starts a pass over everything, now."""
+    def __init__(
+        self,
+        passes: FlowPasses,
+        *,
+        clock: Clock,
+        wake: Callable[[], None],
+        require_owner: Callable[[], Awaitable[None]],
+    ) -> None:
+        """`wake` starts a pass over everything, now. `require_owner` raises where another process is the
+        flow's owner: there, nothing can be changed.
+        """
+        self._require_owner = require_owner
         self._passes = passes
         self._clock = clock
         self._wake = wake
@@ -32,8 +42,10 @@ class FlowCommands:
         """What there is to do now (in all parts that the flow syncs when `scopes` is empty), and what was
         seen.
 
-        Changes nothing but the registry, which keeps the plan's id. Raises as `FlowPasses.look`.
+        Changes nothing but the registry, which keeps the plan's id. Raises as `FlowPasses.look`, and
+        StateError (OWNED_ELSEWHERE).
         """
+        await self._require_owner()
         async with self._passes.lock:
             chosen = frozenset(scopes) or frozenset(self._passes.rules.intervals_seconds)
             world = await self._passes.look(chosen)
@@ -48,8 +60,9 @@ class FlowCommands:
         """Carry out the plan that `preview` gave last, if it is still what there is to do.
 
         Raises NotFoundError (PLAN_UNKNOWN) for any other id, ConflictError (PLAN_STALE) when the world
-        changed, and as `FlowPasses.look`.
+        changed, and as `preview`.
         """
+        await self._require_owner()
         async with self._passes.lock:
             await self._passes.open()
             scopes = self._scopes_of(plan_id)
@@ -122,8 +135,9 @@ class FlowCommands:
         which starts at once.
 
         Raises ConfigError for what the file could not say, ConflictError (RULES_CHANGED) when the revision
-        is not the expected one, and as `FlowPasses.open`.
+        is not the expected one, StateError (OWNED_ELSEWHERE), and as `FlowPasses.open`.
         """
+        await self._require_owner()
         passes = self._passes
         async with passes.lock:
             await passes.open()

@@ -94,6 +94,24 @@ class FlowPasses:
         self._refuse_same_cluster(await _identify(self.source, self.flow.source), target_id)
         await self._store.create()
 
+    def forget(self) -> None:
+        """Know nothing before the registry was read again: another process may have written it meanwhile."""
+        self.loaded = False
+        self._store.forget()
+
+    async def follow(self) -> None:
+        """Know and tell what another process, the flow's owner, has written to the registry. Raises as
+        `open`.
+        """
+        async with self.lock:
+            await _identify(self.target, self.flow.target)
+            await self._load()
+            self._claims.claim_acls(self.flow, self.memory.made_acls)
+            quotas = self.memory.made_quotas.items()
+            self._claims.claim_quotas(
+                self.flow, frozenset((entity, key) for entity, values in quotas for key in values)
+            )
+
     async def look(self, scopes: Collection[Scope]) -> World:
         """See what these scopes need. Raises KafkaError when a cluster as a whole does not answer."""
         await self.open()
@@ -162,16 +180,21 @@ class FlowPasses:
         return await asyncio.to_thread(self.config.with_values, values)
 
     async def _load(self) -> None:
+        before = self.memory.rules
         self.memory = recall(await self._store.load())
-        if self.memory.rules is not None:
-            try:
-                self.rules = await self.rebuilt(self.memory.rules.values)
-            except ConfigError as error:
-                self.rules_problem = str(error)
-                self._journal.rules_unusable(error)
+        if self.memory.rules != before:
+            await self._follow_rules({} if self.memory.rules is None else self.memory.rules.values)
+        if not self.loaded:
+            self._journal.loaded(topics=len(self.memory.entries), settled=self.memory.settled)
         self.loaded = True
-        self._journal.loaded(topics=len(self.memory.entries), settled=self.memory.settled)
         self._publish()
+
+    async def _follow_rules(self, values: Mapping[str, str]) -> None:
+        try:
+            self.rules, self.rules_problem = await self.rebuilt(values), ""
+        except ConfigError as error:
+            self.rules, self.rules_problem = self.config.rules, str(error)
+            self._journal.rules_unusable(error)
 
     def _refuse_same_cluster(self, source_id: str, target_id: str) -> None:
         if source_id == target_id:

@@ -6,6 +6,7 @@ from enum import StrEnum
 from typing import Final
 
 from twinlog.errors import TwinlogError
+from twinlog.service.lease import OWNED_ELSEWHERE
 from twinlog_configsync.actions import is_drift, scope_of
 from twinlog_configsync.apply import Outcome
 from twinlog_configsync.observation import Problem
@@ -88,6 +89,20 @@ def after_failure(before: FlowStatus, error: TwinlogError, *, settled: bool) -> 
         message=str(error),
         last_refresh_ms=before.last_refresh_ms,
         scopes=before.scopes,
+    )
+
+
+def standing_by(before: FlowStatus, refusal: TwinlogError, *, settled: bool) -> FlowStatus:
+    """The status in a process that is not the flow's owner, and may not know yet who is."""
+    if refusal.reason == Reason.STARTING:
+        return before
+    if refusal.reason != OWNED_ELSEWHERE:
+        return after_failure(before, refusal, settled=settled)
+    return FlowStatus(
+        state=FlowState.SETTLED if settled else FlowState.STARTING,
+        reason=refusal.reason,
+        message=str(refusal),
+        last_refresh_ms=before.last_refresh_ms,
     )
 
 

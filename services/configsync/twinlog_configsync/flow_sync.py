@@ -1,27 +1,39 @@
 """Keeps one flow in sync: pass after pass, each part at its own interval, and at once when it is woken."""
 
 import asyncio
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 from typing import Final
 
 from twinlog.clock import Clock
 from twinlog.errors import TwinlogError
 from twinlog.model import Flow
-from twinlog.service.runtime import Backoff, finish_or_cancel, wait_for_any
+from twinlog.service.runtime import Backoff, finish_or_cancel, wait_for_any, wait_or_stop
 from twinlog_configsync.flow_passes import FlowPasses
-from twinlog_configsync.flow_status import FlowStatus, after_failure
+from twinlog_configsync.flow_status import FlowStatus, after_failure, standing_by
 from twinlog_configsync.journal import Journal
 from twinlog_configsync.schedule import Schedule, Scope
 
 _RETRY_SECONDS: Final = 30.0
 """When a part that could not be looked at is tried again."""
+_FOLLOW_SECONDS: Final = 2.0
+"""How often a process that stands by looks at what the owner has written."""
 
 
 class FlowSync:
     """The loop of one flow."""
 
-    def __init__(self, passes: FlowPasses, *, clock: Clock, backoff: Backoff, journal: Journal) -> None:
+    def __init__(
+        self,
+        passes: FlowPasses,
+        *,
+        clock: Clock,
+        backoff: Backoff,
+        journal: Journal,
+        refusal: Callable[[], TwinlogError | None],
+    ) -> None:
+        """`refusal`: why this process is not the flow's owner now."""
         self.passes = passes
+        self._refusal = refusal
         self._clock = clock
         self._backoff = backoff
         self._journal = journal
@@ -42,11 +54,14 @@ class FlowSync:
         self._woken.set()
 
     async def run(self, stop: asyncio.Event) -> None:
-        """Loop: sync what is due; after a failure all of it again, with a back-off. Ends with `stop`.
+        """Loop of the flow's owner: sync what is due; after a failure all of it again, with a back-off. Ends
+        with `stop`.
 
         A pass that waits for a cluster that is away is cut off then: every pass begins by looking, so
         nothing is lost by it.
         """
+        self.passes.forget()
+        self._schedule = Schedule(interval_seconds=self.passes.rules.intervals_seconds)
         while not stop.is_set():
             started = self._clock.monotonic()
             scopes = self._schedule.due(started)
@@ -54,8 +69,7 @@ class FlowSync:
             try:
                 await finish_or_cancel(self.sync(scopes, stop), stop=stop)
             except TwinlogError as error:
-                self.passes.status = after_failure(self.status, error, settled=self.passes.memory.settled)
-                self._journal.failed(error)
+                self._failed(error)
                 wait_seconds = self._backoff.next()
             else:
                 self._backoff.reset()
@@ -63,6 +77,19 @@ class FlowSync:
                     self._plan_next(scopes, started=started)
                 wait_seconds = self._schedule.next_in_seconds(self._clock.monotonic())
             await wait_for_any(stop, self._woken, seconds=wait_seconds)
+
+    async def stand_by(self, stop: asyncio.Event) -> None:
+        """Loop of everybody else: know what the owner does, and answer from that. Ends with `stop`."""
+        while not stop.is_set():
+            try:
+                await finish_or_cancel(self.passes.follow(), stop=stop)
+            except TwinlogError as error:
+                self._failed(error)
+            else:
+                refusal = self._refusal()
+                if refusal is not None:
+                    self.passes.status = standing_by(self.status, refusal, settled=self.passes.memory.settled)
+            await wait_or_stop(stop, _FOLLOW_SECONDS)
 
     async def sync(self, scopes: Collection[Scope], stop: asyncio.Event) -> None:
         """Bring these parts of the target in step with the source once; in manual mode, see what that takes.
@@ -77,6 +104,10 @@ class FlowSync:
                 await self.passes.carry_out(plan, world, stop)
             else:
                 await self.passes.leave(plan, world)
+
+    def _failed(self, error: TwinlogError) -> None:
+        self.passes.status = after_failure(self.status, error, settled=self.passes.memory.settled)
+        self._journal.failed(error)
 
     def _plan_next(self, scopes: Collection[Scope], *, started: float) -> None:
         self._schedule.done(scopes, started=started)

@@ -32,7 +32,9 @@ _FETCH_WAIT_SECONDS: Final = 1.0
 
 @dataclass(slots=True, kw_only=True)
 class RegistryStore:
-    """`load` once, `create`, then `put`. Not for concurrent use: the flow's loop owns it."""
+    """`load`, `create`, then `put`; `load` again while somebody else puts. Not for concurrent use: the flow's
+    loop owns it.
+    """
 
     cluster: KafkaCluster
     topic: str
@@ -40,22 +42,28 @@ class RegistryStore:
     """Used when the topic is created; -1 = the target's default."""
     _stored: dict[RecordKey, RecordValue] = field(default_factory=dict)
     _created: bool = False
+    _topic_id: str = ""
+    _next_offset: int = 0
+
+    def forget(self) -> None:
+        """Read everything anew with the next `load`."""
+        self._topic_id = ""
+        self._created = False
 
     async def load(self) -> Mapping[RecordKey, RecordValue]:
-        """Read everything in the topic; nothing when there is no topic yet.
+        """Read what the topic holds, only what is new when it was read before; nothing when there is no topic
+        yet.
 
         Raises KafkaError (the target is away or refuses), WireFormatError (reason REGISTRY_UNREADABLE).
         """
         found = (await self.cluster.describe_topics([self.topic]))[self.topic]
-        stored: dict[RecordKey, RecordValue] = {}
         if not isinstance(found, KafkaError):
-            async with self.cluster.reader() as reader, aclosing(self._records(reader)) as records:
-                async for record in records:
-                    self._replay(record, stored)
-        elif not is_absent(found):
+            await self._catch_up(found.topic_id)
+        elif is_absent(found):
+            self._stored, self._topic_id = {}, ""
+        else:
             raise found
-        self._stored = stored
-        return dict(stored)
+        return dict(self._stored)
 
     async def create(self) -> None:
         """Make sure that the topic is there. Costs nothing once it was seen. Raises KafkaError."""
@@ -93,10 +101,23 @@ class RegistryStore:
             else:
                 self._stored[key] = value
 
-    async def _records(self, reader: LogReader) -> AsyncGenerator[Record, None]:
-        """Every record from the log's start to where its end was when this was called."""
+    async def _catch_up(self, topic_id: str) -> None:
+        """Read from where the last reading ended to where the log's end is now."""
         end = await self._offset(OffsetSpec.LATEST)
-        position = await self._offset(OffsetSpec.EARLIEST)
+        start = await self._offset(OffsetSpec.EARLIEST)
+        position, stored = self._next_offset, dict(self._stored)
+        if topic_id != self._topic_id or not start <= position <= end:
+            position, stored = start, {}
+        if position < end:
+            async with (
+                self.cluster.reader() as reader,
+                aclosing(self._records(reader, position, end)) as records,
+            ):
+                async for record in records:
+                    self._replay(record, stored)
+        self._stored, self._topic_id, self._next_offset = stored, topic_id, end
+
+    async def _records(self, reader: LogReader, position: int, end: int) -> AsyncGenerator[Record, None]:
         while position < end:
             fetched = await reader.fetch(self._partition, position, max_wait_seconds=_FETCH_WAIT_SECONDS)
             if fetched.next_offset <= position:

@@ -1,14 +1,17 @@
-"""How commands print: a table for people, JSON for programs. Rich is imported when a table is printed."""
+"""How commands print: a table for people, JSON for programs."""
 
 import json
+import shutil
+import sys
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from enum import StrEnum
 from typing import Annotated, Any
 
 import typer
 
-_WIDEST = 1000
+from twinlog.cli.table import Column, table_lines
+
+__all__ = ["Column", "Output", "OutputOption", "print_json", "print_json_line", "print_table"]
 
 
 class Output(StrEnum):
@@ -17,13 +20,6 @@ class Output(StrEnum):
 
 
 OutputOption = Annotated[Output, typer.Option("--output", "-o", help="How to print.")]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Column:
-    title: str
-    right: bool = False
-    """Numbers stand at the right."""
 
 
 def print_json(value: Any) -> None:
@@ -37,18 +33,12 @@ def print_json_line(value: Any) -> None:
 
 
 def print_table(title: str, columns: Sequence[Column], rows: Iterable[Sequence[str]]) -> None:
-    """A table as wide as it needs to be when stdout is no terminal: nothing is cut off in a pipe."""
-    from rich.box import SIMPLE_HEAD
-    from rich.console import Console
-    from rich.table import Table
-    from rich.text import Text
-
-    console = Console(soft_wrap=False)
-    table = Table(title=title, title_justify="left", title_style="bold", box=SIMPLE_HEAD, pad_edge=False)
-    for column in columns:
-        table.add_column(column.title, justify="right" if column.right else "left", overflow="fold")
-    for row in rows:
-        table.add_row(*(Text(cell) for cell in row))
-    if not console.is_terminal:
-        console = Console(width=max(console.width, Console(width=_WIDEST).measure(table).maximum))
-    console.print(table)
+    """A table that fits the terminal; in a pipe one line for each row, nothing cut off."""
+    width = shutil.get_terminal_size().columns if sys.stdout.isatty() else None
+    lines = table_lines(columns, [*rows], width=width)
+    if title:
+        typer.secho(title, bold=True)
+    for number, line in enumerate(lines):
+        typer.secho(line, bold=number == 0)
+    if width is not None:
+        typer.echo()

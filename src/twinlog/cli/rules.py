@@ -37,7 +37,7 @@ VersionOption = Annotated[
 ]
 DryRunOption = Annotated[bool, typer.Option("--dry-run", help="Only check; change nothing.")]
 
-_COLUMNS = (Column(title="key"), Column(title="value"), Column(title="file"), Column(title="meaning"))
+_COLUMNS = (Column(title="key"), Column(title="value"), Column(title="in the file"))
 _DIFF_COLUMNS = (Column(title="flow"), Column(title="key"), Column(title="file"), Column(title="now"))
 
 
@@ -49,7 +49,7 @@ def get_command(
     endpoint: EndpointOption = None,
     output: OutputOption = Output.TABLE,
 ) -> None:
-    """Show the rules in effect, and what the file says where that differs."""
+    """Show the rules in effect, and what the file says where that differs; of one KEY also what it means."""
     all_rules = run_async(_get(flow, config, endpoint))
     with reported_failures():
         if output is Output.JSON:
@@ -58,6 +58,9 @@ def get_command(
         for rules in all_rules:
             chosen = [rule for rule in rules.rules if key in (None, rule.key)]
             print_table(_title(rules), _COLUMNS, [_cells(rule) for rule in chosen])
+            if key is not None:
+                for rule in chosen:
+                    typer.echo(rule.meaning)
 
 
 @app.command("diff")
@@ -203,7 +206,7 @@ def _title(rules: pb2.Rules) -> str:
 
 
 def _cells(rule: pb2.Rule) -> list[str]:
-    return [rule.key, rule.value, rule.file_value if rule.changed else "", rule.meaning]
+    return [rule.key, rule.value, rule.file_value if rule.changed else ""]
 
 
 def _as_json(rules: pb2.Rules, key: str | None) -> dict[str, Any]:

@@ -198,6 +198,8 @@ def all_rights(flow: FlowFacts) -> list[Right]:
     else:
         rights.append(_right(target, writer, "--cluster", "IDEMPOTENT_WRITE"))
     rights.append(_right(target, writer, "--cluster", "DESCRIBE_CONFIGS"))
+    # Of several processes with a flow, the groups elect the one that works.
+    rights.append(_right(target, writer, "--group 'twinlog-' --resource-pattern-type prefixed", "READ"))
     if config.configsync.sync_acls_enabled:
         rights += [_right(source, reader, "--cluster", "DESCRIBE")]
         rights += [_right(target, writer, "--cluster", each) for each in ("DESCRIBE", "ALTER")]

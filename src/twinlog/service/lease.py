@@ -20,13 +20,13 @@ from twinlog.kafka.ports import Candidate, KafkaCluster, Standing
 from twinlog.model import Flow
 from twinlog.service.app import ServiceContext
 from twinlog.service.runtime import Backoff, Loop, LoopExited, finish_or_cancel, wait_for_any
+from twinlog.service.waiting import STEP_GRACE_SECONDS
 from twinlog.telemetry.repeats import RepeatLimiter
 
 OWNED_ELSEWHERE: Final = "OWNED_ELSEWHERE"
 
 _STEPS_PER_SESSION: Final = 5
-_VALID_SHARE: Final = 0.7
-"""Share of a session for which the coordinator's word counts: the rest is for a step to end in."""
+_LEAST_VALID_SHARE: Final = 0.4
 _REQUIRE_SECONDS: Final = 10.0
 _NO_ELECTION: Final = frozenset({"GROUP_UNAUTHORIZED", "UNSUPPORTED_VERSION"})
 """Nobody can be elected here, today as ever: the process works as if it were the only one."""
@@ -62,6 +62,8 @@ class FlowLease:
         self._candidate = candidate
         self._group = group
         self._session_seconds = session_seconds
+        # For so long the coordinator's word counts; the rest of a session is for a step to end in.
+        self._valid_seconds = max(session_seconds - STEP_GRACE_SECONDS, session_seconds * _LEAST_VALID_SHARE)
         self._clock = clock
         self._backoff = backoff
         self._limiter = RepeatLimiter(interval_seconds=60.0)
@@ -167,7 +169,7 @@ class FlowLease:
             _log.info(event, flow=str(self.flow), owner=standing.leader, group=self._group)
         self._tenure, self._owner, self._problem = tenure, standing.leader, None
         self._alone = False
-        self._valid_until = asked_at + self._session_seconds * _VALID_SHARE
+        self._valid_until = asked_at + self._valid_seconds
         self._tell()
 
     def _failed(self, error: KafkaError) -> None:

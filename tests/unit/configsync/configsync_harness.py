@@ -8,6 +8,7 @@ from pathlib import Path
 from opentelemetry.metrics import NoOpMeterProvider
 
 from twinlog.config import load
+from twinlog.errors import TwinlogError
 from twinlog.kafka.ports import ConfigSource
 from twinlog.service.runtime import Backoff
 from twinlog.telemetry import metrics
@@ -41,6 +42,8 @@ class FlowUnderTest:
     rules_board: RulesBoard = field(init=False)
     sync: FlowSync = field(init=False)
     commands: FlowCommands = field(init=False)
+    refusal: TwinlogError | None = None
+    """Why another process is the flow's owner."""
     stop: asyncio.Event = field(default_factory=asyncio.Event)
 
     def __post_init__(self) -> None:
@@ -65,8 +68,16 @@ class FlowUnderTest:
             journal=journal,
         )
         backoff = Backoff(initial_seconds=1.0, max_seconds=1.0, random=random)
-        self.sync = FlowSync(passes, clock=self.clock, backoff=backoff, journal=journal)
-        self.commands = FlowCommands(passes, clock=self.clock, wake=self.sync.wake)
+        self.sync = FlowSync(
+            passes, clock=self.clock, backoff=backoff, journal=journal, refusal=lambda: self.refusal
+        )
+        self.commands = FlowCommands(
+            passes, clock=self.clock, wake=self.sync.wake, require_owner=self._require_owner
+        )
+
+    async def _require_owner(self) -> None:
+        if self.refusal is not None:
+            raise self.refusal
 
     async def refresh(self, scopes: Collection[Scope] = (Scope.TOPICS, Scope.CONFIGS)) -> None:
         await self.sync.sync(scopes, self.stop)

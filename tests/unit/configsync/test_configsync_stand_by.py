@@ -1,0 +1,133 @@
+"""A second process with the same flow: it knows what the owner does, changes nothing, and can take over."""
+
+import asyncio
+from pathlib import Path
+
+import pytest
+
+from twinlog.errors import StateError, TransientKafkaError
+from twinlog.kafka.ports import NewTopic, OffsetSpec
+from twinlog.model import TopicPartition
+from twinlog.testing.brokers import eventually
+from twinlog_configsync.flow_status import FlowState, standing_by
+from twinlog_configsync.live_rules import RuleChange, RuleOperation
+from unit.configsync.configsync_harness import REGISTRY, FlowUnderTest, make_flow
+
+
+def elsewhere() -> StateError:
+    return StateError("another process has it", reason="OWNED_ELSEWHERE")
+
+
+async def create(flow: FlowUnderTest, *names: str) -> None:
+    wanted = [NewTopic(name=name, partition_count=1, replication_factor=1) for name in names]
+    assert set((await flow.source.create_topics(wanted)).values()) == {None}
+
+
+async def records_of_the_registry(flow: FlowUnderTest) -> int:
+    partition = TopicPartition(REGISTRY, 0)
+    end = (await flow.target.list_offsets(OffsetSpec.LATEST, [partition]))[partition]
+    assert isinstance(end, int)
+    return end
+
+
+def both(directory: Path) -> tuple[FlowUnderTest, FlowUnderTest]:
+    """The owner, and one that stands by."""
+    owner = make_flow(directory)
+    other = make_flow(directory, source=owner.source, target=owner.target)
+    other.refusal = elsewhere()
+    return owner, other
+
+
+async def test_it_tells_what_the_owner_decided(tmp_path: Path) -> None:
+    owner, other = both(tmp_path)
+    await create(owner, "orders")
+    await owner.refresh()
+    await other.sync.passes.follow()
+    assert other.topics() == owner.topics()
+    assert other.board.settled() == owner.board.settled()
+
+    await create(owner, "users")
+    await owner.refresh()
+    change = RuleChange(key="topics.exclude", operation=RuleOperation.ADD, value="orders")
+    await owner.commands.update_rules([change])
+    await owner.refresh()
+    await other.sync.passes.follow()
+    assert set(other.topics()) == {"users"}
+    assert other.commands.rules() == owner.commands.rules()
+    assert other.sync.passes.rules.selector.selects("orders") is False
+
+
+async def test_it_changes_nothing(tmp_path: Path) -> None:
+    owner, other = both(tmp_path)
+    await create(owner, "orders")
+    await owner.refresh()
+    before = await records_of_the_registry(owner)
+    await other.sync.passes.follow()
+    for refused in (
+        other.commands.preview(),
+        other.commands.apply("any", asyncio.Event()),
+        other.commands.update_rules([RuleChange(key="topics", operation=RuleOperation.SET, value="x")]),
+    ):
+        with pytest.raises(StateError) as error:
+            await refused
+        assert error.value.reason == "OWNED_ELSEWHERE"
+    assert await other.commands.explain("orders"), "questions are answered"
+    assert await records_of_the_registry(owner) == before
+
+
+async def test_it_takes_over_with_everything_that_was_known(tmp_path: Path) -> None:
+    owner, other = both(tmp_path)
+    await create(owner, "orders")
+    await owner.refresh()
+    await other.sync.passes.follow()
+    await owner.source.delete_topics(["orders"])
+    await create(owner, "orders")
+    await owner.refresh()
+    assert owner.topics()["orders"].generation == 2
+
+    stop = asyncio.Event()
+    other.refusal = None
+    async with asyncio.timeout(10), asyncio.TaskGroup() as group:
+        group.create_task(other.sync.run(stop), name="owner now")
+        await eventually(lambda: other.sync.status.state is FlowState.SETTLED)
+        stop.set()
+    assert other.topics()["orders"].generation == 2
+
+
+async def test_reading_on_costs_no_second_reading_of_the_same(tmp_path: Path) -> None:
+    owner, other = both(tmp_path)
+    await create(owner, "orders")
+    await owner.refresh()
+    fetches: list[int] = []
+    owner.target.intercept("fetch", lambda call: fetches.append(call.arguments["offset"]))
+    await other.sync.passes.follow()
+    read = len(fetches)
+    await other.sync.passes.follow()
+    assert len(fetches) == read
+    end = await records_of_the_registry(owner)
+    await create(owner, "users")
+    await owner.refresh()
+    del fetches[:]
+    await other.sync.passes.follow()
+    assert fetches[0] == end
+    assert set(other.topics()) == {"orders", "users"}
+
+
+async def test_a_registry_that_was_deleted_is_forgotten(tmp_path: Path) -> None:
+    owner, other = both(tmp_path)
+    await create(owner, "orders")
+    await owner.refresh()
+    await other.sync.passes.follow()
+    await owner.target.delete_topics([REGISTRY])
+    await other.sync.passes.follow()
+    assert other.topics() == {}
+
+
+def test_the_status_says_who_has_the_flow(tmp_path: Path) -> None:
+    flow = make_flow(tmp_path)
+    status = standing_by(flow.sync.status, elsewhere(), settled=True)
+    assert (status.state, status.reason) == (FlowState.SETTLED, "OWNED_ELSEWHERE")
+    unknown = TransientKafkaError("no coordinator", reason="COORDINATOR_UNAVAILABLE")
+    assert standing_by(flow.sync.status, unknown, settled=True).state is FlowState.DEGRADED
+    starting = TransientKafkaError("being found out", reason="STARTING")
+    assert standing_by(status, starting, settled=True) == status
