@@ -11,6 +11,7 @@ from twinlog.kafka.raw.reader import BatchReader
 from twinlog.model import ClusterAlias, Flow
 from twinlog.service.app import ServiceContext, ServiceParts
 from twinlog.service.grpc_server import GrpcService
+from twinlog.service.lease import open_lease
 from twinlog.service.rules_client import RulesWatch
 from twinlog.service.runtime import Loop
 from twinlog.service.topics_client import TopicsWatch
@@ -47,6 +48,7 @@ async def build(context: ServiceContext, stack: AsyncExitStack) -> ServiceParts:
         stop=context.stop,
         refusal=context.clusters.refusal,
         reachable=lambda alias: _reachable(context, alias),
+        aliases=tuple(context.configuration.clusters),
     )
     flows: dict[Flow, FlowParts] = {}
     loops: dict[str, Loop] = {"topics of configsync": topics.run, "rules of configsync": rules.run}
@@ -54,9 +56,11 @@ async def build(context: ServiceContext, stack: AsyncExitStack) -> ServiceParts:
         parts = assemble_flow(entry, await _clusters(context, stack, entry), around)
         flows[entry.flow] = parts
         loops[f"offset syncs {entry.flow}"] = parts.checkpointer.tail.run
-        loops[f"checkpoints {entry.flow}"] = parts.checkpointer.run
+        lease = open_lease(context, entry.flow, parts.target)
+        loops[f"owner of {entry.flow}"] = lease.run
+        loops[f"checkpoints {entry.flow}"] = lease.guard(parts.checkpointer.run)
         syncer = assemble_group_syncer(parts, around)
-        loops[f"group offsets {entry.flow}"] = syncer.run
+        loops[f"group offsets {entry.flow}"] = lease.guard(syncer.run)
         loops[f"rules {entry.flow}"] = RulesFollower(
             configuration=context.configuration,
             rules=rules,
