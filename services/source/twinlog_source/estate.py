@@ -373,18 +373,16 @@ class FlowEstate:
         )
 
     def throttles(self, plan: Plan, *, now: float) -> list[pb.SetThrottle]:
-        """The limits of each slot, in whole percents of a slot's share so that they change seldom."""
+        """The limits of each slot; together they are the limits in force."""
         commands = [pb.SetThrottle() for _ in plan]
         for topic, limit in self.positions.control.throttles.items():
             scoped = [[p for p in slot if topic in (None, p.topic)] for slot in plan]
             demands = [self.table.demand(partitions, now=now) for partitions in scoped]
-            step = max(1, limit // 50)
             for command, share in zip(commands, share_limit(limit, demands), strict=True):
-                rounded = max(1, int(share) // step * step)
                 if topic is None:
-                    command.bytes_per_second = rounded
+                    command.bytes_per_second = max(1, int(share))
                 else:
-                    command.topic_bytes_per_second[topic] = rounded
+                    command.topic_bytes_per_second[topic] = max(1, int(share))
         return commands
 
     def is_paused(self, partition: TopicPartition) -> bool:

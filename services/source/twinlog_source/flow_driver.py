@@ -29,6 +29,7 @@ from twinlog_source.epoch import Epoch, Slot, SlotState
 from twinlog_source.estate import FlowEstate
 from twinlog_source.instruments import FlowInstruments
 from twinlog_source.planner import Plan, plan
+from twinlog_source.shares import differ
 from twinlog_source.task_settings import TaskSettings
 
 PREPARE_TIMEOUT_SECONDS = 60.0
@@ -98,11 +99,13 @@ class FlowDriver:
         epoch = self.current
         if epoch is None:
             return
-        now = self.clock.monotonic()
-        for slot, command in zip(epoch.slots, self.estate.throttles(epoch.plan, now=now), strict=True):
-            if slot.throttle != command:
-                slot.throttle = command
-                slot.tell(pb.WorkerCommand(set_throttle=command))
+        commands = self.estate.throttles(epoch.plan, now=self.clock.monotonic())
+        dealt = list(zip(epoch.slots, commands, strict=True))
+        if not any(differ(slot.throttle, command) for slot, command in dealt):
+            return
+        for slot, command in dealt:
+            slot.throttle = command
+            slot.tell(pb.WorkerCommand(set_throttle=command))
 
     def why_idle(self) -> tuple[str, str]:
         """Reason and words for a flow that does not copy; empty while it does."""

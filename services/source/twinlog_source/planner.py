@@ -1,8 +1,8 @@
 """Which partitions go to which slot: by measured bytes per second, moved only when it pays. Pure.
 
 Invariant A: every partition is in exactly one slot (one writer per partition).
-Invariant B: a plan is kept as it is unless the new one is better by more than `gain_ratio` or a slot is
-empty.
+Invariant B: a plan is kept as it is unless the new one relieves the heaviest slot by more than `gain_ratio`
+and by an amount that matters, or a slot is empty.
 """
 
 import heapq
@@ -14,6 +14,8 @@ UNKNOWN_BYTES_PER_SECOND = 5_000.0
 """Load of a partition that was not measured yet (Brooklin's planning default)."""
 FIXED_BYTES_PER_SECOND = 500.0
 """What an idle partition costs: a fetch entry, a report."""
+LEAST_GAIN_BYTES_PER_SECOND = 200_000.0
+"""Below this no slot is busy, however unequal they are."""
 
 Plan = tuple[tuple[TopicPartition, ...], ...]
 
@@ -46,7 +48,8 @@ def plan(
     if len(previous) != slots:
         return fresh
     kept = _deal(load, tuple(tuple(p for p in slot if p in load) for slot in previous))
-    if _heaviest(kept, load) <= _heaviest(fresh, load) * (1 + gain_ratio):
+    best = _heaviest(fresh, load)
+    if _heaviest(kept, load) <= max(best * (1 + gain_ratio), best + LEAST_GAIN_BYTES_PER_SECOND):
         return kept
     return fresh
 

@@ -2,6 +2,11 @@
 
 from collections.abc import Sequence
 
+from twinlog.api.source.v1.worker_service_pb2 import SetThrottle
+
+TOLERATED_RATIO = 0.02
+"""Shares that moved by less are not dealt anew: tasks need not be told every moment."""
+
 
 def share_limit(limit: float, demands: Sequence[float | None]) -> tuple[float, ...]:
     """Deal `limit` (bytes per second) out: a slot that needs less than an equal share leaves the rest to
@@ -32,3 +37,14 @@ def share_limit(limit: float, demands: Sequence[float | None]) -> tuple[float, .
             left -= shares[i]
         open_slots = [i for i in open_slots if i not in modest]
     return tuple(shares)
+
+
+def differ(told: SetThrottle, wanted: SetThrottle) -> bool:
+    """Whether a slot has to be told: a limit came, went, or moved by more than is tolerated."""
+    if told.topic_bytes_per_second.keys() != wanted.topic_bytes_per_second.keys():
+        return True
+    pairs = [(told.bytes_per_second, wanted.bytes_per_second)]
+    pairs += [
+        (told.topic_bytes_per_second[topic], limit) for topic, limit in wanted.topic_bytes_per_second.items()
+    ]
+    return any(abs(before - now) > TOLERATED_RATIO * before for before, now in pairs)

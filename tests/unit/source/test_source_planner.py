@@ -45,6 +45,20 @@ def test_a_plan_is_given_up_when_one_slot_does_all_the_work() -> None:
     assert not any({a, b} <= set(slot) for slot in after)
 
 
+def test_a_plan_is_kept_while_hardly_anything_flows() -> None:
+    a, b, c, d = partitions(4)
+    before = ((a, b), (c, d))
+    assert plan({a: 50_000, b: 50_000, c: 0.0, d: 0.0}, max_slots=2, previous=before) == before
+
+
+@given(st.lists(st.floats(0.9, 1.1), min_size=16, max_size=16), st.floats(1e3, 1e8))
+def test_a_steady_load_that_wobbles_keeps_its_plan(wobble: list[float], rate: float) -> None:
+    loaded = partitions(16)
+    before = plan(dict.fromkeys(loaded, rate), max_slots=4)
+    wobbling = {each: rate * factor for each, factor in zip(loaded, wobble, strict=True)}
+    assert plan(wobbling, max_slots=4, previous=before) == before
+
+
 def test_a_new_partition_joins_the_lightest_slot_and_moves_nobody() -> None:
     a, b, c = partitions(3)
     assert plan({a: 50_000, b: 10_000, c: None}, max_slots=2, previous=((a,), (b,))) == ((a,), (b, c))

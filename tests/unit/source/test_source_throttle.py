@@ -9,7 +9,7 @@ from twinlog_source.task.throttle import Throttle
 @given(st.integers(10_000, 10_000_000), st.integers(1_000, 1_000_000))
 def test_the_mean_rate_is_the_limit_but_for_one_fetch_and_the_burst(limit: int, fetch_bytes: int) -> None:
     throttle = Throttle()
-    throttle.set_limits(limit, {})
+    throttle.set_limits(limit, {}, 0.0)
     taken, now, step = 0, 0.0, 0.01
     while now < 30:
         if throttle.allows("t", now):
@@ -25,7 +25,7 @@ def test_the_mean_rate_is_the_limit_but_for_one_fetch_and_the_burst(limit: int, 
 
 def test_a_topic_with_a_limit_does_not_hold_up_the_others() -> None:
     throttle = Throttle()
-    throttle.set_limits(0, {"slow": 100})
+    throttle.set_limits(0, {"slow": 100}, 0.0)
     throttle.spend("slow", 1000, 0.0)
     assert not throttle.allows("slow", 0.1)
     assert throttle.allows("fast", 0.1)
@@ -33,7 +33,27 @@ def test_a_topic_with_a_limit_does_not_hold_up_the_others() -> None:
 
 def test_limits_are_taken_away() -> None:
     throttle = Throttle()
-    throttle.set_limits(100, {"t": 1})
+    throttle.set_limits(100, {"t": 1}, 0.0)
     throttle.spend("t", 10_000, 0.0)
-    throttle.set_limits(0, {})
+    throttle.set_limits(0, {}, 0.0)
+    assert throttle.is_open
     assert throttle.allows("t", 0.0)
+
+
+def test_a_changed_limit_forgives_no_debt_and_gives_nothing_away() -> None:
+    throttle = Throttle()
+    throttle.set_limits(1000, {"t": 1000}, 0.0)
+    throttle.spend("t", 10_000, 0.0)
+    for tenth in range(1, 40):
+        throttle.set_limits(1000 + tenth % 2, {"t": 1000 + tenth % 3}, tenth / 10)
+        assert not throttle.allows("t", tenth / 10)
+    assert throttle.allows("t", 10.1)
+
+
+def test_a_fetch_brings_no_more_than_the_limits_allow_in_a_moment() -> None:
+    throttle = Throttle()
+    assert throttle.sizes(["a", "b"]).max_bytes is None
+    throttle.set_limits(1_000_000, {"slow": 80_000, "absent": 5}, 0.0)
+    sizes = throttle.sizes(["slow", "slow", "fast"])
+    assert sizes.max_bytes == 250_000
+    assert sizes.partition_bytes == {"slow": 10_000}

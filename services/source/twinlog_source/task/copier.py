@@ -130,7 +130,9 @@ class Copier:
                 copy.pause(paused=command.paused)
 
     def set_throttle(self, command: pb.SetThrottle) -> None:
-        self.throttle.set_limits(command.bytes_per_second, dict(command.topic_bytes_per_second))
+        self.throttle.set_limits(
+            command.bytes_per_second, dict(command.topic_bytes_per_second), self.clock.monotonic()
+        )
 
     def reposition(self, command: pb.Reposition) -> None:
         """Continue a partition elsewhere as soon as nothing of it is on its way."""

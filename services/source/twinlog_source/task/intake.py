@@ -78,7 +78,11 @@ class Intake:
                 await wait_or_stop(stop, IDLE_SECONDS)
                 continue
             try:
-                answers = await self.fetcher.poll(positions, max_wait_seconds=POLL_SECONDS)
+                answers = await self.fetcher.poll(
+                    positions,
+                    max_wait_seconds=POLL_SECONDS,
+                    sizes=self.throttle.sizes(partition.topic for partition in positions),
+                )
                 self.source_problem = None
             except KafkaError as error:
                 self.source_problem = error
@@ -110,11 +114,14 @@ class Intake:
                 continue
 
     def _wanted(self) -> dict[TopicPartition, int]:
-        now = self.clock.monotonic()
+        now, throttle, fetcher = self.clock.monotonic(), self.throttle, self.fetcher
+        fetchable = ((partition, copy) for partition, copy in self.copies.items() if copy.fetchable(now))
+        if throttle.is_open:
+            return {partition: copy.fetched for partition, copy in fetchable}
         return {
             partition: copy.fetched
-            for partition, copy in self.copies.items()
-            if copy.fetchable(now) and self.throttle.allows(partition.topic, now)
+            for partition, copy in fetchable
+            if fetcher.is_asked(partition) or throttle.allows(partition.topic, now)
         }
 
     def _take(self, answer: FetchedPartition) -> None:

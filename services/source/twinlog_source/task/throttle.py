@@ -1,11 +1,15 @@
 """Limits in bytes per second, for the task and for single topics, changed at any time. Pure: takes `now`.
 
-A bucket may go into debt by one fetch, so a large fetch is paid for by waiting after it, and the mean rate
-holds.
+A bucket may go into debt by what one fetch brings, so a large batch is paid for by waiting after it, and the
+mean rate holds. What a fetch may bring is bounded by what the limits allow in a moment: else a debt would be
+paid back long after anybody looks.
 """
 
-from collections.abc import Mapping
+from collections import Counter
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+
+from twinlog.kafka.raw import FetchSizes
 
 BURST_SECONDS = 0.25
 
@@ -20,7 +24,7 @@ class Bucket:
         """Whether the next fetch may begin."""
         if self._at is not None:
             earned = (now - self._at) * self.bytes_per_second
-            self._tokens = min(self._tokens + earned, self.bytes_per_second * BURST_SECONDS)
+            self._tokens = min(self._tokens + earned, self.burst_bytes)
         self._at = now
         return self._tokens >= 0
 
@@ -28,24 +32,61 @@ class Bucket:
         self.allows(now)
         self._tokens -= size_bytes
 
+    def change(self, bytes_per_second: float, now: float) -> None:
+        """From now on; what was earned and what is owed stay."""
+        self.allows(now)
+        self.bytes_per_second = bytes_per_second
+
+    @property
+    def burst_bytes(self) -> float:
+        return self.bytes_per_second * BURST_SECONDS
+
 
 @dataclass(slots=True, kw_only=True)
 class Throttle:
     _whole: Bucket | None = None
     _topics: dict[str, Bucket] = field(default_factory=dict)
 
-    def set_limits(self, bytes_per_second: int, topics: Mapping[str, int]) -> None:
+    def set_limits(self, bytes_per_second: int, topics: Mapping[str, int], now: float) -> None:
         """Replace all limits; 0 = none."""
-        self._whole = Bucket(bytes_per_second=bytes_per_second) if bytes_per_second > 0 else None
-        self._topics = {topic: Bucket(bytes_per_second=limit) for topic, limit in topics.items() if limit > 0}
+        self._whole = _changed(self._whole, bytes_per_second, now)
+        limits = ((topic, _changed(self._topics.get(topic), limit, now)) for topic, limit in topics.items())
+        self._topics = {topic: bucket for topic, bucket in limits if bucket is not None}
+
+    @property
+    def is_open(self) -> bool:
+        """Nothing is limited."""
+        return self._whole is None and not self._topics
 
     def allows(self, topic: str, now: float) -> bool:
         """Whether a partition of the topic may be fetched now."""
         bucket = self._topics.get(topic)
         return (self._whole is None or self._whole.allows(now)) and (bucket is None or bucket.allows(now))
 
+    def sizes(self, topics: Iterable[str]) -> FetchSizes:
+        """What a fetch of partitions of these topics (each topic once for each partition) may bring."""
+        whole = None if self._whole is None else max(1, int(self._whole.burst_bytes))
+        partitions = Counter(topics) if self._topics else {}
+        return FetchSizes(
+            max_bytes=whole,
+            partition_bytes={
+                topic: max(1, int(bucket.burst_bytes / partitions[topic]))
+                for topic, bucket in self._topics.items()
+                if topic in partitions
+            },
+        )
+
     def spend(self, topic: str, size_bytes: int, now: float) -> None:
         """Say how much was fetched of a topic."""
         for bucket in (self._whole, self._topics.get(topic)):
             if bucket is not None:
                 bucket.spend(size_bytes, now)
+
+
+def _changed(bucket: Bucket | None, bytes_per_second: int, now: float) -> Bucket | None:
+    if bytes_per_second <= 0:
+        return None
+    if bucket is None:
+        return Bucket(bytes_per_second=bytes_per_second)
+    bucket.change(bytes_per_second, now)
+    return bucket

@@ -26,7 +26,7 @@ position.
 
 from twinlog.kafka.connection import DataSession
 from twinlog.kafka.raw.fencing import fence
-from twinlog.kafka.raw.fetcher import FetchedPartition, FetchFailure, RawFetcher
+from twinlog.kafka.raw.fetcher import FetchedPartition, FetchFailure, FetchSizes, RawFetcher
 from twinlog.kafka.raw.leaders import list_offsets
 from twinlog.kafka.raw.producer import ProducerState, RawProducer
 from twinlog.kafka.raw.rotation import TransactionRotation
@@ -35,6 +35,7 @@ from twinlog.kafka.raw.settings import ProducerSettings
 __all__ = [
     "DataSession",
     "FetchFailure",
+    "FetchSizes",
     "FetchedPartition",
     "ProducerSettings",
     "ProducerState",

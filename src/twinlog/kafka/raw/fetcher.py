@@ -8,7 +8,7 @@ are the caller's alone; nothing here moves one, skips or resets.
 import asyncio
 import contextlib
 from collections.abc import Coroutine, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Self
 
 from twinlog.batches.visibility import AbortedTransaction
@@ -64,6 +64,19 @@ class FetchFailure:
     """Doubles with each failure in a row, 0.1 to 5 s."""
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FetchSizes:
+    """Less than the options allow, for a while. The first batch of an answer comes whole all the same."""
+
+    max_bytes: int | None = None
+    """Of one request; None = as the options say."""
+    partition_bytes: Mapping[str, int] = field(default_factory=dict)
+    """Of each partition of these topics."""
+
+
+_AS_OPTIONS_SAY = FetchSizes()
+
+
 @dataclass(slots=True)
 class _Standing:
     """What is remembered of a partition between fetches. Losing it costs time, never correctness."""
@@ -101,7 +114,13 @@ class RawFetcher:
         # The caller's own exception is not shown to the group: it would come back wrapped.
         await self._tasks.__aexit__(None, None, None)
 
-    async def request(self, positions: Mapping[TopicPartition, int]) -> None:
+    def is_asked(self, partition: TopicPartition) -> bool:
+        """Its fetch is under way: leaving it out of the next poll would throw the answer away."""
+        return partition in self._asked
+
+    async def request(
+        self, positions: Mapping[TopicPartition, int], sizes: FetchSizes = _AS_OPTIONS_SAY
+    ) -> None:
         """Start fetching what is not under way, and return without waiting for data.
 
         To be called with the next positions before the present data is sent on: then both happen at once.
@@ -124,18 +143,25 @@ class RawFetcher:
             elif self._requests.get(node, 0) < _REQUESTS_PER_BROKER:
                 by_node.setdefault(node, []).append(partition)
         if leaderless:
-            self._asked.update(leaderless)
+            self._asked.update((part.partition, part.offset) for part in leaderless)
             self._spawn(self._find_leaders(client, leaderless), "find leaders")
         for node, partitions in by_node.items():
             # Least recently served first: the broker fills the answer in this order.
             partitions.sort(key=lambda partition: self._standing(partition).served_at)
-            parts = [FetchPart(partition, positions[partition]) for partition in partitions]
-            self._asked.update(parts)
+            parts = [
+                FetchPart(partition, positions[partition], self._most_bytes(partition, sizes))
+                for partition in partitions
+            ]
+            self._asked.update((part.partition, part.offset) for part in parts)
             self._requests[node] = self._requests.get(node, 0) + 1
-            self._spawn(self._fetch(node, parts), f"fetch from {node}")
+            self._spawn(self._fetch(node, parts, sizes.max_bytes), f"fetch from {node}")
 
     async def poll(
-        self, positions: Mapping[TopicPartition, int], *, max_wait_seconds: float
+        self,
+        positions: Mapping[TopicPartition, int],
+        *,
+        max_wait_seconds: float,
+        sizes: FetchSizes = _AS_OPTIONS_SAY,
     ) -> dict[TopicPartition, FetchedPartition | FetchFailure]:
         """Fetch from these positions; return as soon as any broker has answered, at most after the wait.
 
@@ -146,7 +172,7 @@ class RawFetcher:
         give_up_at = self._loop.time() + max_wait_seconds
         while True:
             self._arrived.clear()
-            await self.request(positions)
+            await self.request(positions, sizes)
             answers = self._collect(positions)
             left = give_up_at - self._loop.time()
             if answers or left <= 0:
@@ -159,18 +185,19 @@ class RawFetcher:
 
     # -------------------------------------------------------------------------------------- fetching
 
-    async def _fetch(self, node: int, parts: list[FetchPart]) -> None:
+    async def _fetch(self, node: int, parts: list[FetchPart], max_bytes: int | None) -> None:
         options = self._options
+        most = options.max_bytes if max_bytes is None else min(options.max_bytes, max_bytes)
         request = fetch_request(
             parts,
             max_wait_ms=options.max_wait_ms,
             min_bytes=options.min_bytes,
-            max_bytes=options.max_bytes,
-            max_partition_bytes=options.max_partition_bytes,
+            max_bytes=most,
+            max_partition_bytes=min(options.max_partition_bytes, most),
             read_committed=options.read_committed,
             rack=options.client_rack,
         )
-        offsets = dict(parts)
+        offsets = {part.partition: part.offset for part in parts}
         try:
             response: FetchResponse = await self._session.send(node, request, f"fetch from broker {node}")
             if response.error_code:
@@ -193,6 +220,10 @@ class RawFetcher:
         finally:
             self._requests[node] -= 1
             self._no_longer_asked(parts)
+
+    def _most_bytes(self, partition: TopicPartition, sizes: FetchSizes) -> int | None:
+        limit = sizes.partition_bytes.get(partition.topic)
+        return None if limit is None else min(limit, self._options.max_partition_bytes)
 
     def _take_answer(self, answer: FetchAnswer, offset: int, node: int) -> None:
         partition = answer.partition
@@ -267,17 +298,17 @@ class RawFetcher:
         """Refresh the metadata; partitions that then have no leader fail."""
         try:
             await refresh_metadata(self._session, client, {part.partition.topic for part in parts})
-            for partition, offset in parts:
+            for partition, offset, _ in parts:
                 if leader_of(client, partition) is None:
                     self._fail(partition, offset, no_leader(self._session, client, partition))
         except KafkaError as error:
-            for partition, offset in parts:
+            for partition, offset, _ in parts:
                 self._fail(partition, offset, about(partition, again(error)))
         finally:
             self._no_longer_asked(parts)
 
     def _no_longer_asked(self, parts: list[FetchPart]) -> None:
-        for partition, _ in parts:
+        for partition, _, _ in parts:
             del self._asked[partition]
         self._arrived.set()
 

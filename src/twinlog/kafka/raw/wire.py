@@ -162,6 +162,8 @@ def _take_record_errors(data: bytes, position: int) -> tuple[str, int]:
 class FetchPart(NamedTuple):
     partition: TopicPartition
     offset: int
+    max_bytes: int | None = None
+    """Instead of the request's `max_partition_bytes`."""
 
 
 class FetchAnswer(NamedTuple):
@@ -201,10 +203,13 @@ def fetch_request(
             pieces.append(_INT32_PAIR.pack(_NO_SESSION, _FINAL_SESSION_EPOCH))
         by_topic = _by_topic((part.partition.topic, part) for part in parts)
         pieces.append(_INT32.pack(len(by_topic)))
-        pack = _partition_packer(version, max_partition_bytes)
+        pack = _partition_packer(version)
         for topic, topic_parts in by_topic.items():
             pieces += (_string(topic), _INT32.pack(len(topic_parts)))
-            pieces += [pack(part.partition.partition, part.offset) for part in topic_parts]
+            pieces += [
+                pack(part.partition.partition, part.offset, part.max_bytes or max_partition_bytes)
+                for part in topic_parts
+            ]
         if version >= 7:
             pieces.append(_INT32.pack(0))  # no forgotten topics
         if version >= 11:
@@ -214,17 +219,15 @@ def fetch_request(
     return HandWrittenRequest(_FETCH, range(4, 12), encode, _read_fetch_response)
 
 
-def _partition_packer(version: int, max_partition_bytes: int) -> Callable[[int, int], bytes]:
+def _partition_packer(version: int) -> Callable[[int, int, int], bytes]:
+    """Number, offset and most bytes of a partition."""
     if version >= 9:
         pack = struct.Struct(">iiqqi").pack
-        return lambda number, offset: pack(
-            number, _UNKNOWN_EPOCH, offset, _UNKNOWN_OFFSET, max_partition_bytes
-        )
+        return lambda number, offset, size: pack(number, _UNKNOWN_EPOCH, offset, _UNKNOWN_OFFSET, size)
     if version >= 5:
         pack = struct.Struct(">iqqi").pack
-        return lambda number, offset: pack(number, offset, _UNKNOWN_OFFSET, max_partition_bytes)
-    pack = struct.Struct(">iqi").pack
-    return lambda number, offset: pack(number, offset, max_partition_bytes)
+        return lambda number, offset, size: pack(number, offset, _UNKNOWN_OFFSET, size)
+    return struct.Struct(">iqi").pack
 
 
 _FETCHED = struct.Struct(">ihqqqi")
