@@ -1,7 +1,7 @@
 """Puts the parts of one flow together, on whatever clusters it is given. No I/O."""
 
 import asyncio
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from functools import partial
 
@@ -57,6 +57,8 @@ class Surroundings:
     stop: asyncio.Event
     refusal: Callable[[Flow], TwinlogError | None]
     reachable: Callable[[ClusterAlias], bool]
+    aliases: Collection[ClusterAlias]
+    """Every cluster of the configuration."""
 
 
 def assemble_flow(entry: CheckpointFlow, clusters: FlowClusters, around: Surroundings) -> FlowParts:
@@ -138,7 +140,7 @@ def assemble_moves(flows: Mapping[Flow, FlowParts], around: Surroundings) -> dic
         reverse = flows.get(Flow(flow.target, flow.source))
         served[flow] = ServedFlow(
             parts=parts,
-            failover=_runner(FailoverRoute(parts=parts), parts, around, lock),
+            failover=_runner(FailoverRoute(parts=parts, reverse=reverse), parts, around, lock),
             failback=_runner(FailbackRoute(parts=parts, reverse=reverse), parts, around, lock),
         )
     return served
@@ -146,7 +148,13 @@ def assemble_moves(flows: Mapping[Flow, FlowParts], around: Surroundings) -> dic
 
 def _runner(route: Route, parts: FlowParts, around: Surroundings, lock: asyncio.Lock) -> MoveRunner:
     return MoveRunner(
-        planner=MovePlanner(route=route, clock=around.clock, reachable=around.reachable, stop=around.stop),
+        planner=MovePlanner(
+            route=route,
+            clock=around.clock,
+            reachable=around.reachable,
+            others=around.aliases,
+            stop=around.stop,
+        ),
         journal=_journal(parts),
         clock=around.clock,
         stop=around.stop,

@@ -16,6 +16,7 @@ from twinlog_checkpoint.group_explainer import GroupExplanation
 from twinlog_checkpoint.move_runner import MoveReport, StepEvent
 from twinlog_checkpoint.moves import (
     DEFAULT_WAIT_SECONDS,
+    LastMove,
     MoveAction,
     MoveOptions,
     MovePartition,
@@ -168,6 +169,19 @@ def move_plan(plan: MovePlan) -> pb2.MovePlan:
         estimated=None if plan.estimated_seconds is None else _duration(plan.estimated_seconds),
         warnings=plan.warnings,
         blockers=plan.blockers,
+        last=None if plan.last is None else _last_move(plan.last),
+        fenced_topics=plan.fenced_topics,
+    )
+
+
+def _last_move(last: LastMove) -> pb2.LastMove:
+    return pb2.LastMove(
+        run_id=last.run_id,
+        kind=last.kind,
+        finished=last.finished,
+        steps=last.steps,
+        by=last.by,
+        started=timestamp(last.started_ms),
     )
 
 

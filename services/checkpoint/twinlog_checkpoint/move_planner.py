@@ -2,19 +2,23 @@
 
 import asyncio
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from twinlog.clock import Clock
 from twinlog.errors import KafkaError, WireFormatError
-from twinlog.kafka.ports import CommittedOffset, GroupAdmin
+from twinlog.kafka.ports import AclBinding, CommittedOffset, GroupAdmin, KafkaCluster
 from twinlog.model import ClusterAlias, TopicPartition
 from twinlog.service.runtime import wait_or_stop
 from twinlog_checkpoint.aligner import Aligner, BudgetSpent, ByteBudget, LogBounds, Side, count_visible
 from twinlog_checkpoint.exact import log_ends
 from twinlog_checkpoint.log_ranges import log_ranges
+from twinlog_checkpoint.move_fence import FenceScope, fence_scope, missing_fences
+from twinlog_checkpoint.move_journal import MoveRecord, MoveState
 from twinlog_checkpoint.move_route import CopiedPartition, Route
 from twinlog_checkpoint.moves import (
     GroupPlace,
+    LastMove,
+    MoveKind,
     MoveOptions,
     MovePartition,
     MovePlan,
@@ -26,6 +30,8 @@ from twinlog_checkpoint.moves import (
 )
 from twinlog_checkpoint.translation import SourcePosition, Translation, Verdict
 
+ANSWER_SECONDS = 6.0
+"""A cluster that says nothing for so long is away."""
 BACKLOG_BYTES = 256 << 20
 """Read at most to measure one backlog."""
 
@@ -47,26 +53,35 @@ class MovePlanner:
     route: Route
     clock: Clock
     reachable: Callable[[ClusterAlias], bool]
+    """By the last probe, which may be some seconds old."""
+    others: Collection[ClusterAlias]
+    """Every cluster there is."""
     stop: asyncio.Event
     rate_seconds: float = 1.0
     """Between the two looks that give the rate of the copy."""
-
-    @property
-    def from_reachable(self) -> bool:
-        return self.reachable(self.route.from_alias)
+    from_reachable: bool = False
+    """As of the last `plan`."""
+    to_reachable: bool = False
 
     async def plan(
-        self, options: MoveOptions, *, without: Collection[str] = (), fenced: bool = False
+        self, options: MoveOptions, *, without: Collection[str] = (), last: MoveRecord | None = None
     ) -> MovePlan:
-        """The move as of now; `without` names groups that are done with. Raises KafkaError."""
-        blockers = await self._blockers(options)
+        """The move as of now; `without` names groups that are done with. Raises KafkaError.
+
+        A cluster that does not answer now counts as away, whatever the last probe said.
+        """
+        self.from_reachable = await self._answers(self.route.from_alias, self.route.from_cluster)
+        self.to_reachable = await self._answers(self.route.to_alias, self.route.to_cluster)
+        fences = fences_where_left(last, self.route.kind)
+        scope = await self.fence_scope() if options.fence and self.from_reachable else FenceScope()
+        blockers = await self._blockers(options, scope)
         partitions: Sequence[MovePartition] = []
         backlog: Sequence[TopicBacklog] = []
         seconds: float | None = None
-        if self.route.ready and self.reachable(self.route.to_alias):
+        if self._obstacle is None and self.to_reachable:
             partitions = await self.partitions(options, without=without)
             backlog, seconds = await self._backlog_and_rate()
-        return MovePlan(
+        plan = MovePlan(
             kind=self.route.kind,
             flow=self.route.flow,
             from_alias=self.route.from_alias,
@@ -75,15 +90,57 @@ class MovePlanner:
             partitions=partitions,
             backlog=backlog,
             estimated_seconds=seconds,
-            warnings=plan_warnings(
-                partitions,
-                backlog,
-                from_alias=self.route.from_alias,
-                from_reachable=self.from_reachable,
-                fenced=fenced or options.fence,
-            ),
+            warnings=(),
             blockers=blockers,
+            fenced_topics=sorted({*scope.topics, *(fence.resource_name for fence in fences)}),
+            last=None if last is None else _shown(last),
         )
+        return self._with_warnings(plan)
+
+    async def done(self, plan: MovePlan, partitions: Sequence[MovePartition]) -> MovePlan:
+        """The plan as it was carried out, with what is left to copy now. Raises KafkaError."""
+        backlog = await self.backlog()
+        return self._with_warnings(
+            replace(plan, partitions=partitions, backlog=backlog, estimated_seconds=None)
+        )
+
+    async def fence_scope(self) -> FenceScope:
+        """Which topics a fence would be about. Raises KafkaError."""
+        return fence_scope(
+            {entry.here.topic for entry in await self.route.written()},
+            here=self.route.from_alias,
+            others=self.others,
+            policy=self.route.policy,
+            reverse=self.route.reverse_flow,
+        )
+
+    def _with_warnings(self, plan: MovePlan) -> MovePlan:
+        warnings = plan_warnings(
+            plan.partitions,
+            plan.backlog,
+            from_alias=plan.from_alias,
+            from_reachable=plan.from_reachable,
+            fenced=bool(plan.fenced_topics),
+        )
+        if plan.last is not None and not plan.last.finished and plan.last.kind is not plan.kind:
+            warnings.insert(
+                0, f"the {plan.last.kind} of run {plan.last.run_id} was cut: this takes its place"
+            )
+        return replace(plan, warnings=warnings)
+
+    @property
+    def _obstacle(self) -> str | None:
+        return self.route.obstacle(from_reachable=self.from_reachable)
+
+    async def _answers(self, alias: ClusterAlias, cluster: KafkaCluster) -> bool:
+        if not self.reachable(alias):
+            return False
+        try:
+            async with asyncio.timeout(ANSWER_SECONDS):
+                await cluster.cluster_id()
+        except (KafkaError, TimeoutError):
+            return False
+        return True
 
     async def partitions(self, options: MoveOptions, *, without: Collection[str] = ()) -> list[MovePartition]:
         """Every (group, partition) with what is done with it, sorted. Raises KafkaError."""
@@ -119,7 +176,7 @@ class MovePlanner:
         """What is written here and not there; with `until` only what lies before these offsets. Raises
         KafkaError."""
         if not self.from_reachable:
-            return []
+            return list(self.route.last_seen_backlog())
         written = await self.route.written()
         here = await log_ends(self.route.here.admin, {entry.here for entry in written})
         there = await log_ends(self.route.there.admin, {entry.there for entry in written})
@@ -180,28 +237,52 @@ class MovePlanner:
         elapsed = max(self.clock.monotonic() - started, 1e-3)
         return second, estimated_seconds(first, second, elapsed)
 
-    async def _blockers(self, options: MoveOptions) -> list[str]:
+    async def _blockers(self, options: MoveOptions, scope: FenceScope) -> list[str]:
         route = self.route
         blockers: list[str] = []
-        if not self.reachable(route.to_alias):
+        if not self.to_reachable:
             blockers.append(f"{route.to_alias}, which the groups would move to, does not answer")
-        if not route.ready:
-            blockers.append(f"flow {route.flow}: the offset syncs have not been read yet")
         if not self.from_reachable:
-            if not options.accept_loss:
-                blockers.append(
-                    f"{route.from_alias} is away: accept the loss to go on with what {route.to_alias} has"
-                )
-            if options.fence:
-                blockers.append(f"{route.from_alias} does not answer, so its writers cannot be fenced")
-            return blockers
+            return [*blockers, *self._blockers_when_away(options)]
+        if self._obstacle is not None:
+            blockers.append(self._obstacle)
         unknown = sorted(set(options.groups) - set(await route.groups()))
         if unknown:
             blockers.append(
                 f"not on {route.from_alias}, or left out by the group filter: {', '.join(unknown)}"
+                " (see twinlog explain group)"
             )
-        if options.fence and await route.from_cluster.describe_acls("TOPIC") is None:
+        if not options.fence:
+            return blockers
+        if await missing_fences(route.from_cluster, scope.topics) is None:
             blockers.append(f"{route.from_alias} has no authorizer, so ACLs cannot fence its writers")
+        if scope.conflicts:
+            blockers.append(
+                f"flow {route.reverse_flow} writes to {', '.join(scope.conflicts[:5])} on {route.from_alias}"
+                " under the same names, so a fence would keep Twinlog out as well: fence by hand"
+            )
+        return blockers
+
+    def _blockers_when_away(self, options: MoveOptions) -> list[str]:
+        route = self.route
+        if route.kind is MoveKind.FAILBACK:
+            # Nothing of it can be known elsewhere: its groups' progress and the record of moves are there.
+            away = (
+                f"{route.from_alias} is away, and with it where the groups stand: on {route.to_alias} they go"
+                " on where they were; a fence there has to be taken away by hand (kafka-acls --remove)"
+            )
+            return [away]
+        blockers = [] if self._obstacle is None else [self._obstacle]
+        if not options.accept_loss:
+            blockers.append(
+                f"{route.from_alias} is away: --accept-loss goes on with what {route.to_alias} has"
+            )
+        if options.fence:
+            blockers.append(f"{route.from_alias} does not answer, so its writers cannot be fenced")
+        known = {place.group for place in route.known_places()}
+        unknown = sorted(set(options.groups) - known)
+        if unknown and self._obstacle is None:
+            blockers.append(f"no checkpoint on {route.to_alias}: {', '.join(unknown)}")
         return blockers
 
     async def _wanted(self, options: MoveOptions) -> list[_Wanted]:
@@ -239,7 +320,7 @@ class MovePlanner:
         return [
             _Wanted(
                 group=place.group,
-                from_partition=place.to_partition,
+                from_partition=place.from_partition,
                 to_partition=place.to_partition,
                 from_offset=place.from_offset,
                 translation=place.translation,
@@ -262,6 +343,24 @@ async def _states(admin: GroupAdmin, groups: Collection[str]) -> dict[str, str]:
         for group, description in described.items()
         if not isinstance(description, KafkaError)
     }
+
+
+def fences_where_left(last: MoveRecord | None, kind: MoveKind) -> Collection[AclBinding]:
+    """The fences that are up on the cluster that a move of this kind leaves."""
+    if last is None:
+        return ()
+    return last.fences if last.kind is kind else last.former_fences
+
+
+def _shown(last: MoveRecord) -> LastMove:
+    return LastMove(
+        run_id=last.run_id,
+        kind=last.kind,
+        finished=last.state is MoveState.DONE,
+        steps=tuple(last.done),
+        by=last.by,
+        started_ms=last.started_ms,
+    )
 
 
 def _present(

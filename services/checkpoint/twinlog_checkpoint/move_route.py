@@ -7,10 +7,12 @@ from typing import Protocol
 from twinlog.errors import KafkaError
 from twinlog.kafka.ports import KafkaCluster
 from twinlog.model import ClusterAlias, Flow, TopicPartition
+from twinlog.policy import ReplicationPolicy
+from twinlog.wire import Checkpoint
 from twinlog_checkpoint.exact import LogSide
 from twinlog_checkpoint.flow_parts import FlowParts
 from twinlog_checkpoint.history import Pairs
-from twinlog_checkpoint.moves import MoveKind
+from twinlog_checkpoint.moves import MoveKind, TopicBacklog
 from twinlog_checkpoint.translation import SourcePosition, Translation, Verdict
 
 
@@ -29,6 +31,7 @@ class KnownPlace:
     """A group's translated offset as its last checkpoint says it: all there is when its cluster is gone."""
 
     group: str
+    from_partition: TopicPartition
     to_partition: TopicPartition
     from_offset: int
     translation: Translation
@@ -62,9 +65,18 @@ class Route(Protocol):
     @property
     def to_cluster(self) -> KafkaCluster: ...
 
+    def obstacle(self, *, from_reachable: bool) -> str | None:
+        """Why it cannot be said yet where groups would go on; None when it can."""
+        ...
+
     @property
-    def ready(self) -> bool:
-        """The offset syncs are read."""
+    def policy(self) -> ReplicationPolicy:
+        """Of the flow that copies what is written where the groups come from."""
+        ...
+
+    @property
+    def reverse_flow(self) -> Flow | None:
+        """The flow that writes to where the groups come from, if this process has it."""
         ...
 
     async def groups(self) -> Collection[str]:
@@ -87,12 +99,18 @@ class Route(Protocol):
         """What checkpoints say, without asking the cluster that is left."""
         ...
 
+    def last_seen_backlog(self) -> Collection[TopicBacklog]:
+        """What may be missing there, as far as the cluster that is left was seen before it went away."""
+        ...
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FailoverRoute:
     """From the flow's source to its target."""
 
     parts: FlowParts
+    reverse: FlowParts | None = None
+    """Of the flow in the other direction; None when this process has none."""
 
     @property
     def kind(self) -> MoveKind:
@@ -126,9 +144,18 @@ class FailoverRoute:
     def to_cluster(self) -> KafkaCluster:
         return self.parts.target
 
+    def obstacle(self, *, from_reachable: bool) -> str | None:
+        if not from_reachable:
+            return None if self.parts.checkpointer.restored else _unread(self.parts, "checkpoints")
+        return None if self.parts.syncs_are_read else _unread(self.parts, "offset syncs")
+
     @property
-    def ready(self) -> bool:
-        return self.parts.syncs_are_read
+    def policy(self) -> ReplicationPolicy:
+        return self.parts.entry.policy
+
+    @property
+    def reverse_flow(self) -> Flow | None:
+        return None if self.reverse is None else self.reverse.flow
 
     async def groups(self) -> Collection[str]:
         return await self.parts.checkpointer.groups.present()
@@ -146,28 +173,38 @@ class FailoverRoute:
 
     def known_places(self) -> Collection[KnownPlace]:
         checkpointer = self.parts.checkpointer
-        verdicts = {(row.group, row.target): row.translation for row in checkpointer.table.rows()}
-        places: list[KnownPlace] = []
-        for group in sorted(checkpointer.history.groups()):
-            for partition, checkpoint in sorted(checkpointer.history.latest(group).items()):
-                row = verdicts.get((group, partition))
-                same = row is not None and row.downstream_offset == checkpoint.downstream_offset
-                places.append(
-                    KnownPlace(
-                        group=group,
-                        to_partition=partition,
-                        from_offset=checkpoint.upstream_offset,
-                        translation=row
-                        if same and row is not None
-                        else Translation(
-                            verdict=Verdict.FLOOR,
-                            downstream_offset=checkpoint.downstream_offset,
-                            message="as the last checkpoint says",
-                        ),
-                        metadata=checkpoint.metadata,
-                    )
-                )
-        return places
+        return [
+            KnownPlace(
+                group=group,
+                from_partition=self.parts.origin_of(partition) or partition,
+                to_partition=partition,
+                from_offset=checkpoint.upstream_offset,
+                translation=self._known_translation(checkpoint),
+                metadata=checkpoint.metadata,
+            )
+            for group in sorted(checkpointer.history.groups())
+            if self.parts.entry.groups.should_replicate_group(group)
+            for partition, checkpoint in sorted(checkpointer.history.latest(group).items())
+        ]
+
+    def _known_translation(self, checkpoint: Checkpoint) -> Translation:
+        """The verdict that the checkpoint was made with, if this process has made it: it holds for good."""
+        known = self.parts.checkpointer.table.last_translation(checkpoint.group, checkpoint.partition)
+        if known is not None and known.downstream_offset == checkpoint.downstream_offset:
+            return known
+        return Translation(
+            verdict=Verdict.FLOOR,
+            downstream_offset=checkpoint.downstream_offset,
+            message="as the last checkpoint says",
+        )
+
+    def last_seen_backlog(self) -> Collection[TopicBacklog]:
+        ends = {
+            row.source: row.upstream_offset + row.source_lag
+            for row in self.parts.checkpointer.table.rows()
+            if row.source_lag is not None
+        }
+        return [_last_seen(self.parts, partition, end) for partition, end in sorted(ends.items())]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -214,9 +251,20 @@ class FailbackRoute:
     def to_cluster(self) -> KafkaCluster:
         return self.parts.source
 
+    def obstacle(self, *, from_reachable: bool) -> str | None:
+        for parts in (self.parts, *(() if self.reverse is None else (self.reverse,))):
+            if not parts.syncs_are_read:
+                return _unread(parts, "offset syncs")
+        return None
+
     @property
-    def ready(self) -> bool:
-        return self.parts.syncs_are_read and (self.reverse is None or self.reverse.syncs_are_read)
+    def policy(self) -> ReplicationPolicy:
+        return (self.reverse or self.parts).entry.policy
+
+    @property
+    def reverse_flow(self) -> Flow | None:
+        """The flow itself: it copies to where the groups come from."""
+        return self.parts.flow
 
     async def groups(self) -> Collection[str]:
         listed = await self.parts.target.list_groups()
@@ -243,6 +291,31 @@ class FailbackRoute:
 
     def known_places(self) -> Collection[KnownPlace]:
         return []
+
+    def last_seen_backlog(self) -> Collection[TopicBacklog]:
+        return []
+
+
+def _unread(parts: FlowParts, what: str) -> str:
+    why = "" if parts.obstacle is None else f": {parts.obstacle}"
+    return f"flow {parts.flow}: the {what} have not been read yet{why}"
+
+
+def _last_seen(parts: FlowParts, partition: TopicPartition, end: int) -> TopicBacklog:
+    """The newest offset sync lies before the end of the copy, so at most this is missing."""
+    pairs = parts.pairs(partition)
+    newest = None if pairs is None else pairs.newest()
+    copied_to = None if newest is None else newest.upstream + 1
+    if copied_to is None:
+        message = f"its log ended at {end} when it was last seen; nothing of it is known to be copied"
+    else:
+        message = (
+            f"its log ended at {end} when it was last seen: of that at most {max(0, end - copied_to)} records"
+            " are missing"
+        )
+    return TopicBacklog(
+        partition=partition, end_offset=end, records_not_copied=None, copied_to=copied_to, message=message
+    )
 
 
 async def copied_partitions(parts: FlowParts) -> list[CopiedPartition]:

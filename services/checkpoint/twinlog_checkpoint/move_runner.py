@@ -10,11 +10,14 @@ import structlog
 
 from twinlog.clock import Clock
 from twinlog.errors import ConflictError, KafkaError, StateError
-from twinlog.kafka.ports import AclBinding, CommittedOffset
+from twinlog.kafka.ports import CommittedOffset
+from twinlog.model import TopicPartition
 from twinlog.service.runtime import wait_or_stop
 from twinlog_checkpoint.exact import log_ends
+from twinlog_checkpoint.log_ranges import log_ranges
+from twinlog_checkpoint.move_fence import lift_fences, missing_fences, raise_fences
 from twinlog_checkpoint.move_journal import MoveJournal, MoveRecord, MoveState, Step
-from twinlog_checkpoint.move_planner import MovePlanner
+from twinlog_checkpoint.move_planner import MovePlanner, fences_where_left
 from twinlog_checkpoint.moves import (
     MoveAction,
     MoveOptions,
@@ -23,6 +26,9 @@ from twinlog_checkpoint.moves import (
     total_backlog,
     writes,
 )
+
+FENCE_SETTLE_SECONDS = 30.0
+"""How long logs may go on growing behind a fence before their ends are taken as they are."""
 
 _log = structlog.stdlib.get_logger(__name__)
 
@@ -79,9 +85,9 @@ class MoveRunner:
             raise _in_progress(f"a {self.planner.route.kind} of {self.planner.route.flow} is running")
         async with self.lock:
             last = await self.journal.load()
-            if last is not None and self._is_finished(last):
-                plan = await self.planner.plan(options, without=last.moved)
-                if not any(entry.action is MoveAction.WRITE for entry in plan.partitions):
+            if last is not None and self._is_finished(last) and not (options.fence and not last.fences):
+                plan = await self.planner.plan(options, without=last.moved, last=last)
+                if not plan.blockers and not _has_work(plan):
                     yield self._report(last, plan, already_done=True)
                     return
             record = self._begin(last, options)
@@ -96,12 +102,27 @@ class MoveRunner:
                 accept_loss=options.accept_loss,
                 resumed=bool(record.done),
             )
-            async for event in self._steps(record, options):
+            async for event in self._steps(record, options, last):
                 yield event
 
-    async def _steps(self, record: MoveRecord, options: MoveOptions) -> AsyncGenerator[MoveEvent, None]:
-        yield self._event(Step.CHECK, StepState.STARTED, "looking at both clusters")
-        plan = await self.planner.plan(options, without=record.moved)
+    async def plan(self, options: MoveOptions) -> MovePlan:
+        """What `run` would do now, with what is recorded of the last move. Changes nothing.
+
+        Raises KafkaError.
+        """
+        home = self.journal.flow.target
+        last = await self.journal.load() if self.planner.reachable(home) else None
+        return await self.planner.plan(options, last=last)
+
+    async def _steps(
+        self, record: MoveRecord, options: MoveOptions, last: MoveRecord | None
+    ) -> AsyncGenerator[MoveEvent, None]:
+        went_before = ", ".join(step.lower() for step in record.done)
+        looking = "looking at both clusters"
+        if record.done:
+            looking = f"going on with run {record.run_id}, which did before: {went_before}"
+        yield self._event(Step.CHECK, StepState.STARTED, looking)
+        plan = await self.planner.plan(options, without=record.moved, last=last)
         if plan.blockers:
             raise StateError(
                 f"{record.kind} of {plan.flow} is not possible now: {'; '.join(plan.blockers)}",
@@ -133,11 +154,14 @@ class MoveRunner:
         await self._verify(partitions)
         yield self._event(Step.VERIFY, StepState.DONE, "every committed offset was read back")
         if record.former_fences:
-            await self._unfence(record.former_fences)
+            await lift_fences(self.planner.route.to_cluster, record.former_fences)
+            record = replace(record, former_fences=()).after(Step.UNFENCE)
+            await self.journal.store(record)
             yield self._event(Step.UNFENCE, StepState.DONE, f"writers on {plan.to_alias} are let in again")
         record = self._finished(record, partitions)
         await self.journal.store(record)
-        finished = replace(plan, partitions=partitions, backlog=await self.planner.backlog())
+        fenced = sorted(fence.resource_name for fence in record.fences)
+        finished = await self.planner.done(replace(plan, fenced_topics=fenced), partitions)
         _log.info(
             "move_finished",
             kind=record.kind,
@@ -154,19 +178,22 @@ class MoveRunner:
         self, record: MoveRecord, options: MoveOptions
     ) -> AsyncGenerator[StepEvent | MoveRecord, None]:
         """Keep writers out if asked, note how far the logs go, wait until that is copied."""
-        if options.fence and not record.fences:
-            record = replace(record, fences=await self._fence()).after(Step.FENCE)
-            await self.journal.store(record)
-            yield self._event(Step.FENCE, StepState.DONE, f"writes are denied on {len(record.fences)} topics")
-        elif not options.fence:
+        newly_fenced = False
+        if options.fence and Step.FENCE not in record.done:
+            record = await self._fenced(record)
+            newly_fenced = True
+            message = f"writes are denied on {_topics(len(record.fences))}"
+            yield self._event(Step.FENCE, StepState.DONE, message)
+        elif record.fences:
+            message = f"writers are kept out of {_topics(len(record.fences))} already"
+            yield self._event(Step.FENCE, StepState.SKIPPED, message)
+        else:
             yield self._event(Step.FENCE, StepState.SKIPPED, "writers are not kept out")
-        if Step.FINAL_OFFSETS not in record.done:
-            written = await self.planner.route.written()
-            ends = await log_ends(self.planner.route.here.admin, {entry.here for entry in written})
-            finals = {partition: bounds.end for partition, bounds in ends.items()}
+        if newly_fenced or Step.FINAL_OFFSETS not in record.done:
+            finals = await self._final_offsets(settle=bool(record.fences))
             record = replace(record, final_offsets=finals).after(Step.FINAL_OFFSETS)
             await self.journal.store(record)
-            yield self._event(Step.FINAL_OFFSETS, StepState.DONE, f"{len(finals)} logs end here for the move")
+            yield self._event(Step.FINAL_OFFSETS, StepState.DONE, f"{_logs(len(finals))} for the move")
         if options.wait_seconds > 0:
             async for event in self._drain(record, options):
                 yield event
@@ -200,31 +227,38 @@ class MoveRunner:
             await wait_or_stop(self.stop, self.drain_look_seconds)
         raise StateError("the service is stopping; run it again to go on", reason="STOPPING")
 
-    async def _fence(self) -> tuple[AclBinding, ...]:
-        topics = sorted({entry.here.topic for entry in await self.planner.route.written()})
-        fences = tuple(
-            AclBinding(
-                resource_type="TOPIC",
-                resource_name=topic,
-                pattern_type="LITERAL",
-                principal="User:*",
-                host="*",
-                operation="WRITE",
-                permission="DENY",
-            )
-            for topic in topics
-        )
-        results = await self.planner.route.from_cluster.create_acls(fences) if fences else {}
-        for error in results.values():
-            if error is not None:
-                raise error
-        return fences
+    async def _fenced(self, record: MoveRecord) -> MoveRecord:
+        """Raise the fences, recorded before they are there: a run that is killed between leaves none unknown.
 
-    async def _unfence(self, fences: Sequence[AclBinding]) -> None:
-        results = await self.planner.route.to_cluster.delete_acls(fences)
-        for error in results.values():
-            if error is not None:
-                raise error
+        One that was there before is somebody else's and stays when ours go.
+        """
+        route = self.planner.route
+        scope = await self.planner.fence_scope()
+        missing = await missing_fences(route.from_cluster, scope.topics)
+        record = replace(record, fences=tuple(dict.fromkeys((*record.fences, *(missing or ())))))
+        await self.journal.store(record)
+        await raise_fences(route.from_cluster, record.fences)
+        record = record.after(Step.FENCE)
+        await self.journal.store(record)
+        return record
+
+    async def _final_offsets(self, *, settle: bool) -> dict[TopicPartition, int]:
+        """Where the logs end. With `settle` once nothing comes any more.
+
+        Brokers hear of a fence a little later, and it does not keep an open transaction from being committed.
+        """
+        partitions = {entry.here for entry in await self.planner.route.written()}
+        admin = self.planner.route.here.admin
+        ends = {partition: bounds.end for partition, bounds in (await log_ends(admin, partitions)).items()}
+        give_up_at = self.clock.monotonic() + FENCE_SETTLE_SECONDS
+        while settle and self.clock.monotonic() < give_up_at and not self.stop.is_set():
+            await wait_or_stop(self.stop, self.drain_look_seconds)
+            before, latest = ends, await log_ranges(admin, partitions)
+            ends = {
+                partition: bounds.end for partition, bounds in (await log_ends(admin, partitions)).items()
+            }
+            settle = before != ends or ends != {partition: log.end for partition, log in latest.items()}
+        return ends
 
     # ------------------------------------------------------------------------ arriving on the other
 
@@ -276,15 +310,12 @@ class MoveRunner:
         return last.kind is self.planner.route.kind and last.state is MoveState.DONE
 
     def _begin(self, last: MoveRecord | None, options: MoveOptions) -> MoveRecord:
-        """Go on with a run that was cut, or start one. Raises StateError when another kind is under way."""
+        """Go on with a run that was cut, or start one. One of the other kind that was cut is given up: moving
+        the groups the other way undoes it."""
         kind = self.planner.route.kind
-        if last is not None and last.state is MoveState.RUNNING:
-            if last.kind is not kind:
-                raise _in_progress(
-                    f"the {last.kind} of run {last.run_id} is not finished: run it again first"
-                )
-            return replace(last, groups=options.groups, by=options.by)
         same = last is not None and last.kind is kind
+        if last is not None and same and last.state is MoveState.RUNNING:
+            return replace(last, groups=options.groups, by=options.by)
         return MoveRecord(
             run_id=uuid.uuid4().hex[:12],
             kind=kind,
@@ -292,8 +323,8 @@ class MoveRunner:
             groups=options.groups,
             by=options.by,
             started_ms=self.clock.now_ms(),
-            fences=last.fences if last is not None and same else (),
-            former_fences=last.fences if last is not None and not same else (),
+            fences=tuple(fences_where_left(last, kind)),
+            former_fences=() if last is None else last.former_fences if same else last.fences,
             moved=last.moved if last is not None and same else (),
         )
 
@@ -323,6 +354,18 @@ class MoveRunner:
         return StepEvent(
             step=step, state=state, message=message, at_ms=self.clock.now_ms(), records_left=records_left
         )
+
+
+def _has_work(plan: MovePlan) -> bool:
+    return any(entry.action is MoveAction.WRITE for entry in plan.partitions)
+
+
+def _topics(count: int) -> str:
+    return "1 topic" if count == 1 else f"{count} topics"
+
+
+def _logs(count: int) -> str:
+    return "1 log ends here" if count == 1 else f"{count} logs end here"
 
 
 def _in_progress(message: str) -> StateError:

@@ -85,6 +85,18 @@ class TopicBacklog:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class LastMove:
+    """The record of a flow's last move, as a plan shows it."""
+
+    run_id: str
+    kind: MoveKind
+    finished: bool
+    steps: Sequence[str]
+    by: str
+    started_ms: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class MovePlan:
     kind: MoveKind
     flow: Flow
@@ -96,6 +108,10 @@ class MovePlan:
     estimated_seconds: float | None
     warnings: Sequence[str]
     blockers: Sequence[str]
+    fenced_topics: Sequence[str] = ()
+    """Whose writers are kept out of `from_alias`, now or by this move."""
+    last: LastMove | None = None
+    """What is recorded of the flow's last move."""
 
     @property
     def records_not_copied(self) -> int | None:
@@ -194,7 +210,7 @@ def plan_warnings(
         )
     total = total_backlog(backlog) if from_reachable else None
     if total:
-        warnings.append(f"{total} records have not been copied yet")
+        warnings.append(f"{_records(total)} not copied yet")
     for action, words in (
         (MoveAction.SKIP_ACTIVE_BEFORE, f"have members on {from_alias} and stay"),
         (MoveAction.SKIP_ACTIVE_THERE, "have members where they would move to and stay"),
@@ -202,10 +218,29 @@ def plan_warnings(
         groups = sorted({entry.group for entry in partitions if entry.action is action})
         if groups:
             warnings.append(f"{_named(groups)} {words}")
-    floors = sum(entry.translation.verdict is Verdict.FLOOR for entry in partitions)
+    moving = (MoveAction.WRITE, MoveAction.ALREADY_THERE)
+    floors = [
+        entry for entry in partitions if entry.translation.verdict is Verdict.FLOOR and entry.action in moving
+    ]
     if floors:
-        warnings.append(f"{floors} offsets are floors: some records are read again")
+        groups = sorted({entry.group for entry in floors})
+        warnings.append(f"{_named(groups)}: some records are read again (FLOOR, {_offsets(len(floors))})")
+    nowhere = [entry for entry in partitions if entry.action is MoveAction.SKIP_NO_OFFSET]
+    if nowhere:
+        groups = sorted({entry.group for entry in nowhere})
+        warnings.append(
+            f"{_named(groups)}: no offset for {_offsets(len(nowhere))}; where consumers begin without one is"
+            " their auto.offset.reset"
+        )
     return warnings
+
+
+def _records(count: int) -> str:
+    return "1 record is" if count == 1 else f"{count} records are"
+
+
+def _offsets(count: int) -> str:
+    return "1 offset" if count == 1 else f"{count} offsets"
 
 
 def _named(groups: Sequence[str], most: int = 5) -> str:

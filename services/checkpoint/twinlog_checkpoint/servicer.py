@@ -109,7 +109,7 @@ class CheckpointServicer(pb2_grpc.CheckpointServiceServicer):
         self, request: pb2.PlanFailoverRequest, context: Context
     ) -> pb2.PlanFailoverResponse:
         options = messages.move_options(request.options, by=context.peer())
-        plan = await self._served(request.flow).failover.planner.plan(options)
+        plan = await self._served(request.flow).failover.plan(options)
         return pb2.PlanFailoverResponse(plan=messages.move_plan(plan))
 
     async def RunFailover(  # noqa: N802
@@ -125,7 +125,7 @@ class CheckpointServicer(pb2_grpc.CheckpointServiceServicer):
         self, request: pb2.PlanFailbackRequest, context: Context
     ) -> pb2.PlanFailbackResponse:
         options = messages.move_options(request.options, by=context.peer())
-        plan = await self._served(request.flow).failback.planner.plan(options)
+        plan = await self._served(request.flow).failback.plan(options)
         return pb2.PlanFailbackResponse(plan=messages.move_plan(plan))
 
     async def RunFailback(  # noqa: N802

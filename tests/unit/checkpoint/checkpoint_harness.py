@@ -117,6 +117,7 @@ class FlowOnFakes:
             stop=asyncio.Event(),
             refusal=lambda flow: None,
             reachable=lambda alias: {"A": self.source, "B": self.target}[alias].hooks.available,
+            aliases=("A", "B"),
         )
 
     async def sync_groups(self, parts: FlowParts, *, deletes_enabled: bool = False) -> None:

@@ -11,12 +11,13 @@ from twinlog.model import TopicPartition
 from twinlog.testing.fake_cluster import Call, FakeCluster
 from twinlog_checkpoint.assembly import assemble_moves
 from twinlog_checkpoint.flow_parts import FlowParts
+from twinlog_checkpoint.group_sync import LogRange
 from twinlog_checkpoint.history import OffsetPair
 from twinlog_checkpoint.move_journal import MoveJournal, MoveRecord, MoveState, Step
 from twinlog_checkpoint.move_runner import MoveReport, MoveRunner, StepEvent, StepState
-from twinlog_checkpoint.moves import MoveAction, MoveOptions, MovePlan
+from twinlog_checkpoint.moves import GroupPlace, MoveAction, MoveKind, MoveOptions, MovePlan, decide
 from twinlog_checkpoint.servicer import ServedFlow
-from twinlog_checkpoint.translation import Verdict
+from twinlog_checkpoint.translation import Translation, Verdict
 from unit.checkpoint.checkpoint_harness import A_TO_B, FlowOnFakes, turns
 from unit.checkpoint.mirrored_logs import COPY, ORIGIN, MirroredLogs
 
@@ -103,7 +104,7 @@ async def test_a_plan_says_where_groups_would_go_on_and_what_is_not_copied() -> 
     (entry,) = [entry for entry in plan.partitions if entry.group == "g"]
     assert entry.translation.verdict is Verdict.EXACT
     world.logs.check(100, entry.to_offset or 0)
-    assert any("not been copied" in warning for warning in plan.warnings)
+    assert f"{added} records are not copied yet" in plan.warnings
     assert any("busy" in warning for warning in plan.warnings)
 
 
@@ -221,37 +222,23 @@ async def test_with_the_source_gone_checkpoints_say_where_to_go_on() -> None:
         await world.fakes.do_pass(world.parts.checkpointer)
         world.logs.source.take_away()
         plan = await world.served.failover.planner.plan(NO_WAIT)
-        assert any("accept the loss" in blocker for blocker in plan.blockers)
+        assert any("--accept-loss" in blocker for blocker in plan.blockers)
+        (missing,) = plan.backlog
+        assert missing.records_not_copied is None
+        assert f"ended at {world.source_end}" in missing.message
         with pytest.raises(StateError) as refused:
             await run(world.served.failover)
         assert refused.value.reason == "MOVE_BLOCKED"
         steps, report = await run(world.served.failover, MoveOptions(accept_loss=True))
         written = await offset_of(world.logs.target, "g", COPY)
     world.logs.check(100, written or 0)
+    assert [entry.translation.verdict for entry in report.plan.partitions] == [Verdict.EXACT]
     assert report.plan.records_not_copied is None
     assert {step.step for step in steps if step.state is StepState.SKIPPED} == {
         Step.FENCE,
         Step.FINAL_OFFSETS,
         Step.DRAIN,
     }
-
-
-async def test_a_fence_denies_writes_until_the_move_back() -> None:
-    async with estate() as world:
-        world.logs.source.set_group("g", {ORIGIN: 100})
-        await run(world.served.failover, MoveOptions(wait_seconds=0, fence=True))
-        (fence,) = world.logs.source.acls
-        assert (fence.resource_name, fence.operation, fence.permission) == (ORIGIN.topic, "WRITE", "DENY")
-        await run(world.served.failback)
-        assert world.logs.source.acls == set()
-
-
-async def test_a_cluster_without_authorizer_cannot_be_fenced() -> None:
-    async with estate(authorizer=False) as world:
-        world.logs.source.set_group("g", {ORIGIN: 100})
-        with pytest.raises(StateError, match="authorizer"):
-            await run(world.served.failover, MoveOptions(wait_seconds=0, fence=True))
-        assert await offset_of(world.logs.target, "g", COPY) is None
 
 
 async def test_groups_go_back_to_the_very_record() -> None:
@@ -286,22 +273,130 @@ async def test_an_unknown_group_blocks_the_move() -> None:
     assert any("nobody" in blocker for blocker in plan.blockers)
 
 
-async def test_a_failback_waits_for_an_unfinished_failover() -> None:
+async def test_two_moves_of_a_flow_never_run_at_once() -> None:
     async with estate() as world:
-        journal = world.served.failover.journal
-        await journal.store(
-            MoveRecord(
-                run_id="cut",
-                kind=world.served.failover.planner.route.kind,
-                state=MoveState.RUNNING,
-                groups=(),
-                by="",
-                started_ms=0,
-            )
-        )
-        with pytest.raises(StateError) as refused:
-            await run(world.served.failback)
-    assert refused.value.reason == "MOVE_IN_PROGRESS"
+        world.logs.source.set_group("g", {ORIGIN: 100})
+        first = world.served.failover.run(NO_WAIT)
+        await anext(first)
+        for runner in (world.served.failover, world.served.failback):
+            with pytest.raises(StateError) as refused:
+                await run(runner)
+            assert refused.value.reason == "MOVE_IN_PROGRESS"
+        await first.aclose()
+        _, report = await run(world.served.failover)
+    assert not report.already_done
+
+
+async def test_a_move_back_takes_the_place_of_one_that_was_cut() -> None:
+    async with estate() as world:
+        world.logs.source.set_group("g", {ORIGIN: 100})
+        cut = world.served.failover.run(NO_WAIT)
+        async for event in cut:
+            if isinstance(event, StepEvent) and event.step is Step.FINAL_OFFSETS:
+                break
+        await cut.aclose()
+        plan = await world.served.failback.plan(NO_WAIT)
+        await run(world.served.failback)
+        record = await world.served.failback.journal.load()
+    assert plan.last is not None
+    assert (plan.last.finished, plan.last.kind) == (False, MoveKind.FAILOVER)
+    assert "this takes its place" in plan.warnings[0]
+    assert record is not None
+    assert (record.kind, record.state) == (MoveKind.FAILBACK, MoveState.DONE)
+
+
+async def test_a_restarted_service_moves_with_the_source_gone_by_checkpoints_alone() -> None:
+    """The offset syncs are on the source, so they cannot be read; the checkpoints on the target can."""
+    async with estate() as world:
+        world.logs.source.set_group("g", {ORIGIN: 100})
+        world.fakes.clock.advance(60)
+        await world.fakes.do_pass(world.parts.checkpointer)
+        world.logs.source.take_away()
+        restarted = world.fakes.parts()
+        served = assemble_moves({A_TO_B: restarted}, world.fakes.around())[A_TO_B]
+        plan = await served.failover.plan(MoveOptions(accept_loss=True))
+        assert any("checkpoints have not been read" in blocker for blocker in plan.blockers)
+        with pytest.raises(TransientKafkaError):
+            await world.fakes.do_pass(restarted.checkpointer)
+        _, report = await run(served.failover, MoveOptions(accept_loss=True))
+        written = await offset_of(world.logs.target, "g", COPY)
+    world.logs.check(100, written or 0)
+    assert [entry.translation.verdict for entry in report.plan.partitions] == [Verdict.FLOOR]
+
+
+async def test_a_group_without_checkpoint_is_named_when_the_source_is_gone() -> None:
+    async with estate() as world:
+        world.logs.source.take_away()
+        plan = await world.served.failover.plan(MoveOptions(accept_loss=True, groups=("nobody",)))
+    assert plan.blockers == ["no checkpoint on B: nobody"]
+
+
+async def test_a_target_that_is_away_is_named() -> None:
+    async with estate() as world:
+        world.logs.source.set_group("g", {ORIGIN: 100})
+        world.logs.target.take_away()
+        plan = await world.served.failover.plan(NO_WAIT)
+        back = await world.served.failback.plan(MoveOptions(accept_loss=True))
+    assert plan.blockers == ["B, which the groups would move to, does not answer"]
+    assert plan.from_reachable
+    assert any("B is away" in blocker and "on A they go on" in blocker for blocker in back.blockers)
+
+
+async def test_a_cluster_that_died_after_the_last_probe_counts_as_away() -> None:
+    async with estate() as world:
+        world.served.failover.planner.reachable = lambda alias: True
+        world.logs.source.take_away()
+        plan = await world.served.failover.plan(NO_WAIT)
+    assert not plan.from_reachable
+    assert any("A is away" in blocker for blocker in plan.blockers)
+
+
+async def test_active_groups_are_left_alone_on_either_side() -> None:
+    async with estate() as world:
+        world.logs.source.set_group("here", {ORIGIN: 100}, state="STABLE", member_count=1)
+        world.logs.source.set_group("there", {ORIGIN: 100})
+        world.logs.target.set_group("there", {COPY: 3}, state="STABLE", member_count=1)
+        _, report = await run(world.served.failover)
+        assert actions(report.plan) == {
+            "here": MoveAction.SKIP_ACTIVE_BEFORE,
+            "there": MoveAction.SKIP_ACTIVE_THERE,
+        }
+        assert await offset_of(world.logs.target, "there", COPY) == 3
+        asked = MoveOptions(wait_seconds=0, include_active=True)
+        _, report = await run(world.served.failover, asked)
+        assert actions(report.plan)["here"] is MoveAction.WRITE
+
+
+async def test_a_group_that_became_active_while_it_was_moved_is_left_alone() -> None:
+    async with estate() as world:
+        world.logs.source.set_group("g", {ORIGIN: 100})
+
+        def joins(call: Call) -> None:
+            world.logs.target.set_group("g", {COPY: 1}, state="STABLE", member_count=1)
+
+        world.logs.target.intercept("alter_group_offsets", joins)
+        _, report = await run(world.served.failover)
+        record = await world.served.failover.journal.load()
+    assert actions(report.plan) == {"g": MoveAction.SKIP_ACTIVE_THERE}
+    assert record is not None
+    assert record.moved == ()
+
+
+@pytest.mark.parametrize(("wanted", "committed"), [(5, 100), (5_000, 200), (150, 150)])
+def test_offsets_are_clamped_to_the_targets_log(wanted: int, committed: int) -> None:
+    place = GroupPlace(
+        group="g",
+        from_partition=ORIGIN,
+        to_partition=COPY,
+        from_offset=1,
+        translation=Translation(verdict=Verdict.FLOOR, downstream_offset=wanted),
+        state_before="EMPTY",
+        state_there="DEAD",
+        present_offset=None,
+        log_there=LogRange(start=100, end=200),
+    )
+    decided = decide(place, include_active=False)
+    assert (decided.action, decided.to_offset) == (MoveAction.WRITE, committed)
 
 
 async def test_the_journal_keeps_what_it_is_told() -> None:

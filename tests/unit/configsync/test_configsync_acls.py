@@ -323,3 +323,18 @@ def test_the_order_in_which_acls_are_seen_never_matters(source: list[AclBinding]
     assert translate_acls(source, rules(AclMode.FULL), topics=["users", "orders"]) == translate_acls(
         shuffled, rules(AclMode.FULL), topics=["orders", "users"]
     )
+
+
+@pytest.mark.parametrize("mode", AclMode)
+@pytest.mark.parametrize("policy", [DEFAULT, IDENTITY])
+def test_a_fence_stays_on_its_own_cluster_and_takes_nothing_away(
+    mode: AclMode, policy: ReplicationPolicy
+) -> None:
+    fence = acl("WRITE orders", principal="User:*", permission="DENY")
+    read = acl("ALL orders")
+    copies = {
+        each.source: each.targets
+        for each in translate_acls([fence, read], rules(mode, policy), topics=TOPICS)
+    }
+    assert copies[fence] == ()
+    assert len(copies[read]) == 1

@@ -1,0 +1,63 @@
+"""Keeping writers out of the cluster that is left, and letting them in again."""
+
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+
+from twinlog.fences import fence_of
+from twinlog.kafka.ports import AclAdmin, AclBinding
+from twinlog.model import ClusterAlias, Flow
+from twinlog.policy import ReplicationPolicy
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FenceScope:
+    """Which topics a fence is about."""
+
+    topics: Sequence[str] = ()
+    """That applications write to."""
+    conflicts: Sequence[str] = ()
+    """That a flow of Twinlog writes to under the same name: a fence would keep it out."""
+
+
+def fence_scope(
+    topics: Collection[str],
+    *,
+    here: ClusterAlias,
+    others: Collection[ClusterAlias],
+    policy: ReplicationPolicy,
+    reverse: Flow | None,
+) -> FenceScope:
+    """Sort out the flow's topics at `here`. Pure; `reverse`: the flow that copies to `here`, if there is one.
+
+    A copy of another cluster's topic is left out, for only Twinlog writes to it; `others` are the clusters
+    there are, since a topic of `here` may have a name that looks like a copy's.
+    """
+    copied_from = set(others) - {here}
+    written = sorted(topic for topic in topics if policy.topic_source(topic) not in copied_from)
+    if reverse is not None and not policy.tracks_topic_sources:
+        return FenceScope(conflicts=written)
+    return FenceScope(topics=written)
+
+
+async def missing_fences(cluster: AclAdmin, topics: Collection[str]) -> tuple[AclBinding, ...] | None:
+    """The fences that are not there yet; None when the cluster has no authorizer. Raises KafkaError."""
+    present = await cluster.describe_acls("TOPIC")
+    if present is None:
+        return None
+    return tuple(fence for fence in map(fence_of, sorted(topics)) if fence not in present)
+
+
+async def raise_fences(cluster: AclAdmin, fences: Collection[AclBinding]) -> None:
+    """Returns when the cluster has them; its brokers follow soon. Raises KafkaError."""
+    results = await cluster.create_acls(fences) if fences else {}
+    for error in results.values():
+        if error is not None:
+            raise error
+
+
+async def lift_fences(cluster: AclAdmin, fences: Collection[AclBinding]) -> None:
+    """Raises KafkaError."""
+    results = await cluster.delete_acls(fences) if fences else {}
+    for error in results.values():
+        if error is not None:
+            raise error

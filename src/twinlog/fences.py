@@ -1,0 +1,25 @@
+"""Fences: ACLs by which a failover keeps writers out of topics. Pure.
+
+Kafka's ACLs know no exception from a DENY, so a fence is only for topics that no flow of Twinlog writes to.
+It is a rule of one cluster: copied to the other (as other ACLs are), it would shut out what writes there.
+"""
+
+from twinlog.kafka.ports import AclBinding
+
+
+def fence_of(topic: str) -> AclBinding:
+    """Denies every principal but super users to write to the topic."""
+    return AclBinding(
+        resource_type="TOPIC",
+        resource_name=topic,
+        pattern_type="LITERAL",
+        principal="User:*",
+        host="*",
+        operation="WRITE",
+        permission="DENY",
+    )
+
+
+def is_fence(binding: AclBinding) -> bool:
+    """Whether the binding is what `fence_of` makes, whoever made it."""
+    return binding == fence_of(binding.resource_name)

@@ -1,0 +1,150 @@
+"""Fences: writers are kept out until the move back, Twinlog and rules of others are not touched."""
+
+import pytest
+
+from twinlog.errors import StateError, TransientKafkaError
+from twinlog.fences import fence_of, is_fence
+from twinlog.model import Flow
+from twinlog.policy import DefaultReplicationPolicy
+from twinlog.policy.replication import IdentityReplicationPolicy
+from twinlog.testing.fake_cluster import Call
+from twinlog_checkpoint.move_fence import FenceScope, fence_scope
+from twinlog_checkpoint.move_journal import Step
+from twinlog_checkpoint.move_runner import StepEvent, StepState
+from twinlog_checkpoint.moves import MoveOptions
+from unit.checkpoint.mirrored_logs import COPY, ORIGIN
+from unit.checkpoint.test_moves import NO_WAIT, estate, offset_of, run
+
+FENCED = MoveOptions(wait_seconds=0, fence=True)
+FENCE = fence_of(ORIGIN.topic)
+
+
+async def test_a_fence_denies_writes_until_the_move_back() -> None:
+    async with estate() as world:
+        world.logs.source.set_group("g", {ORIGIN: 100})
+        steps, report = await run(world.served.failover, FENCED)
+        assert world.logs.source.acls == {FENCE}
+        assert report.plan.fenced_topics == [ORIGIN.topic]
+        assert not any("not fenced" in warning for warning in report.plan.warnings)
+        plan = await world.served.failover.plan(NO_WAIT)
+        assert plan.fenced_topics == [ORIGIN.topic]
+        steps, _ = await run(world.served.failback)
+        assert world.logs.source.acls == set()
+        record = await world.served.failback.journal.load()
+    assert Step.UNFENCE in [step.step for step in steps]
+    assert record is not None
+    assert (record.fences, record.former_fences) == ((), ())
+
+
+async def test_a_cluster_without_authorizer_cannot_be_fenced() -> None:
+    async with estate(authorizer=False) as world:
+        world.logs.source.set_group("g", {ORIGIN: 100})
+        with pytest.raises(StateError, match="authorizer"):
+            await run(world.served.failover, FENCED)
+        assert await offset_of(world.logs.target, "g", COPY) is None
+
+
+async def test_a_fence_is_recorded_before_it_is_there_so_that_none_is_forgotten() -> None:
+    async with estate() as world:
+        world.logs.source.set_group("g", {ORIGIN: 100})
+
+        def killed(call: Call) -> None:
+            raise TransientKafkaError("killed")
+
+        undo = world.logs.source.intercept("create_acls", killed, after=True)
+        with pytest.raises(TransientKafkaError):
+            await run(world.served.failover, FENCED)
+        undo()
+        assert world.logs.source.acls == {FENCE}
+        record = await world.served.failover.journal.load()
+        assert record is not None
+        assert record.fences == (FENCE,)
+        await run(world.served.failover, FENCED)
+        await run(world.served.failback)
+        assert world.logs.source.acls == set()
+
+
+async def test_a_move_back_lets_writers_in_though_the_failover_was_cut() -> None:
+    async with estate() as world:
+        world.logs.source.set_group("g", {ORIGIN: 100})
+        cut = world.served.failover.run(FENCED)
+        async for event in cut:
+            if isinstance(event, StepEvent) and event.step is Step.FENCE:
+                assert event.state is StepState.DONE
+                break
+        await cut.aclose()
+        assert world.logs.source.acls == {FENCE}
+        await run(world.served.failback)
+        assert world.logs.source.acls == set()
+
+
+async def test_a_rule_that_was_there_before_stays() -> None:
+    async with estate() as world:
+        world.logs.source.set_group("g", {ORIGIN: 100})
+        await world.logs.source.create_acls([FENCE])
+        await run(world.served.failover, FENCED)
+        await run(world.served.failback)
+        assert world.logs.source.acls == {FENCE}
+
+
+async def test_a_finished_failover_may_be_fenced_later() -> None:
+    async with estate() as world:
+        world.logs.source.set_group("g", {ORIGIN: 100})
+        await run(world.served.failover)
+        assert world.logs.source.acls == set()
+        await run(world.served.failover, FENCED)
+        assert world.logs.source.acls == {FENCE}
+        _, again = await run(world.served.failover, FENCED)
+        assert again.already_done
+
+
+async def test_what_is_written_until_the_fence_holds_belongs_to_the_move() -> None:
+    """Brokers hear of ACLs a little later: records that still arrive are waited for."""
+    async with estate() as world:
+        world.logs.source.set_group("g", {ORIGIN: 100})
+        looked = 0
+
+        def still_arriving(call: Call) -> None:
+            nonlocal looked
+            looked += 1
+            if looked in (2, 4):
+                world.logs.produce(10)
+
+        undo = world.logs.source.intercept("list_offsets", still_arriving)
+        events = world.served.failover.run(FENCED)
+        async for event in events:
+            if isinstance(event, StepEvent) and event.step is Step.FINAL_OFFSETS:
+                undo()
+                break
+        await events.aclose()
+        record = await world.served.failover.journal.load()
+        assert looked > 4
+        assert record is not None
+        assert record.final_offsets == {ORIGIN: world.source_end}
+
+
+def test_copies_are_left_out_for_only_twinlog_writes_to_them() -> None:
+    scope = fence_scope(
+        {"orders", "C.orders", "web.clicks"},
+        here="A",
+        others=("A", "B", "C"),
+        policy=DefaultReplicationPolicy(),
+        reverse=Flow("B", "A"),
+    )
+    assert scope == FenceScope(topics=["orders", "web.clicks"])
+
+
+@pytest.mark.parametrize(
+    ("reverse", "scope"),
+    [(None, FenceScope(topics=["orders"])), (Flow("B", "A"), FenceScope(conflicts=["orders"]))],
+)
+def test_where_names_are_kept_a_flow_back_stands_against_a_fence(
+    reverse: Flow | None, scope: FenceScope
+) -> None:
+    policy = IdentityReplicationPolicy(source_cluster_alias="A")
+    assert fence_scope({"orders"}, here="A", others=("A", "B"), policy=policy, reverse=reverse) == scope
+
+
+def test_a_fence_is_known_by_what_it_says() -> None:
+    assert is_fence(FENCE)
+    assert FENCE.principal == "User:*"
