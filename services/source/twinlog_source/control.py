@@ -1,4 +1,5 @@
-"""The flow's own state beside the positions: who owns it, how many slots it ever used, what its topics were.
+"""The flow's own state beside the positions: who owns it, how many slots it ever used, what its topics were,
+and of each partition what MM2's format cannot say: a position of 0, and what the copied records prove.
 
 Records of `mm2-offsets.<A>.internal` under a connector name of our own, which Connect leaves alone. Each
 key names one fact, so compaction keeps the newest of every fact; a tombstone takes it back.
@@ -6,6 +7,7 @@ key names one fact, so compaction keeps the newest of every fact; a tombstone ta
 
 from dataclasses import dataclass, field
 
+from twinlog.model import TopicPartition
 from twinlog.wire.connect_json import JsonValue
 from twinlog.wire.source_offset import (
     CONTROL_CONNECTOR,
@@ -58,7 +60,44 @@ class ThrottleMark:
     bytes_per_second: int
 
 
-Fact = OwnerMark | TopicMark | PauseMark | ThrottleMark
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ZeroMark:
+    """A partition that is copied from offset 0. MM2's format has no value for that: without a record its
+    reset policy decides. It stands until the first position above 0 takes it back."""
+
+    partition: TopicPartition
+
+
+@dataclass(frozen=True, slots=True)
+class EpochStart:
+    """From `offset` on, what was copied had been written under `leader_epoch`."""
+
+    leader_epoch: int
+    offset: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EpochsMark:
+    """The leader epochs of what was copied, oldest first. The last one is always that of the record before
+    the position: both are written in one transaction."""
+
+    partition: TopicPartition
+    epochs: tuple[EpochStart, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TargetMark:
+    """How far the copy reached when this was written: a target log that ends earlier has lost records."""
+
+    partition: TopicPartition
+    topic_id: str
+    end_offset: int
+    """Target offset after the last record written."""
+    position: int
+    """The source position at that moment."""
+
+
+Fact = OwnerMark | TopicMark | PauseMark | ThrottleMark | ZeroMark | EpochsMark | TargetMark
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -79,6 +118,9 @@ class ControlState:
     topics: dict[str, TopicMark] = field(default_factory=dict)
     pauses: dict[tuple[str | None, int | None], PauseMark] = field(default_factory=dict)
     throttles: dict[str | None, int] = field(default_factory=dict)
+    zeros: set[TopicPartition] = field(default_factory=set)
+    epochs: dict[TopicPartition, tuple[EpochStart, ...]] = field(default_factory=dict)
+    targets: dict[TopicPartition, TargetMark] = field(default_factory=dict)
 
     def apply(self, record: ControlRecord) -> None:
         match record.fact:
@@ -90,11 +132,30 @@ class ControlState:
                 self.pauses[pause.topic, pause.partition] = pause
             case ThrottleMark() as throttle:
                 self.throttles[throttle.topic] = throttle.bytes_per_second
+            case ZeroMark() as zero:
+                self.zeros.add(zero.partition)
+            case EpochsMark() as mark:
+                self.epochs[mark.partition] = mark.epochs
+            case TargetMark() as mark:
+                self.targets[mark.partition] = mark
             case None if record.kind == "pause":
                 self.pauses.pop((record.topic, record.partition), None)
             case None if record.kind == "throttle":
                 self.throttles.pop(record.topic, None)
+            case None if record.topic is not None and record.partition is not None:
+                self._take_back(record.kind, TopicPartition(record.topic, record.partition))
             case None:
+                pass
+
+    def _take_back(self, kind: str, partition: TopicPartition) -> None:
+        match kind:
+            case "zero":
+                self.zeros.discard(partition)
+            case "epochs":
+                self.epochs.pop(partition, None)
+            case "target":
+                self.targets.pop(partition, None)
+            case _:
                 pass
 
 
@@ -121,7 +182,20 @@ def fact_record(source_alias: str, fact: Fact) -> tuple[bytes, bytes]:
         case ThrottleMark():
             key = control_key(source_alias, "throttle", fact.topic)
             value = {"bytes_per_second": fact.bytes_per_second}
+        case ZeroMark():
+            key, value = partition_key(source_alias, "zero", fact.partition), {"offset": 0}
+        case EpochsMark():
+            key = partition_key(source_alias, "epochs", fact.partition)
+            value = {"epochs": [[each.leader_epoch, each.offset] for each in fact.epochs]}
+        case TargetMark():
+            key = partition_key(source_alias, "target", fact.partition)
+            value = {"topic_id": fact.topic_id, "end": fact.end_offset, "position": fact.position}
     return key, encode_document(value)
+
+
+def partition_key(source_alias: str, kind: str, partition: TopicPartition) -> bytes:
+    """The key of a fact about one partition."""
+    return control_key(source_alias, kind, partition.topic, partition.partition)
 
 
 def control_key(
@@ -171,5 +245,26 @@ def _fact(kind: str, topic: str | None, partition: int | None, document: dict[st
             return PauseMark(topic=topic, partition=partition, by=by, at_ms=at)
         case "throttle", _, {"bytes_per_second": int(limit)}:
             return ThrottleMark(topic=topic, bytes_per_second=limit)
+        case _ if topic is not None and partition is not None:
+            return _partition_fact(kind, TopicPartition(topic, partition), document)
         case _:
             return None
+
+
+def _partition_fact(kind: str, partition: TopicPartition, document: dict[str, object]) -> Fact | None:
+    match kind, document:
+        case "zero", _:
+            return ZeroMark(partition=partition)
+        case "epochs", {"epochs": list(pairs)}:
+            epochs = [EpochStart(*pair) for pair in pairs if _is_pair_of_ints(pair)]
+            return (
+                EpochsMark(partition=partition, epochs=tuple(epochs)) if len(epochs) == len(pairs) else None
+            )
+        case "target", {"topic_id": str(topic_id), "end": int(end), "position": int(position)}:
+            return TargetMark(partition=partition, topic_id=topic_id, end_offset=end, position=position)
+        case _:
+            return None
+
+
+def _is_pair_of_ints(value: object) -> bool:
+    return isinstance(value, list) and len(value) == 2 and all(isinstance(each, int) for each in value)

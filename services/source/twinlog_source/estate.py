@@ -8,20 +8,23 @@ from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 import structlog
+from google.protobuf.duration_pb2 import Duration
 
+from twinlog.api.common.v1 import types_pb2
 from twinlog.api.source.v1 import worker_service_pb2 as pb
 from twinlog.clock import Clock
 from twinlog.config import AutoOffsetReset
 from twinlog.errors import FatalKafkaError, KafkaError, StateError
+from twinlog.kafka.ports import OffsetSpec
 from twinlog.model import TopicPartition
 from twinlog.service.topics_client import ReplicatedTopic, TopicsWatch
 from twinlog_source.config import SourceFlow
-from twinlog_source.control import OwnerMark, TopicMark
+from twinlog_source.control import OwnerMark, TargetMark, TopicMark
 from twinlog_source.epoch import Slot
 from twinlog_source.gaps import Gap
 from twinlog_source.internal_topics import InternalTopics
 from twinlog_source.journal import Journal
-from twinlog_source.partition_table import Obstacle, PartitionTable
+from twinlog_source.partition_table import Obstacle, PartitionRow, PartitionTable
 from twinlog_source.planner import Plan
 from twinlog_source.positions import PositionsLog
 from twinlog_source.shares import share_limit
@@ -37,6 +40,8 @@ IDS_SECONDS = 1.0
 IDS_TOPICS_PER_SECOND = 200
 RECHECK_SECONDS = 1.0
 RENEW_SECONDS = 15.0
+FOREIGN_AFTER_MS = 60_000
+"""A position that was written this long after its owner last signed is not the owner's."""
 STALE_OWNER_SECONDS = 60.0
 """An owner that has not signed for this long is gone."""
 
@@ -66,6 +71,8 @@ class FlowEstate:
     """By source topic: those that may be copied now."""
     _began: float | None = None
     _looked_at: float | None = None
+    _limits_before: dict[TopicPartition, tuple[str, int, str, str]] = field(default_factory=dict)
+    """What the target took when a partition was handed out last."""
     _slots: int = 0
     _signed_at: float = 0.0
     _seen_ids: dict[str, str] = field(default_factory=dict)
@@ -96,15 +103,27 @@ class FlowEstate:
                 )
         self._slots = max(self._slots, owner.slots if owner is not None else 0)
         await self.fence(every_transactional_id(self.flow, self._slots))
+        await self.positions.refresh()
+        await self._doubt_foreign_positions(owner)
         await self._sign()
+        await self.reread(list(self.table.rows))
         positions = await self.positions.refresh()
-        self.table.set_from_log(positions, list(self.table.rows))
         log.info(
             "flow_taken_over",
             flow=str(self.flow.flow),
             positions=len(positions),
             fenced_slots=self._slots,
         )
+
+    async def _doubt_foreign_positions(self, owner: OwnerMark | None) -> None:
+        """MirrorMaker 2 copied meanwhile, or somebody set positions: what we noted beside ours is not about
+        those."""
+        last_ours_ms = 0 if owner is None else owner.renewed_at_ms + FOREIGN_AFTER_MS
+        marked = self.positions.control.epochs
+        for partition in list(marked):
+            if self.positions.written_at_ms.get(partition, 0) > last_ours_ms:
+                await self.journal.take_back("epochs", partition.topic, partition.partition)
+                del marked[partition]
 
     async def note_slots(self, slots: int) -> None:
         """Before more slots than ever are used: whoever comes after us must fence them all. Raises
@@ -121,13 +140,16 @@ class FlowEstate:
     async def reread(self, partitions: Collection[TopicPartition]) -> None:
         """Take positions from the log; their owners are fenced already. Raises KafkaError."""
         self.table.set_from_log(await self.positions.refresh(), partitions)
+        for partition in partitions:
+            if partition in self.table.rows:
+                self.table.rows[partition].epochs = self.positions.control.epochs.get(partition, ())
 
     def settled(self, partitions: Collection[TopicPartition]) -> None:
         """Their last owner ended in order: what it reported is in the log."""
         for partition in partitions:
             row = self.table.rows.get(partition)
             if row is not None:
-                row.stored = row.position != row.initial or row.stored
+                row.stored = True
 
     async def renew(self) -> None:
         """Sign again when it is time, so that others see that the owner lives.
@@ -145,7 +167,28 @@ class FlowEstate:
                 reason="PRODUCER_FENCED",
                 metadata={"flow": str(self.flow.flow), "owner": owner.instance},
             )
+        await self.note_target_ends()
         await self._sign()
+
+    async def note_target_ends(self) -> None:
+        """Put on the log how far the copies reach, so that a target that loses records while nobody copies
+        is found out. Raises KafkaError."""
+        control, marks = self.positions.control, []
+        for partition, row in self.table.rows.items():
+            topic = self.topics.get(partition.topic)
+            if topic is None or row.target_end < 0:
+                continue
+            mark = TargetMark(
+                partition=partition,
+                topic_id=topic.target_topic_id,
+                end_offset=row.target_end,
+                position=row.target_end_at,
+            )
+            before = control.targets.get(partition)
+            if before is None or (before.topic_id, before.end_offset) != (mark.topic_id, mark.end_offset):
+                marks.append(mark)
+        await self.journal.states(marks)
+        control.targets.update((mark.partition, mark) for mark in marks)
 
     async def _sign(self) -> None:
         self._signed_at = self.clock.monotonic()
@@ -171,6 +214,8 @@ class FlowEstate:
         await self._mark_new_topics()
         await self._note_recreated_targets()
         await self._find_positions()
+        await self._look_at_target_ends()
+        await self._note_shortened_targets()
         return False
 
     async def plan_is_stale(self, planned: frozenset[TopicPartition]) -> bool:
@@ -186,8 +231,34 @@ class FlowEstate:
             return True
         if any(self._was_recreated(topic) for topic in topics.values()):
             return True
+        if any(_limits(topic) != _limits(self.topics.get(name, topic)) for name, topic in topics.items()):
+            return True
         await self._find_positions()
+        await self._note_shortened_targets()
         return self.table.plannable() != planned
+
+    def assignment(self, partition: TopicPartition, *, now_ms: int) -> pb.Assignment:
+        """What a task is told of a partition whose position is known."""
+        row, topic = self.table.rows[partition], self.topics[partition.topic]
+        assert row.position is not None
+        limits, before = _limits(topic), self._limits_before.get(partition)
+        self._limits_before[partition] = limits
+        if before is not None and before[0] != limits[0]:
+            row.target_end = -1
+        return pb.Assignment(
+            partition=types_pb2.TopicPartition(topic=partition.topic, partition=partition.partition),
+            target_topic=topic.target_topic,
+            position=row.position,
+            max_message_bytes=topic.target_max_message_bytes,
+            compression_type=topic.target_compression_type,
+            timestamp_type=topic.target_timestamp_type,
+            paused=self.is_paused(partition),
+            position_stored=row.stored,
+            # Another limit, or another topic: what failed before may succeed now.
+            setback=_setback(row, now_ms=now_ms) if limits == before else None,
+            epochs=[pb.EpochStart(leader_epoch=each.leader_epoch, offset=each.offset) for each in row.epochs],
+            target_end_offset=row.target_end,
+        )
 
     async def _wanted_topics(self) -> dict[str, ReplicatedTopic]:
         flow = self.flow.flow
@@ -287,6 +358,51 @@ class FlowEstate:
             await self.journal.gap(gap)
             self._enter(gap)
 
+    async def _look_at_target_ends(self) -> None:
+        """Whether the copies still reach as far as they were written."""
+        rows: dict[TopicPartition, PartitionRow] = {}
+        for partition, row in self.table.rows.items():
+            topic, mark = self.topics[partition.topic], self.positions.control.targets.get(partition)
+            if row.target_end < 0 and mark is not None and mark.topic_id == topic.target_topic_id:
+                row.target_end, row.target_end_at = mark.end_offset, mark.position
+            if row.target_end > 0:
+                rows[TopicPartition(topic.target_topic, partition.partition)] = row
+        if not rows:
+            return
+        for partition, end in (await self.known.target.list_offsets(OffsetSpec.LATEST, rows.keys())).items():
+            if isinstance(end, int):
+                rows[partition].note_target_end(end)
+
+    async def _note_shortened_targets(self) -> None:
+        """Copies that lost records that were written: a gap, and the copy goes on."""
+        shortened = [row for row in self.table.rows.values() if row.shortened is not None]
+        if not shortened:
+            return
+        names = {row.partition.topic: row.target_topic for row in shortened}
+        described = await self.known.target.describe_topics(list(names.values()))
+        for row in shortened:
+            found, topic = described[row.target_topic], self.topics[row.partition.topic]
+            lost, row.shortened = row.shortened, None
+            if lost is None or isinstance(found, KafkaError) or found.topic_id != topic.target_topic_id:
+                continue  # another topic: that is noted once configsync has spoken of it
+            gap = Gap(
+                partition=row.partition,
+                from_offset=lost.first_lost,
+                to_offset=lost.position,
+                reason="TARGET_TRUNCATED",
+                found_at_ms=self.clock.now_ms(),
+            )
+            await self.journal.gap(gap)
+            await self.journal.state(
+                TargetMark(
+                    partition=row.partition,
+                    topic_id=found.topic_id,
+                    end_offset=lost.end_offset,
+                    position=lost.first_lost,
+                )
+            )
+            self._enter(gap)
+
     async def _state_topic(self, topic: ReplicatedTopic, *, known_partitions: int) -> None:
         mark = TopicMark(
             topic=topic.source_topic,
@@ -320,6 +436,7 @@ class FlowEstate:
                 )
             elif partition in stored:
                 row.position, row.stored, row.obstacle = stored[partition], True, None
+                row.epochs = self.positions.control.epochs.get(partition, ())
             else:
                 resets[partition] = begins_at(
                     partition,
@@ -337,6 +454,12 @@ class FlowEstate:
                 self._set_aside(
                     partition, "NO_POSITION", "there is no stored position and auto.offset.reset is none"
                 )
+
+    async def set_position(self, partition: TopicPartition, position: int) -> None:
+        """Give a position to a partition that has none and so no task. Raises KafkaError."""
+        await self.journal.position(partition, position)
+        row = self.table.rows[partition]
+        row.position, row.stored, row.obstacle, row.epochs = position, True, None, ()
 
     def _set_aside(self, partition: TopicPartition, reason: str, message: str) -> None:
         retry_at = self.clock.monotonic() + OBSTACLE_RETRY_SECONDS
@@ -390,3 +513,29 @@ class FlowEstate:
         pauses = self.positions.control.pauses
         scopes = ((None, None), (partition.topic, None), (partition.topic, partition.partition))
         return any(scope in pauses for scope in scopes)
+
+
+def _limits(topic: ReplicatedTopic) -> tuple[str, int, str, str]:
+    """Which topic the copies go to, and what it takes."""
+    return (
+        topic.target_topic_id,
+        topic.target_max_message_bytes,
+        topic.target_compression_type,
+        topic.target_timestamp_type,
+    )
+
+
+def _setback(row: PartitionRow, *, now_ms: int) -> pb.Setback | None:
+    """Why the partition stands aside, by its last task's word."""
+    report = row.report
+    if report is None or not report.HasField("retry_at") or report.position != row.position:
+        return None
+    retry_in = Duration()
+    retry_in.FromMilliseconds(max(0, report.retry_at.ToMilliseconds() - now_ms))
+    return pb.Setback(
+        state=report.state,
+        reason=report.reason,
+        message=report.message,
+        retry_in=retry_in,
+        failures=report.failures,
+    )

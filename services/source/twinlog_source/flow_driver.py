@@ -18,7 +18,6 @@ from typing import Protocol
 
 import structlog
 
-from twinlog.api.common.v1 import types_pb2
 from twinlog.api.source.v1 import worker_service_pb2 as pb
 from twinlog.clock import Clock
 from twinlog.errors import KafkaError, StateError, TransientKafkaError, TwinlogError
@@ -166,6 +165,7 @@ class FlowDriver:
         try:
             if self.current is not None:
                 await self._finish(self.current, "SHUTDOWN")
+                await self.estate.note_target_ends()
         except TwinlogError as error:
             log.warning("flow_left_unfinished", flow=str(self.flow), reason=error.reason, message=str(error))
         for epoch in self._epochs.values():
@@ -344,22 +344,10 @@ class FlowDriver:
         now = self.clock.monotonic()
         start = pb.Start()
         for partition in slot.partitions:
-            row, topic = self.estate.table.rows[partition], self.estate.topics[partition.topic]
-            assert row.position is not None
+            row = self.estate.table.rows[partition]
             row.begin(now)
             row.slot = slot.index
-            start.assignments.append(
-                pb.Assignment(
-                    partition=types_pb2.TopicPartition(topic=partition.topic, partition=partition.partition),
-                    target_topic=topic.target_topic,
-                    position=row.position,
-                    max_message_bytes=topic.target_max_message_bytes,
-                    compression_type=topic.target_compression_type,
-                    timestamp_type=topic.target_timestamp_type,
-                    paused=self.estate.is_paused(partition),
-                    position_stored=row.stored,
-                )
-            )
+            start.assignments.append(self.estate.assignment(partition, now_ms=self.clock.now_ms()))
         limits = self.estate.throttles(epoch.plan, now=now)
         start.throttle.CopyFrom(limits[slot.index])
         slot.throttle = limits[slot.index]

@@ -26,7 +26,7 @@ class Gap:
     to_offset: int
     """First offset after the gap."""
     reason: str
-    """RETENTION, TRUNCATION, TOPIC_RECREATED, TARGET_RECREATED."""
+    """RETENTION, TRUNCATION, TOPIC_RECREATED, TARGET_RECREATED, TARGET_TRUNCATED."""
     found_at_ms: int
 
     @property

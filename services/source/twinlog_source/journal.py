@@ -1,14 +1,17 @@
 """What the driver itself writes beside the positions: facts of its own, and positions while no task owns
 them."""
 
+import asyncio
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 from twinlog.clock import Clock
+from twinlog.errors import KafkaError
 from twinlog.kafka.ports import LogWriter
 from twinlog.model import Flow, TopicPartition
 from twinlog.wire.murmur2 import partition_for_key
 from twinlog.wire.source_offset import encode_source_offset, source_offset_key
-from twinlog_source.control import Fact, control_key, fact_record
+from twinlog_source.control import Fact, ZeroMark, control_key, fact_record, partition_key
 from twinlog_source.gaps import Gap, gap_record
 
 
@@ -28,6 +31,15 @@ class Journal:
     async def state(self, fact: Fact) -> None:
         await self._append(*fact_record(self.flow.source, fact))
 
+    async def states(self, facts: Iterable[Fact]) -> None:
+        """Many at once; they share requests."""
+        try:
+            async with asyncio.TaskGroup() as group:
+                for fact in facts:
+                    group.create_task(self.state(fact), name="state a fact")
+        except* KafkaError as failures:
+            raise failures.exceptions[0] from None
+
     async def take_back(self, kind: str, topic: str | None = None, partition: int | None = None) -> None:
         await self._append(control_key(self.flow.source, kind, topic, partition), None)
 
@@ -36,8 +48,14 @@ class Journal:
 
     async def position(self, partition: TopicPartition, position: int) -> None:
         """Only while no task owns the partition."""
+        if not position:
+            # First: without a record of either the reset policy would decide.
+            await self.state(ZeroMark(partition=partition))
         key = source_offset_key(self.flow.source, partition, connector=self.connector_name)
         await self._append(key, encode_source_offset(position))
+        if position:
+            await self._append(partition_key(self.flow.source, "zero", partition), None)
+        await self._append(partition_key(self.flow.source, "epochs", partition), None)
 
     async def _append(self, key: bytes, value: bytes | None) -> None:
         number = partition_for_key(key, self.partition_count)

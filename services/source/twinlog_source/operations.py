@@ -1,6 +1,8 @@
 """What operators do to a flow: pause, resume, throttle, move positions. Each is on the log before it takes
 effect."""
 
+import asyncio
+import itertools
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 
@@ -12,10 +14,19 @@ from twinlog.clock import Clock
 from twinlog.errors import ConfigError, KafkaError, NotFoundError, StateError
 from twinlog.kafka.ports import KafkaCluster, OffsetSpec
 from twinlog.model import TopicPartition
+from twinlog.service.waiting import wait_or_stop
 from twinlog_source.control import ControlRecord, PauseMark, ThrottleMark
+from twinlog_source.epoch import Slot
 from twinlog_source.flow_driver import FlowDriver
 
+MOVE_SECONDS = 8.0
+"""How long a task may take to come to rest and to write a new position: below the deadline of a call."""
+MOVE_POLL_SECONDS = 0.05
+
 log = structlog.get_logger(__name__)
+
+_order_numbers = itertools.count(1)
+_NEVER = asyncio.Event()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -52,6 +63,18 @@ class Move:
     @property
     def skipped_offsets(self) -> int:
         return max(0, self.to_offset - self.from_offset) if not self.reason else 0
+
+
+@dataclass(slots=True, kw_only=True)
+class _Order:
+    """A move on its way to the task that owns the partition."""
+
+    move: Move
+    number: int
+    slot: Slot | None = None
+    """Who was told; None = nobody yet."""
+    task: int = 0
+    """Which of the slot's tasks that was."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -122,23 +145,16 @@ class FlowOperations:
         ]
 
     async def move(self, moves: Collection[Move], *, by: str) -> None:
-        """Move positions; partitions that cannot be moved are left. Raises KafkaError."""
+        """Move positions and return when they are on the log; partitions that cannot be moved are left.
+
+        Raises KafkaError, and StateError (POSITION_UNCERTAIN) when it is not known in time whether a move
+        was carried out.
+        """
         estate, epoch = self.driver.estate, self.driver.current
+        waiting: list[Move] = []
         for move in moves:
             if move.reason:
                 continue
-            slot = None if epoch is None else epoch.slot_of(move.partition)
-            if slot is None:
-                # Between two epochs its old owner may still speak for it: an operator tries again.
-                raise StateError(
-                    f"{move.partition} is not being copied at this moment: try again", reason="FLOW_NOT_READY"
-                )
-            named = types_pb2.TopicPartition(topic=move.partition.topic, partition=move.partition.partition)
-            slot.tell(
-                worker_pb.WorkerCommand(
-                    reposition=worker_pb.Reposition(partition=named, position=move.to_offset)
-                )
-            )
             log.warning(
                 "position_set",
                 flow=str(self.driver.flow),
@@ -148,9 +164,40 @@ class FlowOperations:
                 to_offset=move.to_offset,
                 by=by,
             )
-            row = estate.table.rows.get(move.partition)
-            if row is not None:
-                row.initial = move.to_offset
+            if estate.table.rows[move.partition].obstacle is not None and (
+                epoch is None or epoch.slot_of(move.partition) is None
+            ):
+                await estate.set_position(move.partition, move.to_offset)
+            else:
+                waiting.append(move)
+        orders = [_Order(move=move, number=next(_order_numbers)) for move in waiting]
+        give_up_at = self.clock.monotonic() + MOVE_SECONDS
+        while orders:
+            orders = [order for order in orders if not self._is_carried_out(order)]
+            if orders and self.clock.monotonic() > give_up_at:
+                raise _uncertain(orders[0].move, f"no task confirmed it within {MOVE_SECONDS:g} s")
+            await wait_or_stop(_NEVER, MOVE_POLL_SECONDS)
+
+    def _is_carried_out(self, order: "_Order") -> bool:
+        """Tell the task that owns the partition now, and look whether it has obeyed. Raises StateError."""
+        move = order.move
+        if order.slot is not None:
+            row = self.driver.estate.table.rows.get(move.partition)
+            report = None if row is None else row.report
+            if report is not None and report.repositioned == order.number:
+                return True
+            if order.slot.ended_well:
+                order.slot = None  # It ended in order and says that it did not: the next one shall.
+            elif order.slot.joined != order.task or order.slot.final is not None:
+                raise _uncertain(move, "the task that was told is gone")
+        epoch = self.driver.current
+        slot = None if epoch is None else epoch.slot_of(move.partition)
+        if order.slot is None and slot is not None and slot.final is None:
+            named = types_pb2.TopicPartition(topic=move.partition.topic, partition=move.partition.partition)
+            order.slot, order.task = slot, slot.joined
+            command = worker_pb.Reposition(partition=named, position=move.to_offset, id=order.number)
+            slot.tell(worker_pb.WorkerCommand(reposition=command))
+        return False
 
     # -------------------------------------------------------------------------------------------------
 
@@ -242,3 +289,12 @@ def _words(subject: Subject) -> str:
     if subject.topic is None:
         return "the flow as a whole"
     return subject.topic if subject.partition is None else f"{subject.topic}-{subject.partition}"
+
+
+def _uncertain(move: Move, why: str) -> StateError:
+    return StateError(
+        f"{move.partition}: whether it continues at {move.to_offset} is not certain, {why}:"
+        " look at its position, and set it again if need be",
+        reason="POSITION_UNCERTAIN",
+        metadata={"topic": move.partition.topic, "partition": str(move.partition.partition)},
+    )

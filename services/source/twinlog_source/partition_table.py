@@ -9,6 +9,7 @@ from twinlog.api.source.v1 import source_service_pb2 as source_pb
 from twinlog.api.source.v1 import worker_service_pb2 as pb
 from twinlog.errors import TwinlogError
 from twinlog.model import TopicPartition
+from twinlog_source.control import EpochStart
 from twinlog_source.lag_time import LagTime
 from twinlog_source.rates import Rate
 from twinlog_source.spread import Spread
@@ -27,6 +28,18 @@ class Obstacle:
     """Monotonic seconds."""
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Shortened:
+    """A target log that ends before what was written there."""
+
+    end_offset: int
+    """Where it ended, in target offsets."""
+    first_lost: int
+    """A source offset at or before the first lost record, when the source has no holes there."""
+    position: int
+    """Next source offset to copy when that was found: what was lost lies before it."""
+
+
 @dataclass(slots=True, kw_only=True)
 class PartitionRow:
     partition: TopicPartition
@@ -40,6 +53,14 @@ class PartitionRow:
     obstacle: Obstacle | None = None
     paused: bool = False
     slot: int = -1
+    epochs: tuple[EpochStart, ...] = ()
+    """Leader epochs of what is copied, as `EpochsMark`."""
+    target_end: int = -1
+    """Target offset after the last record that is known to be written; -1 = unknown."""
+    target_end_at: int = 0
+    """The source position then."""
+    shortened: Shortened | None = None
+    """What the target lost, not yet in the ledger."""
     report: pb.PartitionReport | None = None
     reported_at_ms: int = 0
     records: Rate = field(default_factory=Rate)
@@ -52,6 +73,23 @@ class PartitionRow:
         self.records.begin(now)
         self.bytes.begin(now)
         self._lanes.clear()
+
+    def note_target_end(self, end_offset: int) -> None:
+        """The target log ends, or ended, here."""
+        if end_offset >= self.target_end or self.position is None:
+            return
+        # Not more records than offsets are gone: the others are markers of transactions.
+        first_lost = max(0, self.target_end_at - (self.target_end - end_offset))
+        self.shortened = Shortened(end_offset=end_offset, first_lost=first_lost, position=self.position)
+        self.target_end, self.target_end_at = end_offset, first_lost
+
+    def take(self, report: pb.PartitionReport, *, now_ms: int) -> None:
+        """The newest word of the task that owns it."""
+        if report.target_shortened_to >= 0:
+            self.note_target_end(report.target_shortened_to)
+        self.target_end, self.target_end_at = report.target_end_offset, report.position
+        self.report, self.reported_at_ms, self.position = report, now_ms, report.position
+        self.epochs = tuple(EpochStart(each.leader_epoch, each.offset) for each in report.epochs)
 
     def added_by_lane(self, report: pb.PartitionReport) -> dict[str, int]:
         """What a task's counters by lane grew since its last report."""
@@ -183,8 +221,8 @@ class PartitionTable:
             row = self.rows.get(TopicPartition(report.partition.topic, report.partition.partition))
             if row is None:
                 continue
-            row.slot, row.report, row.reported_at_ms = slot, report, now_ms
-            row.position = report.position
+            row.slot = slot
+            row.take(report, now_ms=now_ms)
             records = int(row.records.observe(report.records, now))
             added_bytes = int(row.bytes.observe(report.bytes, now))
             self.records += records

@@ -1,4 +1,5 @@
-"""The positions of a flow, read from `mm2-offsets.<A>.internal` in MM2's own format.
+"""The positions of a flow, read from `mm2-offsets.<A>.internal` in MM2's own format; a position of 0, which
+that format cannot say, from our own mark beside it.
 
 Invariant: after `refresh` returned, `positions` holds for each partition the newest record that was
 committed before the call. It is read from the beginning once and then only its tail.
@@ -41,6 +42,8 @@ class PositionsLog:
     """The gap ledger as read so far."""
     control: ControlState = field(default_factory=ControlState)
     """Our own state beside the positions, as read so far."""
+    written_at_ms: dict[TopicPartition, int] = field(default_factory=dict)
+    """When the newest position of each partition was written, by the clock of whoever wrote it."""
     unreadable: dict[TopicPartition, str] = field(default_factory=dict)
     """Partitions whose newest record is no position: why. They must not be copied."""
     _reading: asyncio.Lock = field(default_factory=asyncio.Lock)
@@ -73,7 +76,7 @@ class PositionsLog:
                 reason="POSITIONS_UNSTABLE",
                 metadata={"topic": self.topic},
             ) from error
-        return dict(self._positions)
+        return {**dict.fromkeys(self.control.zeros - self.unreadable.keys(), 0), **self._positions}
 
     async def _read(self, partition: TopicPartition, start: int, end: int) -> None:
         offset = max(start, self._next.get(partition.partition, start))
@@ -91,6 +94,7 @@ class PositionsLog:
         try:
             if key is not None and key.cluster == self.source_alias:
                 self._take(key.partition, decode_source_offset(record.value))
+                self.written_at_ms[key.partition] = record.timestamp_ms
             elif (gap := parse_gap(self.source_alias, record.key, record.value)) is not None:
                 self.gaps[gap.partition, gap.from_offset] = gap
             elif (control := parse_control(self.source_alias, record.key, record.value)) is not None:

@@ -32,7 +32,7 @@ from twinlog.batches.counting import RecordLocator, VisibleCounter
 from twinlog.batches.header import HEADER_BYTES, Batch, BatchHeader, crc_is_valid, iter_batches, read_batches
 from twinlog.batches.lanes import Lane, LaneReason, TargetTopicLimits, choose_lane
 from twinlog.batches.outgoing import OffsetRun, OutgoingBatch, Seal, sealed, sealed_header
-from twinlog.batches.prepare import CopyFault, CopyPolicy, LaneShare, Prepared, prepare
+from twinlog.batches.prepare import CopyFault, CopyPolicy, LaneShare, LeaderEpoch, Prepared, prepare
 from twinlog.batches.raw_lane import take_raw
 from twinlog.batches.recode_lane import Packed, RecordTooLarge, pack, transcode
 from twinlog.batches.records import decode_batch, open_records, write_records
@@ -42,6 +42,7 @@ __all__ = [
     "CopyFault",
     "CopyPolicy",
     "LaneShare",
+    "LeaderEpoch",
     "Prepared",
     "prepare",
     "HEADER_BYTES",

@@ -3,12 +3,14 @@ call."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 from twinlog.batches.bodies import OpenRecord
 from twinlog.batches.codec import Codec
 from twinlog.batches.header import (
     TRANSACTIONAL_BIT,
     Batch,
+    BatchHeader,
     corrupt_checksum,
     crc_is_valid,
     iter_batches,
@@ -22,6 +24,9 @@ from twinlog.batches.records import open_records
 from twinlog.batches.small_batches import gather, worth_packing
 from twinlog.batches.visibility import AbortedTransaction, VisibilityTracker
 from twinlog.errors import WireFormatError
+
+_NO_EPOCH_YET = -2
+"""Unlike every leader epoch; -1 stands for none."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -53,6 +58,14 @@ class CopyFault:
     limit_bytes: int | None = None
 
 
+class LeaderEpoch(NamedTuple):
+    """From `offset` on, batches were written under `epoch`. A log that was cut off and went on shows another
+    one."""
+
+    epoch: int
+    offset: int
+
+
 @dataclass(slots=True)
 class LaneShare:
     """What went one way: batches and bytes as fetched, records as far as headers tell."""
@@ -72,6 +85,8 @@ class Prepared:
     """The source position once all of `batches` are committed: past dropped batches too, before a fault."""
     fault: CopyFault | None = None
     shares: Mapping[tuple[Lane, LaneReason], LaneShare] = field(default_factory=dict)
+    leader_epochs: tuple[LeaderEpoch, ...] = ()
+    """Of the batches up to `next_offset`, in order; one entry for each change, without what has none."""
 
     @property
     def record_count(self) -> int:
@@ -122,6 +137,8 @@ class _Preparation:
         self._batches: list[OutgoingBatch] = []
         self._shares: dict[tuple[Lane, LaneReason], LaneShare] = {}
         self._fault: CopyFault | None = None
+        self._leader_epoch = _NO_EPOCH_YET
+        self._leader_epochs: list[LeaderEpoch] = []
         self._group: list[OpenRecord] = []
         self._group_bytes = 0
         self._group_codec = Codec.NONE
@@ -157,6 +174,8 @@ class _Preparation:
         if header.base_offset < self._lowest_offset:
             raise _offsets_go_back(batch, self._lowest_offset)
         self._lowest_offset = header.next_offset
+        if header.partition_leader_epoch != self._leader_epoch:
+            self._note_leader(header)
         visibility = self._tracker.see(batch)
         lane, reason = choose_lane(header, self._wanted_offset, self._policy.target, visibility)
         if lane is Lane.DROP:
@@ -178,8 +197,18 @@ class _Preparation:
 
     def outcome(self) -> Prepared:
         return Prepared(
-            batches=tuple(self._batches), next_offset=self._position, fault=self._fault, shares=self._shares
+            batches=tuple(self._batches),
+            next_offset=self._position,
+            fault=self._fault,
+            shares=self._shares,
+            leader_epochs=tuple([each for each in self._leader_epochs if each.offset < self._position]),
         )
+
+    def _note_leader(self, header: BatchHeader) -> None:
+        self._leader_epoch = header.partition_leader_epoch
+        if self._leader_epoch >= 0:
+            offset = max(header.base_offset, self._wanted_offset)
+            self._leader_epochs.append(LeaderEpoch(self._leader_epoch, offset))
 
     def _drop(self, batch: Batch, reason: LaneReason) -> None:
         if self._policy.check_crc and reason is not LaneReason.BEHIND_POSITION and not crc_is_valid(batch):
@@ -233,6 +262,7 @@ class _Preparation:
             room_bytes=self._group_limit_bytes - self._group_bytes,
             check_crc=policy.check_crc,
             skipped_bits=TRANSACTIONAL_BIT if self._tracker.hides_some else 0,
+            leader_epoch=self._leader_epoch,
         )
         if not gathered.batch_count:
             return position

@@ -80,11 +80,13 @@ def gather(
     room_bytes: int,
     check_crc: bool,
     skipped_bits: int,
+    leader_epoch: int,
 ) -> Gathered:
     """Append to `records` those of the plain small batches from `position` on, until another one or no room.
 
     Plain: v2, not control, CreateTime, dense, at or after `next_offset`, below `below_bytes`, checksum right,
-    and none of `skipped_bits` in its attributes. What is damaged is not plain: the general way says how.
+    written under `leader_epoch`, none of `skipped_bits` in its attributes. What is damaged is not plain: the
+    general way says how.
     """
     end = len(data)
     unpack_from = HEADER_STRUCT.unpack_from
@@ -97,7 +99,7 @@ def gather(
         (
             base_offset,
             length,
-            _,
+            epoch,
             magic,
             crc,
             attributes,
@@ -113,6 +115,7 @@ def gather(
         number = attributes & CODEC_MASK
         if (
             magic != CURRENT_MAGIC
+            or epoch != leader_epoch
             or attributes & skipped_bits
             or record_count != last_offset_delta + 1
             or base_offset < next_offset

@@ -99,6 +99,7 @@ class Bench:
             read_committed=True,
             clock=self.clock,
             on_out_of_range=nothing,
+            on_other_leaders=nothing,
             max_buffered_bytes=1 << 20,
         )
         self.outlet = Outlet(

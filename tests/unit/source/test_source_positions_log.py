@@ -6,11 +6,15 @@ from dataclasses import dataclass, field
 
 import pytest
 
+from twinlog.batches.header import read_batches
+from twinlog.batches.outgoing import Seal, sealed
+from twinlog.batches.records import decode_batch
 from twinlog.errors import KafkaError, TransientKafkaError
 from twinlog.kafka.ports import FetchedRecords, OffsetSpec
 from twinlog.model import Record, TopicPartition
-from twinlog.wire.source_offset import encode_source_offset, source_offset_key
+from twinlog.wire.source_offset import SOURCE_CONNECTOR, encode_source_offset, source_offset_key
 from twinlog_source.positions import PositionsLog
+from twinlog_source.task.outlet import PositionsTopic
 
 TOPIC = TopicPartition("positions", 0)
 A = TopicPartition("a", 0)
@@ -65,6 +69,35 @@ async def test_the_newest_record_of_each_partition_counts() -> None:
     positions = positions_log(log)
     assert await positions.refresh() == {A: 9, B: 7}
     log.store(B, encode_source_offset(0))
+    assert await positions.refresh() == {A: 9}
+
+
+async def test_a_position_of_zero_is_known_until_the_first_one_above_it_takes_it_back() -> None:
+    log = Log()
+    topic = PositionsTopic(
+        topic="positions", partition_count=1, source_alias="A", connector_name=SOURCE_CONNECTOR
+    )
+
+    def commit(position: int, *, leaving_zero: bool = False) -> None:
+        leaving = [A] if leaving_zero else []
+        for outgoing in topic.batches({A: position}, [], leaving_zero=leaving, now_ms=0).values():
+            (batch,) = read_batches(sealed(outgoing, Seal(-1, -1, -1, False)))
+            log.records += [
+                Record(offset=len(log.records) + index, timestamp_ms=0, key=record.key, value=record.value)
+                for index, record in enumerate(decode_batch(batch))
+            ]
+
+    positions = positions_log(log)
+    assert await positions.refresh() == {}
+    commit(0)
+    assert await positions.refresh() == {A: 0}
+    commit(7, leaving_zero=True)
+    assert await positions.refresh() == {A: 7}
+    # Somebody else resets it, as MM2's tools do: our mark must not stand against that.
+    log.store(A, None)
+    assert await positions.refresh() == {}
+    commit(0)
+    log.store(A, encode_source_offset(9))
     assert await positions.refresh() == {A: 9}
 
 

@@ -8,25 +8,38 @@ from twinlog.model import Flow, TopicPartition
 from twinlog.wire.source_offset import source_offset_key
 from twinlog_source.control import (
     ControlState,
+    EpochsMark,
+    EpochStart,
     Fact,
     OwnerMark,
     PauseMark,
+    TargetMark,
     ThrottleMark,
     TopicMark,
+    ZeroMark,
     control_key,
     fact_record,
     parse_control,
+    partition_key,
 )
 from twinlog_source.gaps import Gap, gap_record, parse_gap
 
 FLOW = Flow("A", "B")
 NAMES = st.text(st.characters(codec="utf-8"), min_size=1, max_size=12)
 NUMBERS = st.integers(0, 2**53)
+PARTITIONS = st.builds(TopicPartition, NAMES, NUMBERS)
 FACTS: st.SearchStrategy[Fact] = st.one_of(
     st.builds(OwnerMark, instance=NAMES, slots=NUMBERS, renewed_at_ms=NUMBERS),
     st.builds(TopicMark, topic=NAMES, topic_id=NAMES, known_partitions=NUMBERS, target_topic_id=NAMES),
     st.builds(PauseMark, topic=NAMES, partition=st.one_of(st.none(), NUMBERS), by=NAMES, at_ms=NUMBERS),
     st.builds(ThrottleMark, topic=st.one_of(st.none(), NAMES), bytes_per_second=NUMBERS),
+    st.builds(ZeroMark, partition=PARTITIONS),
+    st.builds(
+        EpochsMark,
+        partition=PARTITIONS,
+        epochs=st.lists(st.builds(EpochStart, NUMBERS, NUMBERS), max_size=3).map(tuple),
+    ),
+    st.builds(TargetMark, partition=PARTITIONS, topic_id=NAMES, end_offset=NUMBERS, position=NUMBERS),
 )
 
 
@@ -48,6 +61,9 @@ def test_the_state_holds_the_newest_of_each_fact(facts: list[Fact]) -> None:
         state.apply(record)
     throttles = {fact.topic: fact.bytes_per_second for fact in facts if isinstance(fact, ThrottleMark)}
     assert state.throttles == throttles
+    assert state.zeros == {fact.partition for fact in facts if isinstance(fact, ZeroMark)}
+    assert state.epochs == {fact.partition: fact.epochs for fact in facts if isinstance(fact, EpochsMark)}
+    assert state.targets == {fact.partition: fact for fact in facts if isinstance(fact, TargetMark)}
 
 
 def test_a_tombstone_takes_a_pause_back() -> None:
@@ -57,6 +73,24 @@ def test_a_tombstone_takes_a_pause_back() -> None:
         assert record is not None
         state.apply(record)
     assert not state.pauses
+
+
+@pytest.mark.parametrize("kind", ["zero", "epochs", "target"])
+def test_a_tombstone_takes_a_fact_of_a_partition_back(kind: str) -> None:
+    state, partition = ControlState(), TopicPartition("t", 3)
+    for fact in (
+        ZeroMark(partition=partition),
+        EpochsMark(partition=partition, epochs=(EpochStart(1, 2),)),
+        TargetMark(partition=partition, topic_id="x", end_offset=1, position=1),
+    ):
+        key, value = fact_record("A", fact)
+        for content in (value, None) if key == partition_key("A", kind, partition) else (value,):
+            record = parse_control("A", key, content)
+            assert record is not None
+            state.apply(record)
+    standing = {"zero": state.zeros, "epochs": state.epochs, "target": state.targets}
+    assert not standing.pop(kind)
+    assert all(standing.values())
 
 
 @pytest.mark.parametrize("key", [None, b"", b"[]", b"{}", source_offset_key("A", TopicPartition("t", 0))])

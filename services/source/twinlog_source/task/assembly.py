@@ -2,7 +2,7 @@
 so."""
 
 import random
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Collection, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 
 from twinlog.api.source.v1 import worker_service_pb2 as pb
@@ -72,6 +72,9 @@ async def open_copier(prepare: pb.Prepare, flow: Flow, *, slot: int, clock: Cloc
         async def out_of_range(copy: PartitionCopy) -> None:
             await copier.on_out_of_range(copy)
 
+        async def other_leaders(under_others: Sequence[PartitionCopy]) -> Collection[TopicPartition]:
+            return await copier.on_other_leaders(under_others)
+
         intake = Intake(
             fetcher=await stack.enter_async_context(RawFetcher(source, fetching)),
             copies=copies,
@@ -80,6 +83,7 @@ async def open_copier(prepare: pb.Prepare, flow: Flow, *, slot: int, clock: Cloc
             read_committed=prepare.read_committed,
             clock=clock,
             on_out_of_range=out_of_range,
+            on_other_leaders=other_leaders,
             max_buffered_bytes=MAX_BUFFERED_BYTES,
         )
         outlet = Outlet(

@@ -2,21 +2,24 @@
 
 import asyncio
 import random
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 
+from twinlog.api.source.v1 import source_service_pb2 as source_pb
 from twinlog.api.source.v1 import worker_service_pb2 as pb
 from twinlog.batches import Codec, CopyPolicy, NewRecord, TargetTopicLimits
 from twinlog.clock import Clock
 from twinlog.errors import KafkaError
 from twinlog.kafka.ports import OffsetSpec
-from twinlog.kafka.raw import DataSession, list_offsets
+from twinlog.kafka.raw import DataSession, EpochEnd, epoch_ends, list_offsets
 from twinlog.model import Flow, TopicPartition
 from twinlog.service.waiting import wait_or_stop
+from twinlog_source.control import EpochStart
 from twinlog_source.gaps import Gap, gap_record
 from twinlog_source.task.intake import Intake
-from twinlog_source.task.loss import LossReason, find_loss
+from twinlog_source.task.loss import LossReason, find_divergence, find_loss
 from twinlog_source.task.outlet import Outlet
-from twinlog_source.task.partition import PartitionCopy
+from twinlog_source.task.partition import PartitionCopy, State
 from twinlog_source.task.reports import Reporter
 from twinlog_source.task.syncs import OffsetSyncs
 from twinlog_source.task.throttle import Throttle
@@ -24,6 +27,8 @@ from twinlog_source.task.throttle import Throttle
 CALL_TIMEOUT_SECONDS = 30.0
 REPOSITION_POLL_SECONDS = 0.05
 SUSPECTED = "TRUNCATION_SUSPECTED"
+UNSUPPORTED = "UNSUPPORTED_VERSION"
+"""Of a broker too old to be asked for the ends of leader epochs."""
 TRUNCATION_DOUBT_SECONDS = 5.0
 
 
@@ -75,7 +80,9 @@ class Copier:
     policies: dict[TopicPartition, CopyPolicy]
     by_target: dict[TopicPartition, PartitionCopy]
     throttle: Throttle
-    _repositions: dict[TopicPartition, int] = field(default_factory=dict)
+    _repositions: dict[TopicPartition, pb.Reposition] = field(default_factory=dict)
+    _storing: dict[TopicPartition, int] = field(default_factory=dict)
+    """Ids of the moves that are carried out and not yet on the log."""
 
     def assign(self, start: pb.Start) -> None:
         """Take the partitions and the positions to continue from."""
@@ -87,13 +94,19 @@ class Copier:
                 target_topic=assignment.target_topic,
                 committed=assignment.position,
                 random=random.random,
+                epochs=tuple(EpochStart(each.leader_epoch, each.offset) for each in assignment.epochs),
+                target_end=assignment.target_end_offset,
             )
             copy.pause(paused=assignment.paused)
             self.copies[partition] = copy
             self.by_target[TopicPartition(assignment.target_topic, partition.partition)] = copy
             self.policies[partition] = self.dials.policy(assignment)
-            self.outlet.note_stored(partition, assignment.position if assignment.position_stored else 0)
-            if assignment.position and not assignment.position_stored:
+            if assignment.HasField("setback"):
+                self._set_back(copy, assignment.setback)
+            if assignment.position_stored:
+                self.outlet.note_stored(partition, assignment.position)
+            else:
+                # Also a 0: what comes before the first record must not be left out by a later start.
                 self.outlet.store_soon(partition)
 
     async def run(self, stop: asyncio.Event) -> None:
@@ -138,7 +151,7 @@ class Copier:
         """Continue a partition elsewhere as soon as nothing of it is on its way."""
         partition = TopicPartition(command.partition.topic, command.partition.partition)
         if partition in self.copies:
-            self._repositions[partition] = command.position
+            self._repositions[partition] = command
 
     def report(self, *, everything: bool = False) -> pb.PartitionReports:
         """The state of the partitions that changed, and the gaps found since the last report."""
@@ -146,17 +159,39 @@ class Copier:
 
     async def on_out_of_range(self, copy: PartitionCopy) -> None:
         """The source does not hold the position: find out what is missing, and go on or stop by policy."""
-        if not copy.is_idle:
-            return  # judged again once what is in flight is committed
+        if copy.is_idle:
+            await self._judge(copy)
+        # Else it is judged again once what is in flight is committed.
+
+    async def on_other_leaders(self, copies: Sequence[PartitionCopy]) -> Collection[TopicPartition]:
+        """Ask the leaders whether their logs go on where the copies stand; those that do not are judged."""
+        refused: set[TopicPartition] = set()
+        ends = await self._epoch_ends({copy.partition: copy.fetched_epoch for copy in copies})
+        for copy in copies:
+            end = ends[copy.partition]
+            if isinstance(end, KafkaError):
+                if end.reason != UNSUPPORTED:
+                    refused.add(copy.partition)
+                    self._not_answered(copy, end)
+            elif end.epoch != copy.fetched_epoch or end.end_offset < copy.fetched:
+                refused.add(copy.partition)
+                if copy.is_idle:
+                    await self._judge(copy)
+        return refused
+
+    async def _judge(self, copy: PartitionCopy) -> None:
         partition = copy.partition
         now = self.clock.monotonic()
         try:
             start = await self._offset(OffsetSpec.EARLIEST, partition)
             end = await self._offset(OffsetSpec.LATEST, partition)
+            diverged_at = await self._divergence(copy)
         except KafkaError as error:
-            copy.fail(reason=error.reason, message=f"source: {error}", retriable=True, now=now)
+            self._not_answered(copy, error)
             return
-        loss = find_loss(position=copy.committed, log_start_offset=start, log_end_offset=end)
+        loss = find_loss(
+            position=copy.committed, log_start_offset=start, log_end_offset=end, diverged_at=diverged_at
+        )
         if loss is None:
             return
         if loss.reason is LossReason.TRUNCATION and copy.reason_before != SUSPECTED:
@@ -164,7 +199,7 @@ class Copier:
             # topic ids, and gives the partition another position if so.
             copy.fail(
                 reason=SUSPECTED,
-                message=f"the source log ends at {end}, before the position {copy.committed}",
+                message=f"the source log ended at {loss.from_offset}, before the position {copy.committed}",
                 retriable=True,
                 now=now,
                 wait_seconds=TRUNCATION_DOUBT_SECONDS,
@@ -190,6 +225,16 @@ class Copier:
         self.reporter.add_gap(gap)
         self.outlet.store_soon(partition, [NewRecord(*gap_record(self.flow, gap), gap.found_at_ms)])
 
+    def _set_back(self, copy: PartitionCopy, setback: pb.Setback) -> None:
+        faulted = setback.state == source_pb.PARTITION_STATE_FAULTED
+        copy.take_over_setback(
+            state=State.FAULTED if faulted else State.BACKOFF,
+            reason=setback.reason,
+            message=setback.message,
+            failures=setback.failures,
+            retry_at=self.clock.monotonic() + setback.retry_in.ToTimedelta().total_seconds(),
+        )
+
     async def _move_positions(self, stop: asyncio.Event) -> None:
         """Loop: carry out `reposition` for partitions that have come to rest."""
         while not stop.is_set():
@@ -197,9 +242,45 @@ class Copier:
                 copy = self.copies[partition]
                 copy.drop_queued()
                 if copy.is_idle:
-                    copy.restart_at(self._repositions.pop(partition))
+                    command = self._repositions.pop(partition)
+                    copy.restart_at(command.position)
+                    copy.forgive()
                     self.outlet.store_soon(partition)
+                    self._storing[partition] = command.id
+            for partition in [p for p in self._storing if self.outlet.is_stored(p)]:
+                self.copies[partition].repositioned = self._storing.pop(partition)
             await wait_or_stop(stop, REPOSITION_POLL_SECONDS)
+
+    async def _divergence(self, copy: PartitionCopy) -> int | None:
+        """Where the log stopped being the one that was copied, None while it is. Raises KafkaError."""
+        ends: dict[int, tuple[int, int]] = {}
+        for start in reversed(copy.epochs):
+            (end,) = (await self._epoch_ends({copy.partition: start.leader_epoch})).values()
+            if isinstance(end, KafkaError):
+                if end.reason == UNSUPPORTED:
+                    return None
+                raise end
+            ends[start.leader_epoch] = end
+            if end.epoch == start.leader_epoch:
+                break
+        return find_divergence(copy.committed, copy.epochs, ends)
+
+    async def _epoch_ends(
+        self, epochs: Mapping[TopicPartition, int]
+    ) -> Mapping[TopicPartition, EpochEnd | KafkaError]:
+        try:
+            return await epoch_ends(self.source, epochs, timeout_seconds=CALL_TIMEOUT_SECONDS)
+        except KafkaError as error:
+            return dict.fromkeys(epochs, error)
+
+    def _not_answered(self, copy: PartitionCopy, error: KafkaError) -> None:
+        copy.fail(
+            reason=error.reason,
+            message=f"source: {error}",
+            retriable=True,
+            now=self.clock.monotonic(),
+            keep_in_flight=True,
+        )
 
     async def _offset(self, spec: OffsetSpec, partition: TopicPartition) -> int:
         answers = await list_offsets(self.source, spec, [partition], timeout_seconds=CALL_TIMEOUT_SECONDS)

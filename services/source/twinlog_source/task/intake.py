@@ -10,7 +10,7 @@ before ended, and none survives a rewind (its generation is old).
 
 import asyncio
 from collections import deque
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from twinlog.batches import CopyPolicy, Prepared, prepare
@@ -26,6 +26,9 @@ BACKLOG_BYTES = 32 << 10
 """A fetch that brings this much of one partition has a backlog behind it: small batches are worth packing."""
 POLL_SECONDS = 0.25
 IDLE_SECONDS = 0.1
+EPOCH_AT, EPOCH_END = 12, 16
+"""Bytes of the leader epoch in a batch; the magic byte follows."""
+CURRENT_MAGIC = 2
 CLUSTER_RETRY_SECONDS = 1.0
 
 
@@ -44,6 +47,9 @@ class Chunk:
 
 
 OutOfRange = Callable[[PartitionCopy], Awaitable[None]]
+OtherLeaders = Callable[[Sequence[PartitionCopy]], Awaitable[Collection[TopicPartition]]]
+"""What comes next was written under other leaders: names those whose log does not go on where the copy
+stands."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -55,6 +61,7 @@ class Intake:
     read_committed: bool
     clock: Clock
     on_out_of_range: OutOfRange
+    on_other_leaders: OtherLeaders
     max_buffered_bytes: int
     chunks: deque[Chunk] = field(default_factory=deque)
     arrived: asyncio.Event = field(default_factory=asyncio.Event)
@@ -89,10 +96,11 @@ class Intake:
                 self.failures[error.reason] = self.failures.get(error.reason, 0) + 1
                 await wait_or_stop(stop, CLUSTER_RETRY_SECONDS)
                 continue
+            refused = await self._look_at_leaders(answers.values())
             for answer in answers.values():
                 if isinstance(answer, FetchFailure):
                     await self._failed(answer)
-                else:
+                elif answer.partition not in refused:
                     self._take(answer)
 
     def pop(self) -> Chunk | None:
@@ -124,6 +132,26 @@ class Intake:
             if fetcher.is_asked(partition) or throttle.allows(partition.topic, now)
         }
 
+    async def _look_at_leaders(
+        self, answers: Iterable[FetchedPartition | FetchFailure]
+    ) -> Collection[TopicPartition]:
+        """Partitions whose answer must not be taken: the log does not go on where the copy stands."""
+        under_others = [
+            self.copies[answer.partition]
+            for answer in answers
+            if isinstance(answer, FetchedPartition) and self._is_under_another_leader(answer)
+        ]
+        return await self.on_other_leaders(under_others) if under_others else ()
+
+    def _is_under_another_leader(self, answer: FetchedPartition) -> bool:
+        """Whether what was fetched begins with another leader epoch than what is copied ends with."""
+        copy, records = self.copies.get(answer.partition), answer.records
+        if copy is None or copy.fetched != answer.fetch_offset or copy.fetched_epoch < 0:
+            return False
+        if len(records) <= EPOCH_END or records[EPOCH_END] != CURRENT_MAGIC:
+            return False
+        return int.from_bytes(records[EPOCH_AT:EPOCH_END], signed=True) != copy.fetched_epoch
+
     def _take(self, answer: FetchedPartition) -> None:
         copy = self.copies.get(answer.partition)
         if copy is None or copy.fetched != answer.fetch_offset:
@@ -147,6 +175,8 @@ class Intake:
         now_ms = self.clock.now_ms()
         for batch in prepared.batches:
             copy.counters.record_age.add_batch(batch.max_timestamp_ms, batch.record_count, now_ms=now_ms)
+        if prepared.leader_epochs:
+            copy.fetched_epoch = prepared.leader_epochs[-1].epoch
         self.chunks.append(
             Chunk(copy=copy, generation=copy.generation, prepared=prepared, fetched_bytes=size_bytes)
         )

@@ -10,7 +10,7 @@ log.
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, field
 
@@ -23,7 +23,16 @@ from twinlog.model import TopicPartition
 from twinlog.service.waiting import Backoff, wait_or_stop
 from twinlog.wire.murmur2 import partition_for_key
 from twinlog.wire.source_offset import encode_source_offset, source_offset_key
+from twinlog_source.control import (
+    EpochsMark,
+    EpochStart,
+    Fact,
+    ZeroMark,
+    fact_record,
+    partition_key,
+)
 from twinlog_source.task.intake import Chunk, Intake
+from twinlog_source.task.loss import extended
 from twinlog_source.task.partition import PartitionCopy
 from twinlog_source.task.syncs import OffsetSyncs
 from twinlog_source.task.transport import Transport
@@ -54,10 +63,24 @@ class PositionsTopic:
     connector_name: str
 
     def batches(
-        self, positions: Mapping[TopicPartition, int], extra: Sequence[NewRecord], *, now_ms: int
+        self,
+        positions: Mapping[TopicPartition, int],
+        extra: Sequence[NewRecord],
+        *,
+        leaving_zero: Collection[TopicPartition] = (),
+        now_ms: int,
     ) -> dict[TopicPartition, OutgoingBatch]:
         """The records that store these positions, and `extra`, as one batch per partition of the topic."""
         records = [
+            NewRecord(*fact_record(self.source_alias, ZeroMark(partition=partition)), now_ms)
+            for partition, position in positions.items()
+            if not position
+        ]
+        records += [
+            NewRecord(partition_key(self.source_alias, "zero", partition), None, now_ms)
+            for partition in leaving_zero
+        ]
+        records += [
             NewRecord(
                 source_offset_key(self.source_alias, partition, connector=self.connector_name),
                 encode_source_offset(position),
@@ -94,7 +117,7 @@ class Outlet:
     target_problem: KafkaError | None = None
     """Why the target as a whole cannot be written; None while it can."""
     _stored: dict[TopicPartition, int] = field(default_factory=dict)
-    """Positions as the log holds them; 0 = none, which is how MM2 writes it."""
+    """Positions as the log holds them; those it does not hold are absent."""
     _unstored: set[TopicPartition] = field(default_factory=set)
     """Partitions whose position moved without a record of it."""
     _extra_records: list[NewRecord] = field(default_factory=list)
@@ -113,8 +136,12 @@ class Outlet:
         await self._stack.aclose()
 
     def note_stored(self, partition: TopicPartition, position: int) -> None:
-        """The log holds this position already (by its last owner's word); 0 = it holds none."""
+        """The log holds this position already, by its last owner's word."""
         self._stored[partition] = position
+
+    def is_stored(self, partition: TopicPartition) -> bool:
+        """No position of it is only in memory."""
+        return partition not in self._unstored
 
     def store_soon(self, partition: TopicPartition, extra: Sequence[NewRecord] = ()) -> None:
         """A position moved without data (a reset, a gap, an operator): write it without waiting for
@@ -175,12 +202,17 @@ class Outlet:
                 break
             chunk = self.intake.pop()
         ends = {taken.copy.partition: taken.prepared.next_offset for taken in current.chunks}
+        epochs = self._new_epochs(current)
+        marks = [self._fact(EpochsMark(partition=p, epochs=after)) for p, after in epochs.items()]
         if current.sent:
-            await self._commit(transport, ends)
+            await self._commit(transport, ends, marks)
         else:
             # Only markers and aborted data: there is nothing to be atomic with.
             self._unstored |= ends.keys()
+            self._extra_records += marks
         self._settle(current)
+        for partition, after in epochs.items():
+            self.copies[partition].epochs = after
 
     def _send(self, transport: Transport, current: Round, chunk: Chunk) -> None:
         current.chunks.append(chunk)
@@ -197,17 +229,50 @@ class Outlet:
         self._store_now = False
         if self._unstored or self._extra_records:
             transport.begin()
-            await self._commit(transport, {})
+            await self._commit(transport, {}, [])
 
-    async def _commit(self, transport: Transport, ends: Mapping[TopicPartition, int]) -> None:
+    async def _commit(
+        self, transport: Transport, ends: Mapping[TopicPartition, int], marks: Sequence[NewRecord]
+    ) -> None:
         unstored, extra = set(self._unstored), list(self._extra_records)
         moved = {partition: self.copies[partition].committed for partition in unstored}
         positions = {**moved, **ends}
-        await transport.commit(self.positions_topic.batches(positions, extra, now_ms=self.clock.now_ms()))
+        leaving_zero = [p for p, position in positions.items() if position and self._stored.get(p) == 0]
+        await transport.commit(
+            self.positions_topic.batches(
+                positions,
+                [*extra, *self._unknown_epochs(unstored - ends.keys()), *marks],
+                leaving_zero=leaving_zero,
+                now_ms=self.clock.now_ms(),
+            )
+        )
         self._stored.update(positions)
         self._unstored -= positions.keys()
         del self._extra_records[: len(extra)]
         self.committed_rounds += 1
+
+    def _new_epochs(self, current: Round) -> dict[TopicPartition, tuple[EpochStart, ...]]:
+        """Of partitions that go on under another leader."""
+        changed: dict[TopicPartition, tuple[EpochStart, ...]] = {}
+        for taken in current.chunks:
+            partition = taken.copy.partition
+            before = changed.get(partition, taken.copy.epochs)
+            after = extended(before, taken.prepared.leader_epochs)
+            if after is not before:
+                changed[partition] = after
+        return changed
+
+    def _unknown_epochs(self, moved: Collection[TopicPartition]) -> list[NewRecord]:
+        """What takes back the leader epochs of partitions that continue elsewhere."""
+        alias, now_ms = self.positions_topic.source_alias, self.clock.now_ms()
+        return [
+            NewRecord(partition_key(alias, "epochs", partition), None, now_ms)
+            for partition in moved
+            if partition in self._stored and not self.copies[partition].epochs
+        ]
+
+    def _fact(self, fact: Fact) -> NewRecord:
+        return NewRecord(*fact_record(self.positions_topic.source_alias, fact), self.clock.now_ms())
 
     def _settle(self, current: Round) -> None:
         """The round is committed: move positions, count, queue offset syncs, tell what faults stand behind
@@ -215,6 +280,7 @@ class Outlet:
         now, now_ms = self.clock.monotonic(), self.clock.now_ms()
         for copy, batch, acknowledged in current.sent:
             base_offset = acknowledged.result()
+            copy.written(base_offset, batch.record_count)
             copy.counters.records += batch.record_count
             copy.counters.bytes += batch.size_bytes
             if batch.lane is Lane.RAW:
@@ -260,8 +326,8 @@ class Outlet:
         """The ids are ours again and the failed round is over: go on from what the log says."""
         log_says = await self.read_positions()
         for partition, copy in self.copies.items():
-            position = log_says.get(partition, 0)
-            if position != self._stored.get(partition, 0):
+            position = log_says.get(partition)
+            if position is not None and position != self._stored.get(partition):
                 # The answer to the last commit was lost, the commit was not.
                 self._stored[partition] = position
                 self._unstored.discard(partition)

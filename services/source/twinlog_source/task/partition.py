@@ -1,9 +1,9 @@
 """The state of one partition in its task: a small machine that takes `now` and never does I/O.
 
-RUNNING ──failure──▶ BACKOFF ──time──▶ RUNNING      retriable, or worth a retry at a minute's pace
+RUNNING ──failure──▶ BACKOFF ──1 s to 60 s──▶ RUNNING      a retry may help
    │                    │
    └──pause──▶ PAUSED ◀─┘   resume ▶ RUNNING
-   └──loss with policy `fail`, RECORD_TOO_LARGE, … ──▶ FAULTED ──retry after 60 s──▶ RUNNING
+   └──loss with policy `fail`, RECORD_TOO_LARGE, … ──▶ FAULTED ──1 s to 60 s──▶ RUNNING      somebody must act
 
 Invariant A: `committed` only moves by `commit` and `restart_at`; `committed <= sent <= fetched`.
 Invariant B: after `rewind` the next fetch begins at `committed`, after `drop_queued` at `sent`: nothing is
@@ -17,7 +17,7 @@ from enum import StrEnum
 
 from twinlog.batches import Lane
 from twinlog.model import TopicPartition
-from twinlog.service.waiting import Backoff
+from twinlog_source.control import EpochStart
 from twinlog_source.spread import Spread
 
 FIRST_RETRY_SECONDS = 1.0
@@ -78,16 +78,23 @@ class PartitionCopy:
     """Of the last copied batch."""
     latency_seconds: float | None = None
     """Source timestamp to acknowledgement of the last copied batch."""
-    _backoff: Backoff | None = None
+    failures: int = 0
+    """In a row, also those of the tasks before."""
+    epochs: tuple[EpochStart, ...] = ()
+    """Leader epochs of what is committed, the last one of the record before `committed`; empty = unknown."""
+    fetched_epoch: int = -1
+    """Of the record before `fetched`; -1 = unknown."""
+    target_end: int = -1
+    """Target offset after the last record written, by this task or one before; -1 = unknown."""
+    target_shortened_to: int = -1
+    """Where the target continued after it had lost records; -1 = not seen."""
+    repositioned: int = 0
+    """Id of the last command to continue elsewhere that is carried out and stored."""
     _paused: bool = False
 
     def __post_init__(self) -> None:
         self.fetched = self.sent = self.committed
-        self._backoff = Backoff(
-            initial_seconds=FIRST_RETRY_SECONDS,
-            max_seconds=LONGEST_RETRY_SECONDS,
-            random=lambda: 0.5 + self.random() / 2,
-        )
+        self.fetched_epoch = self.epochs[-1].leader_epoch if self.epochs else -1
 
     def fetchable(self, now: float) -> bool:
         """Whether the next fetch includes it; a back-off that is over ends here."""
@@ -103,13 +110,18 @@ class PartitionCopy:
         """The target has committed everything below `position`."""
         assert position >= self.committed, (self.partition, self.committed, position)
         self.committed = position
-        assert self._backoff is not None
-        self._backoff.reset()
+        self.failures = 0
 
     @property
     def is_idle(self) -> bool:
         """Nothing is fetched, queued or sent that is not committed."""
         return self.fetched == self.committed
+
+    def written(self, base_offset: int, record_count: int) -> None:
+        """Records of it were committed on the target at `base_offset`."""
+        if base_offset < self.target_end:
+            self.target_shortened_to = base_offset
+        self.target_end = base_offset + record_count
 
     def rewind(self) -> None:
         """Throw away what is queued and sent: the transaction that held it was aborted."""
@@ -119,6 +131,7 @@ class PartitionCopy:
     def drop_queued(self) -> None:
         """Throw away what is fetched but not sent."""
         self.fetched = self.sent
+        self.fetched_epoch = self.epochs[-1].leader_epoch if self.epochs and self.is_idle else -1
         self.generation += 1
         self.held = False
 
@@ -128,6 +141,7 @@ class PartitionCopy:
         Only while nothing is sent, or what was sent is aborted.
         """
         self.committed = position
+        self.epochs = ()
         self.rewind()
 
     def hold(self) -> None:
@@ -149,16 +163,30 @@ class PartitionCopy:
         Both try again by themselves, with growing waits up to a minute: what was repaired heals without a
         command. `keep_in_flight` when only reading failed: what was read before may still be committed.
         """
-        assert self._backoff is not None
         self.held = False
         if not keep_in_flight:
             self.drop_queued()
-        wait = self._backoff.next() if retriable else LONGEST_RETRY_SECONDS
-        if wait_seconds is not None:
-            wait = wait_seconds
+        if wait_seconds is None:
+            longest = min(FIRST_RETRY_SECONDS * 2 ** min(self.failures, 10), LONGEST_RETRY_SECONDS)
+            wait_seconds = longest * (0.5 + self.random() / 2)
+        self.failures += 1
         self.counters.setbacks[reason] = self.counters.setbacks.get(reason, 0) + 1
         self._become(State.BACKOFF if retriable else State.FAULTED, reason, message)
-        self.retry_at = now + wait
+        self.retry_at = now + wait_seconds
+
+    def take_over_setback(
+        self, *, state: State, reason: str, message: str, failures: int, retry_at: float
+    ) -> None:
+        """The task before had set the partition aside: it stays so, and its next try is no sooner."""
+        self._become(state, reason, message)
+        self.failures, self.retry_at = failures, retry_at
+
+    def forgive(self) -> None:
+        """Somebody acted: try at once."""
+        self.failures = 0
+        if self.state in (State.BACKOFF, State.FAULTED):
+            self._become(State.PAUSED if self._paused else State.RUNNING)
+            self.reason_before = ""
 
     def pause(self, *, paused: bool) -> None:
         """Pause by command, or take the pause back. A fault stays visible while paused."""

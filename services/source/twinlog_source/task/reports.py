@@ -73,6 +73,8 @@ class Reporter:
                 copy.reason,
                 copy.counters.records,
                 copy.retry_at,
+                copy.repositioned,
+                copy.epochs,
                 problem is None,
                 waited_seconds >= SLOW_SECONDS,
                 len(self._gaps.get(partition, ())),
@@ -118,6 +120,13 @@ class Reporter:
             bytes=copy.counters.bytes,
             raw_records=copy.counters.raw_records,
             recoded_records=copy.counters.recoded_records,
+            repositioned=copy.repositioned,
+            failures=copy.failures,
+            epochs=[
+                pb.EpochStart(leader_epoch=each.leader_epoch, offset=each.offset) for each in copy.epochs
+            ],
+            target_end_offset=copy.target_end,
+            target_shortened_to=copy.target_shortened_to,
             lane=source_pb.LANE_UNSPECIFIED if copy.lane is None else LANES[copy.lane],
             latency=copy.counters.latency.take(),
             record_age=copy.counters.record_age.take(),

@@ -27,6 +27,7 @@ position.
 from twinlog.kafka.connection import DataSession
 from twinlog.kafka.raw.fencing import fence
 from twinlog.kafka.raw.fetcher import FetchedPartition, FetchFailure, FetchSizes, RawFetcher
+from twinlog.kafka.raw.leader_epochs import EpochEnd, epoch_ends
 from twinlog.kafka.raw.leaders import list_offsets
 from twinlog.kafka.raw.producer import ProducerState, RawProducer
 from twinlog.kafka.raw.rotation import TransactionRotation
@@ -34,6 +35,7 @@ from twinlog.kafka.raw.settings import ProducerSettings
 
 __all__ = [
     "DataSession",
+    "EpochEnd",
     "FetchFailure",
     "FetchSizes",
     "FetchedPartition",
@@ -42,6 +44,7 @@ __all__ = [
     "RawFetcher",
     "RawProducer",
     "TransactionRotation",
+    "epoch_ends",
     "fence",
     "list_offsets",
 ]

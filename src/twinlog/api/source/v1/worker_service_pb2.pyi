@@ -294,6 +294,7 @@ class PartitionReport(_message.Message):
     FAILURES_FIELD_NUMBER: _builtins.int
     TARGET_END_OFFSET_FIELD_NUMBER: _builtins.int
     TARGET_SHORTENED_TO_FIELD_NUMBER: _builtins.int
+    EPOCHS_FIELD_NUMBER: _builtins.int
     position: _builtins.int
     """Next source offset to copy; everything below is committed on the target or was not to be copied."""
     source_end_offset: _builtins.int
@@ -350,6 +351,10 @@ class PartitionReport(_message.Message):
     def record_age(self) -> Global___Spread:
         """Age of the records when they were read from the source, since the last report; absent when there were none."""
 
+    @_builtins.property
+    def epochs(self) -> _containers.RepeatedCompositeFieldContainer[Global___EpochStart]:
+        """Leader epochs of what was copied, oldest first."""
+
     def __init__(
         self,
         *,
@@ -374,10 +379,11 @@ class PartitionReport(_message.Message):
         failures: _builtins.int = ...,
         target_end_offset: _builtins.int = ...,
         target_shortened_to: _builtins.int = ...,
+        epochs: _abc.Iterable[Global___EpochStart] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["latency", b"latency", "partition", b"partition", "record_age", b"record_age", "replication_latency", b"replication_latency", "retry_at", b"retry_at"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["bytes", b"bytes", "failures", b"failures", "gaps", b"gaps", "lane", b"lane", "latency", b"latency", "log_start_offset", b"log_start_offset", "message", b"message", "partition", b"partition", "position", b"position", "raw_records", b"raw_records", "reason", b"reason", "recoded_records", b"recoded_records", "record_age", b"record_age", "records", b"records", "replication_latency", b"replication_latency", "repositioned", b"repositioned", "retry_at", b"retry_at", "source_end_offset", b"source_end_offset", "state", b"state", "target_end_offset", b"target_end_offset", "target_shortened_to", b"target_shortened_to"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["bytes", b"bytes", "epochs", b"epochs", "failures", b"failures", "gaps", b"gaps", "lane", b"lane", "latency", b"latency", "log_start_offset", b"log_start_offset", "message", b"message", "partition", b"partition", "position", b"position", "raw_records", b"raw_records", "reason", b"reason", "recoded_records", b"recoded_records", "record_age", b"record_age", "records", b"records", "replication_latency", b"replication_latency", "repositioned", b"repositioned", "retry_at", b"retry_at", "source_end_offset", b"source_end_offset", "state", b"state", "target_end_offset", b"target_end_offset", "target_shortened_to", b"target_shortened_to"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

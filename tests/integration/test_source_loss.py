@@ -1,0 +1,256 @@
+"""What the source or the target lost: found at the start and while running, told exactly, and never a false
+alarm. One flow with a topic for every case."""
+
+import asyncio
+import shutil
+from collections.abc import AsyncIterator, Mapping, Sequence
+from pathlib import Path
+
+import pytest
+
+from integration.source_rig import CALL_SECONDS, Rig, open_rig
+from twinlog.api.source.v1 import source_service_pb2 as pb
+from twinlog.api.source.v1.source_service_pb2_grpc import SourceServiceStub
+from twinlog.batches import Codec, NewRecord
+from twinlog.clock import SystemClock
+from twinlog.kafka.ports import KafkaCluster, OffsetSpec
+from twinlog.local.blocking_cluster import BlockingCluster
+from twinlog.model import TopicPartition
+from twinlog.testing.brokers import KafkaPair, eventually
+from twinlog.testing.records import write_batches
+from twinlog.testing.service_process import ServiceProcess
+
+FIRST = [b"first %d" % number for number in range(40)]
+MORE = [b"more %d" % number for number in range(100)]
+COMPACT_AT_ONCE = {
+    "cleanup_policy": "compact",
+    "segment_ms": "100",
+    "min_cleanable_dirty_ratio": "0.01",
+    "max_compaction_lag_ms": "100",
+}
+NOT_LOST = ("exact", "emptied", "compacted", "markers", "aborted", "shortened-from-below")
+"""Topics that look as if something were missing, and nothing is."""
+
+Gaps = set[tuple[str, int, int, str]]
+
+
+@pytest.fixture
+async def rig(kafka_pair: KafkaPair, tmp_path: Path) -> AsyncIterator[Rig]:
+    async with open_rig(kafka_pair.a, kafka_pair.b, tmp_path) as opened:
+        yield opened
+
+
+class LogFiles:
+    """The log of one topic as it was: put back while the broker is down, it is a log that lost its tail."""
+
+    def __init__(self, cluster: BlockingCluster, topic: str, keep: Path) -> None:
+        self._directory = cluster.log_file(1).parent / "data" / f"{topic}-0"
+        self._kept = keep / topic
+        made_anew = shutil.ignore_patterns("*index", "*.snapshot")
+        shutil.copytree(self._directory, self._kept, ignore=made_anew, dirs_exist_ok=True)
+
+    def put_back(self) -> None:
+        shutil.rmtree(self._directory)
+        shutil.copytree(self._kept, self._directory)
+
+
+async def gaps(rig: Rig, service: ServiceProcess) -> Gaps:
+    stub = SourceServiceStub(service.channel)
+    answer = await stub.ListGaps(pb.ListGapsRequest(flow=rig.flow), timeout=CALL_SECONDS)
+    return {(gap.partition.topic, gap.from_offset, gap.to_offset, gap.reason) for gap in answer.gaps}
+
+
+async def gaps_are(rig: Rig, service: ServiceProcess, expected: Gaps) -> None:
+    async def equal() -> bool:
+        found = await gaps(rig, service)
+        assert found >= expected, expected - found
+        return True
+
+    await eventually(equal)
+    assert await gaps(rig, service) == expected
+
+
+async def states(rig: Rig, service: ServiceProcess) -> dict[str, tuple[str, str]]:
+    return {
+        found.source.topic: (
+            pb.PartitionState.Name(found.state).removeprefix("PARTITION_STATE_"),
+            found.reason,
+        )
+        for found in await rig.partitions(service)
+    }
+
+
+async def states_are(rig: Rig, service: ServiceProcess, expected: Mapping[str, tuple[str, str]]) -> None:
+    async def equal() -> bool:
+        found = await states(rig, service)
+        assert {topic: found.get(topic) for topic in expected} == expected
+        return True
+
+    await eventually(equal)
+
+
+async def values(rig: Rig, topic: str) -> list[bytes | None]:
+    return [value for _, _, value, _ in await rig.target_content(topic)]
+
+
+async def ends_with(rig: Rig, topic: str, expected: Sequence[bytes | None]) -> None:
+    async def equal() -> bool:
+        found = await values(rig, topic)
+        assert found[-len(expected) :] == list(expected), (topic, found[-len(expected) - 3 :])
+        return True
+
+    await eventually(equal)
+
+
+async def copied(rig: Rig, service: ServiceProcess, *topics: str) -> None:
+    """Everything is copied, and the driver knows it."""
+
+    async def at_the_end() -> bool:
+        for found in await rig.partitions(service):
+            if found.source.topic in topics:
+                end = await offset(rig.source, found.source.topic, OffsetSpec.LATEST)
+                assert found.position == end, found
+        return True
+
+    await eventually(at_the_end)
+
+
+async def offset(cluster: KafkaCluster, topic: str, spec: OffsetSpec) -> int:
+    partition = TopicPartition(topic, 0)
+    found = (await cluster.list_offsets(spec, [partition]))[partition]
+    assert isinstance(found, int), found
+    return found
+
+
+async def delete_records(cluster: KafkaCluster, before: Mapping[str, int]) -> None:
+    wanted = {TopicPartition(topic, 0): end for topic, end in before.items()}
+    assert not any((await cluster.delete_records(wanted)).values())
+
+
+async def while_down(cluster: BlockingCluster, *logs: LogFiles) -> None:
+    """Stop the broker, put old logs back, start it."""
+
+    def carry_out() -> None:
+        cluster.stop_broker(1)
+        for log in logs:
+            log.put_back()
+        cluster.restart_broker(1)
+
+    await asyncio.to_thread(carry_out)
+
+
+async def create_again(rig: Rig, topic: str) -> None:
+    assert not any((await rig.source.delete_topics([topic])).values())
+
+    async def created() -> bool:
+        await rig.create(topic)
+        return True
+
+    await eventually(created)
+
+
+async def compact(rig: Rig, topic: str) -> None:
+    """Write until the log has holes in its middle."""
+    for lap in range(3):
+        await rig.produce(topic, [b"lap %d" % lap] * 30)
+
+    async def has_holes() -> bool:
+        await rig.produce(topic, [b"roll"])
+        held = len(await rig.source_content(topic))
+        return held < await offset(rig.source, topic, OffsetSpec.LATEST) - 30
+
+    await eventually(has_holes)
+
+
+async def transaction(rig: Rig, cluster: BlockingCluster, topic: str, *, abort: bool) -> None:
+    records = [NewRecord(b"k", b"in a transaction", SystemClock().now_ms())]
+    await write_batches(
+        cluster, topic, [(0, Codec.NONE, records)], transactional_id=f"{topic}-writer", abort=abort
+    )
+
+
+async def pause(rig: Rig, service: ServiceProcess, topic: str, *, paused: bool) -> None:
+    stub, scope = SourceServiceStub(service.channel), pb.Scope(flow=rig.flow, source_topic=topic)
+    if paused:
+        await stub.PauseReplication(pb.PauseReplicationRequest(scope=scope, by="test"), timeout=CALL_SECONDS)
+        await states_are(rig, service, {topic: ("PAUSED", "PAUSED_BY_OPERATOR")})
+    else:
+        await stub.ResumeReplication(
+            pb.ResumeReplicationRequest(scope=scope, by="test"), timeout=CALL_SECONDS
+        )
+
+
+async def test_what_was_lost_while_the_service_was_down_is_found_at_its_start(
+    rig: Rig, kafka_pair: KafkaPair, tmp_path: Path
+) -> None:
+    """First with the policy to stop, then with the policy to go on."""
+    lost = ("expired", "cut", "cut-and-grown", "created-again", "target-gone", "target-cut")
+    rig.extra |= {"topics": ",".join((*lost, *NOT_LOST)), "twinlog.epoch.seconds": "30"}
+    a, b = kafka_pair.a, kafka_pair.b
+    for topic in (*lost, *NOT_LOST):
+        await rig.create(topic, 1, **(COMPACT_AT_ONCE if topic == "compacted" else {}))
+        await rig.produce(topic, FIRST)
+    await delete_records(rig.source, {"emptied": 40})
+    await compact(rig, "compacted")
+    await transaction(rig, a, "markers", abort=False)
+    await transaction(rig, a, "aborted", abort=True)
+    old_logs = [LogFiles(a, topic, tmp_path / "a") for topic in ("cut", "cut-and-grown")]
+    for topic in ("cut", "cut-and-grown"):
+        await rig.produce(topic, [b"cut off %d" % number for number in range(10)])
+    async with rig.configsync() as configsync:
+        async with rig.running(configsync) as service:
+            for topic in ("markers", "aborted", "target-cut", "target-gone", *lost[:4]):
+                await rig.same(topic)
+            old_log_of_target = LogFiles(b, rig.remote("target-cut"), tmp_path / "b")
+            await rig.produce("target-cut", MORE)
+            for topic in ("target-cut", "compacted"):
+                await rig.same(topic)
+            await copied(rig, service, *lost, *NOT_LOST)
+            assert await gaps(rig, service) == set()
+
+        await rig.target.delete_topics([rig.remote("target-gone")])
+        await while_down(a, *old_logs)
+        await while_down(b, old_log_of_target)
+        for topic in ("expired", "exact"):
+            await rig.produce(topic, MORE)
+        await rig.produce("cut-and-grown", MORE)
+        await rig.produce("compacted", [b"behind the holes"] * 3)
+        await delete_records(rig.source, {"expired": 60, "exact": 40, "compacted": 31})
+        await delete_records(rig.target, {rig.remote("shortened-from-below"): 20})
+        await create_again(rig, "created-again")
+        await rig.produce("created-again", MORE)
+
+        async with rig.running(configsync, **{"twinlog.on.data.loss": "fail"}) as service:
+            stopped = ("FAULTED", "DATA_LOSS")
+            await states_are(rig, service, {"expired": stopped, "cut": stopped, "cut-and-grown": stopped})
+            stub = SourceServiceStub(service.channel)
+            scope = pb.Scope(flow=rig.flow, source_topic="cut")
+            target = pb.PositionTarget(earliest=pb.Earliest())
+            await stub.SetPositions(
+                pb.SetPositionsRequest(scope=scope, target=target, by="test"), timeout=CALL_SECONDS
+            )
+            await states_are(rig, service, {"cut": ("RUNNING", "")})
+            await ends_with(rig, "cut", FIRST)
+
+        async with rig.running(configsync) as service:
+            expected = {
+                ("expired", 40, 60, "RETENTION"),
+                ("cut-and-grown", 40, 50, "TRUNCATION"),
+                ("created-again", 40, 40, "TOPIC_RECREATED"),
+                ("target-gone", 0, 40, "TARGET_RECREATED"),
+                ("target-cut", 40, 140, "TARGET_TRUNCATED"),
+            }
+            for topic in (*lost, *NOT_LOST):
+                await rig.produce(topic, [b"last"])
+            await gaps_are(rig, service, expected)
+            await ends_with(rig, "expired", [*FIRST, *MORE[20:], b"last"])
+            await ends_with(rig, "cut", [*FIRST, b"last"])
+            await ends_with(rig, "cut-and-grown", [*MORE, b"last"])
+            await ends_with(rig, "created-again", [*FIRST, *MORE, b"last"])
+            await ends_with(rig, "exact", [*FIRST, *MORE, b"last"])
+            for topic in ("markers", "aborted"):
+                await rig.same(topic)
+            for topic in NOT_LOST:
+                await ends_with(rig, topic, [b"last"])
+            await states_are(rig, service, dict.fromkeys((*lost, *NOT_LOST), ("RUNNING", "")))
+            assert await gaps(rig, service) == expected
