@@ -9,6 +9,7 @@ from twinlog.kafka.ports import LogAdmin
 from twinlog.model import TopicPartition
 from twinlog_checkpoint.exact import log_ends
 from twinlog_checkpoint.flow_parts import FlowParts
+from twinlog_checkpoint.log_ranges import log_ranges
 from twinlog_checkpoint.translation import SourcePosition, Translation, Verdict
 
 MAX_QUERIES = 10_000
@@ -57,15 +58,27 @@ async def answer_queries(
     here, translator = (parts.source_log, parts.forward) if forward else (parts.target_log, parts.back)
     offsets = await _resolved(here.admin, queries)
     bounds = await log_ends(here.admin, {query.partition for query in queries})
+    past_lso = {
+        query.partition
+        for query, offset in zip(queries, offsets, strict=True)
+        if offset is not None and query.partition in bounds and offset > bounds[query.partition].end
+    }
+    ends = await log_ranges(here.admin, past_lso)
+    alias = parts.flow.source if forward else parts.flow.target
     positions: dict[int, SourcePosition] = {}
-    refused: dict[int, str] = {}
+    refused: dict[int, Translation] = {}
     for index, query in enumerate(queries):
         offset = offsets[index]
         refusal = _refusal(parts, direction, query)
         if refusal is None and query.partition not in bounds:
-            refusal = f"there is no partition {query.partition}"
+            refusal = f"{alias} has no partition {query.partition}, or does not let it be seen"
+        end = ends[query.partition].end if query.partition in ends else None
         if refusal is not None:
-            refused[index] = refusal
+            refused[index] = _without(Verdict.NOT_REPLICATED, refusal)
+        elif offset is not None and end is not None and offset > end:
+            refused[index] = _without(
+                Verdict.PAST_END, f"the log of {query.partition} on {alias} ends at {end}"
+            )
         elif offset is not None:
             positions[index] = SourcePosition(partition=query.partition, next_offset=offset)
     answers = await translator.translate(set(positions.values()))
@@ -130,17 +143,19 @@ def _answer(
     direction: Direction,
     query: OffsetQuery,
     offset: int | None,
-    refusal: str | None,
+    refused: Translation | None,
     translation: Translation | None,
 ) -> OffsetTranslation:
     forward = direction is Direction.FORWARD
     partition = parts.copy_of(query.partition) if forward else parts.origin_of(query.partition)
-    if refusal is not None:
-        translation = Translation(verdict=Verdict.NOT_REPLICATED, downstream_offset=None, message=refusal)
-    elif translation is None:
-        translation = Translation(
-            verdict=Verdict.UP_TO_DATE,
-            downstream_offset=None,
-            message="the log holds no record at or after this time",
-        )
-    return OffsetTranslation(query=query, offset=offset, partition=partition, translation=translation)
+    told = (
+        refused
+        or translation
+        or _without(Verdict.UP_TO_DATE, "the log holds no record at or after this time")
+    )
+    return OffsetTranslation(query=query, offset=offset, partition=partition, translation=told)
+
+
+def _without(verdict: Verdict, message: str) -> Translation:
+    """An answer that has no offset."""
+    return Translation(verdict=verdict, downstream_offset=None, message=message)

@@ -9,7 +9,7 @@ from twinlog.api.checkpoint.v1 import checkpoint_service_pb2 as pb2
 from twinlog.api.checkpoint.v1 import checkpoint_service_pb2_grpc as pb2_grpc
 from twinlog.api.common.v1 import types_pb2
 from twinlog.clock import Clock
-from twinlog.errors import ConfigError, NotFoundError
+from twinlog.errors import ConfigError, NotFoundError, TransientKafkaError
 from twinlog.model import Flow
 from twinlog.service.clusters import ClusterStatus
 from twinlog.service.grpc_server import Context
@@ -96,8 +96,10 @@ class CheckpointServicer(pb2_grpc.CheckpointServiceServicer):
     async def TranslateOffsets(  # noqa: N802
         self, request: pb2.TranslateOffsetsRequest, context: Context
     ) -> pb2.TranslateOffsetsResponse:
+        parts = self._served(request.flow).parts
+        self._both_ends_answer(parts.flow)
         answers = await answer_queries(
-            self._served(request.flow).parts,
+            parts,
             messages.direction_of(request.direction),
             messages.offset_queries(request.queries),
         )
@@ -136,6 +138,15 @@ class CheckpointServicer(pb2_grpc.CheckpointServiceServicer):
             async for event in events:
                 step, report = _event(event)
                 yield pb2.RunFailbackResponse(step=step, report=report)
+
+    def _both_ends_answer(self, flow: Flow) -> None:
+        """Raises TransientKafkaError naming the cluster that is away: sooner than a client's time-out."""
+        for status in self._statuses():
+            if status.alias in (flow.source, flow.target) and status.as_of_ms and not status.reachable:
+                raise TransientKafkaError(
+                    f"{status.alias} does not answer, so its logs cannot be read: {status.message}",
+                    metadata={"cluster": status.alias},
+                )
 
     def _selected(self, flow: types_pb2.Flow | None) -> list[ServedFlow]:
         return [self._flows[known] for known in sorted(self._flows)] if flow is None else [self._served(flow)]

@@ -5,6 +5,7 @@ from typing import Annotated, Any
 
 import grpc
 import typer
+from google.protobuf.timestamp_pb2 import Timestamp
 
 from twinlog.api.checkpoint.v1 import checkpoint_service_pb2 as pb2
 from twinlog.cli.checkpoint_client import shown, topic_partition, verdict_name
@@ -39,18 +40,21 @@ WaitOption = Annotated[
 ]
 DryRunOption = Annotated[bool, typer.Option("--dry-run", help="Only show the plan.")]
 
-_PARTITIONS = (
-    Column(title="group"),
-    Column(title="from"),
-    Column(title="offset", right=True),
-    Column(title="to"),
-    Column(title="offset", right=True),
-    Column(title="present", right=True),
-    Column(title="verdict"),
-    Column(title="action"),
-    Column(title="message"),
-)
 _BACKLOG = (Column(title="partition"), Column(title="not copied", right=True), Column(title="message"))
+
+
+def _columns(plan: pb2.MovePlan) -> tuple[Column, ...]:
+    return (
+        Column(title="group"),
+        Column(title=f"on {plan.from_cluster}"),
+        Column(title="is at", right=True),
+        Column(title=f"on {plan.to_cluster}"),
+        Column(title="goes on at", right=True),
+        Column(title="was at", right=True),
+        Column(title="verdict"),
+        Column(title="action"),
+        Column(title="message"),
+    )
 
 
 def options_message(
@@ -92,32 +96,88 @@ async def print_run(
 def _print_step(step: pb2.MoveStep) -> None:
     left = f" ({step.records_left})" if step.HasField("records_left") and step.records_left else ""
     state = pb2.StepState.Name(step.state).removeprefix("STEP_STATE_").lower()
-    typer.echo(f"{step.at.ToJsonString()}  {step.name:<13} {state:<8} {step.message}{left}")
+    typer.echo(f"{_clock_time(step.at)}  {step.name:<13} {state:<8} {step.message}{left}")
 
 
 def _print_report(report: pb2.MoveReport) -> None:
     plan = report.plan
     if report.already_done:
-        finished = report.finished.ToJsonString()
-        title = f"run {report.run_id} had done it already, at {finished}: nothing was changed"
+        title = (
+            f"run {report.run_id} had done it already, at {_clock_time(report.finished)}: nothing was changed"
+        )
     else:
         title = f"run {report.run_id}: groups of {flow_name(plan.flow)} go on at {plan.to_cluster}"
     _print_plan(plan, title)
+    if not report.already_done:
+        for line in summary(plan):
+            typer.echo(line)
+
+
+def _clock_time(at: Timestamp) -> str:
+    """`2026-01-31T12:00:00Z`: operators compare it with logs."""
+    return f"{at.ToDatetime():%Y-%m-%dT%H:%M:%SZ}"
+
+
+def summary(plan: pb2.MovePlan) -> list[str]:
+    """What became of the groups, in a line for each outcome."""
+    by_group: dict[str, set[str]] = {}
+    for entry in plan.partitions:
+        by_group.setdefault(entry.group, set()).add(_action(entry))
+    active = sorted(group for group, actions in by_group.items() if any(a in actions for a in _ACTIVE))
+    partly = sorted(
+        group
+        for group, actions in by_group.items()
+        if group not in active and any(a in actions for a in _NOWHERE)
+    )
+    moved = len(by_group) - len(active) - len(partly)
+    lines = [f"moved: {moved} of {len(by_group)} groups"]
+    if partly:
+        lines.append(f"without an offset for some partitions: {', '.join(partly)}")
+    if active:
+        lines.append(f"not moved, they have members: {', '.join(active)}; stop them and run it again")
+    return lines
+
+
+_ACTIVE = ("SKIP_ACTIVE_BEFORE", "SKIP_ACTIVE_THERE")
+_NOWHERE = ("SKIP_NO_OFFSET", "SKIP_NO_PARTITION")
 
 
 def _print_plan(plan: pb2.MovePlan, title: str) -> None:
-    print_table(title, _PARTITIONS, [_cells(entry) for entry in plan.partitions])
-    if plan.backlog:
-        print_table("", _BACKLOG, list(_backlog_cells(plan.backlog)))
-    total = str(plan.records_not_copied) if plan.HasField("records_not_copied") else "an unknown number of"
-    estimate = (
-        f", about {plan.estimated.ToTimedelta().total_seconds():.0f} s" if plan.HasField("estimated") else ""
-    )
-    typer.echo(f"not copied yet: {total} records{estimate}")
+    if plan.partitions:
+        print_table(title, _columns(plan), [_cells(entry) for entry in plan.partitions])
+    else:
+        typer.echo(f"{title}\nno groups to move")
+    backlog = list(_backlog_cells(plan.backlog))
+    if backlog:
+        print_table("", _BACKLOG, backlog)
+    typer.echo(_backlog_line(plan))
+    if plan.fenced_topics:
+        typer.echo(f"writers are kept out on {plan.from_cluster} (fence): {', '.join(plan.fenced_topics)}")
+    if plan.HasField("last") and not plan.last.finished:
+        steps = ", ".join(plan.last.steps) or "nothing"
+        typer.echo(
+            f"note: {plan.last.kind} run {plan.last.run_id} by {plan.last.by or 'somebody'} was cut after"
+            f" {steps}; `twinlog {plan.last.kind} run` goes on with it"
+        )
     for warning in plan.warnings:
         typer.echo(f"note: {warning}")
     for blocker in plan.blockers:
         typer.echo(f"stands against it: {blocker}")
+
+
+def _backlog_line(plan: pb2.MovePlan) -> str:
+    if not plan.from_reachable:
+        return f"not copied: unknown, {plan.from_cluster} does not answer"
+    if not plan.HasField("records_not_copied"):
+        return "not copied yet: an unknown number of records"
+    if not plan.records_not_copied:
+        return "not copied yet: nothing"
+    estimate = ""
+    if plan.HasField("estimated"):
+        estimate = f", about {plan.estimated.ToTimedelta().total_seconds():.0f} s at the present rate"
+    elif plan.records_not_copied:
+        estimate = "; the copy does not move just now"
+    return f"not copied yet: {plan.records_not_copied} records{estimate}"
 
 
 def _backlog_cells(backlog: Iterable[pb2.TopicBacklog]) -> Iterable[list[str]]:
@@ -207,6 +267,19 @@ def plan_as_json(plan: pb2.MovePlan) -> dict[str, Any]:
             }
             for entry in plan.backlog
         ],
+        "fenced_topics": list(plan.fenced_topics),
+        "last": _last_as_json(plan.last) if plan.HasField("last") else None,
         "warnings": list(plan.warnings),
         "blockers": list(plan.blockers),
+    }
+
+
+def _last_as_json(last: pb2.LastMove) -> dict[str, Any]:
+    return {
+        "run_id": last.run_id,
+        "kind": last.kind,
+        "finished": last.finished,
+        "steps": list(last.steps),
+        "by": last.by or None,
+        "started": last.started.ToJsonString(),
     }

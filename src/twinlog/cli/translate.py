@@ -21,7 +21,7 @@ from twinlog.cli.checkpoint_client import (
 from twinlog.cli.configsync_client import parse_flow
 from twinlog.cli.failures import EXIT_FAILED, reported_failures, run_async
 from twinlog.cli.location import ConfigOption, EndpointOption
-from twinlog.cli.offset_files import FileKind, Place, parse_place, read_places, write_places
+from twinlog.cli.offset_files import OffsetFile, Place, parse_place, read_places
 from twinlog.cli.output import Column, Output, OutputOption, print_json, print_table
 from twinlog.errors import ConfigError
 from twinlog.model import TopicPartition
@@ -31,9 +31,10 @@ _HELP = """Translate offsets of the source into offsets of the target, or back w
 OFFSET is TOPIC:PARTITION:OFFSET (orders:3:1234) or TOPIC:PARTITION@TIME (orders:3@2026-01-31T12:00:00Z); \
 an offset is the next one to read. --from takes a file instead: CSV (topic,partition,offset), a file of a \
 Spark checkpoint's offsets directory, JSON as in Spark's startingOffsets, or Flink's specific-offsets with \
---topic; --to writes the answer in the same form.
+--topic; --to writes the answer in the same form, with everything in the file that is no offset kept.
 
-Exit code 0 when everything was translated, 1 when something was not.
+Lines that cannot be read are named on stderr, and the others are translated. Exit code 0 when everything \
+was translated, 1 when something was not; --to writes a file only when everything was.
 """
 
 _BATCH = 5_000
@@ -66,37 +67,45 @@ def translate_command(
     output: OutputOption = Output.TABLE,
 ) -> None:
     with reported_failures():
-        kind, text, places = _asked(offsets, source, topic)
         if target is not None and source is None:
             raise ConfigError("--to needs --from: it writes the same form", metadata={"key": "--to"})
-        answers = run_async(_translate(places, flow, back, config, endpoint))
-        if target is not None:
-            _write(target, kind, text, answers)
+        places, file = _asked(offsets, source, topic)
+        bad = [] if file is None else file.bad
+        for line in bad:
+            typer.echo(f"{source}:{line.line}: {line.what}", err=True)
+        answers = run_async(_translate(places, flow, back, config, endpoint)) if places else []
+        if target is not None and file is not None:
+            _write(target, file, answers)
         elif output is Output.JSON:
             print_json([_as_json(answer) for answer in answers])
         else:
             print_table("", _COLUMNS, [_cells(answer) for answer in answers])
-        if not all(answer.HasField("translated_offset") for answer in answers):
+        if bad or not all(answer.HasField("translated_offset") for answer in answers):
             raise typer.Exit(EXIT_FAILED)
 
 
 translate_command.__doc__ = _HELP
 
 
-def _asked(offsets: list[str] | None, source: Path | None, topic: str) -> tuple[FileKind, str, list[Place]]:
-    """Raises ConfigError when nothing, or both, was given, and for what cannot be read."""
+def _asked(
+    offsets: list[str] | None, source: Path | None, topic: str
+) -> tuple[Sequence[Place], OffsetFile | None]:
+    """Raises ConfigError when nothing, or both, was given, and for a file that has no offsets."""
     if bool(offsets) == (source is not None):
         raise ConfigError("say what to translate: OFFSET arguments, or a file with --from")
     if source is None:
-        return FileKind.CSV, "", [parse_place(text) for text in offsets or ()]
+        return [parse_place(text) for text in offsets or ()], None
+    if source.is_dir():
+        raise ConfigError(
+            f"--from {source}: a directory; name a file in it. Of a Spark checkpoint that is"
+            " offsets/N of the highest N that is in commits/ too",
+            metadata={"key": "--from"},
+        )
     try:
-        text = source.read_text()
-        kind, places = read_places(text, topic=topic)
-    except (OSError, UnicodeDecodeError) as error:
+        file = read_places(source.read_text(encoding="utf-8"), topic=topic)
+    except (OSError, UnicodeDecodeError, ConfigError) as error:
         raise ConfigError(f"--from {source}: {error}", metadata={"key": "--from"}) from None
-    except ConfigError as error:
-        raise ConfigError(f"--from {source}: {error}", metadata={"key": "--from"}) from None
-    return kind, text, places
+    return file.places, file
 
 
 async def _translate(
@@ -127,14 +136,21 @@ def _query(place: Place) -> pb2.OffsetQuery:
     return query
 
 
-def _write(target: Path, kind: FileKind, original: str, answers: Sequence[pb2.OffsetTranslation]) -> None:
-    """Nothing is written when something was not translated: half a file of offsets is worse than none."""
+def _write(target: Path, file: OffsetFile, answers: Sequence[pb2.OffsetTranslation]) -> None:
+    """Nothing is written when something was not translated: half a file of offsets is worse than none.
+
+    Raises ConfigError for a path that cannot be written.
+    """
     missing = [answer for answer in answers if not answer.HasField("translated_offset")]
-    if missing:
-        raise ConfigError(
-            f"nothing was written: {len(missing)} offsets have no translation, the first is"
-            f" {topic_partition(missing[0].partition)} ({missing[0].message})"
+    for answer in missing:
+        typer.echo(
+            f"{topic_partition(answer.partition)} has no translation: {verdict_name(answer.verdict)}"
+            f" ({answer.message})",
+            err=True,
         )
+    if missing or file.bad:
+        typer.echo(f"{target} was not written", err=True)
+        return
     places = [
         Place(
             partition=TopicPartition(
@@ -144,7 +160,10 @@ def _write(target: Path, kind: FileKind, original: str, answers: Sequence[pb2.Of
         )
         for answer in answers
     ]
-    target.write_text(write_places(kind, original, places))
+    try:
+        target.write_text(file.render(places), encoding="utf-8")
+    except OSError as error:
+        raise ConfigError(f"--to {target}: {error}", metadata={"key": "--to"}) from None
 
 
 def _cells(answer: pb2.OffsetTranslation) -> list[str]:

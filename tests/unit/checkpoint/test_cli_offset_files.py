@@ -2,15 +2,28 @@
 
 import pytest
 
-from twinlog.cli.offset_files import FileKind, Place, parse_place, read_places, write_places
+from twinlog.cli.offset_files import FileKind, Place, parse_place, read_places
 from twinlog.errors import ConfigError
 from twinlog.model import TopicPartition
 
-SPARK = """v1
-{"batchWatermarkMs":0,"batchTimestampMs":1700000000000,"conf":{}}
+SPARK = (
+    "v1\n"
+    '{"batchWatermarkMs":0,"batchTimestampMs":1705249601108,"conf":{'
+    '"spark.sql.streaming.stateStore.providerClass":'
+    '"org.apache.spark.sql.execution.streaming.state.HDFSBackedStateStoreProvider",'
+    '"spark.sql.streaming.join.stateFormatVersion":"2","spark.sql.shuffle.partitions":"2"}}\n'
+    '{"visits":{"1":1276,"0":1224}}'
+)
+"""offsets/18 of a query with one Kafka source, as Spark 3.5 writes it: no newline at the end."""
+
+SPARK_JOIN = """v1
+{"batchWatermarkMs":0,"batchTimestampMs":1480981499528}
+0
 {"orders":{"1":45,"0":123},"payments":{"0":7}}
 -
-"""
+{"logOffset":3}
+{"users":{"0":9}}"""
+"""A query that joins a rate source, two topics, a source without offsets yet, files and another topic."""
 
 
 def place(topic: str, partition: int, offset: int) -> Place:
@@ -49,49 +62,111 @@ def test_what_is_no_place_is_refused_with_an_example(text: str) -> None:
         "orders,0,123\norders,1,45",
         '"orders",0,123\n\n"orders",1,45\n',
         '"my-group","orders",0,123\n"my-group","orders",1,45\n',
+        "\ufefftopic,partition,offset\r\norders,0,123\r\norders,1,45\r\n",
+        "# exported on Monday\norders,0,123\norders,1,45\n",
     ],
 )
 def test_csv_as_it_is_written_by_hand_and_by_kafkas_tools(text: str) -> None:
-    assert read_places(text) == (FileKind.CSV, [place("orders", 0, 123), place("orders", 1, 45)])
+    found = read_places(text)
+    assert (found.kind, found.bad) == (FileKind.CSV, [])
+    assert found.places == [place("orders", 0, 123), place("orders", 1, 45)]
 
 
 def test_csv_may_hold_times() -> None:
-    _, places = read_places("orders,0,2026-01-31T12:00:00Z")
-    assert places == [Place(partition=TopicPartition("orders", 0), timestamp_ms=1769860800000)]
+    found = read_places("orders,0,2026-01-31T12:00:00Z")
+    assert found.places == [Place(partition=TopicPartition("orders", 0), timestamp_ms=1769860800000)]
 
 
-def test_sparks_offset_log_goes_through_and_keeps_its_head() -> None:
-    kind, places = read_places(SPARK)
-    assert kind is FileKind.SPARK
-    assert places == [place("orders", 1, 45), place("orders", 0, 123), place("payments", 0, 7)]
-    written = write_places(kind, SPARK, [place("A.orders", 1, 50), place("A.orders", 0, 130)])
-    assert written.splitlines()[:2] == SPARK.splitlines()[:2]
-    assert read_places(written)[1] == [place("A.orders", 0, 130), place("A.orders", 1, 50)]
+def test_csv_keeps_its_groups_header_and_comments() -> None:
+    text = 'group,topic,partition,offset\n# billing\n"my group","orders",0,123\n\nother,orders,1,45\n'
+    written = read_places(text).render([place("A.orders", 0, 130), place("A.orders", 1, 50)])
+    assert written == (
+        "group,topic,partition,offset\n# billing\nmy group,A.orders,0,130\n\nother,A.orders,1,50\n"
+    )
 
 
-@pytest.mark.parametrize("kind", [FileKind.CSV, FileKind.JSON, FileKind.FLINK])
-def test_each_form_reads_back_what_it_writes(kind: FileKind) -> None:
-    places = [place("orders", 0, 123), place("orders", 1, 45)]
-    assert read_places(write_places(kind, "", places), topic="orders") == (kind, places)
+def test_sparks_offset_log_keeps_its_head_and_its_form() -> None:
+    found = read_places(SPARK)
+    assert (found.kind, found.bad) == (FileKind.SPARK, [])
+    assert found.places == [place("visits", 1, 1276), place("visits", 0, 1224)]
+    written = found.render([place("A.visits", 1, 1300), place("A.visits", 0, 1250)])
+    assert written == SPARK.replace('{"visits":{"1":1276,"0":1224}}', '{"A.visits":{"1":1300,"0":1250}}')
+
+
+def test_sparks_other_sources_stay_where_they_are() -> None:
+    found = read_places(SPARK_JOIN)
+    assert found.bad == []
+    assert [each.partition.topic for each in found.places] == ["orders", "orders", "payments", "users"]
+    same = found.render(found.places)
+    assert same == SPARK_JOIN
+    moved = found.render(
+        [place(f"A.{each.partition.topic}", each.partition.partition, 1) for each in found.places]
+    )
+    lines = moved.splitlines()
+    assert (lines[2], lines[4], lines[5]) == ("0", "-", '{"logOffset":3}')
+    assert lines[3] == '{"A.orders":{"1":1,"0":1},"A.payments":{"0":1}}'
+    assert lines[6] == '{"A.users":{"0":1}}'
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "topic,partition,offset\norders,0,123\norders,1,45\n",
+        '{"orders":{"0":123,"1":45}}\n',
+        "partition:0,offset:123;partition:1,offset:45\n",
+    ],
+)
+def test_each_form_writes_back_what_it_read(text: str) -> None:
+    found = read_places(text, topic="orders")
+    assert found.places == [place("orders", 0, 123), place("orders", 1, 45)]
+    assert found.render(found.places) == text
+
+
+@pytest.mark.parametrize(
+    ("text", "line", "what", "good"),
+    [
+        ("orders,0,1\norders,zero,2\norders,2,3\n", 2, "'zero'", 2),
+        ("orders,0,1\norders,0\n", 2, "2 columns", 1),
+        ("orders,0,1\n,1,2\n", 2, "expected topic", 1),
+        ("orders,0,1\norders,1,-5\n", 2, "orders-1: '-5' is neither", 1),
+        ("orders,0,1\norders,1,soon\n", 2, "'soon'", 1),
+        ('{"orders": {"0": -1, "1": 5}}', 1, "orders-0: -1 (latest)", 1),
+        ('{"orders": {"0": -2}}', 1, "orders-0: -2 (earliest)", 0),
+        ('{"orders": {"0": 1.5}}', 1, "orders-0: 1.5", 0),
+        ('{"orders": {"0": true}}', 1, "orders-0: True", 0),
+        ('{"orders": 5}', 1, "topic 'orders'", 0),
+        ('{\n"orders": {\n"0": }}', 3, "not JSON", 0),
+        ('v1\n{}\n{"users":{"0":1}}\n{"orders"', 4, "not JSON", 1),
+        ('v1\n{}\n{"users":{"0":1},"orders":{"0":"x"}}', 3, "orders-0: 'x'", 1),
+        ("partition:0,offset:1;partition:1,offset:x", 1, "partition:NUMBER", 1),
+    ],
+)
+def test_what_is_wrong_is_named_with_its_line_and_the_rest_is_kept(
+    text: str, line: int, what: str, good: int
+) -> None:
+    found = read_places(text, topic="orders")
+    (bad,) = found.bad
+    assert bad.line == line
+    assert what in bad.what
+    assert len(found.places) == good
+
+
+def test_every_bad_line_is_named() -> None:
+    found = read_places("orders,0,1\nx\norders,1,2\ny\n")
+    assert [bad.line for bad in found.bad] == [2, 4]
+    assert len(found.places) == 2
 
 
 @pytest.mark.parametrize(
     ("text", "message"),
     [
         ("", "empty"),
-        ("orders,0,1\norders,zero,2\n", "line 2"),
-        ("orders,0,1\norders,0\n", "line 2"),
-        ('{"orders": {"0": -1}}', "orders-0"),
-        ('{"orders": 5}', "orders"),
-        ('v1\n{}\n{"orders"', "line 3"),
-        ("partition:0,offset:x", "partition:NUMBER"),
+        ("\n \n", "empty"),
+        ('v1\n{"nextBatchWatermarkMs":0}', "no Kafka offsets"),
+        ("topic,partition,offset\n", "no Kafka offsets"),
+        ("partition:0,offset:42", "--topic"),
     ],
 )
-def test_what_is_wrong_in_a_file_is_named(text: str, message: str) -> None:
+def test_a_file_without_offsets_is_refused(text: str, message: str) -> None:
     with pytest.raises(ConfigError, match=message):
-        read_places(text, topic="orders")
-
-
-def test_flinks_form_needs_the_topic() -> None:
-    with pytest.raises(ConfigError, match="--topic"):
-        read_places("partition:0,offset:42")
+        read_places(text)

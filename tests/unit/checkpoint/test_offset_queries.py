@@ -58,9 +58,11 @@ async def test_what_cannot_be_translated_says_why() -> None:
         ]
         missing, internal, beyond = await answer_queries(world.parts, Direction.FORWARD, queries)
         foreign = await answer_queries(world.parts, Direction.BACK, [OffsetQuery(partition=ORIGIN, offset=1)])
-    assert "missing-0" in missing.translation.message
+    assert "A has no partition missing-0" in missing.translation.message
     assert internal.translation.verdict is Verdict.NOT_REPLICATED
-    assert beyond.translation.verdict is Verdict.FLOOR
+    assert beyond.translation.verdict is Verdict.PAST_END
+    assert f"ends at {world.source_end}" in beyond.translation.message
+    assert beyond.translation.downstream_offset is None
     assert foreign[0].translation.verdict is Verdict.NOT_REPLICATED
     assert (missing.translation.downstream_offset, internal.translation.downstream_offset) == (None, None)
 

@@ -1,0 +1,142 @@
+"""What `twinlog groups`, `failover` and `failback` print, from values."""
+
+from collections.abc import Callable
+
+import pytest
+import typer
+
+from twinlog.api.checkpoint.v1 import checkpoint_service_pb2 as pb2
+from twinlog.api.common.v1 import types_pb2
+from twinlog.cli.groups_view import age, group_cells, notes
+from twinlog.cli.moves import plan_as_json, print_plan, summary
+from twinlog.cli.output import Output
+
+FLOW = types_pb2.Flow(source="A", target="B")
+
+
+def partition(group: str, action: "pb2.MoveAction.ValueType") -> pb2.MovePartition:
+    return pb2.MovePartition(
+        group=group,
+        from_partition=types_pb2.TopicPartition(topic="orders", partition=0),
+        to_partition=types_pb2.TopicPartition(topic="A.orders", partition=0),
+        from_offset=7,
+        to_offset=9,
+        verdict=pb2.VERDICT_EXACT,
+        action=action,
+    )
+
+
+def a_plan(change: Callable[[pb2.MovePlan], object] = lambda plan: None) -> pb2.MovePlan:
+    plan = pb2.MovePlan(
+        flow=FLOW,
+        from_cluster="A",
+        to_cluster="B",
+        from_reachable=True,
+        partitions=[partition("g", pb2.MOVE_ACTION_WRITE)],
+        records_not_copied=0,
+    )
+    change(plan)
+    return plan
+
+
+def gone(plan: pb2.MovePlan) -> None:
+    plan.from_reachable = False
+    plan.ClearField("records_not_copied")
+
+
+def behind(plan: pb2.MovePlan) -> None:
+    plan.records_not_copied = 40
+    plan.estimated.FromMilliseconds(8000)
+
+
+def stuck(plan: pb2.MovePlan) -> None:
+    plan.records_not_copied = 40
+
+
+def cut(plan: pb2.MovePlan) -> None:
+    plan.last.CopyFrom(pb2.LastMove(run_id="r1", kind="failover", steps=["CHECK", "FENCE"], by="ann"))
+    plan.fenced_topics.append("orders")
+
+
+@pytest.mark.parametrize(
+    ("change", "line"),
+    [
+        (lambda plan: None, "not copied yet: nothing"),
+        (gone, "not copied: unknown, A does not answer"),
+        (behind, "not copied yet: 40 records, about 8 s at the present rate"),
+        (stuck, "not copied yet: 40 records; the copy does not move just now"),
+        (cut, "failover run r1 by ann was cut after CHECK, FENCE; `twinlog failover run` goes on with it"),
+        (cut, "writers are kept out on A (fence): orders"),
+        (lambda plan: plan.ClearField("partitions"), "no groups to move"),
+    ],
+)
+def test_a_plan_says_it_in_words(
+    change: Callable[[pb2.MovePlan], object], line: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    print_plan(a_plan(change), Output.TABLE)
+    assert line in capsys.readouterr().out
+
+
+def test_the_table_names_the_clusters(capsys: pytest.CaptureFixture[str]) -> None:
+    print_plan(a_plan(), Output.TABLE)
+    lines = [line.split() for line in capsys.readouterr().out.splitlines()]
+    (head,) = [line for line in lines if line[:1] == ["group"]]
+    (row,) = [line for line in lines if line[:1] == ["g"]]
+    assert head[:6] == ["group", "on", "A", "is", "at", "on"]
+    assert row[:6] == ["g", "orders-0", "7", "A.orders-0", "9", "-"]
+
+
+def test_what_stands_against_a_move_is_an_exit_code() -> None:
+    with pytest.raises(typer.Exit) as refused:
+        print_plan(a_plan(lambda plan: plan.blockers.append("B is away")), Output.JSON)
+    assert refused.value.exit_code == 1
+
+
+def test_programs_see_the_fence_and_the_run_that_was_cut() -> None:
+    document = plan_as_json(a_plan(cut))
+    assert document["fenced_topics"] == ["orders"]
+    assert document["last"]["finished"] is False
+
+
+def test_the_end_of_a_run_counts_groups() -> None:
+    def three(plan: pb2.MovePlan) -> None:
+        plan.partitions.append(partition("busy", pb2.MOVE_ACTION_SKIP_ACTIVE_BEFORE))
+        plan.partitions.append(partition("half", pb2.MOVE_ACTION_WRITE))
+        plan.partitions.append(partition("half", pb2.MOVE_ACTION_SKIP_NO_OFFSET))
+
+    assert summary(a_plan(three)) == [
+        "moved: 1 of 3 groups",
+        "without an offset for some partitions: half",
+        "not moved, they have members: busy; stop them and run it again",
+    ]
+
+
+def test_what_keeps_groups_from_being_translated_is_said() -> None:
+    away = types_pb2.ClusterStatus(alias="B", reachable=False, message="no broker")
+    away.as_of.FromMilliseconds(1)
+    not_yet = types_pb2.ClusterStatus(alias="C", reachable=False, message="not looked at yet")
+    flows = [
+        pb2.FlowProgress(flow=FLOW, ready=False, obstacle="the topic is missing"),
+        pb2.FlowProgress(flow=FLOW, ready=False),
+        pb2.FlowProgress(flow=FLOW, ready=True, obstacle="cluster A: no broker"),
+        pb2.FlowProgress(flow=FLOW, ready=True),
+    ]
+    assert notes(flows, [away, not_yet]) == [
+        "B does not answer: no broker",
+        "A->B translates no groups yet: the topic is missing",
+        "A->B translates no groups yet: its offset syncs are still being read",
+        "A->B: cluster A: no broker",
+    ]
+
+
+def test_ages_grow_from_the_last_look() -> None:
+    row = pb2.GroupPartition(flow=FLOW, group="g")
+    row.as_of.FromMilliseconds(1_000)
+    assert group_cells(row, confirmed_ms=60_000, now_ms=65_000)[9] == "5 s"
+    assert [age(ms) for ms in (999, 119_000, 120_000, 7_200_000, 200_000_000)] == [
+        "0 s",
+        "119 s",
+        "2 min",
+        "2 h",
+        "2 d",
+    ]
