@@ -36,11 +36,10 @@ Item = GroupProgress | FlowProgress
 
 def flow_progress(parts: FlowParts) -> FlowProgress:
     """As of now."""
-    obstacle = parts.obstacle
     return FlowProgress(
         flow=parts.flow,
         ready=parts.syncs_are_read,
-        obstacle="" if obstacle is None else str(obstacle),
+        obstacle=parts.obstacle,
         confirmed_ms=parts.checkpointer.table.confirmed_ms,
     )
 

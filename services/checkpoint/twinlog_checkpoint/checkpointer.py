@@ -152,7 +152,7 @@ class Checkpointer:
         return Translation(
             verdict=Verdict.NO_SYNC if missing else unreadable_verdict(self.entry.flow, self.tail.obstacle),
             downstream_offset=None,
-            message=str(self.tail.obstacle),
+            message=self.tail.problem,
         )
 
     def _explained(self, position: SourcePosition, answer: Translation) -> Translation:

@@ -2,7 +2,6 @@
 
 from dataclasses import dataclass
 
-from twinlog.errors import TwinlogError
 from twinlog.kafka.ports import KafkaCluster
 from twinlog.model import Flow, TopicPartition
 from twinlog.offsets import target_partition
@@ -46,11 +45,12 @@ class FlowParts:
         return self.checkpointer.tail.store.read_to_end
 
     @property
-    def obstacle(self) -> TwinlogError | None:
-        """What keeps groups from being translated just now; None when nothing does."""
-        if self.checkpointer.tail.obstacle is not None and not self.syncs_are_read:
-            return self.checkpointer.tail.obstacle
-        return self.checkpointer.table.problem or self.checkpointer.tail.obstacle
+    def obstacle(self) -> str:
+        """What keeps groups from being translated just now, in words; empty when nothing does."""
+        tail, failed = self.checkpointer.tail, self.checkpointer.table.problem
+        if failed is None or (tail.problem and not self.syncs_are_read):
+            return tail.problem
+        return str(failed)
 
     def copy_of(self, partition: TopicPartition) -> TopicPartition:
         """The partition of the target that holds the copy."""

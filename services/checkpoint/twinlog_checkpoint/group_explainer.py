@@ -26,14 +26,14 @@ class GroupExplanation:
 async def explain_group(parts: FlowParts, group: str, statuses: Iterable[ClusterStatus]) -> GroupExplanation:
     """Ask both clusters about the group. Never raises for one that is away: that is a finding."""
     away = {
-        status.alias: f"{status.alias}: {status.message}"
+        status.alias: f"{status.alias} does not answer: {status.message}"
         for status in statuses
         if not status.reachable and status.as_of_ms
     }
-    problem = away.get(parts.flow.source, "")
+    problem = away.get(parts.flow.source) or away.get(parts.flow.target) or ""
     on_source = on_target = None
     offsets: dict[TopicPartition, str | None] | None = None
-    if not problem:
+    if parts.flow.source not in away:
         try:
             on_source = await _described(parts.source, group)
             held = (await parts.source.group_offsets([group]))[group]
@@ -43,10 +43,13 @@ async def explain_group(parts: FlowParts, group: str, statuses: Iterable[Cluster
             if not isinstance(held, KafkaError):
                 offsets = {tp: parts.checkpointer.topics.refusal(tp.topic) for tp in held}
     if parts.flow.target not in away:
-        on_target = await _described_or_none(parts.target, group)
+        try:
+            on_target = await _described(parts.target, group)
+        except KafkaError as error:
+            problem = problem or str(error)
     directory, settings, tail = parts.checkpointer.groups, parts.entry.settings, parts.checkpointer.tail
     facts = GroupFacts(
-        source_problem=problem,
+        cluster_problem=problem,
         verdict=parts.entry.groups.judge_group(group),
         state_on_source=on_source.state if on_source is not None else None,
         group_type=directory.unsupported.get(group) or (on_source.group_type if on_source else "classic"),
@@ -54,7 +57,7 @@ async def explain_group(parts: FlowParts, group: str, statuses: Iterable[Cluster
         listed=group in directory.groups,
         refresh_interval_seconds=settings.refresh_groups_interval_seconds,
         syncs_are_read=parts.syncs_are_read,
-        syncs_problem=str(tail.obstacle) if tail.obstacle is not None else "",
+        syncs_problem=tail.problem,
         group_sync_enabled=settings.sync_group_offsets_enabled,
         state_on_target=on_target.state if on_target is not None else None,
     )
@@ -76,10 +79,3 @@ async def _described(admin: GroupAdmin, group: str) -> GroupDescription:
     if isinstance(answer, KafkaError):
         raise answer
     return answer
-
-
-async def _described_or_none(admin: GroupAdmin, group: str) -> GroupDescription | None:
-    try:
-        return await _described(admin, group)
-    except KafkaError:
-        return None

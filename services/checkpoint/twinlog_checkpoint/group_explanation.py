@@ -12,7 +12,7 @@ from twinlog_checkpoint.groups import TRANSLATABLE_TYPES
 
 class Rule(StrEnum):
     CLUSTER = "CLUSTER"
-    """The source answers."""
+    """Both clusters answer."""
     FILTER = "FILTER"
     """groups, groups.exclude."""
     EXISTS = "EXISTS"
@@ -36,8 +36,8 @@ class Finding:
 class GroupFacts:
     """What is known of a group; None where a cluster did not say."""
 
-    source_problem: str
-    """Why the source does not answer; empty when it does."""
+    cluster_problem: str
+    """Which cluster does not answer, and why; empty when both do."""
     verdict: FilterVerdict
     state_on_source: str | None
     """DEAD = there is no such group."""
@@ -77,8 +77,8 @@ def is_translated(findings: list[Finding]) -> bool:
 
 
 def _cluster(facts: GroupFacts) -> Finding:
-    problem = facts.source_problem
-    return Finding(rule=Rule.CLUSTER, passed=not problem, message=problem or "the source cluster answers")
+    problem = facts.cluster_problem
+    return Finding(rule=Rule.CLUSTER, passed=not problem, message=problem or "both clusters answer")
 
 
 def _filter(verdict: FilterVerdict) -> Finding:

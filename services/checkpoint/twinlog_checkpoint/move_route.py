@@ -297,7 +297,7 @@ class FailbackRoute:
 
 
 def _unread(parts: FlowParts, what: str) -> str:
-    why = "" if parts.obstacle is None else f": {parts.obstacle}"
+    why = f": {parts.obstacle}" if parts.obstacle else ""
     return f"flow {parts.flow}: the {what} have not been read yet{why}"
 
 

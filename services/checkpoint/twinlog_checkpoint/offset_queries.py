@@ -100,8 +100,7 @@ _NONE = SourcePosition(partition=TopicPartition("", -1), next_offset=-1)
 
 def not_ready(parts: FlowParts) -> StateError:
     """Nothing can be translated before the offset syncs are read; the obstacle is named when there is one."""
-    obstacle = parts.obstacle
-    why = f": {obstacle}" if obstacle is not None else ""
+    why = f": {parts.obstacle}" if parts.obstacle else ""
     return StateError(
         f"flow {parts.flow}: the offset syncs have not been read yet{why}",
         reason="NOT_READY",

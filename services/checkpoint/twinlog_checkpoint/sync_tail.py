@@ -50,6 +50,11 @@ class SyncTail:
         self.store = OffsetSyncStore(must_read_to_end=not checkpoints_restored)
         self._released.set()
 
+    @property
+    def problem(self) -> str:
+        """The obstacle in words that name the topic; empty when there is none."""
+        return "" if self.obstacle is None else f"{self.topic} cannot be read: {self.obstacle}"
+
     async def run(self, stop: asyncio.Event) -> None:
         while not (self._released.is_set() or stop.is_set()):
             await wait_or_stop(stop, 0.05)

@@ -134,8 +134,11 @@ class FlowOnFakes:
             await checkpointer.do_pass(writer)
 
     @asynccontextmanager
-    async def running(self) -> AsyncIterator[FlowParts]:
-        """A flow whose syncs have been read and are tailed, as after the start of the service."""
+    async def running(self, *, until_ready: bool = True) -> AsyncIterator[FlowParts]:
+        """A flow whose syncs have been read and are tailed, as after the start of the service.
+
+        Without `until_ready` one whose syncs cannot be read.
+        """
         parts = self.parts()
         tail = parts.checkpointer.tail
         stop = asyncio.Event()
@@ -143,7 +146,7 @@ class FlowOnFakes:
             group.create_task(tail.run(stop), name="tail")
             try:
                 await self.do_pass(parts.checkpointer)
-                await turns(lambda: tail.store.read_to_end)
+                await turns(lambda: tail.store.read_to_end if until_ready else tail.obstacle)
                 yield parts
             finally:
                 stop.set()

@@ -14,8 +14,14 @@ from twinlog_checkpoint.flow_parts import FlowParts
 from twinlog_checkpoint.servicer import CheckpointServicer
 from unit.checkpoint.checkpoint_harness import A_TO_B, FlowOnFakes
 
-CONTEXT: Any = None
-"""The methods that are asked with it do not look at it."""
+class _Context:
+    """What the methods ask of a call's context."""
+
+    def peer(self) -> str:
+        return "test"
+
+
+CONTEXT: Any = _Context()
 
 
 class ServiceOnFakes:
