@@ -167,6 +167,14 @@ def _check_timestamps(
             "timestamps",
             "the source stamps records itself (LogAppendTime); the copy keeps these times",
         )
+    if _value_on_target(flow, topic, kind, target, "log.message.timestamp.type") == "LogAppendTime":
+        yield warning(
+            about,
+            "timestamps",
+            f"{flow.flow.target} stamps the copies itself (LogAppendTime): the records' own times are lost",
+            f"set message.timestamp.type=CreateTime on {topic.target_name}, or log.message.timestamp.type on "
+            f"{target.alias}'s brokers",
+        )
     for name, broker_name, words in (
         ("message.timestamp.before.max.ms", "log.message.timestamp.before.max.ms", "older"),
         ("message.timestamp.after.max.ms", "log.message.timestamp.after.max.ms", "newer"),
@@ -194,14 +202,23 @@ def _on_target(
     default: int,
 ) -> int:
     """The limit that the target topic has, or will have once it is created or synced."""
+    return int(_value_on_target(flow, topic, source, target, broker_name) or default)
+
+
+def _value_on_target(
+    flow: FlowFacts, topic: TopicFacts, source: ConfigEntry | None, target: ClusterFacts, broker_name: str
+) -> str:
+    """Empty when nothing is said of it anywhere."""
+    if source is None:
+        return target.broker_configs.get(broker_name, "")
     exclude = PatternList(_EXCLUDE, flow.config.configsync.config_properties_exclude)
-    if source is not None and source.source not in _NOT_COPIED and not exclude.matches(source.name):
-        return int(source.value or default)
-    if not isinstance(topic.target_configs, KafkaError) and source is not None:
+    if source.source not in _NOT_COPIED and not exclude.matches(source.name):
+        return source.value or ""
+    if not isinstance(topic.target_configs, KafkaError):
         present = _entry(topic.target_configs, source.name)
         if present is not None:
-            return int(present.value or default)
-    return _of(target, broker_name, default)
+            return present.value or ""
+    return target.broker_configs.get(broker_name, "")
 
 
 def _entry(entries: Sequence[ConfigEntry], name: str) -> ConfigEntry | None:

@@ -3,6 +3,7 @@
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -197,6 +198,61 @@ def test_timestamps_that_the_target_would_refuse(
     finding = the_trouble(facts)
     assert (finding.level, finding.check) == (Level.WARNING, "timestamps")
     assert name in finding.remedy
+
+
+STAMPED = entry("message.timestamp.type", "LogAppendTime")
+CREATED = entry("message.timestamp.type", "CreateTime", ConfigSource.DEFAULT)
+ITS_TOPIC = replace(STAMPED, source=ConfigSource.TOPIC)
+
+
+@pytest.mark.parametrize(
+    ("changes", "broker", "properties", "words"),
+    [
+        ({"source_configs": (STAMPED,)}, {}, {}, ["the source stamps records itself"]),
+        ({"source_configs": (CREATED,)}, {}, {}, []),
+        (
+            {"source_configs": (CREATED,)},
+            {"log.message.timestamp.type": "LogAppendTime"},
+            {},
+            ["B stamps the copies itself"],
+        ),
+        (
+            {"source_configs": (CREATED,), "target": described("A.orders"), "target_configs": (ITS_TOPIC,)},
+            {},
+            {},
+            ["B stamps the copies itself"],
+        ),
+        (
+            {"source_configs": (CREATED,), "target": described("A.orders"), "target_configs": (CREATED,)},
+            {"log.message.timestamp.type": "LogAppendTime"},
+            {},
+            [],
+        ),
+        ({"source_configs": (ITS_TOPIC,)}, {}, {}, ["the source stamps records itself"]),
+        (
+            {"source_configs": (ITS_TOPIC,)},
+            {},
+            {"config.properties.exclude": "min.insync.replicas"},
+            ["the source stamps records itself", "B stamps the copies itself"],
+        ),
+    ],
+)
+def test_times_that_a_broker_makes_itself(
+    configure: Configure,
+    changes: dict[str, Any],
+    broker: dict[str, str],
+    properties: dict[str, str],
+    words: list[str],
+) -> None:
+    facts = facts_of(
+        configure(properties),
+        topics={"A->B": (replace(topic(), **changes),)},
+        clusters={"B": cluster("B", broker_configs=broker)},
+    )
+    found = [finding for finding in troubles(facts) if finding.check == "timestamps"]
+    assert all(finding.level is Level.WARNING for finding in found)
+    assert len(found) == len(words)
+    assert all(word in finding.message for word, finding in zip(words, found, strict=True))
 
 
 def test_a_name_that_becomes_too_long(configure: Configure) -> None:
