@@ -14,6 +14,7 @@ from twinlog_checkpoint.flow_parts import FlowParts
 from twinlog_checkpoint.servicer import CheckpointServicer
 from unit.checkpoint.checkpoint_harness import A_TO_B, FlowOnFakes
 
+
 class _Context:
     """What the methods ask of a call's context."""
 

@@ -51,7 +51,7 @@ class Asked:
 @asynccontextmanager
 async def asked(*, syncs_topic: bool = True, source_away: bool = False) -> AsyncIterator[Asked]:
     """A flow with one topic of ten records, copied; from now on changes are noted."""
-    fakes = FlowOnFakes()
+    fakes = FlowOnFakes(translation_max_bytes=1 << 30)
     for cluster, partition in ((fakes.source, ORDERS), (fakes.target, TopicPartition("A.orders", 0))):
         cluster.add_topic(partition.topic)
         async with cluster.writer() as writer:
