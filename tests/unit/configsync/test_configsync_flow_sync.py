@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from twinlog.errors import FatalKafkaError, StateError, TransientKafkaError, WireFormatError
-from twinlog.kafka.ports import ConfigChange
+from twinlog.kafka.ports import ConfigChange, NewTopic
 from twinlog.model import TopicPartition
 from twinlog.testing.fake_cluster import Call, FakeCluster
 from twinlog_configsync.entry import TopicState
@@ -178,6 +178,22 @@ async def test_a_remote_topic_that_was_deleted_comes_back_under_a_new_id(flow: F
     after = flow.topics()["orders"]
     assert (after.state, after.generation) == (TopicState.READY, before.generation)
     assert after.target_topic_id not in ("", before.target_topic_id)
+
+
+async def test_limits_of_a_remote_topic_that_others_made_anew_are_told_with_the_next_look_at_topics(
+    flow: FlowUnderTest,
+) -> None:
+    flow.source.add_topic("orders", 2)
+    await flow.refresh()
+    await flow.refresh([Scope.TOPICS])
+    assert flow.topics()["orders"].limits.max_message_bytes == 1_048_588
+    await flow.target.delete_topics(["A.orders"])
+    smaller = {"max.message.bytes": "2000", "message.timestamp.type": "LogAppendTime"}
+    anew = NewTopic(name="A.orders", partition_count=2, replication_factor=1, configs=smaller)
+    assert await flow.target.create_topics([anew]) == {"A.orders": None}
+    await flow.refresh([Scope.TOPICS])
+    limits = flow.topics()["orders"].limits
+    assert (limits.max_message_bytes, limits.timestamp_type) == (2000, "LogAppendTime")
 
 
 async def test_one_cluster_on_both_ends_is_refused_before_anything_is_touched(tmp_path: Path) -> None:
