@@ -1,0 +1,90 @@
+"""Rules that change while heartbeats are written: other loops, and other reasons for silence."""
+
+import asyncio
+from collections.abc import Mapping
+from pathlib import Path
+
+import pytest
+from opentelemetry.metrics import NoOpMeterProvider
+
+from twinlog.config import Configuration, load
+from twinlog.model import Flow
+from twinlog.service.rules_client import flow_in_effect
+from twinlog.service.runtime import Loop
+from twinlog.testing.brokers import eventually
+from twinlog.testing.fake_clock import FakeClock
+from twinlog_heartbeat.beats import Beat, Purpose
+from twinlog_heartbeat.config import HeartbeatFlow, heartbeat_flows
+from twinlog_heartbeat.flow_beats import FlowBeats
+from twinlog_heartbeat.state import HeartbeatState
+
+FLOW = Flow("A", "B")
+PROOF = Beat(flow=FLOW, purpose=Purpose.PROOF, cluster="A")
+
+
+@pytest.fixture
+def configuration(tmp_path: Path) -> Configuration:
+    file = tmp_path / "mm2.properties"
+    file.write_text(
+        "clusters = A, B\nA.bootstrap.servers = a:9092\nB.bootstrap.servers = b:9092\nA->B.enabled = true\n"
+    )
+    return load(file, environ={})
+
+
+class Flows:
+    """A flow's beats, and what was started for it."""
+
+    def __init__(self, configuration: Configuration) -> None:
+        self.configuration = configuration
+        flows = heartbeat_flows(configuration)
+        meter = NoOpMeterProvider().get_meter("test")
+        self.state = HeartbeatState(flows, clock=FakeClock(), meter=meter, statuses=list)
+        self.started: list[tuple[bool, float]] = []
+        self.running = 0
+        (entry,) = [entry for entry in flows if entry.flow == FLOW]
+        self.beats = FlowBeats(entry=entry, state=self.state, loops_of=self._loops_of)
+
+    def follow(self, values: Mapping[str, str]) -> None:
+        self.beats.follow(flow_in_effect(self.configuration, FLOW, values))
+
+    @property
+    def reason(self) -> str:
+        (delay,) = self.state.delays(FLOW)
+        return delay.reason
+
+    def _loops_of(self, entry: HeartbeatFlow) -> Mapping[str, Loop]:
+        async def loop(stop: asyncio.Event) -> None:
+            self.started.append((entry.emits, entry.interval_seconds))
+            self.running += 1
+            await stop.wait()
+            self.running -= 1
+
+        return {"beat": loop}
+
+
+async def test_changed_rules_start_the_loops_anew_and_others_do_not(configuration: Configuration) -> None:
+    flows = Flows(configuration)
+    stop = asyncio.Event()
+    async with asyncio.TaskGroup() as group:
+        group.create_task(flows.beats.run(stop), name="beats")
+        await eventually(lambda: flows.started == [(True, 1.0)])
+        flows.follow({"emit.heartbeats.interval.seconds": "5"})
+        await eventually(lambda: flows.started == [(True, 1.0), (True, 5.0)])
+        flows.follow({"emit.heartbeats.interval.seconds": "5", "groups": "other"})
+        flows.follow({"emit.heartbeats.enabled": "false"})
+        await eventually(lambda: flows.started == [(True, 1.0), (True, 5.0), (False, 1.0)])
+        assert flows.running == 1
+        stop.set()
+    assert flows.running == 0
+
+
+def test_the_reason_for_silence_is_that_of_the_rules(configuration: Configuration) -> None:
+    flows = Flows(configuration)
+    assert flows.reason == "STARTING"
+    flows.follow({"emit.heartbeats.enabled": "false"})
+    assert flows.reason == "HEARTBEATS_DISABLED"
+    flows.follow({"heartbeats.replication.enabled": "false", "topics": "orders"})
+    flows.state.on_emitted(PROOF)
+    assert flows.reason == "NOT_REPLICATED", "beats that are written do not change that"
+    flows.follow({})
+    assert flows.reason == "STARTING"
