@@ -4,19 +4,34 @@ Between a known pair and the offset asked for there may be a hundred records or 
 are walked record by record (`alignment.Walk`). Far ones are approached by counting: as many visible records
 as lie between pair and goal on this side are passed on the other, by batch headers only, and then the records
 there are compared. Counts go wrong where the copy has duplicates or gaps; comparing shows it, and the place
-is looked for around.
+is looked for around. Where compaction has left so few records that walking finds no way, the next survivors
+of both sides are looked up, and the pairs near them are entered at.
+
+What is known is not believed blindly: a pair whose records differ is no pair (a topic was made anew and its
+syncs have not come yet), so nothing is answered from it.
 """
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, field
 
 from twinlog.model import TopicPartition
-from twinlog_checkpoint.alignment import WINDOWS, Answer, Need, Outcome, Walk
+from twinlog_checkpoint.alignment import (
+    WINDOWS,
+    Answer,
+    EntryCheck,
+    Need,
+    Outcome,
+    Print,
+    Walk,
+    same_record,
+)
 from twinlog_checkpoint.alignment_log import AlignedLog
 from twinlog_checkpoint.history import OffsetPair, Pairs
 
 READ_BYTES = 256 << 10
 """One fetch of records to compare; a broker gives at least one batch."""
+PEEK_BYTES = 4 << 10
+"""One fetch for a single record."""
 COUNT_BYTES = 1 << 20
 """One fetch of records to count."""
 NEAR_OFFSETS = 2_000
@@ -25,6 +40,9 @@ STRIDE_BYTES = 32 << 20
 """After so many bytes of counting the place is compared and remembered: a long way is never walked twice."""
 _STRIDE_SHARE = 4
 """A stride counts on one side with this part of the budget: the other side and comparing cost as much."""
+_MAX_JUMPS = 16
+"""From survivor to survivor, before a compacted stretch is given up for this time."""
+_PAIRS_TO_CHECK = 4
 _BEFORE_GOAL = 64
 """Counting stops this far before the goal, so that its record is confirmed by those before it."""
 
@@ -88,6 +106,10 @@ class Aligner:
     there: Side
     pairs: Pairs
     budget: ByteBudget
+    astray: set[OffsetPair] = field(default_factory=set)
+    """Pairs from which counting led nowhere, or cost too much; kept by the caller for the next time."""
+    _pairs_check: EntryCheck | None = field(default=None)
+    """What the newest pairs say of all of them; None = not asked yet."""
 
     async def align(self, wanted: Sequence[int], answers: dict[int, Answer]) -> None:
         """Put an answer for each wanted offset into `answers`; those already there stay.
@@ -103,7 +125,7 @@ class Aligner:
         pair = self.pairs.at_or_below(self.here.bounds.end)
         if pair is None or not self._readable(pair):
             return None
-        walk = await self._walk(pair.upstream, pair.downstream, [self.here.bounds.end], pinned=True)
+        walk = await self._walk_from(pair, [self.here.bounds.end])
         lost = walk.answers[self.here.bounds.end].outcome is Outcome.LOST
         return None if lost else walk.last_match
 
@@ -114,13 +136,18 @@ class Aligner:
             return
         entry = await self._approach(offset)
         if entry is None:
-            answers.update(await self._enter_without_pair(offset))
+            answers[offset] = await self._enter_without_pair(offset)
             return
         together = [offset]
         for other in sorted(set(wanted)):
             if other - together[-1] <= NEAR_OFFSETS and other not in answers:
                 together.append(other)
-        walk = await self._walk(entry.upstream, entry.downstream, together, pinned=True)
+        walk = await self._walk_from(entry, together)
+        if walk.way_lost and walk.answers[offset].outcome is not Outcome.MATCH:
+            reached, found = await self._among_survivors(offset, entry)
+            if found.outcome is Outcome.MATCH:
+                answers.update({other: found for other in together if other <= reached})
+                return
         answers.update(walk.answers)
 
     async def _approach(self, offset: int) -> OffsetPair | None:
@@ -131,9 +158,13 @@ class Aligner:
                 return None
             if offset - pair.upstream <= NEAR_OFFSETS:
                 return pair
+            if pair in self.astray:
+                return pair
+            self.astray.add(pair)
             nearer = await self._stride(pair, offset - _BEFORE_GOAL)
             if nearer is None or nearer.upstream <= pair.upstream:
                 return pair
+            self.astray.discard(pair)
             self.pairs.on_verified(nearer)
             if self.pairs.at_or_below(offset) == pair:
                 return nearer
@@ -179,7 +210,7 @@ class Aligner:
             left, position = left - passed.records, passed.next_offset
         return position
 
-    async def _enter_without_pair(self, offset: int) -> Mapping[int, Answer]:
+    async def _enter_without_pair(self, offset: int) -> Answer:
         """The records at the nearest pair below are gone on one side, or there is none: enter before the pair
         above.
 
@@ -188,17 +219,106 @@ class Aligner:
         and not guessed.
         """
         above = self.pairs.above(offset)
-        if above is None or not self._readable(above):
-            return {offset: Answer(Outcome.LOST, None)}
-        distance = above.upstream - offset
-        entry = max(self.there.bounds.start, above.downstream - 2 * distance - WINDOWS[0])
-        pinned = entry == self.there.bounds.start
-        walk = await self._walk(offset, entry, [offset], pinned=pinned)
-        return walk.answers
+        if above is not None and self._readable(above):
+            distance = above.upstream - offset
+            entry = max(self.there.bounds.start, above.downstream - 2 * distance - WINDOWS[0])
+            walk = await self._walk(offset, entry, [offset], pinned=entry == self.there.bounds.start)
+            if walk.answers[offset].outcome is not Outcome.LOST:
+                return walk.answers[offset]
+        _, found = await self._among_survivors(offset, None)
+        return found
 
-    async def _walk(self, here_from: int, there_from: int, wanted: Sequence[int], *, pinned: bool) -> Walk:
-        walk = Walk(wanted, pinned=pinned)
-        here_at, there_at = here_from, there_from
+    async def _among_survivors(self, offset: int, entry: OffsetPair | None) -> tuple[int, Answer]:
+        """Jump from survivor to survivor until a record is found on both sides; the answer holds for every
+        offset from `offset` up to the one returned.
+
+        Nothing is passed over: what lies before the next record here is gone here, and what lies between a
+        pair and the next record there is gone there.
+        """
+        for _ in range(_MAX_JUMPS):
+            here = await self._first(self.here, offset)
+            if here is None:
+                break
+            below = self.pairs.at_or_below(here.offset)
+            start = self.there.bounds.start
+            there = await self._first(self.there, start if below is None else max(start, below.downstream))
+            nearest = None if there is None else self.pairs.downstream_at_or_below(there.offset)
+            known = [pair for pair in (below, nearest) if pair is not None and self._readable(pair)]
+            pair = max(known, key=lambda pair: pair.upstream, default=None)
+            if pair is None or (entry is not None and pair.upstream <= entry.upstream):
+                break
+            entry, offset = pair, max(here.offset, pair.upstream)
+            walk = await self._walk_from(pair, [offset])
+            if not walk.way_lost or walk.answers[offset].outcome is Outcome.MATCH:
+                return offset, walk.answers[offset]
+        return offset, Answer(Outcome.LOST, None)
+
+    async def _first(self, side: Side, offset: int) -> Print | None:
+        """The first visible record at or after `offset`; None when there is none."""
+        max_bytes = PEEK_BYTES
+        while offset < side.bounds.end:
+            self.budget.check()
+            stretch = await side.log.read(side.partition, offset, max_bytes=max_bytes)
+            self.budget.spend(stretch.size_bytes)
+            if stretch.prints:
+                return stretch.prints[0]
+            if stretch.next_offset <= offset:
+                break
+            offset, max_bytes = stretch.next_offset, READ_BYTES
+        return None
+
+    async def _walk_from(self, pair: OffsetPair, wanted: Sequence[int]) -> Walk:
+        """Walk from a pair that is known. When its own records are gone, newer ones have to vouch for it."""
+        await self._check_pairs()
+        walk = await self._walk(pair.upstream, pair.downstream, wanted, pinned=True, entry=pair)
+        if not self._is_sure(walk, entry=pair):
+            walk.answers = dict.fromkeys(walk.answers, Answer(Outcome.LOST, None))
+        return walk
+
+    def _is_sure(self, walk: Walk, *, entry: OffsetPair | None) -> bool:
+        """Whether what a walk found may be believed: it entered right, or found its way by content alone."""
+        if entry is None:
+            return True
+        return EntryCheck.SAME in (walk.entry_check, self._pairs_check)
+
+    async def _check_pairs(self) -> None:
+        """Compare the records of the newest pair that both sides still show. Done once."""
+        if self._pairs_check is not None:
+            return
+        pair = self.pairs.newest()
+        for _ in range(_PAIRS_TO_CHECK):
+            if pair is None or not self._readable(pair):
+                break
+            here = await self._first(self.here, pair.upstream)
+            there = await self._first(self.there, pair.downstream)
+            if here is not None and there is not None and OffsetPair(here.offset, there.offset) == pair:
+                self._pairs_check = EntryCheck.SAME if same_record(here, there) else EntryCheck.DIFFERENT
+                return
+            pair = self.pairs.at_or_below(pair.upstream - 1)
+        self._pairs_check = EntryCheck.UNSEEN
+
+    async def _walk(
+        self,
+        here_from: int,
+        there_from: int,
+        wanted: Sequence[int],
+        *,
+        pinned: bool,
+        entry: OffsetPair | None = None,
+    ) -> Walk:
+        walk = Walk(wanted, pinned=pinned, entry=entry)
+        generation = self.pairs.generation
+        try:
+            await self._feed(walk, here_from, there_from)
+        finally:
+            # Also what was found before the budget was spent: the next walk starts there.
+            if self._is_sure(walk, entry=entry) and self.pairs.generation == generation:
+                for pair in (*walk.learned, walk.last_match):
+                    if pair is not None:
+                        self.pairs.on_verified(pair)
+        return walk
+
+    async def _feed(self, walk: Walk, here_at: int, there_at: int) -> None:
         while (need := walk.step()) is not Need.NOTHING:
             self.budget.check()
             if need is Need.SOURCE:
@@ -210,7 +330,3 @@ class Aligner:
                 walk.feed_target(stretch.prints, ended=stretch.ended or stretch.next_offset <= there_at)
                 there_at = stretch.next_offset
             self.budget.spend(stretch.size_bytes)
-        if pinned or walk.first_match is not None:
-            for pair in walk.learned:
-                self.pairs.on_verified(pair)
-        return walk

@@ -10,6 +10,7 @@ copy the first occurrence from which the logs go on alike is taken, so records m
 skipped.
 """
 
+from bisect import bisect_right
 from collections import deque
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -62,6 +63,15 @@ class Answer:
     """On the target; None when LOST."""
 
 
+class EntryCheck(Enum):
+    """Whether the pair that a walk enters at is what it says: one and the same record."""
+
+    SAME = "SAME"
+    UNSEEN = "UNSEEN"
+    """At least one side no longer shows it."""
+    DIFFERENT = "DIFFERENT"
+
+
 def same_record(source: Print, target: Print) -> bool:
     """Equal key and value, and equal timestamps where both logs keep the producer's."""
     return source.content == target.content and (
@@ -77,13 +87,18 @@ class Walk:
     Call `step`, feed what it needs, repeat until it needs nothing; then `answers` holds every wanted offset.
     """
 
-    def __init__(self, wanted: Iterable[int], *, pinned: bool = True) -> None:
+    def __init__(
+        self, wanted: Iterable[int], *, pinned: bool = True, entry: OffsetPair | None = None
+    ) -> None:
         """`pinned`: the target is fed from a place that is surely not behind the first wanted record's copy.
 
         Unpinned, the very first source record must be found, or the walk is lost: were it skipped because the
-        target was entered too late, the answer would be ahead.
+        target was entered too late, the answer would be ahead. `entry`: the pair that both sides are fed
+        from; when its records differ the walk is lost, as nothing is sure then.
         """
         self._pinned = pinned
+        self._entry = entry
+        self.entry_check = EntryCheck.UNSEEN
         self._pending = deque(sorted(set(wanted)))
         self._source: deque[Print] = deque()
         self._target: deque[Print] = deque()
@@ -94,6 +109,8 @@ class Walk:
         self.first_match: OffsetPair | None = None
         self.resyncs = 0
         """How often the way had to be looked for."""
+        self.way_lost = False
+        """It was looked for and not found: a log may hold few records of those that the other has."""
         self.answers: dict[int, Answer] = {}
         self.learned: list[OffsetPair] = []
 
@@ -119,6 +136,8 @@ class Walk:
                 if need is not Need.NOTHING:
                     return need
                 self._end(Outcome.AT_END)
+            elif self._entry_differs():
+                self._end(Outcome.LOST)
             elif self._pinned and same_record(self._source[0], self._target[0]):
                 self._match(self._source.popleft(), self._target.popleft())
             else:
@@ -133,6 +152,15 @@ class Walk:
         if not self._target and not self._target_ended:
             return Need.TARGET
         return Need.NOTHING
+
+    def _entry_differs(self) -> bool:
+        entry, self._entry = self._entry, None
+        source, target = self._source[0], self._target[0]
+        if entry is None or (source.offset, target.offset) != (entry.upstream, entry.downstream):
+            return False
+        same = same_record(source, target)
+        self.entry_check = EntryCheck.SAME if same else EntryCheck.DIFFERENT
+        return not same
 
     def _match(self, source: Print, target: Print) -> None:
         pair = self._last = OffsetPair(source.offset, target.offset)
@@ -163,10 +191,14 @@ class Walk:
                 return Need.SOURCE
             if len(self._target) < size and not self._target_ended:
                 return Need.TARGET
-            source = tuple(islice(self._source, size))
-            target = tuple(islice(self._target, size))
-            place = find_place(source, target)
-            if place is not None and (self._pinned or place[0] == 0):
+            source = Window(
+                tuple(islice(self._source, size)), ended=self._source_ended and len(self._source) <= size
+            )
+            target = Window(
+                tuple(islice(self._target, size)), ended=self._target_ended and len(self._target) <= size
+            )
+            place = find_place(source, target, pinned=self._pinned)
+            if place is not None:
                 self.resyncs += 1
                 self._pinned = True
                 for _ in range(place[0]):
@@ -174,63 +206,89 @@ class Walk:
                 for _ in range(place[1]):
                     self._target.popleft()
                 return Need.NOTHING
+        self.way_lost = True
         all_of_target_seen = self._target_ended and len(self._target) <= WINDOWS[-1]
         # Records at the target's end that are found nowhere were copied twice, or are gone from the source.
         self._end(Outcome.AT_END if all_of_target_seen else Outcome.LOST)
         return Need.NOTHING
 
 
-def find_place(source: Sequence[Print], target: Sequence[Print]) -> tuple[int, int] | None:
-    """The first source record that is found on the target, and the first place where it is, confirmed by
-    context.
+class Window:
+    """The next records of one side, and where each lies."""
 
-    Returns their indexes; None when no source record of the window is found.
+    def __init__(self, records: Sequence[Print], *, ended: bool) -> None:
+        """`ended`: the log has no more."""
+        self.records = records
+        self.ended = ended
+        self._by_content: dict[int, list[int]] = {}
+        self._by_time: dict[tuple[int | None, int], list[int]] = {}
+        for index, record in enumerate(records):
+            self._by_content.setdefault(record.content, []).append(index)
+            # Looked up by time as well: thousands of equal values are nothing rare.
+            self._by_time.setdefault((record.timestamp_ms, record.content), []).append(index)
+
+    def places(self, record: Print) -> Sequence[int]:
+        """Rising indexes of what is the same record."""
+        if record.timestamp_ms is None:
+            return self._by_content.get(record.content, ())
+        same_time = self._by_time.get((record.timestamp_ms, record.content), ())
+        no_time = self._by_time.get((None, record.content), ())
+        return sorted((*same_time, *no_time)) if no_time else same_time
+
+    def following(self, index: int) -> Sequence[Print] | None:
+        """The records that confirm a place; None when the window ends before them and the log does not."""
+        found = self.records[index + 1 : index + 1 + _CONTEXT_RECORDS]
+        return found if self.ended or len(found) == _CONTEXT_RECORDS else None
+
+
+def find_place(source: Window, target: Window, *, pinned: bool = True) -> tuple[int, int] | None:
+    """The first source record that is found on the target, and the first place where it is, confirmed.
+
+    Returns their indexes; None when no place is sure, so that more records have to be looked at. Unpinned,
+    only the very first source record will do.
     """
-    by_content: dict[int, list[int]] = {}
-    for index, record in enumerate(target):
-        by_content.setdefault(record.content, []).append(index)
-    for i, record in enumerate(source):
-        for j in by_content.get(record.content, ()):
-            if (
-                same_record(record, target[j])
-                and _goes_on_alike(source, i, target, j)
-                and _skips_nothing(source, i, target, j)
-            ):
+    for i, record in enumerate(source.records if pinned else source.records[:1]):
+        places = target.places(record)
+        only_one = pinned and len(places) == 1 and len(source.places(record)) == 1
+        for j in places:
+            if not _skips_nothing(source, target, j):
+                break
+            if only_one or _goes_on_alike(source, i, target, j):
                 return i, j
     return None
 
 
-def _goes_on_alike(source: Sequence[Print], i: int, target: Sequence[Print], j: int) -> bool:
+def _skips_nothing(source: Window, target: Window, j: int) -> bool:
+    """Whether no source record has its only copies among the target records before the place."""
+    for record in target.records[:j]:
+        copies = target.places(record)
+        if copies[-1] < j and source.places(record):
+            return False
+    return True
+
+
+def _goes_on_alike(source: Window, i: int, target: Window, j: int) -> bool:
     """Whether what follows on one side is found, in order, on the other: half of it suffices.
 
     Compaction may have taken records from either side, so it is enough that one side's are found in the
     other.
     """
-    after_source = source[i + 1 : i + 1 + _CONTEXT_RECORDS]
-    after_target = target[j + 1 : j + 1 + _CONTEXT_RECORDS]
+    after_source, after_target = source.following(i), target.following(j)
+    if after_source is None or after_target is None:
+        return False
     if not after_source or not after_target:
         return True
-    in_target = _found_in_order(after_source, target, j + 1)
-    in_source = _found_in_order(after_target, source, i + 1)
+    in_target = _found_in_order(after_source, target, j)
+    in_source = _found_in_order(after_target, source, i)
     return 2 * in_target >= len(after_source) or 2 * in_source >= len(after_target)
 
 
-def _skips_nothing(source: Sequence[Print], i: int, target: Sequence[Print], j: int) -> bool:
-    """Whether no later source record has its only copy among the target records before the place.
-
-    A record compacted away on the target would otherwise be taken for its equal further on.
-    """
-    later = {record.content for record in source[i + 1 :]}
-    kept = {record.content for record in target[j:]}
-    return all(record.content in kept or record.content not in later for record in target[:j])
-
-
-def _found_in_order(records: Sequence[Print], log: Sequence[Print], start: int) -> int:
+def _found_in_order(records: Sequence[Print], window: Window, start: int) -> int:
+    """How many of `records` are in the window after index `start`, each after the one before."""
     found = 0
     for record in records:
-        for position in range(start, len(log)):
-            if same_record(record, log[position]):
-                found += 1
-                start = position + 1
-                break
+        places = window.places(record)
+        at = bisect_right(places, start)
+        if at < len(places):
+            found, start = found + 1, places[at]
     return found

@@ -10,13 +10,16 @@ from twinlog.model import TopicPartition
 from twinlog_checkpoint.aligner import Aligner, BudgetSpent, ByteBudget, LogBounds, Side
 from twinlog_checkpoint.alignment import Answer, Outcome
 from twinlog_checkpoint.alignment_log import AlignedLog
-from twinlog_checkpoint.history import Pairs
+from twinlog_checkpoint.history import OffsetPair, Pairs
 from twinlog_checkpoint.translation import FloorRule, SourcePosition, Translation, Verdict
 
 MAX_KNOWN = 200_000
 """Answers remembered, about 300 bytes each; the oldest goes first."""
+MAX_ASTRAY = 1000
+"""Pairs of one partition that are remembered as no place to count from."""
 _NOT_VISIBLE = "the topic is not visible on both clusters"
 _BUDGET_SPENT = "the bytes that may be read in an interval are used up; it goes on in the next"
+_REWOUND = "the copy went back while its log was read; it is read again in the next interval"
 _NOT_FOUND = "the logs no longer hold the records to compare"
 _AT_END = "the group has read everything that has been copied"
 
@@ -74,6 +77,7 @@ class ExactTranslator:
     _served: dict[TopicPartition, int] = field(default_factory=dict)
     """When each partition was last aligned (a count): the longest waiting one goes first."""
     _turn: int = 0
+    _astray: dict[TopicPartition, set[OffsetPair]] = field(default_factory=dict)
 
     async def translate(self, positions: Collection[SourcePosition]) -> Mapping[SourcePosition, Translation]:
         translations = {position: self.floor.translate_one(position) for position in positions}
@@ -111,8 +115,11 @@ class ExactTranslator:
             if known is not None and known.still_true(pairs, bounds):
                 told[position] = known.translation
         answers: dict[int, Answer] = {}
+        generation = pairs.generation
         wanted = [position.next_offset for position in floors if position not in told]
         reason = await self._align(partition, wanted, answers, pairs, bounds, budget)
+        if pairs.generation != generation:
+            answers, reason = {}, _REWOUND
         for position, floor in floors.items():
             if position in told:
                 continue
@@ -121,7 +128,7 @@ class ExactTranslator:
                 told[position] = _because(_clamped(floor, bounds[1]), reason)
             else:
                 told[position] = found
-                self._remember(position, _Known(pairs.generation, bounds, found))
+                self._remember(position, _Known(generation, bounds, found))
         return told
 
     async def _align(
@@ -134,11 +141,15 @@ class ExactTranslator:
         budget: ByteBudget,
     ) -> str:
         """Fill `answers`; return why those that are missing are."""
+        astray = self._astray.setdefault(partition, set())
+        if len(astray) > MAX_ASTRAY:
+            astray.clear()
         aligner = Aligner(
             here=Side(log=self.here.log, partition=partition, bounds=bounds[0]),
             there=Side(log=self.there.log, partition=self.counterpart(partition), bounds=bounds[1]),
             pairs=pairs,
             budget=budget,
+            astray=astray,
         )
         try:
             await aligner.align(wanted, answers)

@@ -8,12 +8,16 @@ from the nearest pair on, so it wants the nearest pair there is.
 from array import array
 from bisect import bisect_left, bisect_right
 from dataclasses import dataclass
+from itertools import count
 from typing import Protocol
 
 from twinlog.model import TopicPartition
 
 MAX_PAIRS_PER_PARTITION = 4096
 """16 bytes each. When full, every second pair of the older half goes."""
+
+_generations = count()
+"""No two states of any two histories share a number."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,7 +43,7 @@ class PairHistory:
         self._upstream = array("q")
         self._downstream = array("q")
         self._newest_sync: OffsetPair | None = None
-        self.generation = 0
+        self.generation = next(_generations)
         """Rises whenever a pair was dropped because a newer sync contradicts it: answers made before are
         void."""
 
@@ -66,7 +70,7 @@ class PairHistory:
             if cut < len(self):
                 del self._upstream[cut:]
                 del self._downstream[cut:]
-                self.generation += 1
+                self.generation = next(_generations)
             at = cut
         self._insert(at, sync)
 
@@ -130,6 +134,10 @@ class Pairs(Protocol):
 
     def above(self, upstream: int) -> OffsetPair | None: ...
 
+    def downstream_at_or_below(self, downstream: int) -> OffsetPair | None: ...
+
+    def newest(self) -> OffsetPair | None: ...
+
     def on_verified(self, pair: OffsetPair) -> None: ...
 
 
@@ -149,6 +157,14 @@ class ReversedPairs:
 
     def above(self, upstream: int) -> OffsetPair | None:
         pair = self._history.downstream_above(upstream)
+        return None if pair is None else pair.reversed()
+
+    def downstream_at_or_below(self, downstream: int) -> OffsetPair | None:
+        pair = self._history.at_or_below(downstream)
+        return None if pair is None else pair.reversed()
+
+    def newest(self) -> OffsetPair | None:
+        pair = self._history.newest()
         return None if pair is None else pair.reversed()
 
     def on_verified(self, pair: OffsetPair) -> None:

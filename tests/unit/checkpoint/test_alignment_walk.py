@@ -7,7 +7,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from twinlog_checkpoint.alignment import Answer, Need, Outcome, Print, Walk
+from twinlog_checkpoint.alignment import Answer, EntryCheck, Need, Outcome, Print, Walk
+from twinlog_checkpoint.history import OffsetPair
 
 
 def print_of(offset: int, name: int, timestamp_ms: int | None = 0) -> Print:
@@ -102,6 +103,28 @@ def test_a_compacted_copy_of_an_earlier_equal_record_is_not_taken_for_it() -> No
     source = log([1, 2, 1])
     target = log([2, 1])
     assert answers(source, target, [0, 1, 2]) == {0: match(0), 1: match(0), 2: match(1)}
+
+
+def test_few_survivors_are_not_passed_over_for_one_at_the_edge_of_what_was_looked_at() -> None:
+    """Record 64 is the last of the first window, so nothing there speaks against it."""
+    survivors = [0, 30, 31, 64, *range(150, 400, 10)]
+    found = answers(log(range(400)), log(survivors, first=1000), [1, 30, 31, 32], chunk=64)
+    assert found == {1: match(1001), 30: match(1001), 31: match(1002), 32: match(1003)}
+
+
+def test_equal_values_are_told_apart_by_time_in_logs_of_any_length() -> None:
+    source = [print_of(offset, 7, timestamp_ms=offset) for offset in range(4900, 9000)]
+    target = [print_of(index, 7, timestamp_ms=time) for index, time in enumerate(range(5000, 9000))]
+    assert answers(source, target, [4990], chunk=1000) == {4990: match(0)}
+
+
+def test_a_pair_whose_records_differ_gives_nothing() -> None:
+    walk = Walk([3], entry=OffsetPair(0, 5))
+    walk.feed_source(log(range(10)), ended=True)
+    walk.feed_target(log(range(2, 10), first=5), ended=True)
+    assert walk.step() is Need.NOTHING
+    assert walk.answers == {3: Answer(Outcome.LOST, None)}
+    assert walk.entry_check is EntryCheck.DIFFERENT
 
 
 @pytest.mark.parametrize("survivors", [0.2, 0.5, 0.9])

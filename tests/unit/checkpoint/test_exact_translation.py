@@ -1,6 +1,7 @@
 """Exact translation on random histories: the translated offset is the very record the group reads next."""
 
 import asyncio
+import random
 from collections.abc import Callable, Collection, Coroutine, Mapping
 
 import pytest
@@ -8,10 +9,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from twinlog.offsets import OffsetSyncStore
+from twinlog.testing.fake_cluster import Call
 from twinlog.wire import OffsetSync
 from twinlog_checkpoint.alignment_log import RecordLog
 from twinlog_checkpoint.exact import ExactTranslator, LogSide
 from twinlog_checkpoint.floor import FloorTranslator
+from twinlog_checkpoint.history import OffsetPair
 from twinlog_checkpoint.translation import SourcePosition, Translation, Verdict
 from unit.checkpoint.mirrored_logs import COPY, ORIGIN, MirroredLogs
 
@@ -69,6 +72,7 @@ Steps = st.lists(
         st.tuples(st.just("produce"), st.integers(1, 120)),
         st.tuples(st.just("copy"), st.integers(1, 100)),
         st.tuples(st.just("crash"), st.integers(0, 40)),
+        st.tuples(st.just("rest"), st.just(0)),
     ),
     min_size=2,
     max_size=12,
@@ -81,10 +85,13 @@ async def play(logs: MirroredLogs, steps: list[tuple[str, int]]) -> None:
             logs.produce(count)
         elif name == "copy":
             logs.copy(count)
-        else:
+        elif name == "crash":
             logs.crash(count)
+        else:
+            logs.rest()
     logs.produce(20)
     logs.copy()
+    logs.rest()
 
 
 @pytest.mark.slow
@@ -108,14 +115,22 @@ def test_every_offset_of_a_mirror_with_restarts_and_aborts_is_exact(
     seed=st.integers(0, 10_000),
     steps=Steps,
     exactly_once=st.booleans(),
+    keys=st.sampled_from([2, 20, 400]),
     source_share=st.floats(0, 1),
     target_share=st.floats(0, 1),
 )
 def test_compacted_logs_go_on_at_the_first_surviving_record(
-    seed: int, steps: list[tuple[str, int]], exactly_once: bool, source_share: float, target_share: float
+    seed: int,
+    steps: list[tuple[str, int]],
+    exactly_once: bool,
+    keys: int,
+    source_share: float,
+    target_share: float,
 ) -> None:
+    """What cannot be known any more is no exact answer; what is one is right."""
+
     async def run() -> None:
-        logs = MirroredLogs(seed=seed, exactly_once=exactly_once)
+        logs = MirroredLogs(seed=seed, exactly_once=exactly_once, keys=keys)
         await play(logs, steps)
         logs.compact(logs.source, source_share)
         logs.compact(logs.target, target_share)
@@ -138,6 +153,25 @@ def test_lost_syncs_cost_reading_not_exactness(
         await check_all(logs, range(end + 1))
 
     _run(run)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", range(4))
+async def test_long_histories_with_everything_in_them_are_exact(seed: int) -> None:
+    """Restarts, aborts, lost syncs, few or many keys, both logs compacted apart: far more than one window
+    holds."""
+    rng = random.Random(seed)
+    logs = MirroredLogs(seed=seed, exactly_once=seed % 2 == 0, keys=rng.choice([10, 400]), offset_lag_max=100)
+    for _ in range(6):
+        logs.produce(rng.randint(200, 1500))
+        logs.copy(rng.randint(200, 1500))
+        logs.crash(rng.randint(0, 60))
+    logs.copy()
+    logs.rest()
+    logs.compact(logs.source, rng.choice([0.0, rng.random(), 0.9]))
+    logs.compact(logs.target, rng.choice([0.0, rng.random(), 0.9]))
+    end = logs.source.log(ORIGIN, "end").end
+    await check_all(logs, rng.sample(range(end + 1), 100))
 
 
 async def test_far_from_any_sync_records_are_counted() -> None:
@@ -185,6 +219,72 @@ async def test_a_budget_that_is_used_up_gives_the_floor_and_goes_on_in_the_next_
     assert found.verdict is Verdict.EXACT
     assert found.downstream_offset is not None
     logs.check(end - 100, found.downstream_offset)
+
+
+async def test_a_walk_that_is_cut_off_goes_on_where_it_was() -> None:
+    """Counting leads astray here (a long stretch was copied twice), so every record must be compared."""
+    logs = MirroredLogs(seed=13, exactly_once=False, offset_lag_max=1 << 40, value_bytes=200)
+    logs.produce(6000)
+    logs.copy(5900)
+    logs._copied_to -= 5800
+    logs.copy()
+    exact = translator(logs, max_bytes=1_200_000)
+    wanted = logs.source.log(ORIGIN, "end").end - 2000
+    for _ in range(20):
+        found = (await translate(exact, [wanted]))[wanted]
+        if found.verdict is Verdict.EXACT:
+            break
+    assert found.verdict is Verdict.EXACT, found
+    assert found.downstream_offset is not None
+    logs.check(wanted, found.downstream_offset)
+
+
+@pytest.mark.parametrize("compacted", ["source", "target", "both"])
+async def test_the_few_survivors_of_a_compacted_log_are_found_however_far_they_lie(compacted: str) -> None:
+    logs = MirroredLogs(seed=14, keys=5)
+    logs.produce(12_000)
+    logs.copy()
+    for cluster in (logs.source, logs.target):
+        if compacted in ("both", {logs.source: "source", logs.target: "target"}[cluster]):
+            logs.compact(cluster, 0.95)
+    end = logs.source.log(ORIGIN, "end").end
+    await check_all(logs, [0, 1, 50, end // 3, end // 2, int(end * 0.94), int(end * 0.97), end])
+
+
+async def test_a_pair_whose_records_differ_is_not_trusted() -> None:
+    """The copy was deleted and made anew, from a later record on, and its new syncs have not come yet."""
+    logs = MirroredLogs(seed=15)
+    logs.produce(600)
+    logs.copy()
+    anew = MirroredLogs(seed=15, source=logs.source)
+    anew._copied_to = 30
+    anew.copy()
+    logs.target = anew.target
+    offsets = range(100, 500, 10)
+    found = await translate(translator(logs), offsets)
+    assert {translation.verdict for translation in found.values()} == {Verdict.FLOOR}
+    logs.history = anew.history
+    await check_all(logs, offsets)
+
+
+async def test_a_sync_that_goes_back_while_logs_are_read_voids_what_they_gave() -> None:
+    logs = MirroredLogs(seed=16, offset_lag_max=1 << 40)
+    logs.produce(1000)
+    logs.copy()
+    exact = translator(logs)
+    pairs = logs.history.of(ORIGIN)
+    assert pairs is not None
+    offset = logs.visible_source()[500].offset
+
+    def rewind(call: Call) -> None:
+        logs.history.on_sync(ORIGIN, OffsetPair(1, 1))
+        logs.history.on_sync(ORIGIN, OffsetPair(0, 0))
+
+    logs.source.intercept("fetch", rewind)
+    found = (await translate(exact, [offset]))[offset]
+    assert found.verdict is Verdict.FLOOR
+    assert pairs.newest() == OffsetPair(0, 0)
+    assert (await translate(exact, [offset]))[offset].verdict is Verdict.FLOOR
 
 
 async def test_answers_are_remembered_until_the_logs_change() -> None:

@@ -41,7 +41,7 @@ def test_a_rewound_copy_voids_the_pairs_above_it() -> None:
     before = pairs.generation
     pairs.on_sync(OffsetPair(40, 130))
     assert contents(pairs) == [(0, 0), (40, 130)]
-    assert pairs.generation == before + 1
+    assert pairs.generation > before
 
 
 def test_a_target_made_anew_voids_every_pair() -> None:
@@ -58,6 +58,7 @@ def test_a_source_made_anew_voids_every_pair() -> None:
 
 def test_a_verified_pair_fits_between_and_never_contradicts() -> None:
     pairs = history((0, 0), (100, 100))
+    before = pairs.generation
     for pair in [
         OffsetPair(50, 50),
         OffsetPair(50, 51),
@@ -67,17 +68,18 @@ def test_a_verified_pair_fits_between_and_never_contradicts() -> None:
     ]:
         pairs.on_verified(pair)
     assert contents(pairs) == [(0, 0), (50, 50), (100, 100)]
-    assert pairs.generation == 0
+    assert pairs.generation == before
 
 
 def test_a_late_sync_keeps_the_pairs_verified_beyond_it() -> None:
     pairs = history((0, 0))
+    before = pairs.generation
     pairs.on_verified(OffsetPair(500, 510))
     pairs.on_sync(OffsetPair(101, 102))
     assert contents(pairs) == [(0, 0), (101, 102), (500, 510)]
     pairs.on_sync(OffsetPair(500, 510))
     assert contents(pairs) == [(0, 0), (101, 102), (500, 510)]
-    assert pairs.generation == 0
+    assert pairs.generation == before
 
 
 def test_a_sync_that_contradicts_a_verified_pair_wins() -> None:
