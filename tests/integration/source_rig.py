@@ -175,21 +175,27 @@ def compare(here: Sequence[Content], there: Sequence[Content], name: str) -> Non
         raise ValueError(f"{name}: {len(there) - len(here)} records too many")
 
 
-async def content(cluster: KafkaCluster, partition: TopicPartition) -> list[Content]:
+async def content(
+    cluster: KafkaCluster, partition: TopicPartition, *, read_committed: bool = True
+) -> list[Content]:
     return [
         (record.timestamp_ms, record.key, record.value, record.headers)
-        for record in await records(cluster, partition)
+        for record in await records(cluster, partition, read_committed=read_committed)
     ]
 
 
-async def records(cluster: KafkaCluster, partition: TopicPartition) -> list[Record]:
-    """Every committed record of a partition. AssertionError while it does not exist."""
+async def records(
+    cluster: KafkaCluster, partition: TopicPartition, *, read_committed: bool = True
+) -> list[Record]:
+    """Every record of a partition, also aborted ones unless `read_committed`. AssertionError while it does
+    not exist."""
+    last = OffsetSpec.LAST_STABLE if read_committed else OffsetSpec.LATEST
     start = (await cluster.list_offsets(OffsetSpec.EARLIEST, [partition]))[partition]
-    end = (await cluster.list_offsets(OffsetSpec.LAST_STABLE, [partition]))[partition]
+    end = (await cluster.list_offsets(last, [partition]))[partition]
     found: list[Record] = []
     assert isinstance(start, int), start
     assert isinstance(end, int), end
-    async with cluster.reader(read_committed=True) as reader:
+    async with cluster.reader(read_committed=read_committed) as reader:
         while start < end:
             fetched = await reader.fetch(partition, start, max_wait_seconds=1, max_bytes=8 << 20)
             found += fetched.records

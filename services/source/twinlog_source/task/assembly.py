@@ -106,7 +106,7 @@ async def open_copier(prepare: pb.Prepare, flow: Flow, *, slot: int, clock: Cloc
         await outlet.open()
         copier = Copier(
             flow=flow,
-            dials=_dials(prepare, properties, check_crcs=fetching.check_crcs),
+            dials=copy_dials(prepare, properties, check_crcs=fetching.check_crcs),
             source=source,
             clock=clock,
             intake=intake,
@@ -146,7 +146,8 @@ def _positions_log(
     )
 
 
-def _dials(prepare: pb.Prepare, properties: Properties, *, check_crcs: bool) -> CopyDials:
+def copy_dials(prepare: pb.Prepare, properties: Properties, *, check_crcs: bool) -> CopyDials:
+    """How records are copied, from settings of ours and the producer's `compression.type`."""
     settings = prepare.settings
     level = settings["twinlog.recode.compression.level"]
     codec = properties["data_producer"].get("compression.type", "").strip().lower()
