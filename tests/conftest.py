@@ -9,10 +9,11 @@ from typing import Any
 import pytest
 
 from twinlog.local.blocking_cluster import BlockingCluster
-from twinlog.local.spec import ClusterSpec
+from twinlog.local.spec import ClusterSpec, SaslMechanism, Security
 from twinlog.testing.brokers import KafkaPair, start_clusters, stop_clusters, unique_name
 
-_BROKER_FIXTURES = {"kafka_pair", "start_cluster"}
+_BROKER_FIXTURES = {"kafka_pair", "tls_cluster", "sasl_cluster", "start_cluster"}
+ALICE_PASSWORD = 'alice\'s ;secret="quoted" \\ $'
 _UNIT_TESTS = Path(__file__).parent / "unit"
 _LEAK_GRACE_SECONDS = 0.2
 
@@ -32,6 +33,29 @@ def kafka_pair() -> Iterator[KafkaPair]:
     """Clusters A and B, one broker each, started at the first use and shared by the whole run."""
     clusters = start_clusters(ClusterSpec(name="A"), ClusterSpec(name="B"))
     yield KafkaPair(a=clusters[0], b=clusters[1])
+    stop_clusters(clusters)
+
+
+@pytest.fixture(scope="session")
+def tls_cluster() -> Iterator[BlockingCluster]:
+    """TLS, every SASL mechanism, users `super` and `alice`, and an authorizer."""
+    security = Security(
+        tls=True,
+        mechanisms=(SaslMechanism.SCRAM_SHA_512, SaslMechanism.SCRAM_SHA_256, SaslMechanism.PLAIN),
+        users={"alice": ALICE_PASSWORD},
+        authorizer=True,
+    )
+    clusters = start_clusters(ClusterSpec(name="tls", security=security))
+    yield clusters[0]
+    stop_clusters(clusters)
+
+
+@pytest.fixture(scope="session")
+def sasl_cluster() -> Iterator[BlockingCluster]:
+    """SASL PLAIN without TLS, and an authorizer."""
+    security = Security(mechanisms=(SaslMechanism.PLAIN,), authorizer=True)
+    clusters = start_clusters(ClusterSpec(name="sasl", security=security))
+    yield clusters[0]
     stop_clusters(clusters)
 
 

@@ -1,4 +1,7 @@
-"""Whole runs: `twinlog run` on real clusters, with aliases of their own so that runs share the brokers."""
+"""Whole runs: `twinlog run` on real clusters, with aliases of their own so that runs share the brokers.
+
+Most promises are tried on one run, `mirror`: a run takes seconds to start, and goes through more this way.
+"""
 
 import asyncio
 from collections.abc import Iterator
@@ -49,9 +52,9 @@ class Mirror:
         return f"{self.source_alias}.{topic}"
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def mirror(kafka_pair: KafkaPair, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Mirror]:
-    """One run for the tests of a module; they use topics of their own."""
+    """One run for many tests: they use topics of their own, and leave all four services at work."""
     source, target = unique_name("east"), unique_name("west")
     properties = f"""
 clusters = {source}, {target}

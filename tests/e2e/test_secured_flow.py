@@ -3,7 +3,6 @@
 import asyncio
 import subprocess
 import sys
-from collections.abc import Callable
 from pathlib import Path
 
 from e2e.conftest import FAST_AND_SMALL
@@ -13,24 +12,25 @@ from twinlog.demo.comparison import compare
 from twinlog.kafka.cluster import open_cluster
 from twinlog.kafka.ports import NewTopic
 from twinlog.local.blocking_cluster import BlockingCluster
-from twinlog.local.spec import ClusterSpec, SaslMechanism, Security
+from twinlog.local.spec import SaslMechanism
 from twinlog.testing.brokers import eventually, unique_name
 from twinlog.testing.records import write_batches
 from twinlog.testing.twinlog_run import TwinlogRun
-
-StartCluster = Callable[[ClusterSpec], BlockingCluster]
 
 
 def _escaped(text: str) -> str:
     return text.replace("\\", "\\\\").replace("\n", "\\n")
 
 
-async def test_a_flow_from_tls_and_scram_to_sasl_plain(start_cluster: StartCluster, tmp_path: Path) -> None:
-    scram, plain = SaslMechanism.SCRAM_SHA_512, SaslMechanism.PLAIN
-    a = start_cluster(ClusterSpec(name="A", security=Security(tls=True, mechanisms=(scram,))))
-    b = start_cluster(ClusterSpec(name="B", security=Security(mechanisms=(plain,))))
+async def test_a_flow_from_tls_and_scram_to_sasl_plain(
+    tls_cluster: BlockingCluster, sasl_cluster: BlockingCluster, tmp_path: Path
+) -> None:
+    a, b = tls_cluster, sasl_cluster
     passwords = [cluster.spec.security.super_password for cluster in (a, b)]
-    clients = {"A": a.client_properties(), "B": b.client_properties()}
+    clients = {
+        "A": a.client_properties(mechanism=SaslMechanism.SCRAM_SHA_512),
+        "B": b.client_properties(mechanism=SaslMechanism.PLAIN),
+    }
     settings = "".join(
         f"{alias}.{key} = {_escaped(value)}\n"
         for alias, properties in clients.items()

@@ -29,30 +29,21 @@ from twinlog.model import TopicPartition
 from twinlog.testing.brokers import eventually, start_clusters, stop_clusters, unique_name
 from twinlog.testing.jks_files import jks_truststore
 
-ALICE_PASSWORD = 'alice\'s ;secret="quoted" \\ $'
 STORE_PASSWORD = "store-secret"
 TIMEOUT_SECONDS = 15.0
 QUICKLY_SECONDS = 5.0
 
 
-@pytest.fixture(scope="module")
-def secured() -> Iterator[BlockingCluster]:
-    """TLS, PLAIN and SCRAM logins, and an authorizer: only the super user may do anything."""
-    security = Security(
-        tls=True,
-        mechanisms=(SaslMechanism.SCRAM_SHA_512, SaslMechanism.SCRAM_SHA_256, SaslMechanism.PLAIN),
-        users={"alice": ALICE_PASSWORD},
-        authorizer=True,
-    )
-    (cluster,) = clusters = start_clusters(ClusterSpec(name="secured", security=security))
-    yield cluster
-    stop_clusters(clusters)
+@pytest.fixture
+def secured(tls_cluster: BlockingCluster) -> BlockingCluster:
+    """Only the super user may do anything there."""
+    return tls_cluster
 
 
 @pytest.fixture(scope="module")
 def mutual() -> Iterator[BlockingCluster]:
-    """Clients must show a certificate."""
-    security = Security(tls=True, client_certificates=True)
+    """Clients must show a certificate, which names the user; only the super user may do anything."""
+    security = Security(tls=True, client_certificates=True, authorizer=True)
     (cluster,) = clusters = start_clusters(ClusterSpec(name="mutual", security=security))
     yield cluster
     stop_clusters(clusters)

@@ -82,18 +82,6 @@ async def test_pair_serves_both_clusters(kafka_pair: KafkaPair, unique_topic: st
     assert kafka_pair.a.cluster_id != kafka_pair.b.cluster_id
 
 
-async def test_stop_leaves_no_process_and_no_files() -> None:
-    cluster = LocalCluster(ClusterSpec(name="brief"))
-    async with cluster:
-        pid = cluster.blocking.broker_pid(1)
-        directory = cluster.blocking.log_file(1).parent
-        assert pid is not None
-        assert psutil.pid_exists(pid)
-    assert not psutil.pid_exists(pid)
-    assert not directory.exists()
-    await cluster.stop()
-
-
 async def test_kill_9_of_the_owner_leaves_no_jvm() -> None:
     command = [sys.executable, "-c", _OWNER]
     owner = await asyncio.create_subprocess_exec(*command, stdout=asyncio.subprocess.PIPE)
@@ -119,16 +107,39 @@ async def test_broker_that_cannot_start_is_explained() -> None:
         await cluster.start()
 
 
-async def test_killed_broker_comes_back_with_its_data(unique_topic: str) -> None:
-    async with LocalCluster(ClusterSpec(name="crash")) as cluster:
-        servers = cluster.bootstrap_servers
+async def test_a_broker_pauses_dies_comes_back_with_its_data_and_ends_without_a_trace(
+    unique_topic: str,
+) -> None:
+    cluster = LocalCluster(ClusterSpec(name="tried"))
+    async with cluster:
+        servers, directory = cluster.bootstrap_servers, cluster.blocking.log_file(1).parent
         await _create_topic(servers, unique_topic)
-        await _write(servers, unique_topic, b"kept")
+        producer = AIOKafkaProducer(bootstrap_servers=servers)
+        await producer.start()
+        try:
+            await producer.send_and_wait(unique_topic, b"kept")
+            cluster.pause_broker(1)
+            acknowledged = await producer.send(unique_topic, b"during")
+            done, _ = await asyncio.wait([acknowledged], timeout=1)
+            assert not done
+            cluster.resume_broker(1)
+            assert (await acknowledged).offset == 1
+        finally:
+            await producer.stop()
+
         await cluster.kill_broker(1)
         assert cluster.blocking.broker_pid(1) is None
         await cluster.restart_broker(1)
         assert cluster.bootstrap_servers == servers
         assert await _read(servers, unique_topic) == b"kept"
+
+        pid = cluster.blocking.broker_pid(1)
+        assert pid is not None
+        assert psutil.pid_exists(pid)
+        assert directory.exists()
+    assert not psutil.pid_exists(pid)
+    assert not directory.exists()
+    await cluster.stop()
 
 
 async def test_three_brokers_survive_the_loss_of_one(unique_topic: str) -> None:
@@ -142,39 +153,16 @@ async def test_three_brokers_survive_the_loss_of_one(unique_topic: str) -> None:
         assert cluster.blocking.broker_pid(2) is not None
 
 
-async def test_paused_broker_answers_again_after_resume(unique_topic: str) -> None:
-    async with LocalCluster(ClusterSpec(name="stalled")) as cluster:
-        await _create_topic(cluster.bootstrap_servers, unique_topic)
-        producer = AIOKafkaProducer(bootstrap_servers=cluster.bootstrap_servers)
-        await producer.start()
-        try:
-            await producer.send_and_wait(unique_topic, b"before")
-            cluster.pause_broker(1)
-            acknowledged = await producer.send(unique_topic, b"during")
-            done, _ = await asyncio.wait([acknowledged], timeout=1)
-            assert not done
-            cluster.resume_broker(1)
-            assert (await acknowledged).offset == 1
-        finally:
-            await producer.stop()
-
-
-async def test_kafka_3_9_serves(unique_topic: str) -> None:
-    async with LocalCluster(ClusterSpec(name="older", version=KafkaVersion.V3_9)) as cluster:
-        await _create_topic(cluster.bootstrap_servers, unique_topic)
-        await _write(cluster.bootstrap_servers, unique_topic, b"from 3.9")
-        assert await _read(cluster.bootstrap_servers, unique_topic) == b"from 3.9"
-
-
-@pytest.mark.parametrize("version", KafkaVersion)
-async def test_tls_scram_and_authorizer(version: KafkaVersion, unique_topic: str) -> None:
+async def test_kafka_3_9_with_tls_scram_and_an_authorizer(unique_topic: str) -> None:
+    """The newer Kafka with the same: test_kafka_security.py."""
     security = Security(
         tls=True,
         mechanisms=(SaslMechanism.SCRAM_SHA_256, SaslMechanism.SCRAM_SHA_512, SaslMechanism.PLAIN),
         users={"alice": "it's, [a] = \\secret"},
         authorizer=True,
     )
-    async with LocalCluster(ClusterSpec(name="secured", version=version, security=security)) as cluster:
+    spec = ClusterSpec(name="older", version=KafkaVersion.V3_9, security=security)
+    async with LocalCluster(spec) as cluster:
         servers = cluster.bootstrap_servers
         boss = _python_client(cluster, "super", SaslMechanism.SCRAM_SHA_512)
         await _create_topic(servers, unique_topic, **boss)
@@ -185,16 +173,3 @@ async def test_tls_scram_and_authorizer(version: KafkaVersion, unique_topic: str
         await _write(servers, unique_topic, b"allowed", **boss)
         consumer = _python_client(cluster, "super", SaslMechanism.PLAIN)
         assert await _read(servers, unique_topic, **consumer) == b"allowed"
-
-
-async def test_client_certificate_names_the_user(unique_topic: str) -> None:
-    security = Security(tls=True, client_certificates=True, authorizer=True)
-    async with LocalCluster(ClusterSpec(name="certified", security=security)) as cluster:
-        properties = cluster.client_properties()
-        context = create_ssl_context(
-            cafile=properties["ssl.truststore.location"], certfile=properties["ssl.keystore.location"]
-        )
-        boss: dict[str, Any] = {"security_protocol": "SSL", "ssl_context": context}
-        await _create_topic(cluster.bootstrap_servers, unique_topic, **boss)
-        await _write(cluster.bootstrap_servers, unique_topic, b"certified", **boss)
-        assert await _read(cluster.bootstrap_servers, unique_topic, **boss) == b"certified"

@@ -8,6 +8,7 @@ import json
 import os
 import signal
 import socket
+import subprocess
 import sys
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
@@ -19,6 +20,7 @@ import psutil
 import pytest
 
 from twinlog.clock import SystemClock
+from twinlog.local.port_lease import PortLease
 from twinlog.service.supervisor.child import ChildSpec
 from twinlog.service.supervisor.log_lines import LogLines
 from twinlog.service.supervisor.supervisor import Supervisor
@@ -224,16 +226,17 @@ class Command:
             return await self.process.wait()
 
 
-@asynccontextmanager
-async def _twinlog_run(directory: Path, properties: str, *arguments: str) -> AsyncIterator[Command]:
+def _run_command(directory: Path, properties: str, *arguments: str) -> list[str]:
     config = directory / "mm2.properties"
     config.write_text(properties)
+    return [sys.executable, "-m", "twinlog", "run", str(config), *arguments]
+
+
+@asynccontextmanager
+async def _twinlog_run(directory: Path, properties: str, *arguments: str) -> AsyncIterator[Command]:
+    command = _run_command(directory, properties, *arguments)
     with (directory / "stdout").open("wb") as out, (directory / "stderr").open("wb") as err:
-        process = await asyncio.create_subprocess_exec(
-            *(sys.executable, "-c", "from twinlog.cli import main; main()", "run", str(config), *arguments),
-            stdout=out,
-            stderr=err,
-        )
+        process = await asyncio.create_subprocess_exec(*command, stdout=out, stderr=err)
     try:
         yield Command(process, directory)
     finally:
@@ -289,12 +292,48 @@ async def test_no_child_outlives_a_killed_supervisor(tmp_path: Path) -> None:
         await eventually(lambda: not any(child.is_running() for child in family), 10)
 
 
-async def test_a_signal_before_anything_serves_ends_cleanly(tmp_path: Path) -> None:
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGHUP])
+async def test_a_signal_before_anything_serves_ends_cleanly(tmp_path: Path, number: signal.Signals) -> None:
     async with _twinlog_run(tmp_path, _PROPERTIES + _FREE_PORTS, *_LIGHT) as command:
         await eventually(lambda: "service_started" in command.stderr, 30)
-        command.process.send_signal(signal.SIGINT)
+        command.process.send_signal(number)
         assert await command.exit_code() == 0
     assert command.stdout == ""
+
+
+def test_readers_that_are_gone_neither_end_the_run_nor_change_its_exit_code(tmp_path: Path) -> None:
+    command = _run_command(tmp_path, _PROPERTIES + _FREE_PORTS, "--service", "heartbeat")
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        assert process.stderr is not None
+        process.stdout.close()
+        assert any('"event": "serving"' in line for line in process.stderr), "it ended by its ready line"
+        process.stderr.close()
+        process.send_signal(signal.SIGHUP)
+        assert process.wait(timeout=40) == 0
+
+
+async def test_closed_standard_streams_are_no_obstacle(tmp_path: Path) -> None:
+    lease = PortLease(1)
+    port = lease.ports[0]
+    listen = f"twinlog.heartbeat.listen = 127.0.0.1:{port}\n"
+    command = _run_command(tmp_path, _PROPERTIES + listen, "--service", "heartbeat")
+    process = await asyncio.create_subprocess_exec("sh", "-c", 'exec "$@" <&- >&- 2>&-', "sh", *command)
+    try:
+        await eventually(lambda: _listens(port), 30)
+        process.terminate()
+        async with asyncio.timeout(40):
+            assert await process.wait() == 0
+    finally:
+        if process.returncode is None:
+            process.kill()
+            await process.wait()
+        lease.release()
+
+
+def _listens(port: int) -> bool:
+    with socket.socket() as client:
+        return client.connect_ex(("127.0.0.1", port)) == 0
 
 
 async def _refused(directory: Path, properties: str, *arguments: str) -> Command:

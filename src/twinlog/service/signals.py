@@ -2,15 +2,14 @@
 
 import asyncio
 import signal
+import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-
-_SIGNALS = (signal.SIGTERM, signal.SIGINT)
 
 
 @contextmanager
 def handle_signals(*, on_first: Callable[[str], None], on_second: Callable[[str], None]) -> Iterator[None]:
-    """SIGTERM and SIGINT call `on_first` once, then `on_second` each time, with the signal's name.
+    """SIGTERM, SIGINT and SIGHUP call `on_first` once, then `on_second` each time, with the signal's name.
 
     Must be entered in the main thread's running loop; the former behaviour is back on exit.
     """
@@ -25,10 +24,33 @@ def handle_signals(*, on_first: Callable[[str], None], on_second: Callable[[str]
         asked = True
         on_first(name)
 
-    for number in _SIGNALS:
+    former = {number: signal.getsignal(number) for number in _handled()}
+    for number in former:
         loop.add_signal_handler(number, receive, number.name)
     try:
         yield
     finally:
-        for number in _SIGNALS:
+        for number, handler in former.items():
             loop.remove_signal_handler(number)
+            if handler is not None:
+                signal.signal(number, handler)
+
+
+@contextmanager
+def exit_on_signals() -> Iterator[None]:
+    """The same signals end the process with exit code 0: for the time before it has started anything.
+
+    Must be entered in the main thread.
+    """
+    former = {number: signal.signal(number, lambda *_: sys.exit(0)) for number in _handled()}
+    try:
+        yield
+    finally:
+        for number, handler in former.items():
+            signal.signal(number, handler)
+
+
+def _handled() -> tuple[signal.Signals, ...]:
+    """SIGHUP says that the terminal is gone; who was started by `nohup` goes on without."""
+    ignores_hangup = signal.getsignal(signal.SIGHUP) is signal.SIG_IGN
+    return (signal.SIGTERM, signal.SIGINT, *(() if ignores_hangup else (signal.SIGHUP,)))

@@ -10,6 +10,7 @@ from datetime import UTC, datetime
 from typing import Any, TextIO
 
 from twinlog.clock import Clock
+from twinlog.service.supervisor.streams import write_line
 from twinlog.telemetry.redaction import redact, redact_text
 
 _COLOURS = {"error": "\x1b[31m", "critical": "\x1b[31m", "warning": "\x1b[33m", "debug": "\x1b[2m"}
@@ -53,11 +54,7 @@ class LogLines:
         }
 
     def _write(self, fields: dict[str, Any]) -> None:
-        try:
-            self._stream.write(self._render(fields) + "\n")
-            self._stream.flush()
-        except (OSError, ValueError):
-            return
+        write_line(self._stream, self._render(fields))
 
     def _now(self) -> str:
         return datetime.fromtimestamp(self._clock.now_ms() / 1000, UTC).isoformat().replace("+00:00", "Z")

@@ -8,10 +8,11 @@ from contextlib import ExitStack
 
 from twinlog import __version__
 from twinlog.clock import SystemClock
-from twinlog.service.signals import handle_signals
+from twinlog.service.signals import exit_on_signals, handle_signals
 from twinlog.service.supervisor.child import Child, ChildSpec
 from twinlog.service.supervisor.log_lines import LogLines
 from twinlog.service.supervisor.plan import RunPlan, RunRequest, plan_run
+from twinlog.service.supervisor.streams import complete_standard_streams, write_line
 from twinlog.service.supervisor.supervisor import EXIT_FAILED, Supervisor
 from twinlog.service.waiting import Backoff, wait_or_stop
 
@@ -22,7 +23,9 @@ _PROBE_PAUSE_SECONDS = 1.0
 
 def run(request: RunRequest) -> int:
     """Run the services until a signal. Returns the exit code. Raises ConfigError before anything starts."""
+    complete_standard_streams()
     with ExitStack() as stack:
+        stack.enter_context(exit_on_signals())
         plan = plan_run(request, environment=os.environ, stack=stack)
         log = LogLines(sys.stderr, format=plan.configuration.runtime.log_format, clock=SystemClock())
         for notice in plan.configuration.notices:
@@ -53,8 +56,7 @@ async def _run(plan: RunPlan, log: LogLines) -> int:
         main.cancel()
 
     def announce() -> None:
-        sys.stdout.write(plan.ready_line + "\n")
-        sys.stdout.flush()
+        write_line(sys.stdout, plan.ready_line)
         log.event("info", "serving", seconds=round(clock.monotonic() - started, 1))
 
     async def wait_until_serving(stop: asyncio.Event) -> bool:
