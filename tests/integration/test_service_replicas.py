@@ -128,3 +128,17 @@ async def test_a_second_heartbeat_stays_silent_until_the_first_has_left(
 
 async def _emits(service: ServiceProcess, more_than: int) -> bool:
     return await emitted(service) > more_than
+
+
+async def test_a_second_checkpoint_works_only_once_the_first_is_gone(
+    kafka_pair: KafkaPair, tmp_path: Path
+) -> None:
+    text = properties(kafka_pair, unique_name("east"), unique_name("west"))
+    text += "checkpoints.topic.replication.factor = 1\n"
+    async with run_service("checkpoint", tmp_path / "one", text) as one:
+        await eventually(lambda: "checkpoints_restored" in one.log())
+        async with run_service("checkpoint", tmp_path / "two", text) as two:
+            await eventually(lambda: "flow_owned_elsewhere" in two.log())
+            assert "checkpoints_restored" not in two.log()
+            await one.kill()
+            await eventually(lambda: "checkpoints_restored" in two.log())

@@ -198,15 +198,15 @@ class FlowEstate:
     # ------------------------------------------------------------------------------------------ topics
 
     async def refresh(self, *, owned: Collection[TopicPartition]) -> bool:
-        """Bring topics and positions up to date. True when partitions of `owned` must be given back first.
+        """Bring topics and positions up to date. True when partitions of `owned` must be given back first:
+        topics that are not wanted any more leave with the next epoch, without a pause of the others.
 
         Raises KafkaError when positions that are needed cannot be found out.
         """
         self.topics = await self._wanted_topics()
         partitions = copyable_partitions(self.topics)
-        if not partitions >= set(owned):
-            return True
-        self.table.keep({partition: self.topics[partition.topic].target_topic for partition in partitions})
+        targets = {partition: self.topics[partition.topic].target_topic for partition in partitions}
+        self.table.keep(targets, owned=owned)
         if any(self._was_recreated(topic) for topic in self.topics.values()):
             if owned:
                 return True

@@ -344,7 +344,10 @@ class FlowDriver:
         now = self.clock.monotonic()
         start = pb.Start()
         for partition in slot.partitions:
-            row = self.estate.table.rows[partition]
+            row = self.estate.table.rows.get(partition)
+            if row is None:
+                # A task that rejoins does not go on with what leaves.
+                continue
             row.begin(now)
             row.slot = slot.index
             start.assignments.append(self.estate.assignment(partition, now_ms=self.clock.now_ms()))

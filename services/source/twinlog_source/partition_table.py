@@ -155,19 +155,23 @@ class PartitionTable:
     bytes: int = 0
     problem: TwinlogError | None = None
     """Why the flow as a whole does not copy; None while it does."""
+    _leaving: dict[TopicPartition, PartitionRow] = field(default_factory=dict)
+    """No longer to be copied, but still in the running epoch: one that comes back meanwhile goes on from what
+    is reported of it.
+    """
     _heard_at: dict[int, float] = field(default_factory=dict)
     """When each slot reported last: of partitions it did not name nothing had changed."""
 
-    def keep(self, partitions: Mapping[TopicPartition, str]) -> None:
+    def keep(
+        self, partitions: Mapping[TopicPartition, str], *, owned: Collection[TopicPartition] = ()
+    ) -> None:
         """Make the table hold exactly these partitions, with their target topics; known ones keep what is
-        known."""
-        for gone in self.rows.keys() - partitions.keys():
-            del self.rows[gone]
+        known. `owned`: those of the running epoch."""
+        known = {one: row for one, row in self._leaving.items() if one in owned} | self.rows
+        self._leaving = {one: known[one] for one in owned if one in known and one not in partitions}
+        self.rows = {one: known.get(one) or PartitionRow(partition=one) for one in partitions}
         for partition, target_topic in partitions.items():
-            row = self.rows.get(partition)
-            if row is None:
-                row = self.rows[partition] = PartitionRow(partition=partition)
-            row.target_topic = target_topic
+            self.rows[partition].target_topic = target_topic
 
     def known_positions(self) -> dict[TopicPartition, int]:
         """The positions that are known."""
@@ -218,7 +222,8 @@ class PartitionTable:
         heard_before = self._heard_at.get(slot, now)
         self._heard_at[slot] = now
         for report in reports.partitions:
-            row = self.rows.get(TopicPartition(report.partition.topic, report.partition.partition))
+            partition = TopicPartition(report.partition.topic, report.partition.partition)
+            row = self.rows.get(partition) or self._leaving.get(partition)
             if row is None:
                 continue
             row.slot = slot

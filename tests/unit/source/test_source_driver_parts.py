@@ -143,3 +143,20 @@ def test_a_slot_that_does_not_listen_is_not_told_for_ever(count: int) -> None:
     for _ in range(1000):
         epoch.tell(pb.WorkerCommand(alive=pb.Alive()))
     assert all(slot.commands.full() for slot in epoch.slots)
+
+
+def test_a_partition_that_leaves_and_comes_back_within_an_epoch_goes_on_from_its_last_report() -> None:
+    table, stays, leaves = PartitionTable(), TopicPartition("stays", 0), TopicPartition("leaves", 0)
+    both = {stays: "A.stays", leaves: "A.leaves"}
+    table.keep(both)
+    table.begin(stays, 0)
+    table.begin(leaves, 0)
+    table.keep({stays: "A.stays"}, owned=both)
+    assert table.plannable() == {stays}
+    table.observe(0, report(leaves, 7, 9, 7, 70), now=1.0, now_ms=1)
+    table.keep(both, owned=both)
+    assert table.known_positions() == {stays: 0, leaves: 7}
+
+    table.keep({stays: "A.stays"}, owned=both)
+    table.keep(both, owned=[stays])
+    assert table.known_positions() == {stays: 0}, "the log says where it stands once its owner has ended"
