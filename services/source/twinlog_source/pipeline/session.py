@@ -18,6 +18,7 @@ from pyspark.errors import PySparkException
 from pyspark.java_gateway import launch_gateway
 
 from twinlog.errors import TwinlogError
+from twinlog_source.pipeline.class_archive import use_archive
 from twinlog_source.pipeline.jvm_log import follow
 
 LOG4J_PROPERTIES = Path(__file__).with_name("log4j2.properties")
@@ -94,20 +95,27 @@ def local_cores(master: str) -> int | None:
 
 
 def open_context(
-    *, app_name: str, master: str, threads: int, extra: Mapping[str, str], environment: Mapping[str, str]
+    *,
+    app_name: str,
+    master: str,
+    threads: int,
+    extra: Mapping[str, str],
+    environment: Mapping[str, str],
+    jvm_options: str | None = None,
 ) -> SparkContext:
     """Start the JVM and return its context. Blocks for seconds: call it in a thread.
 
     `extra` are the user's `twinlog.spark.conf.*` and win over ours. `environment` (JAVA_HOME and the like)
-    is set for this process before the JVM is launched. Raises SparkUnavailableError when Java or the master
-    is missing.
+    is set for this process before the JVM is launched. `jvm_options` take the place of those that use the
+    class archive. Raises SparkUnavailableError when Java or the master is missing.
     """
     os.environ.update(environment)
     # Spark takes `python3` of PATH otherwise, which need not be the environment that we are installed in.
     os.environ.setdefault("PYSPARK_DRIVER_PYTHON", sys.executable)
     conf = SparkConf(loadDefaults=False)
     conf.setMaster(resolve_master(master, threads)).setAppName(app_name)
-    conf.set("spark.driver.extraJavaOptions", DRIVER_JVM_OPTIONS)
+    more_options = use_archive() if jvm_options is None else jvm_options
+    conf.set("spark.driver.extraJavaOptions", f"{DRIVER_JVM_OPTIONS} {more_options}".rstrip())
     for settings in (SETTINGS, LOCAL_SETTINGS if is_local(master) else {}, extra):
         for name, value in settings.items():
             conf.set(name, value)

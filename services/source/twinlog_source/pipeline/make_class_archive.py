@@ -1,0 +1,52 @@
+"""Makes the class archive of Spark's JVM: `python -m twinlog_source.pipeline.make_class_archive`."""
+
+import logging
+import os
+import sys
+from pathlib import Path
+
+from pyspark import SparkContext
+
+from twinlog.local.java import find_java, spark_environment
+from twinlog_source.pipeline.class_archive import class_archive, write_archive
+from twinlog_source.pipeline.session import open_context
+
+_WRITE_SECONDS = 120.0
+
+
+def make_archive(archive: Path) -> None:
+    """Start Spark once, run a job, and let its JVM write down at its exit what it loaded. Blocks for some ten
+    seconds. Raises SparkUnavailableError.
+    """
+    archive.parent.mkdir(parents=True, exist_ok=True)
+    draft = archive.with_suffix(f".{os.getpid()}")
+    context = open_context(
+        app_name="twinlog-class-archive",
+        master="local[1]",
+        threads=2,
+        extra={},
+        environment=spark_environment(),
+        jvm_options=write_archive(draft),
+    )
+    context.parallelize([1, 2], 2).mapPartitions(list).collect()
+    gateway = SparkContext._gateway
+    context.stop()
+    gateway.shutdown()
+    gateway.proc.stdin.close()
+    gateway.proc.wait(_WRITE_SECONDS)
+    # Whoever comes last wins: both have archived the same classes.
+    draft.replace(archive)
+
+
+def main() -> None:
+    archive = class_archive(find_java())
+    if not archive.is_file():
+        sys.stdout.write("Preparing a quicker start of Spark, once…\n")
+        sys.stdout.flush()
+        # A Python worker that is stopped in the middle complains by a traceback.
+        logging.getLogger("twinlog_source.spark").setLevel(logging.ERROR)
+        make_archive(archive)
+
+
+if __name__ == "__main__":
+    main()
