@@ -89,7 +89,8 @@ class Reporter:
         failures = Counter(self.outlet.failures)
         failures.update(self.outlet.intake.failures)
         for copy in self.copies.values():
-            failures.update(copy.counters.setbacks)
+            if copy.counters.setbacks:
+                failures.update(copy.counters.setbacks)
         return dict(failures)
 
     def _waited_seconds(self, copy: PartitionCopy, now: float) -> float:

@@ -1,0 +1,88 @@
+"""What a task tells of its partitions, and how soon it says that something is in the way."""
+
+from twinlog.api.source.v1 import source_service_pb2 as source_pb
+from twinlog.api.source.v1 import worker_service_pb2 as pb
+from twinlog.errors import KafkaError, TransientKafkaError
+from twinlog_source.task.reports import SLOW_SECONDS, TARGET_SLOW, Reporter
+from unit.source.test_source_outlet import BAD, GOOD, Bench
+
+
+def reporter(bench: Bench, problem: KafkaError | None = None) -> Reporter:
+    return Reporter(
+        copies=bench.copies,
+        outlet=bench.outlet,
+        syncs=bench.outlet.syncs,
+        source_problem=lambda: problem,
+        clock=bench.clock,
+    )
+
+
+def told(reports: pb.PartitionReports) -> dict[str, tuple[str, str]]:
+    """State and reason by topic."""
+    return {
+        each.partition.topic: (
+            source_pb.PartitionState.Name(each.state).removeprefix("PARTITION_STATE_"),
+            each.reason,
+        )
+        for each in reports.partitions
+    }
+
+
+def test_a_target_that_acknowledges_nothing_is_named_before_the_delivery_time_is_over() -> None:
+    bench = Bench()
+    reports = reporter(bench)
+    reports.report()
+    bench.copies[GOOD].fetched = 10
+    assert told(reports.report()) == {}
+    bench.clock.advance(SLOW_SECONDS)
+    assert told(reports.report()) == {"good": ("RUNNING", TARGET_SLOW)}
+    bench.copies[GOOD].commit(10)
+    assert told(reports.report()) == {"good": ("RUNNING", "")}
+
+
+def test_a_slow_target_that_goes_on_is_not_named() -> None:
+    bench = Bench()
+    reports = reporter(bench)
+    copy = bench.copies[GOOD]
+    for second in range(1, 20):
+        copy.fetched = second + 1
+        copy.commit(second)
+        bench.clock.advance(1)
+        assert ("RUNNING", TARGET_SLOW) not in told(reports.report()).values()
+
+
+def test_a_cluster_that_is_away_sets_all_running_partitions_back_in_words() -> None:
+    bench = Bench()
+    away = TransientKafkaError("no broker answers", reason="KAFKA_UNAVAILABLE")
+    bench.copies[BAD].pause(paused=True)
+    assert told(reporter(bench, away).report()) == {
+        "good": ("BACKOFF", "KAFKA_UNAVAILABLE"),
+        "bad": ("PAUSED", "PAUSED_BY_OPERATOR"),
+    }
+
+
+def test_failures_are_counted_by_reason_from_all_who_meet_them() -> None:
+    bench = Bench()
+    for reason in ("LEADER_MOVED", "LEADER_MOVED", "RECORD_TOO_LARGE"):
+        bench.copies[GOOD].fail(reason=reason, message="", retriable=True, now=0.0)
+    bench.intake.failures["KAFKA_UNAVAILABLE"] = 3
+    bench.outlet.failures["KAFKA_UNAVAILABLE"] = 4
+    assert dict(reporter(bench).report().failures) == {
+        "LEADER_MOVED": 2,
+        "RECORD_TOO_LARGE": 1,
+        "KAFKA_UNAVAILABLE": 7,
+    }
+
+
+def test_only_what_changed_is_told_and_distributions_once() -> None:
+    bench = Bench()
+    reports = reporter(bench)
+    assert len(reports.report().partitions) == 2
+    assert not reports.report().partitions
+    bench.copies[GOOD].counters.latency.add(0.5, 7)
+    bench.copies[GOOD].counters.records += 7
+    (report,) = reports.report().partitions
+    assert sum(bucket.records for bucket in report.latency.buckets) == 7
+    assert not report.HasField("record_age")
+    (report, _) = reports.report(everything=True).partitions
+    assert not report.HasField("latency")
