@@ -1,6 +1,7 @@
 """The composition root of the checkpoint service: connects clusters, assembles flows, names the loops."""
 
 from contextlib import AsyncExitStack
+from dataclasses import replace
 
 from twinlog.api.checkpoint.v1.checkpoint_service_pb2 import DESCRIPTOR
 from twinlog.api.checkpoint.v1.checkpoint_service_pb2_grpc import add_CheckpointServiceServicer_to_server
@@ -54,9 +55,9 @@ async def build(context: ServiceContext, stack: AsyncExitStack) -> ServiceParts:
     loops: dict[str, Loop] = {"topics of configsync": topics.run, "rules of configsync": rules.run}
     for entry in checkpoint_flows(context.configuration):
         parts = assemble_flow(entry, await _clusters(context, stack, entry), around)
-        flows[entry.flow] = parts
         loops[f"offset syncs {entry.flow}"] = parts.checkpointer.tail.run
         lease = open_lease(context, entry.flow, parts.target)
+        flows[entry.flow] = replace(parts, duty=lease)
         loops[f"owner of {entry.flow}"] = lease.run
         loops[f"checkpoints {entry.flow}"] = lease.guard(parts.checkpointer.run)
         syncer = assemble_group_syncer(parts, around)

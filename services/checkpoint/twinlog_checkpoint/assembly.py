@@ -156,6 +156,7 @@ def _runner(route: Route, parts: FlowParts, around: Surroundings, lock: asyncio.
             stop=around.stop,
         ),
         journal=_journal(parts),
+        require=parts.duty.require,
         clock=around.clock,
         stop=around.stop,
         lock=lock,

@@ -1,7 +1,9 @@
 """What the service has of one flow: the parts that RPCs and moves ask."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from typing import Protocol
 
+from twinlog.errors import TwinlogError
 from twinlog.kafka.ports import KafkaCluster
 from twinlog.model import Flow, TopicPartition
 from twinlog.offsets import target_partition
@@ -13,6 +15,28 @@ from twinlog_checkpoint.sync_tail import SyncTail
 from twinlog_checkpoint.translation import Translator
 
 
+class Duty(Protocol):
+    """Whether this process is the one that works at the flow: `twinlog.service.lease.FlowLease`."""
+
+    def refusal(self) -> TwinlogError | None:
+        """Why it must not now; None when it may."""
+        ...
+
+    async def require(self) -> None:
+        """Return when it may. Raises TwinlogError when another process does."""
+        ...
+
+
+class OnlyProcess:
+    """There is no other."""
+
+    def refusal(self) -> TwinlogError | None:
+        return None
+
+    async def require(self) -> None:
+        return
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FlowParts:
     checkpointer: Checkpointer
@@ -22,6 +46,7 @@ class FlowParts:
     """From the copies to the source's topics."""
     source_log: LogSide
     target_log: LogSide
+    duty: Duty = field(default_factory=OnlyProcess)
 
     @property
     def entry(self) -> CheckpointFlow:
@@ -47,6 +72,9 @@ class FlowParts:
     @property
     def obstacle(self) -> str:
         """What keeps groups from being translated just now, in words; empty when nothing does."""
+        refused = self.duty.refusal()
+        if refused is not None:
+            return str(refused)
         tail, failed = self.checkpointer.tail, self.checkpointer.table.problem
         if failed is None or (tail.problem and not self.syncs_are_read):
             return tail.problem

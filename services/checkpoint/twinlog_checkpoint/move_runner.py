@@ -2,7 +2,7 @@
 
 import asyncio
 import uuid
-from collections.abc import AsyncGenerator, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 
@@ -68,6 +68,8 @@ class MoveRunner:
 
     planner: MovePlanner
     journal: MoveJournal
+    require: Callable[[], Awaitable[None]]
+    """Raises TwinlogError when another process works at the flow."""
     clock: Clock
     stop: asyncio.Event
     lock: asyncio.Lock = field(default_factory=asyncio.Lock)
@@ -78,9 +80,10 @@ class MoveRunner:
     async def run(self, options: MoveOptions) -> AsyncGenerator[MoveEvent, None]:
         """Yield each step as it happens, the report at the end.
 
-        Raises StateError (MOVE_IN_PROGRESS, MOVE_BLOCKED, BACKLOG_NOT_COPIED), ConflictError (NOT_VERIFIED)
-        or KafkaError; the run may then be started again and goes on.
+        Raises StateError (OWNED_ELSEWHERE, MOVE_IN_PROGRESS, MOVE_BLOCKED, BACKLOG_NOT_COPIED), ConflictError
+        (NOT_VERIFIED) or KafkaError; the run may then be started again and goes on.
         """
+        await self.require()
         if self.lock.locked():
             raise _in_progress(f"a {self.planner.route.kind} of {self.planner.route.flow} is running")
         async with self.lock:
@@ -144,6 +147,7 @@ class MoveRunner:
         yield self._event(Step.TRANSLATE, StepState.STARTED, "reading where the groups stand now")
         partitions = await self.planner.partitions(options, without=record.moved)
         yield self._event(Step.TRANSLATE, StepState.DONE, f"{len(partitions)} offsets translated")
+        await self.require()
         yield self._event(Step.COMMIT, StepState.STARTED, f"writing on {plan.to_alias}")
         partitions = await self._commit(partitions)
         yield self._event(

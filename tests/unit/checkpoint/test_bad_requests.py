@@ -2,7 +2,7 @@
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import pytest
 
@@ -156,6 +156,29 @@ async def test_a_missing_topic_of_offset_syncs_is_named() -> None:
     (flow,) = listed.flows
     assert not flow.ready
     assert SYNCS_TOPIC in flow.obstacle
+    assert service.written == []
+
+
+class StandBy:
+    """Another process works at the flow."""
+
+    def refusal(self) -> StateError:
+        return StateError("A->B is served by another process now", reason="OWNED_ELSEWHERE")
+
+    async def require(self) -> None:
+        raise self.refusal()
+
+
+async def test_a_process_that_stands_by_moves_nothing_and_says_who_does() -> None:
+    async with asked() as service:
+        here = service.service
+        beside = ServiceOnFakes(here.fakes, replace(here.parts, duty=StandBy()))
+        service.service = beside
+        with pytest.raises(StateError, match="another process") as refused:
+            await service.run()
+        (flow,) = (await beside.list_groups()).flows
+    assert refused.value.reason == "OWNED_ELSEWHERE"
+    assert "another process" in flow.obstacle
     assert service.written == []
 
 
