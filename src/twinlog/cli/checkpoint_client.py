@@ -48,12 +48,12 @@ async def answered(call: Awaitable[Answer]) -> Answer:
 async def only_flow(stub: CheckpointServiceStub) -> types_pb2.Flow:
     """The one flow that the service translates. Raises ConfigError when it is not exactly one."""
     listed = await answered(stub.ListGroups(pb2.ListGroupsRequest(), timeout=CALL_TIMEOUT_SECONDS))
-    flows = list(listed.ready_flows)
+    flows = [each.flow for each in listed.flows]
     if len(flows) == 1:
         return flows[0]
     if not flows:
         raise ConfigError(
-            "the checkpoint service has no flow that is ready: see `twinlog status`, or name one with --flow",
+            "the checkpoint service has no flow that translates groups: see `twinlog status`",
             metadata={"key": "--flow"},
         )
     names = ", ".join(flow_name(flow) for flow in flows)

@@ -152,6 +152,9 @@ async def _checkpoint(channel: grpc.aio.Channel, status: Status, timeout_seconds
     status.add_clusters("checkpoint", answer.clusters)
     for flow in answer.ready_flows:
         status.flow(flow).group_count = 0
+    for progress in answer.flows:
+        if progress.obstacle:
+            _add_note(status.flow(progress.flow), "checkpoint", "GROUPS_NOT_TRANSLATED", progress.obstacle)
     names: dict[str, set[str]] = {}
     for entry in answer.groups:
         row = status.flow(entry.flow)
