@@ -1,13 +1,14 @@
 """configsync between clusters with StandardAuthorizer: SASL/PLAIN on one, SCRAM on the other, rights that
 are few.
 
-The service's own users hold what `docs/security.md` asks for and no more.
+The service's own users (READER on the source, WRITER on the target: ACLs of users are copied by name) hold
+what `twinlog preflight --acls` asks for and no more; not even the right to elect an owner of the flow.
 """
 
 import asyncio
 import json
 import sys
-from collections.abc import AsyncIterator, Collection, Iterator, Mapping
+from collections.abc import AsyncIterator, Collection, Mapping
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -15,42 +16,16 @@ from typing import Any
 
 import pytest
 
+from integration.conftest import PASSWORD, READER, WRITER, GuardedPair
 from twinlog.api.common.v1 import types_pb2
 from twinlog.api.configsync.v1 import configsync_service_pb2 as pb2
 from twinlog.api.configsync.v1.configsync_service_pb2_grpc import ConfigSyncServiceStub
 from twinlog.kafka.cluster import open_cluster
-from twinlog.kafka.ports import AclBinding, ConfigChange, KafkaCluster, NewTopic
-from twinlog.local.blocking_cluster import BlockingCluster
-from twinlog.local.spec import ClusterSpec, SaslMechanism, Security
-from twinlog.testing.brokers import eventually, start_clusters, stop_clusters, unique_name
+from twinlog.kafka.ports import AclBinding, ConfigChange, KafkaCluster, NewTopic, QuotaEntity
+from twinlog.testing.brokers import eventually, unique_name
 from twinlog.testing.service_process import ServiceProcess, run_service
 
 CALL_SECONDS = 10.0
-READER, WRITER = "twinlog-reader", "twinlog-writer"
-"""The service's own users: one on the source, one on the target, since ACLs of users are copied by name."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Guarded:
-    a: BlockingCluster
-    b: BlockingCluster
-
-
-@pytest.fixture(scope="module")
-def guarded() -> Iterator[Guarded]:
-    """A: SASL/PLAIN, B: SCRAM-SHA-512; both with an authorizer, and a user of the service without rights
-    yet.
-    """
-
-    def spec(name: str, mechanism: SaslMechanism, user: str) -> ClusterSpec:
-        security = Security(mechanisms=(mechanism,), users={user: "not-to-be-seen"}, authorizer=True)
-        return ClusterSpec(name=name, security=security)
-
-    clusters = start_clusters(
-        spec("A", SaslMechanism.PLAIN, READER), spec("B", SaslMechanism.SCRAM_SHA_512, WRITER)
-    )
-    yield Guarded(a=clusters[0], b=clusters[1])
-    stop_clusters(clusters)
 
 
 def allow(operation: str, resource_type: str = "TOPIC", name: str = "*", *, user: str = READER) -> AclBinding:
@@ -128,7 +103,7 @@ class Estate:
 
 
 @pytest.fixture
-async def estate(guarded: Guarded) -> AsyncIterator[Estate]:
+async def estate(guarded: GuardedPair) -> AsyncIterator[Estate]:
     source_alias, target_alias = unique_name("east"), unique_name("west")
     properties = {
         "clusters": f"{source_alias}, {target_alias}",
@@ -210,7 +185,111 @@ async def test_an_unauthorised_topic_is_the_only_one_reported_and_heals(
             return (await states(service))[hidden] == (pb2.TOPIC_STATE_READY, "")
 
         await eventually(healed)
-        assert "not-to-be-seen" not in service.log()
+        assert PASSWORD not in service.log()
+        assert service.log().count('"works_on_alone": true') == 1
+
+
+async def test_a_config_that_the_target_refuses_holds_nothing_else_back(
+    estate: Estate, tmp_path: Path
+) -> None:
+    orders, users = await estate.create("orders"), await estate.create("users")
+    refused = replace(allow("ALTER_CONFIGS", name=estate.remote("orders"), user=WRITER), permission="DENY")
+    async with run_service("configsync", tmp_path, text_of(estate.properties)) as service:
+
+        async def ready() -> bool:
+            return await states(service) == dict.fromkeys((orders, users), (pb2.TOPIC_STATE_READY, ""))
+
+        async def configs_reason() -> str:
+            stub = ConfigSyncServiceStub(service.channel)
+            (flow,) = (await stub.ListFlows(pb2.ListFlowsRequest(), timeout=CALL_SECONDS)).flows
+            return next(scope.reason for scope in flow.scopes if scope.scope == "configs")
+
+        async def retention() -> list[str]:
+            remotes = [estate.remote("orders"), estate.remote("users")]
+            entries = await estate.target.describe_topic_configs(remotes)
+            return [
+                next(entry.value or "" for entry in found if entry.name == "retention.ms")
+                for name in remotes
+                if not isinstance(found := entries[name], Exception)
+            ]
+
+        await eventually(ready)
+        assert set((await estate.target.create_acls([refused])).values()) == {None}
+        shorter = [ConfigChange(name="retention.ms", value="3600000")]
+        altered = await estate.source.alter_topic_configs({orders: shorter, users: shorter})
+        assert set(altered.values()) == {None}
+
+        async def only_one() -> bool:
+            assert await states(service) == {
+                orders: (pb2.TOPIC_STATE_READY, "TOPIC_UNAUTHORIZED"),
+                users: (pb2.TOPIC_STATE_READY, ""),
+            }
+            return (
+                await retention() == ["604800000", "3600000"] and await configs_reason() == "CHANGES_REFUSED"
+            )
+
+        await eventually(only_one)
+        assert set((await estate.target.delete_acls([refused])).values()) == {None}
+
+        async def healed() -> bool:
+            return await retention() == ["3600000"] * 2 and not await configs_reason()
+
+        await eventually(healed)
+
+
+async def test_quotas_follow_the_source_and_users_that_cannot_be_copied_are_listed(
+    guarded: GuardedPair, tmp_path: Path
+) -> None:
+    """From the cluster with SCRAM users to the one without."""
+    east, west = unique_name("east"), unique_name("west")
+    alice, operator = (QuotaEntity((("user", unique_name(name)),)) for name in ("alice", "operator"))
+    properties = {
+        "clusters": f"{east}, {west}",
+        **{f"{east}.{key}": value for key, value in guarded.b.client_properties().items()},
+        **{f"{west}.{key}": value for key, value in guarded.a.client_properties().items()},
+        f"{east}->{west}.enabled": "true",
+        f"{west}->{east}.emit.heartbeats.enabled": "false",
+        "topics": f"{east}-.*",
+        "replication.factor": "1",
+        "offset.storage.replication.factor": "1",
+        "refresh.topics.interval.seconds": "0.5",
+        "sync.topic.acls.interval.seconds": "0.5",
+        "twinlog.sync.client.quotas.enabled": "true",
+        "twinlog.drain.seconds": "0",
+    }
+    async with (
+        open_cluster("east", guarded.b.client_properties()) as source,
+        open_cluster("west", guarded.a.client_properties()) as target,
+        run_service("configsync", tmp_path, text_of(properties)) as service,
+    ):
+
+        async def put(
+            cluster: KafkaCluster, changes: Mapping[QuotaEntity, Mapping[str, float | None]]
+        ) -> None:
+            assert set((await cluster.alter_client_quotas(changes)).values()) == {None}
+
+        async def become(wanted: Mapping[QuotaEntity, Mapping[str, float]]) -> None:
+            async def are() -> bool:
+                quotas = await target.describe_client_quotas()
+                return {each: quotas[each] for each in (alice, operator) if each in quotas} == wanted
+
+            await eventually(are)
+
+        foreign = {operator: {"consumer_byte_rate": 7.0}}
+        await put(target, foreign)
+        await put(source, {alice: {"producer_byte_rate": 1000.0, "request_percentage": 50.0}})
+        await become({alice: {"producer_byte_rate": 1000.0, "request_percentage": 50.0}, **foreign})
+        await put(target, {alice: {"producer_byte_rate": 5.0}})
+        await become({alice: {"producer_byte_rate": 1000.0, "request_percentage": 50.0}, **foreign})
+        await put(source, {alice: {"producer_byte_rate": None}})
+        await become({alice: {"request_percentage": 50.0}, **foreign})
+        await put(source, {alice: {"request_percentage": None}})
+        await become(foreign)
+
+        code, out, err = await twinlog(service, "plan", f"{east}->{west}", "--scope", "acls", "--skips")
+        assert code == 0, err
+        assert WRITER in out
+        assert "SCRAM passwords cannot be read: create the user on the target by hand" in out
 
 
 async def test_mode_mm2_copies_what_mm2_copies_and_never_deletes(estate: Estate, tmp_path: Path) -> None:

@@ -4,38 +4,17 @@ import asyncio
 import json
 import re
 import sys
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-import pytest
-
+from integration.conftest import MIRROR, PASSWORD, GuardedPair
 from twinlog.kafka.cluster import open_cluster
 from twinlog.kafka.ports import AclBinding, KafkaCluster, NewTopic
-from twinlog.local.blocking_cluster import BlockingCluster
 from twinlog.local.properties_text import render_properties
-from twinlog.local.spec import ClusterSpec, SaslMechanism, Security
-from twinlog.testing.brokers import KafkaPair, eventually, start_clusters, stop_clusters
+from twinlog.testing.brokers import KafkaPair, eventually, unique_name
 
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Guarded:
-    a: BlockingCluster
-    b: BlockingCluster
-
-
-@pytest.fixture(scope="module")
-def guarded() -> Iterator[Guarded]:
-    """Two clusters with an authorizer and a user `mirror` that may do nothing yet."""
-    security = Security(
-        mechanisms=(SaslMechanism.PLAIN,), users={"mirror": "not-to-be-seen"}, authorizer=True
-    )
-    clusters = start_clusters(
-        ClusterSpec(name="A", security=security), ClusterSpec(name="B", security=security)
-    )
-    yield Guarded(a=clusters[0], b=clusters[1])
-    stop_clusters(clusters)
+STAMPED = "LogAppendTime"
 
 
 async def preflight(file: Path, *arguments: str) -> tuple[int, str]:
@@ -103,8 +82,8 @@ async def grant(cluster: KafkaCluster, command: str) -> None:
     assert set((await cluster.create_acls(bindings)).values()) == {None}
 
 
-async def test_its_commands_grant_what_it_misses(guarded: Guarded, tmp_path: Path) -> None:
-    file = write(tmp_path, guarded.a.client_properties("mirror"), guarded.b.client_properties("mirror"))
+async def test_its_commands_grant_what_it_misses(guarded: GuardedPair, tmp_path: Path) -> None:
+    file = write(tmp_path, guarded.a.client_properties(MIRROR), guarded.b.client_properties(MIRROR))
     async with (
         open_cluster("A", guarded.a.client_properties()) as source,
         open_cluster("B", guarded.b.client_properties()) as target,
@@ -117,7 +96,7 @@ async def test_its_commands_grant_what_it_misses(guarded: Guarded, tmp_path: Pat
 
         code, out = await preflight(file, "--acls")
         assert code == 0
-        assert "not-to-be-seen" not in out
+        assert PASSWORD not in out
         for command in out.splitlines():
             servers = guarded.a.bootstrap_servers if guarded.a.bootstrap_servers in command else ""
             await grant(source if servers else target, command)
@@ -133,7 +112,22 @@ async def test_open_clusters_pass_and_one_cluster_twice_does_not(
     kafka_pair: KafkaPair, tmp_path: Path
 ) -> None:
     a, b = kafka_pair.a.client_properties(), kafka_pair.b.client_properties()
-    assert await errors(write(tmp_path, a, b)) == []
+    name = unique_name("preflight-times")
+    async with open_cluster("A", a) as source, open_cluster("B", b) as target:
+        mine = NewTopic(
+            name=name, partition_count=1, replication_factor=1, configs={"message.timestamp.type": STAMPED}
+        )
+        limits = {"message.timestamp.type": STAMPED, "message.timestamp.before.max.ms": "1000"}
+        copy = NewTopic(name=f"A.{name}", partition_count=1, replication_factor=1, configs=limits)
+        assert await source.create_topics([mine]) == {mine.name: None}
+        assert await target.create_topics([copy]) == {copy.name: None}
+    code, out = await preflight(write(tmp_path, a, b), "-o", "json")
+    assert code == 0, "warnings are no errors"
+    warnings = [found["message"] for found in json.loads(out) if found["about"] == f"A->B {name}"]
+    assert len(warnings) == 3, warnings
+    assert "the source stamps records itself" in warnings[0]
+    assert "B stamps the copies itself" in warnings[1]
+    assert "refuse records over 1000 ms older" in warnings[2]
     (finding,) = await errors(write(tmp_path, a, a))
     assert finding["check"] == "two clusters"
 

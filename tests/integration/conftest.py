@@ -1,0 +1,40 @@
+"""Clusters that only this tier needs, started at their first use and shared by the whole run."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import pytest
+
+from twinlog.local.blocking_cluster import BlockingCluster
+from twinlog.local.spec import ClusterSpec, SaslMechanism, Security
+from twinlog.testing.brokers import start_clusters, stop_clusters
+
+READER, WRITER, MIRROR = "twinlog-reader", "twinlog-writer", "mirror"
+PASSWORD = "not-to-be-seen"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GuardedPair:
+    """Two clusters with an authorizer. Users besides the super user: a reader on A, a writer on B, and on
+    both `mirror`; none has rights at first.
+    """
+
+    a: BlockingCluster
+    """SASL/PLAIN."""
+    b: BlockingCluster
+    """SCRAM-SHA-512."""
+
+
+@pytest.fixture(scope="session")
+def guarded() -> Iterator[GuardedPair]:
+    def spec(name: str, mechanism: SaslMechanism, user: str) -> ClusterSpec:
+        users = {user: PASSWORD, MIRROR: PASSWORD}
+        return ClusterSpec(
+            name=name, security=Security(mechanisms=(mechanism,), users=users, authorizer=True)
+        )
+
+    clusters = start_clusters(
+        spec("guarded-A", SaslMechanism.PLAIN, READER), spec("guarded-B", SaslMechanism.SCRAM_SHA_512, WRITER)
+    )
+    yield GuardedPair(a=clusters[0], b=clusters[1])
+    stop_clusters(clusters)
