@@ -1,5 +1,6 @@
 """What `twinlog failover` and `twinlog failback` share: options, the plan's table, the steps of a run."""
 
+import asyncio
 from collections.abc import AsyncIterable, Iterable
 from typing import Annotated, Any
 
@@ -81,14 +82,19 @@ async def print_run(
     events: AsyncIterable[pb2.RunFailoverResponse] | AsyncIterable[pb2.RunFailbackResponse], output: Output
 ) -> None:
     """Each step as it comes, the report at the end. Raises the error that the service told."""
+    left: int | None = None
     try:
         async for event in events:
             if output is Output.JSON:
                 print_json_line(_event_as_json(event))
-            elif event.HasField("step"):
-                _print_step(event.step)
-            else:
+            elif not event.HasField("step"):
                 _print_report(event.report)
+            elif event.step.state != pb2.STEP_STATE_PROGRESS or event.step.records_left != left:
+                left = event.step.records_left
+                _print_step(event.step)
+    except asyncio.CancelledError:
+        typer.echo("the run is left as it is; start it again to go on with it", err=True)
+        raise
     except grpc.aio.AioRpcError as error:
         raise error_from_rpc(error, peer="checkpoint") from error
 

@@ -1,6 +1,6 @@
 """What `twinlog groups`, `failover` and `failback` print, from values."""
 
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
 
 import pytest
 import typer
@@ -8,7 +8,7 @@ import typer
 from twinlog.api.checkpoint.v1 import checkpoint_service_pb2 as pb2
 from twinlog.api.common.v1 import types_pb2
 from twinlog.cli.groups_view import age, group_cells, notes
-from twinlog.cli.moves import plan_as_json, print_plan, summary
+from twinlog.cli.moves import plan_as_json, print_plan, print_run, summary
 from twinlog.cli.output import Output
 
 FLOW = types_pb2.Flow(source="A", target="B")
@@ -140,3 +140,18 @@ def test_ages_grow_from_the_last_look() -> None:
         "2 h",
         "2 d",
     ]
+
+
+async def test_a_wait_that_does_not_move_is_one_line(capsys: pytest.CaptureFixture[str]) -> None:
+    async def events() -> AsyncIterator[pb2.RunFailoverResponse]:
+        for left in (40, 40, 40, 7):
+            step = pb2.MoveStep(
+                name="DRAIN", state=pb2.STEP_STATE_PROGRESS, message="left", records_left=left
+            )
+            yield pb2.RunFailoverResponse(step=step)
+        yield pb2.RunFailoverResponse(report=pb2.MoveReport(run_id="r1", plan=a_plan()))
+
+    await print_run(events(), Output.TABLE)
+    out = capsys.readouterr().out
+    assert [line.split()[-1] for line in out.splitlines() if "DRAIN" in line] == ["(40)", "(7)"]
+    assert "moved: 1 of 1 groups" in out
