@@ -24,7 +24,8 @@ from twinlog_checkpoint.groups import GroupDirectory
 from twinlog_checkpoint.instruments import CheckpointInstruments
 from twinlog_checkpoint.move_journal import MoveJournal
 from twinlog_checkpoint.move_planner import MovePlanner
-from twinlog_checkpoint.move_route import FailbackRoute, FailoverRoute, Route
+from twinlog_checkpoint.move_route import FailoverRoute, Route
+from twinlog_checkpoint.move_route_back import FailbackRoute
 from twinlog_checkpoint.move_runner import MoveRunner
 from twinlog_checkpoint.progress import ProgressTable
 from twinlog_checkpoint.servicer import ServedFlow

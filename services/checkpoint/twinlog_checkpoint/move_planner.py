@@ -12,7 +12,8 @@ from twinlog.service.runtime import wait_or_stop
 from twinlog_checkpoint.aligner import Aligner, BudgetSpent, ByteBudget, LogBounds, Side, count_visible
 from twinlog_checkpoint.exact import log_ends
 from twinlog_checkpoint.log_ranges import log_ranges
-from twinlog_checkpoint.move_fence import FenceScope, fence_scope, missing_fences
+from twinlog_checkpoint.move_blockers import blockers_of
+from twinlog_checkpoint.move_fence import FenceScope, fence_scope
 from twinlog_checkpoint.move_journal import MoveRecord, MoveState
 from twinlog_checkpoint.move_route import CopiedPartition, Route
 from twinlog_checkpoint.moves import (
@@ -74,7 +75,13 @@ class MovePlanner:
         self.to_reachable = await self._answers(self.route.to_alias, self.route.to_cluster)
         fences = fences_where_left(last, self.route.kind)
         scope = await self.fence_scope() if options.fence and self.from_reachable else FenceScope()
-        blockers = await self._blockers(options, scope)
+        blockers = await blockers_of(
+            self.route,
+            options,
+            scope,
+            from_reachable=self.from_reachable,
+            to_reachable=self.to_reachable,
+        )
         partitions: Sequence[MovePartition] = []
         backlog: Sequence[TopicBacklog] = []
         seconds: float | None = None
@@ -236,54 +243,6 @@ class MovePlanner:
         second = await self.backlog()
         elapsed = max(self.clock.monotonic() - started, 1e-3)
         return second, estimated_seconds(first, second, elapsed)
-
-    async def _blockers(self, options: MoveOptions, scope: FenceScope) -> list[str]:
-        route = self.route
-        blockers: list[str] = []
-        if not self.to_reachable:
-            blockers.append(f"{route.to_alias}, which the groups would move to, does not answer")
-        if not self.from_reachable:
-            return [*blockers, *self._blockers_when_away(options)]
-        if self._obstacle is not None:
-            blockers.append(self._obstacle)
-        unknown = sorted(set(options.groups) - set(await route.groups()))
-        if unknown:
-            blockers.append(
-                f"not on {route.from_alias}, or left out by the group filter: {', '.join(unknown)}"
-                " (see twinlog explain group)"
-            )
-        if not options.fence:
-            return blockers
-        if await missing_fences(route.from_cluster, scope.topics) is None:
-            blockers.append(f"{route.from_alias} has no authorizer, so ACLs cannot fence its writers")
-        if scope.conflicts:
-            blockers.append(
-                f"flow {route.reverse_flow} writes to {', '.join(scope.conflicts[:5])} on {route.from_alias}"
-                " under the same names, so a fence would keep Twinlog out as well: fence by hand"
-            )
-        return blockers
-
-    def _blockers_when_away(self, options: MoveOptions) -> list[str]:
-        route = self.route
-        if route.kind is MoveKind.FAILBACK:
-            # Nothing of it can be known elsewhere: its groups' progress and the record of moves are there.
-            away = (
-                f"{route.from_alias} is away, and with it where the groups stand: on {route.to_alias} they go"
-                " on where they were; a fence there has to be taken away by hand (kafka-acls --remove)"
-            )
-            return [away]
-        blockers = [] if self._obstacle is None else [self._obstacle]
-        if not options.accept_loss:
-            blockers.append(
-                f"{route.from_alias} is away: --accept-loss goes on with what {route.to_alias} has"
-            )
-        if options.fence:
-            blockers.append(f"{route.from_alias} does not answer, so its writers cannot be fenced")
-        known = {place.group for place in route.known_places()}
-        unknown = sorted(set(options.groups) - known)
-        if unknown and self._obstacle is None:
-            blockers.append(f"no checkpoint on {route.to_alias}: {', '.join(unknown)}")
-        return blockers
 
     async def _wanted(self, options: MoveOptions) -> list[_Wanted]:
         """The groups' places as their own cluster has them."""

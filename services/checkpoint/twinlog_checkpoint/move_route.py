@@ -146,8 +146,8 @@ class FailoverRoute:
 
     def obstacle(self, *, from_reachable: bool) -> str | None:
         if not from_reachable:
-            return None if self.parts.checkpointer.restored else _unread(self.parts, "checkpoints")
-        return None if self.parts.syncs_are_read else _unread(self.parts, "offset syncs")
+            return None if self.parts.checkpointer.restored else unread(self.parts, "checkpoints")
+        return None if self.parts.syncs_are_read else unread(self.parts, "offset syncs")
 
     @property
     def policy(self) -> ReplicationPolicy:
@@ -207,96 +207,7 @@ class FailoverRoute:
         return [_last_seen(self.parts, partition, end) for partition, end in sorted(ends.items())]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class FailbackRoute:
-    """From the flow's target back to its source.
-
-    Progress on copies goes back to the originals. Progress on the target's own topics goes to their copies on
-    the source, which the reverse flow makes, if there is one.
-    """
-
-    parts: FlowParts
-    reverse: FlowParts | None
-    """Of the flow in the other direction; None when this process has none."""
-
-    @property
-    def kind(self) -> MoveKind:
-        return MoveKind.FAILBACK
-
-    @property
-    def flow(self) -> Flow:
-        return self.parts.flow
-
-    @property
-    def from_alias(self) -> ClusterAlias:
-        return self.parts.flow.target
-
-    @property
-    def to_alias(self) -> ClusterAlias:
-        return self.parts.flow.source
-
-    @property
-    def here(self) -> LogSide:
-        return self.parts.target_log
-
-    @property
-    def there(self) -> LogSide:
-        return self.parts.source_log
-
-    @property
-    def from_cluster(self) -> KafkaCluster:
-        return self.parts.target
-
-    @property
-    def to_cluster(self) -> KafkaCluster:
-        return self.parts.source
-
-    def obstacle(self, *, from_reachable: bool) -> str | None:
-        for parts in (self.parts, *(() if self.reverse is None else (self.reverse,))):
-            if not parts.syncs_are_read:
-                return _unread(parts, "offset syncs")
-        return None
-
-    @property
-    def policy(self) -> ReplicationPolicy:
-        return (self.reverse or self.parts).entry.policy
-
-    @property
-    def reverse_flow(self) -> Flow | None:
-        """The flow itself: it copies to where the groups come from."""
-        return self.parts.flow
-
-    async def groups(self) -> Collection[str]:
-        listed = await self.parts.target.list_groups()
-        return [group for group in listed if self.parts.entry.groups.should_replicate_group(group)]
-
-    def destination(self, partition: TopicPartition) -> TopicPartition | None:
-        origin = self.parts.origin_of(partition)
-        if origin is not None:
-            return origin
-        if self.reverse is None or self.reverse.checkpointer.topics.refusal(partition.topic) is not None:
-            return None
-        return self.reverse.copy_of(partition)
-
-    async def translate(self, positions: Collection[SourcePosition]) -> Mapping[SourcePosition, Translation]:
-        home = [position for position in positions if self.parts.origin_of(position.partition) is not None]
-        away = [position for position in positions if self.parts.origin_of(position.partition) is None]
-        answers = dict(await self.parts.back.translate(home))
-        if away and self.reverse is not None:
-            answers.update(await self.reverse.forward.translate(away))
-        return answers
-
-    async def written(self) -> Collection[CopiedPartition]:
-        return [] if self.reverse is None else await copied_partitions(self.reverse)
-
-    def known_places(self) -> Collection[KnownPlace]:
-        return []
-
-    def last_seen_backlog(self) -> Collection[TopicBacklog]:
-        return []
-
-
-def _unread(parts: FlowParts, what: str) -> str:
+def unread(parts: FlowParts, what: str) -> str:
     why = f": {parts.obstacle}" if parts.obstacle else ""
     return f"flow {parts.flow}: the {what} have not been read yet{why}"
 

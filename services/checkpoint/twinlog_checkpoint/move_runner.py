@@ -9,12 +9,11 @@ from enum import StrEnum
 import structlog
 
 from twinlog.clock import Clock
-from twinlog.errors import ConflictError, KafkaError, StateError
-from twinlog.kafka.ports import CommittedOffset
+from twinlog.errors import StateError
 from twinlog.model import TopicPartition
 from twinlog.service.runtime import wait_or_stop
-from twinlog_checkpoint.exact import log_ends
-from twinlog_checkpoint.log_ranges import log_ranges
+from twinlog_checkpoint.move_arrival import commit, verify
+from twinlog_checkpoint.move_ends import ends_behind_fence, ends_now
 from twinlog_checkpoint.move_fence import lift_fences, missing_fences, raise_fences
 from twinlog_checkpoint.move_journal import MoveJournal, MoveRecord, MoveState, Step
 from twinlog_checkpoint.move_planner import MovePlanner, fences_where_left
@@ -24,11 +23,7 @@ from twinlog_checkpoint.moves import (
     MovePartition,
     MovePlan,
     total_backlog,
-    writes,
 )
-
-FENCE_SETTLE_SECONDS = 30.0
-"""How long logs may go on growing behind a fence before their ends are taken as they are."""
 
 _log = structlog.stdlib.get_logger(__name__)
 
@@ -149,13 +144,13 @@ class MoveRunner:
         yield self._event(Step.TRANSLATE, StepState.DONE, f"{len(partitions)} offsets translated")
         await self.require()
         yield self._event(Step.COMMIT, StepState.STARTED, f"writing on {plan.to_alias}")
-        partitions = await self._commit(partitions)
+        partitions = await commit(self.planner.route.to_cluster, partitions)
         yield self._event(
             Step.COMMIT,
             StepState.DONE,
             f"{sum(entry.action is MoveAction.WRITE for entry in partitions)} offsets committed",
         )
-        await self._verify(partitions)
+        await verify(self.planner.route.to_cluster, partitions)
         yield self._event(Step.VERIFY, StepState.DONE, "every committed offset was read back")
         if record.former_fences:
             await lift_fences(self.planner.route.to_cluster, record.former_fences)
@@ -194,7 +189,7 @@ class MoveRunner:
         else:
             yield self._event(Step.FENCE, StepState.SKIPPED, "writers are not kept out")
         if newly_fenced or Step.FINAL_OFFSETS not in record.done:
-            finals = await self._final_offsets(settle=bool(record.fences))
+            finals = await self._final_offsets(fenced=bool(record.fences))
             record = replace(record, final_offsets=finals).after(Step.FINAL_OFFSETS)
             await self.journal.store(record)
             yield self._event(Step.FINAL_OFFSETS, StepState.DONE, f"{_logs(len(finals))} for the move")
@@ -246,67 +241,18 @@ class MoveRunner:
         await self.journal.store(record)
         return record
 
-    async def _final_offsets(self, *, settle: bool) -> dict[TopicPartition, int]:
-        """Where the logs end. With `settle` once nothing comes any more.
-
-        Brokers hear of a fence a little later, and it does not keep an open transaction from being committed.
-        """
-        partitions = {entry.here for entry in await self.planner.route.written()}
-        admin = self.planner.route.here.admin
-        ends = {partition: bounds.end for partition, bounds in (await log_ends(admin, partitions)).items()}
-        give_up_at = self.clock.monotonic() + FENCE_SETTLE_SECONDS
-        while settle and self.clock.monotonic() < give_up_at and not self.stop.is_set():
-            await wait_or_stop(self.stop, self.drain_look_seconds)
-            before, latest = ends, await log_ranges(admin, partitions)
-            ends = {
-                partition: bounds.end for partition, bounds in (await log_ends(admin, partitions)).items()
-            }
-            settle = before != ends or ends != {partition: log.end for partition, log in latest.items()}
-        return ends
-
-    # ------------------------------------------------------------------------ arriving on the other
-
-    async def _commit(self, partitions: Sequence[MovePartition]) -> list[MovePartition]:
-        """Write what is to be written; a group that became active meanwhile is left alone and said so."""
-        refused: dict[str, KafkaError] = {}
-        for group, entries in writes(partitions).items():
-            offsets = {
-                entry.to_partition: CommittedOffset(next_offset=entry.to_offset, metadata=entry.metadata)
-                for entry in entries
-                if entry.to_partition is not None and entry.to_offset is not None
-            }
-            results = await self.planner.route.to_cluster.alter_group_offsets(group, offsets)
-            for error in results.values():
-                if error is not None:
-                    refused[group] = error
-        for error in refused.values():
-            if error.reason != "GROUP_ACTIVE":
-                raise error
-        return [
-            replace(entry, action=MoveAction.SKIP_ACTIVE_THERE, message=str(refused[entry.group]))
-            if entry.action is MoveAction.WRITE and entry.group in refused
-            else entry
-            for entry in partitions
-        ]
-
-    async def _verify(self, partitions: Sequence[MovePartition]) -> None:
-        """Read back what was written. Raises ConflictError when something else is there."""
-        written = writes(partitions)
-        held = await self.planner.route.to_cluster.group_offsets(written) if written else {}
-        for group, entries in written.items():
-            offsets = held[group]
-            if isinstance(offsets, KafkaError):
-                raise offsets
-            for entry in entries:
-                found = offsets.get(entry.to_partition) if entry.to_partition is not None else None
-                if found is None or found.next_offset < (entry.to_offset or 0):
-                    there = "nothing" if found is None else str(found.next_offset)
-                    raise ConflictError(
-                        f"group {group} is at {there} of {entry.to_partition}, not at {entry.to_offset};"
-                        " somebody else moved it",
-                        reason="NOT_VERIFIED",
-                        metadata={"group": group, "partition": str(entry.to_partition)},
-                    )
+    async def _final_offsets(self, *, fenced: bool) -> dict[TopicPartition, int]:
+        route = self.planner.route
+        partitions = {entry.here for entry in await route.written()}
+        if not fenced:
+            return await ends_now(route.here.admin, partitions)
+        return await ends_behind_fence(
+            route.here.admin,
+            partitions,
+            clock=self.clock,
+            stop=self.stop,
+            look_seconds=self.drain_look_seconds,
+        )
 
     # ------------------------------------------------------------------------------------ the record
 

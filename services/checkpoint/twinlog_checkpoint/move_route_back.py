@@ -1,0 +1,102 @@
+"""The way back: from a flow's target to its source."""
+
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+
+from twinlog.kafka.ports import KafkaCluster
+from twinlog.model import ClusterAlias, Flow, TopicPartition
+from twinlog.policy import ReplicationPolicy
+from twinlog_checkpoint.exact import LogSide
+from twinlog_checkpoint.flow_parts import FlowParts
+from twinlog_checkpoint.move_route import CopiedPartition, KnownPlace, copied_partitions, unread
+from twinlog_checkpoint.moves import MoveKind, TopicBacklog
+from twinlog_checkpoint.translation import SourcePosition, Translation
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FailbackRoute:
+    """From the flow's target back to its source.
+
+    Progress on copies goes back to the originals. Progress on the target's own topics goes to their copies on
+    the source, which the reverse flow makes, if there is one.
+    """
+
+    parts: FlowParts
+    reverse: FlowParts | None
+    """Of the flow in the other direction; None when this process has none."""
+
+    @property
+    def kind(self) -> MoveKind:
+        return MoveKind.FAILBACK
+
+    @property
+    def flow(self) -> Flow:
+        return self.parts.flow
+
+    @property
+    def from_alias(self) -> ClusterAlias:
+        return self.parts.flow.target
+
+    @property
+    def to_alias(self) -> ClusterAlias:
+        return self.parts.flow.source
+
+    @property
+    def here(self) -> LogSide:
+        return self.parts.target_log
+
+    @property
+    def there(self) -> LogSide:
+        return self.parts.source_log
+
+    @property
+    def from_cluster(self) -> KafkaCluster:
+        return self.parts.target
+
+    @property
+    def to_cluster(self) -> KafkaCluster:
+        return self.parts.source
+
+    def obstacle(self, *, from_reachable: bool) -> str | None:
+        for parts in (self.parts, *(() if self.reverse is None else (self.reverse,))):
+            if not parts.syncs_are_read:
+                return unread(parts, "offset syncs")
+        return None
+
+    @property
+    def policy(self) -> ReplicationPolicy:
+        return (self.reverse or self.parts).entry.policy
+
+    @property
+    def reverse_flow(self) -> Flow | None:
+        """The flow itself: it copies to where the groups come from."""
+        return self.parts.flow
+
+    async def groups(self) -> Collection[str]:
+        listed = await self.parts.target.list_groups()
+        return [group for group in listed if self.parts.entry.groups.should_replicate_group(group)]
+
+    def destination(self, partition: TopicPartition) -> TopicPartition | None:
+        origin = self.parts.origin_of(partition)
+        if origin is not None:
+            return origin
+        if self.reverse is None or self.reverse.checkpointer.topics.refusal(partition.topic) is not None:
+            return None
+        return self.reverse.copy_of(partition)
+
+    async def translate(self, positions: Collection[SourcePosition]) -> Mapping[SourcePosition, Translation]:
+        home = [position for position in positions if self.parts.origin_of(position.partition) is not None]
+        away = [position for position in positions if self.parts.origin_of(position.partition) is None]
+        answers = dict(await self.parts.back.translate(home))
+        if away and self.reverse is not None:
+            answers.update(await self.reverse.forward.translate(away))
+        return answers
+
+    async def written(self) -> Collection[CopiedPartition]:
+        return [] if self.reverse is None else await copied_partitions(self.reverse)
+
+    def known_places(self) -> Collection[KnownPlace]:
+        return []
+
+    def last_seen_backlog(self) -> Collection[TopicBacklog]:
+        return []
