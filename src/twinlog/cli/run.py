@@ -43,7 +43,10 @@ def run_command(
         typer.Option(metavar="auto|json|console", help="auto = readable on a terminal, else JSON."),
     ] = None,
 ) -> None:
-    with reported_failures():
+    from twinlog.service.signals import exit_on_signals
+
+    # What follows imports and reads for a moment, and has started nothing to be ended in order.
+    with reported_failures(), exit_on_signals():
         from twinlog.service.supervisor.main import run
         from twinlog.service.supervisor.plan import RunRequest
 

@@ -8,7 +8,7 @@ from contextlib import ExitStack
 
 from twinlog import __version__
 from twinlog.clock import SystemClock
-from twinlog.service.signals import exit_on_signals, handle_signals
+from twinlog.service.signals import handle_signals
 from twinlog.service.supervisor.child import Child, ChildSpec
 from twinlog.service.supervisor.log_lines import LogLines
 from twinlog.service.supervisor.plan import RunPlan, RunRequest, plan_run
@@ -25,7 +25,6 @@ def run(request: RunRequest) -> int:
     """Run the services until a signal. Returns the exit code. Raises ConfigError before anything starts."""
     complete_standard_streams()
     with ExitStack() as stack:
-        stack.enter_context(exit_on_signals())
         plan = plan_run(request, environment=os.environ, stack=stack)
         log = LogLines(sys.stderr, format=plan.configuration.runtime.log_format, clock=SystemClock())
         for notice in plan.configuration.notices:
