@@ -8,6 +8,7 @@ from twinlog.api.checkpoint.v1.checkpoint_service_pb2_grpc import add_Checkpoint
 from twinlog.config import ClientConfig
 from twinlog.kafka.clients import aiokafka_client_options, fetch_options
 from twinlog.kafka.connection import DataSession
+from twinlog.kafka.ports import OffsetSpec
 from twinlog.kafka.raw.reader import BatchReader
 from twinlog.model import ClusterAlias, Flow
 from twinlog.service.app import ServiceContext, ServiceParts
@@ -115,4 +116,5 @@ async def _log_side(
     return LogSide(
         admin=await context.clusters.get(client),
         log=BatchLog(BatchReader(session, read_committed=read_committed)),
+        end=OffsetSpec.LAST_STABLE if read_committed else OffsetSpec.LATEST,
     )

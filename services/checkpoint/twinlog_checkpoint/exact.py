@@ -30,6 +30,8 @@ class LogSide:
 
     admin: LogAdmin
     log: AlignedLog
+    end: OffsetSpec = OffsetSpec.LAST_STABLE
+    """LATEST where what no transaction has committed is copied as well."""
 
 
 Bounds = tuple[LogBounds, LogBounds]
@@ -161,8 +163,8 @@ class ExactTranslator:
 
     async def _bounds(self, partitions: Collection[TopicPartition]) -> Mapping[TopicPartition, Bounds]:
         """Log ends on both sides of each partition, left out when either is missing. Raises KafkaError."""
-        here = await log_ends(self.here.admin, partitions)
-        there = await log_ends(self.there.admin, {self.counterpart(tp) for tp in partitions})
+        here = await log_ends(self.here.admin, partitions, self.here.end)
+        there = await log_ends(self.there.admin, {self.counterpart(tp) for tp in partitions}, self.there.end)
         return {
             partition: (here[partition], there[self.counterpart(partition)])
             for partition in partitions
@@ -177,13 +179,13 @@ class ExactTranslator:
 
 
 async def log_ends(
-    admin: LogAdmin, partitions: Collection[TopicPartition]
+    admin: LogAdmin, partitions: Collection[TopicPartition], end_spec: OffsetSpec = OffsetSpec.LAST_STABLE
 ) -> Mapping[TopicPartition, LogBounds]:
-    """First and last stable offsets; partitions that cannot be looked up are left out. Raises KafkaError."""
+    """First offsets and ends; partitions that cannot be looked up are left out. Raises KafkaError."""
     if not partitions:
         return {}
     starts = await admin.list_offsets(OffsetSpec.EARLIEST, partitions)
-    ends = await admin.list_offsets(OffsetSpec.LAST_STABLE, partitions)
+    ends = await admin.list_offsets(end_spec, partitions)
     bounds: dict[TopicPartition, LogBounds] = {}
     for partition in partitions:
         start, end = starts[partition], ends[partition]

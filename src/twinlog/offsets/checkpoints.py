@@ -1,24 +1,10 @@
-"""From a group's committed offsets on the source to checkpoints on the target: MM2's MirrorCheckpointTask,
-pure.
-"""
+"""Where a checkpoint goes, and whether it may: the rules of MM2's MirrorCheckpointTask. Pure."""
 
-from collections.abc import Iterable, Mapping
-from typing import Protocol
+from collections.abc import Mapping
 
 from twinlog.model import Flow, TopicPartition
-from twinlog.offsets.sync_store import OffsetSyncStore
 from twinlog.policy.replication import ReplicationPolicy
 from twinlog.wire.checkpoint import Checkpoint
-
-
-class CommittedPosition(Protocol):
-    """A group's committed offset, as `twinlog.kafka.ports.CommittedOffset`."""
-
-    @property
-    def next_offset(self) -> int: ...
-
-    @property
-    def metadata(self) -> str: ...
 
 
 def target_partition(policy: ReplicationPolicy, flow: Flow, partition: TopicPartition) -> TopicPartition:
@@ -53,11 +39,6 @@ class CheckpointHistory:
     def __init__(self) -> None:
         self._latest: dict[str, dict[TopicPartition, Checkpoint]] = {}
 
-    def load(self, checkpoints: Iterable[Checkpoint]) -> None:
-        """Take checkpoints in the order of their topic; the latest of each key counts."""
-        for checkpoint in checkpoints:
-            self.remember(checkpoint)
-
     def remember(self, checkpoint: Checkpoint) -> None:
         """Take a checkpoint that was read or written."""
         self._latest.setdefault(checkpoint.group, {})[checkpoint.partition] = checkpoint
@@ -72,42 +53,3 @@ class CheckpointHistory:
 
     def groups(self) -> frozenset[str]:
         return frozenset(self._latest)
-
-
-class CheckpointPlanner:
-    """Turns committed offsets of one flow into checkpoints."""
-
-    def __init__(self, *, policy: ReplicationPolicy, flow: Flow, store: OffsetSyncStore) -> None:
-        self._policy = policy
-        self._flow = flow
-        self._store = store
-
-    def checkpoint(
-        self, group: str, partition: TopicPartition, committed: CommittedPosition | None
-    ) -> Checkpoint | None:
-        """Translate one committed offset; None when there is none, or it cannot be translated."""
-        if committed is None:
-            return None
-        translation = self._store.translate(partition, committed.next_offset)
-        if translation.downstream_offset is None:
-            return None
-        return Checkpoint(
-            group=group,
-            partition=target_partition(self._policy, self._flow, partition),
-            upstream_offset=committed.next_offset,
-            downstream_offset=translation.downstream_offset,
-            metadata=committed.metadata,
-        )
-
-    def checkpoints_for_group(
-        self,
-        group: str,
-        committed: Mapping[TopicPartition, CommittedPosition | None],
-        history: CheckpointHistory,
-    ) -> list[Checkpoint]:
-        """Return the checkpoints of a group that the guard admits; the caller remembers those it wrote.
-
-        `committed` holds only partitions whose topics pass the topic filter.
-        """
-        candidates = (self.checkpoint(group, partition, offset) for partition, offset in committed.items())
-        return [candidate for candidate in candidates if candidate is not None and history.admits(candidate)]

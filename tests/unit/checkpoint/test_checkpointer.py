@@ -109,6 +109,25 @@ async def test_checkpoints_never_go_back_unless_the_group_does(flow: FlowOnFakes
     assert flow.checkpoints() == [checkpoint(250, 201), checkpoint(150, 101)]
 
 
+async def test_a_store_that_became_less_precise_takes_no_group_back(flow: FlowOnFakes) -> None:
+    """MM2's testCheckpointRecordsMonotonicIfStoreRewinds, with its numbers."""
+    orders = TopicPartition("orders", 0)
+    for upstream, downstream in ((11, 4), (12, 5)):
+        await flow.write_sync("orders", upstream, downstream)
+    flow.source.set_group("g", {orders: 13})
+    async with flow.ready() as checkpointer:
+        await flow.do_pass(checkpointer)
+        for step in range(5):
+            await flow.write_sync("orders", 13 + step, 6 + step)
+        await turns(lambda: checkpointer.tail.store.translate(orders, 17).downstream_offset == 10)
+        assert checkpointer.tail.store.translate(orders, 13).downstream_offset == 5
+        await flow.do_pass(checkpointer)
+        assert flow.checkpoints() == [checkpoint(13, 6)]
+        flow.source.set_group("g", {orders: 12})
+        await flow.do_pass(checkpointer)
+    assert flow.checkpoints() == [checkpoint(13, 6), checkpoint(12, 5)]
+
+
 async def test_a_restart_goes_on_from_the_checkpoints_in_the_topic(flow: FlowOnFakes) -> None:
     """MM2's testCheckpointsTaskRestartUsesExistingCheckpoints, with its numbers."""
     orders = TopicPartition("orders", 0)

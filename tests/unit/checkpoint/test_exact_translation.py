@@ -3,14 +3,19 @@
 import asyncio
 import random
 from collections.abc import Callable, Collection, Coroutine, Mapping
+from dataclasses import replace
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from twinlog.kafka.ports import OffsetSpec
+from twinlog.model import Record
 from twinlog.offsets import OffsetSyncStore
 from twinlog.testing.fake_cluster import Call
+from twinlog.testing.fake_cluster_state import Transaction
 from twinlog.wire import OffsetSync
+from twinlog_checkpoint.aligner import COUNT_BYTES, READ_BYTES
 from twinlog_checkpoint.alignment_log import RecordLog
 from twinlog_checkpoint.exact import ExactTranslator, LogSide
 from twinlog_checkpoint.floor import FloorTranslator
@@ -23,7 +28,12 @@ EXAMPLES = settings().max_examples // 6
 GOOD = (Verdict.EXACT, Verdict.UP_TO_DATE)
 
 
-def translator(logs: MirroredLogs, *, max_bytes: int = 1 << 30) -> ExactTranslator:
+def translator(
+    logs: MirroredLogs,
+    *,
+    max_bytes: int = 1 << 30,
+    on_read_bytes: Callable[[int], None] = lambda size: None,
+) -> ExactTranslator:
     store = OffsetSyncStore(must_read_to_end=False)
     store.finish_reading()
     pairs = logs.history.of(ORIGIN)
@@ -40,7 +50,7 @@ def translator(logs: MirroredLogs, *, max_bytes: int = 1 << 30) -> ExactTranslat
         pairs=logs.history.of,
         floor=FloorTranslator(lambda: store),
         max_bytes=max_bytes,
-        on_read_bytes=lambda size: None,
+        on_read_bytes=on_read_bytes,
     )
 
 
@@ -285,6 +295,57 @@ async def test_a_sync_that_goes_back_while_logs_are_read_voids_what_they_gave() 
     assert found.verdict is Verdict.FLOOR
     assert pairs.newest() == OffsetPair(0, 0)
     assert (await translate(exact, [offset]))[offset].verdict is Verdict.FLOOR
+
+
+async def test_the_bytes_of_one_interval_are_bounded_and_told() -> None:
+    logs = MirroredLogs(seed=17, offset_lag_max=1 << 40, value_bytes=1000)
+    logs.produce(4000)
+    logs.copy()
+    told: list[int] = []
+    exact = translator(logs, max_bytes=1 << 20, on_read_bytes=told.append)
+    await translate(exact, range(0, logs.source.log(ORIGIN, "end").end, 50))
+    assert (1 << 20) <= told[0] <= (1 << 20) + max(READ_BYTES, COUNT_BYTES)
+
+
+async def test_many_groups_share_what_is_read() -> None:
+    logs = MirroredLogs(seed=18)
+    logs.produce(800)
+    logs.copy()
+    fetches: list[Call] = []
+    logs.source.intercept("fetch", fetches.append)
+    logs.target.intercept("fetch", fetches.append)
+    alone = translator(logs)
+    await translate(alone, [5])
+    for_one = len(fetches)
+    fetches.clear()
+    found = await translate(translator(logs), range(logs.source.log(ORIGIN, "end").end))
+    assert {translation.verdict for translation in found.values()} <= set(GOOD)
+    assert len(found) > 800
+    assert len(fetches) <= for_one + 2
+
+
+async def test_where_uncommitted_records_are_copied_they_are_translated() -> None:
+    """isolation.level=read_uncommitted: an open transaction at the source's end holds nothing back."""
+    logs = MirroredLogs(seed=19, exactly_once=False)
+    logs.produce(50)
+    logs.copy()
+    waiting = [
+        Record(offset=-1, timestamp_ms=1_800_000_000_000 + n, key=b"k", value=b"%d" % n) for n in range(5)
+    ]
+    logs.source.append_transaction(ORIGIN, waiting, Transaction.OPEN)
+    target = logs.target.log(COPY, "copy")
+    first = target.end
+    for record in waiting:
+        target.append(record)
+    committed = translator(logs)
+    offset = logs.source.log(ORIGIN, "end").end - 2
+    assert (await translate(committed, [offset]))[offset].verdict is Verdict.FLOOR
+    here = LogSide(
+        admin=logs.source, log=RecordLog(logs.source.reader(read_committed=False)), end=OffsetSpec.LATEST
+    )
+    everything = replace(committed, here=here)
+    translation = (await translate(everything, [offset]))[offset]
+    assert (translation.verdict, translation.downstream_offset) == (Verdict.EXACT, first + 3)
 
 
 async def test_answers_are_remembered_until_the_logs_change() -> None:
