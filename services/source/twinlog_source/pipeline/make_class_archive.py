@@ -2,11 +2,13 @@
 
 import logging
 import os
+import subprocess
 import sys
 from pathlib import Path
 
 from pyspark import SparkContext
 
+from twinlog.errors import TwinlogError
 from twinlog.local.java import find_java, spark_environment
 from twinlog_source.pipeline.class_archive import class_archive, write_archive
 from twinlog_source.pipeline.session import open_context
@@ -40,12 +42,16 @@ def make_archive(archive: Path) -> None:
 
 def main() -> None:
     archive = class_archive(find_java())
-    if not archive.is_file():
-        sys.stdout.write("Preparing a quicker start of Spark, once…\n")
-        sys.stdout.flush()
-        # A Python worker that is stopped in the middle complains by a traceback.
-        logging.getLogger("twinlog_source.spark").setLevel(logging.ERROR)
+    if archive.is_file():
+        return
+    sys.stdout.write("Preparing a quicker start of Spark, once…\n")
+    sys.stdout.flush()
+    # A Python worker that is stopped in the middle complains by a traceback.
+    logging.getLogger("twinlog_source.spark").setLevel(logging.ERROR)
+    try:
         make_archive(archive)
+    except (TwinlogError, OSError, subprocess.TimeoutExpired) as error:
+        sys.stderr.write(f"Spark will start as ever, in twice the time: {error}\n")
 
 
 if __name__ == "__main__":
