@@ -220,6 +220,11 @@ GROUPS: Final = ReasonGroup(
         ),
         OwnReason("TARGET_UNREADABLE", "the same of the target", "as above"),
         OwnReason(
+            "GROUPS_NOT_TRANSLATED",
+            "a cluster or topic is in the way, or another process has the flow",
+            "the message names it",
+        ),
+        OwnReason(
             "MOVE_BLOCKED",
             "a check of the plan forbids the move",
             "look at the plan; `--help` says what lifts it",
