@@ -144,7 +144,7 @@ async def test_a_deleted_copy_is_a_gap_and_the_copy_goes_on(rig: Rig) -> None:
 
 
 MIRROR_MAY_ALL = (("TOPIC", "*"), ("GROUP", "*"), ("TRANSACTIONAL_ID", "*"), ("CLUSTER", "kafka-cluster"))
-AILING = ("denied", "stamped", "too-large", "thin", "torn")
+AILING = ("denied", "stamped", "too-large", "torn")
 
 
 def acl(resource_type: str, name: str, operation: str = "ALL", permission: str = "ALLOW") -> AclBinding:
@@ -197,7 +197,6 @@ async def test_each_ailment_stops_its_partition_alone_and_heals_without_a_comman
             "twinlog.epoch.seconds": "30",
             "sync.topic.configs.enabled": "false",
             "sync.topic.acls.enabled": "false",
-            f"{rig.b}.producer.delivery.timeout.ms": "2000",
         }
         assert not any(
             (await rig.target.create_acls([acl(*resource) for resource in MIRROR_MAY_ALL])).values()
@@ -215,10 +214,9 @@ async def test_each_ailment_stops_its_partition_alone_and_heals_without_a_comman
             await set_config(rig.target, rig.remote("stamped"), "message.timestamp.before.max.ms", "1000")
             for topic in ("split", "too-large"):
                 await set_config(rig.target, rig.remote(topic), "max.message.bytes", "20000")
-            await set_config(rig.target, rig.remote("thin"), "min.insync.replicas", "2")
             await rig.produce("too-large", [b"fits", b"x" * 30_000, b"behind it"], batch_bytes=100)
             await rig.produce("split", [b"%4d" % number * 250 for number in range(90)], batch_bytes=95_000)
-            for topic in ("denied", "stamped", "thin"):
+            for topic in ("denied", "stamped"):
                 await rig.produce(topic, [b"refused"])
             await rig.produce("torn", [b"whole"])
             log = kafka_pair.a.log_file(1).parent / "data" / "torn-0" / f"{0:020}.log"
@@ -236,7 +234,6 @@ async def test_each_ailment_stops_its_partition_alone_and_heals_without_a_comman
                     "denied": ("FAULTED", "TOPIC_UNAUTHORIZED"),
                     "stamped": ("FAULTED", "TIMESTAMP_REFUSED"),
                     "too-large": ("FAULTED", "RECORD_TOO_LARGE"),
-                    "thin": ("BACKOFF", "NOT_ENOUGH_REPLICAS"),
                     "torn": ("FAULTED", "CORRUPT_BATCH"),
                 },
             )
@@ -256,7 +253,6 @@ async def test_each_ailment_stops_its_partition_alone_and_heals_without_a_comman
             assert not any((await rig.target.delete_acls([denial])).values())
             await set_config(rig.target, rig.remote("stamped"), "message.timestamp.before.max.ms", None)
             await set_config(rig.target, rig.remote("too-large"), "max.message.bytes", None)
-            await set_config(rig.target, rig.remote("thin"), "min.insync.replicas", None)
             for topic in topics:
                 await rig.same(topic)
             await partitions_stand(rig, service, dict.fromkeys(topics, ("RUNNING", "")))

@@ -116,6 +116,84 @@ async def test_positions_move_after_a_dry_run_has_said_what_that_means(rig: Rig)
         assert change.reason == "OFFSET_OUT_OF_RANGE"
 
 
+async def test_a_position_is_on_the_log_when_the_command_returns_also_0_with_reset_to_latest(
+    rig: Rig,
+) -> None:
+    """MM2's format cannot say 0, so a crash before the next record must not fall back to the reset."""
+    await rig.create("from-latest", 2)
+    await rig.create("empty-at-first")
+    await rig.produce("from-latest", [b"old %d" % number for number in range(5)])
+    rig.extra |= {
+        "topics": "from-latest, empty-at-first, came-later",
+        f"{rig.a}.consumer.auto.offset.reset": "latest",
+    }
+
+    async def found(topic: str, expected: list[bytes], partition: int = 0) -> None:
+        async def equal() -> bool:
+            there = [value for _, _, value, _ in await rig.target_content(topic, partition)]
+            assert there == expected, (topic, partition, there)
+            return True
+
+        await eventually(equal)
+
+    async with rig.configsync() as configsync:
+        async with rig.running(configsync) as service:
+            stub = SourceServiceStub(service.channel)
+
+            async def at_work() -> bool:
+                return all(
+                    each.state == pb.PARTITION_STATE_RUNNING for each in await rig.partitions(service)
+                ) and bool(await rig.partitions(service, "empty-at-first"))
+
+            await eventually(at_work)
+            await rig.produce("from-latest", [b"new"])
+            await found("from-latest", [b"new"])
+            # What comes after the flow began is copied whole: a topic, and a partition of a topic.
+            await rig.create("came-later")
+            await rig.produce("came-later", [b"all of it"])
+            assert not any((await rig.source.create_partitions({"from-latest": 3})).values())
+            await rig.produce("from-latest", [b"all of it"], partition=2)
+            await found("came-later", [b"all of it"])
+            await found("from-latest", [b"all of it"], partition=2)
+            await stub.PauseReplication(
+                pb.PauseReplicationRequest(scope=scope(rig), by="test"), timeout=CALL_SECONDS
+            )
+            request = pb.SetPositionsRequest(
+                scope=scope(rig, "from-latest", 0),
+                target=pb.PositionTarget(earliest=pb.Earliest()),
+                dry_run=True,
+            )
+            (change,) = (await stub.SetPositions(request, timeout=CALL_SECONDS)).changes
+            assert (change.from_offset, change.to_offset, change.repeated_offsets) == (6, 0, 6)
+            request.dry_run = False
+            assert (await stub.SetPositions(request, timeout=CALL_SECONDS)).applied
+            await service.kill()
+        await rig.produce("empty-at-first", [b"while nobody copied"])
+        async with rig.running(configsync) as service:
+            stub = SourceServiceStub(service.channel)
+
+            async def taken_over() -> bool:
+                return len(await rig.partitions(service)) == 5
+
+            await eventually(taken_over)
+            await stub.ResumeReplication(
+                pb.ResumeReplicationRequest(scope=scope(rig), by="test"), timeout=CALL_SECONDS
+            )
+            await found("from-latest", [b"new", *(b"old %d" % number for number in range(5)), b"new"])
+            await found("empty-at-first", [b"while nobody copied"])
+            await found("came-later", [b"all of it"])
+            # To a time: to the first record at or after it.
+            began_ms = (await rig.source_content("from-latest"))[3][0]
+            request = pb.SetPositionsRequest(scope=scope(rig, "from-latest", 0), dry_run=True)
+            request.target.timestamp.FromMilliseconds(began_ms)
+
+            async def said() -> bool:
+                (change,) = (await stub.SetPositions(request, timeout=CALL_SECONDS)).changes
+                return (change.from_offset, change.to_offset, change.repeated_offsets) == (6, 3, 3)
+
+            await eventually(said)
+
+
 async def test_retention_that_overtakes_the_copy_is_a_gap_and_the_copy_goes_on(rig: Rig) -> None:
     await rig.create("short")
     async with copying(rig, "short") as (service, stub):
@@ -172,24 +250,6 @@ async def test_a_topic_that_is_deleted_and_created_again_begins_anew(rig: Rig) -
         await eventually(all_new, 40)
         gaps = (await stub.ListGaps(pb.ListGapsRequest(flow=rig.flow), timeout=CALL_SECONDS)).gaps
         assert "TOPIC_RECREATED" in {gap.reason for gap in gaps}
-
-
-async def test_a_record_too_large_for_the_target_stops_its_partition_alone(rig: Rig) -> None:
-    await rig.create("large", max_message_bytes="2000000")
-    await rig.create("small")
-    rig.extra["config.properties.exclude"] = "max.message.bytes"
-    async with copying(rig, "large", "small") as (service, _):
-        await rig.produce("large", [b"y" * 1_500_000], batch_bytes=1_900_000)
-        await rig.produce("small", [b"still copied"])
-
-        async def faulted() -> bool:
-            return await state_of(rig, service, "large") == ("FAULTED", "RECORD_TOO_LARGE")
-
-        await eventually(faulted)
-        (found,) = await rig.partitions(service, "large")
-        assert found.position == 1
-        assert "offset 1" in found.message
-        await rig.same("small")
 
 
 async def test_a_throttled_topic_keeps_its_rate(rig: Rig) -> None:

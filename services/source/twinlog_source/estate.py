@@ -4,8 +4,8 @@ All of it is on the target's log; this is the copy in memory, on the driver's ev
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Awaitable, Callable, Collection, Sequence
+from dataclasses import dataclass, field
 
 import structlog
 from google.protobuf.duration_pb2 import Duration
@@ -15,29 +15,27 @@ from twinlog.api.source.v1 import worker_service_pb2 as pb
 from twinlog.clock import Clock
 from twinlog.config import AutoOffsetReset
 from twinlog.errors import FatalKafkaError, KafkaError, StateError
-from twinlog.kafka.ports import OffsetSpec
 from twinlog.model import TopicPartition
 from twinlog.service.topics_client import ReplicatedTopic, TopicsWatch
 from twinlog_source.config import SourceFlow
-from twinlog_source.control import OwnerMark, TargetMark, TopicMark
+from twinlog_source.control import OwnerMark
 from twinlog_source.epoch import Slot
 from twinlog_source.gaps import Gap
 from twinlog_source.internal_topics import InternalTopics
 from twinlog_source.journal import Journal
+from twinlog_source.ledger import Ledger
 from twinlog_source.partition_table import Obstacle, PartitionRow, PartitionTable
 from twinlog_source.planner import Plan
 from twinlog_source.positions import PositionsLog
 from twinlog_source.shares import share_limit
 from twinlog_source.start_positions import StartPositions, begins_at
+from twinlog_source.target_limits import TargetLimits
+from twinlog_source.target_logs import TargetLogs
 from twinlog_source.task_settings import every_transactional_id, transactional_ids
 from twinlog_source.topics import KnownTopics, copyable_partitions
+from twinlog_source.wanted_topics import WantedTopics
 
-CONFIGSYNC_PATIENCE_SECONDS = 5.0
-"""How long configsync may be silent before topics with positions are copied without it."""
-LOOK_AGAIN_SECONDS = 10.0
 OBSTACLE_RETRY_SECONDS = 5.0
-IDS_SECONDS = 1.0
-IDS_TOPICS_PER_SECOND = 200
 RECHECK_SECONDS = 1.0
 RENEW_SECONDS = 15.0
 FOREIGN_AFTER_MS = 60_000
@@ -69,15 +67,37 @@ class FlowEstate:
     table: PartitionTable = field(default_factory=PartitionTable)
     topics: dict[str, ReplicatedTopic] = field(default_factory=dict)
     """By source topic: those that may be copied now."""
-    _began: float | None = None
-    _looked_at: float | None = None
+    ledger: Ledger = field(init=False)
+    target_logs: TargetLogs = field(init=False)
+    _wanted: WantedTopics = field(init=False)
     _limits_before: dict[TopicPartition, tuple[str, int, str, str]] = field(default_factory=dict)
     """What the target took when a partition was handed out last."""
     _slots: int = 0
     _signed_at: float = 0.0
-    _seen_ids: dict[str, str] = field(default_factory=dict)
-    _ids_due_at: float = 0.0
     _recheck_at: float = 0.0
+
+    def __post_init__(self) -> None:
+        self.ledger = Ledger(
+            flow=self.flow.flow, journal=self.journal, positions=self.positions, on_gap=self.on_gap
+        )
+        self._wanted = WantedTopics(
+            flow=self.flow.flow,
+            watch=self.watch,
+            known=self.known,
+            positions=self.positions,
+            table=self.table,
+            limits=TargetLimits(target=self.known.target, table=self.table),
+            clock=self.clock,
+        )
+        self.target_logs = TargetLogs(
+            target=self.known.target,
+            table=self.table,
+            control=self.positions.control,
+            journal=self.journal,
+            ledger=self.ledger,
+            starts=self.starts,
+            clock=self.clock,
+        )
 
     # ------------------------------------------------------------------------------------------ ownership
 
@@ -167,28 +187,8 @@ class FlowEstate:
                 reason="PRODUCER_FENCED",
                 metadata={"flow": str(self.flow.flow), "owner": owner.instance},
             )
-        await self.note_target_ends()
+        await self.target_logs.put_ends_on_log(self.topics)
         await self._sign()
-
-    async def note_target_ends(self) -> None:
-        """Put on the log how far the copies reach, so that a target that loses records while nobody copies
-        is found out. Raises KafkaError."""
-        control, marks = self.positions.control, []
-        for partition, row in self.table.rows.items():
-            topic = self.topics.get(partition.topic)
-            if topic is None or row.target_end < 0:
-                continue
-            mark = TargetMark(
-                partition=partition,
-                topic_id=topic.target_topic_id,
-                end_offset=row.target_end,
-                position=row.target_end_at,
-            )
-            before = control.targets.get(partition)
-            if before is None or (before.topic_id, before.end_offset) != (mark.topic_id, mark.end_offset):
-                marks.append(mark)
-        await self.journal.states(marks)
-        control.targets.update((mark.partition, mark) for mark in marks)
 
     async def _sign(self) -> None:
         self._signed_at = self.clock.monotonic()
@@ -203,7 +203,7 @@ class FlowEstate:
 
         Raises KafkaError when positions that are needed cannot be found out.
         """
-        self.topics = await self._wanted_topics()
+        self.topics = await self._wanted.now()
         partitions = copyable_partitions(self.topics)
         targets = {partition: self.topics[partition.topic].target_topic for partition in partitions}
         self.table.keep(targets, owned=owned)
@@ -212,10 +212,10 @@ class FlowEstate:
                 return True
             await self._restart_recreated()
         await self._mark_new_topics()
-        await self._note_recreated_targets()
         await self._find_positions()
-        await self._look_at_target_ends()
-        await self._note_shortened_targets()
+        await self.target_logs.note_recreated(self.topics)
+        await self.target_logs.look_at_ends(self.topics)
+        await self.target_logs.note_shortened(self.topics)
         return False
 
     async def plan_is_stale(self, planned: frozenset[TopicPartition]) -> bool:
@@ -226,7 +226,7 @@ class FlowEstate:
             return False
         self._recheck_at = now + RECHECK_SECONDS
         self.topics_changed.clear()
-        topics = await self._wanted_topics()
+        topics = await self._wanted.now()
         if copyable_partitions(topics) != self.table.rows.keys():
             return True
         if any(self._was_recreated(topic) for topic in topics.values()):
@@ -234,7 +234,7 @@ class FlowEstate:
         if any(_limits(topic) != _limits(self.topics.get(name, topic)) for name, topic in topics.items()):
             return True
         await self._find_positions()
-        await self._note_shortened_targets()
+        await self.target_logs.note_shortened(self.topics)
         return self.table.plannable() != planned
 
     def assignment(self, partition: TopicPartition, *, now_ms: int) -> pb.Assignment:
@@ -260,38 +260,6 @@ class FlowEstate:
             target_end_offset=row.target_end,
         )
 
-    async def _wanted_topics(self) -> dict[str, ReplicatedTopic]:
-        flow = self.flow.flow
-        now = self.clock.monotonic()
-        if self._began is None:
-            self._began = now
-        topics = dict(self.watch.topics(flow))
-        if not self.watch.settled(flow) and now - self._began >= CONFIGSYNC_PATIENCE_SECONDS:
-            if self._looked_at is None or now - self._looked_at >= LOOK_AGAIN_SECONDS:
-                await self.known.look(list(await self.positions.refresh()))
-                self._looked_at = now
-            topics = {**self.known.topics, **topics}
-        await self._look_at_ids(topics, now)
-        return {
-            # What the source says itself is newer than what configsync has looked at.
-            name: replace(topic, source_topic_id=self._seen_ids.get(name, topic.source_topic_id))
-            for name, topic in topics.items()
-            if topic.copyable_partition_count > 0
-        }
-
-    async def _look_at_ids(self, topics: Mapping[str, ReplicatedTopic], now: float) -> None:
-        """Ask the source for the ids of its topics: one that was deleted and created again in a moment must
-        not be read from the old one's position for long."""
-        if now < self._ids_due_at:
-            return
-        self._ids_due_at = now + max(IDS_SECONDS, len(topics) / IDS_TOPICS_PER_SECOND)
-        described = await self.known.source.describe_topics(list(topics))
-        self._seen_ids = {
-            name: found.topic_id
-            for name, found in described.items()
-            if not isinstance(found, KafkaError) and found.topic_id
-        }
-
     def _was_recreated(self, topic: ReplicatedTopic) -> bool:
         mark = self.positions.control.topics.get(topic.source_topic)
         return mark is not None and bool(topic.source_topic_id) and mark.topic_id != topic.source_topic_id
@@ -307,7 +275,7 @@ class FlowEstate:
                 if partition.topic == topic.source_topic:
                     await self._restart(partition, position)
             # From now on every partition is one that came after the flow began.
-            await self._state_topic(topic, known_partitions=0)
+            await self.target_logs.state_topic(topic, known_partitions=0)
 
     async def _restart(self, partition: TopicPartition, position: int) -> None:
         row = self.table.rows.get(partition)
@@ -319,99 +287,15 @@ class FlowEstate:
             reason="TOPIC_RECREATED",
             found_at_ms=self.clock.now_ms(),
         )
-        await self.journal.gap(gap)
+        await self.ledger.write(gap)
         await self.journal.position(partition, 0)
-        self._enter(gap)
         if row is not None:
             row.position, row.stored, row.report = None, False, None
 
     async def _mark_new_topics(self) -> None:
         for topic in self.topics.values():
             if topic.source_topic_id and topic.source_topic not in self.positions.control.topics:
-                await self._state_topic(topic, known_partitions=topic.partition_count)
-
-    async def _note_recreated_targets(self) -> None:
-        """A copy that was deleted and made anew has lost what was copied before: a gap, and the copy goes
-        on."""
-        for topic in self.topics.values():
-            mark = self.positions.control.topics.get(topic.source_topic)
-            if mark is None or not topic.target_topic_id or mark.target_topic_id == topic.target_topic_id:
-                continue
-            if mark.target_topic_id:
-                await self._note_lost_copies(topic)
-            await self._state_topic(topic, known_partitions=mark.known_partitions)
-
-    async def _note_lost_copies(self, topic: ReplicatedTopic) -> None:
-        stored = {
-            p: n for p, n in self.table.known_positions().items() if p.topic == topic.source_topic and n
-        }
-        firsts = await self.starts.resolve(dict.fromkeys(stored, AutoOffsetReset.EARLIEST))
-        for partition, position in stored.items():
-            first = firsts[partition]
-            gap = Gap(
-                partition=partition,
-                from_offset=min(first, position) if isinstance(first, int) else 0,
-                to_offset=position,
-                reason="TARGET_RECREATED",
-                found_at_ms=self.clock.now_ms(),
-            )
-            await self.journal.gap(gap)
-            self._enter(gap)
-
-    async def _look_at_target_ends(self) -> None:
-        """Whether the copies still reach as far as they were written."""
-        rows: dict[TopicPartition, PartitionRow] = {}
-        for partition, row in self.table.rows.items():
-            topic, mark = self.topics[partition.topic], self.positions.control.targets.get(partition)
-            if row.target_end < 0 and mark is not None and mark.topic_id == topic.target_topic_id:
-                row.target_end, row.target_end_at = mark.end_offset, mark.position
-            if row.target_end > 0:
-                rows[TopicPartition(topic.target_topic, partition.partition)] = row
-        if not rows:
-            return
-        for partition, end in (await self.known.target.list_offsets(OffsetSpec.LATEST, rows.keys())).items():
-            if isinstance(end, int):
-                rows[partition].note_target_end(end)
-
-    async def _note_shortened_targets(self) -> None:
-        """Copies that lost records that were written: a gap, and the copy goes on."""
-        shortened = [row for row in self.table.rows.values() if row.shortened is not None]
-        if not shortened:
-            return
-        names = {row.partition.topic: row.target_topic for row in shortened}
-        described = await self.known.target.describe_topics(list(names.values()))
-        for row in shortened:
-            found, topic = described[row.target_topic], self.topics[row.partition.topic]
-            lost, row.shortened = row.shortened, None
-            if lost is None or isinstance(found, KafkaError) or found.topic_id != topic.target_topic_id:
-                continue  # another topic: that is noted once configsync has spoken of it
-            gap = Gap(
-                partition=row.partition,
-                from_offset=lost.first_lost,
-                to_offset=lost.position,
-                reason="TARGET_TRUNCATED",
-                found_at_ms=self.clock.now_ms(),
-            )
-            await self.journal.gap(gap)
-            await self.journal.state(
-                TargetMark(
-                    partition=row.partition,
-                    topic_id=found.topic_id,
-                    end_offset=lost.end_offset,
-                    position=lost.first_lost,
-                )
-            )
-            self._enter(gap)
-
-    async def _state_topic(self, topic: ReplicatedTopic, *, known_partitions: int) -> None:
-        mark = TopicMark(
-            topic=topic.source_topic,
-            topic_id=topic.source_topic_id,
-            known_partitions=known_partitions,
-            target_topic_id=topic.target_topic_id,
-        )
-        await self.journal.state(mark)
-        self.positions.control.topics[topic.source_topic] = mark
+                await self.target_logs.state_topic(topic, known_partitions=topic.partition_count)
 
     # ------------------------------------------------------------------------------------------ positions
 
@@ -472,7 +356,7 @@ class FlowEstate:
         for report in reports.partitions:
             partition = TopicPartition(report.partition.topic, report.partition.partition)
             for found in report.gaps:
-                self._enter(
+                self.ledger.enter(
                     Gap(
                         partition=partition,
                         from_offset=found.from_offset,
@@ -481,19 +365,6 @@ class FlowEstate:
                         found_at_ms=found.found_at.ToMilliseconds(),
                     )
                 )
-
-    def _enter(self, gap: Gap) -> None:
-        self.positions.gaps[gap.partition, gap.from_offset] = gap
-        self.on_gap(gap)
-        log.warning(
-            "data_gap",
-            flow=str(self.flow.flow),
-            topic=gap.partition.topic,
-            partition=gap.partition.partition,
-            from_offset=gap.from_offset,
-            to_offset=gap.to_offset,
-            reason=gap.reason,
-        )
 
     def throttles(self, plan: Plan, *, now: float) -> list[pb.SetThrottle]:
         """The limits of each slot; together they are the limits in force."""

@@ -165,7 +165,7 @@ class FlowDriver:
         try:
             if self.current is not None:
                 await self._finish(self.current, "SHUTDOWN")
-                await self.estate.note_target_ends()
+                await self.estate.target_logs.put_ends_on_log(self.estate.topics)
         except TwinlogError as error:
             log.warning("flow_left_unfinished", flow=str(self.flow), reason=error.reason, message=str(error))
         for epoch in self._epochs.values():

@@ -14,6 +14,8 @@ from twinlog_source.lag_time import LagTime
 from twinlog_source.rates import Rate
 from twinlog_source.spread import Spread
 
+NOT_SEEN = -1
+"""In reports: the task has not seen that."""
 BACKLOG_RECORDS = 100
 """A lag above this stands: the slot would copy faster if it might."""
 
@@ -67,12 +69,17 @@ class PartitionRow:
     bytes: Rate = field(default_factory=Rate)
     lag_time: LagTime = field(default_factory=LagTime)
     _lanes: dict[str, int] = field(default_factory=dict)
+    _shortened_to: int = NOT_SEEN
+    """What the present task has said of it, taken already."""
+    _disproved_end: int | None = None
+    """What a task goes on believing until it writes again."""
 
     def begin(self, now: float) -> None:
         """A new task counts from 0."""
         self.records.begin(now)
         self.bytes.begin(now)
         self._lanes.clear()
+        self._shortened_to = NOT_SEEN
 
     def note_target_end(self, end_offset: int) -> None:
         """The target log ends, or ended, here."""
@@ -81,13 +88,16 @@ class PartitionRow:
         # Not more records than offsets are gone: the others are markers of transactions.
         first_lost = max(0, self.target_end_at - (self.target_end - end_offset))
         self.shortened = Shortened(end_offset=end_offset, first_lost=first_lost, position=self.position)
+        self._disproved_end = self.target_end
         self.target_end, self.target_end_at = end_offset, first_lost
 
     def take(self, report: pb.PartitionReport, *, now_ms: int) -> None:
         """The newest word of the task that owns it."""
-        if report.target_shortened_to >= 0:
+        if report.target_shortened_to not in (NOT_SEEN, self._shortened_to):
+            self._shortened_to = report.target_shortened_to
             self.note_target_end(report.target_shortened_to)
-        self.target_end, self.target_end_at = report.target_end_offset, report.position
+        if report.target_end_offset != self._disproved_end:
+            self.target_end, self.target_end_at = report.target_end_offset, report.position
         self.report, self.reported_at_ms, self.position = report, now_ms, report.position
         self.epochs = tuple(EpochStart(each.leader_epoch, each.offset) for each in report.epochs)
 

@@ -9,6 +9,9 @@ from twinlog.kafka.raw import ProducerSettings
 DELIVERY_SECONDS = 15.0
 """By default: a partition that cannot be written is set aside after this, so that others go on."""
 TRANSACTION_SECONDS = 60.0
+UNKNOWN_TOPIC_SECONDS = 1.0
+"""configsync has seen a topic before it is copied, so one that is unknown was deleted, or soon comes; others
+wait for that meanwhile."""
 
 
 def producer_settings(
@@ -30,6 +33,7 @@ def producer_settings(
             min(delivery_seconds, defaults.request_timeout_seconds) * 1000,
         )
         / 1000,
+        unknown_topic_seconds=UNKNOWN_TOPIC_SECONDS,
         max_request_bytes=int(_number(properties, "max.request.size", alias, defaults.max_request_bytes)),
     )
 

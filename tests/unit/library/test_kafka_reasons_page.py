@@ -15,6 +15,7 @@ WORD = re.compile(r"[A-Z][A-Z0-9]*(_[A-Z0-9]+)*")
 NO_REASONS = {"LaneReason"}
 """Why a batch took its lane: no failure, and told in docs/metrics.md."""
 GIVEN_BY_POSITION = {
+    "DATA_LOSS",
     "END_OF_EPOCH",
     "LEASE_LOST",
     "NOT_NEEDED",

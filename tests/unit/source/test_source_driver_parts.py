@@ -12,7 +12,7 @@ from twinlog.model import Flow, TopicPartition
 from twinlog.service.topics_client import ReplicatedTopic, TopicState
 from twinlog_source.control import TopicMark
 from twinlog_source.epoch import Epoch, SlotState
-from twinlog_source.partition_table import PartitionTable
+from twinlog_source.partition_table import PartitionTable, Shortened
 from twinlog_source.start_positions import begins_at
 
 P, Q = TopicPartition("t", 0), TopicPartition("t", 1)
@@ -76,6 +76,42 @@ def test_the_log_is_the_truth_after_fencing_and_the_beginning_where_it_says_noth
     table.set_from_log({P: 450}, [P, Q])
     assert (table.rows[P].position, table.rows[P].stored) == (450, True)
     assert (table.rows[Q].position, table.rows[Q].stored) == (200, False)
+
+
+def said(*, position: int, target_end: int, shortened_to: int = -1) -> pb.PartitionReports:
+    reports = report(P, position, position, 0, 0)
+    reports.partitions[0].target_end_offset = target_end
+    reports.partitions[0].target_shortened_to = shortened_to
+    return reports
+
+
+def test_a_target_that_a_task_found_shortened_is_told_once() -> None:
+    table = PartitionTable()
+    table.keep({P: "A.t"})
+    table.begin(P, 0)
+    row = table.rows[P]
+    table.observe(0, said(position=100, target_end=120), now=1.0, now_ms=1)
+    assert row.shortened is None
+    for position, target_end in ((110, 100), (130, 140)):
+        table.observe(0, said(position=position, target_end=target_end, shortened_to=90), now=2.0, now_ms=2)
+    assert row.shortened == Shortened(end_offset=90, first_lost=70, position=100)
+    assert row.target_end == 140
+
+
+def test_a_target_that_the_driver_found_shortened_is_not_told_again_by_the_task() -> None:
+    table = PartitionTable()
+    table.keep({P: "A.t"})
+    table.begin(P, 0)
+    row = table.rows[P]
+    table.observe(0, said(position=100, target_end=120), now=1.0, now_ms=1)
+    row.note_target_end(90)
+    assert row.shortened is not None
+    row.shortened = None
+    table.observe(0, said(position=100, target_end=120), now=2.0, now_ms=2)
+    row.note_target_end(90)
+    table.observe(0, said(position=105, target_end=96, shortened_to=90), now=3.0, now_ms=3)
+    assert row.shortened is None
+    assert row.target_end == 96
 
 
 def test_counters_of_a_new_task_begin_at_zero_and_nothing_is_counted_twice() -> None:

@@ -1,8 +1,13 @@
 """What the source no longer holds."""
 
-import pytest
+from collections.abc import Sequence
 
-from twinlog_source.task.loss import LossReason, find_loss
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from twinlog_source.control import EpochStart
+from twinlog_source.task.loss import KEPT_EPOCHS, LossReason, extended, find_divergence, find_loss
 
 
 @pytest.mark.parametrize("position", [10, 15, 20])
@@ -32,3 +37,54 @@ def test_a_truncation_is_told_and_loses_nothing_on_the_target() -> None:
         20,
     )
     assert loss.lost_records == 0
+
+
+def test_a_log_that_was_cut_off_and_has_grown_past_the_position_is_a_truncation() -> None:
+    loss = find_loss(position=25, log_start_offset=10, log_end_offset=90, diverged_at=18)
+    assert loss is not None
+    assert (loss.reason, loss.from_offset, loss.to_offset, loss.resume_at) == (
+        LossReason.TRUNCATION,
+        18,
+        25,
+        18,
+    )
+
+
+def leader_end(log: Sequence[int], epoch: int) -> tuple[int, int]:
+    """What a leader answers for an epoch; `log` holds the epoch of each of its records."""
+    known = [each for each in log if each <= epoch]
+    if not known or epoch > log[-1]:
+        return (-1, -1)
+    return known[-1], len(known)
+
+
+def runs(log: Sequence[int]) -> tuple[EpochStart, ...]:
+    return extended((), [(epoch, offset) for offset, epoch in enumerate(log)])
+
+
+LOGS = st.lists(st.integers(0, 4), max_size=12).map(sorted)
+
+
+@given(LOGS, st.integers(0, 12), st.lists(st.integers(5, 8), max_size=6).map(sorted))
+def test_the_first_other_record_is_found_wherever_the_log_was_cut(
+    copied: list[int], kept: int, written_since: list[int]
+) -> None:
+    now = [*copied[:kept], *written_since]
+    epochs = runs(copied)
+    ends = {start.leader_epoch: leader_end(now, start.leader_epoch) for start in epochs}
+    found = find_divergence(len(copied), epochs, ends)
+    true = next((at for at, epoch in enumerate(copied) if at >= len(now) or now[at] != epoch), None)
+    if true is None:
+        assert found is None
+    else:
+        # Never behind the first other record; before it where the leader knows no epoch to answer with.
+        assert found is not None
+        assert found <= true
+        assert found == true or not written_since
+
+
+def test_a_leader_that_changes_often_is_remembered_in_part() -> None:
+    epochs = runs(range(20))
+    assert len(epochs) == KEPT_EPOCHS
+    assert epochs[-1] == EpochStart(19, 19)
+    assert extended(epochs, [(19, 25)]) is epochs

@@ -29,6 +29,8 @@ class TargetLog:
     committed: list[TopicPartition] = field(default_factory=list)
     positions: dict[TopicPartition, int] = field(default_factory=dict)
     refused: dict[TopicPartition, KafkaError] = field(default_factory=dict)
+    silent: set[TopicPartition] = field(default_factory=set)
+    """Partitions about which nothing is said."""
     commit_failures: list[tuple[KafkaError, bool]] = field(default_factory=list)
     """Each: the error, and whether the commit takes place all the same."""
     opened: int = 0
@@ -57,6 +59,8 @@ class FakeTransport:
     def send(self, partition: TopicPartition, batch: OutgoingBatch) -> asyncio.Future[int]:
         acknowledged: asyncio.Future[int] = asyncio.get_running_loop().create_future()
         self._sent.append((partition, acknowledged))
+        if partition not in self._target.silent:
+            acknowledged.set_result(len(self._target.committed) + len(self._sent) - 1)
         return acknowledged
 
     async def commit(self, positions: Positions) -> None:
@@ -67,9 +71,7 @@ class FakeTransport:
         self._target.on_commit()
         failure = self._target.commit_failures.pop(0) if self._target.commit_failures else None
         if failure is None or failure[1]:
-            for partition, acknowledged in self._sent:
-                acknowledged.set_result(len(self._target.committed))
-                self._target.committed.append(partition)
+            self._target.committed += [partition for partition, _ in self._sent]
             self._target.positions.update(self._ends)
         if failure is not None:
             raise failure[0]
@@ -174,6 +176,27 @@ async def test_a_refused_partition_is_set_aside_and_the_others_are_sent_again() 
     assert (bad.state, bad.reason, bad.committed) == (State.FAULTED, "TOPIC_UNAUTHORIZED", 0)
     assert bench.copies[GOOD].state is State.RUNNING
     assert bench.target.committed == [TopicPartition("A.good", 0)]
+
+
+async def test_a_partition_that_failed_before_does_not_hold_up_the_others() -> None:
+    """The target neither takes nor refuses it; without the others it would be awaited."""
+    bench = Bench()
+    bench.target.silent.add(TopicPartition("A.bad", 0))
+    bench.copies[BAD].take_over_setback(
+        state=State.BACKOFF, reason="LEADER_UNAVAILABLE", message="", failures=3, retry_at=0.0
+    )
+    assert bench.copies[BAD].fetchable(0.0)
+    bench.fetched(GOOD, 3)
+    bench.fetched(BAD, 2)
+
+    def again() -> bool:
+        if bench.copies[GOOD].fetched == 0 and not bench.intake.chunks:
+            bench.fetched(GOOD, 3)
+        return bench.copies[GOOD].committed == 3
+
+    await bench.run_until(again)
+    bad = bench.copies[BAD]
+    assert (bad.state, bad.reason, bad.failures) == (State.BACKOFF, "LEADER_UNAVAILABLE", 4)
 
 
 async def test_a_commit_whose_answer_was_lost_is_found_in_the_log_and_not_sent_twice() -> None:

@@ -17,7 +17,7 @@ from twinlog.service.waiting import wait_or_stop
 from twinlog_source.control import EpochStart
 from twinlog_source.gaps import Gap, gap_record
 from twinlog_source.task.intake import Intake
-from twinlog_source.task.loss import LossReason, find_divergence, find_loss
+from twinlog_source.task.loss import TRUNCATION_SUSPECTED, LossReason, find_divergence, find_loss
 from twinlog_source.task.outlet import Outlet
 from twinlog_source.task.partition import PartitionCopy, State
 from twinlog_source.task.reports import Reporter
@@ -26,7 +26,7 @@ from twinlog_source.task.throttle import Throttle
 
 CALL_TIMEOUT_SECONDS = 30.0
 REPOSITION_POLL_SECONDS = 0.05
-SUSPECTED = "TRUNCATION_SUSPECTED"
+DATA_LOSS = "DATA_LOSS"
 UNSUPPORTED = "UNSUPPORTED_VERSION"
 """Of a broker too old to be asked for the ends of leader epochs."""
 TRUNCATION_DOUBT_SECONDS = 5.0
@@ -123,7 +123,8 @@ class Copier:
             waking = group.create_task(wake(), name="wake at stop")
             reading = group.create_task(self.intake.run(copied), name="intake")
             group.create_task(self.syncs.run(copied), name="offset syncs")
-            group.create_task(self._move_positions(copied), name="positions")
+            # Not after `stop`: what is moved then would be reported, and be in no log.
+            group.create_task(self._move_positions(stop), name="positions")
             try:
                 await self.outlet.run(stop)
             except KafkaError as error:
@@ -132,6 +133,7 @@ class Copier:
                 copied.set()
                 reading.cancel()
                 waking.cancel()
+        self._note_stored_moves()
         await self.syncs.close()
         if failure is not None:
             raise failure
@@ -194,11 +196,14 @@ class Copier:
         )
         if loss is None:
             return
-        if loss.reason is LossReason.TRUNCATION and copy.reason_before != SUSPECTED:
+        if loss.reason is LossReason.TRUNCATION and copy.reason_before not in (
+            TRUNCATION_SUSPECTED,
+            DATA_LOSS,
+        ):
             # A log that ends before the position may be a new topic of the old name: the driver looks at
             # topic ids, and gives the partition another position if so.
             copy.fail(
-                reason=SUSPECTED,
+                reason=TRUNCATION_SUSPECTED,
                 message=f"the source log ended at {loss.from_offset}, before the position {copy.committed}",
                 retriable=True,
                 now=now,
@@ -207,7 +212,7 @@ class Copier:
             return
         if self.dials.fail_on_data_loss:
             copy.fail(
-                reason="DATA_LOSS",
+                reason=DATA_LOSS,
                 message=f"{loss.reason}: the source does not hold offsets {loss.from_offset} to"
                 f" {loss.to_offset - 1} any more (twinlog.on.data.loss=fail); set the position to go on",
                 retriable=False,
@@ -247,9 +252,12 @@ class Copier:
                     copy.forgive()
                     self.outlet.store_soon(partition)
                     self._storing[partition] = command.id
-            for partition in [p for p in self._storing if self.outlet.is_stored(p)]:
-                self.copies[partition].repositioned = self._storing.pop(partition)
+            self._note_stored_moves()
             await wait_or_stop(stop, REPOSITION_POLL_SECONDS)
+
+    def _note_stored_moves(self) -> None:
+        for partition in [p for p in self._storing if self.outlet.is_stored(p)]:
+            self.copies[partition].repositioned = self._storing.pop(partition)
 
     async def _divergence(self, copy: PartitionCopy) -> int | None:
         """Where the log stopped being the one that was copied, None while it is. Raises KafkaError."""

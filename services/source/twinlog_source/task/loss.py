@@ -12,6 +12,8 @@ from enum import StrEnum
 
 from twinlog_source.control import EpochStart
 
+TRUNCATION_SUSPECTED = "TRUNCATION_SUSPECTED"
+"""Of a partition whose log may be a new topic of the old name instead: the driver asks for the topic's id."""
 KEPT_EPOCHS = 8
 """Of each partition: a log that lost more changes of its leader than these is taken as lost from the oldest
 on."""

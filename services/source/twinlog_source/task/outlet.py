@@ -18,7 +18,7 @@ import structlog
 
 from twinlog.batches import Lane, NewRecord, OutgoingBatch, build_batch
 from twinlog.clock import Clock
-from twinlog.errors import KafkaError
+from twinlog.errors import KafkaError, TransientKafkaError
 from twinlog.model import TopicPartition
 from twinlog.service.waiting import Backoff, wait_or_stop
 from twinlog.wire.murmur2 import partition_for_key
@@ -33,12 +33,13 @@ from twinlog_source.control import (
 )
 from twinlog_source.task.intake import Chunk, Intake
 from twinlog_source.task.loss import extended
-from twinlog_source.task.partition import PartitionCopy
+from twinlog_source.task.partition import PartitionCopy, retry_wait
 from twinlog_source.task.syncs import OffsetSyncs
 from twinlog_source.task.transport import Transport
 
 ROUND_MAX_BYTES = 32 << 20
 IDLE_SECONDS = 0.25
+DOUBTFUL_SECONDS = 1.0
 FENCED = "PRODUCER_FENCED"
 
 log = structlog.get_logger(__name__)
@@ -122,6 +123,8 @@ class Outlet:
     """Partitions whose position moved without a record of it."""
     _extra_records: list[NewRecord] = field(default_factory=list)
     """Records of our own (gaps) for the positions topic, written with the next round."""
+    _late: dict[TopicPartition, KafkaError] = field(default_factory=dict)
+    """What the others of the present round did not wait for any longer."""
     _store_now: bool = False
     _transport: Transport | None = None
     _stack: AsyncExitStack = field(default_factory=AsyncExitStack)
@@ -201,6 +204,7 @@ class Outlet:
             if current.size_bytes >= ROUND_MAX_BYTES:
                 break
             chunk = self.intake.pop()
+        await self._await_doubtful(current)
         ends = {taken.copy.partition: taken.prepared.next_offset for taken in current.chunks}
         epochs = self._new_epochs(current)
         marks = [self._fact(EpochsMark(partition=p, epochs=after)) for p, after in epochs.items()]
@@ -213,6 +217,22 @@ class Outlet:
         self._settle(current)
         for partition, after in epochs.items():
             self.copies[partition].epochs = after
+
+    async def _await_doubtful(self, current: Round) -> None:
+        """Partitions that failed last time may not hold up the others for as long as a delivery may take."""
+        doubtful = [(copy, sent) for copy, _, sent in current.sent if copy.failures]
+        others = [sent for copy, _, sent in current.sent if not copy.failures]
+        if not doubtful or not others:
+            return
+        await asyncio.wait(others)  # bounded by the producer's deadline
+        _, late = await asyncio.wait([sent for _, sent in doubtful], timeout=DOUBTFUL_SECONDS)
+        for copy, sent in doubtful:
+            if sent in late:
+                reason = copy.reason_before or "KAFKA_TIMEOUT"
+                error = TransientKafkaError(f"{copy.partition}: still not written", reason=reason)
+                self._late[copy.partition] = error
+        if self._late:
+            raise next(iter(self._late.values()))
 
     def _send(self, transport: Transport, current: Round, chunk: Chunk) -> None:
         current.chunks.append(chunk)
@@ -307,7 +327,8 @@ class Outlet:
             copy.partition: why
             for target, why in blamed.items()
             if (copy := self.by_target.get(target)) is not None
-        }
+        } | self._late
+        self._late = {}
         in_round = {partition for partition, copy in self.copies.items() if copy.sent != copy.committed}
         cluster_is_away = all(why.retriable for why in at_fault.values()) and in_round <= at_fault.keys()
         if cluster_is_away or not at_fault:
@@ -316,11 +337,19 @@ class Outlet:
         log.warning(
             "round_failed", reason=error.reason, error=str(error), partitions=[str(p) for p in at_fault]
         )
+        # Those that failed together try again together: each try costs the others a round.
+        jitter = self.random()
         for partition, copy in self.copies.items():
             copy.rewind()
             why = at_fault.get(partition)
             if why is not None:
-                copy.fail(reason=why.reason, message=f"target: {why}", retriable=why.retriable, now=now)
+                copy.fail(
+                    reason=why.reason,
+                    message=f"target: {why}",
+                    retriable=why.retriable,
+                    now=now,
+                    wait_seconds=retry_wait(copy.failures, jitter),
+                )
 
     async def _resume_from_log(self) -> None:
         """The ids are ours again and the failed round is over: go on from what the log says."""

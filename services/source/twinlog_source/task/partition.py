@@ -31,6 +31,12 @@ class State(StrEnum):
     FAULTED = "FAULTED"
 
 
+def retry_wait(failures: int, jitter: float) -> float:
+    """Seconds until the next try after so many failures in a row before this one; `jitter` in [0, 1)."""
+    longest = min(FIRST_RETRY_SECONDS * 2.0 ** min(failures, 10), LONGEST_RETRY_SECONDS)
+    return longest * (0.5 + jitter / 2)
+
+
 @dataclass(slots=True, kw_only=True)
 class Counters:
     """What this task did for a partition since it was assigned."""
@@ -167,8 +173,7 @@ class PartitionCopy:
         if not keep_in_flight:
             self.drop_queued()
         if wait_seconds is None:
-            longest = min(FIRST_RETRY_SECONDS * 2 ** min(self.failures, 10), LONGEST_RETRY_SECONDS)
-            wait_seconds = longest * (0.5 + self.random() / 2)
+            wait_seconds = retry_wait(self.failures, self.random())
         self.failures += 1
         self.counters.setbacks[reason] = self.counters.setbacks.get(reason, 0) + 1
         self._become(State.BACKOFF if retriable else State.FAULTED, reason, message)

@@ -1,0 +1,40 @@
+"""The gap ledger while the flow runs: every gap is on the log, counted, and said once."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import structlog
+
+from twinlog.model import Flow
+from twinlog_source.gaps import Gap
+from twinlog_source.journal import Journal
+from twinlog_source.positions import PositionsLog
+
+log = structlog.get_logger(__name__)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ledger:
+    flow: Flow
+    journal: Journal
+    positions: PositionsLog
+    on_gap: Callable[[Gap], None]
+
+    async def write(self, gap: Gap) -> None:
+        """A gap that the driver found. Raises KafkaError."""
+        await self.journal.gap(gap)
+        self.enter(gap)
+
+    def enter(self, gap: Gap) -> None:
+        """A gap that is on the log already."""
+        self.positions.gaps[gap.partition, gap.from_offset] = gap
+        self.on_gap(gap)
+        log.warning(
+            "data_gap",
+            flow=str(self.flow),
+            topic=gap.partition.topic,
+            partition=gap.partition.partition,
+            from_offset=gap.from_offset,
+            to_offset=gap.to_offset,
+            reason=gap.reason,
+        )

@@ -1,0 +1,137 @@
+"""What becomes of the copies: a target topic that was made anew, or a log that ends before what was written
+there, has lost records; that is a gap, and the copy goes on."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from twinlog.clock import Clock
+from twinlog.config import AutoOffsetReset
+from twinlog.errors import KafkaError
+from twinlog.kafka.ports import KafkaCluster, OffsetSpec
+from twinlog.model import TopicPartition
+from twinlog.service.topics_client import ReplicatedTopic
+from twinlog_source.control import ControlState, TargetMark, TopicMark
+from twinlog_source.gaps import Gap
+from twinlog_source.journal import Journal
+from twinlog_source.ledger import Ledger
+from twinlog_source.partition_table import PartitionRow, PartitionTable
+from twinlog_source.start_positions import StartPositions
+
+Topics = Mapping[str, ReplicatedTopic]
+"""Those that are copied, by source topic."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TargetLogs:
+    """All methods raise KafkaError."""
+
+    target: KafkaCluster
+    table: PartitionTable
+    control: ControlState
+    journal: Journal
+    ledger: Ledger
+    starts: StartPositions
+    clock: Clock
+
+    async def note_recreated(self, topics: Topics) -> None:
+        """A copy that was deleted and made anew has lost what was copied before: a gap, and the copy goes
+        on."""
+        for topic in topics.values():
+            mark = self.control.topics.get(topic.source_topic)
+            if mark is None or not topic.target_topic_id or mark.target_topic_id == topic.target_topic_id:
+                continue
+            if mark.target_topic_id:
+                await self._note_lost_copies(topic)
+            await self.state_topic(topic, known_partitions=mark.known_partitions)
+
+    async def _note_lost_copies(self, topic: ReplicatedTopic) -> None:
+        stored = {
+            partition: row.position
+            for partition, row in self.table.rows.items()
+            if partition.topic == topic.source_topic and row.stored and row.position
+        }
+        firsts = await self.starts.resolve(dict.fromkeys(stored, AutoOffsetReset.EARLIEST))
+        for partition, position in stored.items():
+            first = firsts[partition]
+            gap = Gap(
+                partition=partition,
+                from_offset=min(first, position) if isinstance(first, int) else 0,
+                to_offset=position,
+                reason="TARGET_RECREATED",
+                found_at_ms=self.clock.now_ms(),
+            )
+            await self.ledger.write(gap)
+
+    async def look_at_ends(self, topics: Topics) -> None:
+        """Whether the copies still reach as far as they were written."""
+        rows: dict[TopicPartition, PartitionRow] = {}
+        for partition, row in self.table.rows.items():
+            topic, mark = topics[partition.topic], self.control.targets.get(partition)
+            if row.target_end < 0 and mark is not None and mark.topic_id == topic.target_topic_id:
+                row.target_end, row.target_end_at = mark.end_offset, mark.position
+            if row.target_end > 0:
+                rows[TopicPartition(topic.target_topic, partition.partition)] = row
+        if not rows:
+            return
+        for partition, end in (await self.target.list_offsets(OffsetSpec.LATEST, rows.keys())).items():
+            if isinstance(end, int):
+                rows[partition].note_target_end(end)
+
+    async def note_shortened(self, topics: Topics) -> None:
+        """Copies that lost records that were written: a gap, and the copy goes on."""
+        shortened = [row for row in self.table.rows.values() if row.shortened is not None]
+        if not shortened:
+            return
+        names = {row.partition.topic: row.target_topic for row in shortened}
+        described = await self.target.describe_topics(list(names.values()))
+        for row in shortened:
+            found, topic = described[row.target_topic], topics[row.partition.topic]
+            lost, row.shortened = row.shortened, None
+            if lost is None or isinstance(found, KafkaError) or found.topic_id != topic.target_topic_id:
+                continue  # another topic: that is noted once configsync has spoken of it
+            gap = Gap(
+                partition=row.partition,
+                from_offset=lost.first_lost,
+                to_offset=lost.position,
+                reason="TARGET_TRUNCATED",
+                found_at_ms=self.clock.now_ms(),
+            )
+            await self.ledger.write(gap)
+            await self.journal.state(
+                TargetMark(
+                    partition=row.partition,
+                    topic_id=found.topic_id,
+                    end_offset=lost.end_offset,
+                    position=lost.first_lost,
+                )
+            )
+
+    async def put_ends_on_log(self, topics: Topics) -> None:
+        """Put on the log how far the copies reach, so that a target that loses records while nobody copies
+        is found out. Raises KafkaError."""
+        marks = []
+        for partition, row in self.table.rows.items():
+            topic = topics.get(partition.topic)
+            if topic is None or row.target_end < 0:
+                continue
+            mark = TargetMark(
+                partition=partition,
+                topic_id=topic.target_topic_id,
+                end_offset=row.target_end,
+                position=row.target_end_at,
+            )
+            before = self.control.targets.get(partition)
+            if before is None or (before.topic_id, before.end_offset) != (mark.topic_id, mark.end_offset):
+                marks.append(mark)
+        await self.journal.states(marks)
+        self.control.targets.update((mark.partition, mark) for mark in marks)
+
+    async def state_topic(self, topic: ReplicatedTopic, *, known_partitions: int) -> None:
+        mark = TopicMark(
+            topic=topic.source_topic,
+            topic_id=topic.source_topic_id,
+            known_partitions=known_partitions,
+            target_topic_id=topic.target_topic_id,
+        )
+        await self.journal.state(mark)
+        self.control.topics[topic.source_topic] = mark
