@@ -154,7 +154,8 @@ async def _checkpoint(channel: grpc.aio.Channel, status: Status, timeout_seconds
         status.flow(flow).group_count = 0
     for progress in answer.flows:
         if progress.obstacle:
-            _add_note(status.flow(progress.flow), "checkpoint", "GROUPS_NOT_TRANSLATED", progress.obstacle)
+            row = status.flow(progress.flow)
+            _add_note(row, "checkpoint", reason="GROUPS_NOT_TRANSLATED", message=progress.obstacle)
     names: dict[str, set[str]] = {}
     for entry in answer.groups:
         row = status.flow(entry.flow)
