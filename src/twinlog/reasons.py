@@ -318,6 +318,11 @@ PROCESSES: Final = ReasonGroup(
         OwnReason("PYSPARK_NOT_INSTALLED", "PySpark is not installed", "install the source service"),
         OwnReason("FETCH_FAILED", "Kafka could not be fetched", _READ_THE_MESSAGE),
         OwnReason(
+            "CACHE_UNWRITABLE",
+            "embedded Kafka cannot keep its files",
+            "set `XDG_CACHE_HOME` to a directory that can be written",
+        ),
+        OwnReason(
             "ARTIFACTS_DAMAGED",
             "fetched files are not what they should be",
             "the message says which to delete",

@@ -12,7 +12,7 @@ from twinlog.batches import Codec, NewRecord
 from twinlog.clock import SystemClock
 from twinlog.demo.failover import group_position, read_some
 from twinlog.kafka.cluster import open_cluster
-from twinlog.kafka.ports import KafkaCluster, NewTopic, OffsetSpec
+from twinlog.kafka.ports import KafkaCluster, LogReader, NewTopic, OffsetSpec
 from twinlog.local.blocking_cluster import BlockingCluster
 from twinlog.local.cluster_group import start_clusters, stop_clusters
 from twinlog.local.spec import ClusterSpec
@@ -52,30 +52,30 @@ async def _add(cluster: BlockingCluster, topic: str, records: int) -> None:
     await write_batches(cluster, topic, [(0, Codec.ZSTD, batch)])
 
 
-async def _values(cluster: BlockingCluster, topic: str) -> list[bytes | None]:
+async def _values(client: KafkaCluster, reader: LogReader, topic: str) -> list[bytes | None]:
     partition = TopicPartition(topic, 0)
-    async with _open(cluster) as client:
-        if topic not in await client.list_topics():
-            return []
-        end = (await client.list_offsets(OffsetSpec.LAST_STABLE, [partition]))[partition]
-        assert isinstance(end, int)
-        values, offset = [], 0
-        async with client.reader() as reader:
-            while offset < end:
-                fetched = await reader.fetch(partition, offset, max_wait_seconds=0.5)
-                values += [record.value for record in fetched.records]
-                offset = fetched.next_offset
+    if topic not in await client.list_topics():
+        return []
+    end = (await client.list_offsets(OffsetSpec.LAST_STABLE, [partition]))[partition]
+    assert isinstance(end, int), end
+    values, offset = [], 0
+    while offset < end:
+        fetched = await reader.fetch(partition, offset, max_wait_seconds=0.5)
+        values += [record.value for record in fetched.records]
+        offset = fetched.next_offset
     return values
 
 
 async def _has(cluster: BlockingCluster, topics: Mapping[str, int]) -> None:
-    async def there() -> bool:
-        for topic, count in topics.items():
-            values = await _values(cluster, topic)
-            assert len(values) == count, f"{topic} has {len(values)} records, not {count}"
-        return True
+    async with _open(cluster) as client, client.reader() as reader:
 
-    await eventually(there, 60)
+        async def there() -> bool:
+            for topic, count in topics.items():
+                values = await _values(client, reader, topic)
+                assert len(values) == count, f"{topic} has {len(values)} records, not {count}"
+            return True
+
+        await eventually(there, 60)
 
 
 async def test_active_standby(three: Three, tmp_path: Path) -> None:

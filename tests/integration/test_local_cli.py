@@ -128,6 +128,27 @@ def test_wrong_request_is_explained_with_exit_code_2(
     assert message in answer.stderr
 
 
+@pytest.mark.parametrize("command", [("local", "up", "x"), ("demo",)])
+def test_a_cache_that_cannot_be_written_is_named_with_the_remedy(
+    environment: dict[str, str], tmp_path: Path, command: tuple[str, ...]
+) -> None:
+    occupied = tmp_path / "occupied"
+    occupied.touch()
+    answer = subprocess.run(
+        [sys.executable, "-m", "twinlog", *command],
+        env={**environment, "XDG_CACHE_HOME": str(occupied)},
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert answer.returncode in (1, 2)
+    said = "".join((answer.stdout + answer.stderr).split())
+    assert f"cannotkeepKafka'sfilesin{occupied}" in said
+    assert "SetXDG_CACHE_HOME" in said
+    assert "Traceback" not in said
+
+
 def test_down_names_what_does_not_run(run: Run) -> None:
     answer = run("down", "nowhere")
     assert answer.returncode == 1

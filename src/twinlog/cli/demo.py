@@ -30,6 +30,6 @@ def demo_command(
     except TwinlogError as error:
         console.print(f"[bold red]The demo could not go on:[/] {error}")
         raise typer.Exit(1) from error
-    except KeyboardInterrupt:
+    except asyncio.CancelledError:
         raise typer.Exit(0 if keep else 130) from None
     raise typer.Exit(0 if held else 1)

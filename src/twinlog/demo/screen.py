@@ -6,6 +6,7 @@ from rich.console import Console
 from rich.live import Live
 from rich.table import Table
 
+NOTHING_YET = "Spark is starting in the source service: the first records come within seconds"
 COLUMNS = ("topic", "partitions", "records", "records/s", "MB/s", "lag", "delay")
 
 
@@ -30,6 +31,7 @@ class Screen:
         self.console = console
         self._live: Live | None = None
         self._shown = 0
+        self._waiting = False
 
     def step(self, text: str) -> None:
         self.console.print(f"[bold cyan]▸[/] {text}")
@@ -50,8 +52,14 @@ class Screen:
 
     def show(self, rows: list[TopicRow], delay_seconds: float | None) -> None:
         """Replace the table; without a terminal say it in a line, every tenth time."""
+        begun = any(row.records for row in rows)
         if self._live is not None:
-            self._live.update(_table(rows, delay_seconds))
+            self._live.update(_table(rows, delay_seconds, caption=None if begun else NOTHING_YET))
+            return
+        if not begun:
+            if not self._waiting:
+                self.fact(NOTHING_YET)
+            self._waiting = True
             return
         if self._shown % 10 == 0:
             for row in rows:
@@ -63,8 +71,9 @@ class Screen:
         self._shown += 1
 
 
-def _table(rows: list[TopicRow], delay_seconds: float | None) -> Table:
+def _table(rows: list[TopicRow], delay_seconds: float | None, *, caption: str | None) -> Table:
     table = Table(*COLUMNS, title="A → B, live", title_justify="left", expand=False)
+    table.caption, table.caption_justify = caption, "left"
     for column in table.columns[1:]:
         column.justify = "right"
     for row in rows:

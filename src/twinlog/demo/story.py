@@ -24,10 +24,11 @@ from twinlog.kafka.cluster import open_cluster
 from twinlog.kafka.ports import KafkaCluster, NewTopic
 from twinlog.kafka.raw import DataSession
 from twinlog.local.blocking_cluster import BlockingCluster
-from twinlog.local.cluster_group import start_clusters, stop_clusters
+from twinlog.local.cluster import LocalCluster
 from twinlog.local.spec import ClusterSpec
 from twinlog.model import TopicPartition
 from twinlog.service.runtime import wait_or_stop
+from twinlog.service.signals import handle_signals
 from twinlog.testing.twinlog_run import TwinlogRun
 
 TOPIC, REMOTE_TOPIC, GROUP = "orders", "A.orders", "billing"
@@ -60,15 +61,38 @@ class Findings:
 
 
 async def tell(console: Console, *, keep: bool) -> bool:
-    """Run the demo; True when everything held. With `keep`, leave it running until interrupted."""
-    screen = Screen(console)
-    screen.step("Starting two real Kafka clusters, A and B")
-    clusters = await asyncio.to_thread(start_clusters, ClusterSpec(name="A"), ClusterSpec(name="B"))
-    try:
-        with tempfile.TemporaryDirectory(prefix="twinlog-demo-") as directory:
-            return await _Story(screen, clusters[0], clusters[1], Path(directory)).tell(keep=keep)
-    finally:
-        await asyncio.to_thread(stop_clusters, clusters)
+    """Run the demo; True when everything held. With `keep`, leave it running until interrupted.
+
+    A signal cancels it: what it has started is ended, in order, and CancelledError is raised. Raises
+    TwinlogError when something did not start or did not come.
+    """
+    main = asyncio.current_task()
+    assert main is not None
+
+    def cancel(_: str) -> None:
+        main.cancel()
+
+    with handle_signals(on_first=cancel, on_second=cancel):
+        try:
+            return await _tell(Screen(console), keep=keep)
+        except ExceptionGroup as failures:
+            # The others of a group of tasks were cancelled by it.
+            failure: Exception = failures
+            while isinstance(failure, ExceptionGroup):
+                failure = failure.exceptions[0]
+            raise failure from failures
+
+
+async def _tell(screen: Screen, *, keep: bool) -> bool:
+    a, b = LocalCluster(ClusterSpec(name="A")), LocalCluster(ClusterSpec(name="B"))
+    async with AsyncExitStack() as stack:
+        directory = stack.enter_context(tempfile.TemporaryDirectory(prefix="twinlog-demo-"))
+        screen.step("Starting two real Kafka clusters, A and B")
+        async with asyncio.TaskGroup() as starting:
+            for cluster in (a, b):
+                stack.push_async_callback(cluster.stop)
+                starting.create_task(cluster.start(), name=f"start {cluster.spec.name}")
+        return await _Story(screen, a.blocking, b.blocking, Path(directory)).tell(keep=keep)
 
 
 class _Story:

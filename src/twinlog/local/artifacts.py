@@ -21,7 +21,7 @@ from twinlog.errors import TwinlogError
 from twinlog.local.fetch_progress import FetchProgress, progress_for_terminal
 from twinlog.local.ivy import Coordinate, retrieve
 from twinlog.local.java import Java, find_java
-from twinlog.local.paths import cache_dir
+from twinlog.local.paths import cache_dir, writable_cache
 
 _KAFKA_4 = "4.3.1"
 _KAFKA_3 = "3.9.2"
@@ -172,8 +172,7 @@ def _sha256(path: Path) -> str:
 @contextmanager
 def _only_fetcher() -> Iterator[None]:
     """Hold the lock that makes one process fetch at a time; the others wait, as long as that one lives."""
-    lock = cache_dir() / "fetch.lock"
-    lock.parent.mkdir(parents=True, exist_ok=True)
+    lock = writable_cache() / "fetch.lock"
     with lock.open("w") as file:
         fcntl.flock(file, fcntl.LOCK_EX)
         yield

@@ -3,10 +3,30 @@
 import os
 from pathlib import Path
 
+from twinlog.errors import ConfigError
+
 
 def cache_dir() -> Path:
     """What can be fetched or made again: jars, class archives, Java wrappers. Not created here."""
     return _base("XDG_CACHE_HOME", ".cache")
+
+
+def writable_cache(*parts: str) -> Path:
+    """A directory below `cache_dir`, created. Raises ConfigError naming it and the remedy."""
+    directory = cache_dir().joinpath(*parts)
+    try:
+        directory.mkdir(parents=True, exist_ok=True)
+        why = "" if os.access(directory, os.W_OK) else "no right to write there"
+    except OSError as error:
+        why = error.strerror or str(error)
+    if why:
+        raise ConfigError(
+            f"cannot keep Kafka's files in {directory}: {why}."
+            " Set XDG_CACHE_HOME to a directory that can be written.",
+            reason="CACHE_UNWRITABLE",
+            metadata={"directory": str(directory)},
+        )
+    return directory
 
 
 def state_dir() -> Path:

@@ -12,7 +12,7 @@ import socket
 from collections.abc import Sequence
 
 from twinlog.errors import TwinlogError
-from twinlog.local.paths import cache_dir
+from twinlog.local.paths import writable_cache
 from twinlog.local.spec import ADDRESS
 
 _FIRST_PORT = 20_000
@@ -59,8 +59,7 @@ class PortLease:
             os.close(lock)
 
     def _try(self, port: int) -> bool:
-        directory = cache_dir() / "ports"
-        directory.mkdir(parents=True, exist_ok=True)
+        directory = writable_cache("ports")
         lock = os.open(directory / str(port), os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o600)
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
