@@ -247,24 +247,22 @@ def find_place(source: Window, target: Window, *, pinned: bool = True) -> tuple[
     Returns their indexes; None when no place is sure, so that more records have to be looked at. Unpinned,
     only the very first source record will do.
     """
+    furthest = _furthest_place(source, target)
     for i, record in enumerate(source.records if pinned else source.records[:1]):
         places = target.places(record)
         only_one = pinned and len(places) == 1 and len(source.places(record)) == 1
         for j in places:
-            if not _skips_nothing(source, target, j):
+            if j > furthest:
                 break
             if only_one or _goes_on_alike(source, i, target, j):
                 return i, j
     return None
 
 
-def _skips_nothing(source: Window, target: Window, j: int) -> bool:
-    """Whether no source record has its only copies among the target records before the place."""
-    for record in target.records[:j]:
-        copies = target.places(record)
-        if copies[-1] < j and source.places(record):
-            return False
-    return True
+def _furthest_place(source: Window, target: Window) -> int:
+    """Beyond it some source record would have its only copies among the target records that are dropped."""
+    last_copies = (target.places(record)[-1] for record in target.records if source.places(record))
+    return min(last_copies, default=len(target.records))
 
 
 def _goes_on_alike(source: Window, i: int, target: Window, j: int) -> bool:

@@ -166,14 +166,14 @@ def test_lost_syncs_cost_reading_not_exactness(
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("seed", range(3))
 async def test_long_histories_with_everything_in_them_are_exact(seed: int) -> None:
     """Restarts, aborts, lost syncs, few or many keys, both logs compacted apart: far more than one window
     holds."""
     rng = random.Random(seed)
     logs = MirroredLogs(seed=seed, exactly_once=seed % 2 == 0, keys=rng.choice([10, 400]), offset_lag_max=100)
     for _ in range(6):
-        logs.produce(rng.randint(200, 1500))
+        logs.produce(rng.randint(200, 1200))
         logs.copy(rng.randint(200, 1500))
         logs.crash(rng.randint(0, 60))
     logs.copy()
@@ -181,7 +181,7 @@ async def test_long_histories_with_everything_in_them_are_exact(seed: int) -> No
     logs.compact(logs.source, rng.choice([0.0, rng.random(), 0.9]))
     logs.compact(logs.target, rng.choice([0.0, rng.random(), 0.9]))
     end = logs.source.log(ORIGIN, "end").end
-    await check_all(logs, rng.sample(range(end + 1), 100))
+    await check_all(logs, rng.sample(range(end + 1), 40))
 
 
 async def test_far_from_any_sync_records_are_counted() -> None:
