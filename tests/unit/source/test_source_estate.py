@@ -1,0 +1,275 @@
+"""What a flow's driver owns, taken over from the log after nobody copied: positions, losses on the target,
+limits."""
+
+from collections.abc import AsyncIterator, Sequence
+from contextlib import AsyncExitStack
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import pytest
+
+from twinlog.api.common.v1 import types_pb2
+from twinlog.api.configsync.v1 import configsync_service_pb2 as configsync_pb
+from twinlog.api.source.v1 import source_service_pb2 as source_pb
+from twinlog.api.source.v1 import worker_service_pb2 as pb
+from twinlog.config import load
+from twinlog.kafka.ports import ConfigChange
+from twinlog.model import TopicPartition
+from twinlog.service.peers import open_channel
+from twinlog.service.runtime import Backoff
+from twinlog.service.topics_client import TopicsWatch
+from twinlog.service.watch_client import Received, Restarted
+from twinlog.testing.fake_clock import FakeClock
+from twinlog.testing.fake_cluster import FakeCluster
+from twinlog.wire.murmur2 import partition_for_key
+from twinlog.wire.source_offset import encode_source_offset, source_offset_key
+from twinlog_source.config import source_flows
+from twinlog_source.control import EpochsMark, EpochStart
+from twinlog_source.estate import FlowEstate
+from twinlog_source.gaps import Gap
+from twinlog_source.internal_topics import InternalTopics
+from twinlog_source.journal import Journal
+from twinlog_source.positions import PositionsLog
+from twinlog_source.start_positions import StartPositions
+from twinlog_source.topics import KnownTopics
+
+FILE = """\
+clusters = A, B
+A.bootstrap.servers = a:9092
+B.bootstrap.servers = b:9092
+A->B.enabled = true
+replication.factor = 1
+offset.storage.replication.factor = 1
+offset-syncs.topic.replication.factor = 1
+"""
+POSITIONS = "mm2-offsets.A.internal"
+P = TopicPartition("t", 0)
+
+
+@dataclass(frozen=True, slots=True)
+class OneFile:
+    text: str
+
+    def read_bytes(self, path: str) -> bytes:
+        return self.text.encode()
+
+    def is_file(self, path: str) -> bool:
+        return True
+
+
+@dataclass(slots=True, kw_only=True)
+class Site:
+    """Two clusters with a topic and its copy, and one process after the other that owns the flow."""
+
+    stack: AsyncExitStack
+    clock: FakeClock = field(default_factory=FakeClock)
+    source: FakeCluster = field(init=False)
+    target: FakeCluster = field(init=False)
+    owners: int = 0
+
+    def __post_init__(self) -> None:
+        self.source, self.target = FakeCluster("A", clock=self.clock), FakeCluster("B", clock=self.clock)
+        self.source.add_topic("t")
+        self.target.add_topic("A.t")
+
+    async def write(self, cluster: FakeCluster, topic: str, count: int) -> None:
+        async with cluster.writer() as writer:
+            for _ in range(count):
+                await writer.append(TopicPartition(topic, 0), key=None, value=b"x")
+
+    async def owner(self, *more: str) -> FlowEstate:
+        """A new process: it has taken the flow over and knows its topics."""
+        self.owners += 1
+        (flow,) = source_flows(
+            load(Path("mm2.properties"), environ={}, files=OneFile(FILE + "\n".join(more)))
+        )
+        channel = await self.stack.enter_async_context(open_channel("127.0.0.1:1"))
+        backoff = Backoff(initial_seconds=1, max_seconds=1, random=lambda: 1.0)
+        watch = TopicsWatch(channel, clock=self.clock, backoff=backoff)
+        self.say(watch)
+        writer = await self.stack.enter_async_context(self.target.writer())
+        positions = PositionsLog(
+            list_offsets=self.target.list_offsets,
+            reader=await self.stack.enter_async_context(self.target.reader()),
+            topic=POSITIONS,
+            partition_count=0,
+            source_alias="A",
+        )
+
+        async def fence(_: Sequence[str]) -> None:
+            """Nobody else is there."""
+
+        estate = FlowEstate(
+            flow=flow,
+            instance_id=f"owner {self.owners}",
+            watch=watch,
+            known=KnownTopics(flow=flow, source=self.source, target=self.target),
+            internal=InternalTopics(flow=flow, source=self.source, target=self.target),
+            positions=positions,
+            starts=StartPositions(source=self.source, read_committed=True),
+            journal=Journal(
+                flow=flow.flow,
+                connector_name=flow.settings.connector_name,
+                topic=POSITIONS,
+                writer=writer,
+                clock=self.clock,
+            ),
+            fence=fence,
+            clock=self.clock,
+            on_gap=lambda _: None,
+            topics_changed=watch.subscribe(),
+        )
+        await estate.take_over(displaced=False)
+        assert not await estate.refresh(owned=frozenset())
+        return estate
+
+    def say(self, watch: TopicsWatch) -> None:
+        """As configsync does."""
+        flow = types_pb2.Flow(source="A", target="B")
+        topic = configsync_pb.ReplicatedTopic(
+            flow=flow,
+            source_topic="t",
+            target_topic="A.t",
+            partition_count=1,
+            target_partition_count=1,
+            source_topic_id=self.source.topics["t"].topic_id,
+            target_topic_id=self.target.topics["A.t"].topic_id,
+            state=configsync_pb.TOPIC_STATE_READY,
+            target_max_message_bytes=1000,
+        )
+        watch.handle(Restarted())
+        for response in (
+            configsync_pb.WatchTopicsResponse(snapshot_item=topic),
+            configsync_pb.WatchTopicsResponse(snapshot_end=configsync_pb.SnapshotEnd(settled_flows=[flow])),
+        ):
+            watch.handle(Received(response))
+
+
+@pytest.fixture
+async def site() -> AsyncIterator[Site]:
+    async with AsyncExitStack() as stack:
+        yield Site(stack=stack)
+
+
+def reported(estate: FlowEstate, **fields: object) -> None:
+    """As the partition's task says it."""
+    report = pb.PartitionReport(
+        partition=types_pb2.TopicPartition(topic="t", partition=0),
+        target_end_offset=-1,
+        target_shortened_to=-1,
+    )
+    for name, value in fields.items():
+        setattr(report, name, value)
+    estate.table.observe(0, pb.PartitionReports(partitions=[report]), now=1.0, now_ms=1)
+
+
+def ledger(estate: FlowEstate) -> list[tuple[int, int, str]]:
+    gaps: list[Gap] = list(estate.positions.gaps.values())
+    return [(gap.from_offset, gap.to_offset, gap.reason) for gap in gaps]
+
+
+async def test_a_position_of_0_wins_over_the_reset(site: Site) -> None:
+    latest = "A.consumer.auto.offset.reset = latest"
+    await site.write(site.source, "t", 7)
+    first = await site.owner(latest)
+    assert first.table.rows[P].position == 7
+    await first.journal.position(P, 0)
+    second = await site.owner(latest)
+    assert (second.table.rows[P].position, second.table.rows[P].stored) == (0, True)
+    await second.journal.position(P, 5)
+    assert (await site.owner(latest)).table.rows[P].position == 5
+    # MM2's own tools take a position away: then the reset holds, and no old mark of ours.
+    await second.journal._append(source_offset_key("A", P), None)
+    assert (await site.owner(latest)).table.rows[P].position == 7
+
+
+async def test_a_partition_without_a_position_waits_for_one_when_the_reset_is_none(site: Site) -> None:
+    estate = await site.owner("A.consumer.auto.offset.reset = none")
+    assert estate.table.rows[P].reason == "NO_POSITION"
+    assert estate.table.plannable() == frozenset()
+    await estate.set_position(P, 3)
+    assert estate.table.plannable() == {P}
+    assert (await site.owner("A.consumer.auto.offset.reset = none")).table.rows[P].position == 3
+
+
+async def test_a_copy_that_was_made_anew_while_nobody_copied_is_a_gap(site: Site) -> None:
+    first = await site.owner()
+    await first.journal.position(P, 5)
+    site.target.add_topic("A.t")
+    assert ledger(await site.owner()) == [(0, 5, "TARGET_RECREATED")]
+    assert ledger(await site.owner()) == [(0, 5, "TARGET_RECREATED")], "only once"
+
+
+async def test_a_source_topic_that_was_made_anew_while_nobody_copied_begins_at_0(site: Site) -> None:
+    first = await site.owner()
+    await first.journal.position(P, 5)
+    site.source.add_topic("t")
+    await site.write(site.source, "t", 9)
+    second = await site.owner()
+    assert ledger(second) == [(5, 5, "TOPIC_RECREATED")]
+    assert second.table.rows[P].position == 0
+
+
+async def test_a_copy_that_lost_its_tail_while_nobody_copied_is_a_gap(site: Site) -> None:
+    await site.write(site.target, "A.t", 12)
+    first = await site.owner()
+    await first.journal.position(P, 10)
+    reported(first, position=10, source_end_offset=10, target_end_offset=12)
+    await first.target_logs.put_ends_on_log(first.topics)
+    await site.target.delete_records({TopicPartition("A.t", 0): 6})
+    assert ledger(await site.owner()) == [], "what retention took is no loss of the copy"
+    site.target.truncate(TopicPartition("A.t", 0), 8)
+    second = await site.owner()
+    assert ledger(second) == [(6, 10, "TARGET_TRUNCATED")]
+    assert second.table.rows[P].position == 10
+    await site.write(site.target, "A.t", 1)
+    assert ledger(await site.owner()) == [(6, 10, "TARGET_TRUNCATED")], "only once"
+
+
+async def test_leader_epochs_are_not_about_positions_that_somebody_else_wrote(site: Site) -> None:
+    first = await site.owner()
+    await first.journal.position(P, 5)
+    await first.journal.state(EpochsMark(partition=P, epochs=(EpochStart(3, 0),)))
+    assert (await site.owner()).table.rows[P].epochs == (EpochStart(3, 0),)
+    site.clock.advance(600)
+    key = source_offset_key("A", P)
+    count = len(site.target.topics[POSITIONS].logs)
+    async with site.target.writer() as mirror_maker:
+        at = TopicPartition(POSITIONS, partition_for_key(key, count))
+        await mirror_maker.append(
+            at, key=key, value=encode_source_offset(50), timestamp_ms=site.clock.now_ms()
+        )
+    for _ in range(2):
+        estate = await site.owner()
+        assert (estate.table.rows[P].position, estate.table.rows[P].epochs) == (50, ())
+
+
+async def test_a_limit_that_somebody_changed_is_seen_while_batches_are_refused(site: Site) -> None:
+    estate = await site.owner()
+    planned = estate.table.plannable()
+    for limit in ("500", "2000"):
+        changes = {"A.t": [ConfigChange(name="max.message.bytes", value=limit)]}
+        assert not any((await site.target.alter_topic_configs(changes)).values())
+        site.clock.advance(3)
+        reported(estate, state=source_pb.PARTITION_STATE_FAULTED, reason="RECORD_TOO_LARGE")
+        assert await estate.plan_is_stale(planned)
+        await estate.refresh(owned=planned)
+        assert estate.assignment(P, now_ms=site.clock.now_ms()).max_message_bytes == int(limit)
+    reported(estate, state=source_pb.PARTITION_STATE_RUNNING)
+    site.clock.advance(3)
+    assert not await estate.plan_is_stale(planned)
+
+
+async def test_a_setback_goes_to_the_next_task_unless_its_cause_may_be_gone(site: Site) -> None:
+    estate = await site.owner()
+    estate.assignment(P, now_ms=site.clock.now_ms())
+    reported(estate, state=source_pb.PARTITION_STATE_BACKOFF, reason="LEADER_UNAVAILABLE", failures=3)
+    report = estate.table.rows[P].report
+    assert report is not None
+    report.retry_at.FromMilliseconds(site.clock.now_ms() + 4000)
+    setback = estate.assignment(P, now_ms=site.clock.now_ms()).setback
+    assert (setback.reason, setback.failures, setback.retry_in.ToSeconds()) == ("LEADER_UNAVAILABLE", 3, 4)
+    site.target.add_topic("A.t")
+    site.say(estate.watch)
+    await estate.refresh(owned=estate.table.plannable())
+    assert not estate.assignment(P, now_ms=site.clock.now_ms()).HasField("setback")
