@@ -108,7 +108,7 @@ class MovePlanner:
         """The plan as it was carried out, with what is left to copy now. Raises KafkaError."""
         backlog = await self.backlog()
         return self._with_warnings(
-            replace(plan, partitions=partitions, backlog=backlog, estimated_seconds=None)
+            replace(plan, partitions=partitions, backlog=backlog, estimated_seconds=None, last=None)
         )
 
     async def fence_scope(self) -> FenceScope:

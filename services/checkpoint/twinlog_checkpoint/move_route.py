@@ -220,10 +220,9 @@ def _last_seen(parts: FlowParts, partition: TopicPartition, end: int) -> TopicBa
     if copied_to is None:
         message = f"its log ended at {end} when it was last seen; nothing of it is known to be copied"
     else:
-        message = (
-            f"its log ended at {end} when it was last seen: of that at most {max(0, end - copied_to)} records"
-            " are missing"
-        )
+        missing = max(0, end - copied_to)
+        of_that = f"at most {missing} records of that are missing" if missing else "all of that is copied"
+        message = f"its log ended at {end} when it was last seen: {of_that}"
     return TopicBacklog(
         partition=partition, end_offset=end, records_not_copied=None, copied_to=copied_to, message=message
     )

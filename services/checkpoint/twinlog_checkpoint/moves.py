@@ -212,12 +212,12 @@ def plan_warnings(
     if total:
         warnings.append(f"{_records(total)} not copied yet")
     for action, words in (
-        (MoveAction.SKIP_ACTIVE_BEFORE, f"have members on {from_alias} and stay"),
-        (MoveAction.SKIP_ACTIVE_THERE, "have members where they would move to and stay"),
+        (MoveAction.SKIP_ACTIVE_BEFORE, f"members on {from_alias}: not moved while that is so"),
+        (MoveAction.SKIP_ACTIVE_THERE, "members where it would move to: left alone"),
     ):
         groups = sorted({entry.group for entry in partitions if entry.action is action})
         if groups:
-            warnings.append(f"{_named(groups)} {words}")
+            warnings.append(f"{_named(groups)}: {words}")
     moving = (MoveAction.WRITE, MoveAction.ALREADY_THERE)
     floors = [
         entry for entry in partitions if entry.translation.verdict is Verdict.FLOOR and entry.action in moving

@@ -158,7 +158,7 @@ def _print_plan(plan: pb2.MovePlan, title: str) -> None:
         print_table("", _BACKLOG, backlog)
     typer.echo(_backlog_line(plan))
     if plan.fenced_topics:
-        typer.echo(f"writers are kept out on {plan.from_cluster} (fence): {', '.join(plan.fenced_topics)}")
+        typer.echo(f"fence on {plan.from_cluster}, no writes to: {', '.join(plan.fenced_topics)}")
     if plan.HasField("last") and not plan.last.finished:
         steps = ", ".join(plan.last.steps) or "nothing"
         typer.echo(

@@ -66,7 +66,7 @@ def cut(plan: pb2.MovePlan) -> None:
         (behind, "not copied yet: 40 records, about 8 s at the present rate"),
         (stuck, "not copied yet: 40 records; the copy does not move just now"),
         (cut, "failover run r1 by ann was cut after CHECK, FENCE; `twinlog failover run` goes on with it"),
-        (cut, "writers are kept out on A (fence): orders"),
+        (cut, "fence on A, no writes to: orders"),
         (lambda plan: plan.ClearField("partitions"), "no groups to move"),
     ],
 )
