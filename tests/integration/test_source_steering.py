@@ -5,13 +5,12 @@ import json
 import sys
 from collections.abc import AsyncIterator, Iterable
 from contextlib import asynccontextmanager
-from functools import partial
 from pathlib import Path
 
 import grpc
 import pytest
 
-from integration.source_rig import CALL_SECONDS, Rig, open_rig
+from integration.source_rig import CALL_SECONDS, Rig, open_rig, producer
 from twinlog.api.source.v1 import source_service_pb2 as pb
 from twinlog.api.source.v1.source_service_pb2_grpc import SourceServiceStub
 from twinlog.cli.watched_partitions import KnownPartitions
@@ -19,6 +18,8 @@ from twinlog.testing.brokers import KafkaPair, eventually
 from twinlog.testing.service_process import ServiceProcess
 
 PARTITIONS = 3
+
+Positions = dict[str, int]
 
 
 @pytest.fixture
@@ -33,11 +34,13 @@ async def steered(rig: Rig) -> AsyncIterator[tuple[ServiceProcess, SourceService
     rig.extra["topics"] = "one,other"
     await rig.create("one", PARTITIONS)
     await rig.create("other")
-    for topic, partition in (*(("one", number) for number in range(PARTITIONS)), ("other", 0)):
-        await rig.produce(topic, [b"first"], partition=partition)
+    await one_record_each(rig)
     async with rig.configsync() as configsync, rig.running(configsync) as service:
-        await rig.same("one", PARTITIONS)
-        await rig.same("other")
+
+        async def copied() -> bool:
+            return set((await positions(rig, service)).values()) == {1}
+
+        await eventually(copied)
         yield service, SourceServiceStub(service.channel)
 
 
@@ -73,26 +76,25 @@ async def test_each_scope_is_paused_and_resumed_alone_and_watchers_see_it(rig: R
 
             await eventually(rests)
             assert {each.message.split(" since ")[0] for each in known.sorted() if each.message} == {"by ann"}
-            before = {name: len(await rig.target_content(*name)) for name in _partitions()}
-            for name in _partitions():
-                await rig.produce(name[0], [b"while paused"], partition=name[1])
-            for name in _partitions():
-                if f"{name[0]}-{name[1]}" in paused:
-                    continue
-                await eventually(partial(_grew, rig, name, before[name]))
-            for name in _partitions():
-                if f"{name[0]}-{name[1]}" in paused:
-                    assert len(await rig.target_content(*name)) == before[name]
+            before = await positions(rig, service)
+            await one_record_each(rig)
+
+            async def only_the_others_went_on(paused: set[str] = paused, before: Positions = before) -> bool:
+                now = await positions(rig, service)
+                return now == {name: at + (name not in paused) for name, at in before.items()}
+
+            await eventually(only_the_others_went_on)
             await stub.ResumeReplication(
                 pb.ResumeReplicationRequest(scope=scope, by="ann"), timeout=CALL_SECONDS
             )
-            await rig.same("one", PARTITIONS)
-            await rig.same("other")
 
-            async def runs() -> bool:
-                return await states(rig, service) == expected(()) == watched(known)
+            async def all_went_on(before: Positions = before) -> bool:
+                assert await states(rig, service) == expected(()) == watched(known)
+                return await positions(rig, service) == {name: at + 1 for name, at in before.items()}
 
-            await eventually(runs)
+            await eventually(all_went_on)
+        await rig.same("one", PARTITIONS)
+        await rig.same("other")
         await _the_command_follows(rig, service)
         await _tokens_resume(rig, stub)
 
@@ -101,8 +103,17 @@ def _partitions() -> list[tuple[str, int]]:
     return [*(("one", number) for number in range(PARTITIONS)), ("other", 0)]
 
 
-async def _grew(rig: Rig, name: tuple[str, int], before: int) -> bool:
-    return len(await rig.target_content(*name)) > before
+async def positions(rig: Rig, service: ServiceProcess) -> Positions:
+    return {
+        f"{each.source.topic}-{each.source.partition}": each.position
+        for each in await rig.partitions(service)
+    }
+
+
+async def one_record_each(rig: Rig) -> None:
+    async with producer(rig.source_servers, None, 16_384) as sender:
+        for topic, partition in _partitions():
+            await (await sender.send(topic, b"more", partition=partition))
 
 
 def watched(known: KnownPartitions) -> dict[str, str]:

@@ -1,0 +1,38 @@
+"""Which partitions are asked for together."""
+
+from twinlog.kafka.clients import FetchOptions
+from twinlog.kafka.raw import DataSession, RawFetcher
+from twinlog.kafka.raw.fetcher import _FEW_PARTITIONS, _REQUESTS_PER_BROKER
+from twinlog.model import TopicPartition
+
+
+def partitions(count: int) -> list[TopicPartition]:
+    return [TopicPartition("t", number) for number in range(count)]
+
+
+def fetcher_with(busy: list[TopicPartition]) -> RawFetcher:
+    fetcher = RawFetcher(DataSession("A", {}, timeout_seconds=1), FetchOptions())
+    for partition in busy:
+        fetcher._standing(partition).is_busy = True
+    return fetcher
+
+
+async def test_the_answers_of_busy_partitions_do_not_name_a_thousand_quiet_ones() -> None:
+    everything = partitions(1000)
+    busy, quiet = fetcher_with(everything[3:5])._apart(1, everything)
+    assert busy == everything[3:5]
+    assert sorted([*busy, *quiet]) == everything
+
+
+async def test_few_partitions_all_busy_ones_and_all_quiet_ones_share_a_request() -> None:
+    few, many = partitions(_FEW_PARTITIONS), partitions(1000)
+    assert fetcher_with(few[:1])._apart(1, few) == [few]
+    assert fetcher_with(many)._apart(1, many) == [many]
+    assert fetcher_with([])._apart(1, many) == [many]
+
+
+async def test_no_more_requests_than_a_broker_may_have() -> None:
+    many = partitions(1000)
+    fetcher = fetcher_with(many[:1])
+    fetcher._requests[1] = _REQUESTS_PER_BROKER - 1
+    assert fetcher._apart(1, many) == [many]
