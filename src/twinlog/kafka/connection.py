@@ -8,16 +8,17 @@ answer: after an outage of any length the next call starts anew from `bootstrap.
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator, Collection, Mapping
+import logging
+from collections.abc import AsyncIterator, Callable, Collection, Mapping
 from itertools import count
 from typing import Any
 
 import aiokafka.errors
-from aiokafka.client import AIOKafkaClient
-from aiokafka.conn import AIOKafkaConnection, create_conn
+from aiokafka.client import AIOKafkaClient, ConnectionGroup
 from aiokafka.protocol.metadata import MetadataRequest
 
 from twinlog.errors import KafkaError, TransientKafkaError
+from twinlog.kafka.data_connection import DataConnection
 from twinlog.kafka.deadline import pause
 from twinlog.kafka.errors import (
     KAFKA_CLIENT_ERRORS,
@@ -38,6 +39,8 @@ _FIRST_LANE = 2
 """Connection groups below are aiokafka's own (metadata, coordination)."""
 _UNKNOWN_TOPIC = 3
 _TOPIC_UNAUTHORIZED = 29
+
+log = logging.getLogger("aiokafka.client")
 
 
 def request_timeout_ms(timeout_seconds: float) -> int:
@@ -177,8 +180,10 @@ class DataClient(AIOKafkaClient):  # type: ignore[misc]  # aiokafka has no types
             # SCRAM: the server proved nothing, or sent what is no SCRAM message.
             return aiokafka.errors.AuthenticationFailedError(str(error))
 
-    async def _connect(self, host: str, port: int) -> AIOKafkaConnection:
-        return await create_conn(
+    async def _connect(
+        self, host: str, port: int, on_close: Callable[..., None] | None = None
+    ) -> DataConnection:
+        connection = DataConnection(
             host,
             port,
             client_id=self._client_id,
@@ -186,10 +191,37 @@ class DataClient(AIOKafkaClient):  # type: ignore[misc]  # aiokafka has no types
             ssl_context=self._ssl_context,
             security_protocol=self._security_protocol,
             max_idle_ms=self._connections_max_idle_ms,
+            on_close=on_close,
             sasl_mechanism=self._sasl_mechanism,
             sasl_plain_username=self._sasl_plain_username,
             sasl_plain_password=self._sasl_plain_password,
         )
+        await connection.connect()
+        return connection
+
+    async def _get_conn(
+        self, node_id: int, *, group: int = ConnectionGroup.DEFAULT, no_hint: bool = False
+    ) -> DataConnection | None:
+        """aiokafka's, with connections of our own; None when the broker cannot be reached."""
+        key = (node_id, group)
+        present: DataConnection | None = self._conns.get(key)
+        if present is not None and present.connected():
+            return present
+        self._conns.pop(key, None)
+        try:
+            broker = self.cluster.broker_metadata(node_id)
+            if broker is None:
+                raise aiokafka.errors.StaleMetadata(f"Broker id {node_id} not in current metadata")
+            async with self._get_conn_lock:
+                if key not in self._conns:
+                    self._conns[key] = await self._connect(
+                        broker.host, broker.port, self._on_connection_closed
+                    )
+        except (OSError, TimeoutError, aiokafka.errors.KafkaError) as error:
+            log.debug("unable to connect to node %s: %s", node_id, error)
+            self.force_metadata_update()
+            return None
+        return self._conns[key]  # type: ignore[no-any-return]
 
 
 async def close_client(client: DataClient) -> None:

@@ -14,7 +14,7 @@ from twinlog.kafka.connection import DataSession
 from twinlog.kafka.deadline import deadline
 from twinlog.kafka.raw.errors import about, again, partition_error
 from twinlog.kafka.raw.leaders import leader_of, no_leader, refresh_metadata
-from twinlog.kafka.raw.wire import HandWrittenRequest
+from twinlog.kafka.requests import Frame, HandWrittenRequest, Pieces
 from twinlog.model import TopicPartition
 
 _OFFSET_FOR_LEADER_EPOCH = 23
@@ -81,7 +81,7 @@ async def epoch_ends(
 def _request(epochs: Mapping[TopicPartition, int]) -> HandWrittenRequest[list[_Answer]]:
     """OffsetForLeaderEpoch. Versions 2 (Kafka 2.1) and 3."""
 
-    def encode(version: int) -> bytes:
+    def encode(version: int) -> Pieces:
         by_topic: dict[str, list[tuple[int, int]]] = {}
         for partition, epoch in epochs.items():
             by_topic.setdefault(partition.topic, []).append((partition.partition, epoch))
@@ -91,12 +91,12 @@ def _request(epochs: Mapping[TopicPartition, int]) -> HandWrittenRequest[list[_A
             name = topic.encode()
             pieces += (_INT16.pack(len(name)), name, _INT32.pack(len(wanted)))
             pieces += [_ASKED.pack(number, _ANY_CURRENT_EPOCH, epoch) for number, epoch in wanted]
-        return b"".join(pieces)
+        return pieces
 
     return HandWrittenRequest(_OFFSET_FOR_LEADER_EPOCH, range(2, 4), encode, _read)
 
 
-def _read(data: bytes, position: int, _version: int) -> list[_Answer]:
+def _read(data: Frame, position: int, _version: int) -> list[_Answer]:
     answers = []
     (topic_count,) = _INT32.unpack_from(data, position + 4)  # after the throttle time
     position += 8

@@ -1,19 +1,14 @@
-"""Fetch and Produce requests written and read by hand: large bytes are joined once and cut without a copy.
+"""Fetch and Produce: the two requests that carry data, cut and put together without copies.
 
-aiokafka's connection sends anything that can `prepare` itself for the broker's versions; its own classes copy
-a request's batches at every level of nesting and decode 2,000 empty partitions field by field. Layouts:
-Kafka's protocol guide. Both APIs are read and written in their last version before tagged fields.
+Layouts: Kafka's protocol guide. Both APIs are read and written in their last version before tagged fields.
 """
 
 import struct
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from io import BytesIO
-from typing import Any, Generic, NamedTuple, TypeVar
-
-from aiokafka.errors import IncompatibleBrokerVersion
-from aiokafka.protocol.api import RequestHeader_v1, ResponseHeader_v0
+from collections.abc import Callable, Iterable, Sequence
+from typing import NamedTuple, TypeVar
 
 from twinlog.batches.visibility import AbortedTransaction
+from twinlog.kafka.requests import Frame, HandWrittenRequest, Pieces
 from twinlog.model import TopicPartition
 
 _PRODUCE, _FETCH = 0, 1
@@ -31,58 +26,6 @@ _INT32_PAIR = struct.Struct(">ii")
 _INT64_PAIR = struct.Struct(">qq")
 
 T = TypeVar("T")
-
-
-class HandWrittenRequest(Generic[T]):
-    """A request as aiokafka's connection wants it; `encode` and `decode` are told the version agreed on."""
-
-    def __init__(
-        self,
-        api_key: int,
-        versions: range,
-        encode: Callable[[int], bytes],
-        decode: Callable[[bytes, int, int], T],
-    ) -> None:
-        self._api_key = api_key
-        self._versions = versions
-        self._encode = encode
-        self._decode = decode
-
-    def prepare(self, broker_versions: Mapping[int, tuple[int, int]]) -> "_Agreed[T]":
-        oldest, newest = broker_versions.get(self._api_key, (0, -1))
-        version = min(newest, self._versions[-1])
-        if version < max(oldest, self._versions[0]):
-            raise IncompatibleBrokerVersion(
-                f"the broker speaks versions {oldest} to {newest} of request {self._api_key}, "
-                f"{self._versions[0]} to {self._versions[-1]} are needed"
-            )
-        return _Agreed(self._api_key, version, self._encode(version), self._decode)
-
-
-class _Agreed(Generic[T]):
-    """The request in one version, and the reader of its response."""
-
-    def __init__(
-        self, api_key: int, version: int, body: bytes, decode: Callable[[bytes, int, int], T]
-    ) -> None:
-        self.API_KEY = api_key
-        self.API_VERSION = version
-        self.RESPONSE_TYPE = self
-        self._body = body
-        self._decode = decode
-
-    def build_request_header(self, correlation_id: int, client_id: str) -> Any:
-        return RequestHeader_v1(self, correlation_id=correlation_id, client_id=client_id)
-
-    def parse_response_header(self, stream: BytesIO) -> Any:
-        return ResponseHeader_v0.decode(stream)
-
-    def encode(self) -> bytes:
-        return self._body
-
-    def decode(self, stream: BytesIO) -> T:
-        # getvalue() is the frame itself, not a copy, as nothing was written to the stream.
-        return self._decode(stream.getvalue(), stream.tell(), self.API_VERSION)
 
 
 # ------------------------------------------------------------------------------------------------ produce
@@ -109,7 +52,7 @@ def produce_request(
 ) -> HandWrittenRequest[list[ProduceAnswer]]:
     """Produce with acks=all. Versions 3 (Kafka 0.11) to 8 have the same layout; zstd needs 7 (Kafka 2.1)."""
 
-    def encode(version: int) -> bytes:
+    def encode(version: int) -> Pieces:
         pieces = [_nullable_string(transactional_id), _INT16.pack(_ALL_IN_SYNC_REPLICAS)]
         pieces.append(_INT32.pack(timeout_ms))
         by_topic = _by_topic((part.partition.topic, part) for part in parts)
@@ -119,7 +62,7 @@ def produce_request(
             for part in topic_parts:
                 size = len(part.header) + len(part.records)
                 pieces += (_INT32_PAIR.pack(part.partition.partition, size), part.header, part.records)
-        return b"".join(pieces)
+        return pieces
 
     return HandWrittenRequest(_PRODUCE, range(3, 9), encode, _read_produce_answers)
 
@@ -128,7 +71,7 @@ _PRODUCED = struct.Struct(">ihqq")
 """partition, error code, base offset, log append time."""
 
 
-def _read_produce_answers(data: bytes, position: int, version: int) -> list[ProduceAnswer]:
+def _read_produce_answers(data: Frame, position: int, version: int) -> list[ProduceAnswer]:
     answers = []
     topic_count, position = _take_int32(data, position)
     for _ in range(topic_count):
@@ -146,7 +89,7 @@ def _read_produce_answers(data: bytes, position: int, version: int) -> list[Prod
     return answers
 
 
-def _take_record_errors(data: bytes, position: int) -> tuple[str, int]:
+def _take_record_errors(data: Frame, position: int) -> tuple[str, int]:
     first = ""
     count, position = _take_int32(data, position)
     for _ in range(count):
@@ -197,7 +140,7 @@ def fetch_request(
 ) -> HandWrittenRequest[FetchResponse]:
     """A full fetch without a session. Versions 4 (Kafka 0.11) to 11 (Kafka 2.3)."""
 
-    def encode(version: int) -> bytes:
+    def encode(version: int) -> Pieces:
         pieces = [struct.pack(">iiiib", _CONSUMER, max_wait_ms, min_bytes, max_bytes, read_committed)]
         if version >= 7:
             pieces.append(_INT32_PAIR.pack(_NO_SESSION, _FINAL_SESSION_EPOCH))
@@ -214,7 +157,7 @@ def fetch_request(
             pieces.append(_INT32.pack(0))  # no forgotten topics
         if version >= 11:
             pieces.append(_string(rack))
-        return b"".join(pieces)
+        return pieces
 
     return HandWrittenRequest(_FETCH, range(4, 12), encode, _read_fetch_response)
 
@@ -236,7 +179,7 @@ _FETCHED_V4 = struct.Struct(">ihqqi")
 """The same without a log start offset."""
 
 
-def _read_fetch_response(data: bytes, position: int, version: int) -> FetchResponse:
+def _read_fetch_response(data: Frame, position: int, version: int) -> FetchResponse:
     position += 4  # throttle time: the broker itself delays the next answer
     error_code = 0
     if version >= 7:
@@ -301,11 +244,11 @@ def _nullable_string(text: str | None) -> bytes:
     return _INT16.pack(-1) if text is None else _string(text)
 
 
-def _take_int32(data: bytes, position: int) -> tuple[int, int]:
+def _take_int32(data: Frame, position: int) -> tuple[int, int]:
     return _INT32.unpack_from(data, position)[0], position + 4
 
 
-def _take_string(data: bytes, position: int) -> tuple[str, int]:
+def _take_string(data: Frame, position: int) -> tuple[str, int]:
     """A string, or "" for null."""
     (length,) = _INT16.unpack_from(data, position)
     position += 2

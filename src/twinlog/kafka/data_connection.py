@@ -1,0 +1,113 @@
+"""aiokafka's connection with another way for the bytes: sent in pieces, received into the frame.
+
+Bootstrap, versions, TLS and SASL are aiokafka's. What the library does with every byte is replaced: it joins
+a request three times and copies a response three times, which was a fifth of the CPU of a raw copy.
+"""
+
+import asyncio
+import struct
+import time
+import weakref
+from collections.abc import Coroutine
+from typing import Any
+
+from aiokafka.conn import AIOKafkaConnection, CloseReason
+from aiokafka.errors import CorrelationIdError, KafkaConnectionError, KafkaError
+from aiokafka.util import wait_for
+
+from twinlog.kafka.frames import FrameProtocol
+from twinlog.kafka.requests import AgreedRequest, Frame, HandWrittenRequest
+
+_INT32 = struct.Struct(">i")
+_JOIN_BELOW_BYTES = 64 << 10
+"""One small write costs less than several."""
+
+
+class DataConnection(AIOKafkaConnection):  # type: ignore[misc]  # aiokafka has no types
+    """One connection to one broker: make it, then `connect` it."""
+
+    def __init__(self, host: str, port: int, *, client_id: str, **options: Any) -> None:
+        super().__init__(host, port, client_id=client_id, **options)
+        self._client_id_bytes = client_id.encode()
+        self._frames: FrameProtocol | None = None
+
+    async def connect(self) -> None:
+        """Connect, agree on versions, authenticate. Raises aiokafka's errors, OSError or TimeoutError."""
+        self._closed_fut = self._loop.create_future()
+        self._frames = FrameProtocol(self._take_frame, self._connection_lost)
+        frames = self._frames
+        async with asyncio.timeout(self._request_timeout):
+            transport, _ = await self._loop.create_connection(
+                lambda: frames,
+                self.host,
+                self.port,
+                ssl=self._ssl_context if self._security_protocol in ("SSL", "SASL_SSL") else None,
+            )
+        self._writer = asyncio.StreamWriter(transport, frames, None, self._loop)
+        self._reader = frames  # the library asks it whether the end has come
+        self._read_task = self._loop.create_future()  # and cancels this at the end; frames come by themselves
+        if self._max_idle_ms is not None:
+            self._idle_handle = self._loop.call_soon(self._idle_check, weakref.ref(self))
+        try:
+            await self._do_version_lookup()
+            if self._security_protocol in ("SASL_SSL", "SASL_PLAINTEXT"):
+                await self._do_sasl_handshake()
+        except BaseException:
+            self.close()
+            raise
+
+    def send(self, request: Any, expect_response: bool = True) -> Coroutine[None, None, Any]:
+        """Write a request at once; what is returned waits for its response. Raises KafkaConnectionError."""
+        if not isinstance(request, HandWrittenRequest):
+            answer: Coroutine[None, None, Any] = super().send(request, expect_response)
+            return answer
+        if self._writer is None:
+            raise KafkaConnectionError(f"No connection to broker at {self._host}:{self._port}")
+        agreed = request.prepare(self._versions)
+        correlation_id = self._next_correlation_id()
+        header = agreed.header(correlation_id, self._client_id_bytes)
+        size = len(header) + sum(map(len, agreed.pieces))
+        pieces = [_INT32.pack(size), header, *agreed.pieces]
+        if size < _JOIN_BELOW_BYTES:
+            self._writer.transport.write(b"".join(pieces))
+        else:
+            self._writer.transport.writelines(pieces)
+        answered = self._loop.create_future()
+        self._requests.append((correlation_id, agreed, answered))
+        waiting: Coroutine[None, None, Any] = wait_for(answered, self._request_timeout)
+        return waiting
+
+    def _take_frame(self, frame: Frame) -> None:
+        """A response: the oldest request's. Whatever cannot be read ends the connection."""
+        try:
+            self._handle_frame(frame)
+        except (struct.error, ValueError, IndexError, KafkaError) as error:
+            self.close(reason=CloseReason.CONNECTION_BROKEN, exc=error)
+
+    def _handle_frame(self, frame: Frame) -> None:
+        if not self._requests:
+            raise KafkaConnectionError(f"{self._host}:{self._port} answered what nobody asked")
+        correlation_id, request, answered = self._requests[0]
+        if not isinstance(request, AgreedRequest):
+            super()._handle_frame(bytes(frame))
+            return
+        (answered_id,) = _INT32.unpack_from(frame)
+        if answered_id != correlation_id:
+            if not answered.done():
+                answered.set_exception(
+                    CorrelationIdError(
+                        f"Correlation ids do not match: sent {correlation_id}, recv {answered_id}"
+                    )
+                )
+            self.close(reason=CloseReason.OUT_OF_SYNC)
+            return
+        if not answered.done():
+            answered.set_result(request.read(frame, _INT32.size))
+        self._last_action = time.monotonic()
+        self._requests.popleft()
+
+    def _connection_lost(self, error: BaseException | None) -> None:
+        self.close(reason=CloseReason.CONNECTION_BROKEN, exc=error)
+        if self._closed_fut is not None and not self._closed_fut.done():
+            self._closed_fut.set_result(None)
+        self._frames = None

@@ -1,0 +1,92 @@
+"""Frames cut from a stream of bytes, however the network cuts it."""
+
+import struct
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from twinlog.kafka.frames import LARGEST_FRAME_BYTES, SMALL_FRAME_BYTES, FrameProtocol
+from twinlog.kafka.requests import Frame
+
+
+class Receiver:
+    def __init__(self) -> None:
+        self.frames: list[Frame] = []
+        self.losses: list[BaseException | None] = []
+        self.protocol = FrameProtocol(self.frames.append, self.losses.append)
+
+    def receive(self, data: bytes) -> None:
+        """As an event loop hands bytes over: at most what the buffer takes at a time."""
+        while data and not self.protocol.at_eof():
+            buffer = self.protocol.get_buffer(-1)
+            count = min(len(buffer), len(data))
+            assert count, "an empty buffer would end the connection"
+            buffer[:count] = data[:count]
+            data = data[count:]
+            self.protocol.buffer_updated(count)
+
+
+def on_the_wire(*frames: bytes) -> bytes:
+    return b"".join(struct.pack(">i", len(frame)) + frame for frame in frames)
+
+
+SIZES = st.sampled_from(
+    (0, 1, 3, 100, SMALL_FRAME_BYTES - 5, SMALL_FRAME_BYTES - 4, SMALL_FRAME_BYTES, 3 * SMALL_FRAME_BYTES)
+)
+
+
+@given(sizes=st.lists(SIZES, max_size=6), cuts=st.lists(st.integers(1, 2 * SMALL_FRAME_BYTES), max_size=8))
+def test_frames_are_the_same_however_the_stream_is_cut(sizes: list[int], cuts: list[int]) -> None:
+    frames = [bytes((number + 1,)) * size for number, size in enumerate(sizes)]
+    stream, receiver = on_the_wire(*frames), Receiver()
+
+    for cut in cuts:
+        receiver.receive(stream[:cut])
+        stream = stream[cut:]
+    receiver.receive(stream)
+
+    assert receiver.frames == frames
+
+
+@given(frames=st.lists(st.binary(max_size=20), max_size=5))
+def test_single_bytes_make_whole_frames(frames: list[bytes]) -> None:
+    receiver = Receiver()
+
+    for byte in on_the_wire(*frames):
+        receiver.receive(bytes((byte,)))
+
+    assert receiver.frames == frames
+
+
+@pytest.mark.parametrize("size", [-1, LARGEST_FRAME_BYTES + 1])
+def test_a_size_that_cannot_be_ends_the_connection(size: int) -> None:
+    receiver = Receiver()
+
+    receiver.receive(on_the_wire(b"good") + struct.pack(">i", size) + b"x" * 50)
+
+    assert receiver.frames == [b"good"]
+    assert [type(loss) for loss in receiver.losses] == [ConnectionError]
+    assert receiver.protocol.at_eof()
+
+
+def test_the_loss_of_the_connection_is_told_with_its_error() -> None:
+    receiver, error = Receiver(), OSError("reset")
+
+    receiver.protocol.connection_lost(error)
+
+    assert receiver.losses == [error]
+    assert receiver.protocol.at_eof()
+
+
+def test_a_large_frame_is_received_where_it_stays() -> None:
+    receiver = Receiver()
+    receiver.receive(struct.pack(">i", SMALL_FRAME_BYTES) + b"ab")
+
+    rest = receiver.protocol.get_buffer(-1)
+    assert len(rest) == SMALL_FRAME_BYTES - 2
+    rest[:] = b"c" * len(rest)
+    receiver.protocol.buffer_updated(len(rest))
+
+    assert rest.obj is receiver.frames[0]
+    assert receiver.frames == [b"ab" + b"c" * (SMALL_FRAME_BYTES - 2)]
