@@ -171,6 +171,7 @@ class Checkpointer:
         translations: Mapping[SourcePosition, Translation],
         read_at: float,
     ) -> None:
+        lower: list[Checkpoint] = []
         for candidate in candidates:
             translation = translations[candidate.position]
             self.instruments.considered(candidate.group, translation.verdict)
@@ -183,11 +184,25 @@ class Checkpointer:
                 downstream_offset=translation.downstream_offset,
                 metadata=candidate.committed.metadata,
             )
-            if not self.history.admits(checkpoint):
-                continue
-            await self.log.append(writer, checkpoint)
-            self.history.remember(checkpoint)
-            self.instruments.emitted(candidate.group, self.clock.monotonic() - read_at)
+            if self.history.admits(checkpoint):
+                await self._write(writer, checkpoint, read_at)
+            elif checkpoint.downstream_offset < self._last_offset(checkpoint):
+                lower.append(checkpoint)
+        ends = await _ends(self.target, {checkpoint.partition for checkpoint in lower})
+        for checkpoint in lower:
+            end = ends.get(checkpoint.partition)
+            # The log was made anew or cut: what the last checkpoint points at is no more.
+            if end is not None and self._last_offset(checkpoint) > end:
+                await self._write(writer, checkpoint, read_at)
+
+    async def _write(self, writer: LogWriter, checkpoint: Checkpoint, read_at: float) -> None:
+        await self.log.append(writer, checkpoint)
+        self.history.remember(checkpoint)
+        self.instruments.emitted(checkpoint.group, self.clock.monotonic() - read_at)
+
+    def _last_offset(self, checkpoint: Checkpoint) -> int:
+        """Of the checkpoint before it, which there is."""
+        return self.history.latest(checkpoint.group)[checkpoint.partition].downstream_offset
 
     async def _rows(
         self, candidates: list[_Candidate], translations: Mapping[SourcePosition, Translation]

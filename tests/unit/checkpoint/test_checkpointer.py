@@ -30,6 +30,12 @@ async def on_target(flow: FlowOnFakes, group: str) -> dict[TopicPartition, int]:
     return {partition: committed.next_offset for partition, committed in held.items()}
 
 
+async def fill_copy(flow: FlowOnFakes, count: int) -> None:
+    async with flow.target.writer() as target:
+        for number in range(count):
+            await target.append(TopicPartition("A.orders", 0), key=b"k", value=b"%d" % number)
+
+
 @pytest.fixture
 def flow() -> FlowOnFakes:
     """`orders` with 3 partitions on A and its copy on B; nothing copied yet."""
@@ -112,6 +118,7 @@ async def test_checkpoints_never_go_back_unless_the_group_does(flow: FlowOnFakes
 async def test_a_store_that_became_less_precise_takes_no_group_back(flow: FlowOnFakes) -> None:
     """MM2's testCheckpointRecordsMonotonicIfStoreRewinds, with its numbers."""
     orders = TopicPartition("orders", 0)
+    await fill_copy(flow, 20)
     for upstream, downstream in ((11, 4), (12, 5)):
         await flow.write_sync("orders", upstream, downstream)
     flow.source.set_group("g", {orders: 13})
@@ -128,9 +135,27 @@ async def test_a_store_that_became_less_precise_takes_no_group_back(flow: FlowOn
     assert flow.checkpoints() == [checkpoint(13, 6), checkpoint(12, 5)]
 
 
+async def test_a_copy_that_was_made_anew_gets_new_checkpoints(flow: FlowOnFakes) -> None:
+    """The last checkpoint points past the new log's end: keeping to it would leave records out."""
+    orders = TopicPartition("orders", 0)
+    await fill_copy(flow, 300)
+    await flow.write_sync("orders", 200, 200)
+    flow.source.set_group("g", {orders: 250})
+    async with flow.ready() as checkpointer:
+        await flow.do_pass(checkpointer)
+        flow.target.add_topic("A.orders", 3)
+        await fill_copy(flow, 20)
+        await flow.write_sync("orders", 200, 10)
+        await turns(lambda: checkpointer.tail.store.translate(orders, 250).downstream_offset == 11)
+        await flow.do_pass(checkpointer)
+        await flow.do_pass(checkpointer)
+    assert flow.checkpoints() == [checkpoint(250, 201), checkpoint(250, 11)]
+
+
 async def test_a_restart_goes_on_from_the_checkpoints_in_the_topic(flow: FlowOnFakes) -> None:
     """MM2's testCheckpointsTaskRestartUsesExistingCheckpoints, with its numbers."""
     orders = TopicPartition("orders", 0)
+    await fill_copy(flow, 500)
     for offset in (100, 200):
         await flow.write_sync("orders", offset, offset)
     flow.source.set_group("g", {orders: 250})
