@@ -30,6 +30,8 @@ from twinlog_checkpoint.history import OffsetPair, Pairs
 
 READ_BYTES = 256 << 10
 """One fetch of records to compare; a broker gives at least one batch."""
+FIRST_READ_BYTES = 16 << 10
+"""The first one of a walk, as most end near; the next ones are four times as large, up to READ_BYTES."""
 PEEK_BYTES = 4 << 10
 """One fetch for a single record."""
 COUNT_BYTES = 1 << 20
@@ -319,14 +321,15 @@ class Aligner:
         return walk
 
     async def _feed(self, walk: Walk, here_at: int, there_at: int) -> None:
+        here_bytes = there_bytes = FIRST_READ_BYTES
         while (need := walk.step()) is not Need.NOTHING:
             self.budget.check()
             if need is Need.SOURCE:
-                stretch = await self.here.log.read(self.here.partition, here_at, max_bytes=READ_BYTES)
+                stretch = await self.here.log.read(self.here.partition, here_at, max_bytes=here_bytes)
                 walk.feed_source(stretch.prints, ended=stretch.ended or stretch.next_offset <= here_at)
-                here_at = stretch.next_offset
+                here_at, here_bytes = stretch.next_offset, min(4 * here_bytes, READ_BYTES)
             else:
-                stretch = await self.there.log.read(self.there.partition, there_at, max_bytes=READ_BYTES)
+                stretch = await self.there.log.read(self.there.partition, there_at, max_bytes=there_bytes)
                 walk.feed_target(stretch.prints, ended=stretch.ended or stretch.next_offset <= there_at)
-                there_at = stretch.next_offset
+                there_at, there_bytes = stretch.next_offset, min(4 * there_bytes, READ_BYTES)
             self.budget.spend(stretch.size_bytes)
