@@ -16,6 +16,7 @@ from twinlog.testing.brokers import KafkaPair, eventually, unique_name
 from twinlog.testing.service_process import ServiceProcess
 from twinlog.wire.murmur2 import partition_for_key
 from twinlog.wire.source_offset import encode_source_offset, source_offset_key
+from twinlog_source.control import TopicMark, fact_record
 
 
 @pytest.fixture
@@ -88,20 +89,31 @@ async def test_a_target_that_is_away_is_a_status(rig: Rig) -> None:
 async def test_without_configsync_topics_with_positions_go_on_where_mm2_left_them(
     rig: Rig, unique_topic: str
 ) -> None:
-    """MM2 has copied three records, and its position says so; at-least-once, as MM2 by default."""
-    topic = unique_topic
-    rig.extra |= {"topics": topic, f"{rig.b}.exactly.once.source.support": "disabled"}
-    await rig.create(topic)
-    await rig.produce(topic, [b"%d" % number for number in range(10)])
+    """MM2 has copied three records, and its position says so; at-least-once, as MM2 by default. A topic that
+    configsync took out of the flow stays out.
+    """
+    topic, out = unique_topic, f"{unique_topic}-out"
+    rig.extra |= {"topics": f"{topic}, {out}", f"{rig.b}.exactly.once.source.support": "disabled"}
+    for name in (topic, out):
+        await rig.create(name)
+        await rig.produce(name, [b"%d" % number for number in range(10)])
     new = [
         NewTopic(name=rig.remote(topic), partition_count=1, replication_factor=1),
+        NewTopic(name=rig.remote(out), partition_count=1, replication_factor=1),
         NewTopic(name=rig.positions_topic, partition_count=25, replication_factor=1),
     ]
     assert set((await rig.target.create_topics(new)).values()) == {None}
-    key = source_offset_key(rig.a, TopicPartition(topic, 0))
+    facts = [
+        *(
+            (source_offset_key(rig.a, TopicPartition(name, 0)), encode_source_offset(3))
+            for name in (topic, out)
+        ),
+        fact_record(rig.a, TopicMark(topic=out, topic_id="", known_partitions=1, left=True)),
+    ]
     async with rig.target.writer() as writer:
-        at = TopicPartition(rig.positions_topic, partition_for_key(key, 25))
-        await writer.append(at, key=key, value=encode_source_offset(3))
+        for key, value in facts:
+            at = TopicPartition(rig.positions_topic, partition_for_key(key, 25))
+            await writer.append(at, key=key, value=value)
     async with rig.running(None) as service:
 
         async def the_rest() -> bool:
@@ -110,6 +122,7 @@ async def test_without_configsync_topics_with_positions_go_on_where_mm2_left_the
             ]
 
         await eventually(the_rest, 40)
+        assert await rig.target_content(out) == []
         assert not (await rig.flow_status(service)).exactly_once
 
 

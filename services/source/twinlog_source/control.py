@@ -40,6 +40,10 @@ class TopicMark:
     """Partitions it had when the flow first saw it: later ones are copied from their earliest record."""
     target_topic_id: str = ""
     """Id of the copy: another one means that what was copied is gone."""
+    left: bool = False
+    """configsync said that no rule selects it any more. While configsync is away that still holds: the rule
+    may be newer than the file.
+    """
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -175,6 +179,7 @@ def fact_record(source_alias: str, fact: Fact) -> tuple[bytes, bytes]:
                 "topic_id": fact.topic_id,
                 "known_partitions": fact.known_partitions,
                 "target_topic_id": fact.target_topic_id,
+                "left": fact.left,
             }
         case PauseMark():
             key = control_key(source_alias, "pause", fact.topic, fact.partition)
@@ -240,6 +245,7 @@ def _fact(kind: str, topic: str | None, partition: int | None, document: dict[st
                 topic_id=topic_id,
                 known_partitions=count,
                 target_topic_id=target_id if isinstance(target_id, str) else "",
+                left=document.get("left") is True,
             )
         case "pause", _, {"by": str(by), "at_ms": int(at)}:
             return PauseMark(topic=topic, partition=partition, by=by, at_ms=at)

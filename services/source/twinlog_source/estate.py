@@ -5,7 +5,7 @@ All of it is on the target's log; this is the copy in memory, on the driver's ev
 
 import asyncio
 from collections.abc import Awaitable, Callable, Collection, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import structlog
 from google.protobuf.duration_pb2 import Duration
@@ -212,6 +212,7 @@ class FlowEstate:
                 return True
             await self._restart_recreated()
         await self._mark_new_topics()
+        await self._mark_left_topics()
         await self._find_positions()
         await self.target_logs.note_recreated(self.topics)
         await self.target_logs.look_at_ends(self.topics)
@@ -298,6 +299,21 @@ class FlowEstate:
                 await self.target_logs.state_topic(topic, known_partitions=topic.partition_count)
 
     # ------------------------------------------------------------------------------------------ positions
+
+    async def _mark_left_topics(self) -> None:
+        """Remember which topics configsync took out of the flow, and which it took in again."""
+        marks = self.positions.control.topics
+        changed = {
+            mark.topic: replace(mark, left=not mark.left)
+            for mark in marks.values()
+            if mark.left == (mark.topic in self.topics) and (mark.left or self._was_taken_out(mark.topic))
+        }
+        await self.journal.states(list(changed.values()))
+        marks.update(changed)
+
+    def _was_taken_out(self, topic: str) -> bool:
+        flow = self.flow.flow
+        return self.watch.settled(flow) and topic not in self.watch.topics(flow)
 
     async def _find_positions(self) -> None:
         """Give every partition its position: the stored one, else what its reset means."""

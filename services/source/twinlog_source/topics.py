@@ -33,10 +33,13 @@ class KnownTopics:
     target: KafkaCluster
     topics: dict[str, ReplicatedTopic] = field(default_factory=dict)
 
-    async def look(self, positions: Collection[TopicPartition]) -> None:
-        """Look anew. Raises KafkaError when a cluster does not answer."""
+    async def look(self, positions: Collection[TopicPartition], *, without: Collection[str] = ()) -> None:
+        """Look anew, `without` the topics that configsync took out of the flow while it ran.
+
+        Raises KafkaError when a cluster does not answer.
+        """
         policy = self.flow.policy
-        names = sorted({partition.topic for partition in positions})
+        names = sorted({partition.topic for partition in positions} - set(without))
         targets = {
             name: policy.format_remote_topic(self.flow.flow.source, name)
             for name in names

@@ -43,7 +43,9 @@ class WantedTopics:
         topics = dict(self.watch.topics(self.flow))
         if not self.watch.settled(self.flow) and now - self._began >= CONFIGSYNC_PATIENCE_SECONDS:
             if self._looked_at is None or now - self._looked_at >= LOOK_AGAIN_SECONDS:
-                await self.known.look(list(await self.positions.refresh()))
+                positions = list(await self.positions.refresh())
+                left = {mark.topic for mark in self.positions.control.topics.values() if mark.left}
+                await self.known.look(positions, without=left)
                 self._looked_at = now
             topics = {**self.known.topics, **topics}
         topics = await self.limits.corrected(topics, now)

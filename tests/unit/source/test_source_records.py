@@ -30,7 +30,14 @@ NUMBERS = st.integers(0, 2**53)
 PARTITIONS = st.builds(TopicPartition, NAMES, NUMBERS)
 FACTS: st.SearchStrategy[Fact] = st.one_of(
     st.builds(OwnerMark, instance=NAMES, slots=NUMBERS, renewed_at_ms=NUMBERS),
-    st.builds(TopicMark, topic=NAMES, topic_id=NAMES, known_partitions=NUMBERS, target_topic_id=NAMES),
+    st.builds(
+        TopicMark,
+        topic=NAMES,
+        topic_id=NAMES,
+        known_partitions=NUMBERS,
+        target_topic_id=NAMES,
+        left=st.booleans(),
+    ),
     st.builds(PauseMark, topic=NAMES, partition=st.one_of(st.none(), NUMBERS), by=NAMES, at_ms=NUMBERS),
     st.builds(ThrottleMark, topic=st.one_of(st.none(), NAMES), bytes_per_second=NUMBERS),
     st.builds(ZeroMark, partition=PARTITIONS),
