@@ -239,3 +239,25 @@ def test_a_thousand_headers_survive_both_lanes() -> None:
             for copy in decode_batch(read_batches(sealed(outgoing, _SEAL))[0])
         ]
         assert [copy.headers for copy in copies] == [headers, headers]
+
+
+@pytest.mark.parametrize("backlog", [False, True])
+def test_leader_epochs_are_told_once_for_each_change_also_where_batches_are_packed(backlog: bool) -> None:
+    data = b""
+    for offset, epoch in enumerate([3] * 5 + [4] * 5 + [6] * 2):
+        batch = source_batch(_records(offset, 1))
+        # Outside the checksum: the broker writes it.
+        data += batch[:12] + epoch.to_bytes(4) + batch[16:]
+    prepared = prepare(data, wanted_offset=2, policy=_POLICY, backlog=backlog)
+    assert prepared.next_offset == 12
+    assert sum(batch.record_count for batch in prepared.batches) == 10
+    assert [each for each in prepared.leader_epochs if each.offset >= 2][-2:] == [(4, 5), (6, 10)]
+    assert [each.epoch for each in prepared.leader_epochs] == [3, 4, 6]
+
+
+def test_the_leader_epoch_of_what_a_fault_holds_back_is_not_told() -> None:
+    good, bad = source_batch(_records(0, 2)), source_batch(_records(2, 2))
+    bad = bad[:12] + (9).to_bytes(4) + bad[16:-1] + bytes([bad[-1] ^ 1])
+    prepared = prepare(good + bad, wanted_offset=0, policy=_POLICY)
+    assert prepared.fault is not None
+    assert [each.epoch for each in prepared.leader_epochs] == [5]
