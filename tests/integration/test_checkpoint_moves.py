@@ -1,15 +1,13 @@
 """Failover and failback by their commands, under load: every record is read exactly once."""
 
 import asyncio
-import json
-import sys
 from collections import Counter
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
+from integration.checkpoint_rig import twinlog
 from twinlog.clock import SystemClock
 from twinlog.kafka.cluster import open_cluster
 from twinlog.kafka.group_consumer import GroupConsumer
@@ -84,25 +82,6 @@ class Load:
                 await wait_or_stop(stop, 0.005)
 
 
-async def command(run: TwinlogRun, *arguments: str) -> tuple[int, list[dict[str, Any]], str]:
-    """Run `twinlog …` as an operator does; exit code, its JSON documents, stderr."""
-    process = await asyncio.create_subprocess_exec(
-        *(sys.executable, "-m", "twinlog", *arguments, "-o", "json", "--config", str(run.file)),
-        stdout=asyncio.subprocess.PIPE,
-        stderr=asyncio.subprocess.PIPE,
-    )
-    async with asyncio.timeout(120):
-        out, errors = await process.communicate()
-    text = out.decode()
-    documents: list[dict[str, Any]] = []
-    decoder, position = json.JSONDecoder(), 0
-    while position < len(text.rstrip()):
-        document, position = decoder.raw_decode(text, position)
-        documents += document if isinstance(document, list) else [document]
-        position += len(text[position:]) - len(text[position:].lstrip())
-    return process.returncode or 0, documents, errors.decode()
-
-
 async def test_a_live_consumer_goes_there_and_back_and_reads_each_record_once(
     kafka_pair: KafkaPair, tmp_path: Path
 ) -> None:
@@ -134,6 +113,7 @@ async def test_a_live_consumer_goes_there_and_back_and_reads_each_record_once(
             Load(cluster=b, topic=topic, prefix="west"),
         )
         async with TwinlogRun(text, tmp_path) as run:
+            where = ("--config", str(run.file))
             await eventually(lambda: _has(a, on_a), 60)
             await eventually(lambda: _has(b, on_b), 60)
 
@@ -142,25 +122,18 @@ async def test_a_live_consumer_goes_there_and_back_and_reads_each_record_once(
 
             async with east.running():
                 async with app.at(kafka_pair.a, [topic, on_a]):
-                    await read_more_than(200)
-                code, plan, errors = await command(run, "failover", "plan", str(there), "--group", group)
-                assert code == 0, errors
-                assert {entry["group"] for entry in plan[0]["partitions"]} == {group}
-                assert plan[0]["blockers"] == []
-                code, events, errors = await command(run, "failover", "run", str(there), "--group", group)
-                assert code == 0, errors
-                assert not events[-1]["already_done"]
-                code, events, errors = await command(run, "failover", "run", str(there), "--group", group)
-                assert code == 0, errors
-                assert events[-1]["already_done"]
+                    await read_more_than(100)
+                moved = await twinlog("failover", "run", str(there), "--group", group, *where)
+                assert moved.code == 0, moved.errors
+                assert not moved.documents[-1]["already_done"]
                 async with west.running(), app.at(kafka_pair.b, [topic, on_b]):
-                    await read_more_than(app.seen.total() + 400)
-                code, events, errors = await command(run, "failback", "run", str(there), "--group", group)
-                assert code == 0, errors
-                verdicts = {entry["verdict"] for entry in events[-1]["plan"]["partitions"]}
+                    await read_more_than(app.seen.total() + 200)
+                back_home = await twinlog("failback", "run", str(there), "--group", group, *where)
+                assert back_home.code == 0, back_home.errors
+                verdicts = {entry["verdict"] for entry in back_home.documents[-1]["plan"]["partitions"]}
                 assert verdicts <= {"EXACT", "UP_TO_DATE"}
                 async with app.at(kafka_pair.a, [topic, on_a]):
-                    await read_more_than(app.seen.total() + 200)
+                    await read_more_than(app.seen.total() + 100)
             async with app.at(kafka_pair.a, [topic, on_a]):
                 await eventually(lambda: len(app.seen) == east.sent + west.sent, 60)
     produced = {f"east-{n}".encode() for n in range(east.sent)} | {
@@ -173,40 +146,3 @@ async def test_a_live_consumer_goes_there_and_back_and_reads_each_record_once(
 
 async def _has(cluster: KafkaCluster, topic: str) -> bool:
     return topic in await cluster.list_topics()
-
-
-async def test_commands_say_what_is_wrong(kafka_pair: KafkaPair, tmp_path: Path) -> None:
-    topic, flow = unique_name("wrong"), Flow(unique_name("east"), unique_name("west"))
-    clients = {
-        flow.source: kafka_pair.a.client_properties(),
-        flow.target: kafka_pair.b.client_properties(),
-    }
-    text = quick_mm2_properties(clients, [flow], {"topics": topic, "twinlog.drain.seconds": "0"})
-    async with open_cluster("a", clients[flow.source]) as a, TwinlogRun(text, tmp_path) as run:
-        new = NewTopic(name=topic, partition_count=1, replication_factor=1)
-        assert (await a.create_topics([new])) == {topic: None}
-
-        async def ready() -> bool:
-            _, documents, _ = await command(run, "groups")
-            return bool(documents[0]["ready_flows"] == [str(flow)])
-
-        await eventually(ready, 60)
-        code, _, errors = await command(run, "failover", "run", "x->y")
-        assert code == 1
-        assert str(flow) in errors
-        code, _, errors = await command(run, "failover", "run", str(flow), "--group", "nobody")
-        assert code == 1
-        assert "nobody" in errors
-        assert "MOVE_BLOCKED" in errors
-        code, _, errors = await command(run, "failover", "run", str(flow), "--fence")
-        assert code == 1
-        assert "authorizer" in errors
-        code, documents, _ = await command(run, "translate", "missing:0:5")
-        assert code == 1
-        assert documents[0]["translated_offset"] is None
-        code, _, errors = await command(run, "translate", "orders")
-        assert code == 2
-        assert "orders:3:1234" in errors
-        code, documents, _ = await command(run, "explain", "group", "nobody")
-        assert code == 0
-        assert documents[0]["translated"] is False
