@@ -129,7 +129,7 @@ class MoveRunner:
             )
         record = record.after(Step.CHECK)
         await self.journal.store(record)
-        yield self._event(Step.CHECK, StepState.DONE, f"{len(plan.partitions)} offsets to look at")
+        yield self._event(Step.CHECK, StepState.DONE, f"offsets to look at: {len(plan.partitions)}")
         if plan.from_reachable:
             async for entry in self._leave(record, options):
                 if isinstance(entry, MoveRecord):
@@ -141,14 +141,14 @@ class MoveRunner:
                 yield self._event(step, StepState.SKIPPED, f"{plan.from_alias} does not answer")
         yield self._event(Step.TRANSLATE, StepState.STARTED, "reading where the groups stand now")
         partitions = await self.planner.partitions(options, without=record.moved)
-        yield self._event(Step.TRANSLATE, StepState.DONE, f"{len(partitions)} offsets translated")
+        yield self._event(Step.TRANSLATE, StepState.DONE, f"offsets translated: {len(partitions)}")
         await self.require()
         yield self._event(Step.COMMIT, StepState.STARTED, f"writing on {plan.to_alias}")
         partitions = await commit(self.planner.route.to_cluster, partitions)
         yield self._event(
             Step.COMMIT,
             StepState.DONE,
-            f"{sum(entry.action is MoveAction.WRITE for entry in partitions)} offsets committed",
+            f"offsets committed: {sum(entry.action is MoveAction.WRITE for entry in partitions)}",
         )
         await verify(self.planner.route.to_cluster, partitions)
         yield self._event(Step.VERIFY, StepState.DONE, "every committed offset was read back")
@@ -168,7 +168,7 @@ class MoveRunner:
             run_id=record.run_id,
             groups=len(record.moved),
         )
-        yield self._event(Step.DONE, StepState.DONE, f"{len(record.moved)} groups moved to {plan.to_alias}")
+        yield self._event(Step.DONE, StepState.DONE, f"groups moved to {plan.to_alias}: {len(record.moved)}")
         yield self._report(record, finished, already_done=False)
 
     # ------------------------------------------------------------------------- leaving the cluster
@@ -192,7 +192,9 @@ class MoveRunner:
             finals = await self._final_offsets(fenced=bool(record.fences))
             record = replace(record, final_offsets=finals).after(Step.FINAL_OFFSETS)
             await self.journal.store(record)
-            yield self._event(Step.FINAL_OFFSETS, StepState.DONE, f"{_logs(len(finals))} for the move")
+            yield self._event(
+                Step.FINAL_OFFSETS, StepState.DONE, f"the ends of {_logs(len(finals))} are noted"
+            )
         if options.wait_seconds > 0:
             async for event in self._drain(record, options):
                 yield event
@@ -315,7 +317,7 @@ def _topics(count: int) -> str:
 
 
 def _logs(count: int) -> str:
-    return "1 log ends here" if count == 1 else f"{count} logs end here"
+    return "1 log" if count == 1 else f"{count} logs"
 
 
 def _in_progress(message: str) -> StateError:

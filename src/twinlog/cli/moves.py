@@ -50,8 +50,8 @@ def _columns(plan: pb2.MovePlan) -> tuple[Column, ...]:
         Column(title=f"on {plan.from_cluster}"),
         Column(title="is at", right=True),
         Column(title=f"on {plan.to_cluster}"),
-        Column(title="goes on at", right=True),
-        Column(title="was at", right=True),
+        Column(title="translated", right=True),
+        Column(title="committed", right=True),
         Column(title="verdict"),
         Column(title="action"),
         Column(title="message"),
@@ -152,7 +152,7 @@ def _print_plan(plan: pb2.MovePlan, title: str) -> None:
     if plan.partitions:
         print_table(title, _columns(plan), [_cells(entry) for entry in plan.partitions])
     else:
-        typer.echo(f"{title}\nno groups to move")
+        typer.echo(f"{title}\nnothing to move")
     backlog = list(_backlog_cells(plan.backlog))
     if backlog:
         print_table("", _BACKLOG, backlog)

@@ -67,7 +67,7 @@ def cut(plan: pb2.MovePlan) -> None:
         (stuck, "not copied yet: 40 records; the copy does not move just now"),
         (cut, "failover run r1 by ann was cut after CHECK, FENCE; `twinlog failover run` goes on with it"),
         (cut, "fence on A, no writes to: orders"),
-        (lambda plan: plan.ClearField("partitions"), "no groups to move"),
+        (lambda plan: plan.ClearField("partitions"), "nothing to move"),
     ],
 )
 def test_a_plan_says_it_in_words(
