@@ -99,7 +99,8 @@ class GroupSyncer:
         idle: dict[str, str] = {}
         for group, description in described.items():
             if isinstance(description, KafkaError):
-                self._warn(group, description)
+                if self.enabled:
+                    self._warn(group, description)
             elif description.state in WRITABLE_STATES:
                 idle[group] = description.state
                 self.table.on_idle(group)
