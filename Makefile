@@ -8,10 +8,10 @@ EDITABLE := -e '.[dev,local]' $(foreach s,source checkpoint heartbeat configsync
 SOURCES := src services tests bench examples
 
 .DEFAULT_GOAL := help
-.PHONY: help install demo test unit contract integration e2e chaos bench lint format proto docs clean
+.PHONY: help install demo test unit contract integration e2e chaos chaos-translation bench lint format proto docs clean
 
 help: ## List the targets
-	@grep -hE '^[a-z0-9_-]+:.*##' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  make %-12s %s\n", $$1, $$2}'
+	@grep -hE '^[a-z0-9_-]+:.*##' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  make %-18s %s\n", $$1, $$2}'
 
 install: $(STAMP) ## Make .venv with everything in it
 
@@ -44,6 +44,9 @@ e2e: install ## The README's promises, whole
 
 chaos: install ## Kill what copies 200 times at random moments under load, and compare both sides
 	$(BIN)/python tests/chaos/source_chaos.py --kills 200
+
+chaos-translation: install ## Translate 1,000 random offsets of a million roughly mirrored records: minutes
+	$(BIN)/python tests/chaos/translation_chaos.py
 
 bench: install ## Beside the real MirrorMaker 2: half an hour on a quiet machine; ARGS=--quick: minutes
 	$(BIN)/python -m bench $(ARGS)
