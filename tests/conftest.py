@@ -19,9 +19,13 @@ _LEAK_GRACE_SECONDS = 0.2
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Mark what needs brokers; refuse it among the unit tests."""
+    """Mark what needs brokers; refuse it among the unit tests. Side by side run whole files, and all tests
+    of `mirror` in one process: it is one long run.
+    """
     for item in items:
-        if _BROKER_FIXTURES.isdisjoint(getattr(item, "fixturenames", ())):
+        fixtures = getattr(item, "fixturenames", ())
+        item.add_marker(pytest.mark.xdist_group("mirror" if "mirror" in fixtures else str(item.path)))
+        if _BROKER_FIXTURES.isdisjoint(fixtures):
             continue
         if item.path.is_relative_to(_UNIT_TESTS):
             raise pytest.UsageError(f"{item.nodeid} is a unit test and asks for real brokers")
