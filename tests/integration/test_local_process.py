@@ -6,6 +6,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 
 import psutil
@@ -58,8 +59,12 @@ def owner(
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, start_new_session=True) as process:
         assert process.stdout is not None
         child = int(process.stdout.readline())
-        yield process, [child, int(grandchild_file.read_text())]
+        pids = [child, int(grandchild_file.read_text())]
+        yield process, pids
         os.killpg(process.pid, signal.SIGKILL)
+        for pid in pids:
+            with suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
 
 
 @pytest.mark.parametrize("owner", ["plain", "forks"], indirect=True)

@@ -246,7 +246,7 @@ class _Story:
             "next on A",
             "next on B",
             "same record",
-            title="Translated offsets",
+            title=f"Where {GROUP!r} goes on, by what it read on A",
             title_justify="left",
         )
         for number, (on_a, on_b, exact) in sorted(findings.offsets.items()):

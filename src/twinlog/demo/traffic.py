@@ -29,9 +29,10 @@ class OrderStream:
 
     async def run(self, stop: asyncio.Event) -> None:
         async with RawProducer(self.session, self._settings) as producer:
-            started = self.clock.monotonic()
+            started, before = self.clock.monotonic(), self.written
             while not await wait_or_stop(stop, BATCH_INTERVAL_SECONDS):
-                due = int((self.clock.monotonic() - started) * self.records_per_second) - self.written
+                wanted = before + int((self.clock.monotonic() - started) * self.records_per_second)
+                due = wanted - self.written
                 if due > 0:
                     await self._write(producer, due)
 
