@@ -9,7 +9,7 @@ before ended, and none survives a rewind (its generation is old).
 """
 
 import asyncio
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
@@ -71,6 +71,9 @@ class Intake:
     failures: dict[str, int] = field(default_factory=dict)
     """Fetches that failed as a whole, by reason."""
     _buffered_bytes: int = 0
+    _turn: int = 0
+    _served: dict[TopicPartition, int] = field(default_factory=dict)
+    """When each partition brought records last, in turns."""
     _room: asyncio.Event = field(default_factory=asyncio.Event)
 
     async def run(self, stop: asyncio.Event) -> None:
@@ -88,7 +91,7 @@ class Intake:
                 answers = await self.fetcher.poll(
                     positions,
                     max_wait_seconds=POLL_SECONDS,
-                    sizes=self.throttle.sizes(partition.topic for partition in positions),
+                    sizes=self.throttle.sizes,
                 )
                 self.source_problem = None
             except KafkaError as error:
@@ -126,11 +129,32 @@ class Intake:
         fetchable = ((partition, copy) for partition, copy in self.copies.items() if copy.fetchable(now))
         if throttle.is_open:
             return {partition: copy.fetched for partition, copy in fetchable}
-        return {
-            partition: copy.fetched
+        allowed = {
+            partition: copy
             for partition, copy in fetchable
             if fetcher.is_asked(partition) or throttle.allows(partition.topic, now)
         }
+        for partition in self._out_of_turn(allowed):
+            del allowed[partition]
+        return {partition: copy.fetched for partition, copy in allowed.items()}
+
+    def _out_of_turn(self, allowed: Mapping[TopicPartition, PartitionCopy]) -> list[TopicPartition]:
+        """Partitions of limited topics that wait for others: all backlogs at once would bring many seconds'
+        worth. Those that were served longest ago come first."""
+        waiting: dict[str, list[TopicPartition]] = {}
+        under_way: Counter[str] = Counter()
+        for partition, copy in allowed.items():
+            if self.throttle.at_once(partition.topic) is None or copy.fetched >= copy.end_offset:
+                continue
+            if self.fetcher.is_asked(partition):
+                under_way[partition.topic] += 1
+            else:
+                waiting.setdefault(partition.topic, []).append(partition)
+        late: list[TopicPartition] = []
+        for topic, partitions in waiting.items():
+            partitions.sort(key=lambda partition: self._served.get(partition, 0))
+            late += partitions[max(0, (self.throttle.at_once(topic) or 0) - under_way[topic]) :]
+        return late
 
     async def _look_at_leaders(
         self, answers: Iterable[FetchedPartition | FetchFailure]
@@ -162,6 +186,8 @@ class Intake:
             return
         size_bytes = len(answer.records)
         self.throttle.spend(answer.partition.topic, size_bytes, self.clock.monotonic())
+        self._turn += 1
+        self._served[answer.partition] = self._turn
         prepared = prepare(
             answer.records,
             wanted_offset=answer.fetch_offset,

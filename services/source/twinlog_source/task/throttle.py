@@ -5,13 +5,14 @@ mean rate holds. What a fetch may bring is bounded by what the limits allow in a
 paid back long after anybody looks.
 """
 
-from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from twinlog.kafka.raw import FetchSizes
 
 BURST_SECONDS = 0.25
+LEAST_PARTITION_BYTES = 256 << 10
+"""Of one fetch of a partition: below the size of usual batches a broker would bring nothing at all."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -63,17 +64,17 @@ class Throttle:
         bucket = self._topics.get(topic)
         return (self._whole is None or self._whole.allows(now)) and (bucket is None or bucket.allows(now))
 
-    def sizes(self, topics: Iterable[str]) -> FetchSizes:
-        """What a fetch of partitions of these topics (each topic once for each partition) may bring."""
-        whole = None if self._whole is None else max(1, int(self._whole.burst_bytes))
-        partitions = Counter(topics) if self._topics else {}
+    def at_once(self, topic: str) -> int | None:
+        """How many partitions of a topic that have a backlog may be fetched together; None = all."""
+        bucket = self._topics.get(topic)
+        return None if bucket is None else max(1, int(bucket.burst_bytes // LEAST_PARTITION_BYTES))
+
+    @property
+    def sizes(self) -> FetchSizes:
+        """What a fetch may bring."""
         return FetchSizes(
-            max_bytes=whole,
-            partition_bytes={
-                topic: max(1, int(bucket.burst_bytes / partitions[topic]))
-                for topic, bucket in self._topics.items()
-                if topic in partitions
-            },
+            max_bytes=None if self._whole is None else max(1, int(self._whole.burst_bytes)),
+            partition_bytes=dict.fromkeys(self._topics, LEAST_PARTITION_BYTES),
         )
 
     def spend(self, topic: str, size_bytes: int, now: float) -> None:
