@@ -63,11 +63,12 @@ class FakeTransport:
             acknowledged.set_result(len(self._target.committed) + len(self._sent) - 1)
         return acknowledged
 
-    async def commit(self, positions: Positions) -> None:
+    async def commit(self, positions: Positions, *, ending: Callable[[], None]) -> None:
         for partition, _ in self._sent:
             if partition in self._target.refused:
                 self.partition_failures = {partition: self._target.refused[partition]}
                 raise self._target.refused[partition]
+        ending()
         self._target.on_commit()
         failure = self._target.commit_failures.pop(0) if self._target.commit_failures else None
         if failure is None or failure[1]:

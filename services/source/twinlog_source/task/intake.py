@@ -4,6 +4,9 @@ to be sent.
 Runs ahead of the writing half by at most `max_buffered_bytes`. Positions are never reset here: an offset
 that the source does not hold is a finding (`on_out_of_range`), not a reason to jump.
 
+A trickle is not fetched while the writing half is at work: what comes meanwhile is fetched in one go when it
+is nearly done (`release`). Else a record a millisecond would cost a fetch each, of both sides.
+
 Invariant: the chunks of a partition are queued in the order of their offsets, each begins where the one
 before ended, and none survives a rewind (its generation is old).
 """
@@ -25,6 +28,8 @@ from twinlog_source.task.throttle import Throttle
 
 BACKLOG_BYTES = 32 << 10
 """A fetch that brings this much of one partition has a backlog behind it: small batches are worth packing."""
+TRICKLE_BYTES = 256 << 10
+"""While less than this is buffered, partitions that brought little wait for the writing half."""
 POLL_SECONDS = 0.25
 IDLE_SECONDS = 0.1
 EPOCH_AT, EPOCH_END = 12, 16
@@ -75,6 +80,8 @@ class Intake:
     _served: dict[TopicPartition, int] = field(default_factory=dict)
     """When each partition brought records last, in turns."""
     _room: asyncio.Event = field(default_factory=asyncio.Event)
+    _resting: set[TopicPartition] = field(default_factory=set)
+    """Fetched a moment ago, little: not again before `release`."""
 
     async def run(self, stop: asyncio.Event) -> None:
         """Loop until `stop`."""
@@ -85,7 +92,7 @@ class Intake:
                 continue
             positions = self._wanted()
             if not positions:
-                await wait_or_stop(stop, IDLE_SECONDS)
+                await self.fetcher.pause(IDLE_SECONDS)
                 continue
             try:
                 answers = await self.fetcher.poll(
@@ -116,6 +123,12 @@ class Intake:
                 return chunk
         return None
 
+    def release(self) -> None:
+        """The writing half is about to be free: fetch everything again."""
+        if self._resting:
+            self._resting.clear()
+            self.fetcher.interrupt()
+
     async def _wait_for_room(self, stop: asyncio.Event) -> None:
         while not stop.is_set() and self._buffered_bytes >= self.max_buffered_bytes:
             try:
@@ -126,7 +139,11 @@ class Intake:
 
     def _wanted(self) -> dict[TopicPartition, int]:
         now, throttle, fetcher = self.clock.monotonic(), self.throttle, self.fetcher
-        fetchable = ((partition, copy) for partition, copy in self.copies.items() if copy.fetchable(now))
+        fetchable = (
+            (partition, copy)
+            for partition, copy in self.copies.items()
+            if copy.fetchable(now) and partition not in self._resting
+        )
         if throttle.is_open:
             return {partition: copy.fetched for partition, copy in fetchable}
         allowed = {
@@ -209,6 +226,8 @@ class Intake:
         if prepared.fault is not None:
             copy.hold()
         self._buffered_bytes += size_bytes
+        if size_bytes < BACKLOG_BYTES and self._buffered_bytes < TRICKLE_BYTES:
+            self._resting.add(answer.partition)
         self.arrived.set()
 
     async def _failed(self, failure: FetchFailure) -> None:

@@ -189,6 +189,7 @@ class Outlet:
 
     async def _await_chunk(self, stop: asyncio.Event) -> None:
         self.intake.arrived.clear()
+        self.intake.release()
         try:
             async with asyncio.timeout(IDLE_SECONDS):
                 await self.intake.arrived.wait()
@@ -264,7 +265,8 @@ class Outlet:
                 [*extra, *self._unknown_epochs(unstored - ends.keys()), *marks],
                 leaving_zero=leaving_zero,
                 now_ms=self.clock.now_ms(),
-            )
+            ),
+            ending=self.intake.release,
         )
         self._stored.update(positions)
         self._unstored -= positions.keys()

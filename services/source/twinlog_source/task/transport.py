@@ -2,7 +2,7 @@
 once)."""
 
 import asyncio
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AsyncExitStack
 from typing import Protocol, Self
 
@@ -26,8 +26,9 @@ class Transport(Protocol):
 
     def send(self, partition: TopicPartition, batch: OutgoingBatch) -> asyncio.Future[int]: ...
 
-    async def commit(self, positions: Positions) -> None:
-        """Return when the round is on the target, and its positions with it. Raises KafkaError."""
+    async def commit(self, positions: Positions, *, ending: Callable[[], None]) -> None:
+        """Return when the round is on the target, and its positions with it; `ending` is called when only the
+        last request is still to be answered. Raises KafkaError."""
         ...
 
     @property
@@ -55,9 +56,11 @@ class ExactlyOnce:
     def send(self, partition: TopicPartition, batch: OutgoingBatch) -> asyncio.Future[int]:
         return self._rotation.send(partition, batch)
 
-    async def commit(self, positions: Positions) -> None:
+    async def commit(self, positions: Positions, *, ending: Callable[[], None]) -> None:
         for partition, batch in positions.items():
             self._rotation.send(partition, batch)
+        await self._rotation.flush()
+        ending()
         await self._rotation.commit()
 
     @property
@@ -85,8 +88,9 @@ class AtLeastOnce:
     def send(self, partition: TopicPartition, batch: OutgoingBatch) -> asyncio.Future[int]:
         return self._producer.send(partition, batch)
 
-    async def commit(self, positions: Positions) -> None:
+    async def commit(self, positions: Positions, *, ending: Callable[[], None]) -> None:
         await self._producer.flush()
+        ending()
         for partition, batch in positions.items():
             self._producer.send(partition, batch)
         await self._producer.flush()

@@ -101,6 +101,7 @@ class RawFetcher:
         self._asked: dict[TopicPartition, int] = {}
         self._ready: dict[TopicPartition, FetchedPartition | FetchFailure] = {}
         self._arrived = asyncio.Event()
+        self._interrupted = False
         self._requests: dict[int, int] = {}
         self._served = 0
         self._tasks = asyncio.TaskGroup()
@@ -204,13 +205,28 @@ class RawFetcher:
             await self.request(positions, sizes)
             answers = self._collect(positions)
             left = give_up_at - self._loop.time()
-            if answers or left <= 0:
+            if answers or left <= 0 or self._interrupted:
+                self._interrupted = False
                 return answers
             try:
                 async with asyncio.timeout(left):
                     await self._arrived.wait()
             except TimeoutError:
                 return {}
+
+    async def pause(self, seconds: float) -> None:
+        """Wait that long, or until `interrupt`."""
+        self._arrived.clear()
+        if not self._interrupted:
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(seconds):
+                    await self._arrived.wait()
+        self._interrupted = False
+
+    def interrupt(self) -> None:
+        """Let the `poll` or `pause` that waits now, or the next one, return at once: other positions are wanted."""
+        self._interrupted = True
+        self._arrived.set()
 
     # -------------------------------------------------------------------------------------- fetching
 
