@@ -12,7 +12,7 @@ after fencing.
 
 import asyncio
 import contextlib
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import dataclass, field
 from typing import Protocol
 
@@ -21,13 +21,13 @@ import structlog
 from twinlog.api.source.v1 import worker_service_pb2 as pb
 from twinlog.clock import Clock
 from twinlog.errors import KafkaError, StateError, TransientKafkaError, TwinlogError
-from twinlog.model import Flow
+from twinlog.model import Flow, TopicPartition
 from twinlog.service.waiting import Backoff, finish_or_cancel, wait_or_stop
 from twinlog.telemetry.repeats import RepeatLimiter
 from twinlog_source.epoch import Epoch, Slot, SlotState
 from twinlog_source.estate import FlowEstate
 from twinlog_source.instruments import FlowInstruments
-from twinlog_source.planner import Plan, plan
+from twinlog_source.planner import Plan, plan, slots_needed
 from twinlog_source.shares import differ
 from twinlog_source.task_settings import TaskSettings
 
@@ -35,6 +35,7 @@ PREPARE_TIMEOUT_SECONDS = 60.0
 FINISH_TIMEOUT_SECONDS = 20.0
 JOB_END_SECONDS = 5.0
 REPLAN_POLL_SECONDS = 0.25
+DEMAND_POLL_SECONDS = 1.0
 PROBE_POLL_SECONDS = 0.05
 FENCED = "PRODUCER_FENCED"
 
@@ -78,6 +79,7 @@ class FlowDriver:
     """The epoch that copies now."""
     _epochs: dict[int, Epoch] = field(default_factory=dict)
     _number: int = 0
+    _most_slots: int = 1
     _owned: bool = False
     _displaced: bool = False
     _jobs: asyncio.TaskGroup | None = None
@@ -214,15 +216,25 @@ class FlowDriver:
                 continue
             partitions = self.estate.table.plannable()
             if partitions:
-                slots = self.max_slots or await self.runner.slots()
+                self._most_slots = self.max_slots or await self.runner.slots()
+                previous = self.current.plan if self.current else ()
                 return plan(
                     self.estate.table.rates(partitions),
-                    max_slots=slots,
-                    previous=self.current.plan if self.current else (),
+                    max_slots=self._slots_needed(partitions, present=len(previous)),
+                    previous=previous,
                 )
             await self._end_current("PLAN_CHANGED")
             await wait_or_stop(stop, REPLAN_POLL_SECONDS)
         return ()
+
+    def _slots_needed(self, partitions: Collection[TopicPartition], *, present: int) -> int:
+        load = self.estate.table.load(partitions, now=self.clock.monotonic())
+        return slots_needed(load, present=present, most=self._most_slots)
+
+    def _needs_more_slots(self, epoch: Epoch) -> bool:
+        """Whether its load has outgrown the epoch. One that needs fewer stays to its end."""
+        present, most = len(epoch.slots), min(self._most_slots, len(epoch.partitions))
+        return present < most and self._slots_needed(epoch.partitions, present=present) > present
 
     async def _prepare(self, chosen: Plan) -> Epoch:
         """Start the tasks of an epoch and wait until they are ready. Raises what kept one from it."""
@@ -293,8 +305,12 @@ class FlowDriver:
 
     async def _stay(self, epoch: Epoch, stop: asyncio.Event) -> None:
         """Stay while the epoch is young, its plan still right and its tasks well."""
-        due = self.clock.monotonic() + self.epoch_seconds
-        while self.clock.monotonic() < due and not stop.is_set():
+        began = looked_at = self.clock.monotonic()
+        while (now := self.clock.monotonic()) < began + self.epoch_seconds and not stop.is_set():
+            if now >= looked_at + DEMAND_POLL_SECONDS:
+                looked_at = now
+                if self._needs_more_slots(epoch):
+                    return
             failure = epoch.failure
             if failure is not None:
                 await self._end_current("PLAN_CHANGED")

@@ -11,6 +11,7 @@ from twinlog.errors import TwinlogError
 from twinlog.model import TopicPartition
 from twinlog_source.control import EpochStart
 from twinlog_source.lag_time import LagTime
+from twinlog_source.planner import BEHIND_RECORDS, BEHIND_SECONDS, Load
 from twinlog_source.rates import Rate
 from twinlog_source.spread import Spread
 
@@ -206,6 +207,19 @@ class PartitionTable:
     def rates(self, partitions: Collection[TopicPartition]) -> Mapping[TopicPartition, float | None]:
         """Measured bytes per second of each, None where nothing was measured yet."""
         return {partition: self.rows[partition].bytes.per_second for partition in partitions}
+
+    def load(self, partitions: Collection[TopicPartition], *, now: float) -> Load:
+        """What these partitions ask of their slots."""
+        rows = [self.rows[partition] for partition in partitions if partition in self.rows]
+        return Load(
+            bytes_per_second=sum(row.bytes.current(now) for row in rows),
+            is_behind=any(
+                row.state == source_pb.PARTITION_STATE_RUNNING
+                and row.lag_records > BEHIND_RECORDS
+                and row.lag_seconds(now) > BEHIND_SECONDS
+                for row in rows
+            ),
+        )
 
     def begin(self, partition: TopicPartition, position: int) -> None:
         """A partition without a stored position begins here."""

@@ -1,4 +1,7 @@
-"""Which partitions go to which slot: by measured bytes per second, moved only when it pays. Pure.
+"""How many slots copy, and which partitions each has: by measured load, changed only when it pays. Pure.
+
+A slot costs a transaction per round and two workers' memory, and one alone moves hundreds of megabytes per
+second: a quiet flow has one, a flow that is behind has all it may.
 
 Invariant A: every partition is in exactly one slot (one writer per partition).
 Invariant B: a plan is kept as it is unless the new one relieves the heaviest slot by more than `gain_ratio`
@@ -6,7 +9,9 @@ and by an amount that matters, or a slot is empty.
 """
 
 import heapq
+import math
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 
 from twinlog.model import TopicPartition
 
@@ -17,12 +22,43 @@ FIXED_BYTES_PER_SECOND = 500.0
 LEAST_GAIN_BYTES_PER_SECOND = 200_000.0
 """Below this no slot is busy, however unequal they are."""
 
+SLOT_BYTES_PER_SECOND = 32e6
+"""Mean load above which another slot is added. One slot copies 200 MB/s and more unopened, 80 recoded."""
+SLOT_KEPT_ABOVE = 0.5
+"""Share of it below which a slot is given up again."""
+BEHIND_SECONDS = 5.0
+BEHIND_RECORDS = 10_000
+"""A partition that lags more than both is behind: its slot does not keep up."""
+
 Plan = tuple[tuple[TopicPartition, ...], ...]
 
 
-def slot_count(partitions: int, *, max_slots: int) -> int:
-    """Slots for a number of partitions: never an empty one."""
-    return max(0, min(partitions, max_slots))
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Load:
+    """What a flow asks of its slots now."""
+
+    bytes_per_second: float = 0.0
+    is_behind: bool = False
+    """A backlog stands."""
+
+
+def slots_needed(load: Load, *, present: int, most: int) -> int:
+    """Slots for a load, 1 to `most`, when `present` copy now (0 = none yet).
+
+    >>> slots_needed(Load(bytes_per_second=1e6), present=0, most=8)
+    1
+    >>> slots_needed(Load(bytes_per_second=100e6), present=1, most=8)
+    4
+    >>> slots_needed(Load(bytes_per_second=1e6, is_behind=True), present=1, most=8)
+    8
+    """
+    if load.is_behind:
+        return most
+    growing = math.ceil(load.bytes_per_second / SLOT_BYTES_PER_SECOND)
+    if growing < present:
+        shrinking = math.ceil(load.bytes_per_second / (SLOT_BYTES_PER_SECOND * SLOT_KEPT_ABOVE))
+        growing = min(present, shrinking)
+    return max(1, min(growing, most))
 
 
 def plan(
@@ -38,7 +74,7 @@ def plan(
     Partitions keep their slot while the heaviest slot of `previous` (new partitions added to the lightest)
     is within `gain_ratio` of the best plan's; else all are dealt anew, heaviest first.
     """
-    slots = slot_count(len(rates), max_slots=max_slots)
+    slots = min(len(rates), max_slots)  # never an empty one
     if not slots:
         return ()
     load = {

@@ -4,7 +4,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from twinlog.model import TopicPartition
-from twinlog_source.planner import plan
+from twinlog_source.planner import SLOT_BYTES_PER_SECOND, Load, plan, slots_needed
 
 RATES = st.dictionaries(
     st.builds(TopicPartition, st.sampled_from("abc"), st.integers(0, 30)),
@@ -70,3 +70,28 @@ def test_two_thousand_idle_partitions_and_one_busy_topic() -> None:
     chosen = plan({**dict.fromkeys(idle, 0.0), **dict.fromkeys(busy, 1e6)}, max_slots=4)
     shares = [sum(1 for p in slot if p.topic == "busy") for slot in chosen]
     assert max(shares) - min(shares) <= 2
+
+
+def test_a_quiet_flow_has_one_slot_and_one_that_is_behind_all() -> None:
+    assert slots_needed(Load(bytes_per_second=1e6), present=0, most=8) == 1
+    assert slots_needed(Load(bytes_per_second=1e6), present=8, most=8) == 1
+    assert slots_needed(Load(bytes_per_second=1e6, is_behind=True), present=1, most=8) == 8
+
+
+@given(st.floats(0, 1e10), st.integers(0, 16), st.integers(1, 16), st.booleans())
+def test_a_number_of_slots_is_kept_once_it_was_chosen_for_a_steady_load(
+    rate: float, present: int, most: int, is_behind: bool
+) -> None:
+    load = Load(bytes_per_second=rate, is_behind=is_behind)
+    chosen = slots_needed(load, present=present, most=most)
+    assert 1 <= chosen <= most
+    assert slots_needed(load, present=chosen, most=most) == chosen
+
+
+def test_a_load_about_a_limit_does_not_change_the_number_of_slots_to_and_fro() -> None:
+    over, under = (
+        Load(bytes_per_second=SLOT_BYTES_PER_SECOND * 1.1),
+        Load(bytes_per_second=SLOT_BYTES_PER_SECOND * 0.9),
+    )
+    assert slots_needed(over, present=1, most=4) == 2
+    assert slots_needed(under, present=2, most=4) == 2
