@@ -224,7 +224,7 @@ class RawFetcher:
         self._interrupted = False
 
     def interrupt(self) -> None:
-        """Let the `poll` or `pause` that waits now, or the next one, return at once: other positions are wanted."""
+        """Let the `poll` or `pause` that waits now, or the next one, return at once: positions changed."""
         self._interrupted = True
         self._arrived.set()
 
