@@ -45,6 +45,8 @@ class SparkRunner:
     _context: Any = None
     """The SparkContext, None while there is none."""
     _launch: "asyncio.Future[None] | None" = None
+    _changing: asyncio.Lock = field(default_factory=asyncio.Lock)
+    """pyspark keeps one context in the process: the old one is closed before the new one is opened."""
     _threads: ThreadPoolExecutor = field(init=False)
 
     def __post_init__(self) -> None:
@@ -112,15 +114,16 @@ class SparkRunner:
     async def _launch_context(self) -> None:
         began = self.clock.monotonic()
         environment = self.environment()
-        self._context = await self._in_thread(
-            lambda: open_context(
-                app_name="twinlog-source",
-                master=self.master,
-                threads=self.threads,
-                extra=self.conf,
-                environment=environment,
+        async with self._changing:
+            self._context = await self._in_thread(
+                lambda: open_context(
+                    app_name="twinlog-source",
+                    master=self.master,
+                    threads=self.threads,
+                    extra=self.conf,
+                    environment=environment,
+                )
             )
-        )
         log.info("spark_started", master=self.master, seconds=round(self.clock.monotonic() - began, 3))
 
     def _launched(self, launch: "asyncio.Future[None]") -> None:
@@ -136,9 +139,10 @@ class SparkRunner:
             await self._in_thread(lambda: context.statusTracker().getActiveJobsIds())
         except SPARK_FAILURES as error:
             log.warning("spark_lost", error=type(error).__name__)
-            if self._context is context:
-                self._context = None
-                await self._in_thread(lambda: close_context(context))
+            async with self._changing:
+                if self._context is context:
+                    self._context = None
+                    await self._in_thread(lambda: close_context(context))
 
     async def _in_thread(self, work: Callable[[], T]) -> T:
         return await asyncio.get_running_loop().run_in_executor(self._threads, work)
