@@ -182,6 +182,17 @@ def test_the_key_is_not_in_the_repr() -> None:
         (CLIENT.key_bytes(Encoding.PEM), None, "no certificate"),
         (b"-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n", None, "readable PEM"),
     ],
+    # The stores hold the time of their making: of themselves they would have other names in each process.
+    ids=[
+        "nothing",
+        "garbage",
+        "wrong password",
+        "cut",
+        "wrong password of PKCS12",
+        "empty JKS",
+        "a key",
+        "bad PEM",
+    ],
 )
 def test_an_unreadable_truststore_says_why_and_no_secret(
     store: bytes, password: str | None, problem: str
