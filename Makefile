@@ -5,8 +5,8 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 PROJECTS := pyproject.toml $(wildcard services/*/pyproject.toml)
 EDITABLE := -e '.[dev,local]' $(foreach s,source checkpoint heartbeat configsync,-e services/$(s))
-# Most of a test on real brokers is waiting: two files at a time. JOBS=0 runs them one after the other.
-JOBS := 2
+# Most of a test on real brokers is waiting: three files at a time. JOBS=0 runs them one after the other.
+JOBS := 3
 SIDE_BY_SIDE := -n $(JOBS) --dist loadgroup --no-loadscope-reorder
 SOURCES := src services tests bench examples
 

@@ -2,6 +2,7 @@
 
 import asyncio
 import inspect
+import signal
 from collections.abc import AsyncIterator, Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -16,6 +17,12 @@ _BROKER_FIXTURES = {"kafka_pair", "tls_cluster", "sasl_cluster", "start_cluster"
 ALICE_PASSWORD = 'alice\'s ;secret="quoted" \\ $'
 _UNIT_TESTS = Path(__file__).parent / "unit"
 _LEAK_GRACE_SECONDS = 0.2
+
+
+def pytest_configure() -> None:
+    """Under `nohup` all children would be deaf to a signal that tests send them."""
+    if signal.getsignal(signal.SIGHUP) is signal.SIG_IGN:
+        signal.signal(signal.SIGHUP, signal.SIG_DFL)
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

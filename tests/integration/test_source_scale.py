@@ -34,9 +34,8 @@ async def test_many_topics_and_a_broad_one_are_copied_by_a_plan_that_stays(
                 return await copied(PARTITIONS)
 
             status = await eventually(once)
-            assert status.slots == 2
+            assert status.slots == 1, "a quiet flow needs no more"
             planned = await slots(rig, service)
-            assert {list(planned.values()).count(slot) for slot in (0, 1)} == {PARTITIONS // 2}
             first_epoch = status.epoch
 
             async def epochs_later() -> bool:

@@ -207,9 +207,10 @@ class FlowEstate:
         partitions = copyable_partitions(self.topics)
         targets = {partition: self.topics[partition.topic].target_topic for partition in partitions}
         self.table.keep(targets, owned=owned)
-        if any(self._was_recreated(topic) for topic in self.topics.values()):
-            if owned:
-                return True
+        recreated = any(self._was_recreated(topic) for topic in self.topics.values())
+        if owned and (recreated or any(map(self.target_logs.was_recreated, self.topics.values()))):
+            return True
+        if recreated:
             await self._restart_recreated()
         await self._mark_new_topics()
         await self._mark_left_topics()

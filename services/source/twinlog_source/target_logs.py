@@ -33,14 +33,22 @@ class TargetLogs:
     starts: StartPositions
     clock: Clock
 
+    def was_recreated(self, topic: ReplicatedTopic) -> bool:
+        """Whether the copy of a topic is not the one that was written before."""
+        mark = self.control.topics.get(topic.source_topic)
+        before = "" if mark is None else mark.target_topic_id
+        return bool(before) and bool(topic.target_topic_id) and before != topic.target_topic_id
+
     async def note_recreated(self, topics: Topics) -> None:
-        """A copy that was deleted and made anew has lost what was copied before: a gap, and the copy goes
-        on."""
+        """A copy that was deleted and made anew has lost what was copied before: a gap, and the copy goes on.
+
+        While nobody copies it: only then is it certain how far it was copied.
+        """
         for topic in topics.values():
             mark = self.control.topics.get(topic.source_topic)
             if mark is None or not topic.target_topic_id or mark.target_topic_id == topic.target_topic_id:
                 continue
-            if mark.target_topic_id:
+            if self.was_recreated(topic):
                 await self._note_lost_copies(topic)
             await self.state_topic(topic, known_partitions=mark.known_partitions)
 
