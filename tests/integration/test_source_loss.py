@@ -145,8 +145,15 @@ async def offset(cluster: KafkaCluster, topic: str, spec: OffsetSpec) -> int:
 
 
 async def delete_records(cluster: KafkaCluster, before: Mapping[str, int]) -> None:
+    """Again while the leaders are still moving, as they are after a broker's restart."""
     wanted = {TopicPartition(topic, 0): end for topic, end in before.items()}
-    assert not any((await cluster.delete_records(wanted)).values())
+
+    async def deleted() -> bool:
+        refused = [error for error in (await cluster.delete_records(wanted)).values() if error]
+        assert not refused, refused
+        return True
+
+    await eventually(deleted)
 
 
 async def while_down(cluster: BlockingCluster, *logs: LogFiles) -> None:
