@@ -15,8 +15,9 @@ from aiokafka.conn import AIOKafkaConnection, CloseReason
 from aiokafka.errors import CorrelationIdError, KafkaConnectionError, KafkaError
 from aiokafka.util import wait_for
 
+from twinlog.kafka.encoding import Frame
 from twinlog.kafka.frames import FrameProtocol
-from twinlog.kafka.requests import AgreedRequest, Frame, HandWrittenRequest
+from twinlog.kafka.requests import AgreedRequest, HandWrittenRequest
 
 _INT32 = struct.Struct(">i")
 _JOIN_BELOW_BYTES = 64 << 10

@@ -11,7 +11,7 @@ import struct
 from collections.abc import Callable
 from typing import cast
 
-from twinlog.kafka.requests import Frame
+from twinlog.kafka.encoding import Frame
 
 SMALL_FRAME_BYTES = 64 << 10
 """Frames up to here are read together, as many as have come, and copied once."""

@@ -10,9 +10,10 @@ from typing import Generic, TypeVar
 
 from aiokafka.errors import IncompatibleBrokerVersion
 
+from twinlog.kafka.encoding import Frame
+
 T = TypeVar("T")
 
-Frame = bytes | bytearray
 Pieces = Sequence[bytes | memoryview]
 
 _HEADER = struct.Struct(">hhih")

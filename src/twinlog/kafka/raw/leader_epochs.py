@@ -12,9 +12,10 @@ from typing import NamedTuple
 from twinlog.errors import KafkaError
 from twinlog.kafka.connection import DataSession
 from twinlog.kafka.deadline import deadline
+from twinlog.kafka.encoding import INT32, Frame, string, take_int32, take_string
 from twinlog.kafka.raw.errors import about, again, partition_error
 from twinlog.kafka.raw.leaders import leader_of, no_leader, refresh_metadata
-from twinlog.kafka.requests import Frame, HandWrittenRequest, Pieces
+from twinlog.kafka.requests import HandWrittenRequest, Pieces
 from twinlog.model import TopicPartition
 
 _OFFSET_FOR_LEADER_EPOCH = 23
@@ -24,8 +25,6 @@ _ASKED = struct.Struct(">iii")
 """partition, current leader epoch, epoch asked for."""
 _ANSWERED = struct.Struct(">hiiq")
 """error code, partition, leader epoch, end offset."""
-_INT16 = struct.Struct(">h")
-_INT32 = struct.Struct(">i")
 
 
 class EpochEnd(NamedTuple):
@@ -85,11 +84,10 @@ def _request(epochs: Mapping[TopicPartition, int]) -> HandWrittenRequest[list[_A
         by_topic: dict[str, list[tuple[int, int]]] = {}
         for partition, epoch in epochs.items():
             by_topic.setdefault(partition.topic, []).append((partition.partition, epoch))
-        pieces = [_INT32.pack(_CONSUMER)] if version >= 3 else []
-        pieces.append(_INT32.pack(len(by_topic)))
+        pieces = [INT32.pack(_CONSUMER)] if version >= 3 else []
+        pieces.append(INT32.pack(len(by_topic)))
         for topic, wanted in by_topic.items():
-            name = topic.encode()
-            pieces += (_INT16.pack(len(name)), name, _INT32.pack(len(wanted)))
+            pieces += (string(topic), INT32.pack(len(wanted)))
             pieces += [_ASKED.pack(number, _ANY_CURRENT_EPOCH, epoch) for number, epoch in wanted]
         return pieces
 
@@ -98,15 +96,10 @@ def _request(epochs: Mapping[TopicPartition, int]) -> HandWrittenRequest[list[_A
 
 def _read(data: Frame, position: int, _version: int) -> list[_Answer]:
     answers = []
-    (topic_count,) = _INT32.unpack_from(data, position + 4)  # after the throttle time
-    position += 8
+    topic_count, position = take_int32(data, position + 4)  # after the throttle time
     for _ in range(topic_count):
-        (length,) = _INT16.unpack_from(data, position)
-        position += 2
-        topic = data[position : position + length].decode()
-        position += length
-        (count,) = _INT32.unpack_from(data, position)
-        position += 4
+        topic, position = take_string(data, position)
+        count, position = take_int32(data, position)
         for _ in range(count):
             code, number, epoch, end_offset = _ANSWERED.unpack_from(data, position)
             position += _ANSWERED.size

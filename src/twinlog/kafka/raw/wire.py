@@ -8,7 +8,8 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import NamedTuple, TypeVar
 
 from twinlog.batches.visibility import AbortedTransaction
-from twinlog.kafka.requests import Frame, HandWrittenRequest, Pieces
+from twinlog.kafka.encoding import INT16, INT32, Frame, nullable_string, string, take_int32, take_string
+from twinlog.kafka.requests import HandWrittenRequest, Pieces
 from twinlog.model import TopicPartition
 
 _PRODUCE, _FETCH = 0, 1
@@ -20,8 +21,6 @@ _NO_SESSION = 0
 _FINAL_SESSION_EPOCH = -1
 _NO_REPLICA = -1
 
-_INT16 = struct.Struct(">h")
-_INT32 = struct.Struct(">i")
 _INT32_PAIR = struct.Struct(">ii")
 _INT64_PAIR = struct.Struct(">qq")
 
@@ -53,12 +52,12 @@ def produce_request(
     """Produce with acks=all. Versions 3 (Kafka 0.11) to 8 have the same layout; zstd needs 7 (Kafka 2.1)."""
 
     def encode(version: int) -> Pieces:
-        pieces = [_nullable_string(transactional_id), _INT16.pack(_ALL_IN_SYNC_REPLICAS)]
-        pieces.append(_INT32.pack(timeout_ms))
+        pieces = [nullable_string(transactional_id), INT16.pack(_ALL_IN_SYNC_REPLICAS)]
+        pieces.append(INT32.pack(timeout_ms))
         by_topic = _by_topic((part.partition.topic, part) for part in parts)
-        pieces.append(_INT32.pack(len(by_topic)))
+        pieces.append(INT32.pack(len(by_topic)))
         for topic, topic_parts in by_topic.items():
-            pieces += (_string(topic), _INT32.pack(len(topic_parts)))
+            pieces += (string(topic), INT32.pack(len(topic_parts)))
             for part in topic_parts:
                 size = len(part.header) + len(part.records)
                 pieces += (_INT32_PAIR.pack(part.partition.partition, size), part.header, part.records)
@@ -73,10 +72,10 @@ _PRODUCED = struct.Struct(">ihqq")
 
 def _read_produce_answers(data: Frame, position: int, version: int) -> list[ProduceAnswer]:
     answers = []
-    topic_count, position = _take_int32(data, position)
+    topic_count, position = take_int32(data, position)
     for _ in range(topic_count):
-        topic, position = _take_string(data, position)
-        partition_count, position = _take_int32(data, position)
+        topic, position = take_string(data, position)
+        partition_count, position = take_int32(data, position)
         for _ in range(partition_count):
             number, error_code, base_offset, _ = _PRODUCED.unpack_from(data, position)
             position += _PRODUCED.size
@@ -91,11 +90,11 @@ def _read_produce_answers(data: Frame, position: int, version: int) -> list[Prod
 
 def _take_record_errors(data: Frame, position: int) -> tuple[str, int]:
     first = ""
-    count, position = _take_int32(data, position)
+    count, position = take_int32(data, position)
     for _ in range(count):
-        text, position = _take_string(data, position + 4)
+        text, position = take_string(data, position + 4)
         first = first or text
-    message, position = _take_string(data, position)
+    message, position = take_string(data, position)
     return message or first, position
 
 
@@ -145,18 +144,18 @@ def fetch_request(
         if version >= 7:
             pieces.append(_INT32_PAIR.pack(_NO_SESSION, _FINAL_SESSION_EPOCH))
         by_topic = _by_topic((part.partition.topic, part) for part in parts)
-        pieces.append(_INT32.pack(len(by_topic)))
+        pieces.append(INT32.pack(len(by_topic)))
         pack = _partition_packer(version)
         for topic, topic_parts in by_topic.items():
-            pieces += (_string(topic), _INT32.pack(len(topic_parts)))
+            pieces += (string(topic), INT32.pack(len(topic_parts)))
             pieces += [
                 pack(part.partition.partition, part.offset, part.max_bytes or max_partition_bytes)
                 for part in topic_parts
             ]
         if version >= 7:
-            pieces.append(_INT32.pack(0))  # no forgotten topics
+            pieces.append(INT32.pack(0))  # no forgotten topics
         if version >= 11:
-            pieces.append(_string(rack))
+            pieces.append(string(rack))
         return pieces
 
     return HandWrittenRequest(_FETCH, range(4, 12), encode, _read_fetch_response)
@@ -183,14 +182,14 @@ def _read_fetch_response(data: Frame, position: int, version: int) -> FetchRespo
     position += 4  # throttle time: the broker itself delays the next answer
     error_code = 0
     if version >= 7:
-        (error_code,) = _INT16.unpack_from(data, position)
+        (error_code,) = INT16.unpack_from(data, position)
         position += 6  # with the session id
     view = memoryview(data)
     answers: list[FetchAnswer] = []
-    topic_count, position = _take_int32(data, position)
+    topic_count, position = take_int32(data, position)
     for _ in range(topic_count):
-        topic, position = _take_string(data, position)
-        partition_count, position = _take_int32(data, position)
+        topic, position = take_string(data, position)
+        partition_count, position = take_int32(data, position)
         for _ in range(partition_count):
             if version >= 5:
                 number, code, high, stable, start, aborted_count = _FETCHED.unpack_from(data, position)
@@ -206,8 +205,8 @@ def _read_fetch_response(data: Frame, position: int, version: int) -> FetchRespo
                 position = after
             preferred = _NO_REPLICA
             if version >= 11:
-                preferred, position = _take_int32(data, position)
-            size, position = _take_int32(data, position)
+                preferred, position = take_int32(data, position)
+            size, position = take_int32(data, position)
             after = position + max(size, 0)
             answers.append(
                 FetchAnswer(
@@ -233,24 +232,3 @@ def _by_topic(pairs: Iterable[tuple[str, T]]) -> dict[str, list[T]]:
     for topic, part in pairs:
         grouped.setdefault(topic, []).append(part)
     return grouped
-
-
-def _string(text: str) -> bytes:
-    encoded = text.encode()
-    return _INT16.pack(len(encoded)) + encoded
-
-
-def _nullable_string(text: str | None) -> bytes:
-    return _INT16.pack(-1) if text is None else _string(text)
-
-
-def _take_int32(data: Frame, position: int) -> tuple[int, int]:
-    return _INT32.unpack_from(data, position)[0], position + 4
-
-
-def _take_string(data: Frame, position: int) -> tuple[str, int]:
-    """A string, or "" for null."""
-    (length,) = _INT16.unpack_from(data, position)
-    position += 2
-    after = position + max(length, 0)
-    return data[position:after].decode(), after
