@@ -8,7 +8,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from xdist.remote import Producer
 
+from side_by_side import FilesSideBySide
 from twinlog.local.blocking_cluster import BlockingCluster
 from twinlog.local.spec import ClusterSpec, SaslMechanism, Security
 from twinlog.testing.brokers import KafkaPair, start_clusters, stop_clusters, unique_name
@@ -25,14 +27,15 @@ def pytest_configure() -> None:
         signal.signal(signal.SIGHUP, signal.SIG_DFL)
 
 
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> FilesSideBySide:
+    return FilesSideBySide(config, log)
+
+
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Mark what needs brokers; refuse it among the unit tests. Side by side run whole files, and all tests
-    of `mirror` in one process: it is one long run.
-    """
+    """Mark what needs brokers; refuse it among the unit tests."""
     for item in items:
-        fixtures = getattr(item, "fixturenames", ())
-        item.add_marker(pytest.mark.xdist_group("mirror" if "mirror" in fixtures else str(item.path)))
-        if _BROKER_FIXTURES.isdisjoint(fixtures):
+        if _BROKER_FIXTURES.isdisjoint(getattr(item, "fixturenames", ())):
             continue
         if item.path.is_relative_to(_UNIT_TESTS):
             raise pytest.UsageError(f"{item.nodeid} is a unit test and asks for real brokers")
