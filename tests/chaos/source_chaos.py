@@ -85,7 +85,7 @@ class Chaos:
             await load
             async with self.rig.running(configsync):
                 try:
-                    await self.rig.same(TOPIC, PARTITIONS, seconds=120)
+                    await self.rig.same(TOPIC, PARTITIONS)
                     self.outcome.identical = True
                 except (AssertionError, ValueError) as error:
                     self.outcome.difference = str(error)[:500]

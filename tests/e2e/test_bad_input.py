@@ -61,8 +61,8 @@ here->gone.enabled = true
 here->same.enabled = true
 {FAST_AND_SMALL}"""
     async with TwinlogRun(text, tmp_path) as run:
-        await eventually(lambda: "SAME_CLUSTER" in run.log.read_text(), 30)
-        await eventually(lambda: '"cluster": "gone"' in run.log.read_text(), 30)
+        await eventually(lambda: "SAME_CLUSTER" in run.log.read_text())
+        await eventually(lambda: '"cluster": "gone"' in run.log.read_text())
 
         async def says_who_is_away() -> bool:
             status = await asyncio.to_thread(_twinlog, "status", "--config", str(run.file), "-o", "json")
@@ -72,5 +72,5 @@ here->same.enabled = true
             assert seen == {"here": {True}, "same": {True}, "gone": {False}}
             return True
 
-        assert await eventually(says_who_is_away, 30)
+        assert await eventually(says_who_is_away)
         assert await run.stop() == 0

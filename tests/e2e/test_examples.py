@@ -18,7 +18,7 @@ from twinlog.local.cluster_group import start_clusters, stop_clusters
 from twinlog.local.spec import ClusterSpec
 from twinlog.model import TopicPartition
 from twinlog.service.runtime import wait_or_stop
-from twinlog.testing.brokers import eventually
+from twinlog.testing.brokers import carried_out, eventually
 from twinlog.testing.records import write_batches
 from twinlog.testing.twinlog_run import TwinlogRun
 
@@ -42,7 +42,9 @@ def _open(cluster: BlockingCluster) -> KafkaCluster:
 
 async def _make(cluster: BlockingCluster, topic: str, records: int) -> None:
     async with _open(cluster) as client:
-        await client.create_topics([NewTopic(name=topic, partition_count=1, replication_factor=1)])
+        await carried_out(
+            lambda: client.create_topics([NewTopic(name=topic, partition_count=1, replication_factor=1)])
+        )
     await _add(cluster, topic, records)
 
 
@@ -75,7 +77,7 @@ async def _has(cluster: BlockingCluster, topics: Mapping[str, int]) -> None:
                 assert len(values) == count, f"{topic} has {len(values)} records, not {count}"
             return True
 
-        await eventually(there, 60)
+        await eventually(there)
 
 
 async def test_active_standby(three: Three, tmp_path: Path) -> None:
@@ -96,7 +98,7 @@ async def test_active_standby(three: Three, tmp_path: Path) -> None:
             async with _open(backup) as client:
                 return TopicPartition("primary.standby-orders", 0) in await group_position(client, "standby")
 
-        await eventually(moved, 60)
+        await eventually(moved)
 
 
 async def test_active_active_without_loops(three: Three, tmp_path: Path) -> None:

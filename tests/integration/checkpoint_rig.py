@@ -16,11 +16,10 @@ from twinlog.errors import KafkaError
 from twinlog.kafka.cluster import open_cluster
 from twinlog.kafka.ports import CommittedOffset, KafkaCluster, NewTopic, OffsetSpec
 from twinlog.model import TopicPartition
-from twinlog.testing.brokers import KafkaPair, eventually, unique_name
-from twinlog.testing.service_process import ServiceProcess
+from twinlog.testing.brokers import KafkaPair, carried_out, eventually, unique_name
+from twinlog.testing.service_process import CALL_SECONDS, ServiceProcess
 from twinlog.wire import Checkpoint, OffsetSync, decode_checkpoint, encode_offset_sync
 
-CALL_SECONDS = 5.0
 COMMAND_SECONDS = 120.0
 BEGINNING_MS = SystemClock().now_ms()
 """Timestamp of record 0."""
@@ -169,8 +168,8 @@ async def mirror(admin: Ends, *more: str, service: Ends | None = None) -> AsyncI
         )
         origin = NewTopic(name=topic, partition_count=1, replication_factor=1)
         copy = NewTopic(name=made.copy.topic, partition_count=1, replication_factor=1)
-        assert set((await source.create_topics([origin, syncs])).values()) == {None}
-        assert set((await target.create_topics([copy])).values()) == {None}
+        await carried_out(lambda: source.create_topics([origin, syncs]))
+        await carried_out(lambda: target.create_topics([copy]))
         yield made
 
 

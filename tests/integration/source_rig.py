@@ -18,10 +18,9 @@ from twinlog.kafka.ports import KafkaCluster, NewTopic, OffsetSpec
 from twinlog.local.blocking_cluster import BlockingCluster
 from twinlog.model import Record, TopicPartition
 from twinlog.service.waiting import wait_or_stop
-from twinlog.testing.brokers import eventually, unique_name
-from twinlog.testing.service_process import ServiceProcess, run_service
+from twinlog.testing.brokers import carried_out, eventually, unique_name
+from twinlog.testing.service_process import CALL_SECONDS, ServiceProcess, run_service
 
-CALL_SECONDS = 10.0
 CODECS = (None, "gzip", "snappy", "lz4", "zstd")
 
 Content = tuple[int, bytes | None, bytes | None, tuple[tuple[str, bytes | None], ...]]
@@ -88,7 +87,7 @@ class Rig:
     async def create(self, topic: str, partitions: int = 1, **configs: str) -> None:
         settings = {name.replace("_", "."): value for name, value in configs.items()}
         new = NewTopic(name=topic, partition_count=partitions, replication_factor=1, configs=settings)
-        assert (await self.source.create_topics([new]))[topic] is None
+        await carried_out(lambda: self.source.create_topics([new]))
 
     async def produce(
         self,
@@ -122,7 +121,7 @@ class Rig:
     async def target_content(self, topic: str, partition: int = 0) -> list[Content]:
         return await content(self.target, TopicPartition(self.remote(topic), partition))
 
-    async def same(self, topic: str, partitions: int = 1, *, seconds: float = 40.0) -> None:
+    async def same(self, topic: str, partitions: int = 1) -> None:
         """Wait until the committed records of both sides are identical. Fails with the first difference."""
 
         async def equal() -> bool:
@@ -133,7 +132,7 @@ class Rig:
                 compare(here, there, f"{topic}-{partition}")
             return True
 
-        await eventually(equal, seconds)
+        await eventually(equal)
 
     async def partitions(self, service: ServiceProcess, topic: str = "") -> list[pb.PartitionStatus]:
         stub = SourceServiceStub(service.channel)

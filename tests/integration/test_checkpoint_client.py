@@ -15,7 +15,7 @@ from twinlog.kafka.ports import KafkaCluster, NewTopic
 from twinlog.local.artifacts import KAFKA_4_TOOLS, ensure_jars
 from twinlog.local.java import find_java
 from twinlog.model import TopicPartition
-from twinlog.testing.brokers import KafkaPair, eventually, unique_name
+from twinlog.testing.brokers import KafkaPair, carried_out, eventually, unique_name
 from twinlog.wire import Checkpoint, encode_checkpoint
 
 JAVA_PROGRAM = Path(__file__).with_name("AskMirrorClient.java")
@@ -24,7 +24,7 @@ TIMEOUT_SECONDS = 10
 
 async def make(cluster: KafkaCluster, *topics: str, partitions: int = 1) -> None:
     news = [NewTopic(name=topic, partition_count=partitions, replication_factor=1) for topic in topics]
-    assert not any((await cluster.create_topics(news)).values())
+    await carried_out(lambda: cluster.create_topics(news))
 
 
 async def append(cluster: KafkaCluster, topic: str, *values: bytes, partition: int = 0) -> None:

@@ -16,7 +16,7 @@ from twinlog.local.blocking_cluster import BlockingCluster
 from twinlog.local.mm2 import quick_mm2_properties
 from twinlog.model import Flow, TopicPartition
 from twinlog.service.runtime import wait_or_stop
-from twinlog.testing.brokers import KafkaPair, eventually, unique_name
+from twinlog.testing.brokers import KafkaPair, carried_out, eventually, unique_name
 from twinlog.testing.twinlog_run import TwinlogRun
 
 PARTITIONS = 2
@@ -106,19 +106,19 @@ async def test_a_live_consumer_goes_there_and_back_and_reads_each_record_once(
         open_cluster("b", clients[there.target]) as b,
     ):
         new = NewTopic(name=topic, partition_count=PARTITIONS, replication_factor=1)
-        assert (await a.create_topics([new])) == {topic: None}
-        assert (await b.create_topics([new])) == {topic: None}
+        await carried_out(lambda: a.create_topics([new]))
+        await carried_out(lambda: b.create_topics([new]))
         east, west = (
             Load(cluster=a, topic=topic, prefix="east"),
             Load(cluster=b, topic=topic, prefix="west"),
         )
         async with TwinlogRun(text, tmp_path) as run:
             where = ("--config", str(run.file))
-            await eventually(lambda: _has(a, on_a), 60)
-            await eventually(lambda: _has(b, on_b), 60)
+            await eventually(lambda: _has(a, on_a))
+            await eventually(lambda: _has(b, on_b))
 
             async def read_more_than(count: int) -> None:
-                await eventually(lambda: app.seen.total() > count, 60)
+                await eventually(lambda: app.seen.total() > count)
 
             async with east.running():
                 async with app.at(kafka_pair.a, [topic, on_a]):
@@ -135,7 +135,7 @@ async def test_a_live_consumer_goes_there_and_back_and_reads_each_record_once(
                 async with app.at(kafka_pair.a, [topic, on_a]):
                     await read_more_than(app.seen.total() + 100)
             async with app.at(kafka_pair.a, [topic, on_a]):
-                await eventually(lambda: len(app.seen) == east.sent + west.sent, 60)
+                await eventually(lambda: len(app.seen) == east.sent + west.sent)
     produced = {f"east-{n}".encode() for n in range(east.sent)} | {
         f"west-{n}".encode() for n in range(west.sent)
     }

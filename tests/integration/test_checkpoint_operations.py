@@ -15,7 +15,7 @@ from twinlog.errors import KafkaError
 from twinlog.kafka.cluster import open_cluster
 from twinlog.kafka.ports import AclBinding, KafkaCluster
 from twinlog.local.port_lease import PortLease
-from twinlog.testing.brokers import KafkaPair, eventually
+from twinlog.testing.brokers import KafkaPair, carried_out, eventually
 from twinlog.testing.service_process import ServiceProcess, run_service
 
 
@@ -197,11 +197,11 @@ async def guarded_mirror(guarded: GuardedPair) -> AsyncIterator[Mirror]:
             allow("READ", "GROUP", flow.group),
             allow("WRITE", "TOPIC", flow.topic, READER),
         ]
-        assert set((await flow.source.create_acls(rights)).values()) == {None}
+        await carried_out(lambda: flow.source.create_acls(rights))
         try:
             yield flow
         finally:
-            await flow.source.delete_acls(rights)
+            await carried_out(lambda: flow.source.delete_acls(rights))
 
 
 async def test_a_fence_keeps_writers_out_of_the_source_until_the_move_back_but_not_twinlog(
@@ -245,7 +245,7 @@ async def test_a_topic_of_offset_syncs_that_may_not_be_read_is_named_and_heals(
         await flow.sync(0, 0)
         await flow.commit(40)
         denial = replace(allow("READ", "TOPIC", flow.syncs_topic), permission="DENY")
-        assert set((await flow.source.create_acls([denial])).values()) == {None}
+        await carried_out(lambda: flow.source.create_acls([denial]))
         async with run_service("checkpoint", tmp_path, flow.properties) as service:
 
             async def told() -> bool:
@@ -265,7 +265,7 @@ async def test_a_topic_of_offset_syncs_that_may_not_be_read_is_named_and_heals(
                 assert flow.syncs_topic in refused.errors
             assert await flow.checkpoints() == []
             assert await flow.committed_on_target() is None
-            assert set((await flow.source.delete_acls([denial])).values()) == {None}
+            await carried_out(lambda: flow.source.delete_acls([denial]))
             await ready(flow, service)
 
 

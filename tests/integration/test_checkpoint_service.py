@@ -10,10 +10,8 @@ from twinlog.api.checkpoint.v1 import checkpoint_service_pb2 as pb2
 from twinlog.api.checkpoint.v1.checkpoint_service_pb2_grpc import CheckpointServiceStub
 from twinlog.api.common.v1.types_pb2 import Flow
 from twinlog.testing.brokers import KafkaPair, eventually
-from twinlog.testing.service_process import run_service
+from twinlog.testing.service_process import CALL_SECONDS, run_service
 from twinlog.wire import Checkpoint
-
-CALL_SECONDS = 5.0
 
 
 async def test_checkpoints_appear_and_idle_groups_get_their_offsets(
@@ -80,7 +78,7 @@ async def test_it_serves_with_the_source_away_and_says_so(kafka_pair: KafkaPair,
                 states = {status.alias: status for status in answer.clusters}
                 return states[flow.b].reachable and bool(states[flow.a].reason) and not answer.ready_flows
 
-            await eventually(told, 40)
+            await eventually(told)
 
 
 async def test_an_unknown_flow_is_named(kafka_pair: KafkaPair, tmp_path: Path) -> None:

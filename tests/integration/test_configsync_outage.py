@@ -13,9 +13,8 @@ from twinlog.local.blocking_cluster import BlockingCluster
 from twinlog.local.properties_text import render_properties
 from twinlog.local.spec import ClusterSpec
 from twinlog.testing.brokers import KafkaPair, eventually, unique_name
-from twinlog.testing.service_process import ServiceProcess, run_service
+from twinlog.testing.service_process import CALL_SECONDS, ServiceProcess, run_service
 
-CALL_SECONDS = 5.0
 LATER_TOPICS = 60
 """Enough for a broker to be killed while they are made."""
 
@@ -82,7 +81,7 @@ async def test_a_target_that_dies_in_the_middle_of_applying_gets_the_rest_when_i
             async def degraded() -> bool:
                 return (await flow(service)).state == pb2.FLOW_STATE_DEGRADED
 
-            await eventually(degraded, 60)
+            await eventually(degraded)
             told = {name for name, state in (await states(service)).items() if state == pb2.TOPIC_STATE_READY}
             assert first in told
             await asyncio.to_thread(target.restart_broker, 1)
@@ -92,7 +91,7 @@ async def test_a_target_that_dies_in_the_middle_of_applying_gets_the_rest_when_i
             async def all_are_ready() -> bool:
                 return await states(service) == dict.fromkeys((first, *later), pb2.TOPIC_STATE_READY)
 
-            await eventually(all_are_ready, 60)
+            await eventually(all_are_ready)
             assert (await flow(service)).state == pb2.FLOW_STATE_SETTLED
             assert {f"{east}.{name}" for name in (first, *later)} <= set(await copies.list_topics())
 

@@ -15,11 +15,10 @@ from twinlog.kafka.cluster import open_cluster
 from twinlog.kafka.ports import ConfigSource, KafkaCluster, NewTopic, OffsetSpec
 from twinlog.local.blocking_cluster import BlockingCluster
 from twinlog.model import TopicPartition
-from twinlog.testing.brokers import KafkaPair, eventually, unique_name
-from twinlog.testing.service_process import ServiceProcess, run_service
+from twinlog.testing.brokers import KafkaPair, carried_out, eventually, unique_name
+from twinlog.testing.service_process import CALL_SECONDS, ServiceProcess, run_service
 from twinlog.wire import Heartbeat, decode_heartbeat
 
-CALL_SECONDS = 5.0
 HEARTBEATS = TopicPartition("heartbeats", 0)
 
 
@@ -62,7 +61,9 @@ async def beats(cluster: KafkaCluster, topic: str = "heartbeats") -> list[Heartb
 @asynccontextmanager
 async def copied(source: KafkaCluster, target: KafkaCluster, topic: str) -> AsyncIterator[asyncio.Event]:
     """Stand in for the source service: copy `heartbeats` to `topic` until the event (cut) is set."""
-    await target.create_topics([NewTopic(name=topic, partition_count=1, replication_factor=1)])
+    await carried_out(
+        lambda: target.create_topics([NewTopic(name=topic, partition_count=1, replication_factor=1)])
+    )
     cut, stop = asyncio.Event(), asyncio.Event()
 
     async def copy() -> None:
@@ -180,7 +181,7 @@ async def test_it_serves_with_a_cluster_away_and_says_so(kafka_pair: KafkaPair, 
                 and found.reason not in ("", "STARTING")
             )
 
-        await eventually(told, 40)
+        await eventually(told)
 
 
 async def test_an_unknown_flow_is_named(kafka_pair: KafkaPair, tmp_path: Path) -> None:

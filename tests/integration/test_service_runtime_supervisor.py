@@ -247,14 +247,14 @@ async def _twinlog_run(directory: Path, properties: str, *arguments: str) -> Asy
 
 async def test_twinlog_run_serves_says_so_once_restarts_and_ends_with_0(tmp_path: Path) -> None:
     async with _twinlog_run(tmp_path, _PROPERTIES + _FREE_PORTS, *_LIGHT) as command:
-        await eventually(lambda: command.stdout, 30)
+        await eventually(lambda: command.stdout)
         assert command.stdout.startswith("ready: 1 flow(s) A->B; checkpoint=127.0.0.1:")
 
-        await eventually(lambda: _clusters_are_seen_away(command), 30)
+        await eventually(lambda: _clusters_are_seen_away(command))
 
         victim = next(child for child in command.family() if "twinlog_heartbeat" in child.cmdline()[2:3])
         victim.kill()
-        await eventually(lambda: command.stderr.count('"event": "listening"') == 3, 30)
+        await eventually(lambda: command.stderr.count('"event": "listening"') == 3)
 
         command.process.send_signal(signal.SIGTERM)
         assert await command.exit_code() == 0
@@ -282,20 +282,20 @@ async def _clusters_are_seen_away(command: Command) -> bool:
 
 async def test_no_child_outlives_a_killed_supervisor(tmp_path: Path) -> None:
     async with _twinlog_run(tmp_path, _PROPERTIES + _FREE_PORTS, *_LIGHT) as command:
-        await eventually(lambda: command.stdout, 30)
+        await eventually(lambda: command.stdout)
         family = command.family()
         assert len(family) >= 2
 
         command.process.kill()
         await command.exit_code()
 
-        await eventually(lambda: not any(child.is_running() for child in family), 10)
+        await eventually(lambda: not any(child.is_running() for child in family))
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGHUP])
 async def test_a_signal_before_anything_serves_ends_cleanly(tmp_path: Path, number: signal.Signals) -> None:
     async with _twinlog_run(tmp_path, _PROPERTIES + _FREE_PORTS, *_LIGHT) as command:
-        await eventually(lambda: "service_started" in command.stderr, 30)
+        await eventually(lambda: "service_started" in command.stderr)
         command.process.send_signal(number)
         assert await command.exit_code() == 0
     assert command.stdout == ""
@@ -320,7 +320,7 @@ async def test_closed_standard_streams_are_no_obstacle(tmp_path: Path) -> None:
     command = _run_command(tmp_path, _PROPERTIES + listen, "--service", "heartbeat")
     process = await asyncio.create_subprocess_exec("sh", "-c", 'exec "$@" <&- >&- 2>&-', "sh", *command)
     try:
-        await eventually(lambda: _listens(port), 30)
+        await eventually(lambda: _listens(port))
         process.terminate()
         async with asyncio.timeout(40):
             assert await process.wait() == 0

@@ -85,12 +85,12 @@ async def test_a_killed_executor_loses_and_repeats_nothing(
         for partition in range(4):
             await rig.produce(topic, [b"%d" % number for number in range(300)], partition=partition)
         async with rig.configsync() as configsync, rig.running(configsync) as service:
-            await rig.same(topic, 4, seconds=90)
+            await rig.same(topic, 4)
             assert len(executors(workers)) == WORKERS
             # Which of them Spark gave tasks to is its own business: only those have a Python below them.
             copying = [executor for executor in executors(workers) if executor.children()]
             kill(copying[0])
             for partition in range(4):
                 await rig.produce(topic, [b"later %d" % number for number in range(300)], partition=partition)
-            await rig.same(topic, 4, seconds=90)
+            await rig.same(topic, 4)
             await eventually(lambda: "task_rejoined" in service.log() or "slots_fenced" in service.log())

@@ -12,7 +12,7 @@ from twinlog.kafka.ports import AclBinding, ConfigChange, KafkaCluster, NewTopic
 from twinlog.local.blocking_cluster import BlockingCluster
 from twinlog.local.spec import ClusterSpec, SaslMechanism, Security
 from twinlog.model import TopicPartition
-from twinlog.testing.brokers import KafkaPair, eventually, unique_name
+from twinlog.testing.brokers import KafkaPair, carried_out, eventually, unique_name
 from twinlog.testing.service_process import ServiceProcess
 from twinlog.wire.murmur2 import partition_for_key
 from twinlog.wire.source_offset import encode_source_offset, source_offset_key
@@ -32,7 +32,7 @@ async def reason_is(rig: Rig, service: object, reason: str, *words: str) -> None
         assert all(word in status.message for word in words), status.message
         return True
 
-    await eventually(told, 40)
+    await eventually(told)
 
 
 async def test_a_killed_task_joins_again_and_a_killed_jvm_is_replaced(rig: Rig, unique_topic: str) -> None:
@@ -54,7 +54,7 @@ async def test_a_killed_task_joins_again_and_a_killed_jvm_is_replaced(rig: Rig, 
         kill(jvms[0])
         for number in range(2):
             await rig.produce(topic, [b"after the jvm %d" % n for n in range(500)], partition=number)
-        await rig.same(topic, 2, seconds=60)
+        await rig.same(topic, 2)
     assert "task_rejoined" in service.log()
 
 
@@ -102,7 +102,7 @@ async def test_without_configsync_topics_with_positions_go_on_where_mm2_left_the
         NewTopic(name=rig.remote(out), partition_count=1, replication_factor=1),
         NewTopic(name=rig.positions_topic, partition_count=25, replication_factor=1),
     ]
-    assert set((await rig.target.create_topics(new)).values()) == {None}
+    await carried_out(lambda: rig.target.create_topics(new))
     facts = [
         *(
             (source_offset_key(rig.a, TopicPartition(name, 0)), encode_source_offset(3))
@@ -121,7 +121,7 @@ async def test_without_configsync_topics_with_positions_go_on_where_mm2_left_the
                 b"%d" % number for number in range(3, 10)
             ]
 
-        await eventually(the_rest, 40)
+        await eventually(the_rest)
         assert await rig.target_content(out) == []
         assert not (await rig.flow_status(service)).exactly_once
 
@@ -146,13 +146,13 @@ async def test_a_deleted_copy_is_a_gap_and_the_copy_goes_on(rig: Rig) -> None:
     await rig.produce(topic, [b"%d" % number for number in range(20)])
     async with rig.configsync() as configsync, rig.running(configsync) as service:
         await rig.same(topic)
-        await rig.target.delete_topics([rig.remote(topic)])
+        await carried_out(lambda: rig.target.delete_topics([rig.remote(topic)]))
         await rig.produce(topic, [b"after"])
 
         async def only_what_came_after() -> bool:
             return [value for _, _, value, _ in await rig.target_content(topic)] == [b"after"]
 
-        await eventually(only_what_came_after, 80)
+        await eventually(only_what_came_after)
         await eventually(lambda: "TARGET_RECREATED" in service.log())
 
 
@@ -173,9 +173,8 @@ def acl(resource_type: str, name: str, operation: str = "ALL", permission: str =
 
 
 async def set_config(cluster: KafkaCluster, topic: str, name: str, value: str | None) -> None:
-    assert not any(
-        (await cluster.alter_topic_configs({topic: [ConfigChange(name=name, value=value)]})).values()
-    )
+    change = {topic: [ConfigChange(name=name, value=value)]}
+    await carried_out(lambda: cluster.alter_topic_configs(change))
 
 
 async def partitions_stand(
@@ -211,9 +210,8 @@ async def test_each_ailment_stops_its_partition_alone_and_heals_without_a_comman
             "sync.topic.configs.enabled": "false",
             "sync.topic.acls.enabled": "false",
         }
-        assert not any(
-            (await rig.target.create_acls([acl(*resource) for resource in MIRROR_MAY_ALL])).values()
-        )
+        rights = [acl(*resource) for resource in MIRROR_MAY_ALL]
+        await carried_out(lambda: rig.target.create_acls(rights))
         for topic in topics:
             await rig.create(topic)
             await rig.produce(topic, [b"first"])
@@ -223,7 +221,7 @@ async def test_each_ailment_stops_its_partition_alone_and_heals_without_a_comman
 
             # Each its own ailment, all on the target but the damaged log.
             denial = acl("TOPIC", rig.remote("denied"), "WRITE", "DENY")
-            assert not any((await rig.target.create_acls([denial])).values())
+            await carried_out(lambda: rig.target.create_acls([denial]))
             await set_config(rig.target, rig.remote("stamped"), "message.timestamp.before.max.ms", "1000")
             for topic in ("split", "too-large"):
                 await set_config(rig.target, rig.remote(topic), "max.message.bytes", "20000")
@@ -264,12 +262,12 @@ async def test_each_ailment_stops_its_partition_alone_and_heals_without_a_comman
             assert found.position == 2
             for _ in range(10):
                 await rig.produce("healthy", [b"on and on"] * 10)
-                await rig.same("healthy", seconds=10)
+                await rig.same("healthy")
 
             with log.open("r+b") as file:
                 file.seek(len(sound))
                 file.write(written[len(sound) :])
-            assert not any((await rig.target.delete_acls([denial])).values())
+            await carried_out(lambda: rig.target.delete_acls([denial]))
             await set_config(rig.target, rig.remote("stamped"), "message.timestamp.before.max.ms", None)
             await set_config(rig.target, rig.remote("too-large"), "max.message.bytes", None)
             for topic in topics:

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from integration.source_rig import CALL_SECONDS, Rig, open_rig
+from integration.source_rig import Rig, open_rig
 from twinlog.api.source.v1 import source_service_pb2 as pb
 from twinlog.api.source.v1.source_service_pb2_grpc import SourceServiceStub
 from twinlog.batches import Codec, NewRecord
@@ -19,9 +19,9 @@ from twinlog.clock import SystemClock
 from twinlog.kafka.ports import KafkaCluster, OffsetSpec
 from twinlog.local.blocking_cluster import BlockingCluster
 from twinlog.model import TopicPartition
-from twinlog.testing.brokers import KafkaPair, eventually
+from twinlog.testing.brokers import KafkaPair, carried_out, eventually
 from twinlog.testing.records import write_batches
-from twinlog.testing.service_process import ServiceProcess
+from twinlog.testing.service_process import CALL_SECONDS, ServiceProcess
 
 FIRST = [b"first %d" % number for number in range(40)]
 MORE = [b"more %d" % number for number in range(100)]
@@ -145,15 +145,8 @@ async def offset(cluster: KafkaCluster, topic: str, spec: OffsetSpec) -> int:
 
 
 async def delete_records(cluster: KafkaCluster, before: Mapping[str, int]) -> None:
-    """Again while the leaders are still moving, as they are after a broker's restart."""
     wanted = {TopicPartition(topic, 0): end for topic, end in before.items()}
-
-    async def deleted() -> bool:
-        refused = [error for error in (await cluster.delete_records(wanted)).values() if error]
-        assert not refused, refused
-        return True
-
-    await eventually(deleted)
+    await carried_out(lambda: cluster.delete_records(wanted))
 
 
 async def while_down(cluster: BlockingCluster, *logs: LogFiles) -> None:
@@ -169,13 +162,8 @@ async def while_down(cluster: BlockingCluster, *logs: LogFiles) -> None:
 
 
 async def create_again(rig: Rig, topic: str) -> None:
-    assert not any((await rig.source.delete_topics([topic])).values())
-
-    async def created() -> bool:
-        await rig.create(topic)
-        return True
-
-    await eventually(created)
+    await carried_out(lambda: rig.source.delete_topics([topic]))
+    await rig.create(topic)
 
 
 async def write_keyed(cluster: BlockingCluster, keys: Sequence[bytes]) -> None:
@@ -242,7 +230,7 @@ async def test_what_was_lost_while_the_service_was_down_is_found_at_its_start(
             await copied(rig, service, *lost, *NOT_LOST)
             assert await gaps(rig, service) == set()
 
-        await rig.target.delete_topics([rig.remote("target-gone")])
+        await carried_out(lambda: rig.target.delete_topics([rig.remote("target-gone")]))
         await while_down(a, *old_logs)
         await while_down(b, old_log_of_target)
         for topic in ("expired", "exact"):

@@ -9,12 +9,12 @@ from pathlib import Path
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
-from integration.source_rig import CALL_SECONDS, Rig, open_rig
+from integration.source_rig import Rig, open_rig
 from twinlog.api.source.v1 import source_service_pb2 as pb
 from twinlog.api.source.v1.source_service_pb2_grpc import SourceServiceStub
 from twinlog.model import TopicPartition
-from twinlog.testing.brokers import KafkaPair, eventually
-from twinlog.testing.service_process import ServiceProcess
+from twinlog.testing.brokers import KafkaPair, carried_out, eventually
+from twinlog.testing.service_process import CALL_SECONDS, ServiceProcess
 
 RECORDS = 300
 OLD_SECONDS = 3600.0
@@ -134,7 +134,7 @@ async def test_the_endpoint_tells_what_was_copied_lost_tried_again_and_limited(r
 
         await eventually(paused)
         await rig.produce(topic, [b"lost"] * 40)
-        await rig.source.delete_records({TopicPartition(topic, 0): RECORDS + 30})
+        await carried_out(lambda: rig.source.delete_records({TopicPartition(topic, 0): RECORDS + 30}))
         await stub.ResumeReplication(pb.ResumeReplicationRequest(scope=scope), timeout=CALL_SECONDS)
 
         async def lost() -> bool:

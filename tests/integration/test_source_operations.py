@@ -8,13 +8,13 @@ from pathlib import Path
 import grpc
 import pytest
 
-from integration.source_rig import CALL_SECONDS, Rig, open_rig, quiet
+from integration.source_rig import Rig, open_rig, quiet
 from twinlog.api.source.v1 import source_service_pb2 as pb
 from twinlog.api.source.v1.source_service_pb2_grpc import SourceServiceStub
 from twinlog.clock import SystemClock
 from twinlog.model import TopicPartition
-from twinlog.testing.brokers import KafkaPair, eventually
-from twinlog.testing.service_process import ServiceProcess
+from twinlog.testing.brokers import KafkaPair, carried_out, eventually
+from twinlog.testing.service_process import CALL_SECONDS, ServiceProcess
 
 
 @pytest.fixture
@@ -150,7 +150,7 @@ async def test_a_position_is_on_the_log_when_the_command_returns_also_0_with_res
             # What comes after the flow began is copied whole: a topic, and a partition of a topic.
             await rig.create("came-later")
             await rig.produce("came-later", [b"all of it"])
-            assert not any((await rig.source.create_partitions({"from-latest": 3})).values())
+            await carried_out(lambda: rig.source.create_partitions({"from-latest": 3}))
             await rig.produce("from-latest", [b"all of it"], partition=2)
             await found("came-later", [b"all of it"])
             await found("from-latest", [b"all of it"], partition=2)
@@ -205,7 +205,7 @@ async def test_retention_that_overtakes_the_copy_is_a_gap_and_the_copy_goes_on(r
 
         await eventually(paused)
         await rig.produce("short", [b"%d" % number for number in range(50)])
-        await rig.source.delete_records({TopicPartition("short", 0): 30})
+        await carried_out(lambda: rig.source.delete_records({TopicPartition("short", 0): 30}))
         await stub.ResumeReplication(
             pb.ResumeReplicationRequest(scope=scope(rig, "short"), by="test"), timeout=CALL_SECONDS
         )
@@ -230,23 +230,15 @@ async def test_a_topic_that_is_deleted_and_created_again_begins_anew(rig: Rig) -
     async with copying(rig, "reborn") as (_, stub):
         await rig.produce("reborn", [b"old %d" % number for number in range(20)])
         await rig.same("reborn")
-        await rig.source.delete_topics(["reborn"])
-
-        async def created() -> bool:
-            try:
-                await rig.create("reborn")
-            except AssertionError:
-                return False
-            return True
-
-        await eventually(created)
+        await carried_out(lambda: rig.source.delete_topics(["reborn"]))
+        await rig.create("reborn")
         await rig.produce("reborn", [b"new %d" % number for number in range(30)])
 
         async def all_new() -> bool:
             copied = [value for _, _, value, _ in await rig.target_content("reborn")]
             return copied[-30:] == [b"new %d" % number for number in range(30)]
 
-        await eventually(all_new, 40)
+        await eventually(all_new)
         gaps = (await stub.ListGaps(pb.ListGapsRequest(flow=rig.flow), timeout=CALL_SECONDS)).gaps
         assert "TOPIC_RECREATED" in {gap.reason for gap in gaps}
 

@@ -54,7 +54,7 @@ async def test_kill_9_loses_and_repeats_nothing(rig: Rig, unique_topic: str) -> 
                 async def some(least: int = 1000 * (round_number + 1)) -> bool:
                     return sum([len(await rig.target_content(topic, n)) for n in (0, 1)]) >= least
 
-                await eventually(some, 40)
+                await eventually(some)
                 await service.kill()
         async with rig.running(configsync):
             await rig.same(topic, 2)

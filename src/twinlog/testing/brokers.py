@@ -9,18 +9,32 @@ import asyncio
 import inspect
 import re
 import uuid
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
-from typing import TypeVar, overload
+from typing import Any, Final, TypeVar, overload
 
+import grpc
+
+from twinlog.errors import KafkaError, TwinlogError
 from twinlog.local.blocking_cluster import BlockingCluster
 from twinlog.local.cluster_group import start_clusters, stop_clusters
 from twinlog.service.waiting import wait_or_stop
 
-__all__ = ["KafkaPair", "eventually", "start_clusters", "stop_clusters", "unique_name"]
+__all__ = [
+    "PATIENCE_SECONDS",
+    "KafkaPair",
+    "carried_out",
+    "eventually",
+    "start_clusters",
+    "stop_clusters",
+    "unique_name",
+]
 
+PATIENCE_SECONDS: Final = 120.0
+"""Far longer than anything takes: a machine may be busy, and only what never comes shall fail."""
 _POLL_SECONDS = 0.05
 _LONGEST_TOPIC_NAME = 249
+_TRANSIENT_CODES = frozenset({grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.DEADLINE_EXCEEDED})
 
 Value = TypeVar("Value")
 
@@ -42,33 +56,38 @@ def unique_name(hint: str) -> str:
 
 @overload
 async def eventually(
-    predicate: Callable[[], Awaitable[Value | None]], timeout_seconds: float = 60.0
+    predicate: Callable[[], Awaitable[Value | None]], timeout_seconds: float = PATIENCE_SECONDS
 ) -> Value: ...
 
 
 @overload
-async def eventually(predicate: Callable[[], Value | None], timeout_seconds: float = 60.0) -> Value: ...
+async def eventually(
+    predicate: Callable[[], Value | None], timeout_seconds: float = PATIENCE_SECONDS
+) -> Value: ...
 
 
 async def eventually(
-    predicate: Callable[[], Value | Awaitable[Value | None] | None], timeout_seconds: float = 60.0
+    predicate: Callable[[], Value | Awaitable[Value | None] | None], timeout_seconds: float = PATIENCE_SECONDS
 ) -> Value:
     """Ask `predicate` until its answer is true, and return that answer.
 
-    An AssertionError counts as not yet: a predicate may be a function of asserts that returns True. Raises
-    AssertionError with the last answer or failed assert after `timeout_seconds`; other errors at once.
+    An AssertionError counts as not yet: a predicate may be a function of asserts that returns True. So do
+    errors that a retry may heal, as of leaders that move and services that start. Raises AssertionError with
+    the last answer or error after `timeout_seconds`; other errors at once.
     """
     loop = asyncio.get_running_loop()
     deadline = loop.time() + timeout_seconds
     never = asyncio.Event()
     while True:
-        failure: AssertionError | None = None
+        failure: Exception | None = None
         answer: Value | None = None
         try:
             async with asyncio.timeout_at(deadline + timeout_seconds):
                 asked = predicate()
                 answer = await asked if inspect.isawaitable(asked) else asked
-        except AssertionError as error:
+        except (AssertionError, TwinlogError, grpc.aio.AioRpcError) as error:
+            if not _may_heal(error):
+                raise
             failure = error
         if answer:
             return answer
@@ -76,3 +95,32 @@ async def eventually(
             told = str(failure) or "an assert without words" if failure is not None else f"it gave {answer!r}"
             raise AssertionError(f"not so within {timeout_seconds} s: {told}") from failure
         await wait_or_stop(never, _POLL_SECONDS)
+
+
+async def carried_out(change: Callable[[], Awaitable[Mapping[Any, KafkaError | None]]]) -> None:
+    """Make a change by an admin call, again while brokers refuse part of it for now (a leader that moves, one
+    that does not know a new topic yet). Raises the KafkaError of any other refusal.
+
+        await carried_out(lambda: cluster.delete_records({partition: 40}))
+    """
+    done_before: frozenset[str] = frozenset()
+
+    async def done() -> bool:
+        nonlocal done_before
+        refusals = [error for error in (await change()).values() if error is not None]
+        refusals = [error for error in refusals if error.reason not in done_before]
+        # What could not be told the first time may have been done all the same.
+        done_before = frozenset({"TOPIC_EXISTS"})
+        for refusal in refusals:
+            if not refusal.retriable:
+                raise refusal
+        assert not refusals, refusals
+        return True
+
+    await eventually(done)
+
+
+def _may_heal(error: Exception) -> bool:
+    if isinstance(error, grpc.aio.AioRpcError):
+        return error.code() in _TRANSIENT_CODES
+    return isinstance(error, AssertionError) or (isinstance(error, TwinlogError) and error.retriable)

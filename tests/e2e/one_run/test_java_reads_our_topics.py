@@ -14,7 +14,7 @@ from twinlog.kafka.ports import NewTopic, OffsetSpec
 from twinlog.local.blocking_cluster import BlockingCluster
 from twinlog.local.java_tools import Formatter, read_formatted
 from twinlog.model import TopicPartition
-from twinlog.testing.brokers import eventually, unique_name
+from twinlog.testing.brokers import carried_out, eventually, unique_name
 from twinlog.testing.records import write_batches
 
 pytestmark = pytest.mark.java
@@ -24,7 +24,7 @@ async def test_mm2_formatters_read_checkpoints_syncs_and_heartbeats(mirror: Mirr
     topic, group = unique_name("e2e-java"), unique_name("app")
     async with mirror.source() as source:
         new = NewTopic(name=topic, partition_count=1, replication_factor=1)
-        assert (await source.create_topics([new])) == {topic: None}
+        await carried_out(lambda: source.create_topics([new]))
     records = [NewRecord(b"k", b"%d" % i, SystemClock().now_ms()) for i in range(10)]
     await write_batches(mirror.pair.a, topic, [(0, Codec.NONE, records)])
     a, b = mirror.pair.a, mirror.pair.b
@@ -49,7 +49,7 @@ async def test_mm2_formatters_read_checkpoints_syncs_and_heartbeats(mirror: Mirr
         )
         return next((line for line in found if wanted in line), None)
 
-    assert (await eventually(checkpoint, 60)).startswith("Checkpoint{")
+    assert (await eventually(checkpoint)).startswith("Checkpoint{")
 
     async def offset_sync() -> str | None:
         found = await lines(a, f"mm2-offset-syncs.{west}.internal", Formatter.OFFSET_SYNC)
@@ -58,7 +58,7 @@ async def test_mm2_formatters_read_checkpoints_syncs_and_heartbeats(mirror: Mirr
         )
         return next((line for line in found if re.fullmatch(pattern, line)), None)
 
-    assert await eventually(offset_sync, 30)
+    assert await eventually(offset_sync)
     beats = await lines(b, "heartbeats", Formatter.HEARTBEAT)
     expected = f"Heartbeat{{sourceClusterAlias={east}, targetClusterAlias={west}, timestamp="
     assert any(line.startswith(expected) for line in beats)
