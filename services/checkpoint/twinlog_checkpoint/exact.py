@@ -7,10 +7,11 @@ from dataclasses import dataclass, field, replace
 from twinlog.errors import KafkaError, WireFormatError
 from twinlog.kafka.ports import LogAdmin, OffsetSpec
 from twinlog.model import TopicPartition
-from twinlog_checkpoint.aligner import Aligner, BudgetSpent, ByteBudget, LogBounds, Side
+from twinlog_checkpoint.aligner import Aligner
 from twinlog_checkpoint.alignment import Answer, Outcome
 from twinlog_checkpoint.alignment_log import AlignedLog
 from twinlog_checkpoint.history import OffsetPair, Pairs
+from twinlog_checkpoint.log_sides import BudgetSpent, ByteBudget, LogBounds, Side
 from twinlog_checkpoint.translation import FloorRule, SourcePosition, Translation, Verdict
 
 MAX_KNOWN = 200_000

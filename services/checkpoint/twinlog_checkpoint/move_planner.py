@@ -9,9 +9,10 @@ from twinlog.errors import KafkaError, WireFormatError
 from twinlog.kafka.ports import AclBinding, CommittedOffset, GroupAdmin, KafkaCluster
 from twinlog.model import ClusterAlias, TopicPartition
 from twinlog.service.runtime import wait_or_stop
-from twinlog_checkpoint.aligner import Aligner, BudgetSpent, ByteBudget, LogBounds, Side, count_visible
+from twinlog_checkpoint.aligner import Aligner
 from twinlog_checkpoint.exact import log_ends
 from twinlog_checkpoint.log_ranges import log_ranges
+from twinlog_checkpoint.log_sides import BudgetSpent, ByteBudget, LogBounds, Side, count_visible
 from twinlog_checkpoint.move_blockers import blockers_of
 from twinlog_checkpoint.move_fence import FenceScope, fence_scope
 from twinlog_checkpoint.move_journal import MoveRecord, MoveState

@@ -15,11 +15,11 @@ from twinlog.offsets import OffsetSyncStore
 from twinlog.testing.fake_cluster import Call
 from twinlog.testing.fake_cluster_state import Transaction
 from twinlog.wire import OffsetSync
-from twinlog_checkpoint.aligner import COUNT_BYTES, READ_BYTES
 from twinlog_checkpoint.alignment_log import RecordLog
 from twinlog_checkpoint.exact import ExactTranslator, LogSide
 from twinlog_checkpoint.floor import FloorTranslator
 from twinlog_checkpoint.history import OffsetPair
+from twinlog_checkpoint.log_sides import COUNT_BYTES, READ_BYTES
 from twinlog_checkpoint.translation import SourcePosition, Translation, Verdict
 from unit.checkpoint.mirrored_logs import COPY, ORIGIN, MirroredLogs
 
