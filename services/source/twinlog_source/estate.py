@@ -388,7 +388,7 @@ class FlowEstate:
         commands = [pb.SetThrottle() for _ in plan]
         for topic, limit in self.positions.control.throttles.items():
             scoped = [[p for p in slot if topic in (None, p.topic)] for slot in plan]
-            demands = [self.table.demand(partitions, now=now) for partitions in scoped]
+            demands = [self.table.load(partitions, now=now).most_bytes_per_second for partitions in scoped]
             for command, share in zip(commands, share_limit(limit, demands), strict=True):
                 if topic is None:
                     command.bytes_per_second = max(1, int(share))

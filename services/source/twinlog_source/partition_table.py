@@ -11,14 +11,12 @@ from twinlog.errors import TwinlogError
 from twinlog.model import TopicPartition
 from twinlog_source.control import EpochStart
 from twinlog_source.lag_time import LagTime
-from twinlog_source.planner import BEHIND_RECORDS, BEHIND_SECONDS, Load
+from twinlog_source.planner import BACKLOG_RECORDS, BEHIND_RECORDS, BEHIND_SECONDS, Load
 from twinlog_source.rates import Rate
 from twinlog_source.spread import Spread
 
 NOT_SEEN = -1
 """In reports: the task has not seen that."""
-BACKLOG_RECORDS = 100
-"""A lag above this stands: the slot would copy faster if it might."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -196,23 +194,16 @@ class PartitionTable:
             if row.position is not None and row.obstacle is None
         )
 
-    def demand(self, partitions: Collection[TopicPartition], *, now: float) -> float | None:
-        """Bytes per second that these partitions take at most if nothing limits them; None = no end in
-        sight."""
-        rows = [self.rows[partition] for partition in partitions if partition in self.rows]
-        if any(row.lag_records > BACKLOG_RECORDS for row in rows):
-            return None
-        return 2 * sum(row.bytes.current(now) for row in rows)
-
     def rates(self, partitions: Collection[TopicPartition]) -> Mapping[TopicPartition, float | None]:
         """Measured bytes per second of each, None where nothing was measured yet."""
         return {partition: self.rows[partition].bytes.per_second for partition in partitions}
 
     def load(self, partitions: Collection[TopicPartition], *, now: float) -> Load:
-        """What these partitions ask of their slots."""
+        """What these partitions ask of their slots; those that have left count for nothing."""
         rows = [self.rows[partition] for partition in partitions if partition in self.rows]
         return Load(
             bytes_per_second=sum(row.bytes.current(now) for row in rows),
+            has_backlog=any(row.lag_records > BACKLOG_RECORDS for row in rows),
             is_behind=any(
                 row.state == source_pb.PARTITION_STATE_RUNNING
                 and row.lag_records > BEHIND_RECORDS

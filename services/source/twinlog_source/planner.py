@@ -29,17 +29,27 @@ SLOT_KEPT_ABOVE = 0.5
 BEHIND_SECONDS = 5.0
 BEHIND_RECORDS = 10_000
 """A partition that lags more than both is behind: its slot does not keep up."""
+BACKLOG_RECORDS = 100
+"""A lag above this stands: the slot would copy faster if it might."""
 
 Plan = tuple[tuple[TopicPartition, ...], ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Load:
-    """What a flow asks of its slots now."""
+    """What partitions ask of their slots now."""
 
     bytes_per_second: float = 0.0
+    """Measured."""
+    has_backlog: bool = False
+    """They would be copied faster if nothing limited them."""
     is_behind: bool = False
-    """A backlog stands."""
+    """Their slots do not keep up."""
+
+    @property
+    def most_bytes_per_second(self) -> float | None:
+        """What they take if nothing limits them; None = no end in sight."""
+        return None if self.has_backlog else 2 * self.bytes_per_second
 
 
 def slots_needed(load: Load, *, present: int, most: int) -> int:

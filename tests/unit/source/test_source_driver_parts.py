@@ -132,9 +132,9 @@ def test_a_slot_with_a_backlog_wants_all_it_can_get() -> None:
     table.keep({P: "A.t"})
     table.begin(P, 0)
     table.observe(0, report(P, 0, 5000, 0, 0), now=1.0, now_ms=1)
-    assert table.demand([P], now=1.0) is None
+    assert table.load([P], now=1.0).most_bytes_per_second is None
     table.observe(0, report(P, 5000, 5000, 5000, 5000), now=2.0, now_ms=1)
-    demand = table.demand([P], now=2.0)
+    demand = table.load([P], now=2.0).most_bytes_per_second
     assert demand is not None
     assert demand > 0
 
