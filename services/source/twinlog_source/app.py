@@ -20,12 +20,14 @@ from twinlog.service.grpc_server import GrpcService
 from twinlog.service.runtime import Loop
 from twinlog.service.topics_client import TopicsWatch
 from twinlog_source.config import SourceFlow, source_flows
-from twinlog_source.estate import Fence, FlowEstate
+from twinlog_source.epoch_jobs import EpochJobs
+from twinlog_source.estate import FlowEstate
 from twinlog_source.flow_driver import FlowDriver
 from twinlog_source.instruments import FlowInstruments, observe_flows
 from twinlog_source.internal_topics import InternalTopics
 from twinlog_source.journal import Journal
 from twinlog_source.operations import FlowOperations
+from twinlog_source.ownership import Fence, Ownership
 from twinlog_source.partition_board import PartitionBoard
 from twinlog_source.partition_table import PartitionTable
 from twinlog_source.pipeline.runner import SparkRunner
@@ -33,6 +35,7 @@ from twinlog_source.pipeline.session import local_cores
 from twinlog_source.positions import PositionsLog
 from twinlog_source.servicer import SourceServicer
 from twinlog_source.start_positions import StartPositions
+from twinlog_source.task_host import TaskHost
 from twinlog_source.task_settings import TaskSettings
 from twinlog_source.topics import KnownTopics
 from twinlog_source.worker_servicer import WorkerServicer
@@ -80,7 +83,7 @@ async def build(context: ServiceContext, stack: AsyncExitStack) -> ServiceParts:
             GrpcService(
                 name=WORKER_API.services_by_name["WorkerService"].full_name,
                 add=add_WorkerServiceServicer_to_server,
-                servicer=WorkerServicer(drivers),
+                servicer=WorkerServicer({flow: driver.host for flow, driver in drivers.items()}),
             ),
         ],
     )
@@ -135,31 +138,46 @@ async def _driver(
     )
     table = PartitionTable()
     instruments = FlowInstruments(context.meter, flow, table, positions.control, context.clock)
-    estate = FlowEstate(
+    journal = Journal(
+        flow=flow.flow,
+        connector_name=flow.settings.connector_name,
+        topic=topic,
+        writer=writer,
+        clock=context.clock,
+    )
+    ownership = Ownership(
         flow=flow,
         instance_id=context.instance_id,
-        watch=watch,
-        known=KnownTopics(flow=flow, source=source, target=target),
         internal=InternalTopics(flow=flow, source=source, target=target),
         positions=positions,
-        starts=StartPositions(source=source, read_committed=flow.settings.read_committed),
-        journal=Journal(
-            flow=flow.flow,
-            connector_name=flow.settings.connector_name,
-            topic=topic,
-            writer=writer,
-            clock=context.clock,
-        ),
+        journal=journal,
         fence=_fence(flow, stack),
+        clock=context.clock,
+    )
+    estate = FlowEstate(
+        flow=flow,
+        ownership=ownership,
+        watch=watch,
+        known=KnownTopics(flow=flow, source=source, target=target),
+        positions=positions,
+        starts=StartPositions(source=source, read_committed=flow.settings.read_committed),
+        journal=journal,
         clock=context.clock,
         on_gap=instruments.gap,
         topics_changed=watch.subscribe(),
         table=table,
     )
+    jobs = EpochJobs(flow=flow.flow, runner=runner, instruments=instruments, clock=context.clock)
     return FlowDriver(
         estate=estate,
-        tasks=TaskSettings(flow=flow),
-        runner=runner,
+        jobs=jobs,
+        host=TaskHost(
+            estate=estate,
+            tasks=TaskSettings(flow=flow),
+            jobs=jobs,
+            instruments=instruments,
+            clock=context.clock,
+        ),
         is_probed=lambda probed: all(
             status.reason != UNKNOWN for status in context.clusters.statuses((probed.source, probed.target))
         ),

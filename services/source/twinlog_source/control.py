@@ -126,6 +126,11 @@ class ControlState:
     epochs: dict[TopicPartition, tuple[EpochStart, ...]] = field(default_factory=dict)
     targets: dict[TopicPartition, TargetMark] = field(default_factory=dict)
 
+    def is_paused(self, partition: TopicPartition) -> bool:
+        """By an operator: the partition itself, its topic, or the whole flow."""
+        scopes = ((None, None), (partition.topic, None), (partition.topic, partition.partition))
+        return any(scope in self.pauses for scope in scopes)
+
     def apply(self, record: ControlRecord) -> None:
         match record.fact:
             case OwnerMark() as owner:

@@ -14,26 +14,24 @@ import asyncio
 import contextlib
 from collections.abc import Callable, Collection
 from dataclasses import dataclass, field
-from typing import Protocol
 
 import structlog
 
 from twinlog.api.source.v1 import worker_service_pb2 as pb
 from twinlog.clock import Clock
-from twinlog.errors import KafkaError, StateError, TransientKafkaError, TwinlogError
+from twinlog.errors import KafkaError, TwinlogError
 from twinlog.model import Flow, TopicPartition
 from twinlog.service.waiting import Backoff, finish_or_cancel, wait_or_stop
 from twinlog.telemetry.repeats import RepeatLimiter
-from twinlog_source.epoch import Epoch, Slot, SlotState
+from twinlog_source.epoch import Epoch, SlotState
+from twinlog_source.epoch_jobs import EpochJobs
 from twinlog_source.estate import FlowEstate
 from twinlog_source.instruments import FlowInstruments
 from twinlog_source.planner import Plan, plan, slots_needed
 from twinlog_source.shares import differ
-from twinlog_source.task_settings import TaskSettings
+from twinlog_source.task_host import TaskHost
 
-PREPARE_TIMEOUT_SECONDS = 60.0
 FINISH_TIMEOUT_SECONDS = 20.0
-JOB_END_SECONDS = 5.0
 REPLAN_POLL_SECONDS = 0.25
 DEMAND_POLL_SECONDS = 1.0
 PROBE_POLL_SECONDS = 0.05
@@ -42,30 +40,14 @@ FENCED = "PRODUCER_FENCED"
 log = structlog.get_logger(__name__)
 
 
-class EpochRunner(Protocol):
-    """Starts the tasks of an epoch somewhere (Spark)."""
-
-    def warm_up(self) -> None:
-        """Begin to start what takes long to start; returns at once. What fails is met again by `run`."""
-        ...
-
-    async def run(self, epoch: Epoch) -> None:
-        """Return when all tasks of the epoch ended. Raises TwinlogError when they could not be run."""
-        ...
-
-    async def slots(self) -> int:
-        """How many tasks can copy at the same time. Waits for Spark to be up; raises TwinlogError."""
-        ...
-
-
 @dataclass(slots=True, kw_only=True)
 class FlowDriver:
     """Runs one flow until `stop`. `run` is a loop for `supervise`: it survives brokers, peers and tasks
     that fail."""
 
     estate: FlowEstate
-    tasks: TaskSettings
-    runner: EpochRunner
+    jobs: EpochJobs
+    host: TaskHost
     is_probed: Callable[[Flow], bool]
     """Whether both clusters have been asked who they are, with or without an answer."""
     refusal: Callable[[Flow], TwinlogError | None]
@@ -77,13 +59,9 @@ class FlowDriver:
     epoch_seconds: float
     current: Epoch | None = None
     """The epoch that copies now."""
-    _epochs: dict[int, Epoch] = field(default_factory=dict)
-    _number: int = 0
     _most_slots: int = 1
     _owned: bool = False
     _displaced: bool = False
-    _jobs: asyncio.TaskGroup | None = None
-    _running_jobs: set["asyncio.Task[None]"] = field(default_factory=set)
     _limiter: RepeatLimiter = field(default_factory=RepeatLimiter)
 
     @property
@@ -100,7 +78,7 @@ class FlowDriver:
         epoch = self.current
         if epoch is None:
             return
-        commands = self.estate.throttles(epoch.plan, now=self.clock.monotonic())
+        commands = self.estate.orders.throttles(epoch.plan, now=self.clock.monotonic())
         dealt = list(zip(epoch.slots, commands, strict=True))
         if not any(differ(slot.throttle, command) for slot, command in dealt):
             return
@@ -124,32 +102,31 @@ class FlowDriver:
     async def run(self, stop: asyncio.Event) -> None:
         """Loop until `stop`; then the running epoch finishes and hands its positions to the log."""
         backoff = Backoff(initial_seconds=1.0, max_seconds=15.0, random=lambda: 0.5 + self.random() / 2)
-        async with asyncio.TaskGroup() as jobs:
-            self._jobs = jobs
+        async with asyncio.TaskGroup() as group:
             while not stop.is_set():
                 try:
-                    await finish_or_cancel(self._step(stop), stop=stop)
+                    await finish_or_cancel(self._step(stop, group), stop=stop)
                     backoff.reset()
                 except TwinlogError as error:
                     self._stumble(error)
                     await wait_or_stop(stop, backoff.next())
             await self._shut_down()
 
-    async def _step(self, stop: asyncio.Event) -> None:
+    async def _step(self, stop: asyncio.Event, group: asyncio.TaskGroup) -> None:
         """Take the flow over if it is not ours, then run one epoch."""
         while not stop.is_set() and not self.is_probed(self.flow):
             await wait_or_stop(stop, PROBE_POLL_SECONDS)
         refusal = self.refusal(self.flow)
         if refusal is not None:
             raise refusal
-        self.runner.warm_up()
+        self.jobs.runner.warm_up()
         if not self._owned:
             with contextlib.suppress(TwinlogError):
                 await self._end_current("FENCED")
             await self.estate.take_over(displaced=self._displaced)
             self._displaced = False
             self._owned = True
-        await self._next_epoch(stop)
+        await self._next_epoch(stop, group)
 
     def _stumble(self, error: TwinlogError) -> None:
         """Note what went wrong. A fenced flow has to be taken over again; what copies meanwhile goes on."""
@@ -170,21 +147,17 @@ class FlowDriver:
                 await self.estate.target_logs.put_ends_on_log(self.estate.topics)
         except TwinlogError as error:
             log.warning("flow_left_unfinished", flow=str(self.flow), reason=error.reason, message=str(error))
-        for epoch in self._epochs.values():
-            epoch.end("SHUTDOWN")
-        if self._running_jobs:
-            await asyncio.wait(self._running_jobs, timeout=JOB_END_SECONDS)
-        for job in self._running_jobs:
-            job.cancel()
+        await self.jobs.shut_down()
 
     # ---------------------------------------------------------------------------------------------- epochs
 
-    async def _next_epoch(self, stop: asyncio.Event) -> None:
+    async def _next_epoch(self, stop: asyncio.Event, group: asyncio.TaskGroup) -> None:
         """Make the next epoch ready, hand over to it, and stay until the one after it is due."""
         chosen = await self._plan(stop)
         if not chosen:
             return
-        epoch = await self._prepare(chosen)
+        await self.estate.ownership.note_slots(len(chosen))
+        epoch = await self.jobs.prepare(chosen, group=group)
         ready = self.clock.monotonic()
         try:
             await self._end_current("EPOCH_OVER")
@@ -193,7 +166,7 @@ class FlowDriver:
             raise
         for slot in epoch.slots:
             slot.started = True
-            slot.tell(pb.WorkerCommand(start=self._start(epoch, slot)))
+            slot.tell(pb.WorkerCommand(start=self.host.start(epoch, slot)))
             if slot.state is SlotState.PREPARED:
                 epoch.move(slot, SlotState.RUNNING)
         self.current = epoch
@@ -216,7 +189,7 @@ class FlowDriver:
                 continue
             partitions = self.estate.table.plannable()
             if partitions:
-                self._most_slots = self.max_slots or await self.runner.slots()
+                self._most_slots = self.max_slots or await self.jobs.runner.slots()
                 previous = self.current.plan if self.current else ()
                 return plan(
                     self.estate.table.rates(partitions),
@@ -235,47 +208,6 @@ class FlowDriver:
         """Whether its load has outgrown the epoch. One that needs fewer stays to its end."""
         present, most = len(epoch.slots), min(self._most_slots, len(epoch.partitions))
         return present < most and self._slots_needed(epoch.partitions, present=present) > present
-
-    async def _prepare(self, chosen: Plan) -> Epoch:
-        """Start the tasks of an epoch and wait until they are ready. Raises what kept one from it."""
-        self._number += 1
-        epoch = Epoch(flow=self.flow, number=self._number, plan=chosen)
-        await self.estate.note_slots(len(chosen))
-        self._epochs[epoch.number] = epoch
-        assert self._jobs is not None
-        job = self._jobs.create_task(self._run_job(epoch), name=f"{self.flow} epoch {epoch.number}")
-        self._running_jobs.add(job)
-        job.add_done_callback(self._running_jobs.discard)
-        try:
-            ready = await epoch.wait_until(
-                lambda: epoch.are(SlotState.PREPARED) or epoch.failure is not None, PREPARE_TIMEOUT_SECONDS
-            )
-            failure = epoch.failure
-            if failure is not None:
-                raise failure
-            if not ready:
-                raise TransientKafkaError(
-                    f"the tasks of epoch {epoch.number} of {self.flow} were not ready within"
-                    f" {PREPARE_TIMEOUT_SECONDS:g} s",
-                    reason="EPOCH_NOT_READY",
-                )
-        except BaseException:
-            epoch.end("NOT_NEEDED")
-            raise
-        return epoch
-
-    async def _run_job(self, epoch: Epoch) -> None:
-        began = self.clock.monotonic()
-        why = ""
-        try:
-            await self.runner.run(epoch)
-        except TwinlogError as error:
-            why = str(error)
-            log.warning("epoch_failed", flow=str(self.flow), epoch=epoch.number, error=why)
-        finally:
-            self._epochs.pop(epoch.number, None)
-            epoch.job_ended(why or "its tasks ended")
-            self.instruments.epoch_ended(self.clock.monotonic() - began)
 
     async def _end_current(self, reason: str) -> None:
         previous, self.current = self.current, None
@@ -326,48 +258,3 @@ class FlowDriver:
                 log.debug("plan_not_checked", flow=str(self.flow), reason=error.reason)
             self.tell_throttles()
             await wait_or_stop(stop, REPLAN_POLL_SECONDS)
-
-    # ---------------------------------------------------------------------- WorkerHost, for the control s
-
-    def epoch_of(self, number: int) -> Epoch | None:
-        return self._epochs.get(number)
-
-    def prepare(self, epoch: Epoch, slot: Slot) -> pb.Prepare:
-        return self.tasks.prepare(
-            epoch.number, slot.index, positions_partition_count=self.estate.positions.partition_count
-        )
-
-    async def rejoin(self, epoch: Epoch, slot: Slot) -> pb.Start:
-        # The new task has initialised the slot's ids before it said Prepared: the lost one is fenced already.
-        await self.estate.reread(slot.partitions)
-        if epoch.ending:
-            raise StateError(f"epoch {epoch.number} is over", reason="EPOCH_OVER")
-        log.info("task_rejoined", flow=str(self.flow), epoch=epoch.number, slot=slot.index)
-        return self._start(epoch, slot)
-
-    def observe(self, epoch: Epoch, slot: Slot, reports: pb.PartitionReports) -> None:
-        if epoch.closed:
-            return
-        progress = self.estate.table.observe(
-            slot.index, reports, now=self.clock.monotonic(), now_ms=self.clock.now_ms()
-        )
-        self.instruments.progress(progress)
-        self.instruments.task_counted(slot.counted, reports)
-        slot.counted = reports
-        self.estate.note_gaps(reports)
-
-    def _start(self, epoch: Epoch, slot: Slot) -> pb.Start:
-        now = self.clock.monotonic()
-        start = pb.Start()
-        for partition in slot.partitions:
-            row = self.estate.table.rows.get(partition)
-            if row is None:
-                # A task that rejoins does not go on with what leaves.
-                continue
-            row.begin(now)
-            row.slot = slot.index
-            start.assignments.append(self.estate.assignment(partition, now_ms=self.clock.now_ms()))
-        limits = self.estate.throttles(epoch.plan, now=now)
-        start.throttle.CopyFrom(limits[slot.index])
-        slot.throttle = limits[slot.index]
-        return start

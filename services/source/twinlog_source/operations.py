@@ -230,12 +230,13 @@ class FlowOperations:
         epoch = self.driver.current
         if epoch is None:
             return  # the next one is told when it starts
+        control = self.driver.estate.positions.control
         for slot in epoch.slots:
             for paused in (True, False):
                 named = [
                     types_pb2.TopicPartition(topic=partition.topic, partition=partition.partition)
                     for partition in slot.partitions
-                    if partition in partitions and self.driver.estate.is_paused(partition) is paused
+                    if partition in partitions and control.is_paused(partition) is paused
                 ]
                 if named:
                     command = worker_pb.SetPaused(partitions=named, paused=paused)

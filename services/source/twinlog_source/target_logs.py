@@ -1,7 +1,6 @@
 """What becomes of the copies: a target topic that was made anew, or a log that ends before what was written
 there, has lost records; that is a gap, and the copy goes on."""
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 
 from twinlog.clock import Clock
@@ -10,15 +9,14 @@ from twinlog.errors import KafkaError
 from twinlog.kafka.ports import KafkaCluster, OffsetSpec
 from twinlog.model import TopicPartition
 from twinlog.service.topics_client import ReplicatedTopic
-from twinlog_source.control import ControlState, TargetMark, TopicMark
+from twinlog_source.control import TargetMark
 from twinlog_source.gaps import Gap
 from twinlog_source.journal import Journal
 from twinlog_source.ledger import Ledger
 from twinlog_source.partition_table import PartitionRow, PartitionTable
 from twinlog_source.start_positions import StartPositions
-
-Topics = Mapping[str, ReplicatedTopic]
-"""Those that are copied, by source topic."""
+from twinlog_source.topic_marks import TopicMarks
+from twinlog_source.topics import Topics
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -27,17 +25,15 @@ class TargetLogs:
 
     target: KafkaCluster
     table: PartitionTable
-    control: ControlState
+    marks: TopicMarks
     journal: Journal
     ledger: Ledger
     starts: StartPositions
     clock: Clock
 
-    def was_recreated(self, topic: ReplicatedTopic) -> bool:
-        """Whether the copy of a topic is not the one that was written before."""
-        mark = self.control.topics.get(topic.source_topic)
-        before = "" if mark is None else mark.target_topic_id
-        return bool(before) and bool(topic.target_topic_id) and before != topic.target_topic_id
+    def was_recreated(self, topics: Topics) -> bool:
+        """Whether a copy is not the one that was written before."""
+        return any(map(self.marks.target_was_recreated, topics.values()))
 
     async def note_recreated(self, topics: Topics) -> None:
         """A copy that was deleted and made anew has lost what was copied before: a gap, and the copy goes on.
@@ -45,12 +41,12 @@ class TargetLogs:
         While nobody copies it: only then is it certain how far it was copied.
         """
         for topic in topics.values():
-            mark = self.control.topics.get(topic.source_topic)
+            mark = self.marks.control.topics.get(topic.source_topic)
             if mark is None or not topic.target_topic_id or mark.target_topic_id == topic.target_topic_id:
                 continue
-            if self.was_recreated(topic):
+            if self.marks.target_was_recreated(topic):
                 await self._note_lost_copies(topic)
-            await self.state_topic(topic, known_partitions=mark.known_partitions)
+            await self.marks.state(topic, known_partitions=mark.known_partitions)
 
     async def _note_lost_copies(self, topic: ReplicatedTopic) -> None:
         stored = {
@@ -74,7 +70,7 @@ class TargetLogs:
         """Whether the copies still reach as far as they were written."""
         rows: dict[TopicPartition, PartitionRow] = {}
         for partition, row in self.table.rows.items():
-            topic, mark = topics[partition.topic], self.control.targets.get(partition)
+            topic, mark = topics[partition.topic], self.marks.control.targets.get(partition)
             if row.target_end < 0 and mark is not None and mark.topic_id == topic.target_topic_id:
                 row.target_end, row.target_end_at = mark.end_offset, mark.position
             if row.target_end > 0:
@@ -128,18 +124,8 @@ class TargetLogs:
                 end_offset=row.target_end,
                 position=row.target_end_at,
             )
-            before = self.control.targets.get(partition)
+            before = self.marks.control.targets.get(partition)
             if before is None or (before.topic_id, before.end_offset) != (mark.topic_id, mark.end_offset):
                 marks.append(mark)
         await self.journal.states(marks)
-        self.control.targets.update((mark.partition, mark) for mark in marks)
-
-    async def state_topic(self, topic: ReplicatedTopic, *, known_partitions: int) -> None:
-        mark = TopicMark(
-            topic=topic.source_topic,
-            topic_id=topic.source_topic_id,
-            known_partitions=known_partitions,
-            target_topic_id=topic.target_topic_id,
-        )
-        await self.journal.state(mark)
-        self.control.topics[topic.source_topic] = mark
+        self.marks.control.targets.update((mark.partition, mark) for mark in marks)

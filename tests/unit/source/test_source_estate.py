@@ -29,6 +29,7 @@ from twinlog_source.estate import FlowEstate
 from twinlog_source.gaps import Gap
 from twinlog_source.internal_topics import InternalTopics
 from twinlog_source.journal import Journal
+from twinlog_source.ownership import Ownership
 from twinlog_source.positions import PositionsLog
 from twinlog_source.start_positions import StartPositions
 from twinlog_source.topics import KnownTopics
@@ -99,22 +100,30 @@ class Site:
         async def fence(_: Sequence[str]) -> None:
             """Nobody else is there."""
 
-        estate = FlowEstate(
+        journal = Journal(
+            flow=flow.flow,
+            connector_name=flow.settings.connector_name,
+            topic=POSITIONS,
+            writer=writer,
+            clock=self.clock,
+        )
+        ownership = Ownership(
             flow=flow,
             instance_id=f"owner {self.owners}",
-            watch=watch,
-            known=KnownTopics(flow=flow, source=self.source, target=self.target),
             internal=InternalTopics(flow=flow, source=self.source, target=self.target),
             positions=positions,
-            starts=StartPositions(source=self.source, read_committed=True),
-            journal=Journal(
-                flow=flow.flow,
-                connector_name=flow.settings.connector_name,
-                topic=POSITIONS,
-                writer=writer,
-                clock=self.clock,
-            ),
+            journal=journal,
             fence=fence,
+            clock=self.clock,
+        )
+        estate = FlowEstate(
+            flow=flow,
+            ownership=ownership,
+            watch=watch,
+            known=KnownTopics(flow=flow, source=self.source, target=self.target),
+            positions=positions,
+            starts=StartPositions(source=self.source, read_committed=True),
+            journal=journal,
             clock=self.clock,
             on_gap=lambda _: None,
             topics_changed=watch.subscribe(),

@@ -1,0 +1,100 @@
+"""The jobs that run a flow's epochs: started ahead, so that one is ready when the one before it ends."""
+
+import asyncio
+from dataclasses import dataclass, field
+from typing import Protocol
+
+import structlog
+
+from twinlog.clock import Clock
+from twinlog.errors import TransientKafkaError, TwinlogError
+from twinlog.model import Flow
+from twinlog_source.epoch import Epoch, SlotState
+from twinlog_source.instruments import FlowInstruments
+from twinlog_source.planner import Plan
+
+PREPARE_TIMEOUT_SECONDS = 60.0
+JOB_END_SECONDS = 5.0
+
+log = structlog.get_logger(__name__)
+
+
+class EpochRunner(Protocol):
+    """Starts the tasks of an epoch somewhere (Spark)."""
+
+    def warm_up(self) -> None:
+        """Begin to start what takes long to start; returns at once. What fails is met again by `run`."""
+        ...
+
+    async def run(self, epoch: Epoch) -> None:
+        """Return when all tasks of the epoch ended. Raises TwinlogError when they could not be run."""
+        ...
+
+    async def slots(self) -> int:
+        """How many tasks can copy at the same time. Waits for Spark to be up; raises TwinlogError."""
+        ...
+
+
+@dataclass(slots=True, kw_only=True)
+class EpochJobs:
+    """Every epoch that has a job. Used inside `group`'s lifetime, on the driver's event loop only."""
+
+    flow: Flow
+    runner: EpochRunner
+    instruments: FlowInstruments
+    clock: Clock
+    _epochs: dict[int, Epoch] = field(default_factory=dict)
+    _number: int = 0
+    _running: set["asyncio.Task[None]"] = field(default_factory=set)
+
+    def epoch_of(self, number: int) -> Epoch | None:
+        """None once its job has ended."""
+        return self._epochs.get(number)
+
+    async def prepare(self, chosen: Plan, *, group: asyncio.TaskGroup) -> Epoch:
+        """Start the tasks of an epoch and wait until they are ready. Raises what kept one from it."""
+        self._number += 1
+        epoch = Epoch(flow=self.flow, number=self._number, plan=chosen)
+        self._epochs[epoch.number] = epoch
+        job = group.create_task(self._run(epoch), name=f"{self.flow} epoch {epoch.number}")
+        self._running.add(job)
+        job.add_done_callback(self._running.discard)
+        try:
+            ready = await epoch.wait_until(
+                lambda: epoch.are(SlotState.PREPARED) or epoch.failure is not None, PREPARE_TIMEOUT_SECONDS
+            )
+            failure = epoch.failure
+            if failure is not None:
+                raise failure
+            if not ready:
+                raise TransientKafkaError(
+                    f"the tasks of epoch {epoch.number} of {self.flow} were not ready within"
+                    f" {PREPARE_TIMEOUT_SECONDS:g} s",
+                    reason="EPOCH_NOT_READY",
+                )
+        except BaseException:
+            epoch.end("NOT_NEEDED")
+            raise
+        return epoch
+
+    async def shut_down(self) -> None:
+        """End what still runs: in order, or after a while."""
+        for epoch in self._epochs.values():
+            epoch.end("SHUTDOWN")
+        if self._running:
+            await asyncio.wait(self._running, timeout=JOB_END_SECONDS)
+        for job in self._running:
+            job.cancel()
+
+    async def _run(self, epoch: Epoch) -> None:
+        began = self.clock.monotonic()
+        why = ""
+        try:
+            await self.runner.run(epoch)
+        except TwinlogError as error:
+            why = str(error)
+            log.warning("epoch_failed", flow=str(self.flow), epoch=epoch.number, error=why)
+        finally:
+            self._epochs.pop(epoch.number, None)
+            epoch.job_ended(why or "its tasks ended")
+            self.instruments.epoch_ended(self.clock.monotonic() - began)

@@ -1,0 +1,116 @@
+"""Who copies a flow: one process at a time. It signs beside the positions, and fences who was before it."""
+
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass
+
+import structlog
+
+from twinlog.clock import Clock
+from twinlog.errors import FatalKafkaError, StateError
+from twinlog_source.config import SourceFlow
+from twinlog_source.control import OwnerMark
+from twinlog_source.internal_topics import InternalTopics
+from twinlog_source.journal import Journal
+from twinlog_source.positions import PositionsLog
+from twinlog_source.task_settings import every_transactional_id, transactional_ids
+
+RENEW_SECONDS = 15.0
+FOREIGN_AFTER_MS = 60_000
+"""A position that was written this long after its owner last signed is not the owner's."""
+STALE_OWNER_SECONDS = 60.0
+"""An owner that has not signed for this long is gone."""
+
+log = structlog.get_logger(__name__)
+
+Fence = Callable[[Sequence[str]], Awaitable[None]]
+"""Initialises ids so that no earlier owner can commit any more. Raises KafkaError."""
+
+
+@dataclass(slots=True, kw_only=True)
+class Ownership:
+    """All methods that write raise KafkaError."""
+
+    flow: SourceFlow
+    instance_id: str
+    internal: InternalTopics
+    positions: PositionsLog
+    journal: Journal
+    fence: Fence
+    clock: Clock
+    _slots: int = 0
+    """The most that any owner used."""
+    _signed_at: float = 0.0
+
+    async def take_over(self, *, displaced: bool) -> None:
+        """Become the owner: nobody before us can commit any more, and what is on the log is read.
+
+        `displaced`: we were the owner and were fenced. If another process signed since, it is the owner
+        now, and we wait until it is gone: the newest start wins, and two never fight. Raises StateError
+        (OWNED_ELSEWHERE).
+        """
+        count = await self.internal.ensure()
+        self.positions.partition_count = self.journal.partition_count = count
+        await self.positions.refresh()
+        owner = self.positions.control.owner
+        if displaced and owner is not None and owner.instance != self.instance_id:
+            silent_seconds = (self.clock.now_ms() - owner.renewed_at_ms) / 1000
+            if silent_seconds < STALE_OWNER_SECONDS:
+                raise StateError(
+                    f"another process copies {self.flow.flow} now (it signed {silent_seconds:.0f} s ago);"
+                    f" this one takes over when it has been silent for {STALE_OWNER_SECONDS:g} s",
+                    reason="OWNED_ELSEWHERE",
+                    metadata={"flow": str(self.flow.flow), "owner": owner.instance},
+                )
+        self._slots = max(self._slots, owner.slots if owner is not None else 0)
+        await self.fence(every_transactional_id(self.flow, self._slots))
+        positions = await self.positions.refresh()
+        await self._doubt_foreign_positions(owner)
+        await self.sign()
+        log.info(
+            "flow_taken_over",
+            flow=str(self.flow.flow),
+            positions=len(positions),
+            fenced_slots=self._slots,
+        )
+
+    async def _doubt_foreign_positions(self, owner: OwnerMark | None) -> None:
+        """MirrorMaker 2 copied meanwhile, or somebody set positions: what we noted beside ours is not about
+        those."""
+        last_ours_ms = 0 if owner is None else owner.renewed_at_ms + FOREIGN_AFTER_MS
+        marked = self.positions.control.epochs
+        for partition in list(marked):
+            if self.positions.written_at_ms.get(partition, 0) > last_ours_ms:
+                await self.journal.take_back("epochs", partition.topic, partition.partition)
+                del marked[partition]
+
+    async def note_slots(self, slots: int) -> None:
+        """Before more slots than ever are used: whoever comes after us must fence them all."""
+        if slots > self._slots:
+            self._slots = slots
+            await self.sign()
+
+    async def fence_slots(self, epoch: int, slots: Sequence[int]) -> None:
+        """Nobody who copied for these slots of an epoch can commit any more."""
+        await self.fence([name for slot in slots for name in transactional_ids(self.flow, epoch, slot)])
+
+    @property
+    def is_due(self) -> bool:
+        """Whether it is time to sign again, so that others see that the owner lives."""
+        return self.clock.monotonic() - self._signed_at >= RENEW_SECONDS
+
+    async def check(self) -> None:
+        """Raises FatalKafkaError (PRODUCER_FENCED) when another process has signed since we did: a task
+        without work would not find out."""
+        await self.positions.refresh()
+        owner = self.positions.control.owner
+        if owner is not None and owner.instance != self.instance_id:
+            raise FatalKafkaError(
+                f"another process has taken {self.flow.flow} over",
+                reason="PRODUCER_FENCED",
+                metadata={"flow": str(self.flow.flow), "owner": owner.instance},
+            )
+
+    async def sign(self) -> None:
+        self._signed_at = self.clock.monotonic()
+        mark = OwnerMark(instance=self.instance_id, slots=self._slots, renewed_at_ms=self.clock.now_ms())
+        await self.journal.state(mark)
