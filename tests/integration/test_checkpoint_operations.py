@@ -68,6 +68,35 @@ async def test_a_run_whose_service_is_killed_goes_on_when_it_is_asked_for_again(
             assert (again["run_id"], again["already_done"]) == (last["run_id"], True)
 
 
+async def test_with_the_source_gone_a_restarted_service_moves_groups_by_its_checkpoints(
+    kafka_pair: KafkaPair, tmp_path: Path
+) -> None:
+    async with mirror(Ends.of(kafka_pair)) as flow:
+        await flow.fill(range(50), ahead=7)
+        await flow.sync(0, 7)
+        await flow.commit(40)
+        async with run_service("checkpoint", tmp_path, flow.properties) as service:
+            await eventually(flow.checkpoints)
+            await service.kill()
+        gone = flow.properties.replace(kafka_pair.a.bootstrap_servers, "127.0.0.1:1")
+        async with run_service("checkpoint", tmp_path, gone) as service:
+
+            async def only_the_loss_stands_against_it() -> bool:
+                (plan,) = (await twinlog("failover", "plan", flow.flow, *at(service))).documents
+                assert not plan["from_reachable"]
+                assert plan["records_not_copied"] is None
+                return [blocker for blocker in plan["blockers"] if "--accept-loss" not in blocker] == []
+
+            await eventually(only_the_loss_stands_against_it)
+            refused = await twinlog("failover", "run", flow.flow, *at(service))
+            assert refused.code == 1
+            assert f"{flow.a} is away" in refused.errors
+            assert await flow.committed_on_target() is None
+            report = last_document(await twinlog("failover", "run", flow.flow, "--accept-loss", *at(service)))
+            assert [entry["verdict"] for entry in report["plan"]["partitions"]] == ["FLOOR"]
+        assert await flow.committed_on_target() == 47
+
+
 async def test_commands_say_what_is_wrong(kafka_pair: KafkaPair, tmp_path: Path) -> None:
     async with mirror(Ends.of(kafka_pair)) as flow:
         await flow.fill(range(20))
