@@ -111,12 +111,16 @@ class Steering:
         return good
 
     async def pauses(self) -> bool:
-        """Pause and resume each scope under live traffic. True when each took less than a second."""
+        """Pause and resume each scope under live traffic. True when each took less than a second.
+
+        How long the other partitions were silent meanwhile stands beside how long they are without a pause.
+        """
         good = True
         for topic, partition in ((TOPICS[0], 1), (TOPICS[0], None), ("", None)):
             scope = pb.Scope(flow=_flow(), source_topic=topic, partition=partition)
             async with self.traffic(TOPICS):
                 await wait_or_stop(asyncio.Event(), SETTLE_SECONDS)
+                before = [_longest_gap(seen) for seen in (await self._moves(PAUSE_SECONDS)).values()]
                 asked = time.perf_counter()
                 await self.stub.PauseReplication(
                     pb.PauseReplicationRequest(scope=scope, by="benchmark"), timeout=CALL_SECONDS
@@ -132,7 +136,12 @@ class Steering:
                 moves = await self._moves(PAUSE_SECONDS)
                 went_on = max(min(moves[p], default=asked + 99) - asked for p in inside)
             name = " ".join(str(each) for each in (topic or "the flow", partition) if each is not None)
-            rest = f"; the others: longest silence {max(others) * 1000:.0f} ms" if others else ""
+            rest = ""
+            if others:
+                rest = (
+                    f"; the others: longest silence {max(others) * 1000:.0f} ms"
+                    f" ({max(before) * 1000:.0f} ms without a pause)"
+                )
             self.display.fact(
                 f"pause {name}: held in {stopped * 1000:.0f} ms, went on in {went_on * 1000:.0f} ms{rest}"
             )
@@ -249,10 +258,12 @@ async def run(parts: Collection[str]) -> int:
 
 def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m bench.steering", description="Pauses and limits.")
-    parser.add_argument(
-        "parts", nargs="*", default=["pauses", "limits"], help="pauses, limits (default: both)"
-    )
-    return int(uvloop.run(run(parser.parse_args().parts)))
+    parser.add_argument("parts", nargs="*", metavar="PART", help=f"{', '.join(PARTS)}; all when left out")
+    parts = parser.parse_args().parts or PARTS
+    unknown = sorted(set(parts) - set(PARTS))
+    if unknown:
+        parser.error(f"no such part: {', '.join(unknown)}; there are {', '.join(PARTS)}")
+    return int(uvloop.run(run(parts)))
 
 
 if __name__ == "__main__":

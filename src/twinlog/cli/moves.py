@@ -178,11 +178,9 @@ def _backlog_line(plan: pb2.MovePlan) -> str:
         return "not copied yet: an unknown number of records"
     if not plan.records_not_copied:
         return "not copied yet: nothing"
-    estimate = ""
+    estimate = "; the copy does not move just now"
     if plan.HasField("estimated"):
         estimate = f", about {plan.estimated.ToTimedelta().total_seconds():.0f} s at the present rate"
-    elif plan.records_not_copied:
-        estimate = "; the copy does not move just now"
     return f"not copied yet: {plan.records_not_copied} records{estimate}"
 
 
