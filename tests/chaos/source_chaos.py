@@ -34,6 +34,8 @@ TOPIC = "chaos"
 PARTITIONS = 4
 RECORDS_PER_SECOND = 2000
 KINDS = ("task", "task", "task", "all tasks", "jvm", "service", "service", "broker")
+EPOCH_SECONDS = ("1", "5")
+"""Of a life of the service: in short epochs many kills hit a hand-over from one to the next."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -67,7 +69,6 @@ class Chaos:
     longest_pause_seconds: float
     outcome: Outcome = field(init=False)
     dice: random.Random = field(init=False)
-    _service: ServiceProcess | None = None
     _done: asyncio.Event = field(default_factory=asyncio.Event)
 
     def __post_init__(self) -> None:
@@ -93,8 +94,8 @@ class Chaos:
 
     async def _one_life(self, configsync: ServiceProcess) -> None:
         """Run the service, kill parts of it until it is the service itself."""
-        async with self.rig.running(configsync) as service:
-            self._service = service
+        epochs = {"twinlog.epoch.seconds": self.dice.choice(EPOCH_SECONDS)}
+        async with self.rig.running(configsync, **epochs) as service:
             await quiet(6 + self.dice.random() * 2)
             while sum(self.outcome.kills.values()) < self.kills:
                 kind = self.dice.choice(KINDS)
