@@ -31,7 +31,9 @@ COMMANDS: dict[str, LazyCommand] = {
     "rules": LazyCommand(
         target="twinlog.cli.rules:app", summary="Show and change the rules of a flow while it runs."
     ),
-    "explain": LazyCommand(target="twinlog.cli.explain:app", summary="Say why a topic is replicated or not."),
+    "explain": LazyCommand(
+        target="twinlog.cli.explain:app", summary="Say why a topic is replicated, a group translated, or not."
+    ),
     "partitions": LazyCommand(
         target="twinlog.cli.partitions:partitions_command",
         summary="Show the copy of every partition: state, position, lag, lane, rates, reason.",

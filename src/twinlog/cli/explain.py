@@ -18,7 +18,11 @@ from twinlog.cli.failures import reported_failures, run_async
 from twinlog.cli.location import ConfigOption, EndpointOption
 from twinlog.cli.output import Column, Output, OutputOption, print_json, print_table
 
-app = typer.Typer(no_args_is_help=True, add_completion=False, help="Say why something is replicated or not.")
+app = typer.Typer(
+    no_args_is_help=True,
+    add_completion=False,
+    help="Say why a topic is replicated, a group translated, or not.",
+)
 
 _HELP = """Say why a topic is replicated or not: the first rule that decided, for each flow.
 
@@ -26,11 +30,6 @@ NAME is a topic on a source (orders) or on a target (A.orders); it need not exis
 """
 
 _COLUMNS = (Column(title="flow"), Column(title="on"), Column(title="verdict"), Column(title="because"))
-
-
-@app.callback()
-def explain() -> None:
-    """Keeps `topic` a sub-command."""
 
 
 @app.command("topic")

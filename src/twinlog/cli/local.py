@@ -46,7 +46,7 @@ class Kafka(StrEnum):
 _VERSIONS = {Kafka.V4_3: KafkaVersion.V4_3, Kafka.V3_9: KafkaVersion.V3_9}
 
 
-Names = Annotated[list[str] | None, typer.Argument(metavar="[NAME]...", show_default=False)]
+Names = Annotated[list[str] | None, typer.Argument(metavar="NAME", show_default=False)]
 
 
 @app.command()
@@ -88,8 +88,7 @@ def up(
 ) -> None:
     """Start clusters (A and B if none is named) and run them until Ctrl-C or `twinlog local down`.
 
-    Prints the addresses when all serve. A secured cluster's super user has a Java client properties file,
-    which `status` names.
+    Prints the addresses when all serve. `status` names a client properties file for a secured one.
     """
     with reported_failures():
         wanted = names or ["A", "B"]

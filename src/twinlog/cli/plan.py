@@ -33,7 +33,7 @@ the plan was made (plan again, look, apply).
 """
 
 FlowArgument = Annotated[
-    str | None, typer.Argument(metavar="[FLOW]", help="A flow such as `A->B`; all flows when left out.")
+    str | None, typer.Argument(metavar="FLOW", help="A flow such as `A->B`; all flows when left out.")
 ]
 ScopeOption = Annotated[
     list[str] | None,

@@ -27,7 +27,7 @@ app = typer.Typer(
 
 FlowArgument = Annotated[str, typer.Argument(metavar="FLOW", help="A flow such as `A->B`.")]
 FlowsArgument = Annotated[
-    str | None, typer.Argument(metavar="[FLOW]", help="A flow such as `A->B`; all flows when left out.")
+    str | None, typer.Argument(metavar="FLOW", help="A flow such as `A->B`; all flows when left out.")
 ]
 KeyArgument = Annotated[
     str, typer.Argument(metavar="KEY", help="A key of the properties file: topics.exclude")
@@ -44,7 +44,7 @@ _DIFF_COLUMNS = (Column(title="flow"), Column(title="key"), Column(title="file")
 @app.command("get")
 def get_command(
     flow: FlowsArgument = None,
-    key: Annotated[str | None, typer.Argument(metavar="[KEY]", help="Only this key.")] = None,
+    key: Annotated[str | None, typer.Argument(metavar="KEY", help="Only this key.")] = None,
     config: ConfigOption = None,
     endpoint: EndpointOption = None,
     output: OutputOption = Output.TABLE,
