@@ -98,7 +98,7 @@ def _check_value(spec: KeySpec, prop: Property, findings: Findings) -> None:
 def _verdict(
     key: str, prop: Property, clusters: Collection[ClusterAlias], findings: Findings
 ) -> _Verdict | None:
-    """None when the key's place was wrong and that was said."""
+    """None when the key's place was wrong and that was said, or nothing can be said: `clusters` is wrong."""
     aliases = sorted(clusters, key=len, reverse=True)
     if "->" in key and not key.startswith(_OPEN_PREFIXES):
         return _verdict_for_flow(key, prop, aliases, findings)
@@ -124,11 +124,13 @@ def _verdict_for_flow(
             prefix = f"{source}->{target}."
             if key.startswith(prefix) and source != target:
                 return _at_flow(source, target, key[len(prefix) :])
+    if not aliases:
+        return None
     source, _, rest = key.partition("->")
     target = next((alias for alias in aliases if rest.startswith(f"{alias}.")), rest.partition(".")[0])
     strangers = [repr(alias) for alias in (source, target) if alias not in aliases]
     if strangers:
-        text = f"no such cluster: {', '.join(strangers)}; clusters: {', '.join(sorted(aliases)) or 'none'}"
+        text = f"no such cluster: {', '.join(strangers)}; clusters: {', '.join(sorted(aliases))}"
     else:
         text = "a cluster is never replicated into itself"
     findings.problem(key, text, line=prop.line)

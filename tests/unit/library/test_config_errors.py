@@ -104,11 +104,10 @@ def test_clusters_are_required(text: str) -> None:
     assert "clusters: missing: the aliases of the clusters, as A, B" in problems(text)[0]
 
 
-def test_clusters_are_named_once() -> None:
-    found = problems("clusters = A, B, A\nA->B.enabled = true")
-    assert found[0].startswith(
-        f"{FILE}:1: clusters: expected a comma-separated list without empty or repeated"
-    )
+@pytest.mark.parametrize("clusters", ["A, B, A", "A, B,"])
+def test_clusters_are_named_once_and_what_follows_from_that_is_not_said(clusters: str) -> None:
+    (found,) = problems(f"clusters = {clusters}\nA->B.enabled = true\nA->B.topics = t")
+    assert found.startswith(f"{FILE}:1: clusters: expected {LIST}, found ")
 
 
 def test_values_from_providers_are_not_repeated_in_errors() -> None:
