@@ -25,7 +25,9 @@ class Flow:
         """Read `A->B`. Raises ValueError when there is no arrow or an alias is empty."""
         source, arrow, target = text.partition("->")
         if not (arrow and source.strip() and target.strip()):
-            raise ValueError(f"{text!r} is not a flow: expected SOURCE->TARGET")
+            # What is left of an unquoted A->B: the shell has made the rest the name of a file.
+            quote = ", in quotes: a shell keeps `>` for itself" if text.endswith("-") else ""
+            raise ValueError(f"{text!r} is not a flow: expected SOURCE->TARGET{quote}")
         return cls(source.strip(), target.strip())
 
 
