@@ -1,13 +1,14 @@
 """What every `Candidate` does."""
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Set
 from contextlib import asynccontextmanager
 
 from contract.workbench import Workbench
+from twinlog.errors import TransientKafkaError
 from twinlog.kafka.ports import Candidate, Standing
 from twinlog.service.waiting import wait_or_stop
-from twinlog.testing.brokers import unique_name
+from twinlog.testing.brokers import eventually, unique_name
 
 SESSION_SECONDS = 6.0
 
@@ -28,6 +29,21 @@ class ElectionContract:
             assert await stand_together(two) == [True]
             assert await stand_together(two, one) == [True, False]
 
+    async def test_who_enters_puts_out_those_that_are_gone_and_nobody_else(self, bench: Workbench) -> None:
+        gone: set[str] = set()
+        async with candidates(bench, "ended", "alive", "after", gone=gone) as (ended, alive, after):
+            assert (await ended.stand()).leads
+            assert await stand_together(ended, alive) == [True, False]
+            gone.add("ended")
+            async with asyncio.timeout(SESSION_SECONDS * 0.8):
+                assert await stand_together(alive, after) == [True, False]
+
+    async def test_who_starts_again_need_not_wait_for_its_own_session(self, bench: Workbench) -> None:
+        async with candidates(bench, "ended", "after", gone={"ended"}) as (ended, after):
+            assert (await ended.stand()).leads
+            async with asyncio.timeout(SESSION_SECONDS * 0.8):
+                assert await after.stand() == Standing(leads=True, leader="after")
+
     async def test_groups_know_nothing_of_each_other_and_are_no_consumers(self, bench: Workbench) -> None:
         async with candidates(bench, "one") as (one,), candidates(bench, "two") as (two,):
             assert (await one.stand()).leads
@@ -37,21 +53,45 @@ class ElectionContract:
 
 
 @asynccontextmanager
-async def candidates(bench: Workbench, *names: str) -> AsyncIterator[list[Candidate]]:
-    """Of one group."""
+async def candidates(
+    bench: Workbench, *names: str, gone: Set[str] = frozenset()
+) -> AsyncIterator[list[Candidate]]:
+    """Of one group; those in `gone` count as ended."""
     group_id = unique_name("election")
 
     def called(name: str) -> Callable[[], str]:
         return lambda: name
 
     found = [
-        bench.cluster.candidate(group_id, name=called(name), session_seconds=SESSION_SECONDS)
+        bench.cluster.candidate(
+            group_id,
+            name=called(name),
+            session_seconds=SESSION_SECONDS,
+            mark=name,
+            is_gone=gone.__contains__,
+        )
         for name in names
     ]
-    yield found
-    assert group_id not in await bench.cluster.list_groups()
-    for candidate in found:
-        await candidate.withdraw()
+    await eventually(lambda: _elections_are_held(bench))
+    try:
+        yield found
+        assert group_id not in await bench.cluster.list_groups()
+    finally:
+        for candidate in found:
+            await candidate.withdraw()
+
+
+async def _elections_are_held(bench: Workbench) -> bool:
+    """A cluster that is new makes the topic of its coordinators first."""
+    scout = bench.cluster.candidate(
+        unique_name("scout"), name=lambda: "scout", session_seconds=SESSION_SECONDS
+    )
+    try:
+        return (await scout.stand()).leads
+    except TransientKafkaError:
+        return False
+    finally:
+        await scout.withdraw()
 
 
 async def stand_together(*standing: Candidate) -> list[bool]:

@@ -22,7 +22,7 @@ from twinlog.kafka.connection import DataSession
 from twinlog.kafka.election import KafkaCandidate
 from twinlog.kafka.group_offsets import GroupOffsetsClient
 from twinlog.kafka.log import LogAdminMixin
-from twinlog.kafka.ports import Candidate, KafkaCluster, ManagedReader, ManagedWriter
+from twinlog.kafka.ports import Candidate, KafkaCluster, ManagedReader, ManagedWriter, nobody_is_gone
 from twinlog.kafka.reader import KafkaLogReader
 from twinlog.kafka.writer import KafkaLogWriter
 
@@ -97,9 +97,24 @@ class _Cluster(ConfigAdminMixin, AclAdminMixin, QuotaAdminMixin, GroupAdminMixin
         )
         return KafkaLogWriter(self._alias, options, timeout_seconds=self._timeout_seconds)
 
-    def candidate(self, group_id: str, *, name: Callable[[], str], session_seconds: float) -> Candidate:
+    def candidate(
+        self,
+        group_id: str,
+        *,
+        name: Callable[[], str],
+        session_seconds: float,
+        mark: str = "",
+        is_gone: Callable[[str], bool] = nobody_is_gone,
+    ) -> Candidate:
         """A candidate with a connection of its own."""
-        return KafkaCandidate(self._session(), group_id, name=name, session_seconds=session_seconds)
+        return KafkaCandidate(
+            self._session(),
+            group_id,
+            name=name,
+            session_seconds=session_seconds,
+            mark=mark,
+            is_gone=is_gone,
+        )
 
     def _session(self) -> DataSession:
         options = aiokafka_client_options(self._properties, alias=self._alias, client_id_suffix=self._suffix)

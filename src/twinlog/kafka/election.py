@@ -9,6 +9,7 @@ import contextlib
 from collections.abc import Callable
 from typing import Any
 
+from aiokafka.protocol.admin import DescribeGroupsRequest
 from aiokafka.protocol.group import HeartbeatRequest, JoinGroupRequest, LeaveGroupRequest, SyncGroupRequest
 
 from twinlog.errors import KafkaError
@@ -16,10 +17,12 @@ from twinlog.kafka.connection import DataSession
 from twinlog.kafka.deadline import deadline, pause
 from twinlog.kafka.errors import from_code
 from twinlog.kafka.group_coordinators import COORDINATOR_MOVED, GroupCoordinators
-from twinlog.kafka.ports import Standing
+from twinlog.kafka.ports import Standing, nobody_is_gone
 
 PROTOCOL_TYPE = "twinlog"
 _PROTOCOL = "leader"
+_MARK_SEPARATOR = "\0"
+"""Between the name and the mark in what a member tells the group of itself."""
 
 _ILLEGAL_GENERATION = 22
 _UNKNOWN_MEMBER = 25
@@ -36,7 +39,14 @@ class KafkaCandidate:
     """A member of one group. Not for concurrent use."""
 
     def __init__(
-        self, session: DataSession, group_id: str, *, name: Callable[[], str], session_seconds: float
+        self,
+        session: DataSession,
+        group_id: str,
+        *,
+        name: Callable[[], str],
+        session_seconds: float,
+        mark: str = "",
+        is_gone: Callable[[str], bool] = nobody_is_gone,
     ) -> None:
         """`session_seconds`: a member that is silent for so long is gone. The session is closed by
         `withdraw`.
@@ -46,6 +56,8 @@ class KafkaCandidate:
         self._group = group_id
         self._name = name
         self._session_seconds = session_seconds
+        self._mark = mark
+        self._is_gone = is_gone
         self._member = ""
         self._generation: int | None = None
         self._standing = Standing(leads=False, leader="")
@@ -78,22 +90,26 @@ class KafkaCandidate:
     async def _join(self, doing: str) -> bool:
         """Take part in an election; waits for the other members. False when it has to be tried again."""
         self._generation = None
-        name = self._name().encode()
+        name = self._name()
+        about = f"{name}{_MARK_SEPARATOR}{self._mark}".encode()
         timeout_ms = round(self._session_seconds * 1000)
         joined = await self._ask(
             JoinGroupRequest(
-                self._group, timeout_ms, timeout_ms, self._member, None, PROTOCOL_TYPE, [(_PROTOCOL, name)]
+                self._group, timeout_ms, timeout_ms, self._member, None, PROTOCOL_TYPE, [(_PROTOCOL, about)]
             ),
             doing,
         )
         if joined.error_code == _MEMBER_ID_REQUIRED:
             self._member = joined.member_id
+            # Now the group waits for this one: with others put out it is not empty, so it need not wait for
+            # `group.initial.rebalance.delay.ms`.
+            await self._put_out_the_gone(doing)
             return False
         if not self._holds(joined.error_code, doing):
             return False
         self._member = joined.member_id
         leads = joined.leader_id == joined.member_id
-        told = [(member[0], name) for member in joined.members] if leads else []
+        told = [(member[0], name.encode()) for member in joined.members] if leads else []
         synced = await self._ask(
             SyncGroupRequest(self._group, joined.generation_id, self._member, None, told), doing
         )
@@ -102,6 +118,16 @@ class KafkaCandidate:
         self._generation = joined.generation_id
         self._standing = Standing(leads=leads, leader=bytes(synced.member_assignment or b"").decode())
         return True
+
+    async def _put_out_the_gone(self, doing: str) -> None:
+        """Take members whose processes have ended out of the group, which would wait for their sessions."""
+        node_id = await self._coordinators.node(self._group, doing)
+        described = await self._session.send(node_id, DescribeGroupsRequest([self._group]), doing)
+        for _code, _group, _state, _type, _protocol, members, *_ in described.groups:
+            for member_id, _client_id, _host, about, *_ in members:
+                _, _, mark = about.decode(errors="replace").partition(_MARK_SEPARATOR)
+                if mark and self._is_gone(mark):
+                    await self._ask(LeaveGroupRequest(self._group, member_id), doing)
 
     def _holds(self, code: int, doing: str) -> bool:
         """False for codes that mean: join again. Raises KafkaError for all others."""

@@ -304,6 +304,11 @@ class Standing:
     """What the leader calls itself."""
 
 
+def nobody_is_gone(mark: str) -> bool:
+    """For candidates that cannot tell."""
+    return False
+
+
 class Candidate(Protocol):
     """One of several processes of which one leads. The first one does; the next when it is gone."""
 
@@ -335,8 +340,20 @@ class KafkaCluster(TopicAdmin, ConfigAdmin, AclAdmin, QuotaAdmin, GroupAdmin, Lo
 
     def writer(self) -> "ManagedWriter": ...
 
-    def candidate(self, group_id: str, *, name: Callable[[], str], session_seconds: float) -> Candidate:
-        """Someone who would lead the group, as `name` tells the others; gone when silent for a session."""
+    def candidate(
+        self,
+        group_id: str,
+        *,
+        name: Callable[[], str],
+        session_seconds: float,
+        mark: str = "",
+        is_gone: Callable[[str], bool] = nobody_is_gone,
+    ) -> Candidate:
+        """Someone who would lead the group, as `name` tells the others; gone when silent for a session.
+
+        `mark` is what others can tell it by. A candidate that enters puts out those of whose marks `is_gone`
+        is certain, rather than wait for the end of their sessions.
+        """
         ...
 
 

@@ -19,6 +19,7 @@ from twinlog.errors import KafkaError, StateError, TransientKafkaError, TwinlogE
 from twinlog.kafka.ports import Candidate, KafkaCluster, Standing
 from twinlog.model import Flow
 from twinlog.service.app import ServiceContext
+from twinlog.service.process_mark import is_gone, process_mark
 from twinlog.service.runtime import Backoff, Loop, LoopExited, finish_or_cancel, wait_for_any
 from twinlog.service.waiting import STEP_GRACE_SECONDS
 from twinlog.telemetry.repeats import RepeatLimiter
@@ -235,7 +236,9 @@ def open_lease(context: ServiceContext, flow: Flow, target: KafkaCluster) -> Flo
     """The lease of a flow for the service of this context. Connects nothing yet."""
     seconds = context.configuration.runtime.owner_timeout_seconds
     group = lease_group(context.name, flow)
-    candidate = target.candidate(group, name=_process_name(context), session_seconds=seconds)
+    candidate = target.candidate(
+        group, name=_process_name(context), session_seconds=seconds, mark=process_mark(), is_gone=is_gone
+    )
     return FlowLease(
         flow,
         candidate,

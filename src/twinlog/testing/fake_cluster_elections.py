@@ -2,14 +2,23 @@
 
 from collections.abc import Callable
 
-from twinlog.kafka.ports import Candidate, Standing
+from twinlog.kafka.ports import Candidate, Standing, nobody_is_gone
 from twinlog.testing.fake_cluster_base import FakeClusterBase
 from twinlog.testing.fake_cluster_hooks import Hooks, operation
 
 
 class FakeElections(FakeClusterBase):
-    def candidate(self, group_id: str, *, name: Callable[[], str], session_seconds: float) -> Candidate:
-        return FakeCandidate(self.hooks, self.elections.setdefault(group_id, []), name)
+    def candidate(
+        self,
+        group_id: str,
+        *,
+        name: Callable[[], str],
+        session_seconds: float,
+        mark: str = "",
+        is_gone: Callable[[str], bool] = nobody_is_gone,
+    ) -> Candidate:
+        members = self.elections.setdefault(group_id, [])
+        return FakeCandidate(self.hooks, members, name, mark=mark, is_gone=is_gone)
 
     def silence(self, group_id: str) -> None:
         """The leader's session ends: it is out, and does not know it until it stands again."""
@@ -17,14 +26,25 @@ class FakeElections(FakeClusterBase):
 
 
 class FakeCandidate:
-    def __init__(self, hooks: Hooks, members: list["FakeCandidate"], name: Callable[[], str]) -> None:
+    def __init__(
+        self,
+        hooks: Hooks,
+        members: list["FakeCandidate"],
+        name: Callable[[], str],
+        *,
+        mark: str,
+        is_gone: Callable[[str], bool],
+    ) -> None:
         self.hooks = hooks
         self.name = name
+        self.mark = mark
+        self._is_gone = is_gone
         self._members = members
 
     @operation
     async def stand(self) -> Standing:
         if self not in self._members:
+            self._members[:] = [one for one in self._members if not (one.mark and self._is_gone(one.mark))]
             self._members.append(self)
         leader = self._members[0]
         return Standing(leads=leader is self, leader=leader.name())

@@ -1,0 +1,41 @@
+"""Which process this is, so that another one on the same machine can tell for certain that it has ended.
+
+A host name or an address would not do: containers on different machines may have the same ones. The kernel's
+name of this boot is unlike any other machine's; within a boot, and a namespace of process ids, an id that
+nobody has belonged to a process that has ended.
+"""
+
+import os
+from pathlib import Path
+
+_BOOT = Path("/proc/sys/kernel/random/boot_id")
+_PID_NAMESPACE = Path("/proc/self/ns/pid")
+
+
+def process_mark() -> str:
+    """`<boot>/<namespace of process ids>/<process id>`; empty where the system does not tell (not Linux)."""
+    place = _place()
+    return f"{place}/{os.getpid()}" if place else ""
+
+
+def is_gone(mark: str) -> bool:
+    """Whether the process with this mark certainly runs no more. False for any that cannot be judged from
+    here: on another machine, before a reboot, in another container.
+    """
+    place, _, pid = mark.rpartition("/")
+    if not place or place != _place() or not pid.isdecimal():
+        return False
+    try:
+        os.kill(int(pid), 0)
+    except ProcessLookupError:
+        return True
+    except (PermissionError, OverflowError):
+        return False
+    return False
+
+
+def _place() -> str:
+    try:
+        return f"{_BOOT.read_text().strip()}/{_PID_NAMESPACE.stat().st_ino}"
+    except OSError:
+        return ""
