@@ -2,6 +2,7 @@
 Pure.
 """
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
@@ -46,6 +47,8 @@ class Explanation:
 
 Found = TopicDescription | KafkaError
 
+_LEGAL_NAME: Final = re.compile(r"(?!\.{1,2}\Z)[A-Za-z0-9._-]{1,249}")
+
 _REJECTED: Final = {
     TopicReason.EXCLUDED: Verdict.EXCLUDED,
     TopicReason.NOT_INCLUDED: Verdict.NOT_INCLUDED,
@@ -65,6 +68,8 @@ def explain(
     """The answer for the name on the source, then on the target; a side that has no such topic answers only
     when neither side has it.
     """
+    if not _LEGAL_NAME.fullmatch(topic):
+        return [_impossible(topic, selector)]
     explanations: list[Explanation] = []
     if not is_absent(on_source) or topic in entries:
         explanations.append(_on_source(topic, selector, entries.get(topic), on_source))
@@ -140,6 +145,16 @@ def _target_verdict(
         Verdict.NO_COUNTERPART,
         f"its name says {upstream} of {source}, which is not replicated: {decision.rule}",
         upstream,
+    )
+
+
+def _impossible(topic: str, selector: TopicSelector) -> Explanation:
+    return Explanation(
+        cluster=selector.flow.source,
+        verdict=Verdict.NO_SUCH_TOPIC,
+        rule="no topic can have this name: Kafka allows letters, digits, '.', '_' and '-', 249 at most",
+        source_topic=topic,
+        target_topic="",
     )
 
 

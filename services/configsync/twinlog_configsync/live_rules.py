@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from difflib import get_close_matches
 from enum import StrEnum
 from typing import Final
 
@@ -86,9 +87,14 @@ def is_list(key: str) -> bool:
 def _require_live(key: str) -> None:
     if key not in LIVE_KEYS:
         raise ConfigError(
-            f"{key}: cannot be changed while a flow runs; these can: {', '.join(LIVE_KEYS)}",
+            f"{key}: cannot be changed while a flow runs{_meant(key)}; `twinlog rules get` lists what can be",
             metadata={"key": key},
         )
+
+
+def _meant(key: str) -> str:
+    nearest = get_close_matches(key, LIVE_KEYS, n=1)
+    return f" (did you mean {nearest[0]}?)" if nearest else ""
 
 
 def _changed(change: RuleChange, before: str) -> str:

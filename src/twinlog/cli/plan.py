@@ -16,7 +16,14 @@ from twinlog.cli.configsync_client import (
 from twinlog.cli.failures import EXIT_FAILED, reported_failures, run_async
 from twinlog.cli.location import ConfigOption, EndpointOption
 from twinlog.cli.output import Output, OutputOption, print_json
-from twinlog.cli.plan_view import outcome_as_json, plan_as_json, print_outcome, print_plan
+from twinlog.cli.plan_view import (
+    count_of,
+    outcome_as_json,
+    plan_as_json,
+    print_next_step,
+    print_outcome,
+    print_plan,
+)
 
 _PLAN_HELP = """Show what would bring a target in step with its source: every action with its rule.
 
@@ -62,6 +69,7 @@ def plan_command(
         else:
             for plan in plans:
                 print_plan(plan, skips=skips)
+                print_next_step(plan)
     if check and any(plan.change_count for plan in plans):
         raise typer.Exit(EXIT_FAILED)
 
@@ -110,7 +118,7 @@ def _confirmed_plan(
                 print_json(outcome_as_json(pb2.ApplySyncResponse()))
             return None
     if not yes:
-        typer.confirm(f"Carry out these {plan.change_count} changes?", abort=True, err=True)
+        typer.confirm(f"Carry out {count_of(plan.change_count, 'change')}?", abort=True, err=True)
     return plan.plan_id
 
 

@@ -17,9 +17,9 @@ _REMOVES: Final = frozenset(
 
 
 def print_plan(plan: pb2.Plan, *, skips: bool) -> None:
-    """A heading, one line per action (`+` adds, `-` removes, `~` changes), and how to go on."""
+    """A heading, one line per action (`+` adds, `-` removes, `~` changes), and what stands in the way."""
     typer.secho(
-        f"{flow_name(plan.flow)}: {_count(plan.change_count, 'change')} in {', '.join(plan.scopes)}",
+        f"{flow_name(plan.flow)}: {count_of(plan.change_count, 'change')} in {', '.join(plan.scopes)}",
         bold=True,
     )
     for action in plan.actions:
@@ -29,7 +29,12 @@ def print_plan(plan: pb2.Plan, *, skips: bool) -> None:
         typer.secho(f"  ! {problem.scope}: {problem.message} ({problem.reason})", fg=typer.colors.YELLOW)
     left_out = sum(action.kind == _SKIP for action in plan.actions)
     if left_out and not skips:
-        typer.secho(f"  {_count(left_out, 'thing')} left out on purpose: --skips shows them", dim=True)
+        things = count_of(left_out, "thing")
+        typer.secho(f"  {things} left out on purpose: `twinlog plan --skips` shows them", dim=True)
+
+
+def print_next_step(plan: pb2.Plan) -> None:
+    """The command that carries the plan out, when there is something to do."""
     if plan.change_count:
         typer.echo(f"  twinlog apply '{flow_name(plan.flow)}' --plan {plan.plan_id}")
 
@@ -107,5 +112,5 @@ def _print_action(action: pb2.PlannedAction) -> None:
     typer.secho(f"  {sign} {action.text}{' (drift)' if action.drift else ''}", fg=colour)
 
 
-def _count(number: int, noun: str) -> str:
+def count_of(number: int, noun: str) -> str:
     return f"{number} {noun}{'' if number == 1 else 's'}"

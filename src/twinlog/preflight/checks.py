@@ -47,7 +47,7 @@ def check_cluster(cluster: ClusterFacts) -> Iterator[Finding]:
             f"check {cluster.alias}.bootstrap.servers, and security.protocol, sasl.* and ssl.* beside it",
         )
         return
-    yield fine(cluster.alias, "reachable", f"{cluster.broker_count} brokers, cluster id {cluster.cluster_id}")
+    yield fine(cluster.alias, "reachable", f"{_brokers(cluster)}, cluster id {cluster.cluster_id}")
     if _number(cluster.release) < _number(OLDEST_RELEASE):
         yield error(
             cluster.alias,
@@ -103,7 +103,7 @@ def check_factors(flow: FlowFacts, source: ClusterFacts, target: ClusterFacts) -
             yield error(
                 about,
                 key,
-                f"{factor} replicas on {cluster.alias}, which has {cluster.broker_count} brokers",
+                f"{factor} replicas on {cluster.alias}, which has {_brokers(cluster)}",
                 f"lower {key}, or add brokers",
             )
         elif min_isr > factor:
@@ -227,6 +227,10 @@ def _entry(entries: Sequence[ConfigEntry], name: str) -> ConfigEntry | None:
 
 def _of(cluster: ClusterFacts, name: str, default: int) -> int:
     return int(cluster.broker_configs.get(name, default))
+
+
+def _brokers(cluster: ClusterFacts) -> str:
+    return "1 broker" if cluster.broker_count == 1 else f"{cluster.broker_count} brokers"
 
 
 def _number(release: str) -> tuple[int, ...]:

@@ -4,7 +4,7 @@ import pytest
 
 from twinlog.api.common.v1 import types_pb2
 from twinlog.api.configsync.v1 import configsync_service_pb2 as pb2
-from twinlog.cli.plan_view import outcome_as_json, plan_as_json, print_outcome, print_plan
+from twinlog.cli.plan_view import outcome_as_json, plan_as_json, print_next_step, print_outcome, print_plan
 
 CREATE = pb2.PlannedAction(
     kind=pb2.ACTION_KIND_CREATE_TOPIC,
@@ -41,13 +41,14 @@ PLAN = pb2.Plan(
 
 def test_a_plan_is_a_diff_with_the_command_that_carries_it_out(capsys: pytest.CaptureFixture[str]) -> None:
     print_plan(PLAN, skips=False)
+    print_next_step(PLAN)
     assert capsys.readouterr().out.splitlines() == [
         "A->B: 3 changes in acls, configs, topics",
         "  + CREATE A.orders",
         "  ~ SET A.users retention.ms 5 (drift)",
         "  - DELETE ACL x",
         "  ! quotas: too old (UNSUPPORTED_VERSION)",
-        "  1 thing left out on purpose: --skips shows them",
+        "  1 thing left out on purpose: `twinlog plan --skips` shows them",
         "  twinlog apply 'A->B' --plan 1234",
     ]
 
@@ -58,7 +59,9 @@ def test_what_is_left_out_is_shown_when_asked_for(capsys: pytest.CaptureFixture[
 
 
 def test_an_empty_plan_names_no_command(capsys: pytest.CaptureFixture[str]) -> None:
-    print_plan(pb2.Plan(flow=PLAN.flow, scopes=["topics"]), skips=False)
+    in_step = pb2.Plan(flow=PLAN.flow, scopes=["topics"])
+    print_plan(in_step, skips=False)
+    print_next_step(in_step)
     assert capsys.readouterr().out == "A->B: 0 changes in topics\n"
 
 

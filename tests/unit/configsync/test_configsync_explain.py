@@ -45,6 +45,8 @@ async def the_answer(flow: FlowUnderTest, topic: str) -> Explanation:
             "neither A nor B shows it; it would be replicated as A.orders-2 (topics: pattern 'orders.*')",
         ),
         ("nothing", Verdict.NO_SUCH_TOPIC, "neither A nor B shows it; it would not be replicated"),
+        ("bad name", Verdict.NO_SUCH_TOPIC, "no topic can have this name"),
+        ("..", Verdict.NO_SUCH_TOPIC, "no topic can have this name"),
         ("A.orders", Verdict.COUNTERPART, "the copy of orders of A"),
     ],
 )
