@@ -12,6 +12,7 @@ from twinlog.errors import KafkaError
 from twinlog.kafka.ports import TopicDescription
 from twinlog.model import ClusterAlias
 from twinlog.selection import TopicDecision, TopicReason, TopicSelector
+from twinlog_configsync.delete_plan import DeleteRules
 from twinlog_configsync.entry import TopicEntry, TopicState
 from twinlog_configsync.observation import is_absent
 
@@ -61,6 +62,7 @@ def explain(
     topic: str,
     selector: TopicSelector,
     entries: Mapping[str, TopicEntry],
+    deletes: DeleteRules,
     *,
     on_source: Found,
     on_target: Found,
@@ -72,15 +74,17 @@ def explain(
         return [_impossible(topic, selector)]
     explanations: list[Explanation] = []
     if not is_absent(on_source) or topic in entries:
-        explanations.append(_on_source(topic, selector, entries.get(topic), on_source))
+        explanations.append(_on_source(topic, selector, entries.get(topic), deletes, on_source))
     if not is_absent(on_target):
         explanations.append(_on_target(topic, selector, entries, on_target))
     return explanations or [_nowhere(selector.decide(topic), selector)]
 
 
-def _on_source(topic: str, selector: TopicSelector, entry: TopicEntry | None, found: Found) -> Explanation:
+def _on_source(
+    topic: str, selector: TopicSelector, entry: TopicEntry | None, deletes: DeleteRules, found: Found
+) -> Explanation:
     decision = selector.decide(topic)
-    verdict, rule = _source_verdict(decision, entry, found)
+    verdict, rule = _source_verdict(decision, entry, deletes, found)
     return Explanation(
         cluster=selector.flow.source,
         verdict=verdict,
@@ -91,7 +95,9 @@ def _on_source(topic: str, selector: TopicSelector, entry: TopicEntry | None, fo
     )
 
 
-def _source_verdict(decision: TopicDecision, entry: TopicEntry | None, found: Found) -> tuple[Verdict, str]:
+def _source_verdict(
+    decision: TopicDecision, entry: TopicEntry | None, deletes: DeleteRules, found: Found
+) -> tuple[Verdict, str]:
     if not decision.selected:
         return _REJECTED[decision.reason], decision.rule
     if isinstance(found, KafkaError) and not is_absent(found):
@@ -100,11 +106,18 @@ def _source_verdict(decision: TopicDecision, entry: TopicEntry | None, found: Fo
         return Verdict.WAITING, f"selected ({decision.rule}); the next refresh takes it up"
     match entry.state:
         case TopicState.DELETED_AT_SOURCE:
-            return Verdict.DELETED_AT_SOURCE, entry.message
+            return Verdict.DELETED_AT_SOURCE, f"{entry.message}; {_fate(entry, deletes)}"
         case TopicState.WAITING:
             return Verdict.WAITING, f"waiting for creation because {entry.reason}: {entry.message}"
         case TopicState.READY:
             return Verdict.REPLICATED, f"replicated as {entry.target_topic}: {decision.rule}"
+
+
+def _fate(entry: TopicEntry, deletes: DeleteRules) -> str:
+    """What becomes of the copy of a topic that is gone."""
+    if deletes.enabled:
+        return f"{entry.target_topic} goes {deletes.grace_seconds:g} s after it (`twinlog plan --skips`)"
+    return f"{entry.target_topic} stays (twinlog.sync.topic.deletes.enabled=false)"
 
 
 def _on_target(

@@ -91,6 +91,7 @@ class FlowCommands:
             topic,
             self._passes.rules.selector,
             self._passes.memory.entries,
+            self._passes.rules.deletes,
             on_source=on_source,
             on_target=on_target,
         )

@@ -124,7 +124,7 @@ def _without_source(entry: TopicEntry, error: KafkaError, *, now_ms: int) -> Top
             selected=entry.target_partition_count > 0,
             state=TopicState.DELETED_AT_SOURCE,
             reason=Reason.DELETED_AT_SOURCE,
-            message=f"{entry.source_topic} is gone from the source; {entry.target_topic} is kept",
+            message=f"{entry.source_topic} is gone from the source",
             deleted_at_ms=now_ms if entry.deleted_at_ms is None else entry.deleted_at_ms,
         )
     if error.retriable and entry.partition_count:

@@ -75,7 +75,11 @@ async def test_a_topic_that_waits_says_for_what(tmp_path: Path) -> None:
 async def test_a_deleted_topic_and_its_copy(flow: FlowUnderTest) -> None:
     await flow.source.delete_topics(["gone"])
     await flow.refresh()
-    assert (await the_answer(flow, "gone")).verdict is Verdict.DELETED_AT_SOURCE
+    answer = await the_answer(flow, "gone")
+    assert (answer.verdict, answer.rule) == (
+        Verdict.DELETED_AT_SOURCE,
+        "gone is gone from the source; A.gone stays (twinlog.sync.topic.deletes.enabled=false)",
+    )
     copy = await the_answer(flow, "A.gone")
     assert (copy.verdict, copy.rule) == (
         Verdict.COUNTERPART,
