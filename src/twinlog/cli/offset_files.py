@@ -2,8 +2,9 @@
 
 - CSV: `topic,partition,offset` a line, with or without a header; a time (2026-01-31T12:00:00Z) may stand for
   the offset. What `kafka-consumer-groups --export` writes, with a leading group column too, is such a file.
-- Spark: a file of `<checkpoint>/offsets/`: `v1`, a line of metadata, then one line for each source of the
-  query: a JSON object for Kafka, something else for other sources, `-` for one without offsets yet.
+- Spark: a file of `<checkpoint>/offsets/`: its version, a line of metadata, then one line for each source of
+  the query: a JSON object for Kafka, something else for other sources, `-` for one without offsets yet. From
+  version 2 on with the source's name in front (`0:{...}`).
 - JSON: `{"topic": {"partition": offset}}`, as Spark's `startingOffsets` and many tools have it.
 
 Flink keeps its offsets in binary state; what it takes as `scan.startup.specific-offsets`
@@ -26,7 +27,9 @@ from twinlog.errors import ConfigError
 from twinlog.model import TopicPartition
 
 _FLINK = re.compile(r"\s*partition:(\d+),offset:(\d+)\s*")
-_SPARK_VERSION = re.compile(r"v\d+")
+_SPARK_VERSION = re.compile(r"v(\d+)")
+_SPARK_NAMED = 2
+"""The version of Spark's offset log from which on sources have names."""
 _NO_OFFSET = {-1: "latest", -2: "earliest"}
 
 
@@ -107,8 +110,9 @@ def read_places(text: str, *, topic: str = "") -> OffsetFile:
     first = next((line.strip() for line in lines if line.strip()), "")
     if not first:
         raise ConfigError("the file is empty")
-    if _SPARK_VERSION.fullmatch(first):
-        found = _spark(lines)
+    spark = _SPARK_VERSION.fullmatch(first)
+    if spark is not None:
+        found = _spark(lines, named=int(spark[1]) >= _SPARK_NAMED)
     elif first.startswith("{"):
         found = _json_document("\n".join(lines))
     elif first.startswith("partition:"):
@@ -123,27 +127,30 @@ def read_places(text: str, *, topic: str = "") -> OffsetFile:
 # ------------------------------------------------------------------------------------------------ Spark, JSON
 
 
-def _spark(lines: list[str]) -> OffsetFile:
+def _spark(lines: list[str], *, named: bool) -> OffsetFile:
     """The lines after the version and the metadata. One that is no object of topics is of another source."""
     places: list[Place] = []
     bad: list[BadLine] = []
-    of_kafka: dict[int, int] = {}
-    """By index of the line: how many places it has."""
+    of_kafka: dict[int, tuple[str, int]] = {}
+    """By index of the line: what stands before its offsets, and how many places it has."""
     seen = 0
     for index, line in enumerate(lines):
         seen += bool(line.strip())
-        if seen <= 2 or line.strip() in ("", "-"):
+        if seen <= 2 or not line.strip():
             continue
-        document = _loaded(line, index + 1, bad)
+        name, colon, offsets = line.partition(":") if named else ("", "", line)
+        if offsets.strip() == "-":
+            continue
+        document = _loaded(offsets, index + 1, bad)
         if isinstance(document, Mapping) and any(isinstance(each, Mapping) for each in document.values()):
             found = _places_of(document, index + 1, bad)
-            of_kafka[index] = len(found)
+            of_kafka[index] = name + colon, len(found)
             places += found
 
     def render(answers: Sequence[Place]) -> str:
         left, written = list(answers), list(lines)
-        for index, count in of_kafka.items():
-            written[index] = _document(left[:count])
+        for index, (before, count) in of_kafka.items():
+            written[index] = before + _document(left[:count])
             del left[:count]
         return "\n".join(written)
 

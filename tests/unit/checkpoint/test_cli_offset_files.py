@@ -93,6 +93,17 @@ def test_sparks_offset_log_keeps_its_head_and_its_form() -> None:
     assert written == SPARK.replace('{"visits":{"1":1276,"0":1224}}', '{"A.visits":{"1":1300,"0":1250}}')
 
 
+def test_sparks_sources_with_names_keep_them() -> None:
+    text = 'v2\n{"batchWatermarkMs":0}\n0:{"visits":{"0":1224}}\nclock:7\nidle:-\norders:{"orders":{"3":5}}'
+    found = read_places(text)
+    assert (found.kind, found.bad) == (FileKind.SPARK, [])
+    assert [(str(place.partition), place.offset) for place in found.places] == [
+        ("visits-0", 1224),
+        ("orders-3", 5),
+    ]
+    assert found.render(found.places) == text
+
+
 def test_sparks_other_sources_stay_where_they_are() -> None:
     found = read_places(SPARK_JOIN)
     assert found.bad == []
