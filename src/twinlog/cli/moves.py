@@ -81,13 +81,17 @@ def print_plan(plan: pb2.MovePlan, output: Output) -> None:
 async def print_run(
     events: AsyncIterable[pb2.RunFailoverResponse] | AsyncIterable[pb2.RunFailbackResponse], output: Output
 ) -> None:
-    """Each step as it comes, the report at the end. Raises the error that the service told."""
+    """Each step as it comes, the report at the end. Raises the error that the service told; exits with 1 when
+    groups stay because they have members."""
     left: int | None = None
+    staying: list[str] = []
     try:
         async for event in events:
+            if event.HasField("report"):
+                staying = _staying(event.report.plan)
             if output is Output.JSON:
                 print_json_line(_event_as_json(event))
-            elif not event.HasField("step"):
+            elif event.HasField("report"):
                 _print_report(event.report)
             elif event.step.state != pb2.STEP_STATE_PROGRESS or event.step.records_left != left:
                 left = event.step.records_left
@@ -97,6 +101,8 @@ async def print_run(
         raise
     except grpc.aio.AioRpcError as error:
         raise error_from_rpc(error, peer="checkpoint") from error
+    if staying:
+        raise typer.Exit(EXIT_FAILED)
 
 
 def _print_step(step: pb2.MoveStep) -> None:
@@ -114,9 +120,10 @@ def _print_report(report: pb2.MoveReport) -> None:
     else:
         title = f"run {report.run_id}: groups of {flow_name(plan.flow)} go on at {plan.to_cluster}"
     _print_plan(plan, title)
-    if not report.already_done:
-        for line in summary(plan):
-            typer.echo(line)
+    lines = summary(plan)
+    # A second run is about the groups that are left: how many were moved is not in its plan.
+    for line in lines[1:] if report.already_done else lines:
+        typer.echo(line)
 
 
 def _clock_time(at: Timestamp) -> str:
@@ -129,7 +136,7 @@ def summary(plan: pb2.MovePlan) -> list[str]:
     by_group: dict[str, set[str]] = {}
     for entry in plan.partitions:
         by_group.setdefault(entry.group, set()).add(_action(entry))
-    active = sorted(group for group, actions in by_group.items() if any(a in actions for a in _ACTIVE))
+    active = _staying(plan)
     partly = sorted(
         group
         for group, actions in by_group.items()
@@ -142,6 +149,11 @@ def summary(plan: pb2.MovePlan) -> list[str]:
     if active:
         lines.append(f"not moved, they have members: {', '.join(active)}; stop them and run it again")
     return lines
+
+
+def _staying(plan: pb2.MovePlan) -> list[str]:
+    """Groups that were not moved because they have members."""
+    return sorted({entry.group for entry in plan.partitions if _action(entry) in _ACTIVE})
 
 
 _ACTIVE = ("SKIP_ACTIVE_BEFORE", "SKIP_ACTIVE_THERE")

@@ -155,3 +155,24 @@ async def test_a_wait_that_does_not_move_is_one_line(capsys: pytest.CaptureFixtu
     out = capsys.readouterr().out
     assert [line.split()[-1] for line in out.splitlines() if "DRAIN" in line] == ["(40)", "(7)"]
     assert "moved: 1 of 1 groups" in out
+
+
+@pytest.mark.parametrize("output", Output)
+@pytest.mark.parametrize("already_done", [False, True])
+async def test_a_run_that_leaves_groups_behind_does_not_count_as_done(
+    output: Output, already_done: bool, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def busy(plan: pb2.MovePlan) -> None:
+        plan.partitions.append(partition("busy", pb2.MOVE_ACTION_SKIP_ACTIVE_THERE))
+
+    async def events() -> AsyncIterator[pb2.RunFailoverResponse]:
+        report = pb2.MoveReport(run_id="r1", already_done=already_done, plan=a_plan(busy))
+        yield pb2.RunFailoverResponse(report=report)
+
+    with pytest.raises(typer.Exit) as exit_info:
+        await print_run(events(), output)
+    assert exit_info.value.exit_code == 1
+    out = capsys.readouterr().out
+    if output is Output.TABLE:
+        assert "not moved, they have members: busy" in out
+        assert ("moved: 1 of 2 groups" in out) is not already_done
