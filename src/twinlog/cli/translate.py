@@ -103,9 +103,15 @@ def _asked(
         )
     try:
         file = read_places(source.read_text(encoding="utf-8"), topic=topic)
-    except (OSError, UnicodeDecodeError, ConfigError) as error:
-        raise ConfigError(f"--from {source}: {error}", metadata={"key": "--from"}) from None
-    return file.places, file
+    except OSError as error:
+        why = error.strerror or str(error)
+    except UnicodeDecodeError:
+        why = "no text; of Flink, whose checkpoints are binary, specific-offsets are read with --topic"
+    except ConfigError as error:
+        why = str(error)
+    else:
+        return file.places, file
+    raise ConfigError(f"--from {source}: {why}", metadata={"key": "--from"})
 
 
 async def _translate(
@@ -163,7 +169,7 @@ def _write(target: Path, file: OffsetFile, answers: Sequence[pb2.OffsetTranslati
     try:
         target.write_text(file.render(places), encoding="utf-8")
     except OSError as error:
-        raise ConfigError(f"--to {target}: {error}", metadata={"key": "--to"}) from None
+        raise ConfigError(f"--to {target}: {error.strerror or error}", metadata={"key": "--to"}) from None
 
 
 def _cells(answer: pb2.OffsetTranslation) -> list[str]:

@@ -1,8 +1,12 @@
 """Files of offsets that other programs keep."""
 
+from pathlib import Path
+
 import pytest
+import typer
 
 from twinlog.cli.offset_files import FileKind, Place, parse_place, read_places
+from twinlog.cli.translate import translate_command
 from twinlog.errors import ConfigError
 from twinlog.model import TopicPartition
 
@@ -181,3 +185,19 @@ def test_every_bad_line_is_named() -> None:
 def test_a_file_without_offsets_is_refused(text: str, message: str) -> None:
     with pytest.raises(ConfigError, match=message):
         read_places(text)
+
+
+@pytest.mark.parametrize(
+    ("content", "words"),
+    [(None, "No such file or directory"), (b"\xac\xed\x00\x05", "no text"), (b"", "the file is empty")],
+)
+def test_a_file_that_cannot_be_read_is_named_with_the_reason(
+    content: bytes | None, words: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = tmp_path / "offsets"
+    if content is not None:
+        file.write_bytes(content)
+    with pytest.raises(typer.Exit) as exit_info:
+        translate_command(source=file)
+    assert exit_info.value.exit_code == 2
+    assert capsys.readouterr().err.startswith(f"error: --from {file}: {words}")
