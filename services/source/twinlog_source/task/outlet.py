@@ -13,6 +13,7 @@ import asyncio
 from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 import structlog
 
@@ -62,6 +63,8 @@ class PositionsTopic:
     partition_count: int
     source_alias: str
     connector_name: str
+    _places: dict[TopicPartition, "_Place"] = field(default_factory=dict, compare=False, repr=False)
+    """Of every partition whose position was written: what never changes, and costs the most."""
 
     def batches(
         self,
@@ -72,31 +75,39 @@ class PositionsTopic:
         now_ms: int,
     ) -> dict[TopicPartition, OutgoingBatch]:
         """The records that store these positions, and `extra`, as one batch per partition of the topic."""
-        records = [
-            NewRecord(*fact_record(self.source_alias, ZeroMark(partition=partition)), now_ms)
-            for partition, position in positions.items()
-            if not position
-        ]
-        records += [
-            NewRecord(partition_key(self.source_alias, "zero", partition), None, now_ms)
-            for partition in leaving_zero
-        ]
-        records += [
-            NewRecord(
-                source_offset_key(self.source_alias, partition, connector=self.connector_name),
-                encode_source_offset(position),
-                now_ms,
-            )
-            for partition, position in positions.items()
-        ]
-        by_partition: dict[int, list[NewRecord]] = {}
-        for record in [*records, *extra]:
-            number = partition_for_key(record.key or b"", self.partition_count)
-            by_partition.setdefault(number, []).append(record)
-        return {
-            TopicPartition(self.topic, number): build_batch(grouped)
-            for number, grouped in by_partition.items()
-        }
+        by_partition: dict[TopicPartition, list[NewRecord]] = {}
+        for partition, position in positions.items():
+            if not position:
+                fact = NewRecord(*fact_record(self.source_alias, ZeroMark(partition=partition)), now_ms)
+                self._add(by_partition, fact)
+        for partition in leaving_zero:
+            key = partition_key(self.source_alias, "zero", partition)
+            self._add(by_partition, NewRecord(key, None, now_ms))
+        for partition, position in positions.items():
+            place = self._places.get(partition) or self._find_place(partition)
+            record = NewRecord(place.key, encode_source_offset(position), now_ms)
+            by_partition.setdefault(place.partition, []).append(record)
+        for record in extra:
+            self._add(by_partition, record)
+        return {partition: build_batch(records) for partition, records in by_partition.items()}
+
+    def _add(self, by_partition: dict[TopicPartition, list[NewRecord]], record: NewRecord) -> None:
+        by_partition.setdefault(self._partition_of(record.key or b""), []).append(record)
+
+    def _find_place(self, partition: TopicPartition) -> "_Place":
+        key = source_offset_key(self.source_alias, partition, connector=self.connector_name)
+        place = self._places[partition] = _Place(key, self._partition_of(key))
+        return place
+
+    def _partition_of(self, key: bytes) -> TopicPartition:
+        return TopicPartition(self.topic, partition_for_key(key, self.partition_count))
+
+
+class _Place(NamedTuple):
+    """Where and under what key a position is stored."""
+
+    key: bytes
+    partition: TopicPartition
 
 
 @dataclass(slots=True, kw_only=True)
