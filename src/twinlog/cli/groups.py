@@ -121,7 +121,8 @@ def _print(
     rows: Iterable[pb2.GroupPartition], flows: Iterable[pb2.FlowProgress], lines: Iterable[str]
 ) -> None:
     now_ms, known = SystemClock().now_ms(), list(flows)
-    print_table("", COLUMNS, [group_cells(row, confirmed_ms(known, row.flow), now_ms) for row in rows])
+    cells = [group_cells(row, confirmed_ms(known, row.flow), now_ms) for row in rows]
+    print_table("", COLUMNS, cells, empty="no groups")
     for line in lines:
         typer.echo(f"note: {line}")
 

@@ -32,10 +32,18 @@ def print_json_line(value: Any) -> None:
     typer.echo(json.dumps(value, ensure_ascii=False))
 
 
-def print_table(title: str, columns: Sequence[Column], rows: Iterable[Sequence[str]]) -> None:
-    """A table that fits the terminal; in a pipe one line for each row, nothing cut off."""
+def print_table(
+    title: str, columns: Sequence[Column], rows: Iterable[Sequence[str]], *, empty: str = ""
+) -> None:
+    """A table that fits the terminal; in a pipe one line for each row, nothing cut off. `empty` stands in its
+    place when there are no rows.
+    """
+    cells = [*rows]
+    if empty and not cells:
+        typer.echo(empty)
+        return
     width = shutil.get_terminal_size().columns if sys.stdout.isatty() else None
-    lines = table_lines(columns, [*rows], width=width)
+    lines = table_lines(columns, cells, width=width)
     if title:
         typer.secho(title, bold=True)
     for number, line in enumerate(lines):

@@ -27,6 +27,7 @@ from twinlog.service.watch_client import Lost, Received, Restarted, WatchCall, w
 
 PAGE = 5000
 
+_NOTHING = "no partition is copied; `twinlog explain topic NAME` says why"
 _COLUMNS = (
     Column(title="flow"),
     Column(title="partition"),
@@ -77,7 +78,7 @@ async def _show(
         if output is Output.JSON:
             print_json([_as_json(status) for status in found])
         else:
-            print_table("", _COLUMNS, [_cells(status) for status in found])
+            print_table("", _COLUMNS, [_cells(status) for status in found], empty=_NOTHING)
 
 
 async def _follow(
@@ -131,7 +132,7 @@ def _print(known: KnownPartitions, told: Told, output: Output) -> None:
         print_json_line([*map(_as_json, told.changed), *removed])
         return
     click.clear()
-    print_table("", _COLUMNS, [_cells(status) for status in known.sorted()])
+    print_table("", _COLUMNS, [_cells(status) for status in known.sorted()], empty=_NOTHING)
 
 
 def _cells(status: pb2.PartitionStatus) -> list[str]:

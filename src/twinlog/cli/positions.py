@@ -75,7 +75,7 @@ def get_command(
             ]
             for each in found
         ]
-        print_table("", _POSITIONS, rows)
+        print_table("", _POSITIONS, rows, empty="no partition is copied")
 
 
 @app.command("set")

@@ -2,9 +2,11 @@
 
 import re
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from twinlog.cli.output import print_table
 from twinlog.cli.table import Column, table_lines
 
 KEYS = (Column(title="key"), Column(title="value"), Column(title="lag", right=True))
@@ -60,3 +62,10 @@ def test_nothing_is_lost_and_nothing_is_wider_than_the_terminal(rows: list[list[
     told = sorted("".join(re.findall("[ab.-]", "".join(lines[2:]))))
     if len(lines) > 1 and lines[1].startswith("─"):
         assert told == sorted(re.findall("[ab.-]", "".join(cell for row in rows for cell in row)))
+
+
+def test_without_rows_it_says_so_instead_of_showing_a_head(capsys: pytest.CaptureFixture[str]) -> None:
+    print_table("", KEYS, [], empty="no topics")
+    assert capsys.readouterr().out == "no topics\n"
+    print_table("", KEYS, [])
+    assert capsys.readouterr().out.split() == ["key", "value", "lag"]
