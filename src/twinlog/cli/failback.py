@@ -24,7 +24,9 @@ from twinlog.cli.moves import (
 from twinlog.cli.output import Output, OutputOption
 from twinlog.cli.source_client import FlowArgument
 
-app = typer.Typer(no_args_is_help=True, help="Move consumer groups back to the source cluster.")
+app = typer.Typer(
+    no_args_is_help=True, add_completion=False, help="Move consumer groups back to the source cluster."
+)
 
 _PLAN_HELP = """Show what `failback run` would do now: for every group and partition the offset back on \
 the source. Changes nothing.

@@ -24,7 +24,9 @@ from twinlog.cli.moves import (
 from twinlog.cli.output import Output, OutputOption
 from twinlog.cli.source_client import FlowArgument
 
-app = typer.Typer(no_args_is_help=True, help="Move consumer groups to the target cluster.")
+app = typer.Typer(
+    no_args_is_help=True, add_completion=False, help="Move consumer groups to the target cluster."
+)
 
 _PLAN_HELP = """Show what `failover run` would do now: for every group and partition the offset on the \
 target, and what has not been copied. Changes nothing.

@@ -19,7 +19,7 @@ ConfigOption = Annotated[
         "--config",
         envvar=CONFIG_VARIABLE,
         metavar="FILE",
-        help="The properties file the services run with: it says where they listen.",
+        help="The properties file the services run with.",
     ),
 ]
 EndpointOption = Annotated[

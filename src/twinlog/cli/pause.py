@@ -74,7 +74,7 @@ def _print(pauses: Iterable[pb2.Pause], output: Output) -> None:
         f"paused: {scope_name(pause.scope)}, by {pause.by} since {pause.since.ToJsonString()}"
         for pause in pauses
     ]
-    typer.echo("\n".join(lines) or "nothing is paused")
+    typer.echo("\n".join(lines) or "nothing is paused now")
 
 
 def _as_json(pause: pb2.Pause) -> dict[str, Any]:

@@ -23,7 +23,9 @@ from twinlog.cli.source_client import (
 )
 from twinlog.errors import ConfigError
 
-app = typer.Typer(no_args_is_help=True, help="Show or move where partitions are copied from.")
+app = typer.Typer(
+    no_args_is_help=True, add_completion=False, help="Show or move where partitions are copied from."
+)
 
 _POSITIONS = (
     Column(title="partition"),

@@ -54,7 +54,7 @@ def throttle_command(
             f"limited: {scope_name(each.scope)} to {shown_bytes(each.bytes_per_second)}/s"
             for each in throttles
         ]
-        typer.echo("\n".join(lines) or "nothing is limited")
+        typer.echo("\n".join(lines) or "nothing is limited now")
 
 
 async def _throttle(

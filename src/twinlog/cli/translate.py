@@ -1,5 +1,6 @@
 """`twinlog translate`: any offset or time of a flow's topics, in either direction."""
 
+from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, Any
@@ -170,6 +171,9 @@ def _write(target: Path, file: OffsetFile, answers: Sequence[pb2.OffsetTranslati
         target.write_text(file.render(places), encoding="utf-8")
     except OSError as error:
         raise ConfigError(f"--to {target}: {error.strerror or error}", metadata={"key": "--to"}) from None
+    verdicts = Counter(verdict_name(answer.verdict) for answer in answers)
+    counts = ", ".join(f"{count} {verdict}" for verdict, count in sorted(verdicts.items()))
+    typer.echo(f"{target} was written: {counts or 'no offsets'}", err=True)
 
 
 def _cells(answer: pb2.OffsetTranslation) -> list[str]:
