@@ -1,11 +1,13 @@
 """Which process this is, so that another one on the same machine can tell for certain that it has ended.
 
-A host name or an address would not do: containers on different machines may have the same ones. The kernel's
-name of this boot is unlike any other machine's; within a boot, and a namespace of process ids, an id that
-nobody has belonged to a process that has ended.
+A host name or an address alone would not do: containers on different machines may have the same ones. The
+kernel's name of this boot is unlike any other machine's, but for machines that were copied while they ran:
+so the host name counts too. Within a boot, and a namespace of process ids, an id that nobody has belonged to
+a process that has ended.
 """
 
 import os
+import socket
 from pathlib import Path
 
 _BOOT = Path("/proc/sys/kernel/random/boot_id")
@@ -13,7 +15,9 @@ _PID_NAMESPACE = Path("/proc/self/ns/pid")
 
 
 def process_mark() -> str:
-    """`<boot>/<namespace of process ids>/<process id>`; empty where the system does not tell (not Linux)."""
+    """`<host>/<boot>/<namespace of process ids>/<process id>`; empty where the system (not Linux) does not
+    tell.
+    """
     place = _place()
     return f"{place}/{os.getpid()}" if place else ""
 
@@ -36,6 +40,6 @@ def is_gone(mark: str) -> bool:
 
 def _place() -> str:
     try:
-        return f"{_BOOT.read_text().strip()}/{_PID_NAMESPACE.stat().st_ino}"
+        return f"{socket.gethostname()}/{_BOOT.read_text().strip()}/{_PID_NAMESPACE.stat().st_ino}"
     except OSError:
         return ""

@@ -7,7 +7,7 @@ from twinlog.service.process_mark import is_gone, process_mark
 
 
 def test_a_process_that_runs_is_not_gone() -> None:
-    assert process_mark().count("/") == 2
+    assert process_mark().count("/") == 3
     assert not is_gone(process_mark())
     assert not is_gone(_with_pid("1")), "it runs, and is somebody else's"
 
@@ -25,11 +25,12 @@ def test_a_process_that_has_ended_is_gone() -> None:
 
 
 def test_what_cannot_be_judged_from_here_is_not_gone() -> None:
-    boot, namespace, _ = process_mark().split("/")
+    host, boot, namespace, _ = process_mark().split("/")
     ended = "4194305"  # beyond the greatest process id there is
-    assert is_gone(f"{boot}/{namespace}/{ended}")
-    elsewhere = [f"another-boot/{namespace}/{ended}", f"{boot}/1/{ended}", f"/{ended}", ended, ""]
-    assert not any(is_gone(mark) for mark in elsewhere)
+    assert is_gone(f"{host}/{boot}/{namespace}/{ended}")
+    elsewhere = [f"other/{boot}/{namespace}", f"{host}/other/{namespace}", f"{host}/{boot}/1", ""]
+    assert not any(is_gone(f"{place}/{ended}") for place in elsewhere)
+    assert not any(is_gone(mark) for mark in (ended, ""))
     assert not any(is_gone(_with_pid(pid)) for pid in ("", "-1", "many", "9" * 30))
 
 
