@@ -74,7 +74,10 @@ def check_ends(flow: FlowFacts, source: ClusterFacts, target: ClusterFacts) -> I
         yield fine(about, "topics", f"{len(flow.topics)} of {len(source.topics)} topics are replicated")
     else:
         yield warning(
-            about, "topics", "no topic of the source passes the rules", "check topics and topics.exclude"
+            about,
+            "topics",
+            "no topic that the source shows passes the rules",
+            "check topics and topics.exclude, and the right to DESCRIBE the topics: --acls prints it",
         )
 
 

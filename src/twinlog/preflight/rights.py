@@ -53,7 +53,7 @@ def check_rights(flow: FlowFacts) -> Iterator[Finding]:
         make = warning if optional else error
         yield make(str(flow.flow), "rights", message, acl_commands(rights, servers)[0])
     if not missing:
-        yield fine(str(flow.flow), "rights", "both ends allow what is needed")
+        yield fine(str(flow.flow), "rights", "both ends allow what is needed on topics and clusters")
 
 
 def servers_of(config: FlowConfig) -> dict[ClusterAlias, str]:
@@ -115,8 +115,8 @@ def _on_source_topic(flow: FlowFacts, topic: TopicFacts) -> Iterator[tuple[Right
 def _on_target_topic(flow: FlowFacts, topic: TopicFacts) -> Iterator[tuple[Right, bool]]:
     name = f"--topic '{topic.target_name}'"
     if isinstance(topic.target, KafkaError):
-        if topic.creation is not None and topic.creation.reason in _FORBIDDEN:
-            yield _right(flow.flow.target, flow.target_principal, name, "CREATE"), False
+        for operation in _of_the_unseen(topic.target, topic.creation):
+            yield _right(flow.flow.target, flow.target_principal, name, operation), False
         return
     needed = {"DESCRIBE": False, "WRITE": False, "READ": True, "ALTER": True, "DESCRIBE_CONFIGS": True}
     if flow.config.configsync.sync_configs_enabled:
@@ -132,12 +132,22 @@ def _on_internal_topic(flow: FlowFacts, topic: InternalTopic) -> Iterator[tuple[
     principal = flow.source_principal if topic.cluster == flow.flow.source else flow.target_principal
     name = f"--topic '{topic.name}'"
     if isinstance(topic.operations, KafkaError):
-        if topic.creation is not None and topic.creation.reason in _FORBIDDEN:
-            yield _right(topic.cluster, principal, name, "CREATE"), False
+        for operation in _of_the_unseen(topic.operations, topic.creation):
+            yield _right(topic.cluster, principal, name, operation), False
         return
     for operation in ("DESCRIBE", "READ", "WRITE"):
         if operation not in topic.operations:
             yield _right(topic.cluster, principal, name, operation), False
+
+
+def _of_the_unseen(seeing: KafkaError, creation: KafkaError | None) -> Iterator[str]:
+    """What is certainly missing for a topic that does not exist, or is hidden. Who has READ or WRITE may
+    DESCRIBE as well: who is told that an ACL is missing has none of them.
+    """
+    if creation is not None and creation.reason in _FORBIDDEN:
+        yield "CREATE"
+    if seeing.reason in _FORBIDDEN:
+        yield from ("DESCRIBE", "READ", "WRITE")
 
 
 def _options(operations: Iterable[str]) -> str:

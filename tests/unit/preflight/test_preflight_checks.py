@@ -328,6 +328,20 @@ def test_internal_topics_need_rights_too(configure: Configure) -> None:
     assert any("WRITE on --topic 'mm2-offset-syncs.B.internal' of A" in message for message in messages)
 
 
+def test_who_may_not_see_a_topic_lacks_every_right_on_it(configure: Configure) -> None:
+    hidden = InternalTopic(
+        cluster="B", name="mm2-offsets.A.internal", operations=FORBIDDEN, creation=FORBIDDEN
+    )
+    facts = facts_of(
+        configure({}), topics={"A->B": (topic(target=FORBIDDEN, creation=None),)}, internal=(hidden,)
+    )
+    messages = [finding.message for finding in troubles(facts)]
+    assert any(
+        "CREATE, DESCRIBE, READ, WRITE on --topic 'mm2-offsets.A.internal'" in each for each in messages
+    )
+    assert any("lacks DESCRIBE, READ, WRITE on --topic 'A.orders' of B" in each for each in messages)
+
+
 def test_the_commands_for_all_rights_name_each_resource_once(configure: Configure) -> None:
     jaas = 'org.apache.kafka.common.security.plain.PlainLoginModule required username="mirror" password="x";'
     commands = needed_acl_commands(configure({"B.sasl.jaas.config": jaas}))
