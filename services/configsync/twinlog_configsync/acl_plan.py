@@ -68,7 +68,8 @@ def _removals(
         elif binding in wanted_elsewhere:
             rule = "gone from the source, but another flow into this target wants it"
         else:
-            deletions.append(DeleteAcl(binding=binding, rule="made by Twinlog, gone from the source"))
+            rule = f"made by Twinlog, nothing on the source asks for it (mode {rules.mode})"
+            deletions.append(DeleteAcl(binding=binding, rule=rule))
             continue
         kept.append(SkipAcl(binding=binding, rule=rule))
     return deletions, kept

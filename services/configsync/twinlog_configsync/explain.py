@@ -68,14 +68,17 @@ def explain(
     on_target: Found,
 ) -> list[Explanation]:
     """The answer for the name on the source, then on the target; a side that has no such topic answers only
-    when neither side has it.
+    when neither side has it. A target that may not be asked for the topic is left out where the source has an
+    answer.
     """
     if not _LEGAL_NAME.fullmatch(topic):
         return [_impossible(topic, selector)]
     explanations: list[Explanation] = []
     if not is_absent(on_source) or topic in entries:
         explanations.append(_on_source(topic, selector, entries.get(topic), deletes, on_source))
-    if not is_absent(on_target):
+    is_copy = any(entry.target_topic == topic for entry in entries.values())
+    hidden = isinstance(on_target, KafkaError) and not on_target.retriable
+    if not is_absent(on_target) and not (hidden and explanations and not is_copy):
         explanations.append(_on_target(topic, selector, entries, on_target))
     return explanations or [_nowhere(selector.decide(topic), selector)]
 

@@ -191,7 +191,7 @@ def test_only_differences_are_sent() -> None:
 def test_removals_are_followed_for_what_was_made_and_foreign_acls_stay() -> None:
     made, foreign = acl("READ A.orders"), acl("READ A.users")
     assert changes(plan([], [made, foreign], made=[made])) == [
-        DeleteAcl(binding=made, rule="made by Twinlog, gone from the source")
+        DeleteAcl(binding=made, rule="made by Twinlog, nothing on the source asks for it (mode read-only)")
     ]
     assert changes(plan([], [made, foreign], made=[made], mode=AclMode.MM2)) == []
     assert changes(plan([], [made, foreign], made=[made], wanted_elsewhere=[made])) == []

@@ -112,6 +112,17 @@ async def test_a_topic_we_may_not_describe(flow: FlowUnderTest) -> None:
     assert (answer.verdict, answer.rule) == (Verdict.NOT_AUTHORIZED, str(refusal))
 
 
+async def test_a_target_that_hides_the_name_adds_nothing_to_the_sources_answer(flow: FlowUnderTest) -> None:
+    refusal = FatalKafkaError("an ACL for the topic is missing", reason="TOPIC_UNAUTHORIZED", code=29)
+
+    def hide(call: Call) -> None:
+        call.result.update(dict.fromkeys(call.result, refusal))
+
+    flow.target.intercept("describe_topics", hide, after=True)
+    assert (await the_answer(flow, "orders")).verdict is Verdict.REPLICATED
+    assert (await the_answer(flow, "hidden")).verdict is Verdict.NOT_AUTHORIZED
+
+
 async def test_a_cluster_that_is_away_is_an_answer(flow: FlowUnderTest) -> None:
     flow.source.take_away()
     flow.target.take_away()
