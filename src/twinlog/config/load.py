@@ -220,6 +220,7 @@ def _endpoints(top: SettingsReader, service: Service) -> ServiceEndpoints:
     metrics = top.optional_text(f"twinlog.{service}.metrics.listen")
     return ServiceEndpoints(
         listen=Address.parse(listen),
+        listen_is_default=top.property(f"twinlog.{service}.listen") is None,
         endpoint=Address.parse(endpoint) if endpoint else Address.parse(listen).dialled_from_here(),
         metrics_listen=Address.parse(metrics) if metrics else None,
     )

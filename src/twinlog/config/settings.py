@@ -294,6 +294,8 @@ class Address:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ServiceEndpoints:
     listen: Address
+    listen_is_default: bool
+    """Nobody chose it: `twinlog run` takes a free port where another run has it."""
     endpoint: Address
     """Where others find it."""
     metrics_listen: Address | None

@@ -8,6 +8,7 @@ from contextlib import ExitStack
 
 from twinlog import __version__
 from twinlog.clock import SystemClock
+from twinlog.service.runs import announced
 from twinlog.service.signals import handle_signals
 from twinlog.service.supervisor.child import Child, ChildSpec
 from twinlog.service.supervisor.log_lines import LogLines
@@ -31,11 +32,28 @@ def run(request: RunRequest) -> int:
             log.event(
                 notice.level, "configuration_notice", key=notice.key, line=notice.line, message=notice.text
             )
+        for service, (wanted, listen) in plan.moved.items():
+            log.event(
+                "info",
+                "address_taken",
+                key=f"twinlog.{service}.listen",
+                wanted=str(wanted),
+                listen=str(listen),
+            )
+        _announce(plan, log, stack)
         try:
             return asyncio.run(_run(plan, log))
         except asyncio.CancelledError:
             log.event("error", "stopped", outcome="forced", message="a second signal cut the stop short")
             return EXIT_FAILED
+
+
+def _announce(plan: RunPlan, log: LogLines, stack: ExitStack) -> None:
+    """Tell the command line and other runs of this one, where that is possible."""
+    try:
+        stack.enter_context(announced(plan.as_living_run(os.getpid())))
+    except OSError as error:
+        log.event("warning", "run_not_announced", error=str(error))
 
 
 async def _run(plan: RunPlan, log: LogLines) -> int:

@@ -3,16 +3,22 @@ any starts.
 """
 
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
 
-from twinlog.config import Configuration, LogFormat, Service, load
+from twinlog.config import Address, Configuration, LogFormat, Service, load
 from twinlog.errors import ConfigError
 from twinlog.service.arguments import parse_flows, parse_override
-from twinlog.service.supervisor.addresses import ServiceAddress, child_overrides, reserve_addresses
+from twinlog.service.runs import LivingRun, living_runs
+from twinlog.service.supervisor.addresses import (
+    Neighbours,
+    ServiceAddress,
+    child_overrides,
+    reserve_addresses,
+)
 from twinlog.service.supervisor.child import ChildSpec
 
 _CHILD_ENVIRONMENT = {
@@ -41,6 +47,24 @@ class RunPlan:
     addresses: Mapping[Service, ServiceAddress]
     children: tuple[ChildSpec, ...]
 
+    def as_living_run(self, pid: int) -> LivingRun:
+        """What this run, in process `pid`, tells the others."""
+        return LivingRun(
+            pid=pid,
+            config=str(Path(self.configuration.file).resolve()),
+            listens={str(service): str(address.listen) for service, address in self.addresses.items()},
+            endpoints={str(service): str(address.endpoint) for service, address in self.addresses.items()},
+        )
+
+    @property
+    def moved(self) -> dict[str, tuple[Address, Address]]:
+        """Services whose default address was taken: that one, and where they are instead."""
+        return {
+            str(service): (wanted, address.listen)
+            for service, address in self.addresses.items()
+            if (wanted := self.configuration.endpoints[service].listen).port not in (0, address.listen.port)
+        }
+
     @property
     def ready_line(self) -> str:
         """`ready: 1 flow(s) A->B; source=127.0.0.1:17401 …`: the addresses are what `--endpoint` takes."""
@@ -63,7 +87,11 @@ def plan_run(request: RunRequest, *, environment: Mapping[str, str], stack: Exit
         strict=request.strict,
     )
     services = _services(request.services)
-    addresses = reserve_addresses(configuration.endpoints, services, stack)
+    runs = living_runs()
+    _refuse_a_second_run(request, configuration, services, runs)
+    # A part of the whole must be where its peers look for it: only a run of the whole makes way.
+    neighbours = Neighbours(holders=_holders(runs), make_way=not request.services)
+    addresses = reserve_addresses(configuration.endpoints, services, stack, neighbours=neighbours)
     overrides |= child_overrides(addresses)
     # The supervisor merges the children's lines: it needs them as JSON, whatever it prints itself.
     overrides["twinlog.log.format"] = LogFormat.JSON
@@ -78,6 +106,35 @@ def plan_run(request: RunRequest, *, environment: Mapping[str, str], stack: Exit
         for service in services
     )
     return RunPlan(configuration=configuration, addresses=addresses, children=children)
+
+
+def _refuse_a_second_run(
+    request: RunRequest,
+    configuration: Configuration,
+    services: Sequence[Service],
+    runs: Sequence[LivingRun],
+) -> None:
+    """The same services of the same file, on addresses that nobody chose, are most likely a mistake."""
+    for run in runs:
+        if not run.is_of(request.config):
+            continue
+        for service in services:
+            if service in run.listens and configuration.endpoints[service].listen_is_default:
+                raise ConfigError(
+                    f"{request.config} runs already, as process {run.pid}: end that first. To run it twice on"
+                    f" purpose give the second its own addresses, as `--set twinlog.{service}.listen="
+                    "127.0.0.1:0`.",
+                    reason="RUNS_ALREADY",
+                    metadata={"file": str(request.config), "pid": str(run.pid)},
+                )
+
+
+def _holders(runs: Sequence[LivingRun]) -> dict[str, str]:
+    return {
+        listen: f"`twinlog run {run.config}` (process {run.pid})"
+        for run in runs
+        for listen in run.listens.values()
+    }
 
 
 def _services(names: tuple[str, ...]) -> tuple[Service, ...]:

@@ -1,0 +1,91 @@
+"""Which `twinlog run`s live on this machine, for the user's eyes and for the command line: a file per run,
+with a lock that the run holds.
+
+The lock is free as soon as the run is gone, however it went, and then its file means nothing. Everything here
+blocks, for the time of a few small files.
+"""
+
+import contextlib
+import fcntl
+import json
+import os
+import uuid
+from collections.abc import Iterator, Mapping
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+from twinlog.local.paths import state_dir
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LivingRun:
+    """What a run tells of itself. Holds no secret."""
+
+    pid: int
+    config: str
+    """The properties file, with links resolved."""
+    listens: Mapping[str, str]
+    """Service -> the address it is bound to."""
+    endpoints: Mapping[str, str]
+    """Service -> where the command line reaches it."""
+
+    def is_of(self, config: Path) -> bool:
+        return self.config == str(config.resolve())
+
+
+@contextlib.contextmanager
+def announced(run: LivingRun) -> Iterator[None]:
+    """Tell of the run while the context lasts. Raises OSError where nothing can be written."""
+    directory = _directory()
+    directory.mkdir(parents=True, exist_ok=True, mode=0o700)
+    _forget_the_dead(directory)
+    file = directory / f"{uuid.uuid4().hex}.json"
+    draft = file.with_suffix(".draft")
+    with draft.open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        json.dump(asdict(run), lock)
+        lock.flush()
+        draft.rename(file)
+        try:
+            yield
+        finally:
+            file.unlink(missing_ok=True)
+
+
+def living_runs() -> list[LivingRun]:
+    """All runs of this user that live now; none where nothing can be read."""
+    found = []
+    for file in _files(_directory()):
+        with contextlib.suppress(OSError, ValueError, TypeError):
+            if _is_locked(file):
+                found.append(LivingRun(**json.loads(file.read_text())))
+    return found
+
+
+def _forget_the_dead(directory: Path) -> None:
+    for file in _files(directory):
+        with contextlib.suppress(OSError):
+            if not _is_locked(file):
+                file.unlink()
+
+
+def _files(directory: Path) -> list[Path]:
+    try:
+        return sorted(directory.glob("*.json"))
+    except OSError:
+        return []
+
+
+def _is_locked(file: Path) -> bool:
+    handle = os.open(file, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        fcntl.flock(handle, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return True
+    finally:
+        os.close(handle)
+    return False
+
+
+def _directory() -> Path:
+    return state_dir() / "runs"
