@@ -37,5 +37,9 @@ def state_dir() -> Path:
 def _base(variable: str, below_home: str) -> Path:
     root = os.environ.get(variable, "")
     # The XDG rules ask to ignore relative values.
-    base = Path(root) if root.startswith("/") else Path.home() / below_home
-    return base / "twinlog"
+    if root.startswith("/"):
+        return Path(root, "twinlog")
+    try:
+        return Path.home() / below_home / "twinlog"
+    except RuntimeError as error:
+        raise FileNotFoundError(f"this user has no home directory: set {variable}") from error

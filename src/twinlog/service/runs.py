@@ -38,7 +38,7 @@ def announced(run: LivingRun) -> Iterator[None]:
     """Tell of the run while the context lasts. Raises OSError where nothing can be written."""
     directory = _directory()
     directory.mkdir(parents=True, exist_ok=True, mode=0o700)
-    _forget_the_dead(directory)
+    _forget_the_dead()
     file = directory / f"{uuid.uuid4().hex}.json"
     draft = file.with_suffix(".draft")
     with draft.open("w") as lock:
@@ -55,23 +55,23 @@ def announced(run: LivingRun) -> Iterator[None]:
 def living_runs() -> list[LivingRun]:
     """All runs of this user that live now; none where nothing can be read."""
     found = []
-    for file in _files(_directory()):
+    for file in _files():
         with contextlib.suppress(OSError, ValueError, TypeError):
             if _is_locked(file):
                 found.append(LivingRun(**json.loads(file.read_text())))
     return found
 
 
-def _forget_the_dead(directory: Path) -> None:
-    for file in _files(directory):
+def _forget_the_dead() -> None:
+    for file in _files():
         with contextlib.suppress(OSError):
             if not _is_locked(file):
                 file.unlink()
 
 
-def _files(directory: Path) -> list[Path]:
+def _files() -> list[Path]:
     try:
-        return sorted(directory.glob("*.json"))
+        return sorted(_directory().glob("*.json"))
     except OSError:
         return []
 
