@@ -1,6 +1,32 @@
-"""`python -m twinlog`: the command line, where the script is not on PATH."""
+"""The script `twinlog` and `python -m twinlog`.
 
-from twinlog.cli import main
+Little is imported here: importing the command line takes a moment, in which a signal must already end the
+process as it will later.
+"""
+
+import os
+import signal
+import sys
+
+_INTERRUPTED = 130
+
+
+def main() -> None:
+    """Run the command line. While it is being loaded signals end the process without a word: `run` with 0, as
+    nothing has been started yet, other commands as an interrupt does.
+    """
+    runs = sys.argv[1:2] == ["run"]
+    exit_code = 0 if runs else _INTERRUPTED
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP) if runs else (signal.SIGINT,):
+        if signal.getsignal(number) is not signal.SIG_IGN:
+            # Not by an exception: in the middle of an import it could be lost.
+            signal.signal(number, lambda *_: os._exit(exit_code))
+    from twinlog.cli import main as run_command_line
+
+    if not runs and signal.getsignal(signal.SIGINT) is not signal.SIG_IGN:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+    run_command_line()
+
 
 if __name__ == "__main__":
     main()
