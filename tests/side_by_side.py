@@ -2,8 +2,18 @@
 
 from xdist.scheduler import LoadScopeScheduling
 
-TOGETHER = ("tests/e2e/one_run/",)
-"""Directories whose tests share something that takes seconds to start."""
+_TLS_AND_SASL = "clusters with TLS and SASL"
+_GUARDED = "clusters with rights of their own"
+TOGETHER = {
+    "tests/e2e/one_run/": "one run",
+    "tests/e2e/test_secured_flow.py": _TLS_AND_SASL,
+    "tests/integration/test_kafka_security.py": _TLS_AND_SASL,
+    "tests/contract/test_real_cluster.py": _TLS_AND_SASL,
+    "tests/integration/test_configsync_access.py": _GUARDED,
+    "tests/integration/test_checkpoint_operations.py": _GUARDED,
+    "tests/integration/test_preflight_command.py": _GUARDED,
+}
+"""Files, and directories of them, that share what takes seconds to start."""
 
 
 class FilesSideBySide(LoadScopeScheduling):  # type: ignore[misc]
@@ -14,4 +24,4 @@ class FilesSideBySide(LoadScopeScheduling):  # type: ignore[misc]
 
     def _split_scope(self, nodeid: str) -> str:
         file, _, _ = nodeid.partition("::")
-        return next((directory for directory in TOGETHER if file.startswith(directory)), file)
+        return next((shared for begin, shared in TOGETHER.items() if file.startswith(begin)), file)

@@ -29,7 +29,7 @@ class LogReaderContract:
             await reader.fetch(partition, 1, max_wait_seconds=0)
             started = loop.time()
             fetched = await reader.fetch(partition, 1, max_wait_seconds=0.15)
-            assert 0.14 <= loop.time() - started < 5
+            assert 0.14 <= loop.time() - started < 30
         assert fetched == FetchedRecords(records=[], next_offset=1, log_start_offset=0, high_watermark=1)
 
     async def test_a_waiting_reader_gets_what_is_written(self, bench: Workbench) -> None:
@@ -37,14 +37,14 @@ class LogReaderContract:
         loop = asyncio.get_running_loop()
         started = loop.time()
         async with bench.cluster.reader() as reader, asyncio.TaskGroup() as group:
-            waiting = group.create_task(reader.fetch(partition, 0, max_wait_seconds=30), name="waits")
+            waiting = group.create_task(reader.fetch(partition, 0, max_wait_seconds=60), name="waits")
             group.create_task(append_values(bench.cluster, partition, [b"now"]), name="writes")
         assert [record.value for record in waiting.result().records] == [b"now"]
-        assert loop.time() - started < 10
+        assert loop.time() - started < 50
 
     async def test_one_reader_waits_for_several_partitions_at_once(self, bench: Workbench) -> None:
-        topic = await new_topic(bench.cluster, "several", partition_count=3)
-        partitions = [TopicPartition(topic, number) for number in range(3)]
+        topic = await new_topic(bench.cluster, "several", partition_count=6)
+        partitions = [TopicPartition(topic, number) for number in range(6)]
         loop = asyncio.get_running_loop()
         async with bench.cluster.reader() as reader:
             await reader.fetch(partitions[0], 0, max_wait_seconds=0)
@@ -54,7 +54,7 @@ class LogReaderContract:
                     group.create_task(
                         reader.fetch(partition, 0, max_wait_seconds=2.0), name=f"waits-{partition}"
                     )
-            assert loop.time() - started < 5.5
+            assert loop.time() - started < 11
 
     async def test_offsets_outside_the_log_are_refused(self, bench: Workbench) -> None:
         partition = TopicPartition(await new_topic(bench.cluster, "outside"), 0)

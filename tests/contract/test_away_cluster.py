@@ -22,8 +22,10 @@ from twinlog.kafka.ports import (
 from twinlog.model import TopicPartition
 
 TIMEOUT_SECONDS = 1.0
-SLACK_SECONDS = 1.0
-CLOSE_SECONDS = 2.0
+SLACK_SECONDS = 15.0
+"""For a busy machine; a client of its own accord would wait 40 s and more."""
+CLOSE_SECONDS = 15.0
+"""Less than what the calls may take."""
 PARTITION = TopicPartition("topic", 0)
 BINDING = AclBinding(
     resource_type="TOPIC",

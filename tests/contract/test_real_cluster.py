@@ -26,7 +26,7 @@ from twinlog.local.blocking_cluster import BlockingCluster
 from twinlog.model import TopicPartition
 from twinlog.testing.brokers import KafkaPair, eventually, unique_name
 
-TIMEOUT_SECONDS = 15.0
+TIMEOUT_SECONDS = 60.0
 
 
 class KafkaBench:

@@ -16,7 +16,7 @@ from twinlog.kafka.raw import (
 )
 from twinlog.local.blocking_cluster import BlockingCluster
 from twinlog.model import TopicPartition
-from twinlog.testing.brokers import carried_out, eventually
+from twinlog.testing.brokers import eventually, make_topics
 from twinlog.testing.raw_copying import open_session
 
 
@@ -30,7 +30,7 @@ async def create_topic(
     async with open_cluster("B", cluster.client_properties()) as admin:
         kept = {"retention.ms": "-1", **(configs or {})}
         new = NewTopic(name=topic, partition_count=partition_count, replication_factor=-1, configs=kept)
-        await carried_out(lambda: admin.create_topics([new]))
+        await make_topics(admin, new)
 
 
 @asynccontextmanager
@@ -67,7 +67,7 @@ async def committed_values(
         there = AioTopicPartition(*_parts(partition))
         consumer.assign([there])
         values: list[bytes] = []
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(60):
             while await consumer.position(there) < end:
                 for records in (await consumer.getmany(timeout_ms=200)).values():
                     values += [record.value for record in records]

@@ -18,7 +18,7 @@ from twinlog.kafka.ports import KafkaCluster, NewTopic, OffsetSpec
 from twinlog.local.blocking_cluster import BlockingCluster
 from twinlog.model import Record, TopicPartition
 from twinlog.service.waiting import wait_or_stop
-from twinlog.testing.brokers import carried_out, eventually, unique_name
+from twinlog.testing.brokers import eventually, make_topics, unique_name
 from twinlog.testing.service_process import CALL_SECONDS, ServiceProcess, run_service
 
 CODECS = (None, "gzip", "snappy", "lz4", "zstd")
@@ -87,7 +87,7 @@ class Rig:
     async def create(self, topic: str, partitions: int = 1, **configs: str) -> None:
         settings = {name.replace("_", "."): value for name, value in configs.items()}
         new = NewTopic(name=topic, partition_count=partitions, replication_factor=1, configs=settings)
-        await carried_out(lambda: self.source.create_topics([new]))
+        await make_topics(self.source, new)
 
     async def produce(
         self,
@@ -124,12 +124,19 @@ class Rig:
     async def same(self, topic: str, partitions: int = 1) -> None:
         """Wait until the committed records of both sides are identical. Fails with the first difference."""
 
+        logs = [
+            (
+                GrowingLog(self.source, TopicPartition(topic, number)),
+                GrowingLog(self.target, TopicPartition(self.remote(topic), number)),
+            )
+            for number in range(partitions)
+        ]
+
         async def equal() -> bool:
-            for partition in range(partitions):
-                here = await self.source_content(topic, partition)
-                there = await self.target_content(topic, partition)
-                assert len(there) >= len(here), f"{topic}-{partition}: {len(there)} of {len(here)} records"
-                compare(here, there, f"{topic}-{partition}")
+            for number, (source, target) in enumerate(logs):
+                here, there = await source.content(), await target.content()
+                assert len(there) >= len(here), f"{topic}-{number}: {len(there)} of {len(here)} records"
+                compare(here, there, f"{topic}-{number}")
             return True
 
         await eventually(equal)
@@ -174,32 +181,49 @@ def compare(here: Sequence[Content], there: Sequence[Content], name: str) -> Non
         raise ValueError(f"{name}: {len(there) - len(here)} records too many")
 
 
+class GrowingLog:
+    """The records of a partition, read on from where the last look ended."""
+
+    def __init__(
+        self, cluster: KafkaCluster, partition: TopicPartition, *, read_committed: bool = True
+    ) -> None:
+        self._cluster, self._partition, self._read_committed = cluster, partition, read_committed
+        self._records: list[Record] = []
+        self._next_offset = 0
+
+    async def records(self) -> Sequence[Record]:
+        """Every record, also aborted ones unless `read_committed`. AssertionError while the partition does
+        not exist."""
+        last = OffsetSpec.LAST_STABLE if self._read_committed else OffsetSpec.LATEST
+        start = (await self._cluster.list_offsets(OffsetSpec.EARLIEST, [self._partition]))[self._partition]
+        end = (await self._cluster.list_offsets(last, [self._partition]))[self._partition]
+        assert isinstance(start, int), start
+        assert isinstance(end, int), end
+        if not self._records or end < self._next_offset or self._records[0].offset < start:
+            self._records, self._next_offset = [], start
+        if self._next_offset < end:
+            await self._read_until(end)
+        return self._records
+
+    async def content(self) -> list[Content]:
+        return [
+            (record.timestamp_ms, record.key, record.value, record.headers) for record in await self.records()
+        ]
+
+    async def _read_until(self, end: int) -> None:
+        async with self._cluster.reader(read_committed=self._read_committed) as reader:
+            while self._next_offset < end:
+                fetched = await reader.fetch(
+                    self._partition, self._next_offset, max_wait_seconds=1, max_bytes=8 << 20
+                )
+                self._records += fetched.records
+                self._next_offset = fetched.next_offset
+
+
 async def content(
     cluster: KafkaCluster, partition: TopicPartition, *, read_committed: bool = True
 ) -> list[Content]:
-    return [
-        (record.timestamp_ms, record.key, record.value, record.headers)
-        for record in await records(cluster, partition, read_committed=read_committed)
-    ]
-
-
-async def records(
-    cluster: KafkaCluster, partition: TopicPartition, *, read_committed: bool = True
-) -> list[Record]:
-    """Every record of a partition, also aborted ones unless `read_committed`. AssertionError while it does
-    not exist."""
-    last = OffsetSpec.LAST_STABLE if read_committed else OffsetSpec.LATEST
-    start = (await cluster.list_offsets(OffsetSpec.EARLIEST, [partition]))[partition]
-    end = (await cluster.list_offsets(last, [partition]))[partition]
-    found: list[Record] = []
-    assert isinstance(start, int), start
-    assert isinstance(end, int), end
-    async with cluster.reader(read_committed=read_committed) as reader:
-        while start < end:
-            fetched = await reader.fetch(partition, start, max_wait_seconds=1, max_bytes=8 << 20)
-            found += fetched.records
-            start = fetched.next_offset
-    return found
+    return await GrowingLog(cluster, partition, read_committed=read_committed).content()
 
 
 @asynccontextmanager

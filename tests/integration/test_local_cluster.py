@@ -53,7 +53,7 @@ async def _read(bootstrap_servers: str, topic: str, **security: Any) -> bytes:
     )
     await consumer.start()
     try:
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(60):
             record = await consumer.getone()
     finally:
         await consumer.stop()

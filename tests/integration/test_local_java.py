@@ -107,7 +107,7 @@ def test_spark_on_a_java_without_the_vector_module(tmp_path: Path, monkeypatch: 
     (home / "bin" / "java").write_text('#!/bin/sh\nprintf "%s\\n" "$@"\n')
     wrapped = Path(spark_environment({"JAVA_HOME": str(home)})["JAVA_HOME"], "bin", "java")
     command = [str(wrapped), "-cp", "a b", "--add-modules=jdk.incubator.vector", "", "Main", "*"]
-    answer = subprocess.run(command, capture_output=True, text=True, check=True, timeout=10)
+    answer = subprocess.run(command, capture_output=True, text=True, check=True, timeout=60)
     assert answer.stdout.split("\n") == ["-cp", "a b", "", "Main", "*", ""]
 
 
@@ -120,7 +120,7 @@ def test_the_java_of_the_wheel_is_taken_last_and_takes_sparks_argument(wheel: Pa
     wrapped = Path(spark_environment(alone)["JAVA_HOME"], "bin", "java")
     assert wrapped != wheel
     command = [str(wrapped), "--add-modules=jdk.incubator.vector", "-version"]
-    subprocess.run(command, capture_output=True, check=True, timeout=20)
+    subprocess.run(command, capture_output=True, check=True, timeout=60)
 
 
 def test_java_of_the_system_keeps_its_trust_store(tmp_path: Path) -> None:

@@ -31,7 +31,7 @@ from twinlog.kafka.raw import (
 )
 from twinlog.local.blocking_cluster import BlockingCluster
 from twinlog.model import TopicPartition
-from twinlog.testing.brokers import KafkaPair, carried_out, eventually, unique_name
+from twinlog.testing.brokers import KafkaPair, eventually, make_topics, unique_name
 from twinlog.testing.raw_copying import QUICK, PartitionCopy, open_fetcher, open_session
 
 _NOON_MS = 1_700_000_000_000
@@ -47,7 +47,7 @@ async def _create(cluster: BlockingCluster, topic: str, configs: Mapping[str, st
     async with _admin(cluster) as admin:
         kept = {"retention.ms": "-1", **(configs or {})}
         new = NewTopic(name=topic, partition_count=1, replication_factor=1, configs=kept)
-        await carried_out(lambda: admin.create_topics([new]))
+        await make_topics(admin, new)
 
 
 @asynccontextmanager

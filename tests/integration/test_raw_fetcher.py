@@ -20,7 +20,7 @@ from twinlog.kafka.raw import (
 from twinlog.local.blocking_cluster import BlockingCluster
 from twinlog.local.spec import ClusterSpec
 from twinlog.model import TopicPartition
-from twinlog.testing.brokers import KafkaPair, carried_out, eventually
+from twinlog.testing.brokers import KafkaPair, carried_out, eventually, make_topics
 from twinlog.testing.raw_copying import QUICK, open_fetcher, open_session
 
 
@@ -36,14 +36,7 @@ async def _create(
     async with open_cluster("A", cluster.client_properties()) as admin:
         kept = {"retention.ms": "-1", **(configs or {})}
         new = NewTopic(name=topic, partition_count=partition_count, replication_factor=-1, configs=kept)
-        await carried_out(lambda: admin.create_topics([new]))
-        partitions = [TopicPartition(topic, number) for number in range(partition_count)]
-
-        async def every_partition_has_a_leader() -> bool:
-            ends = await admin.list_offsets(OffsetSpec.LATEST, partitions)
-            return all(isinstance(end, int) for end in ends.values())
-
-        await eventually(every_partition_has_a_leader)
+        await make_topics(admin, new)
 
 
 async def _write(session: DataSession, partition: TopicPartition, *values: bytes) -> None:
@@ -63,13 +56,13 @@ async def test_data_ends_a_long_poll_at_once(kafka_pair: KafkaPair, unique_topic
     async with (
         _session(kafka_pair.a) as session,
         RawProducer(session, QUICK) as producer,
-        open_fetcher(session, {"fetch.max.wait.ms": "9000"}) as fetcher,
+        open_fetcher(session, {"fetch.max.wait.ms": "30000"}) as fetcher,
     ):
         assert await fetcher.poll({partition: 0}, max_wait_seconds=0.2) == {}
         producer.send(partition, build_batch([NewRecord(None, b"v", 1)]))
         began = loop.time()
-        answers = await fetcher.poll({partition: 0}, max_wait_seconds=9)
-        assert loop.time() - began < 6
+        answers = await fetcher.poll({partition: 0}, max_wait_seconds=30)
+        assert loop.time() - began < 25
     assert _values(answers[partition]) == [b"v"]
 
 
@@ -108,7 +101,7 @@ async def test_one_bad_partition_does_not_stop_the_others(kafka_pair: KafkaPair,
     answers: dict[TopicPartition, FetchedPartition | FetchFailure] = {}
     async with _session(kafka_pair.a) as session, open_fetcher(session) as fetcher:
         await _write(session, good, b"v")
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(60):
             while answers.keys() != positions.keys():
                 left = {partition: positions[partition] for partition in positions.keys() - answers.keys()}
                 answers |= await fetcher.poll(left, max_wait_seconds=1)
@@ -217,8 +210,8 @@ async def test_a_moved_leader_is_followed_and_a_quiet_broker_holds_up_nobody(
         assert await fetcher.poll(positions, max_wait_seconds=0.5) == {}
         await producer.send(partitions[0], build_batch([NewRecord(None, b"v", 1)]))
         began = loop.time()
-        answers = await fetcher.poll(positions, max_wait_seconds=9)
-        assert loop.time() - began < 6
+        answers = await fetcher.poll(positions, max_wait_seconds=30)
+        assert loop.time() - began < 8.5
         assert _values(answers[partitions[0]]) == [b"v"]
         positions[partitions[0]] = 1
 
@@ -276,10 +269,10 @@ async def test_leaving_ends_a_long_poll(kafka_pair: KafkaPair, unique_topic: str
     await _create(kafka_pair.a, unique_topic)
     loop = asyncio.get_running_loop()
     async with _session(kafka_pair.a) as session:
-        async with open_fetcher(session, {"fetch.max.wait.ms": "8000"}) as fetcher:
+        async with open_fetcher(session, {"fetch.max.wait.ms": "30000"}) as fetcher:
             assert await fetcher.poll({TopicPartition(unique_topic, 0): 0}, max_wait_seconds=0.2) == {}
             began = loop.time()
-        assert loop.time() - began < 5
+        assert loop.time() - began < 25
 
 
 async def test_a_cluster_that_is_away_is_a_transient_error() -> None:

@@ -174,7 +174,7 @@ async def test_a_zombie_that_only_sends_is_fenced_too(kafka_pair: KafkaPair, uni
         open_target(kafka_pair.b) as session,
         RawProducer(session, QUICK, transactional_id=unique_topic) as zombie,
     ):
-        assert await fence(session, [unique_topic], timeout_seconds=20) == {unique_topic: None}
+        assert await fence(session, [unique_topic], timeout_seconds=60) == {unique_topic: None}
         zombie.begin()
         ack = zombie.send(partition, a_batch(b"zombie"))
         with pytest.raises(FatalKafkaError) as caught:
@@ -198,7 +198,7 @@ async def test_fencing_ends_open_transactions_of_many_ids(kafka_pair: KafkaPair,
                 await owner.send(partition, a_batch(transactional_id.encode()))
         stable = await list_offsets(session, OffsetSpec.LAST_STABLE, [partition])
         assert stable[partition] == 0
-        outcome = await fence(session, ids, timeout_seconds=20)
+        outcome = await fence(session, ids, timeout_seconds=60)
         assert outcome == dict.fromkeys(ids)
         stable = await list_offsets(session, OffsetSpec.LAST_STABLE, [partition])
         latest = await list_offsets(session, OffsetSpec.LATEST, [partition])

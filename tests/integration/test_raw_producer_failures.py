@@ -20,7 +20,7 @@ from twinlog.kafka.raw import (
 from twinlog.local.blocking_cluster import BlockingCluster
 from twinlog.local.spec import ClusterSpec, SaslMechanism, Security
 from twinlog.model import TopicPartition
-from twinlog.testing.brokers import KafkaPair, carried_out, unique_name
+from twinlog.testing.brokers import KafkaPair, carried_out, eventually, unique_name
 from twinlog.testing.raw_copying import QUICK, open_session
 
 # ------------------------------------------------------------------------------------------------ refusals
@@ -78,7 +78,7 @@ async def test_a_topic_that_appears_in_time_is_no_failure(kafka_pair: KafkaPair,
     partition = TopicPartition(unique_topic, 0)
     async with (
         open_target(kafka_pair.b) as session,
-        RawProducer(session, ProducerSettings(unknown_topic_seconds=15)) as producer,
+        RawProducer(session, ProducerSettings(unknown_topic_seconds=60)) as producer,
     ):
         ack = producer.send(partition, a_batch(b"v"))
         await asyncio.wait([ack], timeout=0.5)
@@ -118,11 +118,14 @@ async def test_missing_rights_are_told_apart(start_cluster: Callable[[ClusterSpe
         ]
         await carried_out(lambda: admin.create_acls(acls))
     async with open_session("B", cluster.client_properties("mirror")) as session:
-        outcome = await fence(session, ["theirs", "mine"], timeout_seconds=20)
-        assert outcome["mine"] is None
-        refusal = outcome["theirs"]
-        assert refusal is not None
-        assert refusal.reason == "TRANSACTION_UNAUTHORIZED"
+
+        async def only_mine() -> bool:
+            outcome = await fence(session, ["theirs", "mine"], timeout_seconds=60)
+            assert outcome["mine"] is None, "the rights are on their way to the broker"
+            refusal = outcome["theirs"]
+            return refusal is not None and refusal.reason == "TRANSACTION_UNAUTHORIZED"
+
+        await eventually(only_mine)
         for transactional_id in ("mine", None):
             async with RawProducer(session, QUICK, transactional_id=transactional_id) as producer:
                 if transactional_id:
@@ -155,7 +158,7 @@ async def test_a_killed_broker_loses_and_doubles_nothing(
     partition = TopicPartition("t", 0)
     await create_topic(cluster, partition.topic)
     timestamp_ms = 1_500_000_000_000 if transactional else SystemClock().now_ms()
-    settings = ProducerSettings(delivery_timeout_seconds=60)
+    settings = ProducerSettings(delivery_timeout_seconds=120)
     transactional_id = "mortal" if transactional else None
 
     def numbered(number: int) -> OutgoingBatch:
@@ -196,11 +199,11 @@ async def test_a_broker_that_hangs_is_noticed_and_closing_does_not_wait_for_it(
             producer.send(partition, a_batch(b"lost"))
             with pytest.raises(TransientKafkaError) as caught:
                 await producer.commit()
-            assert 1.4 < loop.time() - began < 15
+            assert 1.4 < loop.time() - began < 60
             assert caught.value.metadata["topic"] == "t"
             assert producer.state is ProducerState.FAILED
             began = loop.time()
-        assert loop.time() - began < 10
+        assert loop.time() - began < 30
         cluster.resume_broker(1)
         async with RawProducer(session, QUICK, transactional_id="frozen") as producer:
             producer.begin()

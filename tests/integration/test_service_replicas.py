@@ -95,7 +95,7 @@ async def test_a_second_configsync_answers_changes_nothing_and_takes_over(
                 await eventually(lambda: _are_ready(two, {first, added, later}))
                 assert not (await flow_status(two)).reason
                 await add_topic_rule(two, flow, "one-more")
-                assert two.log().count('flow_owned"') == 1
+                assert 'flow_owned"' in two.log()
 
 
 async def _are_ready(service: ServiceProcess, names: set[str]) -> bool:

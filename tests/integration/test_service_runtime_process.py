@@ -69,7 +69,7 @@ class Process:
 
         return int(await eventually(bound))
 
-    async def exit_code(self, within_seconds: float = 20.0) -> int:
+    async def exit_code(self, within_seconds: float = 60.0) -> int:
         async with asyncio.timeout(within_seconds):
             return await self._process.wait()
 
@@ -106,11 +106,11 @@ async def test_a_signal_drains_and_exits_0_while_clusters_are_away(
     async with _service(tmp_path) as service:
         async with open_channel(f"127.0.0.1:{await service.port()}") as channel:
             answer = await health_pb2_grpc.HealthStub(channel).Check(
-                health_pb2.HealthCheckRequest(service="liveness"), timeout=5
+                health_pb2.HealthCheckRequest(service="liveness"), timeout=30
             )
             assert answer.status == health_pb2.HealthCheckResponse.SERVING
         service.signal(number)
-        assert await service.exit_code(within_seconds=10) == 0
+        assert await service.exit_code() == 0
         assert '"outcome": "clean"' in service.log()
 
 
@@ -120,7 +120,7 @@ async def test_a_second_signal_cuts_a_drain_that_hangs(tmp_path: Path) -> None:
         service.signal(signal.SIGTERM)
         await eventually(lambda: '"stopping"' in service.log())
         service.signal(signal.SIGTERM)
-        assert await service.exit_code(within_seconds=10) == 1
+        assert await service.exit_code() == 1
         assert '"outcome": "forced"' in service.log()
 
 
@@ -129,7 +129,7 @@ async def test_a_stuck_loop_is_cancelled_at_the_grace_and_the_exit_is_clean(tmp_
     async with _service(tmp_path, loops="stuck,good", arguments=arguments) as service:
         await service.port()
         service.signal(signal.SIGTERM)
-        assert await service.exit_code(within_seconds=10) == 0
+        assert await service.exit_code() == 0
         assert '"loop_cancelled"' in service.log()
 
 
@@ -180,7 +180,7 @@ async def test_metrics_are_served_for_prometheus(tmp_path: Path) -> None:
         assert found is not None, service.log()
 
         def scrape() -> str:
-            with urllib.request.urlopen(f"http://{found[1]}/metrics", timeout=5) as answer:
+            with urllib.request.urlopen(f"http://{found[1]}/metrics", timeout=30) as answer:
                 return str(answer.read().decode())
 
         async def sees_clusters() -> bool:

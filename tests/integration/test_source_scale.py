@@ -8,8 +8,8 @@ from twinlog.kafka.ports import NewTopic
 from twinlog.testing.brokers import KafkaPair, carried_out, eventually
 from twinlog.testing.service_process import ServiceProcess
 
-NARROW = [f"narrow-{number:03d}" for number in range(160)]
-BROAD, BROAD_PARTITIONS = "broad", 40
+NARROW = [f"narrow-{number:03d}" for number in range(60)]
+BROAD, BROAD_PARTITIONS = "broad", 20
 PARTITIONS = len(NARROW) + BROAD_PARTITIONS
 
 

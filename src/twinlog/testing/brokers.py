@@ -16,8 +16,10 @@ from typing import Any, Final, TypeVar, overload
 import grpc
 
 from twinlog.errors import KafkaError, TwinlogError
+from twinlog.kafka.ports import KafkaCluster, NewTopic, OffsetSpec
 from twinlog.local.blocking_cluster import BlockingCluster
 from twinlog.local.cluster_group import start_clusters, stop_clusters
+from twinlog.model import TopicPartition
 from twinlog.service.waiting import wait_or_stop
 
 __all__ = [
@@ -25,6 +27,7 @@ __all__ = [
     "KafkaPair",
     "carried_out",
     "eventually",
+    "make_topics",
     "start_clusters",
     "stop_clusters",
     "unique_name",
@@ -33,6 +36,7 @@ __all__ = [
 PATIENCE_SECONDS: Final = 120.0
 """Far longer than anything takes: a machine may be busy, and only what never comes shall fail."""
 _POLL_SECONDS = 0.05
+_LONGEST_POLL_SECONDS = 1.0
 _LONGEST_TOPIC_NAME = 249
 _TRANSIENT_CODES = frozenset({grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.DEADLINE_EXCEEDED})
 
@@ -74,13 +78,18 @@ async def eventually(
     An AssertionError counts as not yet: a predicate may be a function of asserts that returns True. So do
     errors that a retry may heal, as of leaders that move and services that start. Raises AssertionError with
     the last answer or error after `timeout_seconds`; other errors at once.
+
+    Asked are questions the less often the longer they wait and the longer their answer takes: what is waited
+    for needs the processor too.
     """
     loop = asyncio.get_running_loop()
-    deadline = loop.time() + timeout_seconds
+    began = loop.time()
+    deadline = began + timeout_seconds
     never = asyncio.Event()
     while True:
         failure: Exception | None = None
         answer: Value | None = None
+        asked_at = loop.time()
         try:
             async with asyncio.timeout_at(deadline + timeout_seconds):
                 asked = predicate()
@@ -91,10 +100,12 @@ async def eventually(
             failure = error
         if answer:
             return answer
-        if loop.time() > deadline:
+        now = loop.time()
+        if now > deadline:
             told = str(failure) or "an assert without words" if failure is not None else f"it gave {answer!r}"
             raise AssertionError(f"not so within {timeout_seconds} s: {told}") from failure
-        await wait_or_stop(never, _POLL_SECONDS)
+        pause_seconds = max(_POLL_SECONDS, (now - began) / 10, now - asked_at)
+        await wait_or_stop(never, min(pause_seconds, _LONGEST_POLL_SECONDS))
 
 
 async def carried_out(change: Callable[[], Awaitable[Mapping[Any, KafkaError | None]]]) -> None:
@@ -118,6 +129,21 @@ async def carried_out(change: Callable[[], Awaitable[Mapping[Any, KafkaError | N
         return True
 
     await eventually(done)
+
+
+async def make_topics(cluster: KafkaCluster, *new: NewTopic) -> None:
+    """Create topics, and return once every partition has a leader that answers."""
+    await carried_out(lambda: cluster.create_topics(new))
+    partitions = [
+        TopicPartition(topic.name, number) for topic in new for number in range(topic.partition_count)
+    ]
+
+    async def are_led() -> bool:
+        ends = await cluster.list_offsets(OffsetSpec.LATEST, partitions)
+        assert all(isinstance(end, int) for end in ends.values()), ends
+        return True
+
+    await eventually(are_led)
 
 
 def _may_heal(error: Exception) -> bool:

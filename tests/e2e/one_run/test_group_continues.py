@@ -39,7 +39,7 @@ async def test_a_group_continues_on_the_target(mirror: Mirror) -> None:
         async def settled() -> bool:
             async with grpc.aio.insecure_channel(mirror.run.endpoints["checkpoint"]) as channel:
                 answer = await CheckpointServiceStub(channel).ListGroups(
-                    ListGroupsRequest(group=group), timeout=10
+                    ListGroupsRequest(group=group), timeout=30
                 )
             assert [row.upstream_offset for row in answer.groups] == list(on_a.next_offsets.values())
             return all(row.verdict == VERDICT_EXACT and row.committed_on_target for row in answer.groups)

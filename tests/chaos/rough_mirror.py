@@ -1,0 +1,154 @@
+"""Mirrored topics with a rough history: kept and compacted, with transactions and aborts, copied exactly once
+and at least once, by services that are killed (SIGKILL) at work."""
+
+import random
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+
+from chaos.mirrored_truth import PARTITIONS, HistoryWriter, Truth, all_copied, read_truths
+from twinlog.errors import StateError
+from twinlog.kafka.ports import ConfigChange, KafkaCluster, NewTopic
+from twinlog.local.blocking_cluster import BlockingCluster
+from twinlog.local.mm2 import quick_mm2_properties
+from twinlog.model import Flow
+from twinlog.testing.brokers import carried_out, eventually, unique_name
+from twinlog.testing.twinlog_run import TwinlogRun
+
+LONG_PATIENCE_SECONDS = 300.0
+"""For a million records."""
+COMPACT = {
+    "cleanup.policy": "compact",
+    "segment.ms": "1000",
+    "min.cleanable.dirty.ratio": "0.01",
+    "max.compaction.lag.ms": "1000",
+}
+COMPACTED_SHARE = 5
+"""One record of so many goes to a compacted topic."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Mirrored:
+    """One topic and its copy."""
+
+    flow: Flow
+    topic: str
+    compacted: bool
+
+    @property
+    def remote(self) -> str:
+        return f"{self.flow.source}.{self.topic}"
+
+
+Truths = Mapping[Mirrored, Mapping[int, Truth]]
+"""Both sides of every partition."""
+
+
+def new_topics() -> Sequence[Mirrored]:
+    """Two flows, with a kept and a compacted topic each; names that nobody else has."""
+    found: list[Mirrored] = []
+    for _ in range(2):
+        flow = Flow(unique_name("east"), unique_name("west"))
+        found += [
+            Mirrored(flow=flow, topic=unique_name("kept"), compacted=False),
+            Mirrored(flow=flow, topic=unique_name("compacted"), compacted=True),
+        ]
+    return found
+
+
+def run_properties(mirrored: Sequence[Mirrored], source: BlockingCluster, target: BlockingCluster) -> str:
+    """Of a run that copies them: exactly once for the first flow, at least once for the second."""
+    flows = sorted({entry.flow for entry in mirrored})
+    extra = {"twinlog.epoch.seconds": "5", "topics": "none"}
+    clients: dict[str, Mapping[str, str]] = {}
+    for flow, exactly_once in zip(flows, ("enabled", "disabled"), strict=True):
+        clients[flow.source] = source.client_properties()
+        clients[flow.target] = target.client_properties()
+        extra[f"{flow}.topics"] = ",".join(entry.topic for entry in mirrored if entry.flow == flow)
+        extra[f"{flow.target}.exactly.once.source.support"] = exactly_once
+    return quick_mm2_properties(clients, flows, extra)
+
+
+@dataclass(slots=True, kw_only=True)
+class RoughMirror:
+    """Makes the history, while `run` copies it."""
+
+    cluster: BlockingCluster
+    """The source's."""
+    source: KafkaCluster
+    target: KafkaCluster
+    run: TwinlogRun
+    mirrored: Sequence[Mirrored]
+    dice: random.Random
+    kills: Counter[str] = field(default_factory=Counter)
+    aborted: int = 0
+    """Records of aborted transactions."""
+
+    async def make(self) -> None:
+        new = [
+            NewTopic(
+                name=entry.topic,
+                partition_count=PARTITIONS,
+                replication_factor=1,
+                configs=COMPACT if entry.compacted else {},
+            )
+            for entry in self.mirrored
+        ]
+        await carried_out(lambda: self.source.create_topics(new))
+
+    async def fill(self, records: int, *, kills: int) -> None:
+        """Write in pieces, and kill a service after each of some of them: it is copying then."""
+        writers = {
+            entry.topic: HistoryWriter(cluster=self.cluster, topic=entry.topic, rng=self.dice, keys=200)
+            for entry in self.mirrored
+        }
+        laps = max(kills, 2)
+        for lap in range(laps):
+            for entry in self.mirrored:
+                share = 1 / COMPACTED_SHARE if entry.compacted else 1 - 1 / COMPACTED_SHARE
+                count = int(records / 2 * share / laps)
+                await writers[entry.topic].write(count, batch_records=max(20, records // 4000))
+            if lap < kills:
+                await self.kill(("source", "source", "checkpoint")[lap % 3])
+        self.aborted = sum(writer.aborted for writer in writers.values())
+
+    async def kill(self, service: str) -> None:
+        def killed() -> bool:
+            try:
+                self.run.kill_service(service)
+            except StateError:
+                return False
+            return True
+
+        await eventually(killed)
+        self.kills[service] += 1
+
+    async def truths(self) -> Truths:
+        """Both sides of every topic, once all is copied and nothing changes them any more."""
+        for entry in self.mirrored:
+            copied = partial(all_copied, self.source, entry.topic, self.target, entry.remote)
+            await eventually(copied, LONG_PATIENCE_SECONDS)
+        truths: dict[Mirrored, Mapping[int, Truth]] = {}
+        for entry in self.mirrored:
+            if entry.compacted:
+                await self._end_compaction(entry)
+            truths[entry] = await self._truths_of(entry)
+        return truths
+
+    async def _truths_of(self, entry: Mirrored) -> Mapping[int, Truth]:
+        return await read_truths(self.source, entry.topic, self.target, entry.remote)
+
+    async def _end_compaction(self, entry: Mirrored) -> None:
+        """Have both logs kept as they are now, and wait until cleaners that still run are done."""
+        keep = [ConfigChange(name="cleanup.policy", value="delete")]
+        for cluster, topic in ((self.source, entry.topic), (self.target, entry.remote)):
+            await carried_out(partial(cluster.alter_topic_configs, {topic: keep}))
+        sizes: list[int] = []
+
+        async def settled() -> bool:
+            truths = await self._truths_of(entry)
+            sizes.append(sum(len(t.source.names) + len(t.target.names) for t in truths.values()))
+            return len(sizes) > 1 and sizes[-1] == sizes[-2]
+
+        await eventually(settled)
