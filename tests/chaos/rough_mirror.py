@@ -8,7 +8,6 @@ from dataclasses import dataclass, field
 from functools import partial
 
 from chaos.mirrored_truth import PARTITIONS, HistoryWriter, Truth, all_copied, read_truths
-from twinlog.errors import StateError
 from twinlog.kafka.ports import ConfigChange, KafkaCluster, NewTopic
 from twinlog.local.blocking_cluster import BlockingCluster
 from twinlog.local.mm2 import quick_mm2_properties
@@ -114,14 +113,7 @@ class RoughMirror:
         self.aborted = sum(writer.aborted for writer in writers.values())
 
     async def kill(self, service: str) -> None:
-        def killed() -> bool:
-            try:
-                self.run.kill_service(service)
-            except StateError:
-                return False
-            return True
-
-        await eventually(killed)
+        await eventually(lambda: self.run.kill_service(service))
         self.kills[service] += 1
 
     async def truths(self) -> Truths:

@@ -21,6 +21,12 @@ _POLL_SECONDS = 0.2
 _LOG_TAIL_LINES = 30
 
 
+class ServiceAwayError(StateError):
+    """The supervisor has not started it again yet: `eventually` goes on asking."""
+
+    retriable = True
+
+
 class TwinlogRun:
     """Writes the properties with listen addresses of its own added, and runs them. An async context manager.
 
@@ -79,13 +85,13 @@ class TwinlogRun:
         return await asyncio.to_thread(self._process.stop, STOP_GRACE_SECONDS)
 
     def kill_service(self, service: str) -> int:
-        """SIGKILL one service (not what is below it) and return its pid. Raises StateError when away."""
+        """SIGKILL one service (not what is below it) and return its pid. Raises ServiceAwayError."""
         process = self.service(service)
         process.kill()
         return process.pid
 
     def service(self, service: str) -> psutil.Process:
-        """The process of a service below the supervisor. Raises StateError when there is none."""
+        """The process of a service below the supervisor. Raises ServiceAwayError when there is none."""
         module = f"twinlog_{service}"
         for child in psutil.Process(self.process.pid).children(recursive=True):
             try:
@@ -93,7 +99,7 @@ class TwinlogRun:
                     return child
             except (psutil.NoSuchProcess, psutil.ZombieProcess):
                 continue
-        raise StateError(f"no process of {service} is running")
+        raise ServiceAwayError(f"no process of {service} is running")
 
     async def __aenter__(self) -> Self:
         try:
