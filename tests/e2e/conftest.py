@@ -1,18 +1,11 @@
-"""Whole runs: `twinlog run` on real clusters, with aliases of their own so that runs share the brokers.
+"""Whole runs: `twinlog run` on real clusters, with aliases of their own so that runs share the brokers."""
 
-Most promises are tried on one run, `mirror`: a run takes seconds to start, and goes through more this way.
-"""
-
-import asyncio
-from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-import pytest
-
 from twinlog.kafka.cluster import open_cluster
 from twinlog.kafka.ports import KafkaCluster
-from twinlog.testing.brokers import KafkaPair, unique_name
+from twinlog.testing.brokers import KafkaPair
 from twinlog.testing.twinlog_run import TwinlogRun
 
 FAST_AND_SMALL = """
@@ -50,28 +43,6 @@ class Mirror:
 
     def remote(self, topic: str) -> str:
         return f"{self.source_alias}.{topic}"
-
-
-@pytest.fixture(scope="session")
-def mirror(kafka_pair: KafkaPair, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Mirror]:
-    """One run for many tests: they use topics of their own, and leave all four services at work."""
-    source, target = unique_name("east"), unique_name("west")
-    properties = f"""
-clusters = {source}, {target}
-{source}.bootstrap.servers = {kafka_pair.a.bootstrap_servers}
-{target}.bootstrap.servers = {kafka_pair.b.bootstrap_servers}
-{source}->{target}.enabled = true
-{target}->{source}.emit.heartbeats.enabled = false
-topics = e2e-.*
-sync.group.offsets.enabled = true
-sync.group.offsets.interval.seconds = 1
-{FAST_AND_SMALL}"""
-    run = TwinlogRun(properties, tmp_path_factory.mktemp("mirror"))
-    try:
-        asyncio.run(run.start())
-        yield Mirror(run=run, source_alias=source, target_alias=target, pair=kafka_pair)
-    finally:
-        asyncio.run(run.stop())
 
 
 def example_text(name: str, **bootstrap_servers: str) -> str:

@@ -13,7 +13,7 @@ from twinlog.kafka.ports import KafkaCluster, NewTopic
 from twinlog.local.blocking_cluster import BlockingCluster
 from twinlog.local.mm2 import MirrorMaker2, quick_mm2_properties
 from twinlog.model import Flow
-from twinlog.testing.brokers import KafkaPair, carried_out, eventually, unique_name
+from twinlog.testing.brokers import KafkaPair, eventually, make_topics, unique_name
 from twinlog.testing.records import write_batches
 from twinlog.testing.twinlog_run import TwinlogRun
 
@@ -56,29 +56,34 @@ async def test_either_takes_over_from_the_other_without_loss_or_repetition(
 
     async with open_cluster(east, clients[east]) as source, open_cluster(west, clients[west]) as target:
         new = NewTopic(name=topic, partition_count=PARTITIONS, replication_factor=1)
-        await carried_out(lambda: source.create_topics([new]))
+        await make_topics(source, new)
 
         async def all_there() -> Comparison | None:
             return await _compared(source, topic, target, remote, at_least=copying.written)
 
-        for lap in range(2):
-            mm2 = MirrorMaker2(mm2_file, log_file=tmp_path / f"mm2-{lap}.log", quick_start=True)
+        async def copied() -> Comparison:
+            """What was written while nobody copied, and what is written now."""
+            await eventually(all_there)
             await copying.write()
+            return await eventually(all_there)
+
+        async def by_mm2() -> Comparison:
+            log_file = tmp_path / f"{unique_name('mm2')}.log"
+            mm2 = MirrorMaker2(mm2_file, log_file=log_file, quick_start=True)
             await asyncio.to_thread(mm2.start)
             try:
-                await eventually(all_there)
-                await copying.write()
-                await eventually(all_there)
+                return await copied()
             finally:
                 await asyncio.to_thread(mm2.stop)
+
+        async def by_twinlog() -> Comparison:
+            async with TwinlogRun(text, tmp_path):
+                return await copied()
+
+        for copier in (by_mm2, by_twinlog, by_mm2):
             await copying.write()
-            directory = tmp_path / f"twinlog-{lap}"
-            directory.mkdir()
-            async with TwinlogRun(text, directory):
-                await eventually(all_there)
-                await copying.write()
-                result = await eventually(all_there)
-            assert result.identical, (lap, result)
+            result = await copier()
+            assert result.identical, (copier.__name__, result)
 
 
 async def _compared(

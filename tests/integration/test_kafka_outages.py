@@ -1,7 +1,7 @@
 """Real brokers that hang, die and come back under open clients."""
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 
 import pytest
 
@@ -14,8 +14,10 @@ from twinlog.local.spec import ClusterSpec
 from twinlog.model import TopicPartition
 from twinlog.testing.brokers import eventually
 
-SLACK_SECONDS = 1.0
-CLOSE_SECONDS = 2.0
+TIMEOUT_SECONDS = 5.0
+SLACK_SECONDS = 15.0
+"""For a busy machine; a client of its own accord would wait 40 s and more."""
+CLOSE_SECONDS = 10.0
 AWAY_REASONS = {"KAFKA_TIMEOUT", "KAFKA_UNAVAILABLE"}
 
 
@@ -27,33 +29,30 @@ async def test_the_same_object_serves_again_after_an_outage(
     loop = asyncio.get_running_loop()
     async with open_cluster("outage", brokers.client_properties()) as cluster:
         topic = await new_topic(cluster, "outage")
-    async with open_cluster("outage", brokers.client_properties(), timeout_seconds=1.5) as cluster:
+    properties = brokers.client_properties()
+    async with open_cluster("outage", properties, timeout_seconds=TIMEOUT_SECONDS) as cluster:
         partition = TopicPartition(topic, 0)
         async with cluster.writer() as writer, cluster.reader() as reader:
             await writer.append(partition, key=b"k", value=b"before")
             await reader.fetch(partition, 0, max_wait_seconds=0)
             await asyncio.to_thread(brokers.pause_broker if how == "hangs" else brokers.kill_broker, 1)
-            for call in (
-                lambda: writer.append(partition, key=b"k", value=b"lost"),
-                lambda: reader.fetch(partition, 1, max_wait_seconds=0.1),
-                cluster.cluster_id,
-                cluster.list_topics,
-            ):
-                started = loop.time()
-                with pytest.raises(TransientKafkaError) as raised:
-                    await call()
-                assert raised.value.reason in AWAY_REASONS
-                assert loop.time() - started < 1.6 + SLACK_SECONDS
+            started = loop.time()
+            async with asyncio.TaskGroup() as group:
+                for name, call in {
+                    "append": writer.append(partition, key=b"k", value=b"lost"),
+                    "fetch": reader.fetch(partition, 1, max_wait_seconds=0.1),
+                    "cluster_id": cluster.cluster_id(),
+                    "list_topics": cluster.list_topics(),
+                }.items():
+                    group.create_task(_is_away(call), name=name)
+            assert loop.time() - started < TIMEOUT_SECONDS + SLACK_SECONDS
             await asyncio.to_thread(brokers.resume_broker if how == "hangs" else brokers.restart_broker, 1)
 
             async def serves_again() -> bool:
-                try:
-                    await writer.append(partition, key=b"k", value=b"after")
-                    await reader.fetch(partition, 1, max_wait_seconds=0.1)
-                    await cluster.describe_acls()
-                    return topic in await cluster.list_topics()
-                except TransientKafkaError as error:
-                    raise AssertionError(f"still away: {error}") from error
+                await writer.append(partition, key=b"k", value=b"after")
+                await reader.fetch(partition, 1, max_wait_seconds=0.1)
+                await cluster.describe_acls()
+                return topic in await cluster.list_topics()
 
             assert await eventually(serves_again)
             await asyncio.to_thread(brokers.pause_broker, 1)
@@ -91,17 +90,18 @@ async def test_one_hung_broker_of_three_does_not_stop_the_others(
         await asyncio.to_thread(brokers.pause_broker, 2)
 
         async def serves() -> bool:
-            try:
-                for partition in partitions:
-                    await writer.append(partition, key=b"k", value=b"after")
-                    assert (await reader.fetch(partition, 1, max_wait_seconds=1)).records
-                return await cluster.list_groups() == {"g": "classic"} and await _all_succeed(
-                    cluster, partitions
-                )
-            except TransientKafkaError as error:
-                raise AssertionError(f"still away: {error}") from error
+            for partition in partitions:
+                await writer.append(partition, key=b"k", value=b"after")
+                assert (await reader.fetch(partition, 1, max_wait_seconds=1)).records
+            return await cluster.list_groups() == {"g": "classic"} and await _all_succeed(cluster, partitions)
 
         assert await eventually(serves)
+
+
+async def _is_away(call: Awaitable[object]) -> None:
+    with pytest.raises(TransientKafkaError) as raised:
+        await call
+    assert raised.value.reason in AWAY_REASONS
 
 
 async def _all_succeed(cluster: KafkaCluster, partitions: Sequence[TopicPartition]) -> bool:

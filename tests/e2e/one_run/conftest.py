@@ -1,0 +1,32 @@
+"""The run: it takes seconds to start, and goes through more this way."""
+
+import asyncio
+from collections.abc import Iterator
+
+import pytest
+
+from e2e.conftest import FAST_AND_SMALL, Mirror
+from twinlog.testing.brokers import KafkaPair, unique_name
+from twinlog.testing.twinlog_run import TwinlogRun
+
+
+@pytest.fixture(scope="package")
+def mirror(kafka_pair: KafkaPair, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Mirror]:
+    """One run for many tests: they use topics of their own, and leave all four services at work."""
+    source, target = unique_name("east"), unique_name("west")
+    properties = f"""
+clusters = {source}, {target}
+{source}.bootstrap.servers = {kafka_pair.a.bootstrap_servers}
+{target}.bootstrap.servers = {kafka_pair.b.bootstrap_servers}
+{source}->{target}.enabled = true
+{target}->{source}.emit.heartbeats.enabled = false
+topics = e2e-.*
+sync.group.offsets.enabled = true
+sync.group.offsets.interval.seconds = 1
+{FAST_AND_SMALL}"""
+    run = TwinlogRun(properties, tmp_path_factory.mktemp("mirror"))
+    try:
+        asyncio.run(run.start())
+        yield Mirror(run=run, source_alias=source, target_alias=target, pair=kafka_pair)
+    finally:
+        asyncio.run(run.stop())
