@@ -72,17 +72,17 @@ class Mirror:
         async with self.source.writer() as writer:
             await writer.append(TopicPartition(self.syncs_topic, 0), key=key, value=value)
 
-    async def commit(self, next_offset: int) -> None:
+    async def commit(self, next_offset: int, *, group: str = "") -> None:
         """The group has read up to here on the source."""
         offsets = {self.origin: CommittedOffset(next_offset=next_offset)}
 
         async def done() -> bool:
-            return await self.source.alter_group_offsets(self.group, offsets) == {self.origin: None}
+            return await self.source.alter_group_offsets(group or self.group, offsets) == {self.origin: None}
 
         await eventually(done)
 
-    async def committed_on_target(self) -> int | None:
-        held = (await self.target.group_offsets([self.group]))[self.group]
+    async def committed_on_target(self, group: str = "") -> int | None:
+        held = (await self.target.group_offsets([group or self.group]))[group or self.group]
         if isinstance(held, KafkaError) or self.copy not in held:
             return None
         return held[self.copy].next_offset

@@ -1,4 +1,5 @@
-"""Exact translation of a mirror that the real MM2 made. Our own mirrors: tests/chaos/translation_chaos.py."""
+"""Exact translation of mirrors that others made: the real MM2, and one that copies twice. Our own mirrors:
+tests/chaos/translation_chaos.py."""
 
 import asyncio
 import random
@@ -8,16 +9,28 @@ from pathlib import Path
 import grpc
 import pytest
 
-from chaos.mirrored_truth import PARTITIONS, HistoryWriter, LogView, Truth, all_copied, read_truths
+from chaos.mirrored_truth import (
+    PARTITIONS,
+    HistoryWriter,
+    LogView,
+    Truth,
+    all_copied,
+    read_truths,
+    read_view,
+)
+from integration.checkpoint_rig import BEGINNING_MS, Ends, mirror
 from twinlog.api.checkpoint.v1 import checkpoint_service_pb2 as pb2
 from twinlog.api.checkpoint.v1.checkpoint_service_pb2_grpc import CheckpointServiceStub
 from twinlog.api.common.v1.types_pb2 import Flow as FlowMessage
 from twinlog.api.common.v1.types_pb2 import TopicPartition as PartitionMessage
+from twinlog.batches import Codec, NewRecord
 from twinlog.kafka.cluster import open_cluster
 from twinlog.kafka.ports import NewTopic
+from twinlog.local.blocking_cluster import BlockingCluster
 from twinlog.local.mm2 import MirrorMaker2, quick_mm2_properties
 from twinlog.model import Flow
 from twinlog.testing.brokers import KafkaPair, carried_out, eventually, unique_name
+from twinlog.testing.records import write_batches
 from twinlog.testing.service_process import run_service
 
 OFFSETS = 1000
@@ -70,6 +83,49 @@ async def test_a_mirror_that_mm2_made_is_translated_exactly(kafka_pair: KafkaPai
         if answer.verdict not in GOOD or logs[place[0]].fault(place[1], answer.translated_offset)
     ]
     assert not wrong, wrong[:3]
+
+
+async def test_records_that_were_copied_twice_never_move_an_answer_ahead(
+    kafka_pair: KafkaPair, tmp_path: Path
+) -> None:
+    """As an at-least-once mirror leaves them when it is killed: stretches are copied again, no sync tells."""
+    rng = random.Random(23)
+    async with mirror(Ends.of(kafka_pair)) as flow:
+        count = 20_000
+        await _write(kafka_pair.a, flow.topic, range(count))
+        await _write(kafka_pair.b, flow.copy.topic, range(-7, 0))
+        copied = 0
+        while copied < count:
+            again, further = min(copied, rng.choice((0, 3, 40, 900))), rng.randint(500, 2500)
+            await _write(kafka_pair.b, flow.copy.topic, range(copied - again, min(count, copied + further)))
+            copied += further
+        await flow.sync(0, 7)
+        view = await read_view(flow.target, flow.copy)
+        truth = Truth(await read_view(flow.source, flow.origin), view)
+        assert truth.duplicates > 1000
+        places = [(0, offset) for offset in sorted({0, count, *(rng.randrange(count) for _ in range(500))})]
+        asked = Flow(flow.a, flow.b)
+        async with run_service("checkpoint", tmp_path / "service", flow.properties) as service:
+            answers = await _translated(service.channel, asked, flow.topic, places)
+    wrong = [
+        (place, answer)
+        for place, answer in zip(places, answers, strict=True)
+        if answer.verdict not in GOOD or truth.fault(place[1], answer.translated_offset)
+    ]
+    assert not wrong, (len(wrong), wrong[:3])
+
+
+async def _write(cluster: BlockingCluster, topic: str, names: range) -> None:
+    """Records that are the same wherever and however often they are written."""
+    batches = [
+        (
+            0,
+            Codec.NONE,
+            [NewRecord(None, b"%d" % name, BEGINNING_MS + name // 9) for name in names[at : at + 50]],
+        )
+        for at in range(0, len(names), 50)
+    ]
+    await write_batches(cluster, topic, batches)
 
 
 def _as_far_as_copied(truth: Truth) -> Truth:

@@ -13,8 +13,9 @@ from integration.checkpoint_rig import Ends, Mirror, Told, mirror, twinlog, writ
 from integration.conftest import MIRROR, READER, GuardedPair
 from twinlog.errors import KafkaError
 from twinlog.kafka.cluster import open_cluster
-from twinlog.kafka.ports import AclBinding, KafkaCluster
+from twinlog.kafka.ports import AclBinding, CommittedOffset, KafkaCluster
 from twinlog.local.port_lease import PortLease
+from twinlog.model import TopicPartition
 from twinlog.testing.brokers import KafkaPair, carried_out, eventually
 from twinlog.testing.service_process import ServiceProcess, run_service
 
@@ -95,6 +96,49 @@ async def test_with_the_source_gone_a_restarted_service_moves_groups_by_its_chec
             report = last_document(await twinlog("failover", "run", flow.flow, "--accept-loss", *at(service)))
             assert [entry["verdict"] for entry in report["plan"]["partitions"]] == ["FLOOR"]
         assert await flow.committed_on_target() == 47
+
+
+async def test_a_group_that_was_deleted_goes_on_the_target_once_that_is_asked_for_unless_it_has_more_there(
+    kafka_pair: KafkaPair, tmp_path: Path
+) -> None:
+    syncing = "sync.group.offsets.enabled = true"
+    async with mirror(Ends.of(kafka_pair), syncing) as flow:
+        gone, kept, stays = (f"{flow.group}-{name}" for name in ("gone", "kept", "stays"))
+        await flow.fill(range(50), ahead=7)
+        await flow.sync(0, 7)
+        for group in (gone, kept, stays):
+            await flow.commit(40, group=group)
+
+        async def on_target() -> dict[str, int | None]:
+            return {group: await flow.committed_on_target(group) for group in (gone, kept, stays)}
+
+        async def all_synced() -> bool:
+            return set((await on_target()).values()) == {47}
+
+        async with run_service("checkpoint", tmp_path, flow.properties) as service:
+            await eventually(all_synced)
+            own = {TopicPartition(flow.checkpoints_topic, 0): CommittedOffset(next_offset=1)}
+            await carried_out(lambda: flow.target.alter_group_offsets(kept, own))
+            await carried_out(lambda: flow.source.delete_groups([gone, kept]))
+            await flow.commit(45, group=stays)
+
+            async def only_one_is_listed() -> bool:
+                told = await twinlog("groups", *at(service))
+                return {row["group"] for row in told.documents[0]["groups"]} == {stays}
+
+            async def all_are_there() -> bool:
+                return await on_target() == {gone: 47, kept: 47, stays: 52}
+
+            await eventually(only_one_is_listed)
+            await eventually(all_are_there)
+        deleting = f"{flow.properties}\ntwinlog.sync.group.deletes.enabled = true"
+        async with run_service("checkpoint", tmp_path, deleting):
+
+            async def is_gone() -> bool:
+                return gone not in await flow.target.list_groups()
+
+            await eventually(is_gone)
+        assert await on_target() == {gone: None, kept: 47, stays: 52}
 
 
 async def test_commands_say_what_is_wrong(kafka_pair: KafkaPair, tmp_path: Path) -> None:
