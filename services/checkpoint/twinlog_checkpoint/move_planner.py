@@ -5,18 +5,16 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from twinlog.clock import Clock
-from twinlog.errors import KafkaError, WireFormatError
+from twinlog.errors import KafkaError
 from twinlog.kafka.ports import AclBinding, CommittedOffset, GroupAdmin, KafkaCluster
 from twinlog.model import ClusterAlias, TopicPartition
 from twinlog.service.runtime import wait_or_stop
-from twinlog_checkpoint.aligner import Aligner
-from twinlog_checkpoint.exact import log_ends
 from twinlog_checkpoint.log_ranges import log_ranges
-from twinlog_checkpoint.log_sides import BudgetSpent, ByteBudget, LogBounds, Side, count_visible
+from twinlog_checkpoint.move_backlog import measure_backlog
 from twinlog_checkpoint.move_blockers import blockers_of
 from twinlog_checkpoint.move_fence import FenceScope, fence_scope
 from twinlog_checkpoint.move_journal import MoveRecord, MoveState
-from twinlog_checkpoint.move_route import CopiedPartition, Route
+from twinlog_checkpoint.move_route import Route
 from twinlog_checkpoint.moves import (
     GroupPlace,
     LastMove,
@@ -34,8 +32,6 @@ from twinlog_checkpoint.translation import SourcePosition, Translation, Verdict
 
 ANSWER_SECONDS = 6.0
 """A cluster that says nothing for so long is away."""
-BACKLOG_BYTES = 256 << 20
-"""Read at most to measure one backlog."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -185,54 +181,7 @@ class MovePlanner:
         KafkaError."""
         if not self.from_reachable:
             return list(self.route.last_seen_backlog())
-        written = await self.route.written()
-        here = await log_ends(self.route.here.admin, {entry.here for entry in written})
-        there = await log_ends(self.route.there.admin, {entry.there for entry in written})
-        budget = ByteBudget(BACKLOG_BYTES)
-        found: list[TopicBacklog] = []
-        for entry in written:
-            if entry.here in here and (until is None or entry.here in until):
-                stop = here[entry.here].end if until is None else until[entry.here]
-                found.append(
-                    await self._backlog_of(entry, here[entry.here], there.get(entry.there), stop, budget)
-                )
-        return found
-
-    async def _backlog_of(
-        self,
-        entry: CopiedPartition,
-        here: LogBounds,
-        there: LogBounds | None,
-        stop: int,
-        budget: ByteBudget,
-    ) -> TopicBacklog:
-        side = Side(log=self.route.here.log, partition=entry.here, bounds=here)
-        copied_to: int | None = None
-        message = "the logs do not show where the copy ends"
-        try:
-            if entry.pairs is None or there is None:
-                # Nothing is known to be copied, so everything visible is missing.
-                copied_to = here.start
-            else:
-                other = Side(log=self.route.there.log, partition=entry.there, bounds=there)
-                last = await Aligner(here=side, there=other, pairs=entry.pairs, budget=budget).copied_end()
-                copied_to = None if last is None else last.upstream + 1
-            if copied_to is not None:
-                missing = await count_visible(side, copied_to, stop, budget)
-                return TopicBacklog(
-                    partition=entry.here, end_offset=here.end, records_not_copied=missing, copied_to=copied_to
-                )
-        except BudgetSpent:
-            message = "there is too much to count"
-        except (KafkaError, WireFormatError) as error:
-            message = str(error)
-        return TopicBacklog(
-            partition=entry.here,
-            end_offset=here.end,
-            records_not_copied=None,
-            copied_to=copied_to,
-            message=message,
-        )
+        return await measure_backlog(self.route, until)
 
     async def _backlog_and_rate(self) -> tuple[list[TopicBacklog], float | None]:
         """A second look gives the rate of the copy, when there is something left to copy."""
