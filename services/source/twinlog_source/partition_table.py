@@ -52,7 +52,6 @@ class PartitionRow:
     stored: bool = False
     """The log holds `position` (or a later one)."""
     obstacle: Obstacle | None = None
-    paused: bool = False
     slot: int = -1
     epochs: tuple[EpochStart, ...] = ()
     """Leader epochs of what is copied, as `EpochsMark`."""
