@@ -11,9 +11,11 @@ partition is identical.
 import argparse
 import asyncio
 import json
+import math
 import random
 import sys
 import tempfile
+import time
 from collections import Counter
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, field
@@ -70,6 +72,8 @@ class Chaos:
     seed: int
     kills: int
     longest_pause_seconds: float
+    give_up_at: float
+    """Monotonic seconds: after that nothing is killed any more."""
     outcome: Outcome = field(init=False)
     dice: random.Random = field(init=False)
     _done: asyncio.Event = field(default_factory=asyncio.Event)
@@ -78,12 +82,16 @@ class Chaos:
         self.outcome = Outcome(seed=self.seed)
         self.dice = random.Random(self.seed)
 
+    @property
+    def _is_over(self) -> bool:
+        return sum(self.outcome.kills.values()) >= self.kills or time.monotonic() >= self.give_up_at
+
     async def run(self) -> Outcome:
         self.rig.extra["topics"] = TOPIC
         await self.rig.create(TOPIC, PARTITIONS)
         async with self.rig.configsync() as configsync, asyncio.TaskGroup() as group:
             load = group.create_task(self._load(), name="load")
-            while sum(self.outcome.kills.values()) < self.kills:
+            while not self._is_over:
                 await self._one_life(configsync)
             self._done.set()
             await load
@@ -121,7 +129,7 @@ class Chaos:
         epochs = {"twinlog.epoch.seconds": self.dice.choice(EPOCH_SECONDS)}
         async with self.rig.running(configsync, **epochs) as service:
             await quiet(6 + self.dice.random() * 2)
-            while sum(self.outcome.kills.values()) < self.kills:
+            while not self._is_over:
                 kind = self.dice.choice(KINDS)
                 if await self._kill(kind, service):
                     self.outcome.kills[kind] += 1
@@ -206,11 +214,17 @@ async def run_chaos(
     seed: int,
     kills: int,
     longest_pause_seconds: float = 3.0,
+    longest_seconds: float = math.inf,
 ) -> Outcome:
     """Clusters of the caller's, which this breaks."""
     async with open_rig(source, target, directory) as rig:
         chaos = Chaos(
-            rig=rig, target=target, seed=seed, kills=kills, longest_pause_seconds=longest_pause_seconds
+            rig=rig,
+            target=target,
+            seed=seed,
+            kills=kills,
+            longest_pause_seconds=longest_pause_seconds,
+            give_up_at=time.monotonic() + longest_seconds,
         )
         return await chaos.run()
 
@@ -219,12 +233,22 @@ def main() -> int:
     parser = argparse.ArgumentParser(description="Kill what copies and compare both sides.")
     parser.add_argument("--seed", type=int, default=random.SystemRandom().randrange(10_000))
     parser.add_argument("--kills", type=int, default=200)
+    parser.add_argument(
+        "--minutes", type=float, default=math.inf, help="kill no more after so long, and compare"
+    )
     options = parser.parse_args()
     clusters = start_clusters(ClusterSpec(name="A"), ClusterSpec(name="B"))
     try:
         with tempfile.TemporaryDirectory(prefix="twinlog-chaos-") as directory:
             outcome = asyncio.run(
-                run_chaos(clusters[0], clusters[1], Path(directory), seed=options.seed, kills=options.kills)
+                run_chaos(
+                    clusters[0],
+                    clusters[1],
+                    Path(directory),
+                    seed=options.seed,
+                    kills=options.kills,
+                    longest_seconds=options.minutes * 60,
+                )
             )
     finally:
         stop_clusters(clusters)
