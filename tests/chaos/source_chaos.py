@@ -38,6 +38,8 @@ TOPIC = "chaos"
 PARTITIONS = 4
 RECORDS_PER_SECOND = 2000
 DRAIN_SECONDS = 300.0
+LOG_LINES = 100
+"""Shown of a service that ended by itself."""
 KINDS = ("task", "task", "task", "all tasks", "jvm", "service", "service", "broker")
 EPOCH_SECONDS = ("1", "5")
 """Of a life of the service: in short epochs many kills hit a hand-over from one to the next."""
@@ -141,6 +143,9 @@ class Chaos:
     async def _kill(self, kind: str, service: ServiceProcess) -> bool:
         """False when there was nothing of the kind to kill just then."""
         if kind == "service":
+            if service.process.returncode is not None:
+                log = "\n".join(service.log().splitlines()[-LOG_LINES:])
+                raise RuntimeError(f"the service ended by itself ({service.process.returncode}):\n{log}")
             await service.kill()
             return True
         if kind == "broker":
