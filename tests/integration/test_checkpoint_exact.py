@@ -91,18 +91,18 @@ async def test_records_that_were_copied_twice_never_move_an_answer_ahead(
     """As an at-least-once mirror leaves them when it is killed: stretches are copied again, no sync tells."""
     rng = random.Random(23)
     async with mirror(Ends.of(kafka_pair)) as flow:
-        count = 20_000
+        count = 8_000
         await _write(kafka_pair.a, flow.topic, range(count))
         await _write(kafka_pair.b, flow.copy.topic, range(-7, 0))
         copied = 0
         while copied < count:
-            again, further = min(copied, rng.choice((0, 3, 40, 900))), rng.randint(500, 2500)
+            again, further = min(copied, rng.choice((0, 3, 40, 900))), rng.randint(300, 1500)
             await _write(kafka_pair.b, flow.copy.topic, range(copied - again, min(count, copied + further)))
             copied += further
         await flow.sync(0, 7)
         view = await read_view(flow.target, flow.copy)
         truth = Truth(await read_view(flow.source, flow.origin), view)
-        assert truth.duplicates > 1000
+        assert truth.duplicates > 500
         places = [(0, offset) for offset in sorted({0, count, *(rng.randrange(count) for _ in range(500))})]
         asked = Flow(flow.a, flow.b)
         async with run_service("checkpoint", tmp_path / "service", flow.properties) as service:
