@@ -82,7 +82,8 @@ class MovePlanner:
         partitions: Sequence[MovePartition] = []
         backlog: Sequence[TopicBacklog] = []
         seconds: float | None = None
-        if self._obstacle is None and self.to_reachable:
+        looked = self._obstacle is None and self.to_reachable
+        if looked:
             partitions = await self.partitions(options, without=without)
             backlog, seconds = await self._backlog_and_rate()
         plan = MovePlan(
@@ -91,6 +92,7 @@ class MovePlanner:
             from_alias=self.route.from_alias,
             to_alias=self.route.to_alias,
             from_reachable=self.from_reachable,
+            looked=looked,
             partitions=partitions,
             backlog=backlog,
             estimated_seconds=seconds,

@@ -78,6 +78,9 @@ class MoveRunner:
         Raises StateError (OWNED_ELSEWHERE, MOVE_IN_PROGRESS, MOVE_BLOCKED, BACKLOG_NOT_COPIED), ConflictError
         (NOT_VERIFIED) or KafkaError; the run may then be started again and goes on.
         """
+        if not self.planner.reachable(self.journal.flow.target):
+            # The record of moves is there, and who owns the flow is decided there.
+            raise _blocked(await self.plan(options))
         await self.require()
         if self.lock.locked():
             raise _in_progress(f"a {self.planner.route.kind} of {self.planner.route.flow} is running")
@@ -122,11 +125,7 @@ class MoveRunner:
         yield self._event(Step.CHECK, StepState.STARTED, looking)
         plan = await self.planner.plan(options, without=record.moved, last=last)
         if plan.blockers:
-            raise StateError(
-                f"{record.kind} of {plan.flow} is not possible now: {'; '.join(plan.blockers)}",
-                reason="MOVE_BLOCKED",
-                metadata={"flow": str(plan.flow)},
-            )
+            raise _blocked(plan)
         record = record.after(Step.CHECK)
         await self.journal.store(record)
         yield self._event(Step.CHECK, StepState.DONE, f"offsets to look at: {len(plan.partitions)}")
@@ -318,6 +317,14 @@ def _topics(count: int) -> str:
 
 def _logs(count: int) -> str:
     return "1 log" if count == 1 else f"{count} logs"
+
+
+def _blocked(plan: MovePlan) -> StateError:
+    return StateError(
+        f"{plan.kind} of {plan.flow} is not possible now: {'; '.join(plan.blockers)}",
+        reason="MOVE_BLOCKED",
+        metadata={"flow": str(plan.flow)},
+    )
 
 
 def _in_progress(message: str) -> StateError:

@@ -103,6 +103,8 @@ class MovePlan:
     from_alias: ClusterAlias
     to_alias: ClusterAlias
     from_reachable: bool
+    looked: bool
+    """False when something kept from looking at offsets and logs: both are empty then."""
     partitions: Sequence[MovePartition]
     backlog: Sequence[TopicBacklog]
     estimated_seconds: float | None
@@ -116,7 +118,7 @@ class MovePlan:
     @property
     def records_not_copied(self) -> int | None:
         """None when a part of it is not known."""
-        return total_backlog(self.backlog) if self.from_reachable else None
+        return total_backlog(self.backlog) if self.from_reachable and self.looked else None
 
 
 def total_backlog(backlog: Sequence[TopicBacklog]) -> int | None:
@@ -199,12 +201,12 @@ def plan_warnings(
 ) -> list[str]:
     """What an operator should look at before the move."""
     warnings: list[str] = []
-    if not from_reachable:
+    if not from_reachable and partitions:
         warnings.append(
             f"{from_alias} does not answer: offsets are those of the last checkpoints; what {from_alias} had"
             " and was not copied is not known"
         )
-    elif not fenced:
+    elif from_reachable and not fenced:
         warnings.append(
             f"writers on {from_alias} are not fenced: what they write from now on may stay behind"
         )

@@ -126,10 +126,13 @@ class ControlState:
     epochs: dict[TopicPartition, tuple[EpochStart, ...]] = field(default_factory=dict)
     targets: dict[TopicPartition, TargetMark] = field(default_factory=dict)
 
-    def is_paused(self, partition: TopicPartition) -> bool:
-        """By an operator: the partition itself, its topic, or the whole flow."""
+    def pause_of(self, partition: TopicPartition) -> PauseMark | None:
+        """The widest pause that an operator has put a partition under: its flow's, its topic's, its own."""
         scopes = ((None, None), (partition.topic, None), (partition.topic, partition.partition))
-        return any(scope in self.pauses for scope in scopes)
+        return next((self.pauses[scope] for scope in scopes if scope in self.pauses), None)
+
+    def is_paused(self, partition: TopicPartition) -> bool:
+        return self.pause_of(partition) is not None
 
     def apply(self, record: ControlRecord) -> None:
         match record.fact:

@@ -35,6 +35,8 @@ FINISH_TIMEOUT_SECONDS = 20.0
 REPLAN_POLL_SECONDS = 0.25
 DEMAND_POLL_SECONDS = 1.0
 PROBE_POLL_SECONDS = 0.05
+LONGEST_RETRY_SECONDS = 5.0
+"""How old the reason may be that a flow shows: it is looked at again after so long."""
 FENCED = "PRODUCER_FENCED"
 
 log = structlog.get_logger(__name__)
@@ -101,7 +103,9 @@ class FlowDriver:
 
     async def run(self, stop: asyncio.Event) -> None:
         """Loop until `stop`; then the running epoch finishes and hands its positions to the log."""
-        backoff = Backoff(initial_seconds=1.0, max_seconds=15.0, random=lambda: 0.5 + self.random() / 2)
+        backoff = Backoff(
+            initial_seconds=1.0, max_seconds=LONGEST_RETRY_SECONDS, random=lambda: 0.5 + self.random() / 2
+        )
         async with asyncio.TaskGroup() as group:
             while not stop.is_set():
                 try:

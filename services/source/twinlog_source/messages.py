@@ -9,7 +9,6 @@ from twinlog.api.common.v1 import types_pb2
 from twinlog.api.source.v1 import source_service_pb2 as pb
 from twinlog.model import Flow, TopicPartition
 from twinlog.service.clusters import ClusterStatus
-from twinlog_source.control import ControlState, PauseMark
 from twinlog_source.flow_driver import FlowDriver
 from twinlog_source.gaps import Gap
 from twinlog_source.instruments import state_name
@@ -22,7 +21,7 @@ def flow_status(driver: FlowDriver, clusters: Iterable[ClusterStatus], *, now: f
     rows = list(driver.estate.table.rows.values())
     reason, message = driver.why_idle()
     if not reason:
-        reason, message = _most_frequent_trouble(rows)
+        reason, message = _most_frequent_trouble(driver, rows)
     return pb.FlowStatus(
         flow=flow_message(driver.flow),
         epoch=0 if driver.current is None else driver.current.number,
@@ -42,12 +41,10 @@ def flow_status(driver: FlowDriver, clusters: Iterable[ClusterStatus], *, now: f
     )
 
 
-def partition_status(
-    flow: Flow, row: PartitionRow, control: ControlState, *, now: float
-) -> pb.PartitionStatus:
+def partition_status(driver: FlowDriver, row: PartitionRow, *, now: float) -> pb.PartitionStatus:
     """`now` in monotonic seconds."""
     status = pb.PartitionStatus(
-        flow=flow_message(flow),
+        flow=flow_message(driver.flow),
         source=partition_message(row.partition),
         target_topic=row.target_topic,
         state=row.state,
@@ -58,9 +55,10 @@ def partition_status(
         bytes_per_second=row.bytes.shown(now),
         slot=row.slot,
         reason=row.reason,
-        message=row.message,
+        message=_words(driver, row),
     )
-    if row.state == pb.PARTITION_STATE_PAUSED and (pause := _pause_of(row.partition, control)):
+    pause = driver.estate.positions.control.pause_of(row.partition)
+    if row.state == pb.PARTITION_STATE_PAUSED and pause is not None:
         status.message = f"by {pause.by} since {timestamp(pause.at_ms).ToJsonString()}"
     if row.report is not None:
         status.lane = row.report.lane
@@ -130,7 +128,14 @@ def timestamp(wall_ms: int) -> Timestamp:
     return message
 
 
-def _most_frequent_trouble(rows: Iterable[PartitionRow]) -> tuple[str, str]:
+def _words(driver: FlowDriver, row: PartitionRow) -> str:
+    """Why a partition stands, and who would help if they could."""
+    if row.reason == "TOPIC_UNKNOWN" and not driver.estate.watch.connected:
+        return f"{row.message}; configsync, which would see to it, is away"
+    return row.message
+
+
+def _most_frequent_trouble(driver: FlowDriver, rows: Iterable[PartitionRow]) -> tuple[str, str]:
     """What most of the partitions that stand suffer from; empty when all copy, or rest as somebody wished."""
     troubled = [row for row in rows if row.reason and row.state != pb.PARTITION_STATE_PAUSED]
     if not troubled:
@@ -138,13 +143,8 @@ def _most_frequent_trouble(rows: Iterable[PartitionRow]) -> tuple[str, str]:
     ((reason, count),) = Counter(row.reason for row in troubled).most_common(1)
     example = next(row for row in troubled if row.reason == reason)
     others = "" if count == len(troubled) else f" ({len(troubled) - count} more for other reasons)"
-    return reason, f"{count} partition(s){others}: {example.partition}: {example.message}"
-
-
-def _pause_of(partition: TopicPartition, control: ControlState) -> PauseMark | None:
-    """The widest pause that a partition is under."""
-    scopes = ((None, None), (partition.topic, None), (partition.topic, partition.partition))
-    return next((control.pauses[scope] for scope in scopes if scope in control.pauses), None)
+    partitions = "1 partition" if count == 1 else f"{count} partitions"
+    return reason, f"{partitions}{others}: {example.partition}: {_words(driver, example)}"
 
 
 def _scope(flow: Flow, topic: str | None, partition: int | None = None) -> pb.Scope:

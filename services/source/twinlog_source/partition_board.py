@@ -52,10 +52,9 @@ class PartitionBoard:
         now = self._clock.monotonic()
         known = self._registry.items()
         for flow, driver in self._drivers.items():
-            control = driver.estate.positions.control
             for partition, row in driver.estate.table.rows.items():
                 key = (flow, partition)
-                status = partition_status(flow, row, control, now=now)
+                status = partition_status(driver, row, now=now)
                 before = known.pop(key, None)
                 if before is None or _differs(before, status):
                     self._registry.put(key, status)

@@ -74,10 +74,7 @@ class SourceServicer(pb_grpc.SourceServiceServicer):
         more = first + size < len(rows)
         now = self._clock.monotonic()
         return pb.ListPartitionsResponse(
-            partitions=[
-                partition_status(flow, row, self._drivers[flow].estate.positions.control, now=now)
-                for flow, row in page
-            ],
+            partitions=[partition_status(self._drivers[flow], row, now=now) for flow, row in page],
             next_page_token=str(first + size) if more else "",
             resume_token=self._board.look(),
         )

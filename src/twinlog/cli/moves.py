@@ -164,7 +164,7 @@ def _print_plan(plan: pb2.MovePlan, title: str) -> None:
     if plan.partitions:
         print_table(title, _columns(plan), [_cells(entry) for entry in plan.partitions])
     else:
-        typer.echo(f"{title}\nnothing to move")
+        typer.echo(title if plan.blockers else f"{title}\nnothing to move")
     backlog = list(_backlog_cells(plan.backlog))
     if backlog:
         print_table("", _BACKLOG, backlog)

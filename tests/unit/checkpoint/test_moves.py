@@ -337,9 +337,16 @@ async def test_a_target_that_is_away_is_named() -> None:
         world.logs.target.take_away()
         plan = await world.served.failover.plan(NO_WAIT)
         back = await world.served.failback.plan(MoveOptions(accept_loss=True))
+        for runner, words in ((world.served.failover, "B, which"), (world.served.failback, "B is away")):
+            runner.planner.reachable = lambda alias: alias != "B"
+            with pytest.raises(StateError, match=words) as refused:
+                await run(runner)
+            assert refused.value.reason == "MOVE_BLOCKED"
     assert plan.blockers == ["B, which the groups would move to, does not answer"]
     assert plan.from_reachable
+    assert plan.records_not_copied is None
     assert any("B is away" in blocker and "on A they go on" in blocker for blocker in back.blockers)
+    assert back.warnings == []
 
 
 async def test_a_cluster_that_died_after_the_last_probe_counts_as_away() -> None:
