@@ -3,6 +3,7 @@
 import json
 import logging
 import threading
+from pathlib import Path
 from typing import IO
 
 NOISE = (
@@ -19,6 +20,18 @@ def follow(stream: IO[bytes]) -> threading.Thread:
     thread = threading.Thread(target=_follow, args=(stream,), name="spark-log", daemon=True)
     thread.start()
     return thread
+
+
+def silence_py4j() -> None:
+    """Keep py4j's tracebacks out of the log: what a lost JVM means is said by us, once and in words. py4j
+    writes to loggers of its own and, now and then, to the root logger itself.
+    """
+    logging.getLogger("py4j").setLevel(logging.CRITICAL)
+    logging.getLogger().addFilter(_is_not_from_py4j)
+
+
+def _is_not_from_py4j(record: logging.LogRecord) -> bool:
+    return Path(record.pathname).parent.name != "py4j"
 
 
 def _follow(stream: IO[bytes]) -> None:

@@ -19,7 +19,7 @@ from pyspark.java_gateway import launch_gateway
 
 from twinlog.errors import TwinlogError
 from twinlog_source.pipeline.class_archive import use_archive
-from twinlog_source.pipeline.jvm_log import follow
+from twinlog_source.pipeline.jvm_log import follow, silence_py4j
 
 LOG4J_PROPERTIES = Path(__file__).with_name("log4j2.properties")
 SPARK_FAILURES = (Py4JError, PySparkException, OSError)
@@ -119,7 +119,7 @@ def open_context(
     for settings in (SETTINGS, LOCAL_SETTINGS if is_local(master) else {}, extra):
         for name, value in settings.items():
             conf.set(name, value)
-    logging.getLogger("py4j").setLevel(logging.CRITICAL)
+    silence_py4j()
     try:
         # The JVM ends by itself when the pipe to its stdin breaks, however this process ends.
         gateway = launch_gateway(
