@@ -4,6 +4,8 @@ That the same object serves again later: tests/integration/test_kafka_outages.py
 """
 
 import asyncio
+import contextlib
+import struct
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 
 import pytest
@@ -36,6 +38,7 @@ BINDING = AclBinding(
     operation="READ",
     permission="ALLOW",
 )
+_METADATA, _API_VERSIONS = 3, 18
 AWAY_REASONS = {"KAFKA_TIMEOUT", "KAFKA_UNAVAILABLE"}
 
 CALLS: Mapping[str, Callable[[KafkaCluster], Awaitable[object]]] = {
@@ -149,3 +152,31 @@ async def test_closing_does_not_wait_for_calls_on_their_way(away: str) -> None:
                 call.cancel()
             started = loop.time()
         assert loop.time() - started < CLOSE_SECONDS
+
+
+async def _serve_without_brokers(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    """A broker that is starting: it answers, and in the controller's eyes no broker is up yet."""
+    with (
+        contextlib.closing(writer.transport),
+        contextlib.suppress(asyncio.IncompleteReadError, ConnectionError),
+    ):
+        while True:
+            (size,) = struct.unpack(">i", await reader.readexactly(4))
+            api_key, _version, correlation_id = struct.unpack(">hhi", (await reader.readexactly(size))[:8])
+            if api_key == _API_VERSIONS:
+                body = struct.pack(">hi3h3h", 0, 2, _API_VERSIONS, 0, 0, _METADATA, 0, 5)
+            else:
+                body = struct.pack(">iih5sii", 0, 0, 5, b"an-id", -1, 0)
+            writer.write(struct.pack(">ii", len(body) + 4, correlation_id) + body)
+
+
+async def test_a_cluster_that_has_no_broker_up_yet_is_an_error_and_ends_nothing() -> None:
+    """librdkafka aborted the process."""
+    server = await asyncio.start_server(_serve_without_brokers, "127.0.0.1", 0)
+    host, port = server.sockets[0].getsockname()
+    properties = {"bootstrap.servers": f"{host}:{port}"}
+    async with server, open_cluster("away", properties, timeout_seconds=TIMEOUT_SECONDS) as cluster:
+        for name in ("cluster_id", "brokers"):
+            error = await _error(CALLS[name], cluster)
+            assert isinstance(error, TransientKafkaError), name
+            assert error.reason in AWAY_REASONS, name

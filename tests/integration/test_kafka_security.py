@@ -74,7 +74,7 @@ async def refusals(
     ):
         errors: dict[str, KafkaError] = {}
         ways: dict[str, Callable[[], Awaitable[object]]] = {
-            "admin": cluster.cluster_id,
+            "admin": lambda: cluster.describe_broker_configs(1),
             "list": cluster.list_topics,
             "acls": cluster.describe_acls,
             "reader": lambda: reader.fetch(partition, 0, max_wait_seconds=0),

@@ -1,17 +1,26 @@
-"""Topics and brokers of a cluster."""
+"""Topics and brokers of a cluster.
+
+confluent-kafka's `describe_cluster` cannot be used: asked while no broker is up in the eyes of the controller
+(each start of a single broker has such a moment), librdkafka (2.16.0) takes the empty answer for a success
+without a result and aborts the whole process (`rd_kafka_admin_response_parse`: Assertion `rko_result'
+failed).
+"""
 
 import asyncio
 import contextlib
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
+from aiokafka.protocol.metadata import MetadataRequest
 from confluent_kafka import TopicCollection
 from confluent_kafka.admin import NewPartitions
 from confluent_kafka.admin import NewTopic as LibrdkafkaNewTopic
 
 from twinlog.errors import KafkaError
 from twinlog.kafka.admin_client import AdminSession
-from twinlog.kafka.deadline import pause
+from twinlog.kafka.connection import DataSession
+from twinlog.kafka.deadline import deadline, pause
+from twinlog.kafka.errors import UNAVAILABLE, from_reason
 from twinlog.kafka.ports import BrokerDescription, NewTopic, TopicDescription
 
 KAFKA_INTERNAL_TOPICS = frozenset({"__consumer_offsets", "__transaction_state", "__share_group_state"})
@@ -26,21 +35,27 @@ class TopicAdminMixin:
     """`TopicAdmin` over confluent-kafka."""
 
     _admin: AdminSession
+    _wire: DataSession
 
     async def cluster_id(self) -> str:
-        described = await self._admin.one(
-            "read the cluster id", lambda admin, seconds: admin.describe_cluster(request_timeout=seconds)
-        )
-        return str(described.cluster_id)
+        return str((await self._metadata("read the cluster id")).cluster_id)
 
     async def brokers(self) -> Sequence[BrokerDescription]:
-        described = await self._admin.one(
-            "list brokers", lambda admin, seconds: admin.describe_cluster(request_timeout=seconds)
-        )
+        metadata = await self._metadata("list brokers")
         return [
-            BrokerDescription(node_id=node.id, host=node.host, port=node.port, rack=node.rack or None)
-            for node in sorted(described.nodes, key=lambda node: node.id)
+            BrokerDescription(node_id=node_id, host=host, port=port, rack=rack or None)
+            for node_id, host, port, rack in sorted(metadata.brokers)
         ]
+
+    async def _metadata(self, doing: str) -> Any:
+        """Metadata without topics."""
+        request = MetadataRequest([], allow_auto_topic_creation=False)
+        async with deadline(self._wire.timeout_seconds, doing, alias=self._wire.alias):
+            answer = await self._wire.send(await self._wire.any_node(doing), request, doing)
+        if not answer.brokers:
+            detail = "the broker that answers knows of none that is up, itself included"
+            raise from_reason(UNAVAILABLE, doing, alias=self._wire.alias, detail=detail)
+        return answer
 
     async def list_topics(self) -> Collection[str]:
         metadata = await self._admin.in_thread(
