@@ -64,7 +64,7 @@ class SparkRunner:
             return local
         context = await self._open()
         # Half of the cores: the next epoch is made ready while this one copies.
-        parallelism: int = await self._in_thread(lambda: context.defaultParallelism)
+        parallelism: int = await self._on(context, lambda: context.defaultParallelism, "a look at its cores")
         return max(1, parallelism // 2)
 
     async def run(self, epoch: Epoch) -> None:
@@ -82,13 +82,7 @@ class SparkRunner:
             )
             for slot in epoch.slots
         ]
-        try:
-            await self._in_thread(lambda: run_epoch(context, specs))
-        except SPARK_FAILURES as error:
-            await self._check(context)
-            raise SparkUnavailableError(
-                f"the job of epoch {epoch.number} failed: {type(error).__name__}"
-            ) from error
+        await self._on(context, lambda: run_epoch(context, specs), f"the job of epoch {epoch.number}")
 
     async def close(self) -> None:
         """Stop Spark; jobs that still run are cut off. Waits for a JVM that is being started."""
@@ -131,13 +125,28 @@ class SparkRunner:
         if not launch.cancelled():
             launch.exception()  # looked at, also when every caller has given up
 
+    async def _on(self, context: Any, work: Callable[[], T], doing: str) -> T:
+        """Let a context do something. Raises SparkUnavailableError when Spark failed at it."""
+        try:
+            return await self._in_thread(work)
+        except SPARK_FAILURES as error:
+            await self._check(context)
+            failure: Exception = error
+        except AttributeError as error:
+            # A closed context has let go of its JVM, and pyspark reaches for it all the same: two jobs lose
+            # one JVM, and the first to notice closes the context of both.
+            if self._context is context:
+                raise
+            failure = error
+        raise SparkUnavailableError(f"{doing} failed: {type(failure).__name__}") from failure
+
     async def _check(self, context: Any) -> None:
         """Throw a context away whose JVM no longer answers."""
         if self._context is not context:
             return
         try:
             await self._in_thread(lambda: context.statusTracker().getActiveJobsIds())
-        except SPARK_FAILURES as error:
+        except (*SPARK_FAILURES, AttributeError) as error:
             log.warning("spark_lost", error=type(error).__name__)
             async with self._changing:
                 if self._context is context:

@@ -132,10 +132,10 @@ def open_context(
         )
         follow(gateway.proc.stdout)
         context = SparkContext(conf=conf, gateway=gateway)
+        context.setLogLevel("ERROR")
     except SPARK_FAILURES as error:
         close_context(None)
         raise SparkUnavailableError(f"Spark ({master}) did not start: {_first_line(error)}") from error
-    context.setLogLevel("ERROR")
     return context
 
 
