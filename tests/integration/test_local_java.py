@@ -10,7 +10,7 @@ from cryptography.hazmat.primitives.serialization.pkcs12 import load_pkcs12
 from twinlog.local.java import JavaNotFoundError, find_java, spark_environment
 from twinlog.local.tls import CertificateAuthority
 from twinlog.local.trust_store import as_trust_store, trust_options
-from twinlog_source.pipeline.class_archive import class_archive, use_archive
+from twinlog_source.pipeline.class_archive import base_archive, class_archive, use_archive
 
 
 @pytest.fixture
@@ -145,7 +145,11 @@ def test_sparks_class_archive_is_used_where_it_was_made(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, made: bool
 ) -> None:
     monkeypatch.setattr(sys, "prefix", str(tmp_path / "it's here"))
-    home = {"JAVA_HOME": str(_install(tmp_path / "home", "21.0.4"))}
+    java_home = _install(tmp_path / "home", "21.0.4")
+    own_classes = java_home / "lib" / "server" / "classes.jsa"
+    own_classes.parent.mkdir(parents=True)
+    own_classes.touch()
+    home = {"JAVA_HOME": str(java_home)}
     archive = class_archive(find_java(home))
     if made:
         archive.parent.mkdir(parents=True)
@@ -153,3 +157,17 @@ def test_sparks_class_archive_is_used_where_it_was_made(
     assert (f'"-XX:SharedArchiveFile={archive}"' in use_archive(home)) is made
     newer = _install(tmp_path / "newer", "21.0.5")
     assert use_archive({"JAVA_HOME": str(newer)}) == ""
+
+
+def test_for_a_java_without_an_archive_of_its_own_classes_both_must_have_been_made(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sys, "prefix", str(tmp_path))
+    home = {"JAVA_HOME": str(_install(tmp_path / "home", "25.0.2"))}
+    base, archive = base_archive(find_java(home)), class_archive(find_java(home))
+    assert base is not None
+    archive.parent.mkdir(parents=True)
+    archive.touch()
+    assert use_archive(home) == ""
+    base.touch()
+    assert f'"-XX:SharedArchiveFile={base}:{archive}"' in use_archive(home)

@@ -24,21 +24,37 @@ def class_archive(java: Java) -> Path:
     them when the environment is removed.
     """
     spark = Path(pyspark.__file__).parent
-    told = f"{java.executable} {java.release} {spark} {pyspark.__version__}"
-    return (
-        Path(sys.prefix, "share", "twinlog") / f"spark-{hashlib.sha256(told.encode()).hexdigest()[:12]}.jsa"
-    )
+    return _place("spark", f"{java.executable} {java.release} {spark} {pyspark.__version__}")
+
+
+def base_archive(java: Java) -> Path | None:
+    """Where the archive of this Java's own classes belongs, on which the other one builds; None for a Java
+    that brings it. The one of the wheel does not.
+    """
+    if (java.java_home / "lib" / "server" / "classes.jsa").is_file():
+        return None
+    return _place("java", f"{java.executable} {java.release}")
 
 
 def use_archive(environment: Mapping[str, str] = os.environ) -> str:
     """The JVM's options to start from the archive, empty where there is none."""
     try:
-        archive = class_archive(find_java(environment))
+        java = find_java(environment)
     except ConfigError:
         return ""
-    return f'"-XX:SharedArchiveFile={archive}" {_SILENT}' if archive.is_file() else ""
+    archives = [archive for archive in (base_archive(java), class_archive(java)) if archive is not None]
+    if not all(archive.is_file() for archive in archives):
+        return ""
+    return f'"-XX:SharedArchiveFile={":".join(map(str, archives))}" {_SILENT}'
 
 
-def write_archive(archive: Path) -> str:
+def write_archive(java: Java, archive: Path) -> str:
     """The JVM's options to write an archive of what it loaded, as it exits."""
-    return f'"-XX:ArchiveClassesAtExit={archive}" {_SILENT}'
+    base = base_archive(java)
+    built_on = "" if base is None else f'"-XX:SharedArchiveFile={base}" '
+    return f'{built_on}"-XX:ArchiveClassesAtExit={archive}" {_SILENT}'
+
+
+def _place(kind: str, told: str) -> Path:
+    name = f"{kind}-{hashlib.sha256(told.encode()).hexdigest()[:12]}.jsa"
+    return Path(sys.prefix, "share", "twinlog", name)
