@@ -1,15 +1,9 @@
 """Limits in bytes per second: the mean holds, whatever the size of a fetch."""
 
-from typing import cast
-
 from hypothesis import given
 from hypothesis import strategies as st
 
-from twinlog.kafka.raw import RawFetcher
-from twinlog.model import TopicPartition
-from twinlog_source.task.partition import PartitionCopy
 from twinlog_source.task.throttle import Throttle
-from unit.source.test_source_outlet import BAD, GOOD, Bench
 
 
 @given(st.integers(10_000, 10_000_000), st.integers(1_000, 1_000_000))
@@ -63,35 +57,3 @@ def test_a_fetch_brings_no_more_than_the_limits_allow_in_a_moment() -> None:
     assert throttle.sizes.max_bytes == 250_000
     assert throttle.sizes.partition_bytes.keys() == {"slow", "less-slow"}
     assert [throttle.at_once(topic) for topic in ("slow", "less-slow", "free")] == [1, 3, None]
-
-
-class NothingAsked:
-    """A fetcher between two polls."""
-
-    def is_asked(self, _partition: TopicPartition) -> bool:
-        return False
-
-
-def test_backlogs_of_a_limited_topic_take_turns_and_hold_up_nobody_else() -> None:
-    bench = Bench()
-    limited = [TopicPartition("limited", number) for number in range(5)]
-    bench.copies.update(
-        (p, PartitionCopy(partition=p, target_topic="A.limited", committed=0, random=lambda: 1.0))
-        for p in limited
-    )
-    for copy in bench.copies.values():
-        copy.end_offset = 100
-    caught_up = limited.pop()
-    bench.copies[caught_up].end_offset = 0
-    intake = bench.intake
-    intake.fetcher = cast("RawFetcher", NothingAsked())
-    intake.throttle.set_limits(0, {"limited": 2_500_000}, 0.0)
-    seen = set()
-    for turn in range(1, 3):
-        wanted = intake._wanted().keys()
-        assert wanted >= {GOOD, BAD, caught_up}
-        served = wanted & set(limited)
-        assert len(served) == 2
-        seen |= served
-        intake._served.update(dict.fromkeys(served, turn))
-    assert seen == set(limited)

@@ -4,15 +4,12 @@ to be sent.
 Runs ahead of the writing half by at most `max_buffered_bytes`. Positions are never reset here: an offset
 that the source does not hold is a finding (`on_out_of_range`), not a reason to jump.
 
-A trickle is not fetched while the writing half is at work: what comes meanwhile is fetched in one go when it
-is nearly done (`release`). Else a record a millisecond would cost a fetch each, of both sides.
-
 Invariant: the chunks of a partition are queued in the order of their offsets, each begins where the one
 before ended, and none survives a rewind (its generation is old).
 """
 
 import asyncio
-from collections import Counter, deque
+from collections import deque
 from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
@@ -25,11 +22,8 @@ from twinlog.model import TopicPartition
 from twinlog.service.waiting import wait_or_stop
 from twinlog_source.task.partition import PartitionCopy
 from twinlog_source.task.throttle import Throttle
+from twinlog_source.task.turns import BACKLOG_BYTES, Turns
 
-BACKLOG_BYTES = 32 << 10
-"""A fetch that brings this much of one partition has a backlog behind it: small batches are worth packing."""
-TRICKLE_BYTES = 256 << 10
-"""While less than this is buffered, partitions that brought little wait for the writing half."""
 POLL_SECONDS = 0.25
 IDLE_SECONDS = 0.1
 EPOCH_AT, EPOCH_END = 12, 16
@@ -76,12 +70,15 @@ class Intake:
     failures: dict[str, int] = field(default_factory=dict)
     """Fetches that failed as a whole, by reason."""
     _buffered_bytes: int = 0
-    _turn: int = 0
-    _served: dict[TopicPartition, int] = field(default_factory=dict)
-    """When each partition brought records last, in turns."""
     _room: asyncio.Event = field(default_factory=asyncio.Event)
-    _resting: set[TopicPartition] = field(default_factory=set)
-    """Fetched a moment ago, little: not again before `release`."""
+    _turns: Turns = field(init=False)
+
+    def __post_init__(self) -> None:
+        self._turns = Turns(
+            copies=self.copies,
+            throttle=self.throttle,
+            is_asked=lambda partition: self.fetcher.is_asked(partition),
+        )
 
     async def run(self, stop: asyncio.Event) -> None:
         """Loop until `stop`."""
@@ -90,7 +87,7 @@ class Intake:
                 self._room.clear()
                 await self._wait_for_room(stop)
                 continue
-            positions = self._wanted()
+            positions = self._turns.next(self.clock.monotonic())
             if not positions:
                 await self.fetcher.pause(IDLE_SECONDS)
                 continue
@@ -125,8 +122,7 @@ class Intake:
 
     def release(self) -> None:
         """The writing half is about to be free: fetch everything again."""
-        if self._resting:
-            self._resting.clear()
+        if self._turns.end_rest():
             self.fetcher.interrupt()
 
     async def _wait_for_room(self, stop: asyncio.Event) -> None:
@@ -136,42 +132,6 @@ class Intake:
                     await self._room.wait()
             except TimeoutError:
                 continue
-
-    def _wanted(self) -> dict[TopicPartition, int]:
-        now, throttle, fetcher = self.clock.monotonic(), self.throttle, self.fetcher
-        fetchable = (
-            (partition, copy)
-            for partition, copy in self.copies.items()
-            if copy.fetchable(now) and partition not in self._resting
-        )
-        if throttle.is_open:
-            return {partition: copy.fetched for partition, copy in fetchable}
-        allowed = {
-            partition: copy
-            for partition, copy in fetchable
-            if fetcher.is_asked(partition) or throttle.allows(partition.topic, now)
-        }
-        for partition in self._out_of_turn(allowed):
-            del allowed[partition]
-        return {partition: copy.fetched for partition, copy in allowed.items()}
-
-    def _out_of_turn(self, allowed: Mapping[TopicPartition, PartitionCopy]) -> list[TopicPartition]:
-        """Partitions of limited topics that wait for others: all backlogs at once would bring many seconds'
-        worth. Those that were served longest ago come first."""
-        waiting: dict[str, list[TopicPartition]] = {}
-        under_way: Counter[str] = Counter()
-        for partition, copy in allowed.items():
-            if self.throttle.at_once(partition.topic) is None or copy.fetched >= copy.end_offset:
-                continue
-            if self.fetcher.is_asked(partition):
-                under_way[partition.topic] += 1
-            else:
-                waiting.setdefault(partition.topic, []).append(partition)
-        late: list[TopicPartition] = []
-        for topic, partitions in waiting.items():
-            partitions.sort(key=lambda partition: self._served.get(partition, 0))
-            late += partitions[max(0, (self.throttle.at_once(topic) or 0) - under_way[topic]) :]
-        return late
 
     async def _look_at_leaders(
         self, answers: Iterable[FetchedPartition | FetchFailure]
@@ -203,8 +163,6 @@ class Intake:
             return
         size_bytes = len(answer.records)
         self.throttle.spend(answer.partition.topic, size_bytes, self.clock.monotonic())
-        self._turn += 1
-        self._served[answer.partition] = self._turn
         prepared = prepare(
             answer.records,
             wanted_offset=answer.fetch_offset,
@@ -226,8 +184,7 @@ class Intake:
         if prepared.fault is not None:
             copy.hold()
         self._buffered_bytes += size_bytes
-        if size_bytes < BACKLOG_BYTES and self._buffered_bytes < TRICKLE_BYTES:
-            self._resting.add(answer.partition)
+        self._turns.served(answer.partition, size_bytes, buffered_bytes=self._buffered_bytes)
         self.arrived.set()
 
     async def _failed(self, failure: FetchFailure) -> None:

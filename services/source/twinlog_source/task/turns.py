@@ -1,0 +1,76 @@
+"""Who is fetched next: every partition that may be read, but for those that wait for their turn.
+
+Two kinds wait. A trickle rests while the writing half is at work: what comes meanwhile is fetched in one go,
+else a record a millisecond would cost a fetch each, of both sides. And the backlogs of a limited topic are
+read a few at a time, those first that were served longest ago: all at once would bring many seconds' worth.
+"""
+
+from collections import Counter
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+
+from twinlog.model import TopicPartition
+from twinlog_source.task.partition import PartitionCopy
+from twinlog_source.task.throttle import Throttle
+
+BACKLOG_BYTES = 32 << 10
+"""A fetch that brings this much of one partition has a backlog behind it."""
+TRICKLE_BYTES = 256 << 10
+"""While less than this is buffered, partitions that brought little wait for the writing half."""
+
+
+@dataclass(slots=True, kw_only=True)
+class Turns:
+    """Pure but for what it is asked to remember: takes `now`, in monotonic seconds."""
+
+    copies: Mapping[TopicPartition, PartitionCopy]
+    throttle: Throttle
+    is_asked: Callable[[TopicPartition], bool]
+    """Its fetch is under way or answered: leaving it out now would throw the answer away."""
+    _turn: int = 0
+    _served: dict[TopicPartition, int] = field(default_factory=dict)
+    """When each partition brought records last, in turns."""
+    _resting: set[TopicPartition] = field(default_factory=set)
+
+    def next(self, now: float) -> dict[TopicPartition, int]:
+        """The positions to fetch from. A back-off that is over ends here."""
+        resting = self._resting
+        fetchable = {
+            partition: copy
+            for partition, copy in self.copies.items()
+            if copy.fetchable(now) and partition not in resting
+        }
+        if not self.throttle.is_open:
+            self._leave_out_limited(fetchable, now)
+        return {partition: copy.fetched for partition, copy in fetchable.items()}
+
+    def served(self, partition: TopicPartition, size_bytes: int, *, buffered_bytes: int) -> None:
+        """A fetch brought so much of a partition, `buffered_bytes` are waiting to be written with it."""
+        self._turn += 1
+        self._served[partition] = self._turn
+        if size_bytes < BACKLOG_BYTES and buffered_bytes < TRICKLE_BYTES:
+            self._resting.add(partition)
+
+    def end_rest(self) -> bool:
+        """The writing half is about to be free. Whether anybody rested, and may be fetched now."""
+        rested = bool(self._resting)
+        self._resting.clear()
+        return rested
+
+    def _leave_out_limited(self, fetchable: dict[TopicPartition, PartitionCopy], now: float) -> None:
+        waiting: dict[str, list[TopicPartition]] = {}
+        under_way: Counter[str] = Counter()
+        for partition, copy in list(fetchable.items()):
+            topic = partition.topic
+            if self.is_asked(partition):
+                under_way[topic] += copy.fetched < copy.end_offset
+            elif not self.throttle.allows(topic, now):
+                del fetchable[partition]
+            elif copy.fetched < copy.end_offset:
+                waiting.setdefault(topic, []).append(partition)
+        for topic, partitions in waiting.items():
+            at_once = self.throttle.at_once(topic)
+            if at_once is not None:
+                partitions.sort(key=lambda partition: self._served.get(partition, 0))
+                for late in partitions[max(0, at_once - under_way[topic]) :]:
+                    del fetchable[late]

@@ -1,0 +1,95 @@
+"""Who is fetched next: trickles rest while the writing half works, limited backlogs take turns."""
+
+from dataclasses import dataclass, field
+
+from twinlog.model import TopicPartition
+from twinlog_source.task.partition import PartitionCopy
+from twinlog_source.task.throttle import Throttle
+from twinlog_source.task.turns import BACKLOG_BYTES, TRICKLE_BYTES, Turns
+
+FIRST, SECOND = TopicPartition("t", 0), TopicPartition("t", 1)
+LITTLE = 1000
+
+
+@dataclass(slots=True)
+class Bench:
+    partitions: tuple[TopicPartition, ...] = (FIRST, SECOND)
+    copies: dict[TopicPartition, PartitionCopy] = field(init=False)
+    throttle: Throttle = field(default_factory=Throttle)
+    asked: set[TopicPartition] = field(default_factory=set)
+    turns: Turns = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.copies = {
+            each: PartitionCopy(partition=each, target_topic="A.t", committed=7, random=lambda: 1.0)
+            for each in self.partitions
+        }
+        self.turns = Turns(copies=self.copies, throttle=self.throttle, is_asked=self.asked.__contains__)
+
+    def next(self, now: float = 0.0) -> set[TopicPartition]:
+        return set(self.turns.next(now))
+
+
+def test_every_partition_that_may_be_read_is_fetched_from_where_it_stands() -> None:
+    bench = Bench()
+    bench.copies[FIRST].fetched = 9
+    assert bench.turns.next(0.0) == {FIRST: 9, SECOND: 7}
+
+
+def test_a_paused_partition_waits_for_its_command_a_failed_one_for_its_time() -> None:
+    bench = Bench()
+    bench.copies[FIRST].pause(paused=True)
+    bench.copies[SECOND].fail(reason="R", message="m", retriable=True, now=0.0)
+    assert bench.next(0.9) == set()
+    assert bench.next(1.0) == {SECOND}
+    bench.copies[FIRST].pause(paused=False)
+    assert bench.next(1.0) == {FIRST, SECOND}
+
+
+def test_a_trickle_rests_until_the_writing_half_is_about_to_be_free() -> None:
+    bench = Bench()
+    assert not bench.turns.end_rest()
+    bench.turns.served(FIRST, LITTLE, buffered_bytes=LITTLE)
+    assert bench.next() == {SECOND}
+    assert bench.turns.end_rest()
+    assert bench.next() == {FIRST, SECOND}
+    assert not bench.turns.end_rest()
+
+
+def test_a_backlog_does_not_rest_and_nobody_does_while_much_is_buffered() -> None:
+    bench = Bench()
+    bench.turns.served(FIRST, BACKLOG_BYTES, buffered_bytes=BACKLOG_BYTES)
+    bench.turns.served(SECOND, LITTLE, buffered_bytes=TRICKLE_BYTES)
+    assert bench.next() == {FIRST, SECOND}
+
+
+def test_backlogs_of_a_limited_topic_take_turns_and_hold_up_nobody_else() -> None:
+    limited = [TopicPartition("limited", number) for number in range(5)]
+    bench = Bench((FIRST, SECOND, *limited))
+    for copy in bench.copies.values():
+        copy.end_offset = 100
+    caught_up = limited.pop()
+    bench.copies[caught_up].end_offset = 0
+    bench.throttle.set_limits(0, {"limited": 2_500_000}, 0.0)
+    seen = set()
+    for _ in range(2):
+        wanted = bench.next()
+        assert wanted >= {FIRST, SECOND, caught_up}
+        served = wanted & set(limited)
+        assert len(served) == 2
+        seen |= served
+        for partition in served:
+            bench.turns.served(partition, BACKLOG_BYTES, buffered_bytes=0)
+    assert seen == set(limited)
+
+
+def test_what_is_asked_already_is_not_given_up_and_counts_as_a_turn() -> None:
+    limited = tuple(TopicPartition("limited", number) for number in range(4))
+    bench = Bench(limited)
+    for copy in bench.copies.values():
+        copy.end_offset = 100
+    bench.throttle.set_limits(0, {"limited": 2_500_000}, 0.0)
+    bench.asked.add(limited[3])
+    assert bench.next() == {limited[0], limited[3]}
+    bench.throttle.spend("limited", 10_000_000, 0.0)
+    assert bench.next() == {limited[3]}
