@@ -1,6 +1,7 @@
 """A guarded process ends with its owner, whatever ends the owner."""
 
 import os
+import selectors
 import signal
 import subprocess
 import sys
@@ -146,3 +147,14 @@ def test_no_descriptors_leak() -> None:
             GuardedProcess(["no-such-program"])
     # What else runs in this process may open or close one meanwhile.
     assert _open_descriptors() < before + starts
+
+
+def test_its_descriptor_becomes_readable_when_it_ends_and_not_before() -> None:
+    before = _open_descriptors()
+    with GuardedProcess(["sleep", "300"]) as process, selectors.DefaultSelector() as selector:
+        selector.register(process.fileno(), selectors.EVENT_READ)
+        assert selector.select(timeout=0) == []
+        process.send_signal(signal.SIGTERM)
+        assert len(selector.select(timeout=30)) == 1
+        assert process.wait(5) == 128 + signal.SIGTERM
+    assert _open_descriptors() == before

@@ -63,10 +63,11 @@ class GuardedProcess:
         self._lifeline_lock = threading.Lock()
         lifeline_reader, self._lifeline = os.pipe()
         status_reader, status_writer = os.pipe()
+        self._end, end_writer = os.pipe()
         try:
             self._guard = _start_guard(
                 self.command,
-                descriptors=(lifeline_reader, status_writer),
+                descriptors=(lifeline_reader, status_writer, end_writer),
                 env=env,
                 cwd=cwd,
                 output=output,
@@ -74,18 +75,25 @@ class GuardedProcess:
             )
         except BaseException:
             os.close(self._lifeline)
+            os.close(self._end)
             os.close(status_reader)
             raise
         finally:
             os.close(lifeline_reader)
             os.close(status_writer)
+            os.close(end_writer)
         try:
             with os.fdopen(status_reader, "rb") as status:
                 self.pid = _read_pid(status.read(), self.command)
         except BaseException:
-            self._close_lifeline()
+            self._close_pipes()
             self._guard.wait()
             raise
+
+    def fileno(self) -> int:
+        """A descriptor that becomes readable when it ends: for event loops. Not before then: `poll`, `wait`
+        and `kill` close it once they have seen the end."""
+        return self._end
 
     @property
     def stdout(self) -> IO[bytes]:
@@ -102,7 +110,7 @@ class GuardedProcess:
         """The exit code (128 + signal where a signal ended it), None while it runs."""
         code = self._guard.poll()
         if code is not None:
-            self._close_lifeline()
+            self._close_pipes()
         return code
 
     def wait(self, timeout_seconds: float | None = None) -> int:
@@ -113,7 +121,7 @@ class GuardedProcess:
             raise TimeoutError(
                 f"{self.command[0]} (pid {self.pid}) still runs after {timeout_seconds} s"
             ) from error
-        self._close_lifeline()
+        self._close_pipes()
         return code
 
     def send_signal(self, number: signal.Signals) -> None:
@@ -177,11 +185,12 @@ class GuardedProcess:
     ) -> None:
         self.kill()
 
-    def _close_lifeline(self) -> None:
+    def _close_pipes(self) -> None:
         with self._lifeline_lock:
             if self._lifeline >= 0:
                 os.close(self._lifeline)
-                self._lifeline = -1
+                os.close(self._end)
+                self._lifeline = self._end = -1
 
     def _close_stdout(self) -> None:
         if self._guard.stdout is not None:
@@ -191,7 +200,7 @@ class GuardedProcess:
 def _start_guard(
     command: Sequence[str],
     *,
-    descriptors: tuple[int, int],
+    descriptors: tuple[int, int, int],
     env: Mapping[str, str] | None,
     cwd: Path | None,
     output: Path | Pipe | None,

@@ -6,9 +6,10 @@ Runs as a script of its own (`python -I -S process_guard.py …`), so it imports
 - the owner's pidfd, where there is one (Linux): also holds if a fork of the owner keeps the pipe open; and
   should this guard itself be killed, the process dies with it by PR_SET_PDEATHSIG (Linux).
 
-Arguments: lifeline fd, status fd, then the command. Each byte that comes over the lifeline is a signal number
-to pass on. Over status goes the pid in a line, then `!` and errno in another if the command cannot be run; it
-closes when the command runs. The exit code is the command's, 128 + signal where a signal ended it.
+Arguments: lifeline fd, status fd, end fd, then the command. Each byte that comes over the lifeline is a
+signal number to pass on. Over status goes the pid in a line, then `!` and errno in another if the command
+cannot be run; it closes when the command runs. End is only held, so that it closes when this guard ends. The
+exit code is the command's, 128 + signal where a signal ended it.
 """
 
 import contextlib
@@ -25,9 +26,9 @@ _ON_LINUX = sys.platform == "linux"
 
 
 def main() -> int:
-    lifeline, status = int(sys.argv[1]), int(sys.argv[2])
-    command = sys.argv[3:]
-    for descriptor in (lifeline, status):
+    lifeline, status, end = map(int, sys.argv[1:4])
+    command = sys.argv[4:]
+    for descriptor in (lifeline, status, end):
         os.set_inheritable(descriptor, False)
     owner = os.getppid()
     libc = ctypes.CDLL(None) if _ON_LINUX else None

@@ -3,13 +3,14 @@
 import asyncio
 import signal
 from collections import deque
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 
 from twinlog.local.process import PIPE, GuardedProcess
-from twinlog.service.waiting import wait_or_stop
+from twinlog.service.waiting import wait_for_any
 
-_POLL_SECONDS = 0.05
+_REAP_SECONDS = 1.0
 _LAST_WORDS_SECONDS = 1.0
 _LINE_LIMIT_BYTES = 1 << 20
 _LAST_LINES = 10
@@ -66,10 +67,12 @@ class Child:
         return ChildEnd(exit_code=exit_code, killed=killed, last_lines=tuple(self._last_lines))
 
     async def _until_ended(self, stop: asyncio.Event, grace_seconds: float) -> bool:
-        while not stop.is_set():
-            if self._process.poll() is not None:
-                return False
-            await wait_or_stop(stop, _POLL_SECONDS)
+        ended = asyncio.Event()
+        with self._setting(ended):
+            await wait_for_any(stop, ended)
+        if ended.is_set():
+            self._process.wait(_REAP_SECONDS)
+            return False
         self._process.send_signal(signal.SIGTERM)
         try:
             async with asyncio.timeout(grace_seconds):
@@ -84,9 +87,26 @@ class Child:
         await asyncio.shield(self._ended())
 
     async def _ended(self) -> None:
-        never = asyncio.Event()
-        while self._process.poll() is None:
-            await wait_or_stop(never, _POLL_SECONDS)
+        if self._process.poll() is None:
+            ended = asyncio.Event()
+            with self._setting(ended):
+                await ended.wait()
+            self._process.wait(_REAP_SECONDS)
+
+    @contextmanager
+    def _setting(self, ended: asyncio.Event) -> Iterator[None]:
+        """Set the event when the process ends. Only while it runs."""
+        loop, descriptor = asyncio.get_running_loop(), self._process.fileno()
+
+        def note() -> None:
+            loop.remove_reader(descriptor)
+            ended.set()
+
+        loop.add_reader(descriptor, note)
+        try:
+            yield
+        finally:
+            loop.remove_reader(descriptor)
 
     async def _read_lines(self) -> None:
         loop = asyncio.get_running_loop()
