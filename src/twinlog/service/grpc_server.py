@@ -26,7 +26,8 @@ OVERALL = ""
 LIVENESS = "liveness"
 READINESS = "readiness"
 
-_READINESS_POLL_SECONDS = 0.2
+_NOT_READY_POLL_SECONDS = 0.2
+_READY_POLL_SECONDS = 1.0
 _SERVING = health_pb2.HealthCheckResponse.SERVING
 _NOT_SERVING = health_pb2.HealthCheckResponse.NOT_SERVING
 
@@ -124,7 +125,7 @@ class GrpcServer:
                 if shown is not None or now_ready:
                     _log.info("readiness_changed", serving=now_ready)
                 shown = now_ready
-            await wait_or_stop(stop, _READINESS_POLL_SECONDS)
+            await wait_or_stop(stop, _READY_POLL_SECONDS if now_ready else _NOT_READY_POLL_SECONDS)
 
     async def leave(self) -> None:
         """Health turns to NOT_SERVING for good: callers stop coming, calls in flight go on. Idempotent."""
