@@ -6,6 +6,7 @@ record, converted in `twinlog.wire.source_offset`.
 
 from dataclasses import dataclass, field
 from enum import StrEnum
+from typing import NamedTuple
 
 ClusterAlias = str
 
@@ -31,9 +32,12 @@ class Flow:
         return cls(source.strip(), target.strip())
 
 
-@dataclass(frozen=True, slots=True, order=True)
-class TopicPartition:
-    """A partition of a topic on the cluster that the context names."""
+class TopicPartition(NamedTuple):
+    """A partition of a topic on the cluster that the context names.
+
+    A NamedTuple, as it is the key of what is looked up a dozen times for every batch: its hash and its
+    comparison are the interpreter's own.
+    """
 
     topic: str
     partition: int
