@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import pytest
 
 from twinlog.local.blocking_cluster import BlockingCluster
-from twinlog.local.spec import ClusterSpec, SaslMechanism, Security
+from twinlog.local.spec import ClusterSpec, KafkaVersion, SaslMechanism, Security
 from twinlog.testing.brokers import start_clusters, stop_clusters
 
 READER, WRITER, MIRROR = "twinlog-reader", "twinlog-writer", "mirror"
@@ -23,6 +23,14 @@ class GuardedPair:
     """SASL/PLAIN."""
     b: BlockingCluster
     """SCRAM-SHA-512."""
+
+
+@pytest.fixture(scope="session")
+def older_cluster() -> Iterator[BlockingCluster]:
+    """Kafka 3.9."""
+    clusters = start_clusters(ClusterSpec(name="older", version=KafkaVersion.V3_9))
+    yield clusters[0]
+    stop_clusters(clusters)
 
 
 @pytest.fixture(scope="session")

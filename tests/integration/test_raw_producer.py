@@ -1,4 +1,4 @@
-"""The producer of prepared batches against real brokers: transactions and fencing."""
+"""The producer of prepared batches against real brokers, new and old: transactions and fencing."""
 
 import pytest
 
@@ -12,19 +12,28 @@ from twinlog.kafka.raw import (
     fence,
     list_offsets,
 )
+from twinlog.local.blocking_cluster import BlockingCluster
 from twinlog.model import TopicPartition
 from twinlog.testing.brokers import KafkaPair
 from twinlog.testing.raw_copying import QUICK
+
+
+@pytest.fixture(params=["4.3", "3.9"])
+def target(
+    request: pytest.FixtureRequest, kafka_pair: KafkaPair, older_cluster: BlockingCluster
+) -> BlockingCluster:
+    return kafka_pair.b if request.param == "4.3" else older_cluster
+
 
 # ------------------------------------------------------------------------------------------------
 # transactions
 
 
-async def test_a_commit_shows_everything_an_abort_nothing(kafka_pair: KafkaPair, unique_topic: str) -> None:
-    await create_topic(kafka_pair.b, unique_topic, partition_count=3)
+async def test_a_commit_shows_everything_an_abort_nothing(target: BlockingCluster, unique_topic: str) -> None:
+    await create_topic(target, unique_topic, partition_count=3)
     partitions = [TopicPartition(unique_topic, number) for number in range(3)]
     async with (
-        open_target(kafka_pair.b) as session,
+        open_target(target) as session,
         RawProducer(session, QUICK, transactional_id=unique_topic) as producer,
     ):
         for shown, verdict in ((0, "commit"), (1, "abort"), (1, "commit"), (2, "abort")):
@@ -32,17 +41,19 @@ async def test_a_commit_shows_everything_an_abort_nothing(kafka_pair: KafkaPair,
             acks = [producer.send(partition, a_batch(verdict.encode())) for partition in partitions]
             await producer.flush()
             assert all(ack.result() >= 0 for ack in acks)
-            committed = await committed_values(kafka_pair.b, partitions[0], in_transaction=True)
+            committed = await committed_values(target, partitions[0], in_transaction=True)
             assert committed == [b"commit"] * shown
             await (producer.commit() if verdict == "commit" else producer.abort())
             assert producer.state is ProducerState.READY
     for partition in partitions:
-        assert await committed_values(kafka_pair.b, partition) == [b"commit", b"commit"]
+        assert await committed_values(target, partition) == [b"commit", b"commit"]
 
 
-async def test_a_transaction_without_records_costs_nothing(kafka_pair: KafkaPair, unique_topic: str) -> None:
+async def test_a_transaction_without_records_costs_nothing(
+    target: BlockingCluster, unique_topic: str
+) -> None:
     async with (
-        open_target(kafka_pair.b) as session,
+        open_target(target) as session,
         RawProducer(session, QUICK, transactional_id=unique_topic) as producer,
     ):
         for _ in range(3):
@@ -52,11 +63,11 @@ async def test_a_transaction_without_records_costs_nothing(kafka_pair: KafkaPair
             await producer.abort()
 
 
-async def test_an_abort_forgets_what_never_left(kafka_pair: KafkaPair, unique_topic: str) -> None:
-    await create_topic(kafka_pair.b, unique_topic)
+async def test_an_abort_forgets_what_never_left(target: BlockingCluster, unique_topic: str) -> None:
+    await create_topic(target, unique_topic)
     partition = TopicPartition(unique_topic, 0)
     async with (
-        open_target(kafka_pair.b) as session,
+        open_target(target) as session,
         RawProducer(session, QUICK, transactional_id=unique_topic) as producer,
     ):
         producer.begin()
@@ -67,13 +78,13 @@ async def test_an_abort_forgets_what_never_left(kafka_pair: KafkaPair, unique_to
         producer.begin()
         producer.send(partition, a_batch(b"kept"))
         await producer.commit()
-    assert await committed_values(kafka_pair.b, partition) == [b"kept"]
+    assert await committed_values(target, partition) == [b"kept"]
 
 
-async def test_wrong_order_of_calls_is_said(kafka_pair: KafkaPair, unique_topic: str) -> None:
-    await create_topic(kafka_pair.b, unique_topic)
+async def test_wrong_order_of_calls_is_said(target: BlockingCluster, unique_topic: str) -> None:
+    await create_topic(target, unique_topic)
     partition = TopicPartition(unique_topic, 0)
-    async with open_target(kafka_pair.b) as session:
+    async with open_target(target) as session:
         async with RawProducer(session, QUICK, transactional_id=unique_topic) as producer:
             with pytest.raises(StateError, match="READY, not IN_TRANSACTION"):
                 producer.send(partition, a_batch(b"v"))
@@ -89,12 +100,12 @@ async def test_wrong_order_of_calls_is_said(kafka_pair: KafkaPair, unique_topic:
                 idempotent.begin()
 
 
-async def test_ids_in_turn_keep_the_order_of_transactions(kafka_pair: KafkaPair, unique_topic: str) -> None:
-    await create_topic(kafka_pair.b, unique_topic, partition_count=2)
+async def test_ids_in_turn_keep_the_order_of_transactions(target: BlockingCluster, unique_topic: str) -> None:
+    await create_topic(target, unique_topic, partition_count=2)
     partitions = [TopicPartition(unique_topic, number) for number in range(2)]
     ids = (f"{unique_topic}-0", f"{unique_topic}-1")
     async with (
-        open_target(kafka_pair.b) as session,
+        open_target(target) as session,
         TransactionRotation(session, ids, QUICK) as rotation,
     ):
         for number in range(100):
@@ -106,47 +117,47 @@ async def test_ids_in_turn_keep_the_order_of_transactions(kafka_pair: KafkaPair,
         value for number in range(100) if number % 10 != 3 for value in (b"%d" % number, b"%d again" % number)
     ]
     for partition in partitions:
-        assert await committed_values(kafka_pair.b, partition) == expected
+        assert await committed_values(target, partition) == expected
 
 
 async def test_many_batches_of_a_partition_arrive_once_and_in_order(
-    kafka_pair: KafkaPair, unique_topic: str
+    target: BlockingCluster, unique_topic: str
 ) -> None:
-    await create_topic(kafka_pair.b, unique_topic)
+    await create_topic(target, unique_topic)
     partition = TopicPartition(unique_topic, 0)
-    async with open_target(kafka_pair.b) as session, RawProducer(session, QUICK) as producer:
+    async with open_target(target) as session, RawProducer(session, QUICK) as producer:
         acks = [producer.send(partition, a_batch(b"%d" % number, b"+")) for number in range(500)]
         await producer.flush()
         assert [ack.result() for ack in acks] == list(range(0, 1000, 2))
-    values = await committed_values(kafka_pair.b, partition)
+    values = await committed_values(target, partition)
     assert values[::2] == [b"%d" % number for number in range(500)]
 
 
 async def test_sequence_numbers_wrap_after_two_billion_records(
-    kafka_pair: KafkaPair, unique_topic: str
+    target: BlockingCluster, unique_topic: str
 ) -> None:
-    await create_topic(kafka_pair.b, unique_topic)
+    await create_topic(target, unique_topic)
     partition = TopicPartition(unique_topic, 0)
-    async with open_target(kafka_pair.b) as session, RawProducer(session, QUICK) as producer:
+    async with open_target(target) as session, RawProducer(session, QUICK) as producer:
         producer.send(partition, a_batch(b"first"))
         producer._delivery._outboxes[partition].next_sequence = 0x7FFFFFFF - 3
         for number in range(6):
             producer.send(partition, a_batch(b"%d" % number, b"+"))
         await producer.flush()
-    assert len(await committed_values(kafka_pair.b, partition)) == 13
+    assert len(await committed_values(target, partition)) == 13
 
 
 # ------------------------------------------------------------------------------------------------ fencing
 
 
 async def test_a_zombie_is_fenced_and_its_records_never_show(
-    kafka_pair: KafkaPair, unique_topic: str
+    target: BlockingCluster, unique_topic: str
 ) -> None:
-    await create_topic(kafka_pair.b, unique_topic)
+    await create_topic(target, unique_topic)
     partition = TopicPartition(unique_topic, 0)
     async with (
-        open_target(kafka_pair.b) as old_session,
-        open_target(kafka_pair.b) as new_session,
+        open_target(target) as old_session,
+        open_target(target) as new_session,
         RawProducer(old_session, QUICK, transactional_id=unique_topic) as zombie,
     ):
         zombie.begin()
@@ -164,14 +175,14 @@ async def test_a_zombie_is_fenced_and_its_records_never_show(
         with pytest.raises(FatalKafkaError):
             zombie.send(partition, a_batch(b"more"))
         await zombie.abort()
-    assert await committed_values(kafka_pair.b, partition) == [b"owner"]
+    assert await committed_values(target, partition) == [b"owner"]
 
 
-async def test_a_zombie_that_only_sends_is_fenced_too(kafka_pair: KafkaPair, unique_topic: str) -> None:
-    await create_topic(kafka_pair.b, unique_topic)
+async def test_a_zombie_that_only_sends_is_fenced_too(target: BlockingCluster, unique_topic: str) -> None:
+    await create_topic(target, unique_topic)
     partition = TopicPartition(unique_topic, 0)
     async with (
-        open_target(kafka_pair.b) as session,
+        open_target(target) as session,
         RawProducer(session, QUICK, transactional_id=unique_topic) as zombie,
     ):
         assert await fence(session, [unique_topic], timeout_seconds=60) == {unique_topic: None}
@@ -183,15 +194,15 @@ async def test_a_zombie_that_only_sends_is_fenced_too(kafka_pair: KafkaPair, uni
         assert ack.done()
         with pytest.raises(KafkaError):
             ack.result()
-    assert await committed_values(kafka_pair.b, partition) == []
+    assert await committed_values(target, partition) == []
 
 
-async def test_fencing_ends_open_transactions_of_many_ids(kafka_pair: KafkaPair, unique_topic: str) -> None:
+async def test_fencing_ends_open_transactions_of_many_ids(target: BlockingCluster, unique_topic: str) -> None:
     """After it the last stable offset is the end: what was open is aborted, so positions may be read."""
-    await create_topic(kafka_pair.b, unique_topic)
+    await create_topic(target, unique_topic)
     partition = TopicPartition(unique_topic, 0)
     ids = [f"{unique_topic}-{number}" for number in range(40)]
-    async with open_target(kafka_pair.b) as session:
+    async with open_target(target) as session:
         for transactional_id in ids[:3]:
             async with RawProducer(session, QUICK, transactional_id=transactional_id) as owner:
                 owner.begin()
@@ -203,4 +214,4 @@ async def test_fencing_ends_open_transactions_of_many_ids(kafka_pair: KafkaPair,
         stable = await list_offsets(session, OffsetSpec.LAST_STABLE, [partition])
         latest = await list_offsets(session, OffsetSpec.LATEST, [partition])
         assert stable == latest
-    assert await committed_values(kafka_pair.b, partition) == []
+    assert await committed_values(target, partition) == []

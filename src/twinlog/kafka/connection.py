@@ -9,8 +9,7 @@ answer: after an outage of any length the next call starts anew from `bootstrap.
 import asyncio
 import contextlib
 import logging
-from collections.abc import AsyncIterator, Callable, Collection, Mapping
-from itertools import count
+from collections.abc import Callable, Collection, Mapping
 from typing import Any
 
 import aiokafka.errors
@@ -28,6 +27,7 @@ from twinlog.kafka.errors import (
     from_reason,
     translate,
 )
+from twinlog.kafka.requests import HandWrittenRequest
 from twinlog.model import TopicPartition
 
 _NEXT_HOST_AFTER_SECONDS = 0.5
@@ -247,6 +247,8 @@ class DataSession:
 
     async def client(self, doing: str) -> DataClient:
         """The connected client. Raises KafkaError; bounded by the caller's deadline."""
+        if self._client is not None and not self._suspect:
+            return self._client
         async with self._opening:
             if self._client is not None and self._suspect and not await self._answers(self._client):
                 await self._drop()
@@ -293,31 +295,31 @@ class DataSession:
         coming.
         """
         client = await self.client(doing)
-        async with self._lane(node_id) as lane:
-            try:
-                return await client.send(node_id, request, group=lane)
-            except KAFKA_CLIENT_ERRORS as error:
-                self.suspect()
-                raise translate(error, doing, alias=self.alias) from error
-            except asyncio.CancelledError:
-                self.suspect()
-                connection = client._conns.pop((node_id, lane), None)
-                if connection is not None:
-                    connection.close()
-                raise
+        lane = _FIRST_LANE
+        while (node_id, lane) in self._busy:
+            lane += 1
+        place = node_id, lane
+        self._busy.add(place)
+        try:
+            connection: DataConnection | None = client._conns.get(place)
+            if connection is not None and connection.connected() and isinstance(request, HandWrittenRequest):
+                return await connection.post(request)
+            return await client.send(node_id, request, group=lane)
+        except KAFKA_CLIENT_ERRORS as error:
+            self.suspect()
+            raise translate(error, doing, alias=self.alias) from error
+        except asyncio.CancelledError:
+            self.suspect()
+            connection = client._conns.pop(place, None)
+            if connection is not None:
+                connection.close()
+            raise
+        finally:
+            self._busy.discard(place)
 
     async def close(self) -> None:
         """Close the client. Takes at most a second or so."""
         await self._drop()
-
-    @contextlib.asynccontextmanager
-    async def _lane(self, node_id: int) -> AsyncIterator[int]:
-        lane = next(number for number in count(_FIRST_LANE) if (node_id, number) not in self._busy)
-        self._busy.add((node_id, lane))
-        try:
-            yield lane
-        finally:
-            self._busy.discard((node_id, lane))
 
     async def _answers(self, client: DataClient) -> bool:
         try:

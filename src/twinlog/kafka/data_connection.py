@@ -9,11 +9,10 @@ import struct
 import time
 import weakref
 from collections.abc import Coroutine
-from typing import Any
+from typing import Any, TypeVar
 
 from aiokafka.conn import AIOKafkaConnection, CloseReason
-from aiokafka.errors import CorrelationIdError, KafkaConnectionError, KafkaError
-from aiokafka.util import wait_for
+from aiokafka.errors import CorrelationIdError, KafkaConnectionError, KafkaError, RequestTimedOutError
 
 from twinlog.kafka.encoding import Frame
 from twinlog.kafka.frames import FrameProtocol
@@ -23,6 +22,8 @@ _INT32 = struct.Struct(">i")
 _JOIN_BELOW_BYTES = 64 << 10
 """One small write costs less than several."""
 
+T = TypeVar("T")
+
 
 class DataConnection(AIOKafkaConnection):  # type: ignore[misc]  # aiokafka has no types
     """One connection to one broker: make it, then `connect` it."""
@@ -31,6 +32,7 @@ class DataConnection(AIOKafkaConnection):  # type: ignore[misc]  # aiokafka has 
         super().__init__(host, port, client_id=client_id, **options)
         self._client_id_bytes = client_id.encode()
         self._frames: FrameProtocol | None = None
+        self._timer: asyncio.TimerHandle | None = None
 
     async def connect(self) -> None:
         """Connect, agree on versions, authenticate. Raises aiokafka's errors, OSError or TimeoutError."""
@@ -59,9 +61,18 @@ class DataConnection(AIOKafkaConnection):  # type: ignore[misc]  # aiokafka has 
 
     def send(self, request: Any, expect_response: bool = True) -> Coroutine[None, None, Any]:
         """Write a request at once; what is returned waits for its response. Raises KafkaConnectionError."""
-        if not isinstance(request, HandWrittenRequest):
-            answer: Coroutine[None, None, Any] = super().send(request, expect_response)
-            return answer
+        if isinstance(request, HandWrittenRequest):
+            return _result_of(self.post(request))
+        answer: Coroutine[None, None, Any] = super().send(request, expect_response)
+        return answer
+
+    def post(self, request: HandWrittenRequest[T]) -> "asyncio.Future[T]":
+        """Write a request at once; the future gets its response, or RequestTimedOutError. Raises
+        KafkaConnectionError.
+
+        A request that is not answered in time ends the connection: its answer would be taken for the next
+        one's.
+        """
         if self._writer is None:
             raise KafkaConnectionError(f"No connection to broker at {self._host}:{self._port}")
         agreed = request.prepare(self._versions)
@@ -73,10 +84,35 @@ class DataConnection(AIOKafkaConnection):  # type: ignore[misc]  # aiokafka has 
             self._writer.transport.write(b"".join(pieces))
         else:
             self._writer.transport.writelines(pieces)
-        answered = self._loop.create_future()
+        answered: asyncio.Future[T] = self._loop.create_future()
+        agreed.sent_at = self._loop.time()
         self._requests.append((correlation_id, agreed, answered))
-        waiting: Coroutine[None, None, Any] = wait_for(answered, self._request_timeout)
-        return waiting
+        if self._timer is None:
+            self._timer = self._loop.call_later(self._request_timeout, self._check_answers)
+        return answered
+
+    def close(self, reason: Any = None, exc: BaseException | None = None) -> "asyncio.Future[None] | None":
+        """End the connection; requests without an answer fail with KafkaConnectionError."""
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        closed: asyncio.Future[None] | None = super().close(reason, exc)
+        return closed
+
+    def _check_answers(self) -> None:
+        """Runs when what was then the oldest request should be answered: mostly it is, long ago."""
+        self._timer = None
+        oldest = next((entry for entry in self._requests if isinstance(entry[1], AgreedRequest)), None)
+        if oldest is None:
+            return
+        _, request, answered = oldest
+        left_seconds = request.sent_at + self._request_timeout - self._loop.time()
+        if left_seconds > 0:
+            self._timer = self._loop.call_later(left_seconds, self._check_answers)
+            return
+        if not answered.done():
+            answered.set_exception(RequestTimedOutError())
+        self.close(reason=CloseReason.CONNECTION_TIMEOUT)
 
     def _take_frame(self, frame: Frame) -> None:
         """A response: the oldest request's. Whatever cannot be read ends the connection."""
@@ -112,3 +148,7 @@ class DataConnection(AIOKafkaConnection):  # type: ignore[misc]  # aiokafka has 
         if self._closed_fut is not None and not self._closed_fut.done():
             self._closed_fut.set_result(None)
         self._frames = None
+
+
+async def _result_of(answered: "asyncio.Future[T]") -> T:
+    return await answered

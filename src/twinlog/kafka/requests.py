@@ -23,15 +23,21 @@ _HEADER = struct.Struct(">hhih")
 class AgreedRequest(Generic[T]):
     """A request in the version that both sides speak, and the reader of its response."""
 
-    __slots__ = ("_api_key", "_decode", "_version", "pieces")
+    __slots__ = ("_api_key", "_decode", "_version", "pieces", "sent_at")
 
     def __init__(
-        self, api_key: int, version: int, pieces: Pieces, decode: Callable[[Frame, int, int], T]
+        self,
+        api_key: int,
+        version: int,
+        pieces: Pieces,
+        decode: Callable[[Frame, int, int], T],
     ) -> None:
         self._api_key = api_key
         self._version = version
         self.pieces = pieces
         """The body."""
+        self.sent_at = 0.0
+        """Loop time."""
         self._decode = decode
 
     def header(self, correlation_id: int, client_id: bytes) -> bytes:

@@ -9,13 +9,14 @@ from collections.abc import Awaitable, Callable, Collection
 from typing import Any, NamedTuple, TypeVar
 
 from aiokafka.protocol.coordination import FindCoordinatorRequest
-from aiokafka.protocol.transaction import AddPartitionsToTxnRequest, EndTxnRequest, InitProducerIdRequest
+from aiokafka.protocol.transaction import InitProducerIdRequest
 
-from twinlog.errors import KafkaError, TransientKafkaError
+from twinlog.errors import KafkaError, StateError, TransientKafkaError
 from twinlog.kafka.connection import DataSession
 from twinlog.kafka.deadline import deadline, pause
 from twinlog.kafka.errors import from_code
 from twinlog.kafka.raw.errors import partition_error
+from twinlog.kafka.raw.transaction_wire import ProducerIdentity, add_partitions_request, end_request
 from twinlog.model import TopicPartition
 
 T = TypeVar("T")
@@ -29,11 +30,6 @@ _COORDINATOR_PAUSE_SECONDS = 0.05
 _FIRST_BUSY_PAUSE_SECONDS = 0.002
 """aiokafka waits 20 ms, Java 20-100; the markers of a small transaction are written in one or two."""
 _LONGEST_BUSY_PAUSE_SECONDS = 0.05
-
-
-class ProducerIdentity(NamedTuple):
-    producer_id: int
-    producer_epoch: int
 
 
 class _Refusal(NamedTuple):
@@ -90,19 +86,13 @@ class TransactionCoordinator:
         A topic the broker does not know is asked for again during `unknown_topic_seconds`.
         """
         doing = f"add partitions to the transaction of {self._name()}"
-        by_topic: dict[str, list[int]] = {}
-        for partition in partitions:
-            by_topic.setdefault(partition.topic, []).append(partition.partition)
-        request = AddPartitionsToTxnRequest(self._id, *identity, list(by_topic.items()))
+        request = add_partitions_request(self._transactional_id, identity, partitions)
         give_up_unknown_at = asyncio.get_running_loop().time() + unknown_topic_seconds
 
         async def once() -> _Refusal | None:
-            response = await self._send(request)
+            answered: dict[TopicPartition, int] = await self._send(request)
             codes = {
-                TopicPartition(topic, number): code
-                for topic, numbers in response.errors
-                for number, code in numbers
-                if code not in (0, _NOT_ATTEMPTED)
+                partition: code for partition, code in answered.items() if code not in (0, _NOT_ATTEMPTED)
             }
             if not codes:
                 return None
@@ -123,11 +113,11 @@ class TransactionCoordinator:
 
     async def end(self, identity: ProducerIdentity, *, commit: bool, timeout_seconds: float) -> None:
         """EndTxn. Raises KafkaError; after a transient one the outcome is unknown."""
-        request = EndTxnRequest(self._id, *identity, commit)
+        request = end_request(self._transactional_id, identity, commit=commit)
 
         async def once() -> _Refusal | None:
-            response = await self._send(request)
-            return _Refusal(response.error_code) if response.error_code else None
+            error_code: int = await self._send(request)
+            return _Refusal(error_code) if error_code else None
 
         verb = "commit" if commit else "abort"
         await self._until_settled(once, f"{verb} the transaction of {self._name()}", timeout_seconds)
@@ -191,6 +181,12 @@ class TransactionCoordinator:
         if client.cluster.broker_metadata(response.coordinator_id) is None:
             await client.force_metadata_update()
         return int(response.coordinator_id)
+
+    @property
+    def _transactional_id(self) -> str:
+        if self._id is None:
+            raise StateError("an idempotent producer has no transactions")
+        return self._id
 
     def _name(self) -> str:
         return self._id or "(idempotent)"

@@ -6,14 +6,13 @@ refusals. What is kept is its connection. The order within a partition is `Parti
 """
 
 import asyncio
-import contextlib
 from collections.abc import Coroutine, Mapping
-
-from aiokafka.conn import AIOKafkaConnection, CloseReason
+from functools import partial
 
 from twinlog.batches.outgoing import OutgoingBatch
 from twinlog.errors import KafkaError
 from twinlog.kafka.connection import DataClient, DataSession
+from twinlog.kafka.data_connection import DataConnection
 from twinlog.kafka.deadline import pause
 from twinlog.kafka.errors import (
     KAFKA_CLIENT_ERRORS,
@@ -23,11 +22,12 @@ from twinlog.kafka.errors import (
     from_reason,
     translate,
 )
-from twinlog.kafka.raw.coordinator import ProducerIdentity, RefusedPartitionsError, TransactionCoordinator
+from twinlog.kafka.raw.coordinator import RefusedPartitionsError, TransactionCoordinator
 from twinlog.kafka.raw.errors import about, partition_error
 from twinlog.kafka.raw.outbox import Parcel, PartitionOutbox
 from twinlog.kafka.raw.routes import Routes
 from twinlog.kafka.raw.settings import ProducerSettings
+from twinlog.kafka.raw.transaction_wire import ProducerIdentity
 from twinlog.kafka.raw.wire import ProduceAnswer, ProducePart, produce_request
 from twinlog.model import TopicPartition
 
@@ -41,6 +41,8 @@ _NOT_ATTEMPTED = 55
 _CORRUPT_ATTEMPTS = 3
 """Damage on the way is cured by sending again; damage of the batch itself is not."""
 _LONGEST_PAUSE_DOUBLINGS = 5
+_TIMER_MARGIN_SECONDS = 0.001
+"""A timer may come early by a rounding, and then there is nothing to send yet."""
 
 
 class Delivery:
@@ -80,8 +82,6 @@ class Delivery:
         self._added: set[TopicPartition] = set()
         self._adding: set[TopicPartition] = set()
         self._children: set[asyncio.Task[None]] = set()
-        self._unawaited: set[Coroutine[None, None, list[ProduceAnswer]]] = set()
-        """Responses whose task has not begun: closed with it, or Python warns of them."""
         self._deadline_timer: asyncio.TimerHandle | None = None
         self._loop = asyncio.get_running_loop()
         self._routes = Routes(session, settings, self._spawn, self._wake.set)
@@ -138,8 +138,6 @@ class Delivery:
         self._stop_with(from_code(_NOT_ATTEMPTED, "send batches", detail="the producer was closed"))
         for child in self._children:
             child.cancel()
-        for response in self._unawaited:
-            response.close()
         if self._deadline_timer is not None:
             self._deadline_timer.cancel()
 
@@ -147,17 +145,10 @@ class Delivery:
 
     async def _run(self) -> None:
         while True:
-            with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(self._seconds_to_retry()):
-                    await self._wake.wait()
+            await self._wake.wait()
             self._wake.clear()
             if self._busy and not self._stopped:
                 await self._dispatch()
-
-    def _seconds_to_retry(self) -> float | None:
-        now = self._loop.time()
-        times = [outbox.retry_at for outbox in self._busy.values() if outbox.retry_at > now]
-        return min(times) - now if times else None
 
     async def _dispatch(self) -> None:
         try:
@@ -179,10 +170,10 @@ class Delivery:
                 self._produce(node, connection, parcels)
         self._routes.refresh_if_stale(client, self._busy, self._refuse, self._loop.time())
 
-    def _next_round(self, client: DataClient) -> dict[tuple[int, AIOKafkaConnection], list[Parcel]]:
+    def _next_round(self, client: DataClient) -> dict[tuple[int, DataConnection], list[Parcel]]:
         """At most one parcel per partition and one request per broker."""
         now = self._loop.time()
-        chosen: dict[tuple[int, AIOKafkaConnection], list[Parcel]] = {}
+        chosen: dict[tuple[int, DataConnection], list[Parcel]] = {}
         sizes: dict[int, int] = {}
         for partition, outbox in list(self._busy.items()):
             if outbox.is_empty:
@@ -210,7 +201,7 @@ class Delivery:
             self._busy[partition] = self._busy.pop(partition)
         return chosen
 
-    def _produce(self, node: int, connection: AIOKafkaConnection, parcels: list[Parcel]) -> None:
+    def _produce(self, node: int, connection: DataConnection, parcels: list[Parcel]) -> None:
         """Write the request at once: what is called in order is on the wire in order."""
         request = produce_request(
             [ProducePart(parcel.partition, parcel.header, parcel.batch.records) for parcel in parcels],
@@ -218,34 +209,27 @@ class Delivery:
             timeout_ms=int(self._settings.request_timeout_seconds * 1000),
         )
         try:
-            response = connection.send(request)
+            answered = connection.post(request)
         except KAFKA_CLIENT_ERRORS as error:
             self._undelivered(parcels, error)
             return
         self._requests[node] = self._requests.get(node, 0) + 1
-        self._unawaited.add(response)
-        self._spawn(self._await_answers(connection, node, parcels, response), f"produce to {node}")
+        answered.add_done_callback(partial(self._answered, node, parcels))
 
-    async def _await_answers(
-        self,
-        connection: AIOKafkaConnection,
-        node: int,
-        parcels: list[Parcel],
-        response: Coroutine[None, None, list[ProduceAnswer]],
+    def _answered(
+        self, node: int, parcels: list[Parcel], answered: "asyncio.Future[list[ProduceAnswer]]"
     ) -> None:
-        self._unawaited.discard(response)
-        try:
-            self._settle(parcels, await response)
-        except KAFKA_CLIENT_ERRORS as error:
-            if isinstance(error, TimeoutError):
-                # Its answer may still come, and would be taken for the next one's.
-                connection.close(reason=CloseReason.CONNECTION_TIMEOUT)
+        self._requests[node] -= 1
+        error = answered.exception()
+        if self._stopped:
+            return
+        if error is None:
+            self._settle(parcels, answered.result())
+        else:
             self._undelivered(parcels, error)
-        finally:
-            self._requests[node] -= 1
-            self._wake.set()
+        self._wake.set()
 
-    def _undelivered(self, parcels: list[Parcel], error: Exception) -> None:
+    def _undelivered(self, parcels: list[Parcel], error: BaseException) -> None:
         self._routes.suspect(connection=True)
         failure = translate(error, "send batches", alias=self._session.alias)
         if not failure.retriable:
@@ -256,8 +240,6 @@ class Delivery:
     # ------------------------------------------------------------------------------------ answers
 
     def _settle(self, parcels: list[Parcel], answers: list[ProduceAnswer]) -> None:
-        if self._stopped:
-            return
         by_partition = {answer.partition: answer for answer in answers}
         producer_failure: KafkaError | None = None
         refused: dict[TopicPartition, KafkaError] = {}
@@ -309,6 +291,7 @@ class Delivery:
         doublings = min(parcel.attempts - 1, _LONGEST_PAUSE_DOUBLINGS)
         pause_seconds = self._settings.retry_pause_seconds * 2**doublings
         self._outboxes[parcel.partition].give_back(parcel, self._loop.time() + pause_seconds)
+        self._loop.call_later(pause_seconds + _TIMER_MARGIN_SECONDS, self._wake.set)
 
     def _check_deadlines(self) -> None:
         """Runs at the deadline of what was then the oldest parcel: mostly it is long delivered."""

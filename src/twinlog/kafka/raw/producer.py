@@ -8,9 +8,10 @@ from typing import Self
 from twinlog.batches.outgoing import OutgoingBatch
 from twinlog.errors import KafkaError, StateError
 from twinlog.kafka.connection import DataSession
-from twinlog.kafka.raw.coordinator import ProducerIdentity, TransactionCoordinator
+from twinlog.kafka.raw.coordinator import TransactionCoordinator
 from twinlog.kafka.raw.delivery import Delivery
 from twinlog.kafka.raw.settings import ProducerSettings
+from twinlog.kafka.raw.transaction_wire import ProducerIdentity
 from twinlog.model import TopicPartition
 
 

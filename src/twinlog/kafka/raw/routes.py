@@ -7,10 +7,9 @@ Works in the background of a `Delivery`: what is not there yet is fetched, and `
 import contextlib
 from collections.abc import Callable, Coroutine, Iterable
 
-from aiokafka.conn import AIOKafkaConnection
-
 from twinlog.errors import KafkaError
 from twinlog.kafka.connection import DataClient, DataSession
+from twinlog.kafka.data_connection import DataConnection
 from twinlog.kafka.deadline import pause
 from twinlog.kafka.raw.leaders import leader_of, no_leader, refresh_metadata
 from twinlog.kafka.raw.settings import ProducerSettings
@@ -38,13 +37,13 @@ class Routes:
         self._refreshing = False
         self._unknown_since: dict[TopicPartition, float] = {}
 
-    def find(self, client: DataClient, partition: TopicPartition) -> tuple[int, AIOKafkaConnection] | None:
+    def find(self, client: DataClient, partition: TopicPartition) -> tuple[int, DataConnection] | None:
         """The leader's node id and the connection to it; None while either is missing."""
         leader = leader_of(client, partition)
         if leader is None:
             self._stale = True
             return None
-        connection: AIOKafkaConnection | None = client._conns.get((leader, _PRODUCE_CONNECTION))
+        connection: DataConnection | None = client._conns.get((leader, _PRODUCE_CONNECTION))
         if connection is not None and connection.connected():
             return leader, connection
         if leader not in self._connecting:

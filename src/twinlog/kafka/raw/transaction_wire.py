@@ -1,0 +1,73 @@
+"""AddPartitionsToTxn and EndTxn, written and read by hand: one of each for every round of a copy.
+
+Layouts: AddPartitionsToTxnRequest.json, EndTxnRequest.json and their responses in Kafka's source.
+"""
+
+import struct
+from collections.abc import Collection
+from typing import NamedTuple
+
+from twinlog.kafka.encoding import INT32, Frame, string, take_int32, take_string
+from twinlog.kafka.requests import HandWrittenRequest, Pieces
+from twinlog.model import TopicPartition
+
+_ADD_PARTITIONS, _END = 24, 26
+_PRODUCER = struct.Struct(">qh")
+"""Producer id and epoch."""
+_PRODUCER_AND_VERDICT = struct.Struct(">qh?")
+_ADDED = struct.Struct(">ih")
+"""Partition, error code."""
+_THROTTLE_BYTES = 4
+_ENDED = struct.Struct(">ih")
+"""Throttle time, error code."""
+
+
+class ProducerIdentity(NamedTuple):
+    producer_id: int
+    producer_epoch: int
+
+
+def add_partitions_request(
+    transactional_id: str, identity: ProducerIdentity, partitions: Collection[TopicPartition]
+) -> HandWrittenRequest[dict[TopicPartition, int]]:
+    """AddPartitionsToTxn, versions 0 (Kafka 0.11) to 2. The answer: an error code for each partition."""
+
+    def encode(_version: int) -> Pieces:
+        by_topic: dict[str, list[int]] = {}
+        for partition in partitions:
+            by_topic.setdefault(partition.topic, []).append(partition.partition)
+        pieces = [string(transactional_id), _PRODUCER.pack(*identity), INT32.pack(len(by_topic))]
+        for topic, numbers in by_topic.items():
+            pieces += (string(topic), struct.pack(f">i{len(numbers)}i", len(numbers), *numbers))
+        return pieces
+
+    return HandWrittenRequest(_ADD_PARTITIONS, range(3), encode, _read_added)
+
+
+def _read_added(data: Frame, position: int, _version: int) -> dict[TopicPartition, int]:
+    codes: dict[TopicPartition, int] = {}
+    topic_count, position = take_int32(data, position + _THROTTLE_BYTES)
+    for _ in range(topic_count):
+        topic, position = take_string(data, position)
+        count, position = take_int32(data, position)
+        for _ in range(count):
+            number, code = _ADDED.unpack_from(data, position)
+            codes[TopicPartition(topic, number)] = code
+            position += _ADDED.size
+    return codes
+
+
+def end_request(
+    transactional_id: str, identity: ProducerIdentity, *, commit: bool
+) -> HandWrittenRequest[int]:
+    """EndTxn, versions 0 (Kafka 0.11) to 2. The answer: an error code."""
+
+    def encode(_version: int) -> Pieces:
+        return [string(transactional_id), _PRODUCER_AND_VERDICT.pack(*identity, commit)]
+
+    return HandWrittenRequest(_END, range(3), encode, _read_end)
+
+
+def _read_end(data: Frame, position: int, _version: int) -> int:
+    _, error_code = _ENDED.unpack_from(data, position)
+    return int(error_code)
