@@ -18,6 +18,7 @@ _SERVER = re.compile(r"(?:[0-9a-zA-Z\-%._]*://)?(\[[0-9a-fA-F:%.]+\]|[0-9a-zA-Z\
 """A bootstrap server as Java reads it: an optional protocol, which it ignores, and a host with its port."""
 _CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
 _ISOLATION_LEVELS = ("read_committed", "read_uncommitted")
+_JAVA_MAX_WAIT_MS = 500
 
 _CLIENT_NUMBERS = {
     "request.timeout.ms": "request_timeout_ms",
@@ -77,12 +78,13 @@ CONSUMER_KEYS = frozenset(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FetchOptions:
-    """How a consumer reads, in Java's defaults except isolation: only committed data is replicated by
-    default."""
+    """How a consumer reads, in Java's defaults but for two: only committed data is replicated, and brokers
+    that have nothing answer late."""
 
     min_bytes: int = 1
     max_bytes: int = 50 << 20
-    max_wait_ms: int = 500
+    max_wait_ms: int = 5000
+    """Java's 500 ms would cost an answer about every quiet partition twice a second. Data ends the wait."""
     max_partition_bytes: int = 1 << 20
     read_committed: bool = True
     client_rack: str = ""
@@ -162,6 +164,9 @@ def fetch_options(properties: Mapping[str, str], *, alias: str = "") -> FetchOpt
         },
         alias,
     )
+    if numbers.get("min_bytes", 1) > 1:
+        # Then a little data does not end the wait: it is how late a record may come.
+        numbers.setdefault("max_wait_ms", _JAVA_MAX_WAIT_MS)
     return FetchOptions(
         **numbers,
         read_committed=level == "read_committed",

@@ -2,7 +2,7 @@
 
 from twinlog.kafka.clients import FetchOptions
 from twinlog.kafka.raw import DataSession, RawFetcher
-from twinlog.kafka.raw.fetcher import _FEW_PARTITIONS, _REQUESTS_PER_BROKER
+from twinlog.kafka.raw.fetcher import _BRIEF_WAIT_MS, _FEW_PARTITIONS, _REQUESTS_PER_BROKER
 from twinlog.model import TopicPartition
 
 
@@ -29,6 +29,16 @@ async def test_few_partitions_all_busy_ones_and_all_quiet_ones_share_a_request()
     assert fetcher_with(few[:1])._apart(1, few) == [few]
     assert fetcher_with(many)._apart(1, many) == [many]
     assert fetcher_with([])._apart(1, many) == [many]
+
+
+async def test_only_a_request_whose_end_nobody_waits_for_waits_long_itself() -> None:
+    few = partitions(3)
+    fetcher = fetcher_with([])
+    assert fetcher._max_wait_ms(few, others=0) == _BRIEF_WAIT_MS
+    for partition in few:
+        fetcher._standing(partition).has_answered = True
+    waits = [fetcher._max_wait_ms(few, others=others) for others in range(_REQUESTS_PER_BROKER)]
+    assert waits == [*[FetchOptions().max_wait_ms] * (_REQUESTS_PER_BROKER - 1), _BRIEF_WAIT_MS]
 
 
 async def test_no_more_requests_than_a_broker_may_have() -> None:

@@ -205,6 +205,16 @@ def test_reading_dials_are_mapped() -> None:
 
 
 @pytest.mark.parametrize(
+    ("properties", "max_wait_ms"),
+    [({}, 5000), ({"fetch.min.bytes": "1"}, 5000), ({"fetch.min.bytes": "9"}, 500)],
+)
+def test_brokers_with_nothing_may_answer_late_unless_a_little_data_waits(
+    properties: dict[str, str], max_wait_ms: int
+) -> None:
+    assert fetch_options(properties).max_wait_ms == max_wait_ms
+
+
+@pytest.mark.parametrize(
     ("key", "value"),
     [("isolation.level", "serializable"), ("check.crcs", "yes"), ("fetch.min.bytes", "-1")],
 )

@@ -3,12 +3,13 @@
 import asyncio
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Self
+from typing import Any, Self, cast
 
 import pytest
 
 from twinlog.batches import NewRecord, OutgoingBatch, Prepared, build_batch
 from twinlog.errors import FatalKafkaError, KafkaError, TransientKafkaError
+from twinlog.kafka.raw import RawFetcher
 from twinlog.model import TopicPartition
 from twinlog.service.waiting import wait_or_stop
 from twinlog.testing.fake_clock import FakeClock
@@ -78,6 +79,13 @@ class FakeTransport:
             raise failure[0]
 
 
+class NothingFetched:
+    """A fetcher nobody polls."""
+
+    def interrupt(self) -> None:
+        return None
+
+
 @dataclass(slots=True)
 class Bench:
     target: TargetLog = field(default_factory=TargetLog)
@@ -95,7 +103,7 @@ class Bench:
         }
         nothing: Any = None
         self.intake = Intake(
-            fetcher=nothing,
+            fetcher=cast("RawFetcher", NothingFetched()),
             copies=self.copies,
             policies={},
             throttle=Throttle(),

@@ -2,10 +2,18 @@
 
 from dataclasses import dataclass, field
 
+import pytest
+
 from twinlog.model import TopicPartition
 from twinlog_source.task.partition import PartitionCopy
 from twinlog_source.task.throttle import Throttle
-from twinlog_source.task.turns import BACKLOG_BYTES, TRICKLE_BYTES, Turns
+from twinlog_source.task.turns import (
+    BACKLOG_BYTES,
+    LIMIT_SECONDS,
+    LONGEST_WAIT_SECONDS,
+    TRICKLE_BYTES,
+    Turns,
+)
 
 FIRST, SECOND = TopicPartition("t", 0), TopicPartition("t", 1)
 LITTLE = 1000
@@ -41,7 +49,9 @@ def test_a_paused_partition_waits_for_its_command_a_failed_one_for_its_time() ->
     bench.copies[FIRST].pause(paused=True)
     bench.copies[SECOND].fail(reason="R", message="m", retriable=True, now=0.0)
     assert bench.next(0.9) == set()
+    assert bench.turns.wait_seconds(0.9) == pytest.approx(0.1)
     assert bench.next(1.0) == {SECOND}
+    assert bench.turns.wait_seconds(1.0) == LONGEST_WAIT_SECONDS
     bench.copies[FIRST].pause(paused=False)
     assert bench.next(1.0) == {FIRST, SECOND}
 
@@ -77,6 +87,7 @@ def test_backlogs_of_a_limited_topic_take_turns_and_hold_up_nobody_else() -> Non
         assert wanted >= {FIRST, SECOND, caught_up}
         served = wanted & set(limited)
         assert len(served) == 2
+        assert bench.turns.wait_seconds(0.0) == LIMIT_SECONDS
         seen |= served
         for partition in served:
             bench.turns.served(partition, BACKLOG_BYTES, buffered_bytes=0)

@@ -13,7 +13,7 @@ from twinlog.errors import KafkaError
 from twinlog.kafka.ports import OffsetSpec
 from twinlog.kafka.raw import DataSession, EpochEnd, epoch_ends, list_offsets
 from twinlog.model import Flow, TopicPartition
-from twinlog.service.waiting import wait_or_stop
+from twinlog.service.waiting import wait_for_any, wait_or_stop
 from twinlog_source.control import EpochStart
 from twinlog_source.gaps import Gap, gap_record
 from twinlog_source.task.intake import Intake
@@ -83,6 +83,7 @@ class Copier:
     _repositions: dict[TopicPartition, pb.Reposition] = field(default_factory=dict)
     _storing: dict[TopicPartition, int] = field(default_factory=dict)
     """Ids of the moves that are carried out and not yet on the log."""
+    _told_to_move: asyncio.Event = field(default_factory=asyncio.Event)
 
     def assign(self, start: pb.Start) -> None:
         """Take the partitions and the positions to continue from."""
@@ -143,17 +144,20 @@ class Copier:
             copy = self.copies.get(TopicPartition(named.topic, named.partition))
             if copy is not None:
                 copy.pause(paused=command.paused)
+        self.intake.wake()
 
     def set_throttle(self, command: pb.SetThrottle) -> None:
         self.throttle.set_limits(
             command.bytes_per_second, dict(command.topic_bytes_per_second), self.clock.monotonic()
         )
+        self.intake.wake()
 
     def reposition(self, command: pb.Reposition) -> None:
         """Continue a partition elsewhere as soon as nothing of it is on its way."""
         partition = TopicPartition(command.partition.topic, command.partition.partition)
         if partition in self.copies:
             self._repositions[partition] = command
+            self._told_to_move.set()
 
     def report(self, *, everything: bool = False) -> pb.PartitionReports:
         """The state of the partitions that changed, and the gaps found since the last report."""
@@ -243,6 +247,7 @@ class Copier:
     async def _move_positions(self, stop: asyncio.Event) -> None:
         """Loop: carry out `reposition` for partitions that have come to rest."""
         while not stop.is_set():
+            self._told_to_move.clear()
             for partition in list(self._repositions):
                 copy = self.copies[partition]
                 copy.drop_queued()
@@ -252,8 +257,12 @@ class Copier:
                     copy.forgive()
                     self.outlet.store_soon(partition)
                     self._storing[partition] = command.id
+                    self.intake.wake()
             self._note_stored_moves()
-            await wait_or_stop(stop, REPOSITION_POLL_SECONDS)
+            if self._repositions or self._storing:
+                await wait_or_stop(stop, REPOSITION_POLL_SECONDS)
+            else:
+                await wait_for_any(stop, self._told_to_move)
 
     def _note_stored_moves(self) -> None:
         for partition in [p for p in self._storing if self.outlet.is_stored(p)]:

@@ -24,8 +24,7 @@ from twinlog_source.task.partition import PartitionCopy
 from twinlog_source.task.throttle import Throttle
 from twinlog_source.task.turns import BACKLOG_BYTES, Turns
 
-POLL_SECONDS = 0.25
-IDLE_SECONDS = 0.1
+ROOM_SECONDS = 0.1
 EPOCH_AT, EPOCH_END = 12, 16
 """Bytes of the leader epoch in a batch; the magic byte follows."""
 CLUSTER_RETRY_SECONDS = 1.0
@@ -87,14 +86,15 @@ class Intake:
                 self._room.clear()
                 await self._wait_for_room(stop)
                 continue
-            positions = self._turns.next(self.clock.monotonic())
+            now = self.clock.monotonic()
+            positions, wait_seconds = self._turns.next(now), self._turns.wait_seconds(now)
             if not positions:
-                await self.fetcher.pause(IDLE_SECONDS)
+                await self.fetcher.pause(wait_seconds)
                 continue
             try:
                 answers = await self.fetcher.poll(
                     positions,
-                    max_wait_seconds=POLL_SECONDS,
+                    max_wait_seconds=wait_seconds,
                     sizes=self.throttle.sizes,
                 )
                 self.source_problem = None
@@ -120,15 +120,19 @@ class Intake:
                 return chunk
         return None
 
+    def wake(self) -> None:
+        """Who may be read has changed: see at once."""
+        self.fetcher.interrupt()
+
     def release(self) -> None:
         """The writing half is about to be free: fetch everything again."""
         if self._turns.end_rest():
-            self.fetcher.interrupt()
+            self.wake()
 
     async def _wait_for_room(self, stop: asyncio.Event) -> None:
         while not stop.is_set() and self._buffered_bytes >= self.max_buffered_bytes:
             try:
-                async with asyncio.timeout(IDLE_SECONDS):
+                async with asyncio.timeout(ROOM_SECONDS):
                     await self._room.wait()
             except TimeoutError:
                 continue

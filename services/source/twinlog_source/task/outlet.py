@@ -176,6 +176,7 @@ class Outlet:
                 if self._transport is None:
                     await self.open()
                     await self._resume_from_log()
+                    self.intake.wake()
                 assert self._transport is not None
                 self.target_problem = None
                 await self._rounds(stop, self._transport, backoff)

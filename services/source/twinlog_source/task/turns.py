@@ -17,6 +17,10 @@ BACKLOG_BYTES = 32 << 10
 """A fetch that brings this much of one partition has a backlog behind it."""
 TRICKLE_BYTES = 256 << 10
 """While less than this is buffered, partitions that brought little wait for the writing half."""
+LIMIT_SECONDS = 0.1
+"""How soon to look again when a limit keeps somebody waiting."""
+LONGEST_WAIT_SECONDS = 1.0
+"""How soon to look again in any case: what the writing half finds out is not announced."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -31,18 +35,26 @@ class Turns:
     _served: dict[TopicPartition, int] = field(default_factory=dict)
     """When each partition brought records last, in turns."""
     _resting: set[TopicPartition] = field(default_factory=set)
+    _look_again_at: float = 0.0
 
     def next(self, now: float) -> dict[TopicPartition, int]:
         """The positions to fetch from. A back-off that is over ends here."""
-        resting = self._resting
-        fetchable = {
-            partition: copy
-            for partition, copy in self.copies.items()
-            if copy.fetchable(now) and partition not in resting
-        }
-        if not self.throttle.is_open:
-            self._leave_out_limited(fetchable, now)
+        look_again_at = now + LONGEST_WAIT_SECONDS
+        fetchable: dict[TopicPartition, PartitionCopy] = {}
+        for partition, copy in self.copies.items():
+            if not copy.fetchable(now):
+                if copy.retry_at is not None:
+                    look_again_at = min(look_again_at, copy.retry_at)
+            elif partition not in self._resting:
+                fetchable[partition] = copy
+        if not self.throttle.is_open and self._leave_out_limited(fetchable, now):
+            look_again_at = min(look_again_at, now + LIMIT_SECONDS)
+        self._look_again_at = look_again_at
         return {partition: copy.fetched for partition, copy in fetchable.items()}
+
+    def wait_seconds(self, now: float) -> float:
+        """For how long the last answer of `next` stays right, if nothing is said meanwhile."""
+        return max(0.0, self._look_again_at - now)
 
     def served(self, partition: TopicPartition, size_bytes: int, *, buffered_bytes: int) -> None:
         """A fetch brought so much of a partition, `buffered_bytes` are waiting to be written with it."""
@@ -57,7 +69,9 @@ class Turns:
         self._resting.clear()
         return rested
 
-    def _leave_out_limited(self, fetchable: dict[TopicPartition, PartitionCopy], now: float) -> None:
+    def _leave_out_limited(self, fetchable: dict[TopicPartition, PartitionCopy], now: float) -> bool:
+        """Whether anybody was left out."""
+        before = len(fetchable)
         waiting: dict[str, list[TopicPartition]] = {}
         under_way: Counter[str] = Counter()
         for partition, copy in list(fetchable.items()):
@@ -74,3 +88,4 @@ class Turns:
                 partitions.sort(key=lambda partition: self._served.get(partition, 0))
                 for late in partitions[max(0, at_once - under_way[topic]) :]:
                     del fetchable[late]
+        return len(fetchable) < before

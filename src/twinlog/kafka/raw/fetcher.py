@@ -26,6 +26,9 @@ _LEADER_UNAVAILABLE = 5
 _LEADER_MOVED = frozenset((3, 5, 6, 9, 56, 74, 75, 100, 103))
 _REQUESTS_PER_BROKER = 4
 """More than one, so that a partition whose data is being copied need not wait for the long poll of others."""
+_BRIEF_WAIT_MS = 250
+"""For how long a request waits for data whose end is waited for: the last one a broker may have (who is not
+asked yet needs its place), and one of partitions whose bounds are not known."""
 _FEW_PARTITIONS = 32
 """So many are asked together whatever they bring: an answer names each of them, at about 10 us."""
 _FIRST_RETRY_SECONDS = 0.1
@@ -89,6 +92,7 @@ class _Standing:
     served_at: int = 0
     is_busy: bool = False
     """Its last answer brought records."""
+    has_answered: bool = False
 
 
 class RawFetcher:
@@ -135,7 +139,8 @@ class RawFetcher:
         wanted = [
             partition
             for partition in positions
-            if partition not in self._asked and not self._is_ready(partition, positions[partition])
+            if self._asked.get(partition) != positions[partition]
+            and not self._is_ready(partition, positions[partition])
         ]
         if not wanted:
             return
@@ -169,8 +174,18 @@ class RawFetcher:
             for partition in partitions
         ]
         self._asked.update((part.partition, part.offset) for part in parts)
-        self._requests[node] = self._requests.get(node, 0) + 1
-        self._spawn(self._fetch(node, parts, sizes.max_bytes), f"fetch from {node}")
+        others = self._requests.get(node, 0)
+        self._requests[node] = others + 1
+        max_wait_ms = self._max_wait_ms(partitions, others=others)
+        self._spawn(self._fetch(node, parts, sizes.max_bytes, max_wait_ms), f"fetch from {node}")
+
+    def _max_wait_ms(self, partitions: list[TopicPartition], *, others: int) -> int:
+        """Of a request beside that many others to the same broker."""
+        is_urgent = others >= _REQUESTS_PER_BROKER - 1 or any(
+            not self._standing(partition).has_answered for partition in partitions
+        )
+        wanted = self._options.max_wait_ms
+        return min(wanted, _BRIEF_WAIT_MS) if is_urgent else wanted
 
     def _apart(self, node: int, partitions: list[TopicPartition]) -> list[list[TopicPartition]]:
         """Busy partitions in a request of their own: else each of their answers would name all the quiet
@@ -230,12 +245,14 @@ class RawFetcher:
 
     # -------------------------------------------------------------------------------------- fetching
 
-    async def _fetch(self, node: int, parts: list[FetchPart], max_bytes: int | None) -> None:
+    async def _fetch(
+        self, node: int, parts: list[FetchPart], max_bytes: int | None, max_wait_ms: int
+    ) -> None:
         options = self._options
         most = options.max_bytes if max_bytes is None else min(options.max_bytes, max_bytes)
         request = fetch_request(
             parts,
-            max_wait_ms=options.max_wait_ms,
+            max_wait_ms=max_wait_ms,
             min_bytes=options.min_bytes,
             max_bytes=most,
             max_partition_bytes=min(options.max_partition_bytes, most),
@@ -287,6 +304,9 @@ class RawFetcher:
             )
             self._fail(partition, offset, error)
             return
+        if self._asked.get(partition) != offset:
+            return  # another position was asked for since
+        standing.has_answered = True
         standing.failures = 0
         standing.is_busy = len(answer.records) > 0
         if standing.is_busy:
@@ -303,6 +323,8 @@ class RawFetcher:
         )
 
     def _fail(self, partition: TopicPartition, offset: int, error: KafkaError) -> None:
+        if self._asked.get(partition) != offset:
+            return
         standing = self._standing(partition)
         standing.failures += 1
         self._ready[partition] = FetchFailure(
@@ -354,8 +376,9 @@ class RawFetcher:
             self._no_longer_asked(parts)
 
     def _no_longer_asked(self, parts: list[FetchPart]) -> None:
-        for partition, _, _ in parts:
-            del self._asked[partition]
+        for partition, offset, _ in parts:
+            if self._asked.get(partition) == offset:
+                del self._asked[partition]
         self._arrived.set()
 
     def _standing(self, partition: TopicPartition) -> _Standing:
