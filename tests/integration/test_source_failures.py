@@ -1,6 +1,7 @@
 """What can go wrong around a flow, and that each of it is said and healed."""
 
 from collections.abc import AsyncIterator, Callable, Mapping
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -25,9 +26,9 @@ async def rig(kafka_pair: KafkaPair, tmp_path: Path) -> AsyncIterator[Rig]:
         yield opened
 
 
-async def reason_is(rig: Rig, service: object, reason: str, *words: str) -> None:
+async def reason_is(rig: Rig, service: ServiceProcess, reason: str, *words: str) -> None:
     async def told() -> bool:
-        status = await rig.flow_status(service)  # type: ignore[arg-type]
+        status = await rig.flow_status(service)
         assert status.reason == reason, status
         assert all(word in status.message for word in words), status.message
         return True
@@ -35,7 +36,8 @@ async def reason_is(rig: Rig, service: object, reason: str, *words: str) -> None
     await eventually(told)
 
 
-async def test_a_killed_task_joins_again_and_a_killed_jvm_is_replaced(rig: Rig, unique_topic: str) -> None:
+async def test_what_is_killed_is_replaced_and_the_newest_owner_copies(rig: Rig, unique_topic: str) -> None:
+    """Tasks, Spark's JVM, then a second service that takes the flow over, and is killed whole."""
     topic = unique_topic
     rig.extra |= {"topics": topic, "twinlog.epoch.seconds": "60"}
     await rig.create(topic, 2)
@@ -55,35 +57,39 @@ async def test_a_killed_task_joins_again_and_a_killed_jvm_is_replaced(rig: Rig, 
         for number in range(2):
             await rig.produce(topic, [b"after the jvm %d" % n for n in range(500)], partition=number)
         await rig.same(topic, 2)
-    assert "task_rejoined" in service.log()
+        assert "task_rejoined" in service.log()
+        async with rig.running(configsync) as newest:
+
+            async def the_one_before_steps_back() -> bool:
+                # It notices when it has something to copy.
+                await rig.produce(topic, [b"at the change"])
+                return (await rig.flow_status(service)).reason == "OWNED_ELSEWHERE"
+
+            await eventually(the_one_before_steps_back)
+            await rig.produce(topic, [b"after the change %d" % n for n in range(100)])
+            await rig.same(topic, 2)
+            jvms, tasks = processes(newest.process.pid)
+            assert jvms
+            await newest.kill()
+            await eventually(lambda: not any(member.is_running() for member in (*jvms, *tasks)))
 
 
-async def test_nothing_of_spark_outlives_a_killed_service(rig: Rig, unique_topic: str) -> None:
-    rig.extra["topics"] = unique_topic
-    await rig.create(unique_topic)
-    await rig.produce(unique_topic, [b"x"])
-    async with rig.configsync() as configsync, rig.running(configsync) as service:
-        await rig.same(unique_topic)
-        jvms, tasks = processes(service.process.pid)
-        await service.kill()
-        await eventually(lambda: not any(member.is_running() for member in (*jvms, *tasks)))
-
-
-async def test_one_cluster_on_both_ends_is_refused(kafka_pair: KafkaPair, tmp_path: Path) -> None:
-    async with open_rig(kafka_pair.a, kafka_pair.a, tmp_path) as rig, rig.running(None) as service:
-        await reason_is(rig, service, "SAME_CLUSTER", rig.a, rig.b)
-
-
-async def test_too_few_brokers_for_the_replication_factor_names_the_key(rig: Rig) -> None:
-    more = {"offset.storage.replication.factor": "3"}
-    async with rig.running(None, **more) as service:
+async def test_each_flow_that_cannot_work_says_why(rig: Rig) -> None:
+    """Both ends one cluster; a target that is away; too few brokers for the replication factor."""
+    to_itself, to_nowhere = replace(rig, b=unique_name("same")), replace(rig, b=unique_name("gone"))
+    rig.extra |= {
+        "clusters": f"{rig.a}, {rig.b}, {to_itself.b}, {to_nowhere.b}",
+        f"{to_itself.b}.bootstrap.servers": rig.source_servers,
+        f"{to_nowhere.b}.bootstrap.servers": "127.0.0.1:1",
+        f"{rig.a}->{to_itself.b}.enabled": "true",
+        f"{rig.a}->{to_nowhere.b}.enabled": "true",
+        "offset.storage.replication.factor": "3",
+    }
+    async with rig.running(None) as service:
         key = "offset.storage.replication.factor"
         await reason_is(rig, service, "REPLICATION_FACTOR_INVALID", key, "at most 1")
-
-
-async def test_a_target_that_is_away_is_a_status(rig: Rig) -> None:
-    async with rig.running(None, **{f"{rig.b}.bootstrap.servers": "127.0.0.1:1"}) as service:
-        await reason_is(rig, service, "KAFKA_UNAVAILABLE", rig.b)
+        await reason_is(to_itself, service, "SAME_CLUSTER", rig.a, to_itself.b)
+        await reason_is(to_nowhere, service, "KAFKA_UNAVAILABLE", to_nowhere.b)
 
 
 async def test_without_configsync_topics_with_positions_go_on_where_mm2_left_them(
@@ -124,36 +130,6 @@ async def test_without_configsync_topics_with_positions_go_on_where_mm2_left_the
         await eventually(the_rest)
         assert await rig.target_content(out) == []
         assert not (await rig.flow_status(service)).exactly_once
-
-
-async def test_the_newest_owner_copies_and_the_one_before_steps_back(rig: Rig, unique_topic: str) -> None:
-    topic = unique_topic
-    rig.extra["topics"] = topic
-    await rig.create(topic)
-    await rig.produce(topic, [b"one"])
-    async with rig.configsync() as configsync, rig.running(configsync) as first:
-        await rig.same(topic)
-        async with rig.running(configsync):
-            await reason_is(rig, first, "OWNED_ELSEWHERE")
-            await rig.produce(topic, [b"two %d" % number for number in range(100)])
-            await rig.same(topic)
-
-
-async def test_a_deleted_copy_is_a_gap_and_the_copy_goes_on(rig: Rig) -> None:
-    topic = unique_name("gone")
-    rig.extra["topics"] = topic
-    await rig.create(topic)
-    await rig.produce(topic, [b"%d" % number for number in range(20)])
-    async with rig.configsync() as configsync, rig.running(configsync) as service:
-        await rig.same(topic)
-        await carried_out(lambda: rig.target.delete_topics([rig.remote(topic)]))
-        await rig.produce(topic, [b"after"])
-
-        async def only_what_came_after() -> bool:
-            return [value for _, _, value, _ in await rig.target_content(topic)] == [b"after"]
-
-        await eventually(only_what_came_after)
-        await eventually(lambda: "TARGET_RECREATED" in service.log())
 
 
 MIRROR_MAY_ALL = (("TOPIC", "*"), ("GROUP", "*"), ("TRANSACTIONAL_ID", "*"), ("CLUSTER", "kafka-cluster"))

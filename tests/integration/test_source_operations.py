@@ -1,14 +1,16 @@
-"""What operators see and do while a flow runs: pause, throttle, positions, gaps, faults. One service for
-all of it."""
+"""What operators and clusters do to topics of a flow: pause, throttle, positions, retention, deletion.
 
+Each is a story of one topic; all stories happen at the same time to one service.
+"""
+
+import asyncio
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
 from pathlib import Path
 
 import grpc
 import pytest
 
-from integration.source_rig import Rig, open_rig, quiet
+from integration.source_rig import CODECS, Rig, open_rig, quiet
 from twinlog.api.source.v1 import source_service_pb2 as pb
 from twinlog.api.source.v1.source_service_pb2_grpc import SourceServiceStub
 from twinlog.clock import SystemClock
@@ -23,18 +25,8 @@ async def rig(kafka_pair: KafkaPair, tmp_path: Path) -> AsyncIterator[Rig]:
         yield opened
 
 
-@asynccontextmanager
-async def copying(
-    rig: Rig, *topics: str, **more: str
-) -> AsyncIterator[tuple[ServiceProcess, SourceServiceStub]]:
-    """The services, with a record of each topic copied already."""
-    rig.extra["topics"] = ",".join(topics)
-    for topic in topics:
-        await rig.produce(topic, [b"first"])
-    async with rig.configsync() as configsync, rig.running(configsync, **more) as service:
-        for topic in topics:
-            await rig.same(topic)
-        yield service, SourceServiceStub(service.channel)
+def stub_of(service: ServiceProcess) -> SourceServiceStub:
+    return SourceServiceStub(service.channel)
 
 
 async def count(rig: Rig, topic: str) -> int:
@@ -45,75 +37,200 @@ def scope(rig: Rig, topic: str = "", partition: int | None = None) -> pb.Scope:
     return pb.Scope(flow=rig.flow, source_topic=topic, partition=partition)
 
 
-async def state_of(rig: Rig, service: ServiceProcess, topic: str) -> tuple[str, str]:
-    (found,) = await rig.partitions(service, topic)
-    return pb.PartitionState.Name(found.state).removeprefix("PARTITION_STATE_"), found.reason
+async def pause(rig: Rig, service: ServiceProcess, topic: str) -> None:
+    """Returns once it rests."""
+    request = pb.PauseReplicationRequest(scope=scope(rig, topic), by="test")
+    answer = await stub_of(service).PauseReplication(request, timeout=CALL_SECONDS)
+    assert (topic, "test") in {(pause.scope.source_topic, pause.by) for pause in answer.pauses}
+
+    async def paused() -> bool:
+        (found,) = await rig.partitions(service, topic)
+        return (found.state, found.reason) == (pb.PARTITION_STATE_PAUSED, "PAUSED_BY_OPERATOR")
+
+    await eventually(paused)
 
 
-async def test_a_paused_topic_rests_while_others_go_on_also_after_a_restart(rig: Rig) -> None:
-    await rig.create("rests")
-    await rig.create("goes-on")
-    async with copying(rig, "rests", "goes-on") as (service, stub):
-        answer = await stub.PauseReplication(
-            pb.PauseReplicationRequest(scope=scope(rig, "rests"), by="test"), timeout=CALL_SECONDS
-        )
-        assert [(pause.scope.source_topic, pause.by) for pause in answer.pauses] == [("rests", "test")]
-
-        async def paused() -> bool:
-            return await state_of(rig, service, "rests") == ("PAUSED", "PAUSED_BY_OPERATOR")
-
-        await eventually(paused)
-        await rig.produce("rests", [b"waits"])
-        await rig.produce("goes-on", [b"copied"])
-        await rig.same("goes-on")
-        assert await count(rig, "rests") == 1
-    async with rig.configsync() as configsync, rig.running(configsync) as service:
-        stub = SourceServiceStub(service.channel)
-        await rig.produce("goes-on", [b"copied too"])
-        await rig.same("goes-on")
-        assert await count(rig, "rests") == 1
-        await stub.ResumeReplication(
-            pb.ResumeReplicationRequest(scope=scope(rig, "rests"), by="test"), timeout=CALL_SECONDS
-        )
-        await rig.same("rests")
-        with pytest.raises(grpc.aio.AioRpcError) as refused:
-            await stub.ResumeReplication(
-                pb.ResumeReplicationRequest(scope=scope(rig, "rests")), timeout=CALL_SECONDS
-            )
-        assert refused.value.code() is grpc.StatusCode.NOT_FOUND
+async def resume(rig: Rig, service: ServiceProcess, topic: str) -> None:
+    request = pb.ResumeReplicationRequest(scope=scope(rig, topic), by="test")
+    await stub_of(service).ResumeReplication(request, timeout=CALL_SECONDS)
 
 
-async def test_positions_move_after_a_dry_run_has_said_what_that_means(rig: Rig) -> None:
-    await rig.create("moved")
-    async with copying(rig, "moved") as (service, stub):
-        await rig.produce("moved", [b"%d" % number for number in range(99)])
-        await rig.same("moved")
+async def gaps(rig: Rig, service: ServiceProcess, topic: str) -> list[tuple[int, int, str]]:
+    answer = await stub_of(service).ListGaps(pb.ListGapsRequest(flow=rig.flow), timeout=CALL_SECONDS)
+    return [
+        (gap.from_offset, gap.to_offset, gap.reason) for gap in answer.gaps if gap.partition.topic == topic
+    ]
 
-        async def reported() -> bool:
-            (found,) = await rig.partitions(service, "moved")
-            return found.position == 100
 
-        await eventually(reported)
-        request = pb.SetPositionsRequest(
-            scope=scope(rig, "moved"), target=pb.PositionTarget(offset=60), dry_run=True, by="test"
-        )
-        answer = await stub.SetPositions(request, timeout=CALL_SECONDS)
-        (change,) = answer.changes
-        assert not answer.applied
-        assert (change.from_offset, change.to_offset, change.repeated_offsets) == (100, 60, 40)
-        assert await count(rig, "moved") == 100
+STORIES = ("moved", "short", "reborn", "gone", "slow")
 
-        request.dry_run = False
-        assert (await stub.SetPositions(request, timeout=CALL_SECONDS)).applied
 
-        async def repeated() -> bool:
-            copied = await rig.target_content("moved")
-            return len(copied) == 140 and copied[100:] == copied[60:100]
+async def test_topics_are_paused_moved_limited_lost_and_made_anew_while_others_go_on(rig: Rig) -> None:
+    rig.extra["topics"] = ",".join((*STORIES, "rests", "goes-on", "codecs"))
+    for topic in (*STORIES, "rests", "goes-on"):
+        await rig.create(topic)
+        await rig.produce(topic, [b"first"])
+    await rig.create("codecs", 2)
+    await every_codec(rig)
+    async with rig.configsync() as configsync:
+        async with rig.running(configsync) as service:
+            for topic in (*STORIES, "rests", "goes-on"):
+                await rig.same(topic)
+            await every_codec_is_copied(rig, service)
+            async with asyncio.TaskGroup() as stories:
+                for topic, story in (
+                    ("moved", positions_move_after_a_dry_run_has_said_what_that_means),
+                    ("short", retention_that_overtakes_the_copy_is_a_gap),
+                    ("reborn", a_topic_that_is_deleted_and_created_again_begins_anew),
+                    ("gone", a_deleted_copy_is_a_gap),
+                    ("slow", a_throttled_topic_keeps_its_rate),
+                ):
+                    stories.create_task(story(rig, service, topic), name=topic)
+            await pause(rig, service, "rests")
+            await rig.produce("rests", [b"waits"])
+            await rig.produce("goes-on", [b"copied"])
+            await rig.same("goes-on")
+            assert await count(rig, "rests") == 1
+        await rig.produce("codecs", [b"while it was down"])
+        async with rig.running(configsync) as service:
+            for topic in ("codecs", "goes-on"):
+                await rig.produce(topic, [b"after it came back"])
+            await rig.same("codecs", 2)
+            await rig.same("goes-on")
+            assert await count(rig, "rests") == 1
+            await resume(rig, service, "rests")
+            await rig.same("rests")
+            with pytest.raises(grpc.aio.AioRpcError) as refused:
+                await resume(rig, service, "rests")
+            assert refused.value.code() is grpc.StatusCode.NOT_FOUND
 
-        await eventually(repeated)
-        request.target.offset = 1000
-        (change,) = (await stub.SetPositions(request, timeout=CALL_SECONDS)).changes
-        assert change.reason == "OFFSET_OUT_OF_RANGE"
+
+async def every_codec(rig: Rig) -> None:
+    for index, codec in enumerate(CODECS):
+        values = [b"%d " % number + b"x" * (number % 200) if number % 11 else None for number in range(300)]
+        await rig.produce("codecs", values, codec=codec, partition=index % 2)
+
+
+async def every_codec_is_copied(rig: Rig, service: ServiceProcess) -> None:
+    await rig.same("codecs", 2)
+
+    async def shown() -> bool:
+        found = await rig.partitions(service, "codecs")
+        assert [status.lag_records for status in found] == [0, 0]
+        assert {status.position for status in found} == {900, 600}
+        return True
+
+    await eventually(shown)
+
+
+async def positions_move_after_a_dry_run_has_said_what_that_means(
+    rig: Rig, service: ServiceProcess, topic: str
+) -> None:
+    await rig.produce(topic, [b"%d" % number for number in range(99)])
+    await rig.same(topic)
+
+    async def reported() -> bool:
+        (found,) = await rig.partitions(service, topic)
+        return found.position == 100
+
+    await eventually(reported)
+    stub = stub_of(service)
+    request = pb.SetPositionsRequest(
+        scope=scope(rig, topic), target=pb.PositionTarget(offset=60), dry_run=True, by="test"
+    )
+    answer = await stub.SetPositions(request, timeout=CALL_SECONDS)
+    (change,) = answer.changes
+    assert not answer.applied
+    assert (change.from_offset, change.to_offset, change.repeated_offsets) == (100, 60, 40)
+    assert await count(rig, topic) == 100
+
+    request.dry_run = False
+    assert (await stub.SetPositions(request, timeout=CALL_SECONDS)).applied
+
+    async def repeated() -> bool:
+        copied = await rig.target_content(topic)
+        return len(copied) == 140 and copied[100:] == copied[60:100]
+
+    await eventually(repeated)
+    request.target.offset = 1000
+    (change,) = (await stub.SetPositions(request, timeout=CALL_SECONDS)).changes
+    assert change.reason == "OFFSET_OUT_OF_RANGE"
+
+
+async def retention_that_overtakes_the_copy_is_a_gap(rig: Rig, service: ServiceProcess, topic: str) -> None:
+    await pause(rig, service, topic)
+    await rig.produce(topic, [b"%d" % number for number in range(50)])
+    await carried_out(lambda: rig.source.delete_records({TopicPartition(topic, 0): 30}))
+    await resume(rig, service, topic)
+
+    async def entered() -> bool:
+        return await gaps(rig, service, topic) == [(1, 30, "RETENTION")]
+
+    await eventually(entered)
+
+    async def the_rest() -> bool:
+        copied = [value for _, _, value, _ in await rig.target_content(topic)]
+        return copied == [b"first", *(b"%d" % number for number in range(29, 50))]
+
+    await eventually(the_rest)
+
+
+async def a_topic_that_is_deleted_and_created_again_begins_anew(
+    rig: Rig, service: ServiceProcess, topic: str
+) -> None:
+    await rig.produce(topic, [b"old %d" % number for number in range(20)])
+    await rig.same(topic)
+    await carried_out(lambda: rig.source.delete_topics([topic]))
+    await rig.create(topic)
+    values = [b"new %d" % number for number in range(30)]
+    await rig.produce(topic, values)
+
+    async def all_new() -> bool:
+        return [value for _, _, value, _ in await rig.target_content(topic)][-30:] == values
+
+    await eventually(all_new)
+
+    async def told() -> bool:
+        return "TOPIC_RECREATED" in {reason for _, _, reason in await gaps(rig, service, topic)}
+
+    await eventually(told)
+
+
+async def a_deleted_copy_is_a_gap(rig: Rig, service: ServiceProcess, topic: str) -> None:
+    await rig.produce(topic, [b"%d" % number for number in range(20)])
+    await rig.same(topic)
+    await carried_out(lambda: rig.target.delete_topics([rig.remote(topic)]))
+    await rig.produce(topic, [b"after"])
+
+    async def only_what_came_after() -> bool:
+        return [value for _, _, value, _ in await rig.target_content(topic)] == [b"after"]
+
+    await eventually(only_what_came_after)
+
+    async def told() -> bool:
+        return "TARGET_RECREATED" in {reason for _, _, reason in await gaps(rig, service, topic)}
+
+    await eventually(told)
+
+
+async def a_throttled_topic_keeps_its_rate(rig: Rig, service: ServiceProcess, topic: str) -> None:
+    limit = 400_000
+    request = pb.SetThrottleRequest(scope=scope(rig, topic), bytes_per_second=limit, by="test")
+    await stub_of(service).SetThrottle(request, timeout=CALL_SECONDS)
+    await rig.produce(topic, [b"z" * 10_000 for _ in range(1000)])
+    clock, began = SystemClock(), SystemClock().monotonic()
+    (before,) = await rig.partitions(service, topic)
+    await quiet(8)
+    (after,) = await rig.partitions(service, topic)
+    rate = (after.position - before.position) * 10_000 / (clock.monotonic() - began)
+    # How near it comes is for the benchmark to say; without a limit all 10 MB would be there.
+    assert rate < 2 * limit, rate
+
+    async def goes_on() -> bool:
+        (now,) = await rig.partitions(service, topic)
+        return now.position > before.position
+
+    await eventually(goes_on)
 
 
 async def test_a_position_is_on_the_log_when_the_command_returns_also_0_with_reset_to_latest(
@@ -191,71 +308,3 @@ async def test_a_position_is_on_the_log_when_the_command_returns_also_0_with_res
                 return (change.from_offset, change.to_offset, change.repeated_offsets) == (6, 3, 3)
 
             await eventually(said)
-
-
-async def test_retention_that_overtakes_the_copy_is_a_gap_and_the_copy_goes_on(rig: Rig) -> None:
-    await rig.create("short")
-    async with copying(rig, "short") as (service, stub):
-        await stub.PauseReplication(
-            pb.PauseReplicationRequest(scope=scope(rig, "short"), by="test"), timeout=CALL_SECONDS
-        )
-
-        async def paused() -> bool:
-            return (await state_of(rig, service, "short"))[0] == "PAUSED"
-
-        await eventually(paused)
-        await rig.produce("short", [b"%d" % number for number in range(50)])
-        await carried_out(lambda: rig.source.delete_records({TopicPartition("short", 0): 30}))
-        await stub.ResumeReplication(
-            pb.ResumeReplicationRequest(scope=scope(rig, "short"), by="test"), timeout=CALL_SECONDS
-        )
-
-        async def entered() -> bool:
-            gaps = (await stub.ListGaps(pb.ListGapsRequest(flow=rig.flow), timeout=CALL_SECONDS)).gaps
-            return [(g.partition.topic, g.from_offset, g.to_offset, g.reason) for g in gaps] == [
-                ("short", 1, 30, "RETENTION")
-            ]
-
-        await eventually(entered)
-
-        async def the_rest() -> bool:
-            copied = [value for _, _, value, _ in await rig.target_content("short")]
-            return copied == [b"first", *(b"%d" % number for number in range(29, 50))]
-
-        await eventually(the_rest)
-
-
-async def test_a_topic_that_is_deleted_and_created_again_begins_anew(rig: Rig) -> None:
-    await rig.create("reborn")
-    async with copying(rig, "reborn") as (_, stub):
-        await rig.produce("reborn", [b"old %d" % number for number in range(20)])
-        await rig.same("reborn")
-        await carried_out(lambda: rig.source.delete_topics(["reborn"]))
-        await rig.create("reborn")
-        await rig.produce("reborn", [b"new %d" % number for number in range(30)])
-
-        async def all_new() -> bool:
-            copied = [value for _, _, value, _ in await rig.target_content("reborn")]
-            return copied[-30:] == [b"new %d" % number for number in range(30)]
-
-        await eventually(all_new)
-        gaps = (await stub.ListGaps(pb.ListGapsRequest(flow=rig.flow), timeout=CALL_SECONDS)).gaps
-        assert "TOPIC_RECREATED" in {gap.reason for gap in gaps}
-
-
-async def test_a_throttled_topic_keeps_its_rate(rig: Rig) -> None:
-    await rig.create("slow")
-    limit = 400_000
-    async with copying(rig, "slow") as (service, stub):
-        await stub.SetThrottle(
-            pb.SetThrottleRequest(scope=scope(rig, "slow"), bytes_per_second=limit, by="test"),
-            timeout=CALL_SECONDS,
-        )
-        await rig.produce("slow", [b"z" * 10_000 for _ in range(1000)])
-        clock, began = SystemClock(), SystemClock().monotonic()
-        (before,) = await rig.partitions(service, "slow")
-        await quiet(8)
-        (after,) = await rig.partitions(service, "slow")
-        rate = (after.position - before.position) * 10_000 / (clock.monotonic() - began)
-        # How near it comes is for the benchmark to say; without a limit all 10 MB would be there.
-        assert 0 < rate < 1.5 * limit, rate
