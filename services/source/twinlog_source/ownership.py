@@ -50,20 +50,11 @@ class Ownership:
         """
         count = await self.internal.ensure()
         self.positions.partition_count = self.journal.partition_count = count
-        await self.positions.refresh()
-        owner = self.positions.control.owner
-        if displaced and owner is not None and owner.instance != self.instance_id:
-            silent_seconds = (self.clock.now_ms() - owner.renewed_at_ms) / 1000
-            if silent_seconds < STALE_OWNER_SECONDS:
-                raise StateError(
-                    f"another process copies {self.flow.flow} now (it signed {silent_seconds:.0f} s ago);"
-                    f" this one takes over when it has been silent for {STALE_OWNER_SECONDS:g} s",
-                    reason="OWNED_ELSEWHERE",
-                    metadata={"flow": str(self.flow.flow), "owner": owner.instance},
-                )
-        self._slots = max(self._slots, owner.slots if owner is not None else 0)
-        await self.fence(every_transactional_id(self.flow, self._slots))
+        if displaced:
+            await self._give_way_to_a_living_owner()
+        await self._fence_all_before()
         positions = await self.positions.refresh()
+        owner = self.positions.control.owner
         await self._doubt_foreign_positions(owner)
         await self.sign()
         log.info(
@@ -72,6 +63,37 @@ class Ownership:
             positions=len(positions),
             fenced_slots=self._slots,
         )
+
+    async def _give_way_to_a_living_owner(self) -> None:
+        """Raises StateError (OWNED_ELSEWHERE)."""
+        await self.positions.refresh()
+        owner = self.positions.control.owner
+        if owner is None or owner.instance == self.instance_id:
+            return
+        silent_seconds = (self.clock.now_ms() - owner.renewed_at_ms) / 1000
+        if silent_seconds < STALE_OWNER_SECONDS:
+            raise StateError(
+                f"another process copies {self.flow.flow} now (it signed {silent_seconds:.0f} s ago);"
+                f" this one takes over when it has been silent for {STALE_OWNER_SECONDS:g} s",
+                reason="OWNED_ELSEWHERE",
+                metadata={"flow": str(self.flow.flow), "owner": owner.instance},
+            )
+
+    async def _fence_all_before(self) -> None:
+        """Fence every id that was ever used. What a killed owner left open ends by that, not by its time-out.
+
+        An open transaction may hide the newest mark, the one that tells of more slots, but only one of an id
+        that the marks before it tell of: a mark is written before its slots are used.
+        """
+        fenced_slots = 0
+        while True:
+            await self.positions.peek()
+            owner = self.positions.control.owner
+            self._slots = max(self._slots, owner.slots if owner is not None else 0)
+            if self._slots <= fenced_slots:
+                return
+            await self.fence(every_transactional_id(self.flow, self._slots))
+            fenced_slots = self._slots
 
     async def _doubt_foreign_positions(self, owner: OwnerMark | None) -> None:
         """MirrorMaker 2 copied meanwhile, or somebody set positions: what we noted beside ours is not about

@@ -58,14 +58,20 @@ class PositionsLog:
         partition can not be read: a position is never guessed.
         """
         async with self._reading:
-            return await self._refresh()
+            # Not the last stable offset: a transaction of another slot that is open now would hide what is
+            # committed behind its beginning.
+            await self._read_up_to(OffsetSpec.LATEST)
+            return {**dict.fromkeys(self.control.zeros - self.unreadable.keys(), 0), **self._positions}
 
-    async def _refresh(self) -> Mapping[TopicPartition, int]:
+    async def peek(self) -> None:
+        """Read what is committed now, without waiting for transactions that are open. Raises KafkaError."""
+        async with self._reading:
+            await self._read_up_to(OffsetSpec.LAST_STABLE)
+
+    async def _read_up_to(self, end: OffsetSpec) -> None:
         partitions = [TopicPartition(self.topic, number) for number in range(self.partition_count)]
         starts = await self.list_offsets(OffsetSpec.EARLIEST, partitions)
-        # Not the last stable offset: a transaction of another slot that is open now would hide what is
-        # committed behind its beginning.
-        ends = await self.list_offsets(OffsetSpec.LATEST, partitions)
+        ends = await self.list_offsets(end, partitions)
         try:
             async with asyncio.timeout(REFRESH_SECONDS):
                 for partition in partitions:
@@ -76,7 +82,6 @@ class PositionsLog:
                 reason="POSITIONS_UNSTABLE",
                 metadata={"topic": self.topic},
             ) from error
-        return {**dict.fromkeys(self.control.zeros - self.unreadable.keys(), 0), **self._positions}
 
     async def _read(self, partition: TopicPartition, start: int, end: int) -> None:
         offset = max(start, self._next.get(partition.partition, start))

@@ -1,6 +1,7 @@
 """What a flow's driver owns, taken over from the log after nobody copied: positions, losses on the target,
 limits."""
 
+import asyncio
 from collections.abc import AsyncIterator, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, field
@@ -14,17 +15,18 @@ from twinlog.api.source.v1 import source_service_pb2 as source_pb
 from twinlog.api.source.v1 import worker_service_pb2 as pb
 from twinlog.config import load
 from twinlog.kafka.ports import ConfigChange
-from twinlog.model import TopicPartition
+from twinlog.model import Record, TopicPartition
 from twinlog.service.peers import open_channel
 from twinlog.service.runtime import Backoff
 from twinlog.service.topics_client import TopicsWatch
 from twinlog.service.watch_client import Received, Restarted
 from twinlog.testing.fake_clock import FakeClock
 from twinlog.testing.fake_cluster import FakeCluster
+from twinlog.testing.fake_cluster_state import Transaction
 from twinlog.wire.murmur2 import partition_for_key
 from twinlog.wire.source_offset import encode_source_offset, source_offset_key
 from twinlog_source.config import source_flows
-from twinlog_source.control import EpochsMark, EpochStart
+from twinlog_source.control import EpochsMark, EpochStart, control_key
 from twinlog_source.estate import FlowEstate
 from twinlog_source.gaps import Gap
 from twinlog_source.internal_topics import InternalTopics
@@ -67,6 +69,8 @@ class Site:
     source: FakeCluster = field(init=False)
     target: FakeCluster = field(init=False)
     owners: int = 0
+    open: dict[int, tuple[TopicPartition, int]] = field(default_factory=dict)
+    """What dead tasks left open on the target: slot -> partition and number of the transaction."""
 
     def __post_init__(self) -> None:
         self.source, self.target = FakeCluster("A", clock=self.clock), FakeCluster("B", clock=self.clock)
@@ -97,8 +101,12 @@ class Site:
             source_alias="A",
         )
 
-        async def fence(_: Sequence[str]) -> None:
-            """Nobody else is there."""
+        async def fence(transactional_ids: Sequence[str]) -> None:
+            """The coordinator aborts what holders of these ids left open."""
+            for transactional_id in transactional_ids:
+                slot = int(transactional_id.split("-")[-2])
+                if slot in self.open:
+                    self.target.finish_transaction(*self.open.pop(slot), Transaction.ABORTED)
 
         journal = Journal(
             flow=flow.flow,
@@ -233,6 +241,29 @@ async def test_a_copy_that_lost_its_tail_while_nobody_copied_is_a_gap(site: Site
     assert second.table.rows[P].position == 10
     await site.write(site.target, "A.t", 1)
     assert ledger(await site.owner()) == [(6, 10, "TARGET_TRUNCATED")], "only once"
+
+
+async def test_what_a_dead_owner_left_open_ends_by_fencing_before_it_is_waited_for(site: Site) -> None:
+    first = await site.owner()
+    await first.ownership.note_slots(1)
+    await first.journal.position(P, 5)
+    count = len(site.target.topics[POSITIONS].logs)
+    marks_at = TopicPartition(POSITIONS, partition_for_key(control_key("A", "owner"), count))
+    lost = Record(offset=0, timestamp_ms=0, key=source_offset_key("A", P), value=encode_source_offset(9))
+
+    def dies_in_a_transaction(slot: int) -> None:
+        site.open[slot] = (
+            marks_at,
+            site.target.append_transaction(marks_at, [lost], outcome=Transaction.OPEN),
+        )
+
+    dies_in_a_transaction(0)
+    await first.ownership.note_slots(2)  # hidden behind the transaction of slot 0
+    dies_in_a_transaction(1)
+    async with asyncio.timeout(10):
+        second = await site.owner()
+    assert site.open == {}
+    assert second.table.rows[P].position == 5
 
 
 async def test_leader_epochs_are_not_about_positions_that_somebody_else_wrote(site: Site) -> None:
