@@ -77,7 +77,8 @@ def note_cells(status: Status) -> list[Sequence[str]]:
         (row.name, "twinlog status", row.reason, row.message) for row in status.services if row.reason
     ]
     rows += [_note(row.flow, note) for row in _sorted_flows(status) for note in row.notes]
-    rows += [_note(row.alias, note) for row in _sorted_clusters(status) for note in row.notes]
+    for row in _sorted_clusters(status):
+        rows += _told_by_many(row.alias, row.notes)
     return rows
 
 
@@ -87,6 +88,17 @@ def _sorted_flows(status: Status) -> list[FlowRow]:
 
 def _sorted_clusters(status: Status) -> list[ClusterRow]:
     return [status.clusters[alias] for alias in sorted(status.clusters)]
+
+
+def _told_by_many(about: str, notes: Sequence[Note]) -> list[Sequence[str]]:
+    """A row for each reason: a cluster that is away is away for every service."""
+    by_reason: dict[str, list[Note]] = {}
+    for note in notes:
+        by_reason.setdefault(note.reason, []).append(note)
+    return [
+        (about, ", ".join(note.service for note in alike), reason, alike[0].message)
+        for reason, alike in by_reason.items()
+    ]
 
 
 def _note(about: str, note: Note) -> Sequence[str]:

@@ -158,10 +158,18 @@ def test_notes_gather_every_reason() -> None:
         ServiceRow(name="heartbeat", endpoint="h:2", reason="PEER_UNAVAILABLE", message="refused")
     )
     status.flows["A->B"].notes.append(Note(service="configsync", reason="SAME_CLUSTER", message="same"))
+    status.clusters["B"] = ClusterRow(
+        alias="B",
+        notes=[
+            Note(service=service, reason="KAFKA_UNAVAILABLE", message="away")
+            for service in ("source", "checkpoint")
+        ],
+    )
 
     assert note_cells(status) == [
         ("heartbeat", "twinlog status", "PEER_UNAVAILABLE", "refused"),
         ("A->B", "configsync", "SAME_CLUSTER", "same"),
+        ("B", "source, checkpoint", "KAFKA_UNAVAILABLE", "away"),
     ]
     assert not status.all_serving
     assert service_cells(status.services[1]) == ("heartbeat", "h:2", "DOWN", "-")
