@@ -22,9 +22,12 @@ _LEAK_GRACE_SECONDS = 0.2
 
 
 def pytest_configure() -> None:
-    """Under `nohup` all children would be deaf to a signal that tests send them."""
-    if signal.getsignal(signal.SIGHUP) is signal.SIG_IGN:
-        signal.signal(signal.SIGHUP, signal.SIG_DFL)
+    """Under `nohup`, and in the background of a shell, all children would be deaf to signals that tests send
+    them.
+    """
+    for number, handler in ((signal.SIGHUP, signal.SIG_DFL), (signal.SIGINT, signal.default_int_handler)):
+        if signal.getsignal(number) is signal.SIG_IGN:
+            signal.signal(number, handler)
 
 
 @pytest.hookimpl(optionalhook=True)

@@ -43,5 +43,8 @@ def test_a_signal_ends_it_without_a_word(command: str, number: signal.Signals, e
         assert process.stderr is not None
         assert process.stdout.readline() == "loading\n"
         process.send_signal(number)
-        assert process.wait(timeout=40) == exit_code
+        try:
+            assert process.wait(timeout=40) == exit_code
+        finally:
+            process.kill()
         assert process.stderr.read() == ""
