@@ -244,3 +244,7 @@ async def _identify(cluster: KafkaCluster, alias: ClusterAlias) -> str:
             reason="KAFKA_TIMEOUT",
             metadata={"cluster": alias},
         ) from error
+    except TransientKafkaError as error:
+        raise TransientKafkaError(
+            f"{error}; check {alias}.bootstrap.servers", reason=error.reason, metadata=error.metadata
+        ) from error

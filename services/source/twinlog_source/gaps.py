@@ -1,8 +1,8 @@
 """The gap ledger: ranges of source records that will never be on the target, kept beside the positions.
 
 A gap is a record of `mm2-offsets.<A>.internal` under a connector name of our own, which Connect leaves
-alone. Its key holds where it begins, so gaps of one partition stand side by side after compaction, and a
-gap that is found again replaces itself.
+alone. Its key holds where it begins and why, so gaps of one partition stand side by side after compaction,
+and a gap that is found again replaces itself.
 """
 
 from dataclasses import dataclass
@@ -30,6 +30,11 @@ class Gap:
     found_at_ms: int
 
     @property
+    def identity(self) -> tuple[TopicPartition, int, str]:
+        """What makes it the same gap when it is found again."""
+        return self.partition, self.from_offset, self.reason
+
+    @property
     def is_loss(self) -> bool:
         """The records are on neither side now. A truncation lost nothing: the target has what the source
         lost."""
@@ -45,9 +50,10 @@ def gap_record(flow: Flow, gap: Gap) -> tuple[bytes, bytes]:
             "partition": gap.partition.partition,
             "topic": gap.partition.topic,
             "from": gap.from_offset,
+            "reason": gap.reason,
         },
     )
-    value: dict[str, JsonValue] = {"to": gap.to_offset, "reason": gap.reason, "found_at_ms": gap.found_at_ms}
+    value: dict[str, JsonValue] = {"to": gap.to_offset, "found_at_ms": gap.found_at_ms}
     return encode_connect_key(key), encode_document(value)
 
 
@@ -59,8 +65,14 @@ def parse_gap(source_alias: str, key: bytes | None, value: bytes | None) -> Gap 
     document = decode_document(value)
     match (decoded.partition, document):
         case (
-            {"cluster": str(cluster), "topic": str(topic), "partition": int(number), "from": int(begin)},
-            {"to": int(end), "reason": str(reason), "found_at_ms": int(found_at_ms)},
+            {
+                "cluster": str(cluster),
+                "topic": str(topic),
+                "partition": int(number),
+                "from": int(begin),
+                "reason": str(reason),
+            },
+            {"to": int(end), "found_at_ms": int(found_at_ms)},
         ) if cluster == source_alias:
             return Gap(
                 partition=TopicPartition(topic, number),

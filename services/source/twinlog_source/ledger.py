@@ -43,7 +43,7 @@ class Ledger:
 
     def enter(self, gap: Gap) -> None:
         """A gap that is on the log already."""
-        self.positions.gaps[gap.partition, gap.from_offset] = gap
+        self.positions.gaps[gap.identity] = gap
         self.on_gap(gap)
         log.warning(
             "data_gap",

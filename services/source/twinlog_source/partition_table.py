@@ -79,6 +79,10 @@ class PartitionRow:
         self._lanes.clear()
         self._shortened_to = NOT_SEEN
 
+    def forget_target(self) -> None:
+        """The target is another log now: nothing is known of its end."""
+        self.target_end, self.target_end_at, self.shortened = -1, 0, None
+
     def note_target_end(self, end_offset: int) -> None:
         """The target log ends, or ended, here."""
         if end_offset >= self.target_end or self.position is None:

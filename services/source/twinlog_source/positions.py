@@ -38,7 +38,7 @@ class PositionsLog:
     partition_count: int
     source_alias: str
     connector_name: str = SOURCE_CONNECTOR
-    gaps: dict[tuple[TopicPartition, int], Gap] = field(default_factory=dict)
+    gaps: dict[tuple[TopicPartition, int, str], Gap] = field(default_factory=dict)
     """The gap ledger as read so far."""
     control: ControlState = field(default_factory=ControlState)
     """Our own state beside the positions, as read so far."""
@@ -101,7 +101,7 @@ class PositionsLog:
                 self._take(key.partition, decode_source_offset(record.value))
                 self.written_at_ms[key.partition] = record.timestamp_ms
             elif (gap := parse_gap(self.source_alias, record.key, record.value)) is not None:
-                self.gaps[gap.partition, gap.from_offset] = gap
+                self.gaps[gap.identity] = gap
             elif (control := parse_control(self.source_alias, record.key, record.value)) is not None:
                 self.control.apply(control)
         except WireFormatError as error:

@@ -46,6 +46,9 @@ class TargetLogs:
                 continue
             if self.marks.target_was_recreated(topic):
                 await self._note_lost_copies(topic)
+            for partition, row in self.table.rows.items():
+                if partition.topic == topic.source_topic:
+                    row.forget_target()
             await self.marks.state(topic, known_partitions=mark.known_partitions)
 
     async def _note_lost_copies(self, topic: ReplicatedTopic) -> None:

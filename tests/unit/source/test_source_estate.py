@@ -217,6 +217,19 @@ async def test_a_copy_that_was_made_anew_while_nobody_copied_is_a_gap(site: Site
     assert ledger(await site.owner()) == [(0, 5, "TARGET_RECREATED")], "only once"
 
 
+async def test_a_copy_that_was_made_anew_is_not_one_that_lost_its_tail_as_well(site: Site) -> None:
+    """Its new, shorter log is seen before it is known to be another one."""
+    await site.write(site.target, "A.t", 5)
+    await (await site.owner()).journal.position(P, 5)
+    estate = await site.owner()
+    reported(estate, position=5, source_end_offset=5, target_end_offset=5)
+    site.target.add_topic("A.t")
+    await estate.target_logs.look_at_ends(estate.topics)
+    site.say(estate.watch)
+    await estate.refresh(owned=frozenset())
+    assert ledger(estate) == [(0, 5, "TARGET_RECREATED")]
+
+
 async def test_a_source_topic_that_was_made_anew_while_nobody_copied_begins_at_0(site: Site) -> None:
     first = await site.owner()
     await first.journal.position(P, 5)
