@@ -7,7 +7,6 @@ the file means nothing.
 
 import fcntl
 import json
-import os
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -16,6 +15,7 @@ from pathlib import Path
 from typing import IO, Any
 
 from twinlog.errors import ConflictError
+from twinlog.local.file_lock import is_locked
 from twinlog.local.paths import state_dir
 
 _POLL_SECONDS = 0.05
@@ -111,16 +111,9 @@ def find_running(name: str) -> RunningCluster | None:
 def is_owned(name: str) -> bool:
     """Whether a process holds the name: it starts the cluster, runs it or ends it."""
     try:
-        lock = os.open(_lock_file(name), os.O_RDWR | os.O_CLOEXEC)
+        return is_locked(_lock_file(name))
     except FileNotFoundError:
         return False
-    try:
-        fcntl.flock(lock, fcntl.LOCK_SH | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return True
-    finally:
-        os.close(lock)
-    return False
 
 
 def request_end(name: str) -> None:

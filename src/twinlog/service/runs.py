@@ -8,12 +8,12 @@ blocks, for the time of a few small files.
 import contextlib
 import fcntl
 import json
-import os
 import uuid
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
+from twinlog.local.file_lock import is_locked
 from twinlog.local.paths import state_dir
 
 
@@ -57,7 +57,7 @@ def living_runs() -> list[LivingRun]:
     found = []
     for file in _files():
         with contextlib.suppress(OSError, ValueError, TypeError):
-            if _is_locked(file):
+            if is_locked(file):
                 found.append(LivingRun(**json.loads(file.read_text())))
     return found
 
@@ -65,7 +65,7 @@ def living_runs() -> list[LivingRun]:
 def _forget_the_dead() -> None:
     for file in _files():
         with contextlib.suppress(OSError):
-            if not _is_locked(file):
+            if not is_locked(file):
                 file.unlink()
 
 
@@ -74,17 +74,6 @@ def _files() -> list[Path]:
         return sorted(_directory().glob("*.json"))
     except OSError:
         return []
-
-
-def _is_locked(file: Path) -> bool:
-    handle = os.open(file, os.O_RDONLY | os.O_CLOEXEC)
-    try:
-        fcntl.flock(handle, fcntl.LOCK_SH | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return True
-    finally:
-        os.close(handle)
-    return False
 
 
 def _directory() -> Path:
