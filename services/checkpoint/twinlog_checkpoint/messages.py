@@ -13,7 +13,7 @@ from twinlog.service.clusters import ClusterStatus
 from twinlog.service.watch import Changed, Event, Removed, SnapshotEnd, SnapshotItem
 from twinlog_checkpoint.board import FlowProgress, Item, ItemKey
 from twinlog_checkpoint.group_explainer import GroupExplanation
-from twinlog_checkpoint.move_runner import MoveReport, StepEvent
+from twinlog_checkpoint.move_events import MoveReport, StepEvent
 from twinlog_checkpoint.moves import (
     DEFAULT_WAIT_SECONDS,
     LastMove,

@@ -17,7 +17,8 @@ from twinlog_checkpoint import messages
 from twinlog_checkpoint.board import CheckpointBoard, flow_progress
 from twinlog_checkpoint.flow_parts import FlowParts
 from twinlog_checkpoint.group_explainer import explain_group
-from twinlog_checkpoint.move_runner import MoveEvent, MoveRunner, StepEvent
+from twinlog_checkpoint.move_events import MoveEvent, StepEvent
+from twinlog_checkpoint.move_runner import MoveRunner
 from twinlog_checkpoint.offset_queries import answer_queries
 
 

@@ -13,8 +13,9 @@ from twinlog_checkpoint.assembly import assemble_moves
 from twinlog_checkpoint.flow_parts import FlowParts
 from twinlog_checkpoint.group_sync import LogRange
 from twinlog_checkpoint.history import OffsetPair
+from twinlog_checkpoint.move_events import MoveReport, StepEvent, StepState
 from twinlog_checkpoint.move_journal import MoveJournal, MoveRecord, MoveState, Step
-from twinlog_checkpoint.move_runner import MoveReport, MoveRunner, StepEvent, StepState
+from twinlog_checkpoint.move_runner import MoveRunner
 from twinlog_checkpoint.moves import GroupPlace, MoveAction, MoveKind, MoveOptions, MovePlan, decide
 from twinlog_checkpoint.servicer import ServedFlow
 from twinlog_checkpoint.translation import Translation, Verdict
