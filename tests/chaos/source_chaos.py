@@ -4,8 +4,9 @@ repeated.
     python tests/chaos/source_chaos.py --seed 7 --kills 200
 
 Kills with SIGKILL, chosen by the seed: a task, all tasks, Spark's JVM, the whole service, the target
-broker. The same seed makes the same choices; moments differ with the machine. Exit code 0 only if every
-partition is identical.
+broker. A rival is a second service that takes the flow over from the one that runs; a pause stops a process
+for a while, so that it comes back to a flow that others copy. The same seed makes the same choices; moments
+differ with the machine. Exit code 0 only if every partition is identical.
 """
 
 import argparse
@@ -13,6 +14,7 @@ import asyncio
 import json
 import math
 import random
+import signal
 import sys
 import tempfile
 import time
@@ -40,7 +42,21 @@ RECORDS_PER_SECOND = 2000
 DRAIN_SECONDS = 300.0
 LOG_LINES = 100
 """Shown of a service that ended by itself."""
-KINDS = ("task", "task", "task", "all tasks", "jvm", "service", "service", "broker")
+KINDS = (
+    "task",
+    "task",
+    "task",
+    "all tasks",
+    "jvm",
+    "service",
+    "service",
+    "broker",
+    "rival",
+    "pause",
+    "pause",
+)
+PAUSE_SECONDS = (0.2, 1.0, 3.0)
+SERVICES_AT_ONCE = 2
 EPOCH_SECONDS = ("1", "5")
 """Of a life of the service: in short epochs many kills hit a hand-over from one to the next."""
 
@@ -78,6 +94,7 @@ class Chaos:
     """Monotonic seconds: after that nothing is killed any more."""
     outcome: Outcome = field(init=False)
     dice: random.Random = field(init=False)
+    """What is killed: the load has dice of its own, which do not depend on how fast it is."""
     _done: asyncio.Event = field(default_factory=asyncio.Event)
 
     def __post_init__(self) -> None:
@@ -127,35 +144,57 @@ class Chaos:
             raise ValueError(f"{TOPIC}-{number}: {len(here) - len(there)} records are missing at the end")
 
     async def _one_life(self, configsync: ServiceProcess) -> None:
-        """Run the service, kill parts of it until it is the service itself."""
+        """Run the service and its rivals, kill parts of them until it is they themselves."""
         epochs = {"twinlog.epoch.seconds": self.dice.choice(EPOCH_SECONDS)}
-        async with self.rig.running(configsync, **epochs) as service:
+        async with AsyncExitStack() as stack:
+            services = [await stack.enter_async_context(self.rig.running(configsync, **epochs))]
             await quiet(6 + self.dice.random() * 2)
             while not self._is_over:
                 kind = self.dice.choice(KINDS)
-                if await self._kill(kind, service):
+                if kind == "rival":
+                    services.append(await stack.enter_async_context(self.rig.running(configsync, **epochs)))
+                    for oldest in services[:-SERVICES_AT_ONCE]:
+                        await self._end(oldest)
+                        services.remove(oldest)
+                if kind == "rival" or await self._kill(kind, self.dice.choice(services)):
                     self.outcome.kills[kind] += 1
                     sys.stderr.write(f"{sum(self.outcome.kills.values())}/{self.kills} killed: {kind}\n")
                 if kind == "service":
+                    for each in services:
+                        await self._end(each)
                     return
                 await quiet(self.dice.random() * self.longest_pause_seconds)
+
+    async def _end(self, service: ServiceProcess) -> None:
+        if service.process.returncode is not None:
+            log = "\n".join(service.log().splitlines()[-LOG_LINES:])
+            raise RuntimeError(f"the service ended by itself ({service.process.returncode}):\n{log}")
+        await service.kill()
 
     async def _kill(self, kind: str, service: ServiceProcess) -> bool:
         """False when there was nothing of the kind to kill just then."""
         if kind == "service":
-            if service.process.returncode is not None:
-                log = "\n".join(service.log().splitlines()[-LOG_LINES:])
-                raise RuntimeError(f"the service ended by itself ({service.process.returncode}):\n{log}")
-            await service.kill()
             return True
         if kind == "broker":
             await asyncio.to_thread(self._bounce_broker)
+            return True
+        if kind == "pause":
+            await self._pause(service)
             return True
         jvms, tasks = processes(service.process.pid)
         victims = {"jvm": jvms[:1], "task": tasks and [self.dice.choice(tasks)], "all tasks": tasks}[kind]
         for victim in victims:
             kill(victim)
         return bool(victims)
+
+    async def _pause(self, service: ServiceProcess) -> None:
+        jvms, tasks = processes(service.process.pid)
+        asleep = self.dice.choice([[psutil.Process(service.process.pid)], jvms, tasks])
+        for process in asleep:
+            signal_to(process, signal.SIGSTOP)
+        await quiet(self.dice.choice(PAUSE_SECONDS))
+        for process in asleep:
+            signal_to(process, signal.SIGCONT)
 
     def _bounce_broker(self) -> None:
         broker = self.target.broker_ids[0]
@@ -165,6 +204,7 @@ class Chaos:
     async def _load(self) -> None:
         """Plain and transactional records, some transactions aborted; every record says who it is."""
         number = 0
+        dice = random.Random(self.seed)
         async with AsyncExitStack() as stack:
             plain: AIOKafkaProducer = await stack.enter_async_context(
                 producer(self.rig.source_servers, "lz4", 16_384)
@@ -180,7 +220,7 @@ class Chaos:
                 for _ in range(10):
                     await careful.send(TOPIC, b"careful %d" % number, partition=number % PARTITIONS)
                     number += 1
-                if self.dice.random() < 0.2:
+                if dice.random() < 0.2:
                     await careful.abort_transaction()
                     self.outcome.aborted += 1
                 else:
@@ -205,8 +245,12 @@ def processes(pid: int) -> tuple[list[psutil.Process], list[psutil.Process]]:
 
 
 def kill(victim: psutil.Process) -> None:
+    signal_to(victim, signal.SIGKILL)
+
+
+def signal_to(process: psutil.Process, number: signal.Signals) -> None:
     try:
-        victim.kill()
+        process.send_signal(number)
     except psutil.NoSuchProcess:
         return
 

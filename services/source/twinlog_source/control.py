@@ -1,5 +1,6 @@
-"""The flow's own state beside the positions: who owns it, how many slots it ever used, what its topics were,
-and of each partition what MM2's format cannot say: a position of 0, and what the copied records prove.
+"""The flow's own state beside the positions: who claimed it, who owns it and how many slots that ever took,
+what its topics were, and of each partition what MM2's format cannot say: a position of 0, and what the copied
+records prove.
 
 Records of `mm2-offsets.<A>.internal` under a connector name of our own, which Connect leaves alone. Each
 key names one fact, so compaction keeps the newest of every fact; a tombstone takes it back.
@@ -17,6 +18,14 @@ from twinlog.wire.source_offset import (
     encode_connect_key,
     encode_document,
 )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClaimMark:
+    """Who took the flow over last. Written before the ids of all earlier owners are fenced."""
+
+    instance: str
+    at_ms: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -101,7 +110,7 @@ class TargetMark:
     """The source position at that moment."""
 
 
-Fact = OwnerMark | TopicMark | PauseMark | ThrottleMark | ZeroMark | EpochsMark | TargetMark
+Fact = ClaimMark | OwnerMark | TopicMark | PauseMark | ThrottleMark | ZeroMark | EpochsMark | TargetMark
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -118,6 +127,7 @@ class ControlRecord:
 class ControlState:
     """All facts as read so far, newest of each."""
 
+    claim: ClaimMark | None = None
     owner: OwnerMark | None = None
     topics: dict[str, TopicMark] = field(default_factory=dict)
     pauses: dict[tuple[str | None, int | None], PauseMark] = field(default_factory=dict)
@@ -136,6 +146,8 @@ class ControlState:
 
     def apply(self, record: ControlRecord) -> None:
         match record.fact:
+            case ClaimMark() as claim:
+                self.claim = claim
             case OwnerMark() as owner:
                 self.owner = owner
             case TopicMark() as mark:
@@ -154,13 +166,14 @@ class ControlState:
                 self.pauses.pop((record.topic, record.partition), None)
             case None if record.kind == "throttle":
                 self.throttles.pop(record.topic, None)
-            case None if record.topic is not None and record.partition is not None:
-                self._take_back(record.kind, TopicPartition(record.topic, record.partition))
             case None:
-                pass
+                self._take_back(record)
 
-    def _take_back(self, kind: str, partition: TopicPartition) -> None:
-        match kind:
+    def _take_back(self, record: ControlRecord) -> None:
+        if record.topic is None or record.partition is None:
+            return
+        partition = TopicPartition(record.topic, record.partition)
+        match record.kind:
             case "zero":
                 self.zeros.discard(partition)
             case "epochs":
@@ -174,9 +187,12 @@ class ControlState:
 def fact_record(source_alias: str, fact: Fact) -> tuple[bytes, bytes]:
     """Key and value that state a fact."""
     match fact:
+        case ClaimMark():
+            key = control_key(source_alias, "claim")
+            value: dict[str, JsonValue] = {"instance": fact.instance, "at_ms": fact.at_ms}
         case OwnerMark():
             key = control_key(source_alias, "owner")
-            value: dict[str, JsonValue] = {
+            value = {
                 "instance": fact.instance,
                 "slots": fact.slots,
                 "renewed_at_ms": fact.renewed_at_ms,
@@ -244,6 +260,8 @@ def parse_control(source_alias: str, key: bytes | None, value: bytes | None) -> 
 def _fact(kind: str, topic: str | None, partition: int | None, document: dict[str, object]) -> Fact | None:
     """None for a fact that this version does not know."""
     match kind, topic, document:
+        case "claim", None, {"instance": str(instance), "at_ms": int(at)}:
+            return ClaimMark(instance=instance, at_ms=at)
         case "owner", None, {"instance": str(instance), "slots": int(slots), "renewed_at_ms": int(at)}:
             return OwnerMark(instance=instance, slots=slots, renewed_at_ms=at)
         case "topic", str(), {"topic_id": str(topic_id), "known_partitions": int(count)}:

@@ -105,9 +105,14 @@ class FlowEstate:
         await self.ownership.take_over(displaced=displaced)
         await self.reread(list(self.table.rows))
 
+    async def confirm(self) -> None:
+        """Between the initialising of a task's ids and its start. Raises KafkaError, and FatalKafkaError
+        (PRODUCER_FENCED) when another process has claimed the flow."""
+        await self.ownership.check()
+
     async def renew(self) -> None:
         """Sign again when it is time. Raises KafkaError, and FatalKafkaError (PRODUCER_FENCED) when another
-        process has signed meanwhile."""
+        process has claimed the flow meanwhile."""
         if self.ownership.is_due:
             await self.ownership.check()
             await self.target_logs.put_ends_on_log(self.topics)

@@ -6,7 +6,8 @@ gap between two epochs is one round trip. Whatever does not report is fenced, an
 from the target's log.
 
 Invariant A: a partition is started only after every earlier owner of it finished or was fenced.
-Invariant B: a start position is what the last owner committed: from its own last words, or from the log
+Invariant B: a task is started only if the flow was still ours after its ids were initialised.
+Invariant C: a start position is what the last owner committed: from its own last words, or from the log
 after fencing.
 """
 
@@ -164,6 +165,7 @@ class FlowDriver:
         epoch = await self.jobs.prepare(chosen, group=group)
         ready = self.clock.monotonic()
         try:
+            await self.estate.confirm()
             await self._end_current("EPOCH_OVER")
         except BaseException:
             epoch.end("NOT_NEEDED")

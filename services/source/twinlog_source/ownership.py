@@ -1,4 +1,11 @@
-"""Who copies a flow: one process at a time. It signs beside the positions, and fences who was before it."""
+"""Who copies a flow: one process at a time, the one that claimed it last.
+
+A claim is written first, then every id of earlier owners is fenced. Between a task's initialising of its ids
+and its start the owner looks whether the newest claim is still its own.
+Invariant: of two owners at most one can commit from its start positions on. Whoever claimed later fenced the
+ids of the other after its claim: tasks that were initialised before are fenced, those that come later are not
+started.
+"""
 
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
@@ -8,7 +15,7 @@ import structlog
 from twinlog.clock import Clock
 from twinlog.errors import FatalKafkaError, StateError
 from twinlog_source.config import SourceFlow
-from twinlog_source.control import OwnerMark
+from twinlog_source.control import ClaimMark, OwnerMark
 from twinlog_source.internal_topics import InternalTopics
 from twinlog_source.journal import Journal
 from twinlog_source.positions import PositionsLog
@@ -18,7 +25,7 @@ RENEW_SECONDS = 15.0
 FOREIGN_AFTER_MS = 60_000
 """A position that was written this long after its owner last signed is not the owner's."""
 STALE_OWNER_SECONDS = 60.0
-"""An owner that has not signed for this long is gone."""
+"""An owner that has not claimed or signed for this long is gone."""
 
 log = structlog.get_logger(__name__)
 
@@ -44,16 +51,18 @@ class Ownership:
     async def take_over(self, *, displaced: bool) -> None:
         """Become the owner: nobody before us can commit any more, and what is on the log is read.
 
-        `displaced`: we were the owner and were fenced. If another process signed since, it is the owner
+        `displaced`: we were the owner and were fenced. If another process claimed since, it is the owner
         now, and we wait until it is gone: the newest start wins, and two never fight. Raises StateError
-        (OWNED_ELSEWHERE).
+        (OWNED_ELSEWHERE), and FatalKafkaError (PRODUCER_FENCED) when another claims at the same time.
         """
         count = await self.internal.ensure()
         self.positions.partition_count = self.journal.partition_count = count
         if displaced:
             await self._give_way_to_a_living_owner()
+        await self.journal.state(ClaimMark(instance=self.instance_id, at_ms=self.clock.now_ms()))
         await self._fence_all_before()
         positions = await self.positions.refresh()
+        self.require_claim()
         owner = self.positions.control.owner
         await self._doubt_foreign_positions(owner)
         await self.sign()
@@ -67,16 +76,19 @@ class Ownership:
     async def _give_way_to_a_living_owner(self) -> None:
         """Raises StateError (OWNED_ELSEWHERE)."""
         await self.positions.refresh()
-        owner = self.positions.control.owner
-        if owner is None or owner.instance == self.instance_id:
+        claim, owner = self.positions.control.claim, self.positions.control.owner
+        if claim is None or claim.instance == self.instance_id:
             return
-        silent_seconds = (self.clock.now_ms() - owner.renewed_at_ms) / 1000
+        # It claims before it fences, and signs only when it knows the positions.
+        has_signed = owner is not None and owner.instance == claim.instance
+        seen_at_ms = max(claim.at_ms, owner.renewed_at_ms) if owner and has_signed else claim.at_ms
+        silent_seconds = (self.clock.now_ms() - seen_at_ms) / 1000
         if silent_seconds < STALE_OWNER_SECONDS:
             raise StateError(
-                f"another process copies {self.flow.flow} now (it signed {silent_seconds:.0f} s ago);"
+                f"another process copies {self.flow.flow} now (it was seen {silent_seconds:.0f} s ago);"
                 f" this one takes over when it has been silent for {STALE_OWNER_SECONDS:g} s",
                 reason="OWNED_ELSEWHERE",
-                metadata={"flow": str(self.flow.flow), "owner": owner.instance},
+                metadata={"flow": str(self.flow.flow), "owner": claim.instance},
             )
 
     async def _fence_all_before(self) -> None:
@@ -121,15 +133,22 @@ class Ownership:
         return self.clock.monotonic() - self._signed_at >= RENEW_SECONDS
 
     async def check(self) -> None:
-        """Raises FatalKafkaError (PRODUCER_FENCED) when another process has signed since we did: a task
-        without work would not find out."""
+        """Raises FatalKafkaError (PRODUCER_FENCED) when another process has claimed the flow since we did.
+
+        To be asked before a task starts whose ids were initialised meanwhile, and now and then: a task
+        without work would not find out.
+        """
         await self.positions.refresh()
-        owner = self.positions.control.owner
-        if owner is not None and owner.instance != self.instance_id:
+        self.require_claim()
+
+    def require_claim(self) -> None:
+        """`check`, by what was read last."""
+        claim = self.positions.control.claim
+        if claim is not None and claim.instance != self.instance_id:
             raise FatalKafkaError(
                 f"another process has taken {self.flow.flow} over",
                 reason="PRODUCER_FENCED",
-                metadata={"flow": str(self.flow.flow), "owner": owner.instance},
+                metadata={"flow": str(self.flow.flow), "owner": claim.instance},
             )
 
     async def sign(self) -> None:

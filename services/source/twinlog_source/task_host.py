@@ -37,10 +37,18 @@ class TaskHost:
     async def rejoin(self, epoch: Epoch, slot: Slot) -> pb.Start:
         # The new task has initialised the slot's ids before it said Prepared: the lost one is fenced already.
         await self.estate.reread(slot.partitions)
-        if epoch.ending:
-            raise StateError(f"epoch {epoch.number} is over", reason="EPOCH_OVER")
+        self._require_right(epoch)
         log.info("task_rejoined", flow=str(epoch.flow), epoch=epoch.number, slot=slot.index)
         return self.start(epoch, slot)
+
+    async def reopened(self, epoch: Epoch) -> None:
+        await self.estate.confirm()
+        self._require_right(epoch)
+
+    def _require_right(self, epoch: Epoch) -> None:
+        self.estate.ownership.require_claim()
+        if epoch.ending:
+            raise StateError(f"epoch {epoch.number} is over", reason="EPOCH_OVER")
 
     def observe(self, epoch: Epoch, slot: Slot, reports: pb.PartitionReports) -> None:
         if epoch.closed:

@@ -30,6 +30,10 @@ class WorkerHost(Protocol):
         """A task came to a slot whose earlier task was lost while it copied: read positions, start anew."""
         ...
 
+    async def reopened(self, epoch: Epoch) -> None:
+        """A task that copies has initialised its ids again. Raises TwinlogError when it must not go on."""
+        ...
+
     def observe(self, epoch: Epoch, slot: Slot, reports: pb.PartitionReports) -> None: ...
 
 
@@ -120,6 +124,8 @@ class _Conversation:
             match report.WhichOneof("report"):
                 case "prepared":
                     await self._prepared()
+                case "reopened":
+                    await self._reopened()
                 case "partitions":
                     self._host.observe(epoch, slot, report.partitions)
                 case "finished":
@@ -129,6 +135,15 @@ class _Conversation:
                     return
                 case _:
                     pass
+
+    async def _reopened(self) -> None:
+        answer = pb.Resume()
+        try:
+            await self._host.reopened(self._epoch)
+        except TwinlogError as error:
+            answer = pb.Resume(reason=error.reason, message=str(error))
+        if self._is_served:
+            self._slot.tell(pb.WorkerCommand(resume=answer))
 
     async def _prepared(self) -> None:
         epoch, slot = self._epoch, self._slot

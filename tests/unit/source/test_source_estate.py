@@ -2,10 +2,11 @@
 limits."""
 
 import asyncio
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -14,6 +15,7 @@ from twinlog.api.configsync.v1 import configsync_service_pb2 as configsync_pb
 from twinlog.api.source.v1 import source_service_pb2 as source_pb
 from twinlog.api.source.v1 import worker_service_pb2 as pb
 from twinlog.config import load
+from twinlog.errors import FatalKafkaError, StateError
 from twinlog.kafka.ports import ConfigChange
 from twinlog.model import Record, TopicPartition
 from twinlog.service.peers import open_channel
@@ -27,6 +29,8 @@ from twinlog.wire.murmur2 import partition_for_key
 from twinlog.wire.source_offset import encode_source_offset, source_offset_key
 from twinlog_source.config import source_flows
 from twinlog_source.control import EpochsMark, EpochStart, control_key
+from twinlog_source.epoch import Epoch
+from twinlog_source.epoch_jobs import EpochJobs
 from twinlog_source.estate import FlowEstate
 from twinlog_source.gaps import Gap
 from twinlog_source.internal_topics import InternalTopics
@@ -34,6 +38,8 @@ from twinlog_source.journal import Journal
 from twinlog_source.ownership import Ownership
 from twinlog_source.positions import PositionsLog
 from twinlog_source.start_positions import StartPositions
+from twinlog_source.task_host import TaskHost
+from twinlog_source.task_settings import TaskSettings
 from twinlog_source.topics import KnownTopics
 
 FILE = """\
@@ -71,6 +77,8 @@ class Site:
     owners: int = 0
     open: dict[int, tuple[TopicPartition, int]] = field(default_factory=dict)
     """What dead tasks left open on the target: slot -> partition and number of the transaction."""
+    while_fencing: Callable[[], Awaitable[object]] | None = None
+    """What others do while the next owner fences; once."""
 
     def __post_init__(self) -> None:
         self.source, self.target = FakeCluster("A", clock=self.clock), FakeCluster("B", clock=self.clock)
@@ -84,6 +92,13 @@ class Site:
 
     async def owner(self, *more: str) -> FlowEstate:
         """A new process: it has taken the flow over and knows its topics."""
+        estate = await self.process(*more)
+        await estate.take_over(displaced=False)
+        assert not await estate.refresh(owned=frozenset())
+        return estate
+
+    async def process(self, *more: str) -> FlowEstate:
+        """A new process that has done nothing yet."""
         self.owners += 1
         (flow,) = source_flows(
             load(Path("mm2.properties"), environ={}, files=OneFile(FILE + "\n".join(more)))
@@ -103,6 +118,9 @@ class Site:
 
         async def fence(transactional_ids: Sequence[str]) -> None:
             """The coordinator aborts what holders of these ids left open."""
+            others, self.while_fencing = self.while_fencing, None
+            if others is not None:
+                await others()
             for transactional_id in transactional_ids:
                 slot = int(transactional_id.split("-")[-2])
                 if slot in self.open:
@@ -124,7 +142,7 @@ class Site:
             fence=fence,
             clock=self.clock,
         )
-        estate = FlowEstate(
+        return FlowEstate(
             flow=flow,
             ownership=ownership,
             watch=watch,
@@ -136,9 +154,6 @@ class Site:
             on_gap=lambda _: None,
             topics_changed=watch.subscribe(),
         )
-        await estate.take_over(displaced=False)
-        assert not await estate.refresh(owned=frozenset())
-        return estate
 
     def say(self, watch: TopicsWatch) -> None:
         """As configsync does."""
@@ -277,6 +292,60 @@ async def test_what_a_dead_owner_left_open_ends_by_fencing_before_it_is_waited_f
         second = await site.owner()
     assert site.open == {}
     assert second.table.rows[P].position == 5
+
+
+async def test_of_two_owners_at_most_one_can_commit_from_its_start_positions_on(site: Site) -> None:
+    """Each of the three looks at its claim after its tasks are ready, and before it starts them."""
+    first = await site.owner()
+    await first.ownership.note_slots(1)
+    await first.confirm()
+    second, third = await site.process(), await site.process()
+
+    async def first_and_third_come_between() -> None:
+        # It is fenced before the second has signed: it must not take the flow back.
+        with pytest.raises(StateError) as waits:
+            await first.take_over(displaced=True)
+        assert waits.value.reason == "OWNED_ELSEWHERE"
+        with pytest.raises(FatalKafkaError) as fenced:
+            await first.confirm()
+        assert fenced.value.reason == "PRODUCER_FENCED"
+        await third.take_over(displaced=False)
+
+    site.while_fencing = first_and_third_come_between
+    with pytest.raises(FatalKafkaError) as late:
+        await second.take_over(displaced=False)
+    assert late.value.reason == "PRODUCER_FENCED"
+    await third.confirm()
+    site.clock.advance(61)
+    await first.take_over(displaced=True)
+    await first.confirm()
+    with pytest.raises(FatalKafkaError):
+        await third.confirm()
+
+
+async def test_a_task_with_new_ids_goes_on_only_while_its_epoch_lives_and_the_flow_is_ours(
+    site: Site,
+) -> None:
+    first = await site.owner()
+    unasked: Any = None
+    host = TaskHost(
+        estate=first,
+        tasks=TaskSettings(flow=first.flow),
+        jobs=EpochJobs(flow=first.flow.flow, runner=unasked, instruments=unasked, clock=site.clock),
+        instruments=unasked,
+        clock=site.clock,
+    )
+    living, over = (Epoch(flow=first.flow.flow, number=number, plan=((P,),)) for number in (2, 1))
+    over.end("EPOCH_OVER")
+    await host.reopened(living)
+    with pytest.raises(StateError) as late:
+        await host.reopened(over)
+    assert late.value.reason == "EPOCH_OVER"
+    await site.owner()
+    for admission in (host.reopened(living), host.rejoin(living, living.slots[0])):
+        with pytest.raises(FatalKafkaError) as displaced:
+            await admission
+        assert displaced.value.reason == "PRODUCER_FENCED"
 
 
 async def test_leader_epochs_are_not_about_positions_that_somebody_else_wrote(site: Site) -> None:

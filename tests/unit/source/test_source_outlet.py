@@ -92,6 +92,9 @@ class Bench:
     ends: dict[TopicPartition, int] = field(default_factory=dict)
     clock: FakeClock = field(default_factory=FakeClock)
     stop: asyncio.Event = field(default_factory=asyncio.Event)
+    refusals: list[KafkaError] = field(default_factory=list)
+    """What the driver answers next to a task that wants to go on."""
+    asked: int = 0
     copies: dict[TopicPartition, PartitionCopy] = field(init=False)
     intake: Intake = field(init=False)
     outlet: Outlet = field(init=False)
@@ -121,6 +124,7 @@ class Bench:
             copies=self.copies,
             by_target={TopicPartition(c.target_topic, 0): c for c in self.copies.values()},
             open_transport=lambda: FakeTransport(self.target, self.ends),
+            ask_driver=self.ask_driver,
             read_positions=self.read_positions,
             syncs=OffsetSyncs(
                 topic="", session=nothing, settings=nothing, writer=sync_writer(100), clock=self.clock
@@ -128,6 +132,11 @@ class Bench:
             clock=self.clock,
             random=lambda: 0.0,
         )
+
+    async def ask_driver(self) -> None:
+        self.asked += 1
+        if self.refusals:
+            raise self.refusals.pop(0)
 
     async def read_positions(self) -> Mapping[TopicPartition, int]:
         return dict(self.target.positions)
@@ -241,3 +250,18 @@ async def test_a_fenced_task_ends_at_once() -> None:
     bench.fetched(GOOD, 3)
     with pytest.raises(KafkaError, match="fenced"):
         await bench.outlet.run(bench.stop)
+
+
+async def test_after_new_ids_nothing_is_sent_before_the_driver_allowed_it() -> None:
+    """It was replaced while it was silent: with its new ids it fenced whoever copies now, but it must not go
+    on beside it."""
+    bench = Bench()
+    bench.target.commit_failures = [(away(), False)]
+    replaced = FatalKafkaError("another process has taken the flow over", reason="PRODUCER_FENCED")
+    bench.refusals = [away(), replaced]
+    bench.fetched(GOOD, 3)
+    bench.target.on_commit = lambda: bench.fetched(GOOD, 3)
+    await bench.outlet.open()
+    with pytest.raises(FatalKafkaError, match="taken the flow over"):
+        await bench.outlet.run(bench.stop)
+    assert (bench.asked, bench.target.opened, bench.target.committed) == (2, 3, [])

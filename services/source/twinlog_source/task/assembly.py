@@ -2,7 +2,7 @@
 so."""
 
 import random
-from collections.abc import AsyncIterator, Collection, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 
 from twinlog.api.source.v1 import worker_service_pb2 as pb
@@ -30,7 +30,9 @@ Properties = Mapping[str, Mapping[str, str]]
 
 
 @asynccontextmanager
-async def open_copier(prepare: pb.Prepare, flow: Flow, *, slot: int, clock: Clock) -> AsyncIterator[Copier]:
+async def open_copier(
+    prepare: pb.Prepare, flow: Flow, *, slot: int, clock: Clock, ask_driver: Callable[[], Awaitable[None]]
+) -> AsyncIterator[Copier]:
     """Open a task's clients; its transactional ids are initialised (and so fenced) before this yields.
 
     Raises KafkaError when the target cannot be reached or refuses. Everything is closed on exit.
@@ -97,6 +99,7 @@ async def open_copier(prepare: pb.Prepare, flow: Flow, *, slot: int, clock: Cloc
             copies=copies,
             by_target=by_target,
             open_transport=open_transport,
+            ask_driver=ask_driver,
             read_positions=positions.refresh,
             syncs=syncs,
             clock=clock,

@@ -5,7 +5,9 @@ Invariant A: a partition's `committed` moves only after the commit of the round 
 acknowledged.
 Invariant B: after any failure nothing of the failed round counts: a new transport fences its ids, and every
 position is what the target's log says.
-Invariant C: `run` returns only when every position is certain; else it raises, and the driver must read the
+Invariant C: after new ids nothing is sent before the driver allowed it: who kept silent for long may have
+been replaced, and new ids would fence whoever copies now.
+Invariant D: `run` returns only when every position is certain; else it raises, and the driver must read the
 log.
 """
 
@@ -118,6 +120,9 @@ class Outlet:
     by_target: Mapping[TopicPartition, PartitionCopy]
     """Target partition -> the copy that writes it."""
     open_transport: Callable[[], Transport]
+    ask_driver: Callable[[], Awaitable[None]]
+    """Whether this task still copies for its driver, asked after its ids were initialised again. Raises
+    KafkaError when not; PRODUCER_FENCED is final."""
     read_positions: Callable[[], Awaitable[Mapping[TopicPartition, int]]]
     syncs: OffsetSyncs
     clock: Clock
@@ -175,6 +180,7 @@ class Outlet:
             try:
                 if self._transport is None:
                     await self.open()
+                    await self.ask_driver()
                     await self._resume_from_log()
                     self.intake.wake()
                 assert self._transport is not None

@@ -19,11 +19,12 @@ from twinlog.api.common.v1 import types_pb2
 from twinlog.api.source.v1 import worker_service_pb2 as pb
 from twinlog.api.source.v1 import worker_service_pb2_grpc as pb_grpc
 from twinlog.clock import Clock, SystemClock
-from twinlog.errors import TwinlogError
+from twinlog.errors import FatalKafkaError, TransientKafkaError, TwinlogError
 from twinlog.model import Flow
 from twinlog.service.waiting import wait_or_stop
 from twinlog_source.task.assembly import open_copier
 from twinlog_source.task.copier import Copier
+from twinlog_source.task.outlet import FENCED
 
 REPORT_INTERVAL_SECONDS = 1.0
 CLOSE_TIMEOUT_SECONDS = 5.0
@@ -60,6 +61,10 @@ class TaskSession:
     _lease_seconds: float = 0.0
     _prepare: "asyncio.Future[pb.Prepare] | None" = None
     _start: "asyncio.Future[pb.Start | None] | None" = None
+    _resume: "asyncio.Future[pb.Resume] | None" = None
+    """The answer that a task waits for whose ids were initialised again."""
+    _writing: asyncio.Lock = field(default_factory=asyncio.Lock)
+    """gRPC takes one message at a time."""
     _stop: asyncio.Event = field(default_factory=asyncio.Event)
     _copier: Copier | None = None
     _outcome: Outcome | None = None
@@ -113,6 +118,9 @@ class TaskSession:
                 if not self._start.done():
                     self._start.set_result(None)
                 self._stop.set()
+                self._answer(pb.Resume(reason="EPOCH_OVER", message="the epoch was told to end"))
+            case "resume":
+                self._answer(command.resume)
             case "set_paused" if self._copier is not None:
                 self._copier.set_paused(command.set_paused)
             case "set_throttle" if self._copier is not None:
@@ -122,6 +130,10 @@ class TaskSession:
             case _:
                 pass  # Alive: hearing it is all
 
+    def _answer(self, resume: pb.Resume) -> None:
+        if self._resume is not None and not self._resume.done():
+            self._resume.set_result(resume)
+
     # ------------------------------------------------------------------------------------------ working
 
     async def _work(self, stream: Any) -> None:
@@ -129,7 +141,13 @@ class TaskSession:
             await stream.write(pb.WorkerReport(hello=self._hello()))
             assert self._prepare is not None
             prepare = await self._prepare
-            async with open_copier(prepare, self.flow, slot=self.slot, clock=self.clock) as copier:
+            async with open_copier(
+                prepare,
+                self.flow,
+                slot=self.slot,
+                clock=self.clock,
+                ask_driver=lambda: self._ask_driver(stream),
+            ) as copier:
                 self._copier = copier
                 await stream.write(pb.WorkerReport(prepared=pb.Prepared()))
                 assert self._start is not None
@@ -144,6 +162,24 @@ class TaskSession:
             await self._finish(stream, error.reason, str(error))
         except grpc.aio.AioRpcError as error:
             self._outcome = self._outcome or (LEASE_LOST, f"the control stream broke: {error.code().name}")
+
+    async def _ask_driver(self, stream: Any) -> None:
+        """Wait for leave to go on; the lease bounds it. Raises KafkaError: refused."""
+        self._resume = asyncio.get_running_loop().create_future()
+        if self._stop.is_set():
+            raise TransientKafkaError("the epoch was told to end", reason="EPOCH_OVER")
+        try:
+            await self._write(stream, pb.WorkerReport(reopened=pb.Reopened()))
+        except (grpc.aio.AioRpcError, asyncio.InvalidStateError) as error:
+            raise TransientKafkaError("the control stream broke", reason=LEASE_LOST) from error
+        answer = await self._resume
+        if answer.reason:
+            kind = FatalKafkaError if answer.reason == FENCED else TransientKafkaError
+            raise kind(answer.message, reason=answer.reason)
+
+    async def _write(self, stream: Any, report: pb.WorkerReport) -> None:
+        async with self._writing:
+            await stream.write(report)
 
     async def _copy(self, stream: Any, copier: Copier, start: pb.Start) -> None:
         copier.assign(start)
@@ -167,7 +203,7 @@ class TaskSession:
     async def _report(self, stream: Any, copier: Copier) -> None:
         with contextlib.suppress(grpc.aio.AioRpcError, asyncio.InvalidStateError):
             while not await wait_or_stop(self._stop, REPORT_INTERVAL_SECONDS):
-                await stream.write(pb.WorkerReport(partitions=copier.report()))
+                await self._write(stream, pb.WorkerReport(partitions=copier.report()))
 
     async def _finish(self, stream: Any, reason: str, message: str, copier: Copier | None = None) -> None:
         """The last words; the driver closes the stream when it has heard them."""

@@ -32,6 +32,7 @@ class WorkerReport(_message.Message):
     PREPARED_FIELD_NUMBER: _builtins.int
     PARTITIONS_FIELD_NUMBER: _builtins.int
     FINISHED_FIELD_NUMBER: _builtins.int
+    REOPENED_FIELD_NUMBER: _builtins.int
     @_builtins.property
     def hello(self) -> Global___Hello:
         """First message of the stream."""
@@ -48,6 +49,10 @@ class WorkerReport(_message.Message):
     def finished(self) -> Global___Finished:
         """Last message: the task stopped copying, everything it sent is committed or aborted."""
 
+    @_builtins.property
+    def reopened(self) -> Global___Reopened:
+        """After a failed round its ids are initialised again; it goes on only when the driver says Resume."""
+
     def __init__(
         self,
         *,
@@ -55,12 +60,13 @@ class WorkerReport(_message.Message):
         prepared: Global___Prepared | None = ...,
         partitions: Global___PartitionReports | None = ...,
         finished: Global___Finished | None = ...,
+        reopened: Global___Reopened | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["finished", b"finished", "hello", b"hello", "partitions", b"partitions", "prepared", b"prepared", "report", b"report"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["finished", b"finished", "hello", b"hello", "partitions", b"partitions", "prepared", b"prepared", "reopened", b"reopened", "report", b"report"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["finished", b"finished", "hello", b"hello", "partitions", b"partitions", "prepared", b"prepared", "report", b"report"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["finished", b"finished", "hello", b"hello", "partitions", b"partitions", "prepared", b"prepared", "reopened", b"reopened", "report", b"report"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    _WhichOneofReturnType_report: _TypeAlias = _typing.Literal["hello", "prepared", "partitions", "finished"]  # noqa: Y015
+    _WhichOneofReturnType_report: _TypeAlias = _typing.Literal["hello", "prepared", "partitions", "finished", "reopened"]  # noqa: Y015
     _WhichOneofArgType_report: _TypeAlias = _typing.Literal["report", b"report"]  # noqa: Y015
     def WhichOneof(self, oneof_group: _WhichOneofArgType_report) -> _WhichOneofReturnType_report | None: ...
 
@@ -122,6 +128,23 @@ class Prepared(_message.Message):
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___Prepared: _TypeAlias = Prepared  # noqa: Y015
+
+@_typing.final
+class Reopened(_message.Message):
+    """Reopened says that the task waits for Resume."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    def __init__(
+        self,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___Reopened: _TypeAlias = Reopened  # noqa: Y015
 
 @_typing.final
 class PartitionReports(_message.Message):
@@ -470,6 +493,7 @@ class WorkerCommand(_message.Message):
     SET_THROTTLE_FIELD_NUMBER: _builtins.int
     ALIVE_FIELD_NUMBER: _builtins.int
     REPOSITION_FIELD_NUMBER: _builtins.int
+    RESUME_FIELD_NUMBER: _builtins.int
     @_builtins.property
     def prepare(self) -> Global___Prepare:
         """Answer to Hello: open clients and initialise transactional ids."""
@@ -498,6 +522,10 @@ class WorkerCommand(_message.Message):
     def reposition(self) -> Global___Reposition:
         """Continue one partition elsewhere."""
 
+    @_builtins.property
+    def resume(self) -> Global___Resume:
+        """Answer to Reopened."""
+
     def __init__(
         self,
         *,
@@ -508,16 +536,43 @@ class WorkerCommand(_message.Message):
         set_throttle: Global___SetThrottle | None = ...,
         alive: Global___Alive | None = ...,
         reposition: Global___Reposition | None = ...,
+        resume: Global___Resume | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["alive", b"alive", "command", b"command", "end", b"end", "prepare", b"prepare", "reposition", b"reposition", "set_paused", b"set_paused", "set_throttle", b"set_throttle", "start", b"start"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["alive", b"alive", "command", b"command", "end", b"end", "prepare", b"prepare", "reposition", b"reposition", "resume", b"resume", "set_paused", b"set_paused", "set_throttle", b"set_throttle", "start", b"start"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["alive", b"alive", "command", b"command", "end", b"end", "prepare", b"prepare", "reposition", b"reposition", "set_paused", b"set_paused", "set_throttle", b"set_throttle", "start", b"start"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["alive", b"alive", "command", b"command", "end", b"end", "prepare", b"prepare", "reposition", b"reposition", "resume", b"resume", "set_paused", b"set_paused", "set_throttle", b"set_throttle", "start", b"start"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    _WhichOneofReturnType_command: _TypeAlias = _typing.Literal["prepare", "start", "end", "set_paused", "set_throttle", "alive", "reposition"]  # noqa: Y015
+    _WhichOneofReturnType_command: _TypeAlias = _typing.Literal["prepare", "start", "end", "set_paused", "set_throttle", "alive", "reposition", "resume"]  # noqa: Y015
     _WhichOneofArgType_command: _TypeAlias = _typing.Literal["command", b"command"]  # noqa: Y015
     def WhichOneof(self, oneof_group: _WhichOneofArgType_command) -> _WhichOneofReturnType_command | None: ...
 
 Global___WorkerCommand: _TypeAlias = WorkerCommand  # noqa: Y015
+
+@_typing.final
+class Resume(_message.Message):
+    """Resume lets a task go on from what the log says, or refuses it."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    REASON_FIELD_NUMBER: _builtins.int
+    MESSAGE_FIELD_NUMBER: _builtins.int
+    reason: _builtins.str
+    """Stable reason of the refusal; empty = go on."""
+    message: _builtins.str
+    """In words."""
+    def __init__(
+        self,
+        *,
+        reason: _builtins.str = ...,
+        message: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["message", b"message", "reason", b"reason"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___Resume: _TypeAlias = Resume  # noqa: Y015
 
 @_typing.final
 class Alive(_message.Message):
