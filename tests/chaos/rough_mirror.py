@@ -7,7 +7,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 
+import grpc
+
 from chaos.mirrored_truth import PARTITIONS, HistoryWriter, Truth, all_copied, read_truths
+from twinlog.api.common.v1.types_pb2 import Flow as FlowMessage
+from twinlog.api.source.v1 import source_service_pb2 as pb2
+from twinlog.api.source.v1.source_service_pb2_grpc import SourceServiceStub
 from twinlog.kafka.ports import ConfigChange, KafkaCluster, NewTopic
 from twinlog.local.blocking_cluster import BlockingCluster
 from twinlog.local.mm2 import quick_mm2_properties
@@ -23,6 +28,9 @@ COMPACT = {
     "min.cleanable.dirty.ratio": "0.01",
     "max.compaction.lag.ms": "1000",
 }
+ANSWER_SECONDS = 30.0
+MOST_AGAIN = 3000
+"""Offsets that are copied a second time at once."""
 COMPACTED_SHARE = 5
 """One record of so many goes to a compacted topic."""
 
@@ -83,6 +91,8 @@ class RoughMirror:
     kills: Counter[str] = field(default_factory=Counter)
     aborted: int = 0
     """Records of aborted transactions."""
+    again: int = 0
+    """Offsets that were copied a second time on purpose."""
 
     async def make(self) -> None:
         new = [
@@ -96,8 +106,9 @@ class RoughMirror:
         ]
         await carried_out(lambda: self.source.create_topics(new))
 
-    async def fill(self, records: int, *, kills: int) -> None:
-        """Write in pieces, and kill a service after each of some of them: it is copying then."""
+    async def fill(self, records: int, *, kills: int, rewinds: int) -> None:
+        """Write in pieces, and kill a service after each of some of them: it is copying then. After some, but
+        never the last, a stretch is copied again."""
         writers = {
             entry.topic: HistoryWriter(cluster=self.cluster, topic=entry.topic, rng=self.dice, keys=200)
             for entry in self.mirrored
@@ -108,9 +119,35 @@ class RoughMirror:
                 share = 1 / COMPACTED_SHARE if entry.compacted else 1 - 1 / COMPACTED_SHARE
                 count = int(records / 2 * share / laps)
                 await writers[entry.topic].write(count, batch_records=max(20, records // 4000))
+            if lap < min(rewinds, laps - 1):
+                await self.copy_again(self.dice.choice(self.mirrored))
             if lap < kills:
                 await self.kill(("source", "source", "checkpoint")[lap % 3])
         self.aborted = sum(writer.aborted for writer in writers.values())
+
+    async def copy_again(self, entry: Mirrored) -> None:
+        """Move a partition's position back, as operators do: the copy holds a stretch twice."""
+        number, back = self.dice.randrange(PARTITIONS), self.dice.randint(1, MOST_AGAIN)
+        self.again += await eventually(partial(self._moved_back, entry, number, back), LONG_PATIENCE_SECONDS)
+
+    async def _moved_back(self, entry: Mirrored, number: int, back: int) -> int | None:
+        """By how many offsets; None when nothing has been copied yet."""
+        flow = FlowMessage(source=entry.flow.source, target=entry.flow.target)
+        async with grpc.aio.insecure_channel(self.run.endpoints["source"]) as channel:
+            stub = SourceServiceStub(channel)
+            listed = await stub.ListPartitions(
+                pb2.ListPartitionsRequest(flow=flow, source_topic=entry.topic, page_size=PARTITIONS),
+                timeout=ANSWER_SECONDS,
+            )
+            position = next((at.position for at in listed.partitions if at.source.partition == number), 0)
+            if not position:
+                return None
+            scope = pb2.Scope(flow=flow, source_topic=entry.topic, partition=number)
+            target = pb2.PositionTarget(offset=max(0, position - back))
+            answer = await stub.SetPositions(
+                pb2.SetPositionsRequest(scope=scope, target=target, by="chaos"), timeout=ANSWER_SECONDS
+            )
+        return sum(change.repeated_offsets for change in answer.changes) or None
 
     async def kill(self, service: str) -> None:
         await eventually(lambda: self.run.kill_service(service))

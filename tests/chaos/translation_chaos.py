@@ -4,8 +4,9 @@ skipped, none read again.
     python tests/chaos/translation_chaos.py --seed 7 --records 1000000 --offsets 1000
 
 Two flows, exactly once on and off, with a kept and a compacted topic each; plain, transactional and aborted
-records; the source and the checkpoint service are killed (SIGKILL) while they work. Asked are
-TranslateOffsets and the checkpoints that the service writes for groups, before and after it is killed again.
+records; stretches that are copied twice; the source and the checkpoint service are killed (SIGKILL) while
+they work. Asked are TranslateOffsets and the checkpoints that the service writes for groups, before and after
+it is killed again.
 The seed chooses everything but the moments. Exit code 0 only if every answer is the very same record.
 """
 
@@ -47,6 +48,8 @@ class Outcome:
     copies: int = 0
     duplicates: int = 0
     aborted: int = 0
+    again: int = 0
+    """Offsets that were copied a second time on purpose."""
     kills: Counter[str] = field(default_factory=Counter)
     offsets: int = 0
     verdicts: Counter[str] = field(default_factory=Counter)
@@ -95,6 +98,7 @@ class TranslationChaos:
     records: int
     offsets: int
     kills: int
+    rewinds: int
     groups: int
     outcome: Outcome = field(init=False)
     dice: random.Random = field(init=False)
@@ -122,9 +126,9 @@ class TranslationChaos:
                 kills=self.outcome.kills,
             )
             await mirror.make()
-            await mirror.fill(self.records, kills=self.kills)
+            await mirror.fill(self.records, kills=self.kills, rewinds=self.rewinds)
             truths = await mirror.truths()
-            self.outcome.aborted = mirror.aborted
+            self.outcome.aborted, self.outcome.again = mirror.aborted, mirror.again
             self.outcome.on_truths(truths)
             await self._ask(mirror, truths)
             await self._follow_groups(mirror, truths)
@@ -179,6 +183,7 @@ def main() -> int:
     parser.add_argument("--records", type=int, default=1_000_000)
     parser.add_argument("--offsets", type=int, default=1000)
     parser.add_argument("--kills", type=int, default=9)
+    parser.add_argument("--rewinds", type=int, default=8, help="stretches that are copied twice")
     parser.add_argument("--groups", type=int, default=50)
     options = parser.parse_args()
     with tempfile.TemporaryDirectory(prefix="twinlog-chaos-") as directory:
@@ -192,6 +197,7 @@ def main() -> int:
                 records=options.records,
                 offsets=options.offsets,
                 kills=options.kills,
+                rewinds=options.rewinds,
                 groups=options.groups,
             )
             outcome = asyncio.run(chaos.run())

@@ -120,13 +120,17 @@ async def test_a_live_consumer_goes_there_and_back_and_reads_each_record_once(
             async def read_more_than(count: int) -> None:
                 await eventually(lambda: app.seen.total() > count)
 
-            async with east.running():
+            async with east.running(), west.running():
                 async with app.at(kafka_pair.a, [topic, on_a]):
                     await read_more_than(100)
                 moved = await twinlog("failover", "run", str(there), "--group", group, *where)
                 assert moved.code == 0, moved.errors
                 assert not moved.documents[-1]["already_done"]
-                async with west.running(), app.at(kafka_pair.b, [topic, on_b]):
+                assert {entry["from_topic"] for entry in moved.documents[-1]["plan"]["partitions"]} == {
+                    topic,
+                    on_a,
+                }
+                async with app.at(kafka_pair.b, [topic, on_b]):
                     await read_more_than(app.seen.total() + 200)
                 back_home = await twinlog("failback", "run", str(there), "--group", group, *where)
                 assert back_home.code == 0, back_home.errors

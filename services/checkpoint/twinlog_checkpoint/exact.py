@@ -22,7 +22,7 @@ _NOT_VISIBLE = "the topic is not visible on both clusters"
 _BUDGET_SPENT = "the bytes that may be read in an interval are used up; it goes on in the next"
 _REWOUND = "the copy went back while its log was read; it is read again in the next interval"
 _NOT_FOUND = "the logs no longer hold the records to compare"
-_AT_END = "the group has read everything that has been copied"
+_AT_END = "everything that has been copied lies before it"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

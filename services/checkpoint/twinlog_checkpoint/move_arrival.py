@@ -5,7 +5,8 @@ from dataclasses import replace
 
 from twinlog.errors import ConflictError, KafkaError
 from twinlog.kafka.ports import CommittedOffset, GroupAdmin
-from twinlog_checkpoint.moves import MoveAction, MovePartition, writes
+from twinlog_checkpoint.move_outcome import writes
+from twinlog_checkpoint.moves import MoveAction, MovePartition
 
 
 async def commit(cluster: GroupAdmin, partitions: Sequence[MovePartition]) -> list[MovePartition]:

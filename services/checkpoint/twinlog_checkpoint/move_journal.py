@@ -58,6 +58,9 @@ class MoveRecord:
     """Those of the move before, where the groups move to: taken away at the end of this one."""
     moved: tuple[str, ...] = ()
     """Groups that this move has finished with."""
+    stood_at: Mapping[str, int] = field(default_factory=dict)
+    """Where they stood on the cluster that was left: the sum of each group's offsets. One that went on there
+    since is not finished with."""
     final_offsets: Mapping[TopicPartition, int] = field(default_factory=dict)
     """Ends of the logs that were left: what is before them has to be copied."""
 
@@ -84,6 +87,7 @@ def encode_record(flow: Flow, record: MoveRecord) -> tuple[bytes, bytes]:
         "fences": [asdict(fence) for fence in record.fences],
         "former_fences": [asdict(fence) for fence in record.former_fences],
         "moved": record.moved,
+        "stood_at": dict(record.stood_at),
         "final_offsets": [
             [partition.topic, partition.partition, offset]
             for partition, offset in sorted(record.final_offsets.items())
@@ -113,6 +117,7 @@ def decode_record(value: bytes) -> MoveRecord:
             fences=tuple(AclBinding(**fence) for fence in fields["fences"]),
             former_fences=tuple(AclBinding(**fence) for fence in fields["former_fences"]),
             moved=tuple(fields["moved"]),
+            stood_at=fields.get("stood_at", {}),
             final_offsets={
                 TopicPartition(topic, number): offset for topic, number, offset in fields["final_offsets"]
             },

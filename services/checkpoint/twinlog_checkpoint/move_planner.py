@@ -6,9 +6,10 @@ from dataclasses import dataclass, replace
 
 from twinlog.clock import Clock
 from twinlog.errors import KafkaError
-from twinlog.kafka.ports import AclBinding, CommittedOffset, GroupAdmin, KafkaCluster
+from twinlog.kafka.ports import AclBinding, CommittedOffset, KafkaCluster
 from twinlog.model import ClusterAlias, TopicPartition
 from twinlog.service.runtime import wait_or_stop
+from twinlog_checkpoint.group_reads import group_states, readable_offsets
 from twinlog_checkpoint.log_ranges import log_ranges
 from twinlog_checkpoint.move_backlog import measure_backlog
 from twinlog_checkpoint.move_blockers import blockers_of
@@ -153,9 +154,9 @@ class MovePlanner:
         wanted = await self._wanted(options) if self.from_reachable else self._known(options)
         wanted = [entry for entry in wanted if entry.group not in without]
         groups = {entry.group for entry in wanted}
-        before = await _states(self.route.from_cluster, groups) if self.from_reachable else {}
-        there = await _states(self.route.to_cluster, groups)
-        present = await self.route.to_cluster.group_offsets(groups) if groups else {}
+        before = await group_states(self.route.from_cluster, groups) if self.from_reachable else {}
+        there = await group_states(self.route.to_cluster, groups)
+        present = await readable_offsets(self.route.to_cluster, groups)
         ranges = await log_ranges(
             self.route.to_cluster, {entry.to_partition for entry in wanted if entry.to_partition is not None}
         )
@@ -169,7 +170,7 @@ class MovePlanner:
                     translation=entry.translation,
                     state_before=before.get(entry.group),
                     state_there=there.get(entry.group),
-                    present_offset=_present(present.get(entry.group), entry.to_partition),
+                    present_offset=_present(present[entry.group], entry.to_partition),
                     log_there=None if entry.to_partition is None else ranges.get(entry.to_partition),
                     metadata=entry.metadata,
                 ),
@@ -199,13 +200,7 @@ class MovePlanner:
     async def _wanted(self, options: MoveOptions) -> list[_Wanted]:
         """The groups' places as their own cluster has them."""
         groups = [group for group in await self.route.groups() if group in (options.groups or (group,))]
-        held = await self.route.from_cluster.group_offsets(groups) if groups else {}
-        committed = {
-            (group, partition): offset
-            for group, offsets in held.items()
-            if not isinstance(offsets, KafkaError)
-            for partition, offset in offsets.items()
-        }
+        committed = await self._committed(groups)
         positions = {
             (group, partition): SourcePosition(partition=partition, next_offset=offset.next_offset)
             for (group, partition), offset in committed.items()
@@ -224,6 +219,40 @@ class MovePlanner:
                 metadata=offset.metadata,
             )
             for (group, partition), offset in committed.items()
+        ]
+
+    async def _committed(self, groups: Collection[str]) -> dict[tuple[str, TopicPartition], CommittedOffset]:
+        """Where these groups stand where they come from. Raises KafkaError, also for one of them: none must
+        stay behind unnoticed."""
+        held = await readable_offsets(self.route.from_cluster, groups)
+        return {
+            (group, partition): offset
+            for group, offsets in held.items()
+            for partition, offset in offsets.items()
+            if self.route.is_own(group, partition, offset.next_offset)
+        }
+
+    async def finished_with(self, last: MoveRecord) -> set[str]:
+        """The groups that the last move has finished with, without those that went on where they came from:
+        by their offsets there, or by their checkpoints while that cluster is away. Raises KafkaError."""
+        now: dict[str, int] = {}
+        for group, offset in await self._standing(last.stood_at):
+            now[group] = now.get(group, 0) + offset
+        return {group for group in last.moved if now.get(group, 0) <= last.stood_at.get(group, 0)}
+
+    async def _standing(self, groups: Collection[str]) -> list[tuple[str, int]]:
+        """The offset of each of their partitions that can move. Raises KafkaError."""
+        if not await self._answers(self.route.from_alias, self.route.from_cluster):
+            return [
+                (place.group, place.from_offset)
+                for place in self.route.known_places()
+                if place.group in groups
+            ]
+        committed = await self._committed(groups)
+        return [
+            (group, offset.next_offset)
+            for (group, partition), offset in committed.items()
+            if self.route.destination(partition) is not None
         ]
 
     def _known(self, options: MoveOptions) -> list[_Wanted]:
@@ -247,15 +276,6 @@ _NOT_REPLICATED = Translation(
 )
 
 
-async def _states(admin: GroupAdmin, groups: Collection[str]) -> dict[str, str]:
-    described = await admin.describe_groups(groups) if groups else {}
-    return {
-        group: description.state
-        for group, description in described.items()
-        if not isinstance(description, KafkaError)
-    }
-
-
 def fences_where_left(last: MoveRecord | None, kind: MoveKind) -> Collection[AclBinding]:
     """The fences that are up on the cluster that a move of this kind leaves."""
     if last is None:
@@ -274,9 +294,7 @@ def _shown(last: MoveRecord) -> LastMove:
     )
 
 
-def _present(
-    held: Mapping[TopicPartition, CommittedOffset] | KafkaError | None, partition: TopicPartition | None
-) -> int | None:
-    if held is None or isinstance(held, KafkaError) or partition is None or partition not in held:
+def _present(held: Mapping[TopicPartition, CommittedOffset], partition: TopicPartition | None) -> int | None:
+    if partition is None or partition not in held:
         return None
     return held[partition].next_offset

@@ -12,6 +12,7 @@ from twinlog.wire import Checkpoint
 from twinlog_checkpoint.exact import LogSide
 from twinlog_checkpoint.flow_parts import FlowParts
 from twinlog_checkpoint.history import Pairs
+from twinlog_checkpoint.move_ways import Ways
 from twinlog_checkpoint.moves import MoveKind, TopicBacklog
 from twinlog_checkpoint.translation import SourcePosition, Translation, Verdict
 
@@ -91,6 +92,10 @@ class Route(Protocol):
         self, positions: Collection[SourcePosition]
     ) -> Mapping[SourcePosition, Translation]: ...
 
+    def is_own(self, group: str, partition: TopicPartition, next_offset: int) -> bool:
+        """Whether the group has come there itself, where it comes from."""
+        ...
+
     async def written(self) -> Collection[CopiedPartition]:
         """What is written here and copied there: the backlog is of these. Raises KafkaError."""
         ...
@@ -106,7 +111,11 @@ class Route(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FailoverRoute:
-    """From the flow's source to its target."""
+    """From the flow's source to its target.
+
+    Progress on the source's own topics goes to their copies. Progress on copies of the target's topics, which
+    the reverse flow made, goes home to the originals.
+    """
 
     parts: FlowParts
     reverse: FlowParts | None = None
@@ -161,12 +170,17 @@ class FailoverRoute:
         return await self.parts.checkpointer.groups.present()
 
     def destination(self, partition: TopicPartition) -> TopicPartition | None:
-        if self.parts.checkpointer.topics.refusal(partition.topic) is not None:
-            return None
-        return self.parts.copy_of(partition)
+        return self._ways.destination(partition)
 
     async def translate(self, positions: Collection[SourcePosition]) -> Mapping[SourcePosition, Translation]:
-        return await self.parts.forward.translate(positions)
+        return await self._ways.translate(positions)
+
+    def is_own(self, group: str, partition: TopicPartition, next_offset: int) -> bool:
+        return self._ways.is_own(group, partition, next_offset)
+
+    @property
+    def _ways(self) -> Ways:
+        return Ways(away=self.parts, home=self.reverse)
 
     async def written(self) -> Collection[CopiedPartition]:
         return await copied_partitions(self.parts)
@@ -202,7 +216,7 @@ class FailoverRoute:
         ends = {
             row.source: row.upstream_offset + row.source_lag
             for row in self.parts.checkpointer.table.rows()
-            if row.source_lag is not None
+            if row.source_lag is not None and is_copied(self.parts, row.source.topic)
         }
         return [_last_seen(self.parts, partition, end) for partition, end in sorted(ends.items())]
 
@@ -221,11 +235,19 @@ def _last_seen(parts: FlowParts, partition: TopicPartition, end: int) -> TopicBa
         message = f"its log ended at {end} when it was last seen; nothing of it is known to be copied"
     else:
         missing = max(0, end - copied_to)
-        of_that = f"at most {missing} records of that are missing" if missing else "all of that is copied"
+        of_that = "all of that is copied"
+        if missing:
+            of_that = f"at most {missing} {'record' if missing == 1 else 'records'} of that missing"
         message = f"its log ended at {end} when it was last seen: {of_that}"
     return TopicBacklog(
         partition=partition, end_offset=end, records_not_copied=None, copied_to=copied_to, message=message
     )
+
+
+def is_copied(parts: FlowParts, topic: str) -> bool:
+    """By the rules of the flow, whether or not anything of it is there yet."""
+    topics = parts.checkpointer.topics
+    return topics.refusal(topic) is None and topics.why_never_copied(topic) is None
 
 
 async def copied_partitions(parts: FlowParts) -> list[CopiedPartition]:
@@ -233,9 +255,7 @@ async def copied_partitions(parts: FlowParts) -> list[CopiedPartition]:
     topics = [
         topic
         for topic in await parts.source.list_topics()
-        if parts.checkpointer.topics.refusal(topic) is None
-        and parts.checkpointer.topics.why_never_copied(topic) is None
-        and not parts.entry.policy.is_heartbeats_topic(topic)
+        if is_copied(parts, topic) and not parts.entry.policy.is_heartbeats_topic(topic)
     ]
     described = await parts.source.describe_topics(topics)
     found: list[CopiedPartition] = []

@@ -9,6 +9,7 @@ from twinlog.policy import ReplicationPolicy
 from twinlog_checkpoint.exact import LogSide
 from twinlog_checkpoint.flow_parts import FlowParts
 from twinlog_checkpoint.move_route import CopiedPartition, KnownPlace, copied_partitions, unread
+from twinlog_checkpoint.move_ways import Ways
 from twinlog_checkpoint.moves import MoveKind, TopicBacklog
 from twinlog_checkpoint.translation import SourcePosition, Translation
 
@@ -77,20 +78,18 @@ class FailbackRoute:
         return [group for group in listed if self.parts.entry.groups.should_replicate_group(group)]
 
     def destination(self, partition: TopicPartition) -> TopicPartition | None:
-        origin = self.parts.origin_of(partition)
-        if origin is not None:
-            return origin
-        if self.reverse is None or self.reverse.checkpointer.topics.refusal(partition.topic) is not None:
-            return None
-        return self.reverse.copy_of(partition)
+        return self._ways.destination(partition)
 
     async def translate(self, positions: Collection[SourcePosition]) -> Mapping[SourcePosition, Translation]:
-        home = [position for position in positions if self.parts.origin_of(position.partition) is not None]
-        away = [position for position in positions if self.parts.origin_of(position.partition) is None]
-        answers = dict(await self.parts.back.translate(home))
-        if away and self.reverse is not None:
-            answers.update(await self.reverse.forward.translate(away))
-        return answers
+        return await self._ways.translate(positions)
+
+    def is_own(self, group: str, partition: TopicPartition, next_offset: int) -> bool:
+        """Always: where a failover has put it, it goes back from."""
+        return True
+
+    @property
+    def _ways(self) -> Ways:
+        return Ways(away=self.reverse, home=self.parts)
 
     async def written(self) -> Collection[CopiedPartition]:
         return [] if self.reverse is None else await copied_partitions(self.reverse)

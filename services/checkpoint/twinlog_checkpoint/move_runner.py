@@ -2,7 +2,7 @@
 
 import asyncio
 import uuid
-from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 import structlog
@@ -12,8 +12,9 @@ from twinlog.errors import StateError
 from twinlog_checkpoint.move_arrival import commit, verify
 from twinlog_checkpoint.move_departure import Departure
 from twinlog_checkpoint.move_events import MoveEvent, MoveReport, StepState, step_event
-from twinlog_checkpoint.move_fence import lift_fences
+from twinlog_checkpoint.move_fence import lift_fences, missing_fences
 from twinlog_checkpoint.move_journal import MoveJournal, MoveRecord, MoveState, Step
+from twinlog_checkpoint.move_outcome import finished_with, going_on, stood_at
 from twinlog_checkpoint.move_planner import MovePlanner, fences_where_left
 from twinlog_checkpoint.moves import MoveAction, MoveOptions, MovePartition, MovePlan
 
@@ -49,12 +50,14 @@ class MoveRunner:
             raise _in_progress(f"a {self.planner.route.kind} of {self.planner.route.flow} is running")
         async with self.lock:
             last = await self.journal.load()
-            if last is not None and self._is_finished(last) and not (options.fence and not last.fences):
-                plan = await self.planner.plan(options, without=last.moved, last=last)
-                if not plan.blockers and not _has_work(plan):
+            finished: set[str] = set()
+            if last is not None and self._is_finished(last):
+                finished = await self.planner.finished_with(last)
+                plan = await self.planner.plan(options, without=finished, last=last)
+                if not plan.blockers and not await self._has_work(plan, options):
                     yield self._report(last, plan, already_done=True)
                     return
-            record = self._begin(last, options)
+            record = self._begin(last, finished, options)
             _log.info(
                 "move_started",
                 kind=record.kind,
@@ -126,6 +129,7 @@ class MoveRunner:
             )
         record = self._finished(record, partitions)
         await self.journal.store(record)
+        moved = len(going_on(partitions))
         fenced = sorted(fence.resource_name for fence in record.fences)
         finished = await self.planner.done(replace(plan, fenced_topics=fenced), partitions)
         _log.info(
@@ -133,10 +137,10 @@ class MoveRunner:
             kind=record.kind,
             flow=str(plan.flow),
             run_id=record.run_id,
-            groups=len(record.moved),
+            groups=moved,
         )
         yield step_event(
-            self.clock, Step.DONE, StepState.DONE, f"groups moved to {plan.to_alias}: {len(record.moved)}"
+            self.clock, Step.DONE, StepState.DONE, f"groups that go on at {plan.to_alias}: {moved}"
         )
         yield self._report(record, finished, already_done=False)
 
@@ -153,7 +157,16 @@ class MoveRunner:
     def _is_finished(self, last: MoveRecord) -> bool:
         return last.kind is self.planner.route.kind and last.state is MoveState.DONE
 
-    def _begin(self, last: MoveRecord | None, options: MoveOptions) -> MoveRecord:
+    async def _has_work(self, plan: MovePlan, options: MoveOptions) -> bool:
+        """Whether a run would change anything. Raises KafkaError."""
+        if any(entry.action is MoveAction.WRITE for entry in plan.partitions):
+            return True
+        if not options.fence:
+            return False
+        scope = await self.planner.fence_scope()
+        return bool(await missing_fences(self.planner.route.from_cluster, scope.topics))
+
+    def _begin(self, last: MoveRecord | None, finished: set[str], options: MoveOptions) -> MoveRecord:
         """Go on with a run that was cut, or start one. One of the other kind that was cut is given up: moving
         the groups the other way undoes it."""
         kind = self.planner.route.kind
@@ -169,18 +182,18 @@ class MoveRunner:
             started_ms=self.clock.now_ms(),
             fences=tuple(fences_where_left(last, kind)),
             former_fences=() if last is None else last.former_fences if same else last.fences,
-            moved=last.moved if last is not None and same else (),
+            moved=tuple(sorted(finished)),
+            stood_at={} if last is None else _of(finished, last.stood_at),
         )
 
     def _finished(self, record: MoveRecord, partitions: Sequence[MovePartition]) -> MoveRecord:
-        waiting = {MoveAction.SKIP_ACTIVE_BEFORE, MoveAction.SKIP_ACTIVE_THERE}
-        left = {entry.group for entry in partitions if entry.action in waiting}
-        moved = {entry.group for entry in partitions} - left
+        moved = finished_with(partitions)
         return replace(
             record.after(Step.DONE),
             state=MoveState.DONE,
             finished_ms=self.clock.now_ms(),
             moved=tuple(sorted({*record.moved, *moved})),
+            stood_at={**record.stood_at, **_of(moved, stood_at(partitions))},
         )
 
     def _report(self, record: MoveRecord, plan: MovePlan, *, already_done: bool) -> MoveReport:
@@ -193,8 +206,8 @@ class MoveRunner:
         )
 
 
-def _has_work(plan: MovePlan) -> bool:
-    return any(entry.action is MoveAction.WRITE for entry in plan.partitions)
+def _of(groups: set[str], stood_at: Mapping[str, int]) -> dict[str, int]:
+    return {group: sum_of_offsets for group, sum_of_offsets in stood_at.items() if group in groups}
 
 
 def _blocked(plan: MovePlan) -> StateError:

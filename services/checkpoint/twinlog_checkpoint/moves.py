@@ -4,7 +4,7 @@ A failover of flow A->B moves groups from A to B, a failback from B to A. Both a
 `from_alias` and go on at `to_alias` with translated offsets.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
@@ -226,13 +226,13 @@ def plan_warnings(
     ]
     if floors:
         groups = sorted({entry.group for entry in floors})
-        warnings.append(f"{_named(groups)}: some records are read again (FLOOR, {_offsets(len(floors))})")
+        warnings.append(f"{_named(groups)}: some records may be read again (FLOOR, {_offsets(len(floors))})")
     nowhere = [entry for entry in partitions if entry.action is MoveAction.SKIP_NO_OFFSET]
     if nowhere:
         groups = sorted({entry.group for entry in nowhere})
         warnings.append(
-            f"{_named(groups)}: no offset for {_offsets(len(nowhere))}; where consumers begin without one is"
-            " their auto.offset.reset"
+            f"{_named(groups)}: {_offsets(len(nowhere))} without a translation: there its consumers begin as"
+            " their auto.offset.reset says"
         )
     return warnings
 
@@ -249,15 +249,6 @@ def _named(groups: Sequence[str], most: int = 5) -> str:
     shown = ", ".join(groups[:most])
     more = f" and {len(groups) - most} more" if len(groups) > most else ""
     return f"group{'s' if len(groups) > 1 else ''} {shown}{more}"
-
-
-def writes(partitions: Sequence[MovePartition]) -> Mapping[str, Sequence[MovePartition]]:
-    """What is to be committed, by group."""
-    by_group: dict[str, list[MovePartition]] = {}
-    for entry in partitions:
-        if entry.action is MoveAction.WRITE:
-            by_group.setdefault(entry.group, []).append(entry)
-    return by_group
 
 
 def estimated_seconds(

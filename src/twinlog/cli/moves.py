@@ -138,11 +138,9 @@ def summary(plan: pb2.MovePlan) -> list[str]:
         by_group.setdefault(entry.group, set()).add(_action(entry))
     active = _staying(plan)
     partly = sorted(
-        group
-        for group, actions in by_group.items()
-        if group not in active and any(a in actions for a in _NOWHERE)
+        group for group, actions in by_group.items() if group not in active and actions & _NOWHERE
     )
-    moved = len(by_group) - len(active) - len(partly)
+    moved = sum(group not in active and bool(actions & _THERE) for group, actions in by_group.items())
     lines = [f"moved: {moved} of {len(by_group)} groups"]
     if partly:
         lines.append(f"without an offset for some partitions: {', '.join(partly)}")
@@ -157,7 +155,8 @@ def _staying(plan: pb2.MovePlan) -> list[str]:
 
 
 _ACTIVE = ("SKIP_ACTIVE_BEFORE", "SKIP_ACTIVE_THERE")
-_NOWHERE = ("SKIP_NO_OFFSET", "SKIP_NO_PARTITION")
+_NOWHERE = {"SKIP_NO_OFFSET", "SKIP_NO_PARTITION"}
+_THERE = {"WRITE", "ALREADY_THERE", "KEEP_AHEAD"}
 
 
 def _print_plan(plan: pb2.MovePlan, title: str) -> None:
@@ -193,7 +192,8 @@ def _backlog_line(plan: pb2.MovePlan) -> str:
     estimate = "; the copy does not move just now"
     if plan.HasField("estimated"):
         estimate = f", about {plan.estimated.ToTimedelta().total_seconds():.0f} s at the present rate"
-    return f"not copied yet: {plan.records_not_copied} records{estimate}"
+    records = "1 record" if plan.records_not_copied == 1 else f"{plan.records_not_copied} records"
+    return f"not copied yet: {records}{estimate}"
 
 
 def _backlog_cells(backlog: Iterable[pb2.TopicBacklog]) -> Iterable[list[str]]:

@@ -57,6 +57,14 @@ class FakeGroupAdmin(FakeClusterBase):
         for partition, next_offset in (offsets or {}).items():
             group.offsets[partition] = CommittedOffset(next_offset=next_offset)
 
+    def refuse_group(self, group_id: str, code: int = 30) -> None:
+        """Answer every question about the group with this error; 0 = answer again."""
+        self.groups[group_id].refusal_code = code
+
+    def _refusal(self, group_id: str, doing: str) -> KafkaError | None:
+        code = self.groups[group_id].refusal_code if group_id in self.groups else 0
+        return from_code(code, f"{doing} {group_id}", alias=self.alias) if code else None
+
     @operation
     async def list_groups(self) -> Mapping[str, str]:
         return {group_id: group.group_type for group_id, group in self.groups.items()}
@@ -68,7 +76,7 @@ class FakeGroupAdmin(FakeClusterBase):
         found: dict[str, GroupDescription | KafkaError] = {}
         for group_id in group_ids:
             group = self.groups.get(group_id, FakeGroup(state="DEAD"))
-            found[group_id] = GroupDescription(
+            found[group_id] = self._refusal(group_id, "describe group") or GroupDescription(
                 group_id=group_id,
                 state=group.state,
                 group_type=group.group_type,
@@ -81,7 +89,8 @@ class FakeGroupAdmin(FakeClusterBase):
         self, group_ids: Collection[str]
     ) -> Mapping[str, Mapping[TopicPartition, CommittedOffset] | KafkaError]:
         return {
-            group_id: dict(self.groups[group_id].offsets) if group_id in self.groups else {}
+            group_id: self._refusal(group_id, "read offsets of group")
+            or (dict(self.groups[group_id].offsets) if group_id in self.groups else {})
             for group_id in group_ids
         }
 

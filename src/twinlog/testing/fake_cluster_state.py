@@ -192,6 +192,8 @@ class FakeGroup:
     group_type: str = "classic"
     member_count: int = 0
     offsets: dict[TopicPartition, CommittedOffset] = field(default_factory=dict)
+    refusal_code: int = 0
+    """Kafka's error for every question about it; 0 = it is answered."""
 
 
 def new_kafka_id() -> str:

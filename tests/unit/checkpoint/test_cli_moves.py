@@ -99,14 +99,15 @@ def test_programs_see_the_fence_and_the_run_that_was_cut() -> None:
 
 
 def test_the_end_of_a_run_counts_groups() -> None:
-    def three(plan: pb2.MovePlan) -> None:
+    def four(plan: pb2.MovePlan) -> None:
         plan.partitions.append(partition("busy", pb2.MOVE_ACTION_SKIP_ACTIVE_BEFORE))
         plan.partitions.append(partition("half", pb2.MOVE_ACTION_WRITE))
         plan.partitions.append(partition("half", pb2.MOVE_ACTION_SKIP_NO_OFFSET))
+        plan.partitions.append(partition("none", pb2.MOVE_ACTION_SKIP_NO_OFFSET))
 
-    assert summary(a_plan(three)) == [
-        "moved: 1 of 3 groups",
-        "without an offset for some partitions: half",
+    assert summary(a_plan(four)) == [
+        "moved: 2 of 4 groups",
+        "without an offset for some partitions: half, none",
         "not moved, they have members: busy; stop them and run it again",
     ]
 

@@ -1,0 +1,87 @@
+"""A move that is run again: what an earlier run has finished with is left alone, what went on since moves."""
+
+import pytest
+
+from twinlog.errors import KafkaError
+from twinlog.fences import fence_of
+from twinlog.model import TopicPartition
+from twinlog_checkpoint.moves import MoveOptions
+from unit.checkpoint.mirrored_logs import COPY, ORIGIN
+from unit.checkpoint.test_move_fences import FENCED
+from unit.checkpoint.test_moves import estate, offset_of, run
+
+
+async def test_a_group_that_went_on_where_it_was_moves_again() -> None:
+    """A drill, say: its consumers stayed on the source."""
+    async with estate() as world:
+        world.logs.source.set_group("g", {ORIGIN: 100})
+        _, first = await run(world.served.failover)
+        world.logs.source.set_group("g", {ORIGIN: 200})
+        _, second = await run(world.served.failover)
+        written = await offset_of(world.logs.target, "g", COPY)
+        _, third = await run(world.served.failover)
+    assert (first.already_done, second.already_done, third.already_done) == (False, False, True)
+    world.logs.check(200, written or 0)
+
+
+async def test_it_does_so_too_when_only_checkpoints_tell() -> None:
+    async with estate() as world:
+        world.logs.source.set_group("g", {ORIGIN: 100})
+        await run(world.served.failover)
+        world.logs.source.set_group("g", {ORIGIN: 200})
+        world.fakes.clock.advance(60)
+        await world.fakes.do_pass(world.parts.checkpointer)
+        world.logs.source.take_away()
+        gone = MoveOptions(accept_loss=True)
+        _, second = await run(world.served.failover, gone)
+        written = await offset_of(world.logs.target, "g", COPY)
+        _, third = await run(world.served.failover, gone)
+    assert (second.already_done, third.already_done) == (False, True)
+    world.logs.check(200, written or 0)
+
+
+async def test_a_group_that_was_set_back_on_the_target_stays_there() -> None:
+    async with estate() as world:
+        world.logs.source.set_group("g", {ORIGIN: 100})
+        await run(world.served.failover)
+        world.logs.target.set_group("g", {COPY: 3})
+        _, again = await run(world.served.failover)
+        assert await offset_of(world.logs.target, "g", COPY) == 3
+    assert again.already_done
+
+
+async def test_a_group_whose_copy_is_not_there_yet_moves_once_it_is() -> None:
+    late = TopicPartition("late", 0)
+    async with estate() as world:
+        world.logs.source.add_topic(late.topic)
+        world.logs.source.set_group("g", {late: 0})
+        await run(world.served.failover)
+        record = await world.served.failover.journal.load()
+    assert record is not None
+    assert record.moved == ()
+
+
+async def test_a_fence_that_somebody_took_away_is_raised_again() -> None:
+    async with estate() as world:
+        world.logs.source.set_group("g", {ORIGIN: 100})
+        await run(world.served.failover, FENCED)
+        world.logs.source.acls.clear()
+        _, again = await run(world.served.failover, FENCED)
+        assert not again.already_done
+        assert world.logs.source.acls == {fence_of(ORIGIN.topic)}
+
+
+@pytest.mark.parametrize("side", ["source", "target"])
+async def test_a_group_that_cannot_be_read_is_named_and_nothing_is_moved(side: str) -> None:
+    """An offset that is not seen is no reason to write, nor a group that is not seen a reason to be done."""
+    async with estate() as world:
+        world.logs.source.set_group("other", {ORIGIN: 100})
+        for cluster in (world.logs.source, world.logs.target):
+            cluster.set_group("secret", {ORIGIN if cluster is world.logs.source else COPY: 290})
+        (world.logs.source if side == "source" else world.logs.target).refuse_group("secret")
+        with pytest.raises(KafkaError, match="secret") as refused:
+            await run(world.served.failover)
+        assert refused.value.reason == "GROUP_UNAUTHORIZED"
+        assert await offset_of(world.logs.target, "other", COPY) is None
+        await run(world.served.failover, MoveOptions(groups=("other",), wait_seconds=0))
+        assert await offset_of(world.logs.target, "other", COPY) is not None
