@@ -1,6 +1,8 @@
 """Exact translation: aligns the logs of source and target, and falls back on MM2's rule where that cannot be
 done."""
 
+import asyncio
+from collections import defaultdict
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field, replace
 
@@ -81,6 +83,10 @@ class ExactTranslator:
     """When each partition was last aligned (a count): the longest waiting one goes first."""
     _turn: int = 0
     _astray: dict[TopicPartition, set[OffsetPair]] = field(default_factory=dict)
+    _busy: defaultdict[TopicPartition, asyncio.Lock] = field(
+        default_factory=lambda: defaultdict(asyncio.Lock)
+    )
+    """Held while a partition is aligned: who asks meanwhile waits, and takes what was found."""
 
     async def translate(self, positions: Collection[SourcePosition]) -> Mapping[SourcePosition, Translation]:
         translations = {position: self.floor.translate_one(position) for position in positions}
@@ -95,9 +101,23 @@ class ExactTranslator:
         waiting_longest_first = sorted(by_partition, key=lambda tp: (self._served.get(tp, 0), tp))
         for partition in waiting_longest_first:
             floors = {position: translations[position] for position in by_partition[partition]}
-            translations.update(await self._partition(partition, floors, bounds.get(partition), budget))
+            translations.update(await self._alone(partition, floors, bounds.get(partition), budget))
         self.on_read_bytes(budget.spent_bytes)
         return translations
+
+    async def _alone(
+        self,
+        partition: TopicPartition,
+        floors: Mapping[SourcePosition, Translation],
+        bounds: Bounds | None,
+        budget: ByteBudget,
+    ) -> dict[SourcePosition, Translation]:
+        """The answers for one partition, once nobody else reads it."""
+        waited = self._busy[partition].locked()
+        async with self._busy[partition]:
+            if waited:
+                bounds = (await self._bounds([partition])).get(partition)
+            return await self._partition(partition, floors, bounds, budget)
 
     async def _partition(
         self,

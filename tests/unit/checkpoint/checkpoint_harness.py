@@ -196,11 +196,11 @@ async def turns(condition: Callable[[], object], most: int = 1000) -> None:
     for _ in range(most):
         if condition():
             return
-        await _one_turn()
+        await one_turn()
     raise AssertionError(f"not so after {most} turns of the event loop")
 
 
-async def _one_turn() -> None:
+async def one_turn() -> None:
     loop = asyncio.get_running_loop()
     turn = loop.create_future()
     loop.call_soon(turn.set_result, None)

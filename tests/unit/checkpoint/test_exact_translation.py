@@ -21,6 +21,7 @@ from twinlog_checkpoint.floor import FloorTranslator
 from twinlog_checkpoint.history import OffsetPair
 from twinlog_checkpoint.log_sides import COUNT_BYTES, READ_BYTES
 from twinlog_checkpoint.translation import SourcePosition, Translation, Verdict
+from unit.checkpoint.checkpoint_harness import one_turn
 from unit.checkpoint.mirrored_logs import COPY, ORIGIN, MirroredLogs
 
 EXAMPLES = settings().max_examples // 6
@@ -322,6 +323,29 @@ async def test_many_groups_share_what_is_read() -> None:
     assert {translation.verdict for translation in found.values()} <= set(GOOD)
     assert len(found) > 800
     assert len(fetches) <= for_one + 2
+
+
+async def test_questions_at_the_same_time_share_what_is_read() -> None:
+    """A pass over the groups, and an operator who asks: neither takes the other's search for a dead end."""
+    told: list[int] = []
+    for questions in (1, 3):
+        logs = MirroredLogs(seed=6, offset_lag_max=1 << 40)
+        logs.produce(6000)
+        logs.copy()
+        far = logs.source.log(ORIGIN, "end").end - 100
+        exact = translator(logs, on_read_bytes=told.append)
+
+        async def let_others_run(call: Call) -> None:
+            await one_turn()
+
+        for cluster in (logs.source, logs.target):
+            cluster.intercept("fetch", let_others_run)
+        async with asyncio.TaskGroup() as tasks:
+            asked = [tasks.create_task(translate(exact, [far]), name=f"q{n}") for n in range(questions)]
+        for task in asked:
+            assert task.result()[far].verdict in GOOD
+            logs.check(far, task.result()[far].downstream_offset or 0)
+    assert sum(told[1:]) == told[0]
 
 
 async def test_where_uncommitted_records_are_copied_they_are_translated() -> None:
