@@ -131,7 +131,7 @@ class RoughMirror:
         self.again += await eventually(partial(self._moved_back, entry, number, back), LONG_PATIENCE_SECONDS)
 
     async def _moved_back(self, entry: Mirrored, number: int, back: int) -> int | None:
-        """By how many offsets; None when nothing has been copied yet."""
+        """By how many offsets; None when it cannot be said."""
         flow = FlowMessage(source=entry.flow.source, target=entry.flow.target)
         async with grpc.aio.insecure_channel(self.run.endpoints["source"]) as channel:
             stub = SourceServiceStub(channel)
@@ -144,9 +144,14 @@ class RoughMirror:
                 return None
             scope = pb2.Scope(flow=flow, source_topic=entry.topic, partition=number)
             target = pb2.PositionTarget(offset=max(0, position - back))
-            answer = await stub.SetPositions(
-                pb2.SetPositionsRequest(scope=scope, target=target, by="chaos"), timeout=ANSWER_SECONDS
-            )
+            try:
+                answer = await stub.SetPositions(
+                    pb2.SetPositionsRequest(scope=scope, target=target, by="chaos"), timeout=ANSWER_SECONDS
+                )
+            except grpc.aio.AioRpcError as error:
+                if error.code() is grpc.StatusCode.FAILED_PRECONDITION:
+                    return None  # no task has confirmed it: they are being started
+                raise
         return sum(change.repeated_offsets for change in answer.changes) or None
 
     async def kill(self, service: str) -> None:
