@@ -30,6 +30,7 @@ async def explain_group(parts: FlowParts, group: str, statuses: Iterable[Cluster
         for status in statuses
         if not status.reachable and status.as_of_ms
     }
+    offsets_problem = ""
     problem = away.get(parts.flow.source) or away.get(parts.flow.target) or ""
     on_source = on_target = None
     offsets: dict[TopicPartition, str | None] | None = None
@@ -40,7 +41,9 @@ async def explain_group(parts: FlowParts, group: str, statuses: Iterable[Cluster
         except KafkaError as error:
             problem = str(error)
         else:
-            if not isinstance(held, KafkaError):
+            if isinstance(held, KafkaError):
+                offsets_problem = str(held)
+            else:
                 offsets = {tp: parts.checkpointer.topics.refusal(tp.topic) for tp in held}
     if parts.flow.target not in away:
         try:
@@ -54,6 +57,7 @@ async def explain_group(parts: FlowParts, group: str, statuses: Iterable[Cluster
         state_on_source=on_source.state if on_source is not None else None,
         group_type=directory.unsupported.get(group) or (on_source.group_type if on_source else "classic"),
         offsets=offsets,
+        offsets_problem=offsets_problem,
         listed=group in directory.groups,
         refresh_interval_seconds=settings.refresh_groups_interval_seconds,
         syncs_are_read=parts.syncs_are_read,

@@ -44,6 +44,8 @@ class GroupFacts:
     group_type: str
     offsets: Mapping[TopicPartition, str | None] | None
     """Each committed partition with the rule that keeps its topic out, None when it is in."""
+    offsets_problem: str
+    """Why they cannot be read; empty when they can."""
     listed: bool
     """The service has found it already."""
     refresh_interval_seconds: float
@@ -108,7 +110,8 @@ def _type(facts: GroupFacts) -> Finding:
 
 def _offsets(facts: GroupFacts) -> Finding:
     if facts.offsets is None:
-        return Finding(rule=Rule.OFFSETS, passed=False, message="its offsets cannot be read")
+        message = f"its offsets cannot be read: {facts.offsets_problem}"
+        return Finding(rule=Rule.OFFSETS, passed=False, message=message)
     kept = [partition for partition, rule in facts.offsets.items() if rule is None]
     if not facts.offsets:
         return Finding(rule=Rule.OFFSETS, passed=False, message="it has committed no offset")

@@ -1,0 +1,24 @@
+"""Why a group is translated or not, from what is known of it."""
+
+from twinlog.filters import DefaultGroupFilter
+from twinlog_checkpoint.group_explanation import GroupFacts, Rule, explain
+
+
+def test_offsets_that_may_not_be_read_are_said_with_the_reason() -> None:
+    facts = GroupFacts(
+        cluster_problem="",
+        verdict=DefaultGroupFilter().judge_group("g"),
+        state_on_source="EMPTY",
+        group_type="classic",
+        offsets=None,
+        offsets_problem="no right to read offsets of group g",
+        listed=True,
+        refresh_interval_seconds=600,
+        syncs_are_read=True,
+        syncs_problem="",
+        group_sync_enabled=True,
+        state_on_target=None,
+    )
+    last = explain(facts)[-1]
+    assert (last.rule, last.passed) == (Rule.OFFSETS, False)
+    assert last.message == "its offsets cannot be read: no right to read offsets of group g"
