@@ -123,6 +123,7 @@ async def test_a_live_consumer_goes_there_and_back_and_reads_each_record_once(
             async with east.running(), west.running():
                 async with app.at(kafka_pair.a, [topic, on_a]):
                     await read_more_than(100)
+                    await eventually(lambda: any(value.startswith(b"west") for value in app.seen))
                 moved = await twinlog("failover", "run", str(there), "--group", group, *where)
                 assert moved.code == 0, moved.errors
                 assert not moved.documents[-1]["already_done"]

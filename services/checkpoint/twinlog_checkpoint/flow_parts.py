@@ -88,6 +88,11 @@ class FlowParts:
         """The partition of the source that this one of the target is a copy of; None when it is no copy."""
         return origin_of(self.entry, partition)
 
+    def copies(self, topic: str) -> bool:
+        """Whether the flow's rules have a topic of the source copied, be anything of it there yet or not."""
+        topics = self.checkpointer.topics
+        return topics.refusal(topic) is None and topics.why_never_copied(topic) is None
+
     def pairs(self, partition: TopicPartition) -> PairHistory | None:
         """Of a partition of the source."""
         return self.checkpointer.tail.history.of(partition)

@@ -232,12 +232,14 @@ class MovePlanner:
             if self.route.is_own(group, partition, offset.next_offset)
         }
 
-    async def finished_with(self, last: MoveRecord) -> set[str]:
-        """The groups that the last move has finished with, without those that went on where they came from:
-        by their offsets there, or by their checkpoints while that cluster is away. Raises KafkaError."""
-        now: dict[str, int] = {}
-        for group, offset in await self._standing(last.stood_at):
-            now[group] = now.get(group, 0) + offset
+    async def finished_with(self, last: MoveRecord, options: MoveOptions) -> set[str]:
+        """The groups that the last move has finished with, without those asked for that went on where they
+        came from: by their offsets there, or by their checkpoints while that cluster is away. Raises
+        KafkaError."""
+        asked = last.stood_at.keys() & set(options.groups or last.stood_at)
+        now = dict.fromkeys(asked, 0)
+        for group, offset in await self._standing(asked):
+            now[group] += offset
         return {group for group in last.moved if now.get(group, 0) <= last.stood_at.get(group, 0)}
 
     async def _standing(self, groups: Collection[str]) -> list[tuple[str, int]]:

@@ -180,7 +180,7 @@ class FailoverRoute:
 
     @property
     def _ways(self) -> Ways:
-        return Ways(away=self.parts, home=self.reverse)
+        return Ways(away=self.parts, home=self.reverse, home_first=False)
 
     async def written(self) -> Collection[CopiedPartition]:
         return await copied_partitions(self.parts)
@@ -216,7 +216,7 @@ class FailoverRoute:
         ends = {
             row.source: row.upstream_offset + row.source_lag
             for row in self.parts.checkpointer.table.rows()
-            if row.source_lag is not None and is_copied(self.parts, row.source.topic)
+            if row.source_lag is not None and self.parts.copies(row.source.topic)
         }
         return [_last_seen(self.parts, partition, end) for partition, end in sorted(ends.items())]
 
@@ -244,18 +244,12 @@ def _last_seen(parts: FlowParts, partition: TopicPartition, end: int) -> TopicBa
     )
 
 
-def is_copied(parts: FlowParts, topic: str) -> bool:
-    """By the rules of the flow, whether or not anything of it is there yet."""
-    topics = parts.checkpointer.topics
-    return topics.refusal(topic) is None and topics.why_never_copied(topic) is None
-
-
 async def copied_partitions(parts: FlowParts) -> list[CopiedPartition]:
     """Every partition of the flow's topics on its source, without heartbeats, sorted. Raises KafkaError."""
     topics = [
         topic
         for topic in await parts.source.list_topics()
-        if is_copied(parts, topic) and not parts.entry.policy.is_heartbeats_topic(topic)
+        if parts.copies(topic) and not parts.entry.policy.is_heartbeats_topic(topic)
     ]
     described = await parts.source.describe_topics(topics)
     found: list[CopiedPartition] = []

@@ -89,7 +89,7 @@ class FailbackRoute:
 
     @property
     def _ways(self) -> Ways:
-        return Ways(away=self.reverse, home=self.parts)
+        return Ways(away=self.reverse, home=self.parts, home_first=True)
 
     async def written(self) -> Collection[CopiedPartition]:
         return [] if self.reverse is None else await copied_partitions(self.reverse)

@@ -52,7 +52,7 @@ class MoveRunner:
             last = await self.journal.load()
             finished: set[str] = set()
             if last is not None and self._is_finished(last):
-                finished = await self.planner.finished_with(last)
+                finished = await self.planner.finished_with(last, options)
                 plan = await self.planner.plan(options, without=finished, last=last)
                 if not plan.blockers and not await self._has_work(plan, options):
                     yield self._report(last, plan, already_done=True)

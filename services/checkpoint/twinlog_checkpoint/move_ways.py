@@ -16,6 +16,8 @@ class Ways:
     """Copies what is written here; None when this process has no such flow."""
     home: FlowParts | None
     """Made the copies that are here."""
+    home_first: bool
+    """Where names are kept a topic may look like both."""
 
     def destination(self, partition: TopicPartition) -> TopicPartition | None:
         """Where progress on a partition here is progress there; None where it is none."""
@@ -45,4 +47,6 @@ class Ways:
         return put is None or next_offset > put.downstream_offset
 
     def _goes_home(self, partition: TopicPartition) -> bool:
-        return self.home is not None and self.home.origin_of(partition) is not None
+        if self.home is None or self.home.origin_of(partition) is None:
+            return False
+        return self.home_first or self.away is None or not self.away.copies(partition.topic)

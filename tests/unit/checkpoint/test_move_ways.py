@@ -1,14 +1,17 @@
 """Where progress on one cluster is progress on the other."""
 
 from twinlog.model import TopicPartition
+from twinlog.policy.replication import IdentityReplicationPolicy
 from twinlog_checkpoint.move_ways import Ways
+from unit.checkpoint.checkpoint_harness import FlowOnFakes
 from unit.checkpoint.mirrored_logs import COPY, ORIGIN
 from unit.checkpoint.test_moves import estate
 
 
 async def test_copies_go_home_and_own_topics_away() -> None:
     async with estate() as world:
-        on_target, on_source = Ways(away=None, home=world.parts), Ways(away=world.parts, home=None)
+        on_target = Ways(away=None, home=world.parts, home_first=False)
+        on_source = Ways(away=world.parts, home=None, home_first=True)
         assert on_target.destination(COPY) == ORIGIN
         assert on_target.destination(TopicPartition("only-there", 0)) is None
         assert on_source.destination(ORIGIN) == COPY
@@ -22,8 +25,24 @@ async def test_an_offset_that_was_put_on_a_copy_is_not_the_groups_own() -> None:
         await world.fakes.do_pass(world.parts.checkpointer)
         (checkpoint,) = world.fakes.checkpoints()
         put = checkpoint.downstream_offset
-        ways = Ways(away=None, home=world.parts)
+        ways = Ways(away=None, home=world.parts, home_first=True)
         assert not ways.is_own("g", COPY, put)
         assert ways.is_own("g", COPY, put + 1)
         assert ways.is_own("other", COPY, put)
         assert ways.is_own("g", TopicPartition("only-there", 0), 0)
+
+
+async def test_where_names_are_kept_a_failover_goes_away_and_a_failback_home() -> None:
+    fakes = FlowOnFakes(policy=IdentityReplicationPolicy(source_cluster_alias="A"), translation_max_bytes=1)
+    for cluster in (fakes.source, fakes.target):
+        cluster.add_topic(ORIGIN.topic)
+        async with cluster.writer() as writer:
+            await writer.append(ORIGIN, key=None, value=b"1")
+    await fakes.write_sync(ORIGIN.topic, 0, 0)
+    fakes.source.set_group("g", {ORIGIN: 1})
+    async with fakes.running() as parts:
+        fakes.clock.advance(60)
+        await fakes.do_pass(parts.checkpointer)
+        assert fakes.checkpoints()
+        assert Ways(away=parts, home=parts, home_first=False).is_own("g", ORIGIN, 0)
+        assert not Ways(away=parts, home=parts, home_first=True).is_own("g", ORIGIN, 0)

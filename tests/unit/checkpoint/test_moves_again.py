@@ -71,6 +71,18 @@ async def test_a_fence_that_somebody_took_away_is_raised_again() -> None:
         assert world.logs.source.acls == {fence_of(ORIGIN.topic)}
 
 
+async def test_a_group_that_cannot_be_read_any_more_does_not_keep_others_from_being_moved() -> None:
+    async with estate() as world:
+        world.logs.source.set_group("secret", {ORIGIN: 100})
+        await run(world.served.failover)
+        world.logs.source.refuse_group("secret")
+        world.logs.source.set_group("other", {ORIGIN: 100})
+        await run(world.served.failover, MoveOptions(groups=("other",), wait_seconds=0))
+        record = await world.served.failover.journal.load()
+    assert record is not None
+    assert record.moved == ("other", "secret")
+
+
 @pytest.mark.parametrize("side", ["source", "target"])
 async def test_a_group_that_cannot_be_read_is_named_and_nothing_is_moved(side: str) -> None:
     """An offset that is not seen is no reason to write, nor a group that is not seen a reason to be done."""
