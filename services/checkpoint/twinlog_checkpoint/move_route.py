@@ -237,7 +237,7 @@ def _last_seen(parts: FlowParts, partition: TopicPartition, end: int) -> TopicBa
         missing = max(0, end - copied_to)
         of_that = "all of that is copied"
         if missing:
-            of_that = f"at most {missing} {'record' if missing == 1 else 'records'} of that missing"
+            of_that = f"missing are at most {missing} {'record' if missing == 1 else 'records'} of that"
         message = f"its log ended at {end} when it was last seen: {of_that}"
     return TopicBacklog(
         partition=partition, end_offset=end, records_not_copied=None, copied_to=copied_to, message=message

@@ -75,11 +75,12 @@ def notes(
         if not cluster.reachable and cluster.HasField("as_of")
     ]
     for flow in flows:
+        name = flow_name(flow.flow)
+        why = flow.obstacle.removeprefix(f"{name}: ")
         if not flow.ready:
-            why = flow.obstacle or "its offset syncs are still being read"
-            lines.append(f"{flow_name(flow.flow)} translates no groups yet: {why}")
-        elif flow.obstacle:
-            lines.append(f"{flow_name(flow.flow)}: {flow.obstacle}")
+            lines.append(f"{name} translates no groups yet: {why or 'its offset syncs are still being read'}")
+        elif why:
+            lines.append(f"{name}: {why}")
     lines += [
         f"{flow_name(entry.flow)} {entry.group}: {entry.group_type} groups have no offsets that could be"
         " translated"

@@ -120,6 +120,7 @@ def test_what_keeps_groups_from_being_translated_is_said() -> None:
         pb2.FlowProgress(flow=FLOW, ready=False, obstacle="the topic is missing"),
         pb2.FlowProgress(flow=FLOW, ready=False),
         pb2.FlowProgress(flow=FLOW, ready=True, obstacle="cluster A: no broker"),
+        pb2.FlowProgress(flow=FLOW, ready=True, obstacle="A->B: its owner is looked for"),
         pb2.FlowProgress(flow=FLOW, ready=True),
     ]
     assert notes(flows, [away, not_yet]) == [
@@ -127,6 +128,7 @@ def test_what_keeps_groups_from_being_translated_is_said() -> None:
         "A->B translates no groups yet: the topic is missing",
         "A->B translates no groups yet: its offset syncs are still being read",
         "A->B: cluster A: no broker",
+        "A->B: its owner is looked for",
     ]
 
 
