@@ -5,7 +5,8 @@ are walked record by record (`alignment.Walk`). Far ones are approached by count
 as lie between pair and goal on this side are passed on the other, by batch headers only, and then the records
 there are compared. Counts go wrong where the copy has duplicates or gaps; comparing shows it, and the place
 is looked for around. Where compaction has left so few records that walking finds no way, the next survivors
-of both sides are looked up, and the pairs near them are entered at.
+of both sides are looked up, and the pairs near them are entered at. Behind a stretch that was copied twice,
+and is longer than walking looks ahead, the place is counted back from the next pair above.
 """
 
 from collections.abc import Sequence
@@ -13,7 +14,15 @@ from dataclasses import dataclass, field
 
 from twinlog_checkpoint.alignment import WINDOWS, Answer, Outcome
 from twinlog_checkpoint.history import OffsetPair, Pairs
-from twinlog_checkpoint.log_sides import COUNT_BYTES, ByteBudget, Side, first_visible, skip_visible
+from twinlog_checkpoint.log_sides import (
+    COUNT_BYTES,
+    BudgetSpent,
+    ByteBudget,
+    Side,
+    count_visible,
+    first_visible,
+    skip_visible,
+)
 from twinlog_checkpoint.pair_walks import PairWalks
 
 NEAR_OFFSETS = 2_000
@@ -80,7 +89,14 @@ class Aligner:
             if found.outcome is Outcome.MATCH:
                 answers.update({other: found for other in together if other <= reached})
                 return
-        answers.update(walk.answers)
+            nearer = await self._counted_back(offset, entry)
+            if nearer is not None:
+                walk = await self.walks.walk_from(nearer, together)
+        lost = walk.answers[offset].outcome is Outcome.LOST
+        # Where the way was lost later, those behind are looked for on their own.
+        answers.update(
+            {other: told for other, told in walk.answers.items() if lost or told.outcome is not Outcome.LOST}
+        )
 
     async def _approach(self, offset: int) -> OffsetPair | None:
         """A pair at or shortly before `offset` from which both logs can be read; None when there is none."""
@@ -122,6 +138,37 @@ class Aligner:
             if walk.first_match is not None and walk.answers[reached].outcome is Outcome.MATCH:
                 return walk.first_match
         return None
+
+    async def _counted_back(self, offset: int, below: OffsetPair) -> OffsetPair | None:
+        """The pair at `offset`: as many visible records lie between it and the next pair above on both sides.
+
+        None when the record counted to is another one: then the logs differ there as well.
+        """
+        above = self.pairs.above(offset)
+        if above is None or not self.walks.readable(above):
+            return None
+        left = await self._count(self.here, offset, above.upstream)
+        known = await self._count(self.there, below.downstream, above.downstream)
+        if left is None or known is None or known < left:
+            return None
+        place = await skip_visible(self.there, below.downstream, known - left, self.budget)
+        walk = await self.walks.walk(offset, place, [offset], pinned=False)
+        here = await first_visible(self.here, offset, self.budget)
+        there = await first_visible(self.there, place, self.budget)
+        if here is None or there is None or walk.first_match != OffsetPair(here.offset, there.offset):
+            return None
+        self.pairs.on_verified(walk.first_match)
+        return walk.first_match
+
+    async def _count(self, side: Side, start: int, stop: int) -> int | None:
+        """Visible records in [start, stop); None when that takes more than a stride."""
+        budget = ByteBudget(min(STRIDE_BYTES, self.budget.left_bytes))
+        try:
+            return await count_visible(side, start, stop, budget)
+        except BudgetSpent:
+            return None
+        finally:
+            self.budget.spend(budget.spent_bytes)
 
     async def _enter_without_pair(self, offset: int) -> Answer:
         """The records at the nearest pair below are gone on one side, or there is none: enter before the pair
