@@ -26,8 +26,8 @@ from twinlog.testing.raw_copying import QUICK, open_fetcher, open_session
 
 
 @asynccontextmanager
-async def _session(cluster: BlockingCluster) -> AsyncIterator[DataSession]:
-    async with open_session("A", cluster.client_properties()) as session:
+async def _session(cluster: BlockingCluster, *, timeout_seconds: float = 20.0) -> AsyncIterator[DataSession]:
+    async with open_session("A", cluster.client_properties(), timeout_seconds=timeout_seconds) as session:
         yield session
 
 
@@ -64,7 +64,7 @@ async def test_data_ends_a_long_poll_at_once(kafka_pair: KafkaPair, unique_topic
     partition = TopicPartition(unique_topic, 0)
     loop = asyncio.get_running_loop()
     async with (
-        _session(kafka_pair.a) as session,
+        _session(kafka_pair.a, timeout_seconds=120) as session,
         RawProducer(session, QUICK) as producer,
         open_fetcher(session, {"fetch.max.wait.ms": "30000"}) as fetcher,
     ):
@@ -108,7 +108,7 @@ async def test_a_new_position_need_not_wait_for_the_long_poll_of_the_old_one(
     await _create(kafka_pair.a, unique_topic)
     partition = TopicPartition(unique_topic, 0)
     async with (
-        _session(kafka_pair.a) as session,
+        _session(kafka_pair.a, timeout_seconds=100) as session,
         open_fetcher(session, {"fetch.max.wait.ms": "25000"}) as fetcher,
     ):
         await _write(session, partition, b"0")
@@ -227,7 +227,7 @@ async def test_a_moved_leader_is_followed_and_a_quiet_broker_holds_up_nobody(
     partitions = [TopicPartition("t", number) for number in range(6)]
     loop = asyncio.get_running_loop()
     async with (
-        _session(cluster) as session,
+        _session(cluster, timeout_seconds=36) as session,
         RawProducer(session, QUICK) as producer,
         open_fetcher(session, {"fetch.max.wait.ms": "9000"}) as fetcher,
     ):
@@ -293,7 +293,7 @@ async def test_the_replica_of_the_own_rack_is_read(
 async def test_leaving_ends_a_long_poll(kafka_pair: KafkaPair, unique_topic: str) -> None:
     await _create(kafka_pair.a, unique_topic)
     loop = asyncio.get_running_loop()
-    async with _session(kafka_pair.a) as session:
+    async with _session(kafka_pair.a, timeout_seconds=120) as session:
         async with open_fetcher(session, {"fetch.max.wait.ms": "30000"}) as fetcher:
             await _begin_long_polls(fetcher, {TopicPartition(unique_topic, 0): 0})
             began = loop.time()

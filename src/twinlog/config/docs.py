@@ -81,6 +81,11 @@ Written in Java's names, for a cluster or one kind of its clients. These have an
 
 """
 
+_LONGEST_WAIT = """
+`fetch.max.wait.ms` counts up to 7,500: half of what the copy gives a broker to answer a request in. Unless it
+is set, it is 5,000 (Java's 500 where `fetch.min.bytes` is above 1).
+"""
+
 _WITHOUT_EFFECT = """\
 ## Keys without effect
 
@@ -115,7 +120,7 @@ def render() -> str:
             f"### {title}\n\n{_table(spec for spec in inherited if spec.services == services)}"
             for title, services in _groups(inherited)
         ),
-        _CLIENTS + _markdown_table(("client", "settings"), clients),
+        _CLIENTS + _markdown_table(("client", "settings"), clients) + _LONGEST_WAIT,
         _no_effect(ignored),
     ]
     return "\n".join(parts)

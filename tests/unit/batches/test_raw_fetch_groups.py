@@ -1,6 +1,9 @@
 """Which partitions are asked for together."""
 
+import pytest
+
 from twinlog.kafka.clients import FetchOptions
+from twinlog.kafka.connection import request_timeout_ms
 from twinlog.kafka.raw import DataSession, RawFetcher
 from twinlog.kafka.raw.fetcher import _BRIEF_WAIT_MS, _FEW_PARTITIONS, _REQUESTS_PER_BROKER
 from twinlog.model import TopicPartition
@@ -10,8 +13,8 @@ def partitions(count: int) -> list[TopicPartition]:
     return [TopicPartition("t", number) for number in range(count)]
 
 
-def fetcher_with(busy: list[TopicPartition]) -> RawFetcher:
-    fetcher = RawFetcher(DataSession("A", {}, timeout_seconds=1), FetchOptions())
+def fetcher_with(busy: list[TopicPartition], *, max_wait_ms: int = 5000) -> RawFetcher:
+    fetcher = RawFetcher(DataSession("A", {}, timeout_seconds=30), FetchOptions(max_wait_ms=max_wait_ms))
     for partition in busy:
         fetcher._standing(partition).is_busy = True
     return fetcher
@@ -39,6 +42,14 @@ async def test_only_a_request_whose_end_nobody_waits_for_waits_long_itself() -> 
         fetcher._standing(partition).has_answered = True
     waits = [fetcher._max_wait_ms(few, others=others) for others in range(_REQUESTS_PER_BROKER)]
     assert waits == [*[FetchOptions().max_wait_ms] * (_REQUESTS_PER_BROKER - 1), _BRIEF_WAIT_MS]
+
+
+@pytest.mark.parametrize(("wanted", "waits"), [(100, 100), (7_000, 7_000), (15_000, 7_500), (600_000, 7_500)])
+async def test_no_long_poll_outlasts_the_time_out_of_its_request(wanted: int, waits: int) -> None:
+    few = partitions(1)
+    fetcher = fetcher_with(few, max_wait_ms=wanted)
+    fetcher._standing(few[0]).has_answered = True
+    assert fetcher._max_wait_ms(few, others=0) == waits < request_timeout_ms(30)
 
 
 async def test_no_more_requests_than_a_broker_may_have() -> None:

@@ -14,7 +14,7 @@ from typing import Self
 from twinlog.batches.visibility import AbortedTransaction
 from twinlog.errors import KafkaError
 from twinlog.kafka.clients import FetchOptions
-from twinlog.kafka.connection import DataClient, DataSession
+from twinlog.kafka.connection import DataClient, DataSession, request_timeout_ms
 from twinlog.kafka.errors import from_code
 from twinlog.kafka.raw.errors import about, again, partition_error
 from twinlog.kafka.raw.leaders import leader_of, no_leader, refresh_metadata
@@ -82,6 +82,12 @@ class FetchSizes:
 _AS_OPTIONS_SAY = FetchSizes()
 
 
+def longest_wait_ms(timeout_seconds: float) -> int:
+    """For how long a broker with nothing to say may be silent, in a session with that time-out: half of what
+    a request may take (`request_timeout_ms`), or quiet connections would be taken for dead ones."""
+    return request_timeout_ms(timeout_seconds) // 2
+
+
 @dataclass(slots=True)
 class _Standing:
     """What is remembered of a partition between fetches. Losing it costs time, never correctness."""
@@ -101,6 +107,7 @@ class RawFetcher:
     def __init__(self, session: DataSession, options: FetchOptions) -> None:
         self._session = session
         self._options = options
+        self._longest_wait_ms = min(options.max_wait_ms, longest_wait_ms(session.timeout_seconds))
         self._standings: dict[TopicPartition, _Standing] = {}
         self._asked: dict[TopicPartition, int] = {}
         self._ready: dict[TopicPartition, FetchedPartition | FetchFailure] = {}
@@ -184,8 +191,7 @@ class RawFetcher:
         is_urgent = others >= _REQUESTS_PER_BROKER - 1 or any(
             not self._standing(partition).has_answered for partition in partitions
         )
-        wanted = self._options.max_wait_ms
-        return min(wanted, _BRIEF_WAIT_MS) if is_urgent else wanted
+        return min(self._longest_wait_ms, _BRIEF_WAIT_MS) if is_urgent else self._longest_wait_ms
 
     def _apart(self, node: int, partitions: list[TopicPartition]) -> list[list[TopicPartition]]:
         """Busy partitions in a request of their own: else each of their answers would name all the quiet
