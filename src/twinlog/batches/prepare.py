@@ -8,6 +8,7 @@ from typing import NamedTuple
 from twinlog.batches.bodies import OpenRecord
 from twinlog.batches.codec import Codec
 from twinlog.batches.header import (
+    HEADER_BYTES,
     TRANSACTIONAL_BIT,
     Batch,
     BatchHeader,
@@ -21,7 +22,7 @@ from twinlog.batches.outgoing import OutgoingBatch
 from twinlog.batches.raw_lane import take_raw
 from twinlog.batches.recode_lane import Packed, pack, transcode
 from twinlog.batches.records import open_records
-from twinlog.batches.small_batches import gather, worth_packing
+from twinlog.batches.small_batches import PACKED_HEAD_BYTES, gather, worth_packing
 from twinlog.batches.visibility import AbortedTransaction, VisibilityTracker
 from twinlog.errors import WireFormatError
 
@@ -40,8 +41,9 @@ class CopyPolicy:
     coalesce_below_bytes: int = 64 * 1024
     """A backlog whose batches are smaller than this on average, and of few records, is packed together; 0
     never does."""
-    coalesced_bytes: int = 1_000_000
-    """What packing together aims at, uncompressed, below the target's limit."""
+    coalesced_bytes: int = 1 << 20
+    """What packing together aims at, uncompressed, below the target's limit. As much as one fetch brings of a
+    partition by default: a little less would leave a small batch over from each."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -143,7 +145,7 @@ class _Preparation:
         self._group_bytes = 0
         self._group_codec = Codec.NONE
         self._group_reason = LaneReason.SMALL_BATCHES
-        self._group_limit_bytes = min(policy.coalesced_bytes, policy.target.max_message_bytes)
+        self._group_limit_bytes = min(policy.coalesced_bytes, policy.target.max_message_bytes - HEADER_BYTES)
 
     def take_each(self, data: memoryview | bytes | bytearray) -> None:
         """Every batch on its own."""
@@ -280,7 +282,7 @@ class _Preparation:
 
     def _join_group(self, batch: Batch, reason: LaneReason) -> None:
         records = self._open(batch)
-        size_bytes = sum([len(record[2]) for record in records])
+        size_bytes = sum([len(record[2]) for record in records]) + len(records) * PACKED_HEAD_BYTES
         if self._group and self._group_bytes + size_bytes > self._group_limit_bytes:
             self.close_group()
             if self._fault:

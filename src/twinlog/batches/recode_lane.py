@@ -1,6 +1,7 @@
 """The recode lane: records taken out of their batches and packed into new ones the target takes."""
 
 from collections.abc import Sequence
+from operator import itemgetter
 from typing import NamedTuple
 
 from twinlog.batches.bodies import OpenRecord
@@ -9,6 +10,8 @@ from twinlog.batches.header import HEADER_BYTES, Batch
 from twinlog.batches.lanes import Lane, LaneReason, TargetTopicLimits
 from twinlog.batches.outgoing import OffsetRun, OutgoingBatch
 from twinlog.batches.records import payload, write_records
+
+_TIMESTAMP_MS = itemgetter(1)
 
 
 class RecordTooLarge(NamedTuple):
@@ -93,7 +96,7 @@ def _encode(
         codec=codec,
         record_count=len(records),
         base_timestamp_ms=base_timestamp_ms,
-        max_timestamp_ms=max(record[1] for record in records),
+        max_timestamp_ms=max(map(_TIMESTAMP_MS, records)),
         records=compress(codec, write_records(records, base_timestamp_ms), level),
         runs=_runs(records),
         next_source_offset=next_source_offset,

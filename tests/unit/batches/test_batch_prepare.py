@@ -84,6 +84,19 @@ def test_groups_end_at_the_size_aimed_at() -> None:
     assert [outgoing.record_count for outgoing in prepared.batches] == [4] * 5
 
 
+@pytest.mark.parametrize(("records", "value_bytes", "packed"), [(1, 1000, 1), (2, 1000, 1), (40, 100, 2)])
+def test_what_a_fetch_brings_of_a_partition_fits_one_batch_or_fills_it(
+    records: int, value_bytes: int, packed: int
+) -> None:
+    data, count = b"", 0
+    while len(data) < 1 << 20:
+        data += source_batch(_records(count, records, value_bytes=value_bytes))
+        count += records
+    prepared = prepare(data[: 1 << 20], wanted_offset=0, policy=_POLICY, backlog=True)
+    assert len(prepared.batches) == packed
+    assert 900_000 < prepared.batches[0].size_bytes <= _POLICY.target.max_message_bytes
+
+
 def test_a_large_batch_among_small_ones_goes_raw_and_in_its_place() -> None:
     large = source_batch(_records(2, 1, value_bytes=100_000))
     data = _small_batches(2) + large + b"".join(source_batch(_records(3 + i, 1)) for i in range(40))
