@@ -81,6 +81,9 @@ class DeleteConfig:
         return f"DELETE {self.target_topic} {self.name} {self.before} → default: {self.rule}"
 
 
+_EXACT: Final = 2**53
+"""Whole numbers up to here are exact as a float."""
+
 WHAT_TOPIC: Final = "topic"
 WHAT_DELETION: Final = "deletion"
 
@@ -157,8 +160,9 @@ class SetQuota:
     drift: bool = False
 
     def __str__(self) -> str:
-        before = "none" if self.before is None else f"{self.before:g}"
-        return f"SET QUOTA {entity_text(self.entity)} {self.key} {before} → {self.value:g}: {self.rule}"
+        before = "none" if self.before is None else number_text(self.before)
+        quota = f"{entity_text(self.entity)} {self.key}"
+        return f"SET QUOTA {quota} {before} → {number_text(self.value)}: {self.rule}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -169,7 +173,8 @@ class DeleteQuota:
     rule: str
 
     def __str__(self) -> str:
-        return f"DELETE QUOTA {entity_text(self.entity)} {self.key} {self.before:g}: {self.rule}"
+        before = number_text(self.before)
+        return f"DELETE QUOTA {entity_text(self.entity)} {self.key} {before}: {self.rule}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -213,5 +218,11 @@ def is_drift(action: Action) -> bool:
 
 
 def entity_text(entity: QuotaEntity) -> str:
-    """`user alice, client-id <default>`"""
-    return ", ".join(f"{kind} {'<default>' if name is None else name}" for kind, name in entity.parts)
+    """`user alice, client-id <default>`: the user first, as Kafka's own tools say it."""
+    parts = sorted(entity.parts, key=lambda part: part[0], reverse=True)
+    return ", ".join(f"{kind} {'<default>' if name is None else name}" for kind, name in parts)
+
+
+def number_text(value: float) -> str:
+    """Every digit that counts: 1234567, 42.5."""
+    return str(int(value)) if value.is_integer() and abs(value) < _EXACT else repr(value)

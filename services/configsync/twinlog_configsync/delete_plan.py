@@ -6,7 +6,7 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 
 from twinlog.errors import KafkaError
-from twinlog_configsync.actions import WHAT_DELETION, DeleteTopic, Skip
+from twinlog_configsync.actions import WHAT_DELETION, DeleteTopic, Skip, number_text
 from twinlog_configsync.entry import TopicEntry, TopicState
 from twinlog_configsync.observation import Observation, is_absent
 
@@ -50,7 +50,9 @@ def plan_deletes(
         if pair.target.topic_id != entry.target_topic_id:
             planned.append(_left(entry, "the target topic is another one than the registry knows"))
         elif now_ms - since_ms < rules.grace_seconds * 1000:
-            planned.append(_left(entry, f"deleted on the source, kept for {rules.grace_seconds:g} s"))
+            planned.append(
+                _left(entry, f"deleted on the source, kept for {number_text(rules.grace_seconds)} s")
+            )
         elif budget <= 0:
             planned.append(_left(entry, f"{rules.max_per_hour} topics were deleted within the last hour"))
         else:

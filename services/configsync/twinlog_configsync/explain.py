@@ -12,6 +12,7 @@ from twinlog.errors import KafkaError
 from twinlog.kafka.ports import TopicDescription
 from twinlog.model import ClusterAlias
 from twinlog.selection import TopicDecision, TopicReason, TopicSelector
+from twinlog_configsync.actions import number_text
 from twinlog_configsync.delete_plan import DeleteRules
 from twinlog_configsync.entry import TopicEntry, TopicState
 from twinlog_configsync.observation import is_absent
@@ -119,7 +120,8 @@ def _source_verdict(
 def _fate(entry: TopicEntry, deletes: DeleteRules) -> str:
     """What becomes of the copy of a topic that is gone."""
     if deletes.enabled:
-        return f"{entry.target_topic} goes {deletes.grace_seconds:g} s after it (`twinlog plan --skips`)"
+        seconds = number_text(deletes.grace_seconds)
+        return f"{entry.target_topic} goes {seconds} s after it (`twinlog plan --skips`)"
     return f"{entry.target_topic} stays (twinlog.sync.topic.deletes.enabled=false)"
 
 

@@ -26,6 +26,7 @@ from twinlog_configsync.actions import (
     TopicAction,
     entity_text,
     is_drift,
+    number_text,
     scope_of,
 )
 from twinlog_configsync.apply import Outcome
@@ -121,13 +122,13 @@ def _fill_quota(message: pb2.PlannedAction, action: SetQuota | DeleteQuota | Ski
     match action:
         case SetQuota():
             message.kind = pb2.ACTION_KIND_SET_QUOTA
-            message.after = f"{action.value:g}"
+            message.after = number_text(action.value)
         case DeleteQuota():
             message.kind = pb2.ACTION_KIND_DELETE_QUOTA
         case SkipQuota():
             message.kind = pb2.ACTION_KIND_SKIP
     if not isinstance(action, SkipQuota) and action.before is not None:
-        message.before = f"{action.before:g}"
+        message.before = number_text(action.before)
 
 
 def _fill_topic(message: pb2.PlannedAction, action: TopicAction | ConfigAction | Skip) -> None:

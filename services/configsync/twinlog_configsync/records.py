@@ -25,7 +25,6 @@ from typing import Any, Final
 
 from twinlog.errors import WireFormatError
 from twinlog.kafka.ports import AclBinding, QuotaEntity
-from twinlog_configsync.actions import entity_text
 from twinlog_configsync.entry import TargetLimits, TopicEntry, TopicState
 
 Fields = Mapping[str, Any]
@@ -102,7 +101,8 @@ def acl_key(binding: AclBinding) -> RecordKey:
 
 
 def quota_key(entity: QuotaEntity) -> RecordKey:
-    return RecordKey(Kind.QUOTA, entity_text(entity))
+    parts = (f"{kind} {'<default>' if name is None else name}" for kind, name in entity.parts)
+    return RecordKey(Kind.QUOTA, ", ".join(parts))
 
 
 def encode_key(key: RecordKey) -> bytes:

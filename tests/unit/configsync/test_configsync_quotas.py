@@ -8,7 +8,10 @@ from twinlog.errors import FatalKafkaError
 from twinlog.kafka.ports import QuotaEntity
 from twinlog.model import Flow
 from twinlog.testing.fake_cluster import Call
+from twinlog_configsync.actions import SetQuota
 from twinlog_configsync.claims import Claims
+from twinlog_configsync.messages_plan import action_message
+from twinlog_configsync.records import Kind, RecordKey, quota_key
 from twinlog_configsync.schedule import Scope
 from unit.configsync.configsync_harness import FlowUnderTest, make_flow
 
@@ -101,3 +104,24 @@ async def test_users_whose_passwords_cannot_be_copied_are_listed(flow: FlowUnder
         f"SKIP USER alice (SCRAM-SHA-256): {remedy}",
         f"SKIP USER bob (SCRAM-SHA-512): {remedy}",
     ]
+
+
+def test_a_quota_is_shown_with_every_digit_and_its_user_first() -> None:
+    entity = QuotaEntity((("client-id", None), ("user", "alice")))
+    action = SetQuota(
+        entity=entity, key="producer_byte_rate", before=42.5, value=1234567.0, rule="set on source"
+    )
+    assert str(action) == (
+        "SET QUOTA user alice, client-id <default> producer_byte_rate 42.5 → 1234567: set on source"
+    )
+    message = action_message(action)
+    assert (message.entity, message.before, message.after) == (
+        "user alice, client-id <default>",
+        "42.5",
+        "1234567",
+    )
+
+
+def test_the_key_of_a_record_does_not_follow_the_words() -> None:
+    entity = QuotaEntity((("client-id", None), ("user", "alice")))
+    assert quota_key(entity) == RecordKey(Kind.QUOTA, "client-id <default>, user alice")
