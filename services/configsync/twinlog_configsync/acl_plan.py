@@ -62,11 +62,14 @@ def _removals(
     kept: list[SkipAcl] = []
     for binding in surplus:
         if not rules.follows_removals:
-            rule = f"gone from the source, but mode {rules.mode} never deletes"
+            rule = f"nothing on the source asks for it any more, but mode {rules.mode} never deletes"
         elif wanted_elsewhere is None:
-            rule = "gone from the source; kept until every flow into this target has said what it wants"
+            rule = (
+                "nothing on the source asks for it any more; kept until every flow into this target has said "
+                "what it wants"
+            )
         elif binding in wanted_elsewhere:
-            rule = "gone from the source, but another flow into this target wants it"
+            rule = "nothing on the source asks for it any more, but another flow into this target wants it"
         else:
             rule = f"made by Twinlog, nothing on the source asks for it (mode {rules.mode})"
             deletions.append(DeleteAcl(binding=binding, rule=rule))

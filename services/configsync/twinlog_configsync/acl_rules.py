@@ -105,7 +105,8 @@ def _translate(binding: AclBinding, rules: AclRules, topics: Collection[str]) ->
         fence = _left_out(binding, "a fence: it keeps writers out of its own cluster only")
         return replace(fence, effective=True)
     if binding.resource_type not in _TYPES[rules.mode]:
-        return _left_out(binding, f"mode {rules.mode} does not copy ACLs of {binding.resource_type.lower()}s")
+        kind = binding.resource_type.lower().replace("_", " ")
+        return _left_out(binding, f"mode {rules.mode} does not copy ACLs of {kind}s")
     if rules.mode is AclMode.MM2 and binding.pattern_type != LITERAL:
         return _left_out(binding, "mode mm2 copies literal names only")
     operation = _operation(binding, rules.mode)

@@ -30,7 +30,8 @@ from twinlog_configsync.observation import TOPIC_UNKNOWN, Observation, World, is
 from twinlog_configsync.observe import Observer
 from twinlog_configsync.plan import Plan
 
-_TOPIC_EXISTS: Final = "TOPIC_EXISTS"
+_AS_WANTED: Final = {CreateTopic: "TOPIC_EXISTS", DeleteTopic: TOPIC_UNKNOWN}
+"""Refusals that say: somebody else has done it meanwhile."""
 _CONFIRM_SECONDS: Final = 10.0
 _CONFIRM_POLL_SECONDS: Final = 0.2
 
@@ -52,14 +53,6 @@ class Outcome:
     refused: Sequence[Refusal[Change]] = ()
     world: World
     """As planned on, with a fresh look at every target topic that was touched."""
-
-    @property
-    def refused_configs(self) -> list[Refusal[ConfigAction]]:
-        return [
-            Refusal(action=refusal.action, error=refusal.error)
-            for refusal in self.refused
-            if isinstance(refusal.action, SetConfig | DeleteConfig)
-        ]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -119,7 +112,7 @@ class Applier:
         return [
             Refusal(action=by_target[name], error=error)
             for name, error in answers.items()
-            if error is not None and error.reason not in (_TOPIC_EXISTS, TOPIC_UNKNOWN)
+            if error is not None and error.reason != _AS_WANTED.get(type(by_target[name]))
         ]
 
     async def _quotas(self, actions: Sequence[QuotaAction]) -> list[Refusal[QuotaAction]]:
@@ -210,4 +203,5 @@ _Done = TypeVar("_Done", bound=Change)
 
 
 def _without(actions: Sequence[_Done], refused: Collection[Refusal[Change]]) -> list[_Done]:
-    return [action for action in actions if not any(refusal.action is action for refusal in refused)]
+    not_done = {id(refusal.action) for refusal in refused}
+    return [action for action in actions if id(action) not in not_done]

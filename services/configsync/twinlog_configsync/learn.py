@@ -4,7 +4,17 @@ from collections.abc import Mapping
 
 from twinlog.errors import KafkaError
 from twinlog.kafka.ports import AclBinding, QuotaEntity
-from twinlog_configsync.actions import CreateAcl, CreateTopic, DeleteAcl, DeleteQuota, DeleteTopic, SetQuota
+from twinlog_configsync.actions import (
+    Change,
+    CreateAcl,
+    CreateTopic,
+    DeleteAcl,
+    DeleteConfig,
+    DeleteQuota,
+    DeleteTopic,
+    SetConfig,
+    SetQuota,
+)
 from twinlog_configsync.apply import Outcome
 from twinlog_configsync.config_rules import creation_configs
 from twinlog_configsync.delete_plan import HOUR_MS
@@ -33,7 +43,7 @@ def learn(
             now_ms=now_ms,
         ),
         last_set=_last_set(before, plan, outcome, rules),
-        made_acls=_made_acls(before, outcome),
+        made_acls=_made_acls(before, plan, outcome),
         made_quotas=_made_quotas(before, outcome),
         deleted_at_ms=_deleted_at_ms(before, outcome, now_ms=now_ms),
         rules=before.rules,
@@ -49,12 +59,19 @@ def _last_set(before: Memory, plan: Plan, outcome: Outcome, rules: FlowRules) ->
         if isinstance(action, CreateTopic):
             known[action.source_topic] = dict(action.configs)
     if Scope.CONFIGS in plan.scopes:
-        refused = {refusal.action.source_topic for refusal in outcome.refused_configs}
+        waiting = _not_done(plan, outcome)
+        not_done = {each.source_topic for each in waiting if isinstance(each, SetConfig | DeleteConfig)}
         for name, pair in outcome.world.topics.pairs.items():
             wanted = _overrides(pair, outcome.world.topics, rules)
-            if wanted is not None and name not in refused:
+            if wanted is not None and name not in not_done:
                 known[name] = wanted
     return known
+
+
+def _not_done(plan: Plan, outcome: Outcome) -> list[Change]:
+    """What the target refused, or what waits for somebody to apply it."""
+    done = {id(action) for action in outcome.applied}
+    return [action for action in plan.changes if id(action) not in done]
 
 
 def _overrides(pair: TopicPair, observation: Observation, rules: FlowRules) -> dict[str, str] | None:
@@ -68,13 +85,16 @@ def _overrides(pair: TopicPair, observation: Observation, rules: FlowRules) -> d
     )
 
 
-def _made_acls(before: Memory, outcome: Outcome) -> frozenset[AclBinding]:
-    """What Twinlog made and is there. What somebody else removed is not Twinlog's any more."""
+def _made_acls(before: Memory, plan: Plan, outcome: Outcome) -> frozenset[AclBinding]:
+    """What Twinlog made and is there, or waits to be made again. What somebody else removed and the source
+    does not ask for is not Twinlog's any more.
+    """
     if not isinstance(outcome.world.acls, AclObservation):
         return before.made_acls
     created = {action.binding for action in outcome.applied if isinstance(action, CreateAcl)}
     deleted = {action.binding for action in outcome.applied if isinstance(action, DeleteAcl)}
-    present = (outcome.world.acls.target | created) - deleted
+    missed = {each.binding for each in _not_done(plan, outcome) if isinstance(each, CreateAcl)}
+    present = (outcome.world.acls.target | created | missed) - deleted
     return frozenset((before.made_acls | created) & present)
 
 

@@ -8,8 +8,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from twinlog.errors import ConflictError, FatalKafkaError, KafkaError, NotFoundError, TransientKafkaError
-from twinlog.kafka.ports import ConfigChange, ConfigEntry, ConfigSource, TopicDescription
+from twinlog.kafka.ports import AclBinding, ConfigChange, ConfigEntry, ConfigSource, TopicDescription
 from twinlog.testing.fake_cluster import Call
+from twinlog_configsync.actions import is_drift
 from twinlog_configsync.claims import Claims
 from twinlog_configsync.entry import TopicState
 from twinlog_configsync.memory import Memory
@@ -19,6 +20,16 @@ from twinlog_configsync.reasons import Reason
 from twinlog_configsync.rules import FlowRules
 from twinlog_configsync.schedule import Scope
 from unit.configsync.configsync_harness import FlowUnderTest, make_flow
+
+READ_ORDERS = AclBinding(
+    resource_type="TOPIC",
+    resource_name="orders",
+    pattern_type="LITERAL",
+    principal="User:alice",
+    host="*",
+    operation="READ",
+    permission="ALLOW",
+)
 
 
 @pytest.fixture
@@ -135,6 +146,44 @@ async def test_a_refused_action_is_told_and_stays_planned(flow: FlowUnderTest) -
     assert [refused.error.reason for refused in outcome.refused] == ["POLICY_VIOLATION"]
     plan, _ = await flow.commands.preview()
     assert len(plan.changes) == 1
+
+
+async def test_a_pass_between_plan_and_apply_changes_neither_the_plan_nor_what_drift_is(
+    flow: FlowUnderTest,
+) -> None:
+    await flow.commands.apply(await plan_id(flow), flow.stop)
+    await flow.source.alter_topic_configs({"orders": [ConfigChange(name="retention.ms", value="7")]})
+    planned, _ = await flow.commands.preview([Scope.CONFIGS])
+    await flow.refresh()
+    again, _ = await flow.commands.preview([Scope.CONFIGS])
+    assert [is_drift(action) for action in again.changes] == [False]
+    outcome = await flow.commands.apply(planned.plan_id, flow.stop)
+    assert len(outcome.applied) == 1
+
+
+async def test_an_acl_that_somebody_removed_stays_drift_until_it_is_applied(flow: FlowUnderTest) -> None:
+    scopes = [Scope.TOPICS, Scope.ACLS]
+    flow.source.acls.add(READ_ORDERS)
+    await flow.commands.apply(await plan_id(flow), flow.stop)
+    flow.target.acls.clear()
+    planned, _ = await flow.commands.preview(scopes)
+    await flow.refresh(scopes)
+    again, _ = await flow.commands.preview(scopes)
+    assert [is_drift(action) for action in again.changes] == [True]
+    assert again.plan_id == planned.plan_id
+
+
+async def test_a_topic_that_is_gone_cannot_have_been_grown(flow: FlowUnderTest) -> None:
+    await flow.commands.apply(await plan_id(flow), flow.stop)
+    await flow.source.create_partitions({"orders": 6})
+
+    def vanish(_call: Call) -> None:
+        flow.target.topics.pop("A.orders", None)
+
+    flow.target.intercept("create_partitions", vanish)
+    outcome = await flow.commands.apply(await plan_id(flow), flow.stop)
+    assert [refusal.error.reason for refusal in outcome.refused] == ["TOPIC_UNKNOWN"]
+    assert outcome.applied == []
 
 
 @pytest.fixture(scope="module")
