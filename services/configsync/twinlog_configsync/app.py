@@ -34,7 +34,7 @@ async def build(context: ServiceContext, stack: AsyncExitStack) -> ServiceParts:
         rules=RulesBoard(history_id=context.instance_id, meter=context.meter),
     )
     configured = configsync_flows(context.configuration)
-    claims = Claims([flow.flow for flow in configured if Scope.ACLS in flow.rules.intervals_seconds])
+    claims = Claims({flow.flow for flow in configured if Scope.ACLS in flow.rules.intervals_seconds})
     served: dict[Flow, ServedFlow] = {}
     loops: dict[str, Loop] = {}
     for entry in configured:
@@ -78,5 +78,5 @@ async def _flow(
     )
     backoff = context.backoff(_RETRY_INITIAL_SECONDS, _RETRY_MAX_SECONDS)
     sync = FlowSync(passes, clock=context.clock, backoff=backoff, journal=journal, refusal=lease.refusal)
-    commands = FlowCommands(passes, clock=context.clock, wake=sync.wake, require_owner=lease.require)
+    commands = FlowCommands(passes, clock=context.clock, wake=sync.wake, owner=lease)
     return ServedFlow(sync=sync, commands=commands)

@@ -1,6 +1,5 @@
 """What each flow wants on its target beside topics, so that flows into one target do not undo each other."""
 
-from collections.abc import Collection
 from dataclasses import dataclass, field
 
 from twinlog.kafka.ports import AclBinding
@@ -12,10 +11,20 @@ from twinlog_configsync.quota_plan import QuotaKey
 class Claims:
     """Shared by the flows of a process."""
 
-    acl_flows: Collection[Flow]
+    acl_flows: set[Flow]
     """Flows that sync ACLs."""
     _acls: dict[Flow, frozenset[AclBinding]] = field(default_factory=dict)
     _quotas: dict[Flow, frozenset[QuotaKey]] = field(default_factory=dict)
+
+    def follow(self, flow: Flow, *, acls: bool, quotas: bool) -> None:
+        """These are now the parts that the flow syncs: of the others it wants nothing."""
+        if acls:
+            self.acl_flows.add(flow)
+        else:
+            self.acl_flows.discard(flow)
+            self._acls.pop(flow, None)
+        if not quotas:
+            self._quotas.pop(flow, None)
 
     def claim_acls(self, flow: Flow, wanted: frozenset[AclBinding]) -> None:
         """These are now all ACLs that the flow wants on its target."""

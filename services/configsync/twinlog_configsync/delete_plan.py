@@ -31,8 +31,9 @@ def plan_deletes(
 ) -> list[DeleteTopic | Skip]:
     """Deletions that are due, oldest first; those that are not yet are left out with the reason.
 
-    `deleted_at_ms`: when Twinlog deleted counterparts lately. A topic is only deleted while it is the one
-    that the registry knows (its id), and while the source itself says that there is no such topic.
+    `deleted_at_ms`: when Twinlog deleted counterparts lately, or was about to. A topic is only deleted while
+    it is the one that the registry knows (its id), and while the source itself says that there is no such
+    topic.
     """
     if not rules.enabled:
         return []

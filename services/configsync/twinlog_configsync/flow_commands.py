@@ -1,8 +1,9 @@
 """What people ask of a flow: its plan, applying it, explanations, its ACLs, its rules."""
 
 import asyncio
-from collections.abc import Awaitable, Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Coroutine, Sequence
 from dataclasses import replace
+from typing import Any, Protocol, TypeVar
 
 from twinlog.clock import Clock
 from twinlog.errors import ConflictError, KafkaError, NotFoundError, StateError, TransientKafkaError
@@ -18,6 +19,19 @@ from twinlog_configsync.reasons import Reason
 from twinlog_configsync.records import PlanRecord, RulesRecord
 from twinlog_configsync.schedule import Scope
 
+T = TypeVar("T")
+
+
+class Ownership(Protocol):
+    """Whether this process is the flow's owner: where it is not, nothing can be changed."""
+
+    async def hold(self, step: Callable[[], Coroutine[Any, Any, T]]) -> T:
+        """Await `step()` while this process is the owner.
+
+        Raises what it raises; StateError (OWNED_ELSEWHERE) or KafkaError when it is not, or is no longer.
+        """
+        ...
+
 
 class FlowCommands:
     """Every command waits for a pass that is under way, and is bounded as one."""
@@ -28,12 +42,10 @@ class FlowCommands:
         *,
         clock: Clock,
         wake: Callable[[], None],
-        require_owner: Callable[[], Awaitable[None]],
+        owner: Ownership,
     ) -> None:
-        """`wake` starts a pass over everything, now. `require_owner` raises where another process is the
-        flow's owner: there, nothing can be changed.
-        """
-        self._require_owner = require_owner
+        """`wake` starts a pass over everything, now."""
+        self._owner = owner
         self._passes = passes
         self._clock = clock
         self._wake = wake
@@ -45,7 +57,9 @@ class FlowCommands:
         Changes nothing but the registry, which keeps the plan's id. Raises as `FlowPasses.look`, and
         StateError (OWNED_ELSEWHERE).
         """
-        await self._require_owner()
+        return await self._owner.hold(lambda: self._preview(scopes))
+
+    async def _preview(self, scopes: Collection[Scope]) -> tuple[Plan, World]:
         async with self._passes.lock:
             chosen = frozenset(scopes) or frozenset(self._passes.rules.intervals_seconds)
             world = await self._passes.look(chosen)
@@ -60,9 +74,12 @@ class FlowCommands:
         """Carry out the plan that `preview` gave last, if it is still what there is to do.
 
         Raises NotFoundError (PLAN_UNKNOWN) for any other id, ConflictError (PLAN_STALE) when the world
-        changed, and as `preview`.
+        changed, and as `preview`. When this process is no longer the owner in the middle of it, part of it
+        may have been done; the next plan holds the rest.
         """
-        await self._require_owner()
+        return await self._owner.hold(lambda: self._apply(plan_id, stop))
+
+    async def _apply(self, plan_id: str, stop: asyncio.Event) -> Outcome:
         async with self._passes.lock:
             await self._passes.open()
             scopes = self._scopes_of(plan_id)
@@ -138,7 +155,13 @@ class FlowCommands:
         Raises ConfigError for what the file could not say, ConflictError (RULES_CHANGED) when the revision
         is not the expected one, StateError (OWNED_ELSEWHERE), and as `FlowPasses.open`.
         """
-        await self._require_owner()
+        return await self._owner.hold(
+            lambda: self._update_rules(changes, expected_revision=expected_revision, dry_run=dry_run)
+        )
+
+    async def _update_rules(
+        self, changes: Sequence[RuleChange], *, expected_revision: int | None, dry_run: bool
+    ) -> RulesView:
         passes = self._passes
         async with passes.lock:
             await passes.open()

@@ -106,6 +106,7 @@ class FlowPasses:
         async with self.lock:
             await _identify(self.target, self.flow.target)
             await self._load()
+            self._claims.follow(self.flow, acls=self._syncs(Scope.ACLS), quotas=self._syncs(Scope.QUOTAS))
             self._claims.claim_acls(self.flow, self.memory.made_acls)
             quotas = self.memory.made_quotas.items()
             self._claims.claim_quotas(
@@ -141,6 +142,7 @@ class FlowPasses:
 
     def plan(self, world: World, scopes: Collection[Scope]) -> Plan:
         """What there is to do about it."""
+        self._claims.follow(self.flow, acls=self._syncs(Scope.ACLS), quotas=self._syncs(Scope.QUOTAS))
         if isinstance(world.acls, AclObservation):
             topics = replicated_topics(world.topics)
             self._claims.claim_acls(self.flow, wanted_acls(world.acls, self.rules.acls, topics=topics))
@@ -155,10 +157,14 @@ class FlowPasses:
             claims=self._claims,
         )
 
+    def _syncs(self, scope: Scope) -> bool:
+        return scope in self.rules.intervals_seconds
+
     async def carry_out(self, plan: Plan, world: World, stop: asyncio.Event) -> Outcome:
         """Do it, remember what came of it, tell it. Raises KafkaError when the target does not answer."""
-        if plan.new_acls or plan.new_quotas:
-            await self._store.put(self.memory.intending(plan.new_acls, plan.new_quotas).records())
+        intended = self._intended(plan)
+        if intended != self.memory:
+            await self._store.put(intended.records())
         outcome = await self._applier.carry_out(plan, world, stop)
         self._journal.outcome(outcome)
         await self._remember(plan, outcome, applied=True)
@@ -216,8 +222,7 @@ class FlowPasses:
         before = self.memory
         after = learn(before, plan, outcome, obstacles, self.rules, now_ms=now_ms)
         # What was meant to be made and was not is taken back.
-        intended = before.intending(plan.new_acls, plan.new_quotas)
-        await self._store.put({**forgotten(intended, after), **after.records()})
+        await self._store.put({**forgotten(self._intended(plan), after), **after.records()})
         self.memory = after
         self._obstacles = obstacles
         self._journal.entries(before.entries, after.entries)
@@ -225,6 +230,13 @@ class FlowPasses:
         status = after_success(self.status, plan, outcome, topic_count=after.selected_count, now_ms=now_ms)
         self._journal.status(self.status, status, topics=after.selected_count)
         self.status = status
+
+    def _intended(self, plan: Plan) -> Memory:
+        """What is known, with what is about to be done: nothing is ever done and not known."""
+        now_ms = self._clock.now_ms()
+        return self.memory.intending(
+            plan.new_acls, plan.new_quotas, deleted_at_ms=[now_ms] * plan.deletion_count
+        )
 
     def _publish(self) -> None:
         self._boards.topics.publish(self.flow, self.memory.entries)

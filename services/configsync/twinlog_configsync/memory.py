@@ -42,14 +42,19 @@ class Memory:
     """When the selection was complete for the first time; None before."""
 
     def intending(
-        self, acls: Collection[AclBinding], quotas: Mapping[QuotaEntity, Mapping[str, float]]
+        self,
+        acls: Collection[AclBinding],
+        quotas: Mapping[QuotaEntity, Mapping[str, float]],
+        *,
+        deleted_at_ms: Collection[int] = (),
     ) -> "Memory":
-        """This memory, with what is about to be made: none is ever made and not known."""
+        """This memory, with what is about to be made and deleted."""
         made_quotas = {entity: {**self.made_quotas.get(entity, {}), **quotas[entity]} for entity in quotas}
         return replace(
             self,
             made_acls=self.made_acls | frozenset(acls),
             made_quotas={**self.made_quotas, **made_quotas},
+            deleted_at_ms=(*self.deleted_at_ms, *deleted_at_ms),
         )
 
     @property

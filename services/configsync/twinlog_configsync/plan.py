@@ -9,7 +9,7 @@ from twinlog.errors import KafkaError
 from twinlog.kafka.ports import AclBinding, QuotaEntity
 from twinlog.model import Flow
 from twinlog_configsync.acl_plan import plan_acls
-from twinlog_configsync.actions import Action, Change, CreateAcl, Omission, SetQuota, SkipUser
+from twinlog_configsync.actions import Action, Change, CreateAcl, DeleteTopic, Omission, SetQuota, SkipUser
 from twinlog_configsync.claims import Claims
 from twinlog_configsync.config_rules import plan_configs
 from twinlog_configsync.delete_plan import plan_deletes
@@ -42,6 +42,11 @@ class Plan:
     @property
     def new_acls(self) -> frozenset[AclBinding]:
         return frozenset(action.binding for action in self.actions if isinstance(action, CreateAcl))
+
+    @property
+    def deletion_count(self) -> int:
+        """How many topics are deleted."""
+        return sum(isinstance(action, DeleteTopic) for action in self.actions)
 
     @property
     def new_quotas(self) -> dict[QuotaEntity, dict[str, float]]:

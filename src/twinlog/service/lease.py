@@ -8,9 +8,10 @@ before the others may begin: what it was told last counts for less than a sessio
 import asyncio
 import os
 import socket
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine, Iterator
+from contextlib import contextmanager
 from enum import Enum
-from typing import Final
+from typing import Any, Final, TypeVar
 
 import structlog
 
@@ -23,6 +24,8 @@ from twinlog.service.process_mark import is_gone, process_mark
 from twinlog.service.runtime import Backoff, Loop, LoopExited, finish_or_cancel, wait_for_any
 from twinlog.service.waiting import STEP_GRACE_SECONDS
 from twinlog.telemetry.repeats import RepeatLimiter
+
+T = TypeVar("T")
 
 OWNED_ELSEWHERE: Final = "OWNED_ELSEWHERE"
 
@@ -97,12 +100,15 @@ class FlowLease:
                     metadata={"flow": str(self.flow), "owner": self._owner},
                 )
             case Tenure.UNKNOWN:
-                return self._problem or TransientKafkaError(
-                    f"{self.flow}: it is being found out whether another process serves it (group "
-                    f"{self._group} on {self.flow.target})",
-                    reason="STARTING",
-                    metadata={"flow": str(self.flow)},
-                )
+                return self._problem or self._unknown()
+
+    def _unknown(self) -> TransientKafkaError:
+        return TransientKafkaError(
+            f"{self.flow}: it is being found out whether another process serves it (group "
+            f"{self._group} on {self.flow.target})",
+            reason="STARTING",
+            metadata={"flow": str(self.flow)},
+        )
 
     async def require(self) -> None:
         """Return when this process is the owner; waits up to 10 s while that is being found out.
@@ -117,6 +123,38 @@ class FlowLease:
         if refusal is not None:
             raise refusal
 
+    async def hold(
+        self, step: Callable[[], Coroutine[Any, Any, T]], *, grace_seconds: float = STEP_GRACE_SECONDS
+    ) -> T:
+        """Await `step()` while this process is the flow's owner; one that is no longer gives it
+        `grace_seconds` to end, then cancels it.
+
+        Raises what `step` raises, and as `require`; part of a step that was cancelled may have been done.
+        """
+        await self.require()
+        halt = asyncio.Event()
+        failure: Exception | None = None
+        done: list[T] = []
+
+        async def kept() -> None:
+            done.append(await step())
+
+        with self._working():
+            async with asyncio.TaskGroup() as group:
+                watching = self._watch(True, asyncio.Event(), halt, False)
+                watcher = group.create_task(watching, name=f"lease hold {self.flow}")
+                try:
+                    await finish_or_cancel(kept(), stop=halt, grace_seconds=grace_seconds)
+                except Exception as error:  # noqa: BLE001 (raised outside the group, which would wrap it)
+                    failure = error
+                finally:
+                    watcher.cancel()
+        if failure is not None:
+            raise failure
+        if not done:
+            raise self.refusal() or self._unknown()
+        return done[0]
+
     def guard(self, loop: Loop, *, otherwise: Loop | None = None, in_doubt: bool = False) -> Loop:
         """A loop that runs `loop` while this process is the flow's owner, and `otherwise` while it is not.
 
@@ -128,14 +166,8 @@ class FlowLease:
         async def guarded(stop: asyncio.Event) -> None:
             while not stop.is_set():
                 if self._serves(in_doubt):
-                    self._at_work += 1
-                    self._idle.clear()
-                    try:
+                    with self._working():
                         await self._run_while(True, loop, stop, in_doubt)
-                    finally:
-                        self._at_work -= 1
-                        if not self._at_work:
-                            self._idle.set()
                 else:
                     await self._run_while(False, idle, stop, in_doubt)
 
@@ -200,21 +232,34 @@ class FlowLease:
     def _seconds_left(self) -> float:
         return self._valid_until - self._clock.monotonic()
 
+    @contextmanager
+    def _working(self) -> Iterator[None]:
+        """The lease is not given back before this ends."""
+        self._at_work += 1
+        self._idle.clear()
+        try:
+            yield
+        finally:
+            self._at_work -= 1
+            if not self._at_work:
+                self._idle.set()
+
+    async def _watch(self, serves: bool, stop: asyncio.Event, halt: asyncio.Event, in_doubt: bool) -> None:
+        """Set `halt` at `stop`, or when it is no longer (or now) this process's turn."""
+        while not stop.is_set():
+            changed = self._changed
+            if self._serves(in_doubt) is not serves:
+                break
+            expires = self._tenure is Tenure.OWNER and not self._alone and self._seconds_left() > 0
+            await wait_for_any(stop, changed, seconds=self._seconds_left() if expires else None)
+        halt.set()
+
     async def _run_while(self, serves: bool, loop: Loop, stop: asyncio.Event, in_doubt: bool) -> None:
         """Run a loop until `stop`, or until it is no longer (or now) this process's turn."""
         halt = asyncio.Event()
-
-        async def watch() -> None:
-            while not stop.is_set():
-                changed = self._changed
-                if self._serves(in_doubt) is not serves:
-                    break
-                expires = self._tenure is Tenure.OWNER and not self._alone and self._seconds_left() > 0
-                await wait_for_any(stop, changed, seconds=self._seconds_left() if expires else None)
-            halt.set()
-
         async with asyncio.TaskGroup() as group:
-            watcher = group.create_task(watch(), name=f"lease watch {self.flow}")
+            watching = self._watch(serves, stop, halt, in_doubt)
+            watcher = group.create_task(watching, name=f"lease watch {self.flow}")
             try:
                 await loop(halt)
                 if not halt.is_set():

@@ -1,9 +1,10 @@
 """A flow between two clusters in memory, driven pass by pass."""
 
 import asyncio
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Coroutine, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any, TypeVar
 
 from opentelemetry.metrics import NoOpMeterProvider
 
@@ -25,6 +26,8 @@ from twinlog_configsync.journal import Journal
 from twinlog_configsync.rules_board import RulesBoard
 from twinlog_configsync.schedule import Scope
 from twinlog_configsync.topic_board import TopicBoard
+
+T = TypeVar("T")
 
 REGISTRY = "mm2-configsync.A.internal"
 _METER = NoOpMeterProvider().get_meter("test")
@@ -63,7 +66,7 @@ class FlowUnderTest:
             source=self.source,
             target=self.target,
             boards=Boards(topics=self.board, rules=self.rules_board),
-            claims=Claims([self.config.flow]),
+            claims=Claims({self.config.flow}),
             clock=self.clock,
             journal=journal,
         )
@@ -71,13 +74,12 @@ class FlowUnderTest:
         self.sync = FlowSync(
             passes, clock=self.clock, backoff=backoff, journal=journal, refusal=lambda: self.refusal
         )
-        self.commands = FlowCommands(
-            passes, clock=self.clock, wake=self.sync.wake, require_owner=self._require_owner
-        )
+        self.commands = FlowCommands(passes, clock=self.clock, wake=self.sync.wake, owner=self)
 
-    async def _require_owner(self) -> None:
+    async def hold(self, step: Callable[[], Coroutine[Any, Any, T]]) -> T:
         if self.refusal is not None:
             raise self.refusal
+        return await step()
 
     async def refresh(self, scopes: Collection[Scope] = (Scope.TOPICS, Scope.CONFIGS)) -> None:
         await self.sync.sync(scopes, self.stop)

@@ -4,6 +4,8 @@ from pathlib import Path
 
 import pytest
 
+from twinlog.errors import TransientKafkaError
+from twinlog.testing.fake_cluster import Call
 from twinlog_configsync.entry import TopicState
 from twinlog_configsync.schedule import Scope
 from unit.configsync.configsync_harness import FlowUnderTest, make_flow
@@ -84,6 +86,25 @@ async def test_no_more_than_the_limit_within_an_hour_also_over_a_restart(tmp_pat
     flow.clock.advance(1)
     await flow.refresh(TOPICS)
     assert copies(flow) == []
+
+
+async def test_what_was_deleted_before_a_crash_counts(tmp_path: Path) -> None:
+    flow = following(tmp_path, grace_seconds=0, per_hour=1)
+    await flow.refresh(TOPICS)
+    await flow.source.delete_topics(["a", "b"])
+    await flow.refresh(TOPICS)
+
+    def die(_call: Call) -> None:
+        flow.target.take_away()
+
+    undo = flow.target.intercept("delete_topics", die, after=True)
+    with pytest.raises(TransientKafkaError):
+        await flow.refresh(TOPICS)
+    undo()
+    flow.target.bring_back()
+    flow.restart()
+    await flow.refresh(TOPICS)
+    assert copies(flow) == ["A.b", "A.c"]
 
 
 async def test_another_topic_under_the_name_is_left_alone(tmp_path: Path) -> None:

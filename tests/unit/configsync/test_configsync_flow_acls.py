@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from twinlog.errors import FatalKafkaError, TransientKafkaError
-from twinlog.kafka.ports import AclBinding
+from twinlog.kafka.ports import AclBinding, QuotaEntity
 from twinlog.model import Flow
 from twinlog.testing.fake_cluster import Call, FakeCluster
 from twinlog_configsync.claims import Claims
@@ -151,9 +151,25 @@ async def test_acls_that_cannot_be_read_stop_nothing_else(flow: FlowUnderTest) -
 
 def test_no_flow_takes_away_what_another_one_into_its_target_wants() -> None:
     first, second, elsewhere = Flow("A", "C"), Flow("B", "C"), Flow("A", "D")
-    claims = Claims([first, second, elsewhere])
+    claims = Claims({first, second, elsewhere})
     assert claims.acls_wanted_elsewhere(first) is None
     claims.claim_acls(second, frozenset({COPY}))
     assert claims.acls_wanted_elsewhere(first) == frozenset({COPY})
     assert claims.acls_wanted_elsewhere(second) is None
     assert claims.acls_wanted_elsewhere(elsewhere) == frozenset()
+
+
+def test_a_flow_whose_rules_switch_a_part_off_wants_nothing_of_it_any_more() -> None:
+    first, second = Flow("A", "C"), Flow("B", "C")
+    claims = Claims({first, second})
+    claims.follow(first, acls=False, quotas=True)
+    assert claims.acls_wanted_elsewhere(second) == frozenset(), "nobody waits for what it never says"
+    claims.follow(first, acls=True, quotas=True)
+    assert claims.acls_wanted_elsewhere(second) is None
+    claims.claim_acls(first, frozenset({COPY}))
+    quota = (QuotaEntity((("user", "alice"),)), "producer_byte_rate")
+    claims.claim_quotas(first, frozenset({quota}))
+    assert claims.quota_owner(second, quota) == first
+    claims.follow(first, acls=False, quotas=False)
+    assert claims.acls_wanted_elsewhere(second) == frozenset()
+    assert claims.quota_owner(second, quota) is None

@@ -83,7 +83,7 @@ async def test_quotas_that_cannot_be_read_stop_nothing_else(flow: FlowUnderTest)
 
 
 def test_of_two_flows_that_want_a_quota_the_first_by_name_has_it() -> None:
-    claims = Claims(())
+    claims = Claims(set())
     quota = (ALICE, "producer_byte_rate")
     claims.claim_quotas(Flow("A", "C"), frozenset({quota}))
     claims.claim_quotas(Flow("B", "C"), frozenset({quota}))

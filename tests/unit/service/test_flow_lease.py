@@ -1,12 +1,13 @@
 """FlowLease: one of several processes works at a flow, and it stops before another may begin."""
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Coroutine
 from contextlib import asynccontextmanager
+from typing import Any
 
 import pytest
 
-from twinlog.errors import FatalKafkaError, StateError
+from twinlog.errors import ConflictError, FatalKafkaError, StateError
 from twinlog.model import Flow
 from twinlog.service.lease import FlowLease, Tenure
 from twinlog.service.runtime import Backoff, Loop
@@ -139,3 +140,79 @@ async def test_without_the_right_to_elect_it_works_alone() -> None:
         clock.advance(3600)
         await process.lease.require()
         assert process.works
+
+
+async def test_a_step_is_held_by_the_owner_only_and_its_errors_are_its_own() -> None:
+    cluster, clock = FakeCluster("B"), FakeClock()
+    one, two = Process("one", cluster, clock), Process("two", cluster, clock)
+
+    async def answer() -> int:
+        return 42
+
+    async def fail() -> int:
+        raise ConflictError("no", reason="PLAN_STALE")
+
+    async with running(one):
+        await until(lambda: one.works)
+        async with running(two):
+            await until(lambda: two.stands_by and two.lease.tenure is Tenure.ELSEWHERE)
+            assert await one.lease.hold(answer) == 42
+            with pytest.raises(ConflictError):
+                await one.lease.hold(fail)
+            with pytest.raises(StateError, match="served by another process"):
+                await two.lease.hold(answer)
+
+
+async def test_a_step_ends_when_its_process_is_no_longer_the_owner() -> None:
+    cluster, clock = FakeCluster("B"), FakeClock()
+    one, two = Process("one", cluster, clock), Process("two", cluster, clock)
+    began, ended = asyncio.Event(), asyncio.Event()
+
+    async def endless() -> None:
+        began.set()
+        try:
+            await asyncio.Event().wait()
+        finally:
+            ended.set()
+
+    async with running(one):
+        await until(lambda: one.works)
+        async with running(two), asyncio.TaskGroup() as group:
+            await until(lambda: two.stands_by)
+            held = group.create_task(_refused(one.lease.hold(endless, grace_seconds=0.0)), name="held")
+            await began.wait()
+            cluster.silence("group")
+            await until(lambda: two.works)
+            assert await held == "OWNED_ELSEWHERE"
+            assert ended.is_set()
+
+
+async def test_the_lease_is_not_given_back_before_a_held_step_ended() -> None:
+    cluster, clock = FakeCluster("B"), FakeClock()
+    one, two = Process("one", cluster, clock), Process("two", cluster, clock)
+    began, may_end, ended = asyncio.Event(), asyncio.Event(), asyncio.Event()
+
+    async def step() -> None:
+        began.set()
+        await may_end.wait()
+        assert not two.works
+        ended.set()
+
+    async with running(one) as stop_of:
+        await until(lambda: one.works)
+        async with running(two), asyncio.TaskGroup() as group:
+            await until(lambda: two.stands_by)
+            group.create_task(one.lease.hold(step), name="held")
+            await began.wait()
+            stop_of(one).set()
+            await until(lambda: not one.works)
+            assert not two.works
+            may_end.set()
+            await until(lambda: two.works)
+            assert ended.is_set()
+
+
+async def _refused(step: Coroutine[Any, Any, None]) -> str:
+    with pytest.raises(StateError) as refused:
+        await step
+    return refused.value.reason
