@@ -12,6 +12,7 @@ from twinlog.kafka.acl_requests import (
     from_wire,
     to_wire,
 )
+from twinlog.kafka.batches import in_batches
 from twinlog.kafka.connection import DataSession
 from twinlog.kafka.deadline import deadline
 from twinlog.kafka.errors import from_code
@@ -40,13 +41,19 @@ class AclAdminMixin:
         return from_wire(answer.resources)
 
     async def create_acls(self, bindings: Collection[AclBinding]) -> Mapping[AclBinding, KafkaError | None]:
-        return await self._change(
-            bindings, "create an ACL", lambda known: CreateAcls(known), lambda answer: answer.results
+        return await in_batches(
+            bindings,
+            lambda batch: self._change(batch, "create an ACL", CreateAcls, lambda answer: answer.results),
+            key=lambda binding: binding,
         )
 
     async def delete_acls(self, bindings: Collection[AclBinding]) -> Mapping[AclBinding, KafkaError | None]:
-        return await self._change(
-            bindings, "delete an ACL", lambda known: DeleteAcls(known), lambda answer: answer.filter_results
+        return await in_batches(
+            bindings,
+            lambda batch: self._change(
+                batch, "delete an ACL", DeleteAcls, lambda answer: answer.filter_results
+            ),
+            key=lambda binding: binding,
         )
 
     async def _change(

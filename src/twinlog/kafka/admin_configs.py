@@ -9,6 +9,7 @@ from confluent_kafka.admin import ConfigSource as LibrdkafkaConfigSource
 
 from twinlog.errors import KafkaError
 from twinlog.kafka.admin_client import AdminSession
+from twinlog.kafka.batches import in_batches
 from twinlog.kafka.ports import ConfigChange, ConfigEntry, ConfigSource
 
 _SOURCES = {
@@ -51,21 +52,29 @@ class ConfigAdminMixin:
     async def alter_topic_configs(
         self, changes: Mapping[str, Sequence[ConfigChange]]
     ) -> Mapping[str, KafkaError | None]:
+        untouched = {name: None for name, wanted in changes.items() if not wanted}
+        altered = await in_batches(
+            [(name, wanted) for name, wanted in changes.items() if wanted],
+            self._alter,
+            key=lambda each: each[0],
+            records=lambda each: len(each[1]),
+        )
+        return untouched | altered
+
+    async def _alter(
+        self, changes: Collection[tuple[str, Sequence[ConfigChange]]]
+    ) -> Mapping[str, KafkaError | None]:
         resources = [
             ConfigResource(
                 ResourceType.TOPIC, name, incremental_configs=[_change(change) for change in wanted]
             )
-            for name, wanted in changes.items()
-            if wanted
+            for name, wanted in changes
         ]
-        untouched = {name: None for name, wanted in changes.items() if not wanted}
-        if not resources:
-            return untouched
         altered = await self._admin.each(
             "alter topic configs",
             lambda admin, seconds: admin.incremental_alter_configs(resources, request_timeout=seconds),
         )
-        return untouched | {
+        return {
             resource.name: answer if isinstance(answer, KafkaError) else None
             for resource, answer in altered.items()
         }

@@ -1,9 +1,10 @@
 """Client quotas and SCRAM users of a cluster."""
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 
 from twinlog.errors import KafkaError
 from twinlog.kafka.admin_client import AdminSession
+from twinlog.kafka.batches import in_batches
 from twinlog.kafka.connection import DataSession
 from twinlog.kafka.deadline import deadline
 from twinlog.kafka.errors import from_code
@@ -34,12 +35,17 @@ class QuotaAdminMixin:
     async def alter_client_quotas(
         self, changes: Mapping[QuotaEntity, Mapping[str, float | None]]
     ) -> Mapping[QuotaEntity, KafkaError | None]:
-        if not changes:
-            return {}
+        return await in_batches(
+            changes.items(), self._alter_quotas, key=lambda each: each[0], records=lambda each: len(each[1])
+        )
+
+    async def _alter_quotas(
+        self, changes: Collection[tuple[QuotaEntity, Mapping[str, float | None]]]
+    ) -> Mapping[QuotaEntity, KafkaError | None]:
         doing = "alter client quotas"
         async with deadline(self._wire.timeout_seconds, doing, alias=self._wire.alias):
             node_id = await self._wire.any_node(doing)
-            answer = await self._wire.send(node_id, AlterClientQuotas(changes), doing)
+            answer = await self._wire.send(node_id, AlterClientQuotas(dict(changes)), doing)
         return {
             entity_from_wire(entity): (
                 from_code(code, doing, alias=self._wire.alias, detail=message or "") if code else None

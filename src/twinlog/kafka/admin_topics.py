@@ -18,6 +18,7 @@ from confluent_kafka.admin import NewTopic as LibrdkafkaNewTopic
 
 from twinlog.errors import KafkaError
 from twinlog.kafka.admin_client import AdminSession
+from twinlog.kafka.batches import in_batches
 from twinlog.kafka.connection import DataSession
 from twinlog.kafka.deadline import deadline, pause
 from twinlog.kafka.errors import UNAVAILABLE, from_reason
@@ -78,8 +79,11 @@ class TopicAdminMixin:
         }
 
     async def create_topics(self, topics: Collection[NewTopic]) -> Mapping[str, KafkaError | None]:
-        if not topics:
-            return {}
+        made = await in_batches(topics, self._create, key=lambda topic: topic.name, records=_records_of)
+        await self._until_seen({name for name, problem in made.items() if problem is None})
+        return made
+
+    async def _create(self, topics: Collection[NewTopic]) -> Mapping[str, KafkaError | None]:
         wanted = [
             LibrdkafkaNewTopic(
                 topic.name,
@@ -89,14 +93,12 @@ class TopicAdminMixin:
             )
             for topic in topics
         ]
-        made = await self._admin.each(
+        return await self._admin.each(
             "create topics",
             lambda admin, seconds: admin.create_topics(
                 wanted, request_timeout=seconds, operation_timeout=seconds
             ),
         )
-        await self._until_seen({name for name, problem in made.items() if problem is None})
-        return made
 
     async def _until_seen(self, names: set[str]) -> None:
         """Brokers learn of a topic a moment after the controller said that it exists. Gives up in silence."""
@@ -109,9 +111,12 @@ class TopicAdminMixin:
                         await pause(_LOOK_AGAIN_SECONDS)
 
     async def create_partitions(self, counts: Mapping[str, int]) -> Mapping[str, KafkaError | None]:
-        if not counts:
-            return {}
-        wanted = [NewPartitions(name, count) for name, count in counts.items()]
+        return await in_batches(
+            counts.items(), self._grow, key=lambda each: each[0], records=lambda each: each[1]
+        )
+
+    async def _grow(self, counts: Collection[tuple[str, int]]) -> Mapping[str, KafkaError | None]:
+        wanted = [NewPartitions(name, count) for name, count in counts]
         return await self._admin.each(
             "add partitions",
             lambda admin, seconds: admin.create_partitions(
@@ -120,14 +125,20 @@ class TopicAdminMixin:
         )
 
     async def delete_topics(self, names: Collection[str]) -> Mapping[str, KafkaError | None]:
-        if not names:
-            return {}
+        return await in_batches(sorted(set(names)), self._delete, key=lambda name: name)
+
+    async def _delete(self, names: list[str]) -> Mapping[str, KafkaError | None]:
         return await self._admin.each(
             "delete topics",
             lambda admin, seconds: admin.delete_topics(
-                sorted(set(names)), request_timeout=seconds, operation_timeout=seconds
+                names, request_timeout=seconds, operation_timeout=seconds
             ),
         )
+
+
+def _records_of(topic: NewTopic) -> int:
+    """Metadata records that creating it makes."""
+    return 1 + max(topic.partition_count, 1) + len(topic.configs)
 
 
 def _description(topic: Any) -> TopicDescription:

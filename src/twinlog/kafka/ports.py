@@ -1,7 +1,8 @@
 """What Twinlog asks of a Kafka cluster: small Protocols in our own words.
 
 Every method is bounded: it returns or raises within the timeout its client was built with
-(`TransientKafkaError` with reason KAFKA_TIMEOUT). Every other failure is a `TransientKafkaError` (try again)
+(`TransientKafkaError` with reason KAFKA_TIMEOUT); changes of any number are sent in as many requests as a
+controller needs, each bounded so. Every other failure is a `TransientKafkaError` (try again)
 or a `FatalKafkaError` (will not heal by itself), with Kafka's numeric code. Results per resource carry their
 own error as a value, so one bad topic never hides the others. Implementations: `twinlog.kafka.cluster`
 (aiokafka and confluent-kafka) and `twinlog.testing.fake_cluster`; both pass tests/contract.

@@ -1,0 +1,70 @@
+"""Changes cut into what a controller takes in one request.
+
+KRaft refuses a request as a whole that makes more than 10,000 metadata records
+(QuorumController.MAX_RECORDS_PER_USER_OP): one for each topic, partition, property, ACL and quota.
+"""
+
+from collections.abc import Awaitable, Callable, Hashable, Iterable, Iterator, Mapping
+from typing import Final, TypeVar
+
+from twinlog.errors import KafkaError
+from twinlog.kafka.errors import TIMEOUT, UNAVAILABLE
+
+T = TypeVar("T")
+K = TypeVar("K", bound=Hashable)
+
+MOST_RECORDS: Final = 5_000
+"""Half of it: bounded also in the time that a broker takes."""
+
+_NO_ANSWER: Final = frozenset({TIMEOUT.name, UNAVAILABLE.name})
+
+
+def one_record(_change: object) -> int:
+    return 1
+
+
+def batches(
+    changes: Iterable[T], records: Callable[[T], int] = one_record, *, most: int = MOST_RECORDS
+) -> Iterator[list[T]]:
+    """The changes in their order, in lists that make `most` records at the most. One that makes more alone is
+    a list of its own: Kafka's answer is about it, then.
+    """
+    batch: list[T] = []
+    size = 0
+    for change in changes:
+        weight = records(change)
+        if batch and size + weight > most:
+            yield batch
+            batch, size = [], 0
+        batch.append(change)
+        size += weight
+    if batch:
+        yield batch
+
+
+async def in_batches(
+    changes: Iterable[T],
+    send: Callable[[list[T]], Awaitable[Mapping[K, KafkaError | None]]],
+    *,
+    key: Callable[[T], K],
+    records: Callable[[T], int] = one_record,
+) -> dict[K, KafkaError | None]:
+    """Send batch after batch; the answer of each change by its key.
+
+    After a batch that got no answer at all nothing more is sent: its error is that of the others too, so a
+    cluster that is away is waited for once. Raises what `send` raises.
+    """
+    answers: dict[K, KafkaError | None] = {}
+    silence: KafkaError | None = None
+    for batch in batches(changes, records):
+        if silence is not None:
+            answers |= dict.fromkeys(map(key, batch), silence)
+            continue
+        answered = await send(batch)
+        answers |= answered
+        unanswered = [
+            error for error in answered.values() if error is not None and error.reason in _NO_ANSWER
+        ]
+        if len(unanswered) == len(answered):
+            silence = next(iter(unanswered), None)
+    return answers
