@@ -75,8 +75,9 @@ def explain(
     if not _LEGAL_NAME.fullmatch(topic):
         return [_impossible(topic, selector)]
     explanations: list[Explanation] = []
-    if not is_absent(on_source) or topic in entries:
-        explanations.append(_on_source(topic, selector, entries.get(topic), deletes, on_source))
+    known = entries.get(topic)
+    if not is_absent(on_source) or (known is not None and known.selected):
+        explanations.append(_on_source(topic, selector, known, deletes, on_source))
     is_copy = any(entry.target_topic == topic for entry in entries.values())
     hidden = isinstance(on_target, KafkaError) and not on_target.retriable
     if not is_absent(on_target) and not (hidden and explanations and not is_copy):

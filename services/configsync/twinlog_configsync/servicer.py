@@ -134,8 +134,9 @@ class ConfigSyncServicer(ConfigSyncServiceServicer):
         self, request: pb2.UpdateRulesRequest, context: Context
     ) -> pb2.UpdateRulesResponse:
         served = self._served(request.flow)
+        changes = [rule_change_of(change) for change in request.changes]
         view = await served.commands.update_rules(
-            [rule_change_of(change) for change in request.changes],
+            changes,
             expected_revision=request.expected_version if request.HasField("expected_version") else None,
             dry_run=request.dry_run,
         )
@@ -144,7 +145,7 @@ class ConfigSyncServicer(ConfigSyncServiceServicer):
                 "rules_updated",
                 flow=str(served.sync.flow),
                 version=view.revision,
-                changes=[f"{change.key}: {change.value}" for change in request.changes],
+                changes=[f"{each.operation} {each.key} {each.value}".strip() for each in changes],
                 peer=context.peer(),
             )
         return pb2.UpdateRulesResponse(rules=rules_message(served.sync.flow, view))

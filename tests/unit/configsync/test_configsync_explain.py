@@ -87,6 +87,14 @@ async def test_a_deleted_topic_and_its_copy(flow: FlowUnderTest) -> None:
     )
 
 
+async def test_a_topic_that_is_gone_from_both_sides_is_not_waited_for(flow: FlowUnderTest) -> None:
+    await flow.source.delete_topics(["gone"])
+    await flow.target.delete_topics(["A.gone"])
+    await flow.refresh()
+    assert (await the_answer(flow, "gone")).verdict is Verdict.NO_SUCH_TOPIC
+    assert (await the_answer(flow, "A.gone")).verdict is Verdict.NO_SUCH_TOPIC
+
+
 @pytest.mark.parametrize(
     ("topic", "rule"),
     [
