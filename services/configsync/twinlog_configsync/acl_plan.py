@@ -4,30 +4,28 @@ Order: denials are made first and taken away last, so that at no moment anybody 
 after. Only what differs is sent; only bindings that Twinlog made (its registry says so) are ever deleted.
 """
 
-from collections.abc import Collection
+from collections.abc import Collection, Iterable, Sequence
 
 from twinlog.kafka.ports import AclBinding
 from twinlog_configsync.acl_rights import DENY
-from twinlog_configsync.acl_rules import AclRules, translate_acls
+from twinlog_configsync.acl_rules import AclRules, Translation
 from twinlog_configsync.actions import AclAction, CreateAcl, DeleteAcl, SkipAcl
 from twinlog_configsync.observation import AclObservation
 
 
 def plan_acls(
     observation: AclObservation,
+    translations: Sequence[Translation],
     rules: AclRules,
     *,
-    topics: Collection[str],
     made: Collection[AclBinding],
     wanted_elsewhere: Collection[AclBinding] | None = frozenset(),
 ) -> list[AclAction | SkipAcl]:
     """What brings the target's ACLs in step with the source's.
 
-    `topics`: source topics that the flow replicates; `made`: bindings on the target that Twinlog made for
-    this flow; `wanted_elsewhere`: those that another flow into the same target wants, which are not
-    deleted.
+    `translations`: what becomes of the source's; `made`: bindings on the target that Twinlog made for this
+    flow; `wanted_elsewhere`: those that another flow into the same target wants, which are not deleted.
     """
-    translations = translate_acls(observation.source, rules, topics=topics)
     wanted = {target: each for each in translations for target in each.targets}
     creations = [
         CreateAcl(binding=target, rule=each.rule, drift=target in made)
@@ -46,11 +44,8 @@ def plan_acls(
     ]
 
 
-def wanted_acls(
-    observation: AclObservation, rules: AclRules, *, topics: Collection[str]
-) -> frozenset[AclBinding]:
+def wanted_acls(translations: Iterable[Translation]) -> frozenset[AclBinding]:
     """Every binding that the flow wants on the target."""
-    translations = translate_acls(observation.source, rules, topics=topics)
     return frozenset(target for each in translations for target in each.targets)
 
 

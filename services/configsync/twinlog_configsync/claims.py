@@ -26,6 +26,10 @@ class Claims:
         if not quotas:
             self._quotas.pop(flow, None)
 
+    def as_of_now(self) -> "Claims":
+        """A copy that the other flows do not change."""
+        return Claims(set(self.acl_flows), dict(self._acls), dict(self._quotas))
+
     def claim_acls(self, flow: Flow, wanted: frozenset[AclBinding]) -> None:
         """These are now all ACLs that the flow wants on its target."""
         self._acls[flow] = wanted

@@ -63,7 +63,7 @@ class FlowCommands:
         async with self._passes.lock:
             chosen = frozenset(scopes) or frozenset(self._passes.rules.intervals_seconds)
             world = await self._passes.look(chosen)
-            plan = self._passes.plan(world, chosen)
+            plan = await self._passes.plan(world, chosen)
             record = PlanRecord(
                 plan_id=plan.plan_id, scopes=tuple(sorted(chosen)), made_at_ms=self._clock.now_ms()
             )
@@ -84,7 +84,7 @@ class FlowCommands:
             await self._passes.open()
             scopes = self._scopes_of(plan_id)
             world = await self._passes.look(scopes)
-            plan = self._passes.plan(world, scopes)
+            plan = await self._passes.plan(world, scopes)
             if plan.plan_id != plan_id:
                 raise ConflictError(
                     f"{self._passes.flow}: the clusters or the rules have changed since plan {plan_id} was "

@@ -9,6 +9,7 @@ from twinlog.errors import ConfigError, StateError, TransientKafkaError
 from twinlog.kafka.ports import KafkaCluster
 from twinlog.model import ClusterAlias, Flow
 from twinlog_configsync.acl_plan import wanted_acls
+from twinlog_configsync.acl_rules import Translation, translate_acls
 from twinlog_configsync.apply import Applier, Outcome
 from twinlog_configsync.boards import Boards
 from twinlog_configsync.claims import Claims
@@ -16,7 +17,7 @@ from twinlog_configsync.config import ConfigSyncFlow
 from twinlog_configsync.flow_status import FlowStatus, after_success
 from twinlog_configsync.journal import Journal
 from twinlog_configsync.learn import learn
-from twinlog_configsync.memory import Memory, forgotten, recall
+from twinlog_configsync.memory import Memory, recall
 from twinlog_configsync.observation import AclObservation, QuotaObservation, World
 from twinlog_configsync.observe import Ask, Observer
 from twinlog_configsync.obstacles import Obstacles
@@ -36,6 +37,8 @@ _ALL_CONFIGS_SECONDS: Final = 120.0
 
 class FlowPasses:
     """The state of one flow and what is done with it. Hold `lock` from `open` to the end of a pass.
+
+    What takes long with thousands of topics and ACLs is done in a thread: the loop also keeps the lease.
 
     Everything known is in the registry on the target before it is on the boards.
     """
@@ -140,21 +143,29 @@ class FlowPasses:
                 self._journal.problem(scope, problem)
         return world
 
-    def plan(self, world: World, scopes: Collection[Scope]) -> Plan:
+    async def plan(self, world: World, scopes: Collection[Scope]) -> Plan:
         """What there is to do about it."""
         self._claims.follow(self.flow, acls=self._syncs(Scope.ACLS), quotas=self._syncs(Scope.QUOTAS))
+        acls: list[Translation] = []
         if isinstance(world.acls, AclObservation):
-            topics = replicated_topics(world.topics)
-            self._claims.claim_acls(self.flow, wanted_acls(world.acls, self.rules.acls, topics=topics))
+            acls = await asyncio.to_thread(
+                translate_acls,
+                world.acls.source,
+                self.rules.acls,
+                topics=replicated_topics(world.topics),
+            )
+            self._claims.claim_acls(self.flow, wanted_acls(acls))
         if isinstance(world.quotas, QuotaObservation):
             self._claims.claim_quotas(self.flow, frozenset(wanted_quotas(world.quotas)))
-        return make_plan(
+        return await asyncio.to_thread(
+            make_plan,
             world,
             self.rules,
             self.memory,
             scopes=scopes,
             now_ms=self._clock.now_ms(),
-            claims=self._claims,
+            claims=self._claims.as_of_now(),
+            acls=acls,
         )
 
     def _syncs(self, scope: Scope) -> bool:
@@ -162,11 +173,13 @@ class FlowPasses:
 
     async def carry_out(self, plan: Plan, world: World, stop: asyncio.Event) -> Outcome:
         """Do it, remember what came of it, tell it. Raises KafkaError when the target does not answer."""
-        intended = self._intended(plan)
-        if intended != self.memory:
-            await self._store.put(intended.records())
+        known, intended = self.memory, self._intended(plan)
+        if intended != known:
+            await self._store.put(await asyncio.to_thread(intended.records))
+        self.memory = intended  # also after an error: any of it may have been done
         outcome = await self._applier.carry_out(plan, world, stop)
-        self._journal.outcome(outcome)
+        self.memory = known
+        await asyncio.to_thread(self._journal.outcome, outcome)
         await self._remember(plan, outcome, applied=True)
         return outcome
 
@@ -177,7 +190,7 @@ class FlowPasses:
 
     async def keep(self, memory: Memory) -> None:
         """This is now the memory: store it, then tell it. Raises KafkaError; then nothing is told."""
-        await self._store.put({**forgotten(self.memory, memory), **memory.records()})
+        await self._store.put(await asyncio.to_thread(memory.records))
         self.memory = memory
         self._publish()
 
@@ -220,9 +233,8 @@ class FlowPasses:
         now_ms = self._clock.now_ms()
         obstacles = self._obstacles.after(plan, outcome.refused, applied=applied)
         before = self.memory
-        after = learn(before, plan, outcome, obstacles, self.rules, now_ms=now_ms)
-        # What was meant to be made and was not is taken back.
-        await self._store.put({**forgotten(self._intended(plan), after), **after.records()})
+        after = await asyncio.to_thread(learn, before, plan, outcome, obstacles, self.rules, now_ms=now_ms)
+        await self._store.put(await asyncio.to_thread(after.records))
         self.memory = after
         self._obstacles = obstacles
         self._journal.entries(before.entries, after.entries)

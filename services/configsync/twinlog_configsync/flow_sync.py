@@ -99,7 +99,7 @@ class FlowSync:
         """
         async with self.passes.lock:
             world = await self.passes.look(scopes)
-            plan = self.passes.plan(world, scopes)
+            plan = await self.passes.plan(world, scopes)
             if self.passes.rules.automatic:
                 await self.passes.carry_out(plan, world, stop)
             else:

@@ -121,8 +121,3 @@ def recall(records: Mapping[RecordKey, RecordValue]) -> Memory:
         last_plan=last_plan,
         settled_at_ms=None if flow is None else flow.settled_at_ms,
     )
-
-
-def forgotten(before: Memory, after: Memory) -> dict[RecordKey, None]:
-    """Records of `before` that `after` does not have any more, as tombstones."""
-    return dict.fromkeys(before.records().keys() - after.records().keys())

@@ -1,14 +1,14 @@
 """What there is to do for a flow, as one value: actions in the order in which they are carried out. Pure."""
 
 import hashlib
-import json
-from collections.abc import Collection
-from dataclasses import asdict, dataclass
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass, field
 
 from twinlog.errors import KafkaError
 from twinlog.kafka.ports import AclBinding, QuotaEntity
 from twinlog.model import Flow
 from twinlog_configsync.acl_plan import plan_acls
+from twinlog_configsync.acl_rules import Translation
 from twinlog_configsync.actions import Action, Change, CreateAcl, DeleteTopic, Omission, SetQuota, SkipUser
 from twinlog_configsync.claims import Claims
 from twinlog_configsync.config_rules import plan_configs
@@ -27,12 +27,13 @@ class Plan:
     scopes: frozenset[Scope]
     actions: tuple[Action, ...]
 
-    @property
-    def plan_id(self) -> str:
-        """Equal exactly when the actions are: what they do, to what, from which value, by which rule."""
-        content = [[type(action).__name__, asdict(action)] for action in self.actions]
-        text = json.dumps([str(self.flow), sorted(self.scopes), content], sort_keys=True)
-        return hashlib.sha256(text.encode()).hexdigest()[:32]
+    plan_id: str = field(init=False, compare=False)
+    """Equal exactly when the actions are: what they do, to what, from which value, by which rule."""
+
+    def __post_init__(self) -> None:
+        content = [str(self.flow), *sorted(self.scopes), *map(repr, self.actions)]
+        plan_id = hashlib.sha256("\n".join(content).encode()).hexdigest()[:32]
+        object.__setattr__(self, "plan_id", plan_id)
 
     @property
     def changes(self) -> tuple[Change, ...]:
@@ -65,8 +66,12 @@ def make_plan(
     scopes: Collection[Scope],
     now_ms: int,
     claims: Claims,
+    acls: Sequence[Translation] = (),
 ) -> Plan:
-    """Everything that is due in these scopes. The order in which things were seen makes no difference."""
+    """Everything that is due in these scopes. The order in which things were seen makes no difference.
+
+    `acls`: what becomes of the source's ACLs.
+    """
     actions: list[Action] = []
     if Scope.TOPICS in scopes:
         actions += plan_topics(world.topics, rules.topics)
@@ -76,8 +81,8 @@ def make_plan(
     if Scope.ACLS in scopes and isinstance(world.acls, AclObservation):
         actions += plan_acls(
             world.acls,
+            acls,
             rules.acls,
-            topics=replicated_topics(world.topics),
             made=memory.made_acls,
             wanted_elsewhere=claims.acls_wanted_elsewhere(rules.flow),
         )

@@ -18,7 +18,7 @@ that are not known are dropped, so a field may be added without a new version.
 
 import json
 from collections.abc import Callable, Mapping
-from dataclasses import asdict, astuple, dataclass
+from dataclasses import asdict, dataclass
 from dataclasses import fields as dataclass_fields
 from enum import StrEnum
 from typing import Any, Final
@@ -95,9 +95,12 @@ class PlanRecord:
 RecordValue = FlowRecord | TopicEntry | ConfigsRecord | AclRecord | QuotaRecord | RulesRecord | PlanRecord
 
 
+_BINDING_FIELDS: Final = tuple(field.name for field in dataclass_fields(AclBinding))
+
+
 def acl_key(binding: AclBinding) -> RecordKey:
     """One record per binding: its name is the binding itself."""
-    return RecordKey(Kind.ACL, " ".join(astuple(binding)))
+    return RecordKey(Kind.ACL, " ".join(getattr(binding, name) for name in _BINDING_FIELDS))
 
 
 def quota_key(entity: QuotaEntity) -> RecordKey:
@@ -184,9 +187,7 @@ def _decode_configs(fields: Fields) -> ConfigsRecord:
 
 def _decode_acl(fields: Fields) -> AclRecord:
     words = fields["binding"]
-    return AclRecord(
-        binding=AclBinding(**{name.name: str(words[name.name]) for name in dataclass_fields(AclBinding)})
-    )
+    return AclRecord(binding=AclBinding(**{name: str(words[name]) for name in _BINDING_FIELDS}))
 
 
 def _decode_quota(fields: Fields) -> QuotaRecord:

@@ -71,12 +71,14 @@ class RegistryStore:
             await ensure_compacted_topic(self.cluster, self.topic, replication_factor=self.replication_factor)
             self._created = True
 
-    async def put(self, records: Mapping[RecordKey, RecordValue | None]) -> int:
-        """Write what differs from what is stored (None removes); return how many records that was.
+    async def put(self, records: Mapping[RecordKey, RecordValue]) -> int:
+        """Make these the records: write what differs from what is stored, remove what is not among them;
+        return how many records that was. Records of kinds that this version does not know stay.
 
         Returns once the target has them all. After an error some may be stored; calling again is safe.
         """
-        changes = [(key, value) for key, value in records.items() if self._stored.get(key) != value]
+        changes: list[Change] = [(key, None) for key in self._stored.keys() - records.keys()]
+        changes += [(key, value) for key, value in records.items() if self._stored.get(key) != value]
         if not changes:
             return 0
         async with self.cluster.writer() as writer:

@@ -173,8 +173,8 @@ def plan(
 ) -> list[AclAction | SkipAcl]:
     return plan_acls(
         AclObservation(source=frozenset(source), target=frozenset(target)),
+        translate_acls(source, rules(mode), topics=REPLICATED),
         rules(mode),
-        topics=REPLICATED,
         made=made,
         wanted_elsewhere=wanted_elsewhere,
     )
@@ -275,7 +275,8 @@ def planned(
     policy: ReplicationPolicy,
 ) -> list[AclAction]:
     observation = AclObservation(source=source, target=target)
-    return changes(plan_acls(observation, rules(mode, policy), topics=REPLICATED, made=made))
+    translations = translate_acls(source, rules(mode, policy), topics=REPLICATED)
+    return changes(plan_acls(observation, translations, rules(mode, policy), made=made))
 
 
 def applied(target: frozenset[AclBinding], action: AclAction) -> frozenset[AclBinding]:

@@ -92,6 +92,21 @@ async def test_a_crash_between_making_and_knowing_loses_no_ownership(flow: FlowU
     assert flow.target.acls == set()
 
 
+async def test_a_target_that_died_while_making_loses_no_ownership_either(flow: FlowUnderTest) -> None:
+    def die(_call: Call) -> None:
+        flow.target.take_away()
+
+    undo = flow.target.intercept("create_acls", die, after=True)
+    with pytest.raises(TransientKafkaError):
+        await flow.refresh(ACLS)
+    undo()
+    flow.target.bring_back()
+    await flow.refresh(ACLS)
+    flow.source.acls.clear()
+    await flow.refresh(ACLS)
+    assert flow.target.acls == set()
+
+
 async def test_what_somebody_removed_is_made_again_and_counted_as_drift(flow: FlowUnderTest) -> None:
     await flow.refresh(ACLS)
     flow.target.acls.clear()
