@@ -114,6 +114,9 @@ def open_context(
     os.environ.update(environment)
     # Spark takes `python3` of PATH otherwise, which need not be the environment that we are installed in.
     os.environ.setdefault("PYSPARK_DRIVER_PYTHON", sys.executable)
+    if is_local(master):
+        # Spark asks for this machine's address by its name otherwise, and ends where that name is not known.
+        os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
     conf = SparkConf(loadDefaults=False)
     conf.setMaster(resolve_master(master, threads)).setAppName(app_name)
     more_options = use_archive() if jvm_options is None else jvm_options
