@@ -2,6 +2,7 @@
 
 import re
 import tomllib
+from importlib.metadata import requires
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -123,3 +124,15 @@ def test_the_pinned_versions_are_what_the_packages_ask_for(service: Service) -> 
         version = versions.get(canonicalize_name(requirement.name))
         assert version is not None, f"{requirement.name} is not in deploy/requirements: renew it"
         assert requirement.specifier.contains(version, prereleases=True), (requirement, version)
+
+
+def test_nothing_is_pinned_that_nobody_asks_for() -> None:
+    versions = pinned("source.txt")
+    asked = {
+        canonicalize_name(requirement.name)
+        for project in ("pyproject.toml", "services/source/pyproject.toml")
+        for requirement in declared(PROJECT / project)
+    }
+    for package in versions:
+        asked |= {canonicalize_name(Requirement(text).name) for text in requires(package) or ()}
+    assert set(versions) - asked == set()
