@@ -4,13 +4,14 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pyspark
 import pytest
 from cryptography.hazmat.primitives.serialization.pkcs12 import load_pkcs12
 
 from twinlog.local.java import JavaNotFoundError, find_java, spark_environment
 from twinlog.local.tls import CertificateAuthority
 from twinlog.local.trust_store import as_trust_store, trust_options
-from twinlog_source.pipeline.class_archive import base_archive, class_archive, use_archive
+from twinlog_source.pipeline.class_archive import base_archive, class_archive, class_path, use_archive
 
 
 @pytest.fixture
@@ -171,3 +172,15 @@ def test_for_a_java_without_an_archive_of_its_own_classes_both_must_have_been_ma
     assert use_archive(home) == ""
     base.touch()
     assert f'"-XX:SharedArchiveFile={base}:{archive}"' in use_archive(home)
+
+
+def test_sparks_class_path_does_not_follow_the_order_of_its_directory(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    jars = tmp_path / "jars"
+    jars.mkdir()
+    for name in ("zstd-jni.jar", "slf4j-api-2.0.17.jar", "arrow.jar", "spark-core.jar"):
+        (jars / name).touch()
+    monkeypatch.setattr(pyspark, "__file__", str(tmp_path / "__init__.py"))
+    names = [Path(each).name for each in class_path().split(":")]
+    assert names == ["slf4j-api-2.0.17.jar", "arrow.jar", "spark-core.jar", "zstd-jni.jar"]

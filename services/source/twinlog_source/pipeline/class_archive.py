@@ -19,12 +19,20 @@ _SILENT = "-Xshare:auto -Xlog:cds*=off"
 """A JVM that cannot use the archive goes on without, and need not speak of it."""
 
 
+def class_path() -> str:
+    """Spark's jars in an order of their own. Spark says `jars/*`, which Java reads in the directory's order:
+    in a container that is another one than when its image was built, and the archive would not be taken.
+    """
+    jars = sorted(Path(pyspark.__file__).parent.glob("jars/*.jar"))
+    # As Spark does: before older copies of its classes in other jars.
+    return ":".join(map(str, sorted(jars, key=lambda jar: not jar.name.startswith("slf4j-api-"))))
+
+
 def class_archive(java: Java) -> Path:
     """Where the archive for this Java and this Spark belongs: it holds for their paths only, and goes with
     them when the environment is removed.
     """
-    spark = Path(pyspark.__file__).parent
-    return _place("spark", f"{java.executable} {java.release} {spark} {pyspark.__version__}")
+    return _place("spark", f"{java.executable} {java.release} {class_path()} {pyspark.__version__}")
 
 
 def base_archive(java: Java) -> Path | None:

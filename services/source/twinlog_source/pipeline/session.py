@@ -18,7 +18,7 @@ from pyspark.errors import PySparkException
 from pyspark.java_gateway import launch_gateway
 
 from twinlog.errors import TwinlogError
-from twinlog_source.pipeline.class_archive import use_archive
+from twinlog_source.pipeline.class_archive import class_path, use_archive
 from twinlog_source.pipeline.jvm_log import follow, silence_py4j
 
 LOG4J_PROPERTIES = Path(__file__).with_name("log4j2.properties")
@@ -120,6 +120,7 @@ def open_context(
     conf = SparkConf(loadDefaults=False)
     conf.setMaster(resolve_master(master, threads)).setAppName(app_name)
     more_options = use_archive() if jvm_options is None else jvm_options
+    conf.set("spark.driver.extraClassPath", class_path())
     conf.set("spark.driver.extraJavaOptions", f"{DRIVER_JVM_OPTIONS} {more_options}".rstrip())
     for settings in (SETTINGS, LOCAL_SETTINGS if is_local(master) else {}, extra):
         for name, value in settings.items():
