@@ -43,7 +43,7 @@ LOADS = (
         title="1 KB, 1-2 records a batch",
         codec=Codec.NONE,
         value_bytes=1000,
-        record_count=600_000,
+        record_count=2_400_000,
         batch_records=(1, 2),
     ),
     Load(
