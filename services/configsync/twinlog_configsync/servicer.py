@@ -200,9 +200,11 @@ class ConfigSyncServicer(ConfigSyncServiceServicer):
 
 def _scopes(names: Iterable[str]) -> list[Scope]:
     """Raises ConfigError for a name that is no scope."""
-    try:
-        return [Scope(name) for name in names]
-    except ValueError as error:
+    chosen = list(names)
+    unknown = [name for name in chosen if name not in Scope.__members__.values()]
+    if unknown:
         raise ConfigError(
-            f"scopes: {error}; there are {', '.join(Scope)}", metadata={"field": "scopes"}
-        ) from error
+            f"scopes: a flow has no part {unknown[0]!r}; there are {', '.join(Scope)}",
+            metadata={"field": "scopes"},
+        )
+    return [Scope(name) for name in chosen]

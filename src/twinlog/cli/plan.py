@@ -24,6 +24,7 @@ from twinlog.cli.plan_view import (
     print_outcome,
     print_plan,
 )
+from twinlog.errors import ConfigError
 
 _PLAN_HELP = """Show what would bring a target in step with its source: every action with its rule.
 
@@ -86,6 +87,8 @@ def apply_command(
     output: OutputOption = Output.TABLE,
     yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
 ) -> None:
+    with reported_failures():
+        _require_clear(plan, scope or [], output, yes=yes)
     plan_id = plan or _confirmed_plan(flow, scope or [], config, endpoint, output, yes=yes)
     if plan_id is None:
         return
@@ -94,9 +97,22 @@ def apply_command(
         if output is Output.JSON:
             print_json(outcome_as_json(outcome))
         else:
-            print_outcome(outcome)
+            print_outcome(outcome, shown=plan is None)
     if outcome.refused:
         raise typer.Exit(EXIT_FAILED)
+
+
+def _require_clear(plan: str | None, scopes: list[str], output: Output, *, yes: bool) -> None:
+    """Raises ConfigError for options that leave open what is carried out."""
+    if plan and scopes:
+        raise ConfigError(
+            "--scope: a plan has the parts it was made for; leave --scope out, or --plan",
+            metadata={"key": "--scope"},
+        )
+    if output is Output.JSON and not plan and not yes:
+        raise ConfigError(
+            "-o json shows no plan to agree to: give --plan ID, or --yes", metadata={"key": "--output"}
+        )
 
 
 def _confirmed_plan(

@@ -39,8 +39,9 @@ def print_next_step(plan: pb2.Plan) -> None:
         typer.echo(f"  twinlog apply '{flow_name(plan.flow)}' --plan {plan.plan_id}")
 
 
-def print_outcome(outcome: pb2.ApplySyncResponse) -> None:
-    for action in outcome.applied:
+def print_outcome(outcome: pb2.ApplySyncResponse, *, shown: bool) -> None:
+    """What was done, unless its plan was `shown` before; what was refused, with the reason; both counts."""
+    for action in () if shown else outcome.applied:
         _print_action(action)
     for refused in outcome.refused:
         typer.secho(

@@ -1,5 +1,6 @@
 """`twinlog rules`: show and change the rules of a flow while it runs."""
 
+from difflib import get_close_matches
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -17,6 +18,7 @@ from twinlog.cli.configsync_client import (
 from twinlog.cli.failures import reported_failures, run_async
 from twinlog.cli.location import ConfigOption, EndpointOption
 from twinlog.cli.output import Column, Output, OutputOption, print_json, print_table
+from twinlog.errors import ConfigError
 
 app = typer.Typer(
     no_args_is_help=True,
@@ -52,6 +54,8 @@ def get_command(
     """Show the rules in effect, and what the file says where that differs; of one KEY also what it means."""
     all_rules = run_async(_get(flow, config, endpoint))
     with reported_failures():
+        for rules in all_rules:
+            _require_known(rules, key)
         if output is Output.JSON:
             print_json([_as_json(rules, key) for rules in all_rules])
             return
@@ -174,6 +178,19 @@ def _change(
         print_table(_title(rules), _COLUMNS, [_cells(rule) for rule in chosen])
         if dry_run:
             typer.echo("nothing was changed (--dry-run)")
+
+
+def _require_known(rules: pb2.Rules, key: str | None) -> None:
+    """Raises ConfigError for a key that is no rule."""
+    known = [rule.key for rule in rules.rules]
+    if key is None or key in known:
+        return
+    nearest = get_close_matches(key, known, n=1)
+    meant = f" (did you mean {nearest[0]}?)" if nearest else ""
+    raise ConfigError(
+        f"{key}: is no rule that can be changed while a flow runs{meant}; `twinlog rules get` lists them",
+        metadata={"key": key},
+    )
 
 
 async def _get(flow: str | None, config: Path | None, endpoint: list[str] | None) -> list[pb2.Rules]:

@@ -85,7 +85,7 @@ def test_json_holds_only_what_an_action_has_and_tells_empty_from_absent() -> Non
 def test_an_outcome_says_what_was_refused_and_why(capsys: pytest.CaptureFixture[str]) -> None:
     refused = pb2.RefusedAction(action=REVERT, reason="POLICY_VIOLATION", message="too small")
     outcome = pb2.ApplySyncResponse(applied=[CREATE], refused=[refused])
-    print_outcome(outcome)
+    print_outcome(outcome, shown=False)
     assert capsys.readouterr().out.splitlines() == [
         "  + CREATE A.orders",
         "  ! SET A.users retention.ms 5",
@@ -93,3 +93,5 @@ def test_an_outcome_says_what_was_refused_and_why(capsys: pytest.CaptureFixture[
         "1 done, 1 refused",
     ]
     assert outcome_as_json(outcome)["refused"][0]["reason"] == "POLICY_VIOLATION"
+    print_outcome(outcome, shown=True)
+    assert "  + CREATE A.orders" not in capsys.readouterr().out.splitlines()
