@@ -96,12 +96,19 @@ class RegistryStore:
                 for key, value in changes:
                     group.create_task(append(key, value), name=f"registry-append-{key.kind}-{key.name}")
         except* KafkaError as errors:
-            raise _first(errors) from errors
+            error = _first(errors)
+            if is_absent(error):
+                self._lose()
+            raise error from errors
         for key, value in changes:
             if value is None:
                 self._stored.pop(key, None)
             else:
                 self._stored[key] = value
+
+    def _lose(self) -> None:
+        """Somebody deleted the topic: `create` makes it again, and the next `put` writes everything."""
+        self._stored, self._created = {}, False
 
     async def _catch_up(self, topic_id: str) -> None:
         """Read from where the last reading ended to where the log's end is now."""
