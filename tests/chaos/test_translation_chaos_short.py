@@ -17,7 +17,7 @@ async def test_random_offsets_of_a_rough_mirror_are_the_very_records(
         records=12_000,
         offsets=300,
         kills=1,
-        rewinds=1,
+        rewinds=0,
         groups=3,
     )
     outcome = await chaos.run()

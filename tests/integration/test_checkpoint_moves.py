@@ -120,8 +120,8 @@ async def test_a_live_consumer_goes_there_and_back_and_reads_each_record_once(
             async def read_more_than(count: int) -> None:
                 await eventually(lambda: app.seen.total() > count)
 
-            async with east.running(), west.running():
-                async with app.at(kafka_pair.a, [topic, on_a]):
+            async with east.running():
+                async with west.running(), app.at(kafka_pair.a, [topic, on_a]):
                     await read_more_than(100)
                     await eventually(lambda: any(value.startswith(b"west") for value in app.seen))
                 moved = await twinlog("failover", "run", str(there), "--group", group, *where)
@@ -131,7 +131,7 @@ async def test_a_live_consumer_goes_there_and_back_and_reads_each_record_once(
                     topic,
                     on_a,
                 }
-                async with app.at(kafka_pair.b, [topic, on_b]):
+                async with west.running(), app.at(kafka_pair.b, [topic, on_b]):
                     await read_more_than(app.seen.total() + 200)
                 back_home = await twinlog("failback", "run", str(there), "--group", group, *where)
                 assert back_home.code == 0, back_home.errors
