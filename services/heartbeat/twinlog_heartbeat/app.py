@@ -113,6 +113,7 @@ async def _watchers(
             clock=context.clock,
             on_heartbeat=state.on_heartbeat,
             on_obstacle=state.on_watch_obstacle,
+            on_read_obstacle=state.on_read_obstacle,
         )
         for alias, entry in sorted(by_target.items())
     ]

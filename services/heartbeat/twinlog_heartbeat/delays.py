@@ -72,6 +72,7 @@ class DelayTracker:
     _newest_delay_ms: int | None = None
     _write_obstacle: Obstacle | None = None
     _watch_obstacle: Obstacle | None = None
+    _read_obstacle: Obstacle | None = None
     _rules_obstacle: Obstacle | None = None
     _recent: deque[tuple[int, int]] = field(default_factory=deque)
     """(seen, delay) of the last minute, delays falling from left to right: the first is the maximum."""
@@ -93,6 +94,10 @@ class DelayTracker:
     def on_watch_obstacle(self, obstacle: Obstacle | None) -> None:
         """The target could not be read (or can be again: None)."""
         self._watch_obstacle = obstacle
+
+    def on_read_obstacle(self, obstacle: Obstacle | None) -> None:
+        """The copy of the heartbeats topic could not be read (or can be again: None)."""
+        self._read_obstacle = obstacle
 
     def on_observed(self, *, emitted_ms: int, seen_ms: int, own: bool) -> None:
         """A beat was seen on the target. Older ones than the newest (a re-copied log) count, but prove
@@ -137,7 +142,8 @@ class DelayTracker:
         if alive:
             obstacle = self._rules_obstacle or self._write_obstacle
             return PathState.ALIVE, obstacle.reason if obstacle else "", obstacle.message if obstacle else ""
-        obstacle = away or self._watch_obstacle or self._rules_obstacle or self._write_obstacle
+        reading = away or self._watch_obstacle or self._read_obstacle
+        obstacle = reading or self._rules_obstacle or self._write_obstacle
         if obstacle is not None:
             return PathState.UNKNOWN, obstacle.reason, obstacle.message
         if newest is None and (self.emitted == 0 or now_ms - self.started_ms <= self.silent_after_ms):

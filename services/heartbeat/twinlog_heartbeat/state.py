@@ -87,6 +87,13 @@ class HeartbeatState:
             if flow.target == cluster:
                 tracker.on_watch_obstacle(obstacle)
 
+    def on_read_obstacle(self, cluster: ClusterAlias, topic: str, error: TwinlogError | None) -> None:
+        """A replicated heartbeats topic cannot be read, or can be again."""
+        obstacle = None if error is None else Obstacle(reason=error.reason, message=str(error))
+        for flow, tracker in self._trackers.items():
+            if flow.target == cluster and self._watched_topics[flow] == topic:
+                tracker.on_read_obstacle(obstacle)
+
     def delays(self, flow: Flow | None = None) -> list[FlowDelay]:
         """Of all flows that replicate, sorted, or of one. Raises NotFoundError for another."""
         if flow is None:

@@ -54,6 +54,8 @@ class HeartbeatWatcher:
     clock: Clock
     on_heartbeat: OnHeartbeat
     on_obstacle: Callable[[ClusterAlias, TwinlogError | None], None]
+    on_read_obstacle: Callable[[ClusterAlias, str, TwinlogError | None], None]
+    """As `on_obstacle`, of one topic: the cluster answers, and this cannot be read."""
     _tails: dict[str, _Tail] = field(default_factory=dict)
 
     async def run(self, stop: asyncio.Event) -> None:
@@ -82,10 +84,17 @@ class HeartbeatWatcher:
     def _follow(self, topics: frozenset[str], group: asyncio.TaskGroup) -> None:
         self.paths.on_topics(self.alias, self.policy, topics)
         for topic in self._tails.keys() - topics:
-            self._tails.pop(topic).stop.set()
+            tail = self._tails.pop(topic)
+            self._tell(tail, None)
+            tail.stop.set()
         for topic in topics - self._tails.keys():
             tail = self._tails[topic] = _Tail(topic=topic, stop=asyncio.Event())
             group.create_task(self._run_tail(tail), name=f"tail {topic} on {self.alias}")
+
+    def _tell(self, tail: _Tail, error: TwinlogError | None) -> None:
+        """Nothing is told of a topic that is no longer there."""
+        if not tail.stop.is_set():
+            self.on_read_obstacle(self.alias, tail.topic, error)
 
     async def _run_tail(self, tail: _Tail) -> None:
         name = f"tail {tail.topic} on {self.alias}"
@@ -97,6 +106,7 @@ class HeartbeatWatcher:
                 interval_seconds=0.0,
                 backoff=Backoff(initial_seconds=0.2, max_seconds=5.0, random=random),
                 clock=self.clock,
+                on_error=lambda error: self._tell(tail, error),
             )
 
     async def _step(self, tail: _Tail, reader: LogReader) -> None:
@@ -111,6 +121,7 @@ class HeartbeatWatcher:
             if error.reason == "OFFSET_OUT_OF_RANGE":
                 tail.next_offset = None
             raise
+        self._tell(tail, None)
         seen_ms = self.clock.now_ms()
         for record in fetched.records:
             try:

@@ -85,6 +85,17 @@ def test_a_target_that_cannot_be_read_is_a_reason_and_heals() -> None:
     assert beats.report(60_000).state is PathState.SILENT
 
 
+def test_a_copy_that_may_not_be_read_is_a_reason_and_heals() -> None:
+    beats = tracker()
+    beats.on_emitted()
+    beats.on_read_obstacle(Obstacle(reason="TOPIC_UNAUTHORIZED", message="an ACL for the topic is missing"))
+    beats.on_watch_obstacle(None)
+    report = beats.report(60_000)
+    assert (report.state, report.reason) == (PathState.UNKNOWN, "TOPIC_UNAUTHORIZED")
+    beats.on_read_obstacle(None)
+    assert beats.report(60_000).state is PathState.SILENT
+
+
 def test_a_beat_copied_again_counts_but_does_not_bring_an_old_delay_back() -> None:
     beats = tracker()
     beats.on_observed(emitted_ms=10_000, seen_ms=10_010, own=True)

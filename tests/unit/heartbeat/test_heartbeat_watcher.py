@@ -1,0 +1,48 @@
+"""A watcher tells which topic it cannot read, and that it can again."""
+
+import asyncio
+
+from twinlog.errors import FatalKafkaError, TwinlogError
+from twinlog.policy import DefaultReplicationPolicy
+from twinlog.testing.brokers import eventually
+from twinlog.testing.fake_clock import FakeClock
+from twinlog.testing.fake_cluster import Call, FakeCluster
+from twinlog_heartbeat.topology import PathBook
+from twinlog_heartbeat.watcher import HeartbeatWatcher
+
+
+async def test_a_topic_that_may_not_be_read_is_told_until_it_may() -> None:
+    clock = FakeClock()
+    cluster = FakeCluster("B", clock=clock)
+    cluster.add_topic("A.heartbeats")
+    told: dict[str, TwinlogError | None] = {}
+    watcher = HeartbeatWatcher(
+        alias="B",
+        admin=cluster,
+        cluster=cluster,
+        policy=DefaultReplicationPolicy(),
+        paths=PathBook(),
+        clock=clock,
+        on_heartbeat=lambda *_heartbeat: None,
+        on_obstacle=lambda _alias, _error: None,
+        on_read_obstacle=lambda _alias, topic, error: told.update({topic: error}),
+    )
+
+    def refuse(_call: Call) -> None:
+        raise FatalKafkaError("an ACL for the topic is missing", reason="TOPIC_UNAUTHORIZED", code=29)
+
+    async def refused() -> bool:
+        error = told.get("A.heartbeats")
+        return error is not None and error.reason == "TOPIC_UNAUTHORIZED"
+
+    async def read() -> bool:
+        return told.get("A.heartbeats", clock) is None
+
+    undo = cluster.intercept("list_offsets", refuse)
+    stop = asyncio.Event()
+    async with asyncio.TaskGroup() as group:
+        group.create_task(watcher.run(stop), name="watcher")
+        assert await eventually(refused)
+        undo()
+        assert await eventually(read)
+        stop.set()
