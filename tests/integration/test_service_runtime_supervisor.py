@@ -30,10 +30,11 @@ from twinlog.service.waiting import Backoff
 from twinlog.testing.brokers import eventually
 
 _SERVES = "import time; print('up', flush=True); time.sleep(600)"
+# The handler may run inside a flush of the same stream, which refuses another one.
 _DRAINS = """
-import signal, sys, time
+import os, signal, sys, time
 def drain(*_):
-    print("drained", flush=True)
+    os.write(1, b"drained\\n")
     sys.exit(0)
 signal.signal(signal.SIGTERM, drain)
 print("up", flush=True)
