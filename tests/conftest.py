@@ -48,7 +48,9 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 @pytest.fixture(scope="session")
 def kafka_pair() -> Iterator[KafkaPair]:
     """Clusters A and B, one broker each, started at the first use and shared by the whole run."""
-    clusters = start_clusters(ClusterSpec(name="A"), ClusterSpec(name="B"))
+    # Tests write records of long ago; by default retention looks for those every five minutes.
+    keep = {"log.retention.check.interval.ms": "86400000"}
+    clusters = start_clusters(*(ClusterSpec(name=name, properties=keep) for name in ("A", "B")))
     yield KafkaPair(a=clusters[0], b=clusters[1])
     stop_clusters(clusters)
 

@@ -24,7 +24,8 @@ process = GuardedProcess(["sh", "-c", "setsid sleep 300 & echo $! > " + sys.argv
 if sys.argv[2] == "forks" and os.fork() == 0:
     time.sleep(60)
     os._exit(0)
-while not Path(sys.argv[1]).exists():
+grandchild = Path(sys.argv[1])
+while not (grandchild.exists() and grandchild.read_text()):
     time.sleep(0.01)
 print(process.pid, flush=True)
 time.sleep(300)

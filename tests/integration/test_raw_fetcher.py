@@ -102,6 +102,24 @@ async def test_an_answer_for_another_position_is_thrown_away(
     assert _values(answers[partition]) == [b"1"]
 
 
+async def test_what_was_answered_while_nothing_was_wanted_is_thrown_away(
+    kafka_pair: KafkaPair, unique_topic: str
+) -> None:
+    """A partition that is paused for long goes on with what its log holds then."""
+    partition = TopicPartition(unique_topic, 0)
+    await _create(kafka_pair.a, unique_topic)
+    async with _session(kafka_pair.a) as session, open_fetcher(session) as fetcher:
+        await _begin_long_polls(fetcher, {partition: 0})
+        await _write(session, partition, b"gone", b"kept")
+        await fetcher.pause(5)
+        async with open_cluster("A", kafka_pair.a.client_properties()) as admin:
+            await carried_out(lambda: admin.delete_records({partition: 1}))
+        await fetcher.pause(0)
+        (answer,) = (await fetcher.poll({partition: 0}, max_wait_seconds=5)).values()
+        assert isinstance(answer, FetchFailure)
+        assert answer.error.reason == "OFFSET_OUT_OF_RANGE"
+
+
 async def test_a_new_position_need_not_wait_for_the_long_poll_of_the_old_one(
     kafka_pair: KafkaPair, unique_topic: str
 ) -> None:

@@ -236,7 +236,11 @@ class RawFetcher:
                 return {}
 
     async def pause(self, seconds: float) -> None:
-        """Wait that long, or until `interrupt`."""
+        """Nothing is wanted: wait that long, or until an answer or `interrupt`.
+
+        What has been answered is thrown away, as by a poll: until somebody wants it the log may be another.
+        """
+        self._ready.clear()
         self._arrived.clear()
         if not self._interrupted:
             with contextlib.suppress(TimeoutError):
