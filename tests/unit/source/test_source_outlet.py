@@ -265,3 +265,22 @@ async def test_after_new_ids_nothing_is_sent_before_the_driver_allowed_it() -> N
     with pytest.raises(FatalKafkaError, match="taken the flow over"):
         await bench.outlet.run(bench.stop)
     assert (bench.asked, bench.target.opened, bench.target.committed) == (2, 3, [])
+
+
+async def test_reading_that_waits_for_room_leaves_writing_its_turn() -> None:
+    """One fetch of many partitions brought more than twice what may be buffered: one round leaves it full."""
+    bench = Bench()
+    bench.intake.max_buffered_bytes = 10
+    for end in range(1, 6):
+        bench.fetched(GOOD, end)
+        bench.intake._buffered_bytes += 10
+    stop = asyncio.Event()
+    async with asyncio.TaskGroup() as group:
+        reading = group.create_task(bench.intake.run(stop), name="intake")
+        for _ in range(3):
+            await wait_or_stop(stop, 0.001)
+            assert bench.intake.pop() is not None
+        await wait_or_stop(stop, 0.001)
+        assert not reading.done()
+        stop.set()
+        reading.cancel()

@@ -83,7 +83,6 @@ class Intake:
         """Loop until `stop`."""
         while not stop.is_set():
             if self._buffered_bytes >= self.max_buffered_bytes:
-                self._room.clear()
                 await self._wait_for_room(stop)
                 continue
             now = self.clock.monotonic()
@@ -131,6 +130,8 @@ class Intake:
 
     async def _wait_for_room(self, stop: asyncio.Event) -> None:
         while not stop.is_set() and self._buffered_bytes >= self.max_buffered_bytes:
+            # Each time: what was taken need not have been enough, and an event that is set is no wait at all.
+            self._room.clear()
             try:
                 async with asyncio.timeout(ROOM_SECONDS):
                     await self._room.wait()
