@@ -2,11 +2,13 @@
 
 import asyncio
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 
 import pytest
 
 from integration.raw_producer_rig import a_batch, committed_values, create_topic, open_target
 from twinlog.batches import OutgoingBatch
+from twinlog.batches.outgoing import Seal, sealed_header
 from twinlog.clock import SystemClock
 from twinlog.errors import FatalKafkaError, TransientKafkaError
 from twinlog.kafka.cluster import open_cluster
@@ -17,11 +19,15 @@ from twinlog.kafka.raw import (
     RawProducer,
     fence,
 )
+from twinlog.kafka.raw.coordinator import TransactionCoordinator
+from twinlog.kafka.raw.wire import ProducePart, produce_request
 from twinlog.local.blocking_cluster import BlockingCluster
 from twinlog.local.spec import ClusterSpec, SaslMechanism, Security
 from twinlog.model import TopicPartition
 from twinlog.testing.brokers import KafkaPair, carried_out, eventually, unique_name
 from twinlog.testing.raw_copying import QUICK, open_session
+
+OUT_OF_ORDER = 45
 
 # ------------------------------------------------------------------------------------------------ refusals
 
@@ -151,8 +157,10 @@ async def test_a_killed_broker_loses_and_doubles_nothing(
 ) -> None:
     """SIGKILL while batches are in flight: after the restart each is there once, in order.
 
-    In a transaction that holds for records of any age. Without one, a broker that starts forgets producers
-    whose last record is older than producer.id.expiration.ms (a day), and may take a batch twice.
+    In a transaction that holds for records of any age, but the transaction may have to be made again: a
+    broker that recovers its log knows only the last batch of each producer, and refuses an earlier one whose
+    acknowledgement was lost. Without one only one batch is ever in flight; there a broker that starts forgets
+    producers whose last record is older than producer.id.expiration.ms (a day), and may take a batch twice.
     """
     cluster = start_cluster(ClusterSpec(name="mortal"))
     partition = TopicPartition("t", 0)
@@ -164,22 +172,65 @@ async def test_a_killed_broker_loses_and_doubles_nothing(
     def numbered(number: int) -> OutgoingBatch:
         return a_batch(b"%d" % number, timestamp_ms=timestamp_ms)
 
-    async with (
-        open_target(cluster) as session,
-        RawProducer(session, settings, transactional_id=transactional_id) as producer,
-    ):
-        if transactional:
-            producer.begin()
-        acks = [producer.send(partition, numbered(number)) for number in range(2000)]
-        await acks[50]
-        cluster.kill_broker(1)
-        assert not acks[-1].done(), "the broker was to die with batches in flight"
-        acks += [producer.send(partition, numbered(number)) for number in range(2000, 2100)]
-        await asyncio.get_running_loop().run_in_executor(None, cluster.restart_broker, 1)
-        await (producer.commit() if transactional else producer.flush())
-        offsets = [ack.result() for ack in acks]
-    assert offsets == list(range(2100))
+    async with open_target(cluster) as session:
+        async with RawProducer(session, settings, transactional_id=transactional_id) as producer:
+            if transactional:
+                producer.begin()
+            acks = [producer.send(partition, numbered(number)) for number in range(2000)]
+            await acks[50]
+            cluster.kill_broker(1)
+            assert not acks[-1].done(), "the broker was to die with batches in flight"
+            acks += [producer.send(partition, numbered(number)) for number in range(2000, 2100)]
+            await asyncio.get_running_loop().run_in_executor(None, cluster.restart_broker, 1)
+            with suppress(FatalKafkaError):
+                await (producer.commit() if transactional else producer.flush())
+        if producer.failure is None:
+            assert [ack.result() for ack in acks] == list(range(2100))
+        else:
+            assert transactional
+            assert producer.failure.reason == "PRODUCER_STATE_LOST"
+            async with RawProducer(session, settings, transactional_id=transactional_id) as producer:
+                producer.begin()
+                for number in range(2100):
+                    producer.send(partition, numbered(number))
+                await producer.commit()
     assert await committed_values(cluster, partition) == [b"%d" % number for number in range(2100)]
+
+
+async def test_a_killed_broker_forgets_all_but_the_last_batch_of_a_producer(
+    start_cluster: Callable[[ClusterSpec], BlockingCluster],
+) -> None:
+    """Why a transaction may have to be made again, though every batch of it is there."""
+    cluster = start_cluster(ClusterSpec(name="forgetful"))
+    partition = TopicPartition("t", 0)
+    await create_topic(cluster, partition.topic)
+    async with open_target(cluster) as session:
+        coordinator = TransactionCoordinator(session, "forgotten", transaction_timeout_seconds=60)
+        identity = await coordinator.new_identity(timeout_seconds=60)
+        await coordinator.add_partitions(identity, [partition], timeout_seconds=60, unknown_topic_seconds=60)
+
+        async def send(sequence: int) -> int:
+            batch = a_batch(b"%d" % sequence)
+            header = sealed_header(batch, Seal(*identity, sequence, True))
+            request = produce_request(
+                [ProducePart(partition, header, batch.records)],
+                transactional_id="forgotten",
+                timeout_ms=20_000,
+            )
+            (answer,) = await session.send(1, request, "send a batch")
+            return int(answer.error_code)
+
+        assert [await send(sequence) for sequence in (0, 1, 2, 1)] == [0, 0, 0, 0]
+        cluster.kill_broker(1)
+        await asyncio.get_running_loop().run_in_executor(None, cluster.restart_broker, 1)
+
+        async def refusal() -> int:
+            code = await send(1)
+            assert code in (0, OUT_OF_ORDER), "the broker is not back"
+            return code
+
+        assert await eventually(refusal) == OUT_OF_ORDER
+        assert await send(2) == 0
 
 
 async def test_a_broker_that_hangs_is_noticed_and_closing_does_not_wait_for_it(

@@ -12,6 +12,7 @@ import signal
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack, suppress
 from enum import Enum
@@ -25,6 +26,8 @@ from twinlog.errors import TwinlogError
 
 _GUARD = Path(__file__).with_name("process_guard.py")
 _KILL_WAIT_SECONDS = 10.0
+_STOPPED_WAIT_SECONDS = 10.0
+_STOPPED_POLL_SECONDS = 0.001
 
 
 class Pipe(Enum):
@@ -144,8 +147,18 @@ class GuardedProcess:
         return code
 
     def pause(self) -> None:
-        """SIGSTOP: it keeps its sockets and answers nothing."""
+        """SIGSTOP, and wait until it has stopped: it keeps its sockets and answers nothing from now on.
+
+        The signal goes through the guard, so it may take a while to arrive. Raises ProcessError.
+        """
         self.send_signal(signal.SIGSTOP)
+        deadline = time.monotonic() + _STOPPED_WAIT_SECONDS
+        while self.running and not _is_stopped(self.pid):
+            if time.monotonic() > deadline:
+                raise ProcessError(
+                    f"{self.command[0]} (pid {self.pid}) runs {_STOPPED_WAIT_SECONDS:g} s after SIGSTOP"
+                )
+            time.sleep(_STOPPED_POLL_SECONDS)
 
     def resume(self) -> None:
         self.send_signal(signal.SIGCONT)
@@ -195,6 +208,14 @@ class GuardedProcess:
     def _close_stdout(self) -> None:
         if self._guard.stdout is not None:
             self._guard.stdout.close()
+
+
+def _is_stopped(pid: int) -> bool:
+    """Whether its first thread has: a signal that stops keeps every thread from running on in user mode."""
+    try:
+        return str(psutil.Process(pid).status()) == psutil.STATUS_STOPPED
+    except psutil.NoSuchProcess:
+        return True
 
 
 def _start_guard(
