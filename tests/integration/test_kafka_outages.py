@@ -12,7 +12,7 @@ from twinlog.kafka.ports import CommittedOffset, KafkaCluster, NewTopic, OffsetS
 from twinlog.local.blocking_cluster import BlockingCluster
 from twinlog.local.spec import ClusterSpec
 from twinlog.model import TopicPartition
-from twinlog.testing.brokers import eventually
+from twinlog.testing.brokers import eventually, make_topics
 
 TIMEOUT_SECONDS = 5.0
 SLACK_SECONDS = 15.0
@@ -81,8 +81,7 @@ async def test_one_hung_broker_of_three_does_not_stop_the_others(
         cluster.writer() as writer,
         cluster.reader() as reader,
     ):
-        made = await cluster.create_topics([NewTopic(name="t", partition_count=6, replication_factor=3)])
-        assert made == {"t": None}
+        await make_topics(cluster, NewTopic(name="t", partition_count=6, replication_factor=3))
         partitions = [TopicPartition("t", number) for number in range(6)]
         for partition in partitions:
             await writer.append(partition, key=b"k", value=b"before")

@@ -239,7 +239,7 @@ async def test_a_broker_that_hangs_is_noticed_and_closing_does_not_wait_for_it(
     cluster = start_cluster(ClusterSpec(name="frozen"))
     partition = TopicPartition("t", 0)
     await create_topic(cluster, partition.topic)
-    settings = ProducerSettings(delivery_timeout_seconds=1.5)
+    settings = ProducerSettings(delivery_timeout_seconds=5)
     loop = asyncio.get_running_loop()
     async with open_target(cluster) as session:
         async with RawProducer(session, settings, transactional_id="frozen") as producer:
@@ -250,7 +250,7 @@ async def test_a_broker_that_hangs_is_noticed_and_closing_does_not_wait_for_it(
             producer.send(partition, a_batch(b"lost"))
             with pytest.raises(TransientKafkaError) as caught:
                 await producer.commit()
-            assert 1.4 < loop.time() - began < 60
+            assert 4.9 < loop.time() - began < 60
             assert caught.value.metadata["topic"] == "t"
             assert producer.state is ProducerState.FAILED
             began = loop.time()

@@ -74,7 +74,7 @@ class Watcher:
                 request = pb2.WatchTopicsRequest(resume_token=self.token)
                 answers = self.servicer.WatchTopics(request, cast("object", None))  # type: ignore[arg-type]
                 self._stream = cast("AsyncGenerator[pb2.WatchTopicsResponse, None]", answers)
-            async with asyncio.timeout(1):
+            async with asyncio.timeout(60):
                 self._take(await anext(self._stream))
             if self.answers in self.cuts:
                 await self.break_off()

@@ -156,7 +156,7 @@ class Bench:
         async with asyncio.TaskGroup() as group:
             group.create_task(self.outlet.run(self.stop), name="outlet")
             try:
-                async with asyncio.timeout(2):
+                async with asyncio.timeout(60):
                     while not condition():
                         await wait_or_stop(asyncio.Event(), 0.001)
             finally:

@@ -52,8 +52,9 @@ def test_a_changed_limit_forgives_no_debt_and_gives_nothing_away() -> None:
 
 def test_a_fetch_brings_no_more_than_the_limits_allow_in_a_moment() -> None:
     throttle = Throttle()
-    assert (throttle.sizes.max_bytes, throttle.at_once("t")) == (None, None)
+    assert (throttle.sizes(1_000_000).max_bytes, throttle.at_once("t")) == (1_000_000, None)
     throttle.set_limits(1_000_000, {"slow": 80_000, "less-slow": 4_000_000}, 0.0)
-    assert throttle.sizes.max_bytes == 250_000
-    assert throttle.sizes.partition_bytes.keys() == {"slow", "less-slow"}
+    assert throttle.sizes(1_000_000).max_bytes == 250_000
+    assert throttle.sizes(200_000).max_bytes == 200_000
+    assert throttle.sizes(1_000_000).partition_bytes.keys() == {"slow", "less-slow"}
     assert [throttle.at_once(topic) for topic in ("slow", "less-slow", "free")] == [1, 3, None]

@@ -94,7 +94,8 @@ class Intake:
                 answers = await self.fetcher.poll(
                     positions,
                     max_wait_seconds=wait_seconds,
-                    sizes=self.throttle.sizes,
+                    # The file may allow 50 MB, and many partitions with a backlog fill that.
+                    sizes=self.throttle.sizes(self.max_buffered_bytes // 2),
                 )
                 self.source_problem = None
             except KafkaError as error:

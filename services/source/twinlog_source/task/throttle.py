@@ -69,11 +69,11 @@ class Throttle:
         bucket = self._topics.get(topic)
         return None if bucket is None else max(1, int(bucket.burst_bytes // LEAST_PARTITION_BYTES))
 
-    @property
-    def sizes(self) -> FetchSizes:
-        """What a fetch may bring."""
+    def sizes(self, most_bytes: int) -> FetchSizes:
+        """What a fetch may bring; `most_bytes` where no limit says less."""
+        whole = most_bytes if self._whole is None else max(1, int(self._whole.burst_bytes))
         return FetchSizes(
-            max_bytes=None if self._whole is None else max(1, int(self._whole.burst_bytes)),
+            max_bytes=min(whole, most_bytes),
             partition_bytes=dict.fromkeys(self._topics, LEAST_PARTITION_BYTES),
         )
 
