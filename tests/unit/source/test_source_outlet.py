@@ -235,6 +235,24 @@ async def test_an_aborted_round_begins_again_at_the_committed_position() -> None
     assert not bench.target.committed
 
 
+async def test_a_position_that_moves_while_it_is_stored_is_stored_again() -> None:
+    bench = Bench()
+
+    def move(position: int) -> None:
+        bench.copies[GOOD].restart_at(position)
+        bench.outlet.store_soon(GOOD)
+
+    def once_more() -> None:
+        if not bench.outlet.committed_rounds:
+            move(9)
+            assert not bench.outlet.is_stored(GOOD)
+
+    bench.target.on_commit = once_more
+    move(5)
+    await bench.run_until(lambda: bench.outlet.committed_rounds == 2)
+    assert bench.outlet.is_stored(GOOD)
+
+
 async def test_an_uncertain_position_at_the_end_is_an_error_not_a_guess() -> None:
     bench = Bench()
     bench.target.commit_failures = [(away(), True)]

@@ -287,7 +287,8 @@ class Outlet:
             ending=self.intake.release,
         )
         self._stored.update(positions)
-        self._unstored -= positions.keys()
+        # Not those that were moved once more meanwhile.
+        self._unstored -= {p for p in positions if p not in moved or self.copies[p].committed == moved[p]}
         del self._extra_records[: len(extra)]
         self.committed_rounds += 1
 
