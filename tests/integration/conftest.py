@@ -27,7 +27,7 @@ class GuardedPair:
 
 @pytest.fixture(scope="session")
 def older_cluster() -> Iterator[BlockingCluster]:
-    """Kafka 3.9."""
+    """Kafka 3.9: transactions of version 0."""
     clusters = start_clusters(ClusterSpec(name="older", version=KafkaVersion.V3_9))
     yield clusters[0]
     stop_clusters(clusters)

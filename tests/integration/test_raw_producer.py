@@ -3,9 +3,12 @@
 import pytest
 
 from integration.raw_producer_rig import a_batch, committed_values, create_topic, open_target
+from twinlog.batches import BatchHeader, read_batches
+from twinlog.clock import SystemClock
 from twinlog.errors import FatalKafkaError, KafkaError, StateError
 from twinlog.kafka.ports import OffsetSpec
 from twinlog.kafka.raw import (
+    FetchedPartition,
     ProducerState,
     RawProducer,
     TransactionRotation,
@@ -14,14 +17,15 @@ from twinlog.kafka.raw import (
 )
 from twinlog.local.blocking_cluster import BlockingCluster
 from twinlog.model import TopicPartition
-from twinlog.testing.brokers import KafkaPair
-from twinlog.testing.raw_copying import QUICK
+from twinlog.testing.brokers import KafkaPair, eventually
+from twinlog.testing.raw_copying import QUICK, open_fetcher
 
 
 @pytest.fixture(params=["4.3", "3.9"])
 def target(
     request: pytest.FixtureRequest, kafka_pair: KafkaPair, older_cluster: BlockingCluster
 ) -> BlockingCluster:
+    """With transactions of version 2, and without."""
     return kafka_pair.b if request.param == "4.3" else older_cluster
 
 
@@ -47,6 +51,39 @@ async def test_a_commit_shows_everything_an_abort_nothing(target: BlockingCluste
             assert producer.state is ProducerState.READY
     for partition in partitions:
         assert await committed_values(target, partition) == [b"commit", b"commit"]
+
+
+async def test_every_transaction_has_an_epoch_of_its_own_where_the_cluster_can_do_that(
+    kafka_pair: KafkaPair, older_cluster: BlockingCluster, unique_topic: str
+) -> None:
+    """So a batch that comes late cannot slip into a later transaction (KIP-890)."""
+    epochs: list[list[int]] = []
+    now_ms = SystemClock().now_ms()  # markers have it too: with old records each would begin a segment
+    partition = TopicPartition(unique_topic, 0)
+    for cluster in (kafka_pair.b, older_cluster):
+        await create_topic(cluster, unique_topic)
+        async with open_target(cluster) as session:
+            async with RawProducer(session, QUICK, transactional_id=unique_topic) as producer:
+                for number in range(4):
+                    producer.begin()
+                    producer.send(partition, a_batch(b"%d" % number, b"+", timestamp_ms=now_ms))
+                    producer.send(partition, a_batch(b"%d more" % number, timestamp_ms=now_ms))
+                    await (producer.abort() if number == 1 else producer.commit())
+
+            async def data_headers() -> list[BatchHeader]:
+                async with open_fetcher(session) as fetcher:
+                    answer = (await fetcher.poll({partition: 0}, max_wait_seconds=1.0))[partition]
+                assert isinstance(answer, FetchedPartition)
+                headers = [batch.header for batch in read_batches(answer.records)]
+                data = [header for header in headers if not header.is_control]
+                assert len(data) == 8
+                return data
+
+            headers = await eventually(data_headers)
+        sequences = [header.base_sequence for header in headers]
+        assert sequences == ([0, 2] * 4 if cluster is kafka_pair.b else [0, 2, 3, 5, 6, 8, 9, 11])
+        epochs.append([header.producer_epoch - headers[0].producer_epoch for header in headers])
+    assert epochs == [[0, 0, 1, 1, 2, 2, 3, 3], [0] * 8]
 
 
 async def test_a_transaction_without_records_costs_nothing(

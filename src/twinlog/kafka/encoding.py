@@ -9,6 +9,8 @@ Frame = bytes | bytearray
 
 INT16 = struct.Struct(">h")
 INT32 = struct.Struct(">i")
+NO_TAGS = b"\0"
+"""The end of a structure of a flexible version (KIP-482)."""
 
 
 def string(text: str) -> bytes:
@@ -30,3 +32,60 @@ def take_string(data: Frame, position: int) -> tuple[str, int]:
     position += 2
     after = position + max(length, 0)
     return data[position:after].decode(), after
+
+
+def compact_length(length: int) -> bytes:
+    """Of a compact string, array or bytes: the length plus one, as a varint of seven bits to the byte."""
+    left = length + 1
+    if left < 0x80:
+        return bytes((left,))
+    packed = bytearray()
+    while left >= 0x80:
+        packed.append(left & 0x7F | 0x80)
+        left >>= 7
+    packed.append(left)
+    return bytes(packed)
+
+
+def compact_string(text: str) -> bytes:
+    encoded = text.encode()
+    return compact_length(len(encoded)) + encoded
+
+
+def compact_nullable_string(text: str | None) -> bytes:
+    return b"\0" if text is None else compact_string(text)
+
+
+def take_varint(data: Frame, position: int) -> tuple[int, int]:
+    """An unsigned varint."""
+    value = shift = 0
+    while True:
+        byte = data[position]
+        position += 1
+        value |= (byte & 0x7F) << shift
+        if byte < 0x80:
+            return value, position
+        shift += 7
+
+
+def take_compact_length(data: Frame, position: int) -> tuple[int, int]:
+    """Of a compact string, array or bytes; null counts as empty."""
+    length, position = take_varint(data, position)
+    return max(length - 1, 0), position
+
+
+def take_compact_string(data: Frame, position: int) -> tuple[str, int]:
+    """A compact string, or "" for null."""
+    length, position = take_compact_length(data, position)
+    after = position + length
+    return data[position:after].decode(), after
+
+
+def skip_tags(data: Frame, position: int) -> int:
+    """The position after a set of tagged fields."""
+    count, position = take_varint(data, position)
+    for _ in range(count):
+        _, position = take_varint(data, position)
+        size, position = take_varint(data, position)
+        position += size
+    return position

@@ -10,20 +10,23 @@ from typing import Generic, TypeVar
 
 from aiokafka.errors import IncompatibleBrokerVersion
 
-from twinlog.kafka.encoding import Frame
+from twinlog.kafka.encoding import NO_TAGS, Frame, skip_tags
 
 T = TypeVar("T")
 
 Pieces = Sequence[bytes | memoryview]
 
 _HEADER = struct.Struct(">hhih")
-"""API key, version, correlation id, length of the client id: request header v1."""
+"""API key, version, correlation id, length of the client id: request header v1. Version 2 has tagged fields
+behind it."""
+_API_VERSIONS = 18
+"""Its answer has the oldest header in every version: who asks does not know yet what the broker speaks."""
 
 
 class AgreedRequest(Generic[T]):
     """A request in the version that both sides speak, and the reader of its response."""
 
-    __slots__ = ("_api_key", "_decode", "_version", "pieces", "sent_at")
+    __slots__ = ("_api_key", "_decode", "_is_flexible", "_version", "pieces", "sent_at")
 
     def __init__(
         self,
@@ -31,9 +34,12 @@ class AgreedRequest(Generic[T]):
         version: int,
         pieces: Pieces,
         decode: Callable[[Frame, int, int], T],
+        *,
+        is_flexible: bool,
     ) -> None:
         self._api_key = api_key
         self._version = version
+        self._is_flexible = is_flexible
         self.pieces = pieces
         """The body."""
         self.sent_at = 0.0
@@ -41,15 +47,18 @@ class AgreedRequest(Generic[T]):
         self._decode = decode
 
     def header(self, correlation_id: int, client_id: bytes) -> bytes:
-        return _HEADER.pack(self._api_key, self._version, correlation_id, len(client_id)) + client_id
+        header = _HEADER.pack(self._api_key, self._version, correlation_id, len(client_id)) + client_id
+        return header + NO_TAGS if self._is_flexible else header
 
     def read(self, frame: Frame, position: int) -> T:
-        """The response whose body begins at `position`; it may refer to the frame's bytes."""
+        """The response after its correlation id, at `position`; it may refer to the frame's bytes."""
+        if self._is_flexible and self._api_key != _API_VERSIONS:
+            position = skip_tags(frame, position)
         return self._decode(frame, position, self._version)
 
 
 class HandWrittenRequest(Generic[T]):
-    """`encode` and `decode` are told the version agreed on; header versions are those without tags."""
+    """`encode` and `decode` are told the version agreed on, and see the bodies only."""
 
     def __init__(
         self,
@@ -57,11 +66,15 @@ class HandWrittenRequest(Generic[T]):
         versions: range,
         encode: Callable[[int], Pieces],
         decode: Callable[[Frame, int, int], T],
+        *,
+        flexible_from: int | None = None,
     ) -> None:
+        """From version `flexible_from` on the headers have tagged fields (KIP-482)."""
         self._api_key = api_key
         self._versions = versions
         self._encode = encode
         self._decode = decode
+        self._flexible_from = flexible_from
 
     def prepare(self, broker_versions: Mapping[int, tuple[int, int]]) -> AgreedRequest[T]:
         """Raises IncompatibleBrokerVersion when the broker speaks no version of ours."""
@@ -72,4 +85,7 @@ class HandWrittenRequest(Generic[T]):
                 f"the broker speaks versions {oldest} to {newest} of request {self._api_key}, "
                 f"{self._versions[0]} to {self._versions[-1]} are needed"
             )
-        return AgreedRequest(self._api_key, version, self._encode(version), self._decode)
+        is_flexible = self._flexible_from is not None and version >= self._flexible_from
+        return AgreedRequest(
+            self._api_key, version, self._encode(version), self._decode, is_flexible=is_flexible
+        )

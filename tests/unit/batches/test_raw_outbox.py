@@ -57,6 +57,20 @@ async def test_sequences_wrap_to_zero_as_in_java() -> None:
     assert _take(outbox) is second
 
 
+async def test_sequences_begin_again_with_every_epoch_of_the_producer() -> None:
+    outbox = PartitionOutbox()
+    loop = asyncio.get_running_loop()
+    _put(outbox, loop, 3)
+    first = _take(outbox)
+    assert first is not None
+    outbox.acknowledge(first)
+    outbox.begin_epoch()
+    for count in (4, 2):
+        _put(outbox, loop, count)
+    taken = [_take(outbox) for _ in range(2)]
+    assert [parcel.base_sequence for parcel in taken if parcel] == [0, 4]
+
+
 async def test_no_more_than_the_limit_is_unanswered() -> None:
     outbox = PartitionOutbox(max_in_flight=2, is_known=True)
     parcels = [_put(outbox, asyncio.get_running_loop()) for _ in range(3)]

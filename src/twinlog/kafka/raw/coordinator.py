@@ -1,5 +1,8 @@
 """One transactional id and its coordinator: get the producer's identity, add partitions, end the transaction.
 
+In transactions of version 2 (KIP-890), where the cluster has them, brokers add the partitions of what is
+produced by themselves, and every end gives the identity of the next one, so that nothing late slips into it.
+
 Every call retries what may heal (the coordinator moving, the previous transaction still ending) until its
 deadline; what does not heal is raised at once.
 """
@@ -12,11 +15,17 @@ from aiokafka.protocol.coordination import FindCoordinatorRequest
 from aiokafka.protocol.transaction import InitProducerIdRequest
 
 from twinlog.errors import KafkaError, StateError, TransientKafkaError
+from twinlog.kafka.broker_features import BrokerFeatures, broker_features_request
 from twinlog.kafka.connection import DataSession
 from twinlog.kafka.deadline import deadline, pause
 from twinlog.kafka.errors import from_code
 from twinlog.kafka.raw.errors import partition_error
-from twinlog.kafka.raw.transaction_wire import ProducerIdentity, add_partitions_request, end_request
+from twinlog.kafka.raw.transaction_wire import (
+    EndAnswer,
+    ProducerIdentity,
+    add_partitions_request,
+    end_request,
+)
 from twinlog.model import TopicPartition
 
 T = TypeVar("T")
@@ -26,6 +35,9 @@ _COORDINATOR_MOVED = frozenset((14, 15, 16))
 _BUSY = 51
 _NOT_ATTEMPTED = 55
 _UNKNOWN_TOPIC = 3
+_FEATURE, _VERSION_2 = "transaction.version", 2
+_NEEDED_VERSIONS = {0: 12, 26: 5}
+"""Produce that adds partitions, EndTxn that gives an identity: proxies may hide what their brokers speak."""
 _COORDINATOR_PAUSE_SECONDS = 0.05
 _FIRST_BUSY_PAUSE_SECONDS = 0.002
 """aiokafka waits 20 ms, Java 20-100; the markers of a small transaction are written in one or two."""
@@ -57,6 +69,8 @@ class TransactionCoordinator:
         self._id = transactional_id
         self._transaction_timeout_ms = int(transaction_timeout_seconds * 1000)
         self._node: int | None = None
+        self.version_2 = False
+        """Whether transactions are of version 2: see `agree`."""
 
     async def new_identity(self, *, timeout_seconds: float) -> ProducerIdentity:
         """InitProducerId: fences every earlier holder of the id and aborts what it left open.
@@ -72,6 +86,25 @@ class TransactionCoordinator:
             return ProducerIdentity(response.producer_id, response.producer_epoch)
 
         return await self._until_settled(once, f"initialise the producer {self._name()}", timeout_seconds)
+
+    async def agree(self, *, timeout_seconds: float) -> None:
+        """Find out whether the cluster has transactions of version 2; they are used from now on. Raises
+        KafkaError.
+
+        Once for each producer: a cluster that is upgraded gets them with the next one. A downgrade makes
+        this one fail.
+        """
+        doing = f"ask for the version of transactions of {self._name()}"
+
+        async def once() -> BrokerFeatures:
+            answer: BrokerFeatures = await self._send(broker_features_request())
+            return answer
+
+        features = await self._until_settled(once, doing, timeout_seconds)
+        self.version_2 = features.finalized.get(_FEATURE, 0) >= _VERSION_2 and all(
+            features.versions.get(api_key, (0, -1))[1] >= version
+            for api_key, version in _NEEDED_VERSIONS.items()
+        )
 
     async def add_partitions(
         self,
@@ -111,16 +144,24 @@ class TransactionCoordinator:
 
         await self._until_settled(once, doing, timeout_seconds, also_retry=frozenset((_UNKNOWN_TOPIC,)))
 
-    async def end(self, identity: ProducerIdentity, *, commit: bool, timeout_seconds: float) -> None:
-        """EndTxn. Raises KafkaError; after a transient one the outcome is unknown."""
-        request = end_request(self._transactional_id, identity, commit=commit)
+    async def end(
+        self, identity: ProducerIdentity, *, commit: bool, timeout_seconds: float
+    ) -> ProducerIdentity:
+        """EndTxn; returns who the next transaction is sent as. Raises KafkaError; after a transient one the
+        outcome is unknown.
 
-        async def once() -> _Refusal | None:
-            error_code: int = await self._send(request)
-            return _Refusal(error_code) if error_code else None
+        A retry after a lost answer is safe: the coordinator knows the identity it ended last, and answers
+        with the same new one.
+        """
+        request = end_request(self._transactional_id, identity, commit=commit, gives_identity=self.version_2)
+
+        async def once() -> EndAnswer | _Refusal:
+            answer: EndAnswer = await self._send(request)
+            return _Refusal(answer.error_code) if answer.error_code else answer
 
         verb = "commit" if commit else "abort"
-        await self._until_settled(once, f"{verb} the transaction of {self._name()}", timeout_seconds)
+        doing = f"{verb} the transaction of {self._name()}"
+        return (await self._until_settled(once, doing, timeout_seconds)).identity or identity
 
     async def _until_settled(
         self,

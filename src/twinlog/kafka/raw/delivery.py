@@ -24,6 +24,7 @@ from twinlog.kafka.errors import (
 )
 from twinlog.kafka.raw.coordinator import RefusedPartitionsError, TransactionCoordinator
 from twinlog.kafka.raw.errors import about, partition_error
+from twinlog.kafka.raw.leaders import leader_of
 from twinlog.kafka.raw.outbox import Parcel, PartitionOutbox
 from twinlog.kafka.raw.routes import Routes
 from twinlog.kafka.raw.settings import ProducerSettings
@@ -32,12 +33,15 @@ from twinlog.kafka.raw.wire import ProduceAnswer, ProducePart, produce_request
 from twinlog.model import TopicPartition
 
 _LEADER_MOVED = frozenset((3, 5, 6, 9, 13, 56, 72, 74, 75, 100, 103))
-_TRY_AGAIN = _LEADER_MOVED | frozenset((7, 8, 14, 15, 19, 20, 60, 80, 89))
+_BUSY = 51
+_NOT_ATTEMPTED = 55
+_TRY_AGAIN = _LEADER_MOVED | frozenset((7, 8, 14, 15, 19, 20, _BUSY, _NOT_ATTEMPTED, 60, 80, 89))
+"""Also what a broker says that could not add the partition to the transaction: the last one's markers are
+still being written, or another partition of the request was refused."""
 _ABOUT_THE_PRODUCER = frozenset((-1, 31, 35, 45, 46, 47, 48, 49, 53, 59, 90, 120))
 """Refusals that say nothing about the partition they came with."""
 _CORRUPT = 2
 _OUT_OF_ORDER = 45
-_NOT_ATTEMPTED = 55
 _CORRUPT_ATTEMPTS = 3
 """Damage on the way is cured by sending again; damage of the batch itself is not."""
 _LONGEST_PAUSE_DOUBLINGS = 5
@@ -114,10 +118,21 @@ class Delivery:
 
     @property
     def has_transaction(self) -> bool:
-        """Whether the coordinator knows of partitions in the present transaction."""
+        """Whether the coordinator knows of partitions in the present transaction, as far as they are
+        acknowledged."""
         return bool(self._added)
 
-    def transaction_ended(self) -> None:
+    def transaction_ended(self, identity: ProducerIdentity) -> None:
+        """Everything is acknowledged and the next transaction is sent as `identity`."""
+        if self._stopped:
+            return
+        if identity.producer_id != self._identity.producer_id:
+            self._outboxes.clear()
+            self._busy.clear()
+        elif identity != self._identity:
+            for partition in self._added:
+                self._outboxes[partition].begin_epoch()
+        self._identity = identity
         self._added.clear()
 
     def drop_unsent(self) -> None:
@@ -162,7 +177,7 @@ class Delivery:
             return
         if self._transactional_id is not None:
             new = self._busy.keys() - self._added - self._adding
-            if new:
+            if new and self._must_add(client):
                 self._adding |= new
                 self._spawn(self._add_partitions(new), "add partitions")
         while round_ := self._next_round(client):
@@ -175,11 +190,12 @@ class Delivery:
         now = self._loop.time()
         chosen: dict[tuple[int, DataConnection], list[Parcel]] = {}
         sizes: dict[int, int] = {}
+        is_told_first = self._transactional_id is not None and not self._coordinator.version_2
         for partition, outbox in list(self._busy.items()):
             if outbox.is_empty:
                 del self._busy[partition]
                 continue
-            if self._transactional_id is not None and partition not in self._added:
+            if partition in self._adding or (is_told_first and partition not in self._added):
                 continue
             route = self._routes.find(client, partition)
             if route is None:
@@ -196,10 +212,22 @@ class Delivery:
             chosen.setdefault(route, []).append(
                 outbox.take(*self._identity, transactional=self._transactional_id is not None)
             )
+            if self._transactional_id is not None:
+                self._added.add(partition)  # at the latest by the broker that gets it
             sizes[leader] = size
             # To the end of the queue: no partition starves the others.
             self._busy[partition] = self._busy.pop(partition)
         return chosen
+
+    def _must_add(self, client: DataClient) -> bool:
+        """Whether the coordinator has to be told of partitions before anything is sent to them.
+
+        In transactions of version 2 a broker adds those it gets a batch for. Where several would do so at
+        once all but one find the coordinator busy and wait 20 ms (KAFKA-18654): one request is faster.
+        """
+        if not self._coordinator.version_2:
+            return True
+        return len({leader_of(client, partition) for partition in self._busy}) > 1
 
     def _produce(self, node: int, connection: DataConnection, parcels: list[Parcel]) -> None:
         """Write the request at once: what is called in order is on the wire in order."""
@@ -207,6 +235,7 @@ class Delivery:
             [ProducePart(parcel.partition, parcel.header, parcel.batch.records) for parcel in parcels],
             transactional_id=self._transactional_id,
             timeout_ms=int(self._settings.request_timeout_seconds * 1000),
+            adds_partitions=self._coordinator.version_2,
         )
         try:
             answered = connection.post(request)

@@ -64,6 +64,15 @@ class PartitionOutbox:
     def is_recovering(self) -> bool:
         return bool(self.returned)
 
+    def begin_epoch(self) -> None:
+        """From now on as the next epoch of the same producer, which starts at sequence number 0. Only when
+        empty.
+
+        A broker that knows the producer takes no other number first, so `is_known` stays.
+        """
+        assert self.is_empty
+        self.next_sequence = 0
+
     def oldest(self) -> Parcel | None:
         """The parcel that has been here longest."""
         here = (*self.in_flight, *self.returned, *islice(self.waiting, 1))

@@ -58,6 +58,8 @@ class RawProducer:
         self._identity = await self._coordinator.new_identity(
             timeout_seconds=self._settings.delivery_timeout_seconds
         )
+        if self.transactional_id is not None:
+            await self._coordinator.agree(timeout_seconds=self._settings.delivery_timeout_seconds)
         await self._tasks.__aenter__()
         self._delivery.start(self._tasks, self._identity)
         self._state = ProducerState.READY
@@ -137,13 +139,13 @@ class RawProducer:
         if self._delivery.has_transaction:
             self._state = ProducerState.ENDING
             try:
-                await self._coordinator.end(
+                self._identity = await self._coordinator.end(
                     self._identity, commit=commit, timeout_seconds=self._settings.delivery_timeout_seconds
                 )
             except KafkaError as error:
                 self._delivery.fail(error)
                 raise
-            self._delivery.transaction_ended()
+            self._delivery.transaction_ended(self._identity)
         self._state = ProducerState.READY
 
     def _expect(self, state: ProducerState) -> None:

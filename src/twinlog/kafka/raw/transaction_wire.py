@@ -7,11 +7,13 @@ import struct
 from collections.abc import Collection
 from typing import NamedTuple
 
-from twinlog.kafka.encoding import INT32, Frame, string, take_int32, take_string
+from twinlog.kafka.encoding import INT32, NO_TAGS, Frame, compact_string, string, take_int32, take_string
 from twinlog.kafka.requests import HandWrittenRequest, Pieces
 from twinlog.model import TopicPartition
 
 _ADD_PARTITIONS, _END = 24, 26
+_FLEXIBLE_END = 3
+_BUMPING_END = 5
 _PRODUCER = struct.Struct(">qh")
 """Producer id and epoch."""
 _PRODUCER_AND_VERDICT = struct.Struct(">qh?")
@@ -25,6 +27,12 @@ _ENDED = struct.Struct(">ih")
 class ProducerIdentity(NamedTuple):
     producer_id: int
     producer_epoch: int
+
+
+class EndAnswer(NamedTuple):
+    error_code: int
+    identity: ProducerIdentity | None
+    """Who the next transaction is sent as; None: as the one that ended."""
 
 
 def add_partitions_request(
@@ -58,16 +66,23 @@ def _read_added(data: Frame, position: int, _version: int) -> dict[TopicPartitio
 
 
 def end_request(
-    transactional_id: str, identity: ProducerIdentity, *, commit: bool
-) -> HandWrittenRequest[int]:
-    """EndTxn, versions 0 (Kafka 0.11) to 2. The answer: an error code."""
+    transactional_id: str, identity: ProducerIdentity, *, commit: bool, gives_identity: bool
+) -> HandWrittenRequest[EndAnswer]:
+    """EndTxn, versions 0 (Kafka 0.11) to 2; with `gives_identity` 5 (Kafka 4.0)."""
 
-    def encode(_version: int) -> Pieces:
-        return [string(transactional_id), _PRODUCER_AND_VERDICT.pack(*identity, commit)]
+    def encode(version: int) -> Pieces:
+        body = _PRODUCER_AND_VERDICT.pack(*identity, commit)
+        if version >= _FLEXIBLE_END:
+            return [compact_string(transactional_id), body, NO_TAGS]
+        return [string(transactional_id), body]
 
-    return HandWrittenRequest(_END, range(3), encode, _read_end)
+    versions = range(_BUMPING_END, _BUMPING_END + 1) if gives_identity else range(3)
+    return HandWrittenRequest(_END, versions, encode, _read_end, flexible_from=_FLEXIBLE_END)
 
 
-def _read_end(data: Frame, position: int, _version: int) -> int:
+def _read_end(data: Frame, position: int, version: int) -> EndAnswer:
     _, error_code = _ENDED.unpack_from(data, position)
-    return int(error_code)
+    if version < _BUMPING_END or error_code:
+        return EndAnswer(error_code, None)
+    identity = ProducerIdentity(*_PRODUCER.unpack_from(data, position + _ENDED.size))
+    return EndAnswer(error_code, identity if identity.producer_id >= 0 else None)

@@ -1,18 +1,35 @@
 """Fetch and Produce: the two requests that carry data, cut and put together without copies.
 
-Layouts: Kafka's protocol guide. Both APIs are read and written in their last version before tagged fields.
+Layouts: Kafka's protocol guide. Both are written in their last version before tagged fields; Produce for
+transactions of version 2 (KIP-890) has to be flexible.
 """
 
 import struct
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import NamedTuple, TypeVar
 
 from twinlog.batches.visibility import AbortedTransaction
-from twinlog.kafka.encoding import INT16, INT32, Frame, nullable_string, string, take_int32, take_string
+from twinlog.kafka.encoding import (
+    INT16,
+    INT32,
+    NO_TAGS,
+    Frame,
+    compact_length,
+    compact_nullable_string,
+    compact_string,
+    nullable_string,
+    skip_tags,
+    string,
+    take_compact_length,
+    take_compact_string,
+    take_int32,
+    take_string,
+)
 from twinlog.kafka.requests import HandWrittenRequest, Pieces
 from twinlog.model import TopicPartition
 
 _PRODUCE, _FETCH = 0, 1
+_FLEXIBLE_PRODUCE = 9
 _ALL_IN_SYNC_REPLICAS = -1
 _CONSUMER = -1
 _UNKNOWN_EPOCH = -1
@@ -21,6 +38,8 @@ _NO_SESSION = 0
 _FINAL_SESSION_EPOCH = -1
 _NO_REPLICA = -1
 
+_ACKS_AND_TIMEOUT = struct.Struct(">hi")
+_LOG_START_BYTES = 8
 _INT32_PAIR = struct.Struct(">ii")
 _INT64_PAIR = struct.Struct(">qq")
 
@@ -47,23 +66,56 @@ class ProduceAnswer(NamedTuple):
 
 
 def produce_request(
-    parts: Sequence[ProducePart], *, transactional_id: str | None, timeout_ms: int
+    parts: Sequence[ProducePart],
+    *,
+    transactional_id: str | None,
+    timeout_ms: int,
+    adds_partitions: bool = False,
 ) -> HandWrittenRequest[list[ProduceAnswer]]:
-    """Produce with acks=all. Versions 3 (Kafka 0.11) to 8 have the same layout; zstd needs 7 (Kafka 2.1)."""
+    """Produce with acks=all. Versions 3 (Kafka 0.11) to 8 have the same layout; zstd needs 7 (Kafka 2.1).
+
+    With `adds_partitions` version 12 (Kafka 4.0): the brokers add the partitions to the transaction.
+    """
 
     def encode(version: int) -> Pieces:
-        pieces = [nullable_string(transactional_id), INT16.pack(_ALL_IN_SYNC_REPLICAS)]
-        pieces.append(INT32.pack(timeout_ms))
         by_topic = _by_topic((part.partition.topic, part) for part in parts)
-        pieces.append(INT32.pack(len(by_topic)))
-        for topic, topic_parts in by_topic.items():
-            pieces += (string(topic), INT32.pack(len(topic_parts)))
-            for part in topic_parts:
-                size = len(part.header) + len(part.records)
-                pieces += (_INT32_PAIR.pack(part.partition.partition, size), part.header, part.records)
-        return pieces
+        write = _write_flexible_produce if version >= _FLEXIBLE_PRODUCE else _write_produce
+        return write(by_topic, transactional_id, timeout_ms)
 
-    return HandWrittenRequest(_PRODUCE, range(3, 9), encode, _read_produce_answers)
+    versions = range(12, 13) if adds_partitions else range(3, 9)
+    return HandWrittenRequest(
+        _PRODUCE, versions, encode, _read_produce_answers, flexible_from=_FLEXIBLE_PRODUCE
+    )
+
+
+def _write_produce(
+    by_topic: Mapping[str, Sequence[ProducePart]], transactional_id: str | None, timeout_ms: int
+) -> Pieces:
+    pieces: list[bytes | memoryview] = [nullable_string(transactional_id)]
+    pieces.append(_ACKS_AND_TIMEOUT.pack(_ALL_IN_SYNC_REPLICAS, timeout_ms))
+    pieces.append(INT32.pack(len(by_topic)))
+    for topic, topic_parts in by_topic.items():
+        pieces += (string(topic), INT32.pack(len(topic_parts)))
+        for part in topic_parts:
+            size = len(part.header) + len(part.records)
+            pieces += (_INT32_PAIR.pack(part.partition.partition, size), part.header, part.records)
+    return pieces
+
+
+def _write_flexible_produce(
+    by_topic: Mapping[str, Sequence[ProducePart]], transactional_id: str | None, timeout_ms: int
+) -> Pieces:
+    pieces: list[bytes | memoryview] = [compact_nullable_string(transactional_id)]
+    pieces.append(_ACKS_AND_TIMEOUT.pack(_ALL_IN_SYNC_REPLICAS, timeout_ms))
+    pieces.append(compact_length(len(by_topic)))
+    for topic, topic_parts in by_topic.items():
+        pieces += (compact_string(topic), compact_length(len(topic_parts)))
+        for part in topic_parts:
+            size = compact_length(len(part.header) + len(part.records))
+            pieces += (INT32.pack(part.partition.partition), size, part.header, part.records, NO_TAGS)
+        pieces.append(NO_TAGS)
+    pieces.append(NO_TAGS)
+    return pieces
 
 
 _PRODUCED = struct.Struct(">ihqq")
@@ -71,6 +123,8 @@ _PRODUCED = struct.Struct(">ihqq")
 
 
 def _read_produce_answers(data: Frame, position: int, version: int) -> list[ProduceAnswer]:
+    if version >= _FLEXIBLE_PRODUCE:
+        return _read_flexible_produce_answers(data, position)
     answers = []
     topic_count, position = take_int32(data, position)
     for _ in range(topic_count):
@@ -80,7 +134,7 @@ def _read_produce_answers(data: Frame, position: int, version: int) -> list[Prod
             number, error_code, base_offset, _ = _PRODUCED.unpack_from(data, position)
             position += _PRODUCED.size
             if version >= 5:
-                position += 8  # log start offset
+                position += _LOG_START_BYTES
             message = ""
             if version >= 8:
                 message, position = _take_record_errors(data, position)
@@ -95,6 +149,33 @@ def _take_record_errors(data: Frame, position: int) -> tuple[str, int]:
         text, position = take_string(data, position + 4)
         first = first or text
     message, position = take_string(data, position)
+    return message or first, position
+
+
+def _read_flexible_produce_answers(data: Frame, position: int) -> list[ProduceAnswer]:
+    answers = []
+    topic_count, position = take_compact_length(data, position)
+    for _ in range(topic_count):
+        topic, position = take_compact_string(data, position)
+        partition_count, position = take_compact_length(data, position)
+        for _ in range(partition_count):
+            number, error_code, base_offset, _ = _PRODUCED.unpack_from(data, position)
+            position += _PRODUCED.size + _LOG_START_BYTES
+            message, position = _take_flexible_record_errors(data, position)
+            position = skip_tags(data, position)  # who leads now: metadata says it too
+            answers.append(ProduceAnswer(TopicPartition(topic, number), error_code, base_offset, message))
+        position = skip_tags(data, position)
+    return answers
+
+
+def _take_flexible_record_errors(data: Frame, position: int) -> tuple[str, int]:
+    first = ""
+    count, position = take_compact_length(data, position)
+    for _ in range(count):
+        text, position = take_compact_string(data, position + 4)
+        position = skip_tags(data, position)
+        first = first or text
+    message, position = take_compact_string(data, position)
     return message or first, position
 
 
