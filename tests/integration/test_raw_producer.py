@@ -1,5 +1,7 @@
 """The producer of prepared batches against real brokers, new and old: transactions and fencing."""
 
+from collections.abc import Callable
+
 import pytest
 
 from integration.raw_producer_rig import a_batch, committed_values, create_topic, open_target
@@ -16,6 +18,7 @@ from twinlog.kafka.raw import (
     list_offsets,
 )
 from twinlog.local.blocking_cluster import BlockingCluster
+from twinlog.local.spec import ClusterSpec
 from twinlog.model import TopicPartition
 from twinlog.testing.brokers import KafkaPair, eventually
 from twinlog.testing.raw_copying import QUICK, open_fetcher
@@ -68,6 +71,7 @@ async def test_every_transaction_has_an_epoch_of_its_own_where_the_cluster_can_d
                     producer.begin()
                     producer.send(partition, a_batch(b"%d" % number, b"+", timestamp_ms=now_ms))
                     producer.send(partition, a_batch(b"%d more" % number, timestamp_ms=now_ms))
+                    await producer.flush()
                     await (producer.abort() if number == 1 else producer.commit())
 
             async def data_headers() -> list[BatchHeader]:
@@ -84,6 +88,35 @@ async def test_every_transaction_has_an_epoch_of_its_own_where_the_cluster_can_d
         assert sequences == ([0, 2] * 4 if cluster is kafka_pair.b else [0, 2, 3, 5, 6, 8, 9, 11])
         epochs.append([header.producer_epoch - headers[0].producer_epoch for header in headers])
     assert epochs == [[0, 0, 1, 1, 2, 2, 3, 3], [0] * 8]
+
+
+async def test_one_leader_and_several_take_turns_in_the_transactions_of_an_id(
+    start_cluster: Callable[[ClusterSpec], BlockingCluster],
+) -> None:
+    """One leader adds its partitions to the transaction itself; for several the coordinator is told."""
+    cluster = start_cluster(ClusterSpec(name="three", broker_count=3))
+    await create_topic(cluster, "t", partition_count=6)
+    partitions = [TopicPartition("t", number) for number in range(6)]
+    expected: dict[TopicPartition, list[bytes]] = {partition: [] for partition in partitions}
+    async with open_target(cluster) as session:
+        async with TransactionRotation(session, ["x-0", "x-1"], QUICK) as rotation:
+            for number in range(60):
+                rotation.begin()
+                written = partitions if number % 3 else partitions[number % 6 : number % 6 + 1]
+                for partition in written:
+                    rotation.send(partition, a_batch(b"%d" % number))
+                await rotation.flush()
+                if number % 7 == 6:
+                    await rotation.abort()
+                    continue
+                for partition in written:
+                    rotation.send(partition, a_batch(b"%d+" % number))
+                    expected[partition] += [b"%d" % number, b"%d+" % number]
+                await rotation.commit()
+        client = await session.client("look")
+        assert len({client.cluster.leader_for_partition(partition) for partition in partitions}) == 3
+    for partition in partitions:
+        assert await committed_values(cluster, partition) == expected[partition]
 
 
 async def test_a_transaction_without_records_costs_nothing(
