@@ -30,9 +30,14 @@ class TaskHost:
         return self.jobs.epoch_of(number)
 
     def prepare(self, epoch: Epoch, slot: Slot) -> pb.Prepare:
-        return self.tasks.prepare(
+        prepare = self.tasks.prepare(
             epoch.number, slot.index, positions_partition_count=self.estate.positions.partition_count
         )
+        names = {partition.topic for partition in slot.partitions}
+        topics = {name: self.estate.topics[name] for name in names if name in self.estate.topics}
+        prepare.source_topics.extend(topics)
+        prepare.target_topics.extend(topic.target_topic for topic in topics.values())
+        return prepare
 
     async def rejoin(self, epoch: Epoch, slot: Slot) -> pb.Start:
         # The new task has initialised the slot's ids before it said Prepared: the lost one is fenced already.

@@ -35,8 +35,9 @@ _CLOSE_SECONDS = 1.0
 _PAUSE_SECONDS = 0.1
 _UNKNOWN_TOPIC_SECONDS = 1.0
 """How long an unknown topic is asked for again: brokers learn of a new topic one after the other."""
-_FIRST_LANE = 2
-"""Connection groups below are aiokafka's own (metadata, coordination)."""
+FIRST_LANE = 2
+"""Connection group of the first request that is under way at a broker; those below are aiokafka's own
+(metadata, coordination)."""
 _UNKNOWN_TOPIC = 3
 _TOPIC_UNAUTHORIZED = 29
 
@@ -295,7 +296,7 @@ class DataSession:
         coming.
         """
         client = await self.client(doing)
-        lane = _FIRST_LANE
+        lane = FIRST_LANE
         while (node_id, lane) in self._busy:
             lane += 1
         place = node_id, lane

@@ -1,6 +1,7 @@
 """Puts one task together: its sessions, its halves, and its transactional ids, taken over before it says
 so."""
 
+import contextlib
 import random
 from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
@@ -8,8 +9,15 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from twinlog.api.source.v1 import worker_service_pb2 as pb
 from twinlog.batches import Codec, CopyPolicy
 from twinlog.clock import Clock
+from twinlog.errors import KafkaError
 from twinlog.kafka.clients import aiokafka_client_options, fetch_options
-from twinlog.kafka.raw import DataSession, RawFetcher, list_offsets
+from twinlog.kafka.raw import (
+    DataSession,
+    RawFetcher,
+    list_offsets,
+    prepare_to_fetch,
+    prepare_to_produce,
+)
 from twinlog.kafka.reader import KafkaLogReader
 from twinlog.model import Flow, TopicPartition
 from twinlog_source.positions import PositionsLog
@@ -107,6 +115,10 @@ async def open_copier(
         )
         stack.push_async_callback(outlet.close)
         await outlet.open()
+        # Who is away now is the copy's matter: it tries again, and says so.
+        with contextlib.suppress(KafkaError):
+            await prepare_to_produce(target, {*prepare.target_topics, prepare.positions_topic})
+            await prepare_to_fetch(source, prepare.source_topics)
         copier = Copier(
             flow=flow,
             dials=copy_dials(prepare, properties, check_crcs=fetching.check_crcs),

@@ -28,9 +28,10 @@ from twinlog.kafka.connection import DataSession
 from twinlog.kafka.raw.fencing import fence
 from twinlog.kafka.raw.fetcher import FetchedPartition, FetchFailure, FetchSizes, RawFetcher
 from twinlog.kafka.raw.leader_epochs import EpochEnd, epoch_ends
-from twinlog.kafka.raw.leaders import list_offsets
+from twinlog.kafka.raw.leaders import list_offsets, prepare_to_fetch
 from twinlog.kafka.raw.producer import ProducerState, RawProducer
 from twinlog.kafka.raw.rotation import TransactionRotation
+from twinlog.kafka.raw.routes import prepare_to_produce
 from twinlog.kafka.raw.settings import ProducerSettings
 
 __all__ = [
@@ -47,4 +48,6 @@ __all__ = [
     "epoch_ends",
     "fence",
     "list_offsets",
+    "prepare_to_fetch",
+    "prepare_to_produce",
 ]

@@ -7,7 +7,7 @@ from typing import Any
 from aiokafka.protocol.offset import OffsetRequest
 
 from twinlog.errors import KafkaError, TransientKafkaError
-from twinlog.kafka.connection import DataClient, DataSession
+from twinlog.kafka.connection import FIRST_LANE, DataClient, DataSession
 from twinlog.kafka.deadline import deadline
 from twinlog.kafka.errors import from_code
 from twinlog.kafka.ports import OffsetSpec
@@ -38,6 +38,30 @@ async def refresh_metadata(session: DataSession, client: DataClient, topics: Col
         if not await client.force_metadata_update():
             session.suspect()
             raise from_code(_UNAVAILABLE, doing, alias=session.alias)
+
+
+async def prepare_to_fetch(session: DataSession, topics: Collection[str]) -> None:
+    """Find the leaders of topics and connect to them, so that the first fetch waits for neither. Raises
+    KafkaError; at most 10 s."""
+    await meet_leaders(session, topics, FIRST_LANE)
+
+
+async def meet_leaders(session: DataSession, topics: Collection[str], connection_group: int) -> None:
+    """Read the metadata of topics and open connections to their leaders. Raises KafkaError; at most 10 s.
+
+    A leader that cannot be reached is no error: whoever needs it meets it again.
+    """
+    doing = "find leaders"
+    async with deadline(_METADATA_SECONDS, doing, alias=session.alias):
+        client = await session.client(doing)
+        await refresh_metadata(session, client, topics)
+        partitions = [
+            TopicPartition(topic, number)
+            for topic in topics
+            for number in client.cluster.partitions_for_topic(topic) or ()
+        ]
+        for node in {leader_of(client, partition) for partition in partitions} - {None}:
+            await client.ready(node, group=connection_group)
 
 
 def no_leader(session: DataSession, client: DataClient, partition: TopicPartition) -> KafkaError:

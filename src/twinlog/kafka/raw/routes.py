@@ -5,13 +5,13 @@ Works in the background of a `Delivery`: what is not there yet is fetched, and `
 """
 
 import contextlib
-from collections.abc import Callable, Coroutine, Iterable
+from collections.abc import Callable, Collection, Coroutine, Iterable
 
 from twinlog.errors import KafkaError
 from twinlog.kafka.connection import DataClient, DataSession
 from twinlog.kafka.data_connection import DataConnection
 from twinlog.kafka.deadline import pause
-from twinlog.kafka.raw.leaders import leader_of, no_leader, refresh_metadata
+from twinlog.kafka.raw.leaders import leader_of, meet_leaders, no_leader, refresh_metadata
 from twinlog.kafka.raw.settings import ProducerSettings
 from twinlog.model import TopicPartition
 
@@ -20,6 +20,12 @@ _PRODUCE_CONNECTION = 1
 _UNKNOWN_TOPIC_REASON = "TOPIC_UNKNOWN"
 
 Spawn = Callable[[Coroutine[None, None, None], str], None]
+
+
+async def prepare_to_produce(session: DataSession, topics: Collection[str]) -> None:
+    """Find the leaders of topics and connect to them, so that the first batch waits for neither. Raises
+    KafkaError; at most 10 s."""
+    await meet_leaders(session, topics, _PRODUCE_CONNECTION)
 
 
 class Routes:

@@ -649,6 +649,8 @@ class Prepare(_message.Message):
     READ_COMMITTED_FIELD_NUMBER: _builtins.int
     LEASE_FIELD_NUMBER: _builtins.int
     CONNECTOR_NAME_FIELD_NUMBER: _builtins.int
+    SOURCE_TOPICS_FIELD_NUMBER: _builtins.int
+    TARGET_TOPICS_FIELD_NUMBER: _builtins.int
     positions_topic: _builtins.str
     """Topic that holds the positions, and its partition count."""
     positions_partition_count: _builtins.int
@@ -679,6 +681,14 @@ class Prepare(_message.Message):
     def lease(self) -> _duration_pb2.Duration:
         """Without the driver for this long, the task ends itself."""
 
+    @_builtins.property
+    def source_topics(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
+        """Topics that it will copy from, as far as is known now: it finds their leaders before it is Prepared."""
+
+    @_builtins.property
+    def target_topics(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
+        """Topics that it will copy to."""
+
     def __init__(
         self,
         *,
@@ -693,10 +703,12 @@ class Prepare(_message.Message):
         read_committed: _builtins.bool = ...,
         lease: _duration_pb2.Duration | None = ...,
         connector_name: _builtins.str = ...,
+        source_topics: _abc.Iterable[_builtins.str] | None = ...,
+        target_topics: _abc.Iterable[_builtins.str] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["lease", b"lease"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["clients", b"clients", "connector_name", b"connector_name", "lease", b"lease", "offset_lag_max", b"offset_lag_max", "offset_syncs_on_source", b"offset_syncs_on_source", "offset_syncs_topic", b"offset_syncs_topic", "positions_partition_count", b"positions_partition_count", "positions_topic", b"positions_topic", "read_committed", b"read_committed", "settings", b"settings", "transactional_ids", b"transactional_ids"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["clients", b"clients", "connector_name", b"connector_name", "lease", b"lease", "offset_lag_max", b"offset_lag_max", "offset_syncs_on_source", b"offset_syncs_on_source", "offset_syncs_topic", b"offset_syncs_topic", "positions_partition_count", b"positions_partition_count", "positions_topic", b"positions_topic", "read_committed", b"read_committed", "settings", b"settings", "source_topics", b"source_topics", "target_topics", b"target_topics", "transactional_ids", b"transactional_ids"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
