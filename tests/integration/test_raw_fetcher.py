@@ -17,6 +17,8 @@ from twinlog.kafka.raw import (
     RawFetcher,
     RawProducer,
     list_offsets,
+    prepare_to_fetch,
+    prepare_to_produce,
 )
 from twinlog.local.blocking_cluster import BlockingCluster
 from twinlog.local.spec import ClusterSpec
@@ -272,6 +274,26 @@ async def test_a_moved_leader_is_followed_and_a_quiet_broker_holds_up_nobody(
 
         assert await eventually(moved) == [b"after the move"]
         assert all(isinstance(error, TransientKafkaError) for error in failures), failures
+
+
+async def test_who_was_prepared_for_its_topics_opens_no_more_connections(
+    kafka_pair: KafkaPair, unique_topic: str
+) -> None:
+    """Else the first records after the hand-over from one task to the next would wait for them."""
+    partition = TopicPartition(unique_topic, 0)
+    await _create(kafka_pair.a, unique_topic)
+    async with _session(kafka_pair.a) as session, open_fetcher(session) as fetcher:
+        await prepare_to_produce(session, [unique_topic])
+        await prepare_to_fetch(session, [unique_topic])
+        client = await session.client("look")
+        leader = client.cluster.leader_for_partition(partition)
+        connections = set(client._conns)
+        assert {(leader, 1), (leader, 2)} <= connections
+        async with RawProducer(session, QUICK) as producer:
+            await producer.send(partition, build_batch([NewRecord(None, b"v", 1)]))
+        answers = await fetcher.poll({partition: 0}, max_wait_seconds=30)
+        assert _values(answers[partition]) == [b"v"]
+        assert set(client._conns) == connections
 
 
 async def test_the_replica_of_the_own_rack_is_read(
