@@ -10,7 +10,7 @@ from opentelemetry.metrics import NoOpMeterProvider
 
 from twinlog.config import load
 from twinlog.errors import TwinlogError
-from twinlog.kafka.ports import ConfigSource
+from twinlog.kafka.ports import AclBinding, ConfigSource
 from twinlog.service.runtime import Backoff
 from twinlog.telemetry import metrics
 from twinlog.testing.fake_clock import FakeClock
@@ -30,6 +30,15 @@ from twinlog_configsync.topic_board import TopicBoard
 T = TypeVar("T")
 
 REGISTRY = "mm2-configsync.A.internal"
+READ_ORDERS = AclBinding(
+    resource_type="TOPIC",
+    resource_name="orders",
+    pattern_type="LITERAL",
+    principal="User:alice",
+    host="*",
+    operation="READ",
+    permission="ALLOW",
+)
 _METER = NoOpMeterProvider().get_meter("test")
 
 

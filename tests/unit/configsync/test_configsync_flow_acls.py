@@ -6,23 +6,14 @@ from pathlib import Path
 import pytest
 
 from twinlog.errors import FatalKafkaError, TransientKafkaError
-from twinlog.kafka.ports import AclBinding, QuotaEntity
+from twinlog.kafka.ports import QuotaEntity
 from twinlog.model import Flow
 from twinlog.testing.fake_cluster import Call, FakeCluster
 from twinlog_configsync.claims import Claims
 from twinlog_configsync.reasons import Reason
 from twinlog_configsync.schedule import Scope
-from unit.configsync.configsync_harness import FlowUnderTest, make_flow
+from unit.configsync.configsync_harness import READ_ORDERS, FlowUnderTest, make_flow
 
-READ_ORDERS = AclBinding(
-    resource_type="TOPIC",
-    resource_name="orders",
-    pattern_type="LITERAL",
-    principal="User:alice",
-    host="*",
-    operation="READ",
-    permission="ALLOW",
-)
 COPY = replace(READ_ORDERS, resource_name="A.orders")
 DENY_ORDERS = replace(READ_ORDERS, permission="DENY")
 FOREIGN = replace(COPY, principal="User:operator")

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from twinlog.errors import ConflictError, FatalKafkaError, KafkaError, NotFoundError, TransientKafkaError
-from twinlog.kafka.ports import AclBinding, ConfigChange, ConfigEntry, ConfigSource, TopicDescription
+from twinlog.kafka.ports import ConfigChange, ConfigEntry, ConfigSource, TopicDescription
 from twinlog.testing.fake_cluster import Call
 from twinlog_configsync.actions import is_drift
 from twinlog_configsync.claims import Claims
@@ -19,17 +19,7 @@ from twinlog_configsync.plan import make_plan
 from twinlog_configsync.reasons import Reason
 from twinlog_configsync.rules import FlowRules
 from twinlog_configsync.schedule import Scope
-from unit.configsync.configsync_harness import FlowUnderTest, make_flow
-
-READ_ORDERS = AclBinding(
-    resource_type="TOPIC",
-    resource_name="orders",
-    pattern_type="LITERAL",
-    principal="User:alice",
-    host="*",
-    operation="READ",
-    permission="ALLOW",
-)
+from unit.configsync.configsync_harness import READ_ORDERS, FlowUnderTest, make_flow
 
 
 @pytest.fixture
