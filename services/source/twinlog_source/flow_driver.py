@@ -27,6 +27,7 @@ from twinlog.telemetry.repeats import RepeatLimiter
 from twinlog_source.epoch import Epoch, SlotState
 from twinlog_source.epoch_jobs import EpochJobs
 from twinlog_source.estate import FlowEstate
+from twinlog_source.fencing import FENCED
 from twinlog_source.instruments import FlowInstruments
 from twinlog_source.planner import Plan, plan, slots_needed
 from twinlog_source.shares import differ
@@ -38,7 +39,6 @@ DEMAND_POLL_SECONDS = 1.0
 PROBE_POLL_SECONDS = 0.05
 LONGEST_RETRY_SECONDS = 5.0
 """How old the reason may be that a flow shows: it is looked at again after so long."""
-FENCED = "PRODUCER_FENCED"
 
 log = structlog.get_logger(__name__)
 

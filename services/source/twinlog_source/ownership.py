@@ -16,6 +16,7 @@ from twinlog.clock import Clock
 from twinlog.errors import FatalKafkaError, StateError
 from twinlog_source.config import SourceFlow
 from twinlog_source.control import ClaimMark, OwnerMark
+from twinlog_source.fencing import FENCED
 from twinlog_source.internal_topics import InternalTopics
 from twinlog_source.journal import Journal
 from twinlog_source.positions import PositionsLog
@@ -147,7 +148,7 @@ class Ownership:
         if claim is not None and claim.instance != self.instance_id:
             raise FatalKafkaError(
                 f"another process has taken {self.flow.flow} over",
-                reason="PRODUCER_FENCED",
+                reason=FENCED,
                 metadata={"flow": str(self.flow.flow), "owner": claim.instance},
             )
 

@@ -34,6 +34,7 @@ from twinlog_source.control import (
     fact_record,
     partition_key,
 )
+from twinlog_source.fencing import FENCED
 from twinlog_source.task.intake import Chunk, Intake
 from twinlog_source.task.loss import extended
 from twinlog_source.task.partition import PartitionCopy, retry_wait
@@ -43,7 +44,6 @@ from twinlog_source.task.transport import Transport
 ROUND_MAX_BYTES = 16 << 20
 IDLE_SECONDS = 0.25
 DOUBTFUL_SECONDS = 1.0
-FENCED = "PRODUCER_FENCED"
 
 log = structlog.get_logger(__name__)
 
