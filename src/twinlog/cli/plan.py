@@ -1,37 +1,45 @@
 """`twinlog plan` and `twinlog apply`: what would bring a target in step, and doing exactly that."""
 
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
+from twinlog.api.common.v1 import types_pb2
 from twinlog.api.configsync.v1 import configsync_service_pb2 as pb2
+from twinlog.api.configsync.v1.configsync_service_pb2_grpc import ConfigSyncServiceStub
 from twinlog.cli.configsync_client import (
     PASS_TIMEOUT_SECONDS,
     answered,
     chosen_flows,
     configsync_stub,
+    flow_name,
     parse_flow,
 )
 from twinlog.cli.failures import EXIT_FAILED, reported_failures, run_async
 from twinlog.cli.location import ConfigOption, EndpointOption
 from twinlog.cli.output import Output, OutputOption, print_json
 from twinlog.cli.plan_view import (
+    Unplanned,
     count_of,
     outcome_as_json,
     plan_as_json,
     print_next_step,
     print_outcome,
     print_plan,
+    print_unplanned,
+    unplanned_as_json,
 )
-from twinlog.errors import ConfigError
+from twinlog.errors import ConfigError, TwinlogError
 
 _PLAN_HELP = """Show what would bring a target in step with its source: every action with its rule.
 
 Nothing is changed. The plan's id goes to `twinlog apply`, which does exactly these actions or, when \
 the clusters have changed since, nothing.
 
-Exit code 0, also when there is something to do; with --check 1 then.
+Exit code 0, also when there is something to do; with --check 1 then. 1 as well when a flow could not be \
+planned: it is named, with its reason, after the plans of the others.
 """
 
 _APPLY_HELP = """Carry out a plan: exactly the one of --plan, or the one that is shown now and confirmed.
@@ -63,16 +71,50 @@ def plan_command(
         bool, typer.Option("--check", help="Exit with 1 when there is something to do.")
     ] = False,
 ) -> None:
-    plans = run_async(_plans(flow, scope or [], config, endpoint))
+    if flow is None:
+        planned = run_async(_plans(scope or [], config, endpoint))
+    else:
+        planned = [run_async(_plan(flow, scope or [], config, endpoint))]
+    print_plans(planned, output, skips=skips, check=check)
+
+
+def print_plans(planned: Sequence[pb2.Plan | Unplanned], output: Output, *, skips: bool, check: bool) -> None:
+    """Exits with 1 when a flow could not be planned, or when `check` finds something to do."""
+    plans = [each for each in planned if isinstance(each, pb2.Plan)]
+    unplanned = [each for each in planned if isinstance(each, Unplanned)]
     with reported_failures():
         if output is Output.JSON:
-            print_json([plan_as_json(plan) for plan in plans])
+            print_json(
+                [
+                    unplanned_as_json(each) if isinstance(each, Unplanned) else plan_as_json(each)
+                    for each in planned
+                ]
+            )
         else:
             for plan in plans:
                 print_plan(plan, skips=skips)
                 print_next_step(plan)
-    if check and any(plan.change_count for plan in plans):
+        for each in unplanned:
+            print_unplanned(each)
+    if unplanned or (check and any(plan.change_count for plan in plans)):
         raise typer.Exit(EXIT_FAILED)
+
+
+async def plan_each(
+    flows: Iterable[types_pb2.Flow], plan: Callable[[types_pb2.Flow], Awaitable[pb2.Plan]]
+) -> list[pb2.Plan | Unplanned]:
+    """Every flow's plan, or why there is none: one that cannot be planned does not hide the others. Raises
+    ConfigError: what is asked for is wrong, for whichever flow.
+    """
+    planned: list[pb2.Plan | Unplanned] = []
+    for flow in flows:
+        try:
+            planned.append(await plan(flow))
+        except ConfigError:
+            raise
+        except TwinlogError as error:
+            planned.append(Unplanned(flow=flow_name(flow), error=error))
+    return planned
 
 
 def apply_command(
@@ -125,7 +167,7 @@ def _confirmed_plan(
     yes: bool,
 ) -> str | None:
     """The id of a plan that is made now and agreed to; None when there is nothing to do."""
-    (plan,) = run_async(_plans(flow, scopes, config, endpoint))
+    plan = run_async(_plan(flow, scopes, config, endpoint))
     with reported_failures():
         if output is Output.TABLE:
             print_plan(plan, skips=False)
@@ -139,14 +181,21 @@ def _confirmed_plan(
 
 
 async def _plans(
-    flow: str | None, scopes: list[str], config: Path | None, endpoint: list[str] | None
-) -> list[pb2.Plan]:
+    scopes: list[str], config: Path | None, endpoint: list[str] | None
+) -> list[pb2.Plan | Unplanned]:
     async with configsync_stub(config, endpoint) as stub:
-        plans: list[pb2.Plan] = []
-        for each in await chosen_flows(stub, flow):
-            request = pb2.PlanSyncRequest(flow=each, scopes=scopes)
-            plans.append((await answered(stub.PlanSync(request, timeout=PASS_TIMEOUT_SECONDS))).plan)
-        return plans
+        flows = await chosen_flows(stub, None)
+        return await plan_each(flows, lambda flow: _ask_for_plan(stub, flow, scopes))
+
+
+async def _plan(flow: str, scopes: list[str], config: Path | None, endpoint: list[str] | None) -> pb2.Plan:
+    async with configsync_stub(config, endpoint) as stub:
+        return await _ask_for_plan(stub, parse_flow(flow), scopes)
+
+
+async def _ask_for_plan(stub: ConfigSyncServiceStub, flow: types_pb2.Flow, scopes: Sequence[str]) -> pb2.Plan:
+    request = pb2.PlanSyncRequest(flow=flow, scopes=scopes)
+    return (await answered(stub.PlanSync(request, timeout=PASS_TIMEOUT_SECONDS))).plan
 
 
 async def _apply(

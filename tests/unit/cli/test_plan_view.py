@@ -1,10 +1,16 @@
 """How plans and outcomes are printed."""
 
+import json
+
 import pytest
+import typer
 
 from twinlog.api.common.v1 import types_pb2
 from twinlog.api.configsync.v1 import configsync_service_pb2 as pb2
+from twinlog.cli.output import Output
+from twinlog.cli.plan import plan_each, print_plans
 from twinlog.cli.plan_view import outcome_as_json, plan_as_json, print_next_step, print_outcome, print_plan
+from twinlog.errors import ConfigError, StateError, TransientKafkaError, TwinlogError
 
 CREATE = pb2.PlannedAction(
     kind=pb2.ACTION_KIND_CREATE_TOPIC,
@@ -95,3 +101,56 @@ def test_an_outcome_says_what_was_refused_and_why(capsys: pytest.CaptureFixture[
     assert outcome_as_json(outcome)["refused"][0]["reason"] == "POLICY_VIOLATION"
     print_outcome(outcome, shown=True)
     assert "  + CREATE A.orders" not in capsys.readouterr().out.splitlines()
+
+
+FLOWS = [types_pb2.Flow(source=source, target="B") for source in ("A", "C", "D")]
+FAILURES: dict[str, TwinlogError] = {
+    "A": TransientKafkaError("cluster A: no answer within 10 s", reason="KAFKA_TIMEOUT"),
+    "D": StateError("D->B: both ends are one cluster", reason="SAME_CLUSTER"),
+}
+
+
+async def plan_of(flow: types_pb2.Flow) -> pb2.Plan:
+    if flow.source in FAILURES:
+        raise FAILURES[flow.source]
+    return pb2.Plan(flow=flow, scopes=["topics"])
+
+
+async def test_a_flow_that_cannot_be_planned_hides_no_other(capsys: pytest.CaptureFixture[str]) -> None:
+    planned = await plan_each(FLOWS, plan_of)
+    with pytest.raises(typer.Exit) as ended:
+        print_plans(planned, Output.TABLE, skips=False, check=False)
+    printed = capsys.readouterr()
+    assert printed.out == "C->B: 0 changes in topics\n"
+    assert printed.err.splitlines() == [
+        "error: A->B: cluster A: no answer within 10 s (KAFKA_TIMEOUT)",
+        "error: D->B: both ends are one cluster (SAME_CLUSTER)",
+    ]
+    assert ended.value.exit_code == 1
+
+
+async def test_json_names_each_flow_that_cannot_be_planned(capsys: pytest.CaptureFixture[str]) -> None:
+    planned = await plan_each(FLOWS, plan_of)
+    with pytest.raises(typer.Exit) as ended:
+        print_plans(planned, Output.JSON, skips=False, check=False)
+    documents = json.loads(capsys.readouterr().out)
+    assert [(each["flow"], each.get("reason")) for each in documents] == [
+        ("A->B", "KAFKA_TIMEOUT"),
+        ("C->B", None),
+        ("D->B", "SAME_CLUSTER"),
+    ]
+    assert documents[0]["message"] == "cluster A: no answer within 10 s"
+    assert ended.value.exit_code == 1
+
+
+async def test_flows_that_are_all_planned_end_well(capsys: pytest.CaptureFixture[str]) -> None:
+    print_plans(await plan_each(FLOWS[1:2], plan_of), Output.TABLE, skips=False, check=True)
+    assert capsys.readouterr().err == ""
+
+
+async def test_a_wrong_scope_is_no_matter_of_one_flow() -> None:
+    async def refuse(flow: types_pb2.Flow) -> pb2.Plan:
+        raise ConfigError("scopes: topic: none of topics, configs, acls, quotas")
+
+    with pytest.raises(ConfigError):
+        await plan_each(FLOWS, refuse)
