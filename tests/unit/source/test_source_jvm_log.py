@@ -1,11 +1,13 @@
-"""What the JVM's bridge says in the service's log."""
+"""What the JVM and its bridge say in the service's log, and why a JVM has ended."""
 
+import io
+import json
 import logging
 from collections.abc import Iterator
 
 import pytest
 
-from twinlog_source.pipeline.jvm_log import silence_py4j
+from twinlog_source.pipeline.jvm_log import JvmOutput, silence_py4j
 
 
 @pytest.fixture
@@ -26,3 +28,95 @@ def test_py4j_is_silent_and_nobody_else(caplog: pytest.LogCaptureFixture) -> Non
     exec(compile("import logging\nlogging.info('lost')", "/site-packages/py4j/java_gateway.py", "exec"))
     logging.getLogger().info("kept")
     assert [record.message for record in caplog.records] == ["kept"]
+
+
+MAIN = "Error: Could not find or load main class"
+
+
+@pytest.mark.parametrize(
+    ("written", "words"),
+    [
+        pytest.param(
+            [
+                "Picked up JAVA_TOOL_OPTIONS: -Dstore.password=sesame",
+                "The Java thread stack size specified is too small. Specify at least 136k",
+                "Error: Could not create the Java Virtual Machine.",
+                "Error: A fatal exception has occurred. Program will exit.",
+            ],
+            ["The Java thread stack size specified is too small. Specify at least 136k"],
+            id="one line and an epilogue",
+        ),
+        pytest.param(
+            ["Error occurred during initialization of VM", "Could not reserve enough space for object heap"],
+            ["Error occurred during initialization of VM", "Could not reserve enough space for object heap"],
+            id="two lines",
+        ),
+        pytest.param(
+            [
+                'Error: Not allowed to set -Xmx (was -Xmx1g "-Dstore.password=open (sesame)"). Use another.',
+                "",
+                "WARNING: Using incubator modules: jdk.incubator.vector",
+                "Usage: spark-submit [options] <app jar | python file | R file> [app arguments]",
+                "Options:",
+                "  --master MASTER_URL         spark://host:port, yarn",
+            ],
+            ["Error: Not allowed to set -Xmx. Use another."],
+            id="Spark refuses an option and goes on about its usage",
+        ),
+        pytest.param(
+            [f"{MAIN} sesame", "Caused by: java.lang.ClassNotFoundException: sesame"],
+            ["an option of the JVM holds a space: what follows it was taken for the class to start"],
+            id="a password with a space",
+        ),
+        pytest.param(
+            [f"{MAIN} org.apache.spark.deploy.SparkSubmit", "Caused by: java.lang.ClassNotFoundException: x"],
+            [f"{MAIN} org.apache.spark.deploy.SparkSubmit", "Caused by: java.lang.ClassNotFoundException: x"],
+            id="Spark is not there",
+        ),
+        pytest.param(
+            [
+                'Exception in thread "main" java.lang.IllegalStateException: -Dstore.password=sesame',
+                "\tat org.apache.spark.Some.main(Some.java:1)",
+                "Caused by: it is late",
+                "\t... 3 more",
+            ],
+            [
+                'Exception in thread "main" java.lang.IllegalStateException: -Dstore.password=…',
+                "Caused by: it is late",
+            ],
+            id="a trace",
+        ),
+        pytest.param(
+            [
+                "#",
+                "# There is insufficient memory for the Java Runtime Environment to continue.",
+                "# Native memory allocation (mmap) failed to map 4096 bytes.",
+                "# An error report file with more information is saved as:",
+                "# /tmp/hs_err_pid7.log",
+            ],
+            [
+                "There is insufficient memory for the Java Runtime Environment to continue.",
+                "Native memory allocation (mmap) failed to map 4096 bytes.",
+            ],
+            id="no memory",
+        ),
+        pytest.param([], [], id="nothing"),
+    ],
+)
+def test_a_jvm_that_ended_has_said_why(
+    written: list[str], words: list[str], caplog: pytest.LogCaptureFixture
+) -> None:
+    assert JvmOutput(io.BytesIO("\n".join(written).encode())).last_words() == "; ".join(words)
+    assert "sesame" not in caplog.text
+
+
+def test_last_words_are_bounded() -> None:
+    words = JvmOutput(io.BytesIO(b"x" * 10_000)).last_words()
+    assert (len(words), words[-1]) == (300, "…")
+
+
+def test_a_tasks_lines_keep_their_event_and_are_nobodys_last_words(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.INFO)
+    line = json.dumps({"level": "info", "event": "copied", "logger": "twinlog_source.task", "records": 3})
+    assert JvmOutput(io.BytesIO(f"{line}\n".encode())).last_words() == ""
+    assert [(record.name, record.message) for record in caplog.records] == [("twinlog_source.task", "copied")]

@@ -2,24 +2,68 @@
 
 import json
 import logging
+import re
 import threading
+from collections import deque
+from collections.abc import Iterator
 from pathlib import Path
 from typing import IO
 
 NOISE = (
+    "Picked up ",  # options from the environment, as they are: passwords too
+    "NOTE: Picked up ",
     "Setting default log level",
     "To adjust logging level",
     "Setting Spark log level",
     "WARNING: Using incubator",
 )
+NO_REASON = (
+    *NOISE,
+    "Error: Could not create the Java Virtual Machine.",
+    "Error: A fatal exception has occurred.",
+    "An error report file",
+    "/",
+    "at ",
+    "... ",
+    "{",
+)
+"""Lines of a JVM that ends which do not say why: its epilogue, places of a trace, what tasks write."""
+USAGE = "Usage: spark-submit"
+NO_MAIN_CLASS = re.compile(r"Error: Could not find or load main class (?!org\.apache\.spark\.)")
+REFUSED_OPTIONS = re.compile(r" \(was .*\)")
+OPTION_VALUE = re.compile(r"(-D[^\s=]+=)\S+")
+WORDS_LINES = 2
+WORDS_MAX_LENGTH = 300
+LAST_WORDS_SECONDS = 2.0
+
 _SPARK = logging.getLogger("twinlog_source.spark")
 
 
-def follow(stream: IO[bytes]) -> threading.Thread:
-    """Start to follow a JVM's stderr, to its end: a daemon thread, as the stream blocks."""
-    thread = threading.Thread(target=_follow, args=(stream,), name="spark-log", daemon=True)
-    thread.start()
-    return thread
+class JvmOutput:
+    """What one JVM and its tasks write, line by line, from its start to its end."""
+
+    def __init__(self, stream: IO[bytes]) -> None:
+        self._stream = stream
+        self._words: deque[str] = deque(maxlen=WORDS_LINES)
+        # A daemon, as the stream blocks.
+        self._thread = threading.Thread(target=self._follow, name="spark-log", daemon=True)
+        self._thread.start()
+
+    def last_words(self) -> str:
+        """Why a JVM has ended, in its own words; empty when it said nothing. Blocks until its output is at
+        its end, 2 s at most.
+        """
+        self._thread.join(LAST_WORDS_SECONDS)
+        words = "; ".join(tuple(self._words))
+        return words if len(words) <= WORDS_MAX_LENGTH else f"{words[: WORDS_MAX_LENGTH - 1]}…"
+
+    def _follow(self) -> None:
+        with self._stream:
+            for line in _told(self._stream):
+                _pass_on(line)
+                words = line.strip("# \t")
+                if words and not words.startswith(NO_REASON):
+                    self._words.append(words)
 
 
 def silence_py4j() -> None:
@@ -34,10 +78,23 @@ def _is_not_from_py4j(record: logging.LogRecord) -> bool:
     return Path(record.pathname).parent.name != "py4j"
 
 
-def _follow(stream: IO[bytes]) -> None:
-    with stream:
-        for line in stream:
-            _pass_on(line.decode(errors="replace").rstrip())
+def _told(stream: IO[bytes]) -> Iterator[str]:
+    """The lines that may be told: options may hold passwords, and after its usage Spark says nothing more."""
+    for raw in stream:
+        line = raw.decode(errors="replace").rstrip()
+        if line.startswith("{"):
+            yield line
+        elif NO_MAIN_CLASS.match(line):
+            # The "class" may be half a password.
+            yield "an option of the JVM holds a space: what follows it was taken for the class to start"
+            break
+        elif line.startswith(USAGE):
+            break
+        else:
+            yield OPTION_VALUE.sub(r"\1…", REFUSED_OPTIONS.sub("", line))
+    # Whoever writes must not be held up.
+    for _ in stream:
+        pass
 
 
 def _pass_on(line: str) -> None:

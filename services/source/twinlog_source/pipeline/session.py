@@ -11,6 +11,7 @@ import subprocess
 import sys
 from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 from py4j.protocol import Py4JError  # type: ignore[import-untyped]
 from pyspark import SparkConf, SparkContext
@@ -19,7 +20,7 @@ from pyspark.java_gateway import launch_gateway
 
 from twinlog.errors import TwinlogError
 from twinlog_source.pipeline.class_archive import class_path, use_archive
-from twinlog_source.pipeline.jvm_log import follow, silence_py4j
+from twinlog_source.pipeline.jvm_log import JvmOutput, silence_py4j
 
 LOG4J_PROPERTIES = Path(__file__).with_name("log4j2.properties")
 SPARK_FAILURES = (Py4JError, PySparkException, OSError)
@@ -126,17 +127,8 @@ def open_context(
         for name, value in settings.items():
             conf.set(name, value)
     silence_py4j()
+    gateway = _launch_jvm(conf, master)
     try:
-        # The JVM ends by itself when the pipe to its stdin breaks, however this process ends.
-        gateway = launch_gateway(
-            conf,
-            popen_kwargs={
-                "stdout": subprocess.PIPE,
-                "stderr": subprocess.STDOUT,
-                "start_new_session": True,
-            },
-        )
-        follow(gateway.proc.stdout)
         context = SparkContext(conf=conf, gateway=gateway)
         context.setLogLevel("ERROR")
     except SPARK_FAILURES as error:
@@ -167,6 +159,23 @@ def close_context(context: SparkContext | None) -> None:
     except subprocess.TimeoutExpired:
         process.kill()
         process.wait()
+
+
+def _launch_jvm(conf: SparkConf, master: str) -> Any:
+    """The bridge to a new JVM. Raises SparkUnavailableError with the last words of one that did not start."""
+    # A pipe of our own: pyspark lets go of that of a JVM which ended before it answered.
+    our_end, jvm_end = os.pipe()
+    output = JvmOutput(os.fdopen(our_end, "rb"))
+    try:
+        with os.fdopen(jvm_end, "wb") as stdout:
+            # The JVM ends by itself when the pipe to its stdin breaks, however this process ends.
+            return launch_gateway(
+                conf,
+                popen_kwargs={"stdout": stdout, "stderr": subprocess.STDOUT, "start_new_session": True},
+            )
+    except SPARK_FAILURES as error:
+        why = output.last_words() or _first_line(error)
+        raise SparkUnavailableError(f"Spark ({master}) did not start: {why}") from error
 
 
 def _first_line(error: BaseException) -> str:
