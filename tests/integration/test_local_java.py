@@ -11,7 +11,14 @@ from cryptography.hazmat.primitives.serialization.pkcs12 import load_pkcs12
 from twinlog.local.java import JavaNotFoundError, find_java, spark_environment
 from twinlog.local.tls import CertificateAuthority
 from twinlog.local.trust_store import as_trust_store, trust_options
-from twinlog_source.pipeline.class_archive import base_archive, class_archive, class_path, use_archive
+from twinlog_source.pipeline.class_archive import (
+    archives_of,
+    base_archive,
+    class_archive,
+    class_path,
+    use_archive,
+)
+from twinlog_source.pipeline.make_class_archive import remember, remove_useless
 
 
 @pytest.fixture
@@ -184,3 +191,38 @@ def test_sparks_class_path_does_not_follow_the_order_of_its_directory(
     monkeypatch.setattr(pyspark, "__file__", str(tmp_path / "__init__.py"))
     names = [Path(each).name for each in class_path().split(":")]
     assert names == ["slf4j-api-2.0.17.jar", "arrow.jar", "spark-core.jar", "zstd-jni.jar"]
+
+
+def _make_archives(home: Path) -> list[Path]:
+    """As `make_class_archive` leaves them for the Java of this home."""
+    java = find_java({"JAVA_HOME": str(home)})
+    remember(java)
+    archives = archives_of(java)
+    for archive in archives:
+        archive.touch()
+    return archives
+
+
+def test_class_archives_that_nothing_can_start_from_are_removed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sys, "prefix", str(tmp_path / "environment"))
+    kept = _install(tmp_path / "kept", "17.0.1")
+    renewed = _install(tmp_path / "renewed", "21.0.4")
+    gone = _install(tmp_path / "gone", "25")
+    made = {home: _make_archives(home) for home in (kept, renewed, gone)}
+    with monkeypatch.context() as older:
+        older.setattr(pyspark, "__version__", "4.0.0")
+        _, of_older_spark = _make_archives(kept)
+    draft = of_older_spark.with_suffix(".123")
+    draft.touch()
+    (renewed / "release").write_text('JAVA_VERSION="21.0.5"')
+    (gone / "bin" / "java").unlink()
+    anew = _make_archives(renewed)
+    others = of_older_spark.with_name("readme.txt")
+    others.touch()
+
+    remove_useless(find_java({"JAVA_HOME": str(renewed)}))
+    left = set(others.parent.iterdir())
+    assert left == {*made[kept], *anew, others, others.with_name("javas")}
+    assert others.with_name("javas").read_text().splitlines() == [str(kept), str(renewed), str(gone)]

@@ -44,13 +44,18 @@ def base_archive(java: Java) -> Path | None:
     return _place("java", f"{java.executable} {java.release}")
 
 
+def archives_of(java: Java) -> list[Path]:
+    """All that this Java and this Spark start from, the base first."""
+    return [archive for archive in (base_archive(java), class_archive(java)) if archive is not None]
+
+
 def use_archive(environment: Mapping[str, str] = os.environ) -> str:
     """The JVM's options to start from the archive, empty where there is none."""
     try:
         java = find_java(environment)
     except ConfigError:
         return ""
-    archives = [archive for archive in (base_archive(java), class_archive(java)) if archive is not None]
+    archives = archives_of(java)
     if not all(archive.is_file() for archive in archives):
         return ""
     return f'"-XX:SharedArchiveFile={":".join(map(str, archives))}" {_SILENT}'

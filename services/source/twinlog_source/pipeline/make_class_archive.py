@@ -1,5 +1,6 @@
 """Makes the class archive of Spark's JVM: `python -m twinlog_source.pipeline.make_class_archive`."""
 
+import contextlib
 import logging
 import os
 import subprocess
@@ -9,8 +10,8 @@ from pathlib import Path
 from pyspark import SparkContext
 
 from twinlog.errors import TwinlogError
-from twinlog.local.java import Java, find_java, spark_environment
-from twinlog_source.pipeline.class_archive import base_archive, class_archive, write_archive
+from twinlog.local.java import Java, JavaNotFoundError, find_java, spark_environment
+from twinlog_source.pipeline.class_archive import archives_of, base_archive, class_archive, write_archive
 from twinlog_source.pipeline.session import SparkUnavailableError, open_context
 
 _WRITE_SECONDS = 120.0
@@ -49,9 +50,46 @@ def make_base(java: Java, archive: Path) -> None:
     draft.replace(archive)
 
 
+def remember(java: Java) -> None:
+    """Note beside the archives that this Java has some: `remove_useless` leaves them. Raises OSError."""
+    notes = _notes(java)
+    if str(java.java_home) not in _noted_homes(notes):
+        notes.parent.mkdir(parents=True, exist_ok=True)
+        with notes.open("a") as file:
+            file.write(f"{java.java_home}\n")
+
+
+def remove_useless(java: Java) -> None:
+    """Remove the archives that nothing here can start from any more: of a Spark that was replaced, of a Java
+    that is gone or has been renewed. Those of `java` and of every other noted Java stay. A JVM that runs from
+    one that is removed keeps it until it ends. Raises OSError.
+    """
+    useful = {archive.stem for archive in archives_of(java)}
+    notes = _notes(java)
+    for home in _noted_homes(notes):
+        with contextlib.suppress(JavaNotFoundError):
+            useful.update(archive.stem for archive in archives_of(find_java({"JAVA_HOME": home})))
+    for kind in ("java", "spark"):
+        # Drafts as well: their suffix is a process.
+        for file in notes.parent.glob(f"{kind}-*.*"):
+            if file.stem not in useful:
+                file.unlink(missing_ok=True)
+
+
+def _notes(java: Java) -> Path:
+    return class_archive(java).with_name("javas")
+
+
+def _noted_homes(notes: Path) -> list[str]:
+    return notes.read_text().splitlines() if notes.is_file() else []
+
+
 def main() -> None:
     java = find_java()
     archive, base = class_archive(java), base_archive(java)
+    with contextlib.suppress(OSError):
+        # Where nothing may be written, nothing is removed either.
+        remember(java)
     if archive.is_file():
         return
     sys.stdout.write("Preparing a quicker start of Spark, once…\n")
@@ -65,6 +103,9 @@ def main() -> None:
         make_archive(java, archive)
     except (TwinlogError, OSError, subprocess.SubprocessError) as error:
         sys.stderr.write(f"Spark will start as ever, in twice the time: {error}\n")
+        return
+    with contextlib.suppress(OSError):
+        remove_useless(java)
 
 
 if __name__ == "__main__":
