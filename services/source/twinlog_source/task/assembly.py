@@ -31,7 +31,7 @@ from twinlog_source.task.syncs import OffsetSyncs, sync_writer
 from twinlog_source.task.throttle import Throttle
 from twinlog_source.task.transport import AtLeastOnce, ExactlyOnce, Transport
 
-MAX_BUFFERED_BYTES = 16 << 20
+MAX_BUFFERED_BYTES = 8 << 20
 SYNCS_DELIVERY_SECONDS = 10.0
 
 Properties = Mapping[str, Mapping[str, str]]

@@ -95,7 +95,7 @@ class Intake:
                     positions,
                     max_wait_seconds=wait_seconds,
                     # The file may allow 50 MB, and many partitions with a backlog fill that.
-                    sizes=self.throttle.sizes(self.max_buffered_bytes // 2),
+                    sizes=self.throttle.sizes(self.max_buffered_bytes),
                 )
                 self.source_problem = None
             except KafkaError as error:

@@ -41,7 +41,7 @@ from twinlog_source.task.partition import PartitionCopy, retry_wait
 from twinlog_source.task.syncs import OffsetSyncs
 from twinlog_source.task.transport import Transport
 
-ROUND_MAX_BYTES = 16 << 20
+ROUND_MAX_BYTES = 8 << 20
 IDLE_SECONDS = 0.25
 DOUBTFUL_SECONDS = 1.0
 
