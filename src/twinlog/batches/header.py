@@ -36,6 +36,7 @@ _OLD_STRUCT = struct.Struct(">qiIbb")
 _OLD_TIMESTAMP = struct.Struct(">q")
 _MAGIC_POSITION = 16
 _SMALLEST_OLD_LENGTH = 14
+_LENGTH_POSITION = 8
 
 
 class BatchHeader(NamedTuple):
@@ -129,6 +130,21 @@ def iter_batches(data: memoryview | bytes | bytearray) -> Iterator[Batch]:
     while batch := read_batch(view, position):
         yield batch
         position += len(batch.data)
+
+
+def whole_batches_bytes(data: memoryview | bytes) -> int:
+    """How many of fetched bytes belong to whole batches; a cut last one does not count. Takes lengths as they
+    are: what cannot be one counts with all that follows it."""
+    end, position = len(data), 0
+    while position + LOG_OVERHEAD_BYTES <= end:
+        overhead = data[position : position + LOG_OVERHEAD_BYTES]
+        length = int.from_bytes(overhead[_LENGTH_POSITION:], signed=True)
+        if length < _SMALLEST_OLD_LENGTH:
+            return end
+        if position + LOG_OVERHEAD_BYTES + length > end:
+            break
+        position += LOG_OVERHEAD_BYTES + length
+    return position
 
 
 def read_batch(view: memoryview, position: int) -> Batch | None:

@@ -5,7 +5,7 @@ import pytest
 from aiokafka.record.default_records import DefaultRecordBatchBuilder
 
 from twinlog.batches import Codec, DecodedRecord, decode_batch, read_batches
-from twinlog.batches.header import UNKNOWN_COUNT
+from twinlog.batches.header import UNKNOWN_COUNT, whole_batches_bytes
 from twinlog.errors import WireFormatError
 from twinlog.testing.source_batches import source_batch
 
@@ -29,6 +29,14 @@ def test_reads_what_another_library_wrote() -> None:
     assert decode_batch(batch)[2] == DecodedRecord(
         2, 1_700_000_000_002, b"key", b"value", ((b"h", b"x"), (b"n", None))
     )
+
+
+def test_bytes_of_whole_batches_are_those_of_the_batches_that_are_read() -> None:
+    data = source_batch(_RECORDS) * 3
+    for cut in range(len(data) + 1):
+        assert whole_batches_bytes(data[:cut]) == sum(len(batch.data) for batch in read_batches(data[:cut]))
+    nonsense = data + bytes(20)
+    assert whole_batches_bytes(nonsense) == len(nonsense)
 
 
 def test_cut_anywhere_gives_the_whole_batches_before_the_cut() -> None:

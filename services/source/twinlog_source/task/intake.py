@@ -14,7 +14,7 @@ from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, 
 from dataclasses import dataclass, field
 
 from twinlog.batches import CopyPolicy, Prepared, prepare
-from twinlog.batches.header import CURRENT_MAGIC
+from twinlog.batches.header import CURRENT_MAGIC, whole_batches_bytes
 from twinlog.clock import Clock
 from twinlog.errors import KafkaError
 from twinlog.kafka.raw import FetchedPartition, FetchFailure, RawFetcher
@@ -168,7 +168,10 @@ class Intake:
         if not answer.records:
             return
         size_bytes = len(answer.records)
-        self.throttle.spend(answer.partition.topic, size_bytes, self.clock.monotonic())
+        if not self.throttle.is_open:
+            # A limit is one of what is copied: the cut batch at the end is fetched again.
+            spent_bytes = whole_batches_bytes(answer.records) or size_bytes
+            self.throttle.spend(answer.partition.topic, spent_bytes, self.clock.monotonic())
         prepared = prepare(
             answer.records,
             wanted_offset=answer.fetch_offset,
