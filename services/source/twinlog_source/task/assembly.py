@@ -1,6 +1,7 @@
 """Puts one task together: its sessions, its halves, and its transactional ids, taken over before it says
 so."""
 
+import asyncio
 import contextlib
 import random
 from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Mapping, Sequence
@@ -11,6 +12,7 @@ from twinlog.batches import Codec, CopyPolicy
 from twinlog.clock import Clock
 from twinlog.errors import KafkaError
 from twinlog.kafka.clients import aiokafka_client_options, fetch_options
+from twinlog.kafka.deadline import deadline
 from twinlog.kafka.raw import (
     DataSession,
     RawFetcher,
@@ -33,6 +35,9 @@ from twinlog_source.task.transport import AtLeastOnce, ExactlyOnce, Transport
 
 MAX_BUFFERED_BYTES = 8 << 20
 SYNCS_DELIVERY_SECONDS = 10.0
+READY_SECONDS = 2.0
+"""How long a task waits for leaders and connections before it is Prepared: some ten round trips to a cluster
+on another continent. A cluster that hangs delays the other end's records by no more."""
 
 Properties = Mapping[str, Mapping[str, str]]
 
@@ -115,10 +120,16 @@ async def open_copier(
         )
         stack.push_async_callback(outlet.close)
         await outlet.open()
-        # Who is away now is the copy's matter: it tries again, and says so.
-        with contextlib.suppress(KafkaError):
-            await prepare_to_produce(target, {*prepare.target_topics, prepare.positions_topic})
-            await prepare_to_fetch(source, prepare.source_topics)
+        await make_ready(
+            {
+                f"get ready to write to {flow.target}": lambda: prepare_to_produce(
+                    target, {*prepare.target_topics, prepare.positions_topic}
+                ),
+                f"get ready to read from {flow.source}": lambda: prepare_to_fetch(
+                    source, prepare.source_topics
+                ),
+            }
+        )
         copier = Copier(
             flow=flow,
             dials=copy_dials(prepare, properties, check_crcs=fetching.check_crcs),
@@ -140,6 +151,24 @@ async def open_copier(
             throttle=throttle,
         )
         yield copier
+
+
+async def make_ready(
+    ways: Mapping[str, Callable[[], Awaitable[None]]], *, bound_seconds: float = READY_SECONDS
+) -> None:
+    """Go all ways at the same time, each for itself and for `bound_seconds` at most.
+
+    A way that fails or takes longer is no error: the copy meets it again, and says so.
+    """
+
+    async def attempt(doing: str, way: Callable[[], Awaitable[None]]) -> None:
+        with contextlib.suppress(KafkaError):
+            async with deadline(bound_seconds, doing):
+                await way()
+
+    async with asyncio.TaskGroup() as group:
+        for doing, way in ways.items():
+            group.create_task(attempt(doing, way), name=doing)
 
 
 def _positions_log(
