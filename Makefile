@@ -46,8 +46,8 @@ integration: install ## One service at a time against real brokers
 e2e: install ## The README's promises, whole
 	$(BIN)/python -m pytest tests/e2e
 
-chaos: install ## Kill what copies 200 times at random moments under load, and compare both sides
-	$(BIN)/python tests/chaos/source_chaos.py --kills 200
+chaos: install ## Kill what copies 200 times at random moments under load, and compare both sides; ARGS=--help
+	$(BIN)/python tests/chaos/source_chaos.py --kills 200 $(ARGS)
 
 chaos-translation: install ## Translate 1,000 random offsets of a million roughly mirrored records: minutes
 	$(BIN)/python tests/chaos/translation_chaos.py

@@ -2,11 +2,13 @@
 repeated.
 
     python tests/chaos/source_chaos.py --seed 7 --kills 200
+    python tests/chaos/source_chaos.py --kinds hang --kills 10
 
 Kills with SIGKILL, chosen by the seed: a task, all tasks, Spark's JVM, the whole service, the target
 broker. A rival is a second service that takes the flow over from the one that runs; a pause stops a process
-for a while, so that it comes back to a flow that others copy. The same seed makes the same choices; moments
-differ with the machine. Exit code 0 only if every partition is identical.
+for a while, so that it comes back to a flow that others copy. A hang stops the target's broker for longer
+than its session lasts, so that it is fenced as it wakes up; it must be asked for. The same seed makes the
+same choices; moments differ with the machine. Exit code 0 only if every partition is identical.
 """
 
 import argparse
@@ -19,6 +21,7 @@ import sys
 import tempfile
 import time
 from collections import Counter
+from collections.abc import Sequence
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -55,7 +58,11 @@ KINDS = (
     "pause",
     "pause",
 )
+"""Of a run that names none."""
+HANG = "hang"
 PAUSE_SECONDS = (0.2, 1.0, 3.0)
+HANG_SECONDS = (3.5, 5.0, 8.0)
+"""More than `broker.session.timeout.ms` of brokers in tests."""
 SERVICES_AT_ONCE = 2
 EPOCH_SECONDS = ("1", "5")
 """Of a life of the service: in short epochs many kills hit a hand-over from one to the next."""
@@ -89,6 +96,7 @@ class Chaos:
     target: BlockingCluster
     seed: int
     kills: int
+    kinds: Sequence[str]
     longest_pause_seconds: float
     give_up_at: float
     """Monotonic seconds: after that nothing is killed any more."""
@@ -150,7 +158,7 @@ class Chaos:
             services = [await stack.enter_async_context(self.rig.running(configsync, **epochs))]
             await quiet(6 + self.dice.random() * 2)
             while not self._is_over:
-                kind = self.dice.choice(KINDS)
+                kind = self.dice.choice(self.kinds)
                 if kind == "rival":
                     services.append(await stack.enter_async_context(self.rig.running(configsync, **epochs)))
                     for oldest in services[:-SERVICES_AT_ONCE]:
@@ -178,6 +186,9 @@ class Chaos:
         if kind == "broker":
             await asyncio.to_thread(self._bounce_broker)
             return True
+        if kind == HANG:
+            await self._hang_broker()
+            return True
         if kind == "pause":
             await self._pause(service)
             return True
@@ -200,6 +211,12 @@ class Chaos:
         broker = self.target.broker_ids[0]
         self.target.kill_broker(broker)
         self.target.restart_broker(broker)
+
+    async def _hang_broker(self) -> None:
+        broker = self.target.broker_ids[0]
+        await asyncio.to_thread(self.target.pause_broker, broker)
+        await quiet(self.dice.choice(HANG_SECONDS))
+        self.target.resume_broker(broker)
 
     async def _load(self) -> None:
         """Plain and transactional records, some transactions aborted; every record says who it is."""
@@ -262,6 +279,7 @@ async def run_chaos(
     *,
     seed: int,
     kills: int,
+    kinds: Sequence[str] = KINDS,
     longest_pause_seconds: float = 3.0,
     longest_seconds: float = math.inf,
 ) -> Outcome:
@@ -272,6 +290,7 @@ async def run_chaos(
             target=target,
             seed=seed,
             kills=kills,
+            kinds=kinds,
             longest_pause_seconds=longest_pause_seconds,
             give_up_at=time.monotonic() + longest_seconds,
         )
@@ -282,6 +301,15 @@ def main() -> int:
     parser = argparse.ArgumentParser(description="Kill what copies and compare both sides.")
     parser.add_argument("--seed", type=int, default=random.SystemRandom().randrange(10_000))
     parser.add_argument("--kills", type=int, default=200)
+    parser.add_argument(
+        "--kinds",
+        nargs="+",
+        metavar="KIND",
+        choices=sorted({*KINDS, HANG}),
+        default=KINDS,
+        help=f"only these, each as often as it is named: {', '.join(sorted({*KINDS, HANG}))}"
+        f" (default: all but {HANG}, tasks the most)",
+    )
     parser.add_argument(
         "--minutes", type=float, default=math.inf, help="kill no more after so long, and compare"
     )
@@ -296,6 +324,7 @@ def main() -> int:
                     Path(directory),
                     seed=options.seed,
                     kills=options.kills,
+                    kinds=options.kinds,
                     longest_seconds=options.minutes * 60,
                 )
             )
