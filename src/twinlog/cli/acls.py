@@ -93,8 +93,9 @@ def print_acls(answers: Sequence[FlowAcls | FlowFailure], output: Output) -> Non
 
 def on_cluster(acls: FlowAcls, cluster: str) -> FlowAcls:
     """Only what is, or should be, on that end of the flow."""
-    end = "source" if acls.flow.source == cluster else "target"
-    return FlowAcls(flow=acls.flow, entries=[entry for entry in acls.entries if entry.HasField(end)])
+    is_source = acls.flow.source == cluster
+    entries = [entry for entry in acls.entries if entry.HasField("source" if is_source else "target")]
+    return FlowAcls(flow=acls.flow, entries=entries)
 
 
 def flows_of(flows: Sequence[types_pb2.Flow], cluster: str) -> list[types_pb2.Flow]:
