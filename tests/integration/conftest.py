@@ -34,6 +34,14 @@ def older_cluster() -> Iterator[BlockingCluster]:
 
 
 @pytest.fixture(scope="session")
+def three_brokers() -> Iterator[BlockingCluster]:
+    """One cluster of three, whose brokers may be killed by whoever restarts them."""
+    clusters = start_clusters(ClusterSpec(name="three", broker_count=3))
+    yield clusters[0]
+    stop_clusters(clusters)
+
+
+@pytest.fixture(scope="session")
 def guarded() -> Iterator[GuardedPair]:
     def spec(name: str, mechanism: SaslMechanism, user: str) -> ClusterSpec:
         users = {user: PASSWORD, MIRROR: PASSWORD}

@@ -25,11 +25,17 @@ def a_batch(*values: bytes, key: bytes | None = b"k", timestamp_ms: int = 1_700_
 
 
 async def create_topic(
-    cluster: BlockingCluster, topic: str, configs: Mapping[str, str] | None = None, partition_count: int = 1
+    cluster: BlockingCluster,
+    topic: str,
+    configs: Mapping[str, str] | None = None,
+    partition_count: int = 1,
+    replication_factor: int = -1,
 ) -> None:
     async with open_cluster("B", cluster.client_properties()) as admin:
         kept = {"retention.ms": "-1", **(configs or {})}
-        new = NewTopic(name=topic, partition_count=partition_count, replication_factor=-1, configs=kept)
+        new = NewTopic(
+            name=topic, partition_count=partition_count, replication_factor=replication_factor, configs=kept
+        )
         await make_topics(admin, new)
 
 

@@ -1,7 +1,5 @@
 """The producer of prepared batches against real brokers, new and old: transactions and fencing."""
 
-from collections.abc import Callable
-
 import pytest
 
 from integration.raw_producer_rig import a_batch, committed_values, create_topic, open_target
@@ -11,6 +9,7 @@ from twinlog.errors import FatalKafkaError, KafkaError, StateError
 from twinlog.kafka.ports import OffsetSpec
 from twinlog.kafka.raw import (
     FetchedPartition,
+    ProducerIdentity,
     ProducerState,
     RawProducer,
     TransactionRotation,
@@ -18,7 +17,6 @@ from twinlog.kafka.raw import (
     list_offsets,
 )
 from twinlog.local.blocking_cluster import BlockingCluster
-from twinlog.local.spec import ClusterSpec
 from twinlog.model import TopicPartition
 from twinlog.testing.brokers import KafkaPair, eventually
 from twinlog.testing.raw_copying import QUICK, open_fetcher
@@ -91,15 +89,16 @@ async def test_every_transaction_has_an_epoch_of_its_own_where_the_cluster_can_d
 
 
 async def test_one_leader_and_several_take_turns_in_the_transactions_of_an_id(
-    start_cluster: Callable[[ClusterSpec], BlockingCluster],
+    three_brokers: BlockingCluster, unique_topic: str
 ) -> None:
     """One leader adds its partitions to the transaction itself; for several the coordinator is told."""
-    cluster = start_cluster(ClusterSpec(name="three", broker_count=3))
-    await create_topic(cluster, "t", partition_count=6)
-    partitions = [TopicPartition("t", number) for number in range(6)]
+    await create_topic(three_brokers, unique_topic, partition_count=6)
+    partitions = [TopicPartition(unique_topic, number) for number in range(6)]
     expected: dict[TopicPartition, list[bytes]] = {partition: [] for partition in partitions}
-    async with open_target(cluster) as session:
-        async with TransactionRotation(session, ["x-0", "x-1"], QUICK) as rotation:
+    async with open_target(three_brokers) as session:
+        async with TransactionRotation(
+            session, [f"{unique_topic}-0", f"{unique_topic}-1"], QUICK
+        ) as rotation:
             for number in range(60):
                 rotation.begin()
                 written = partitions if number % 3 else partitions[number % 6 : number % 6 + 1]
@@ -116,7 +115,7 @@ async def test_one_leader_and_several_take_turns_in_the_transactions_of_an_id(
         client = await session.client("look")
         assert len({client.cluster.leader_for_partition(partition) for partition in partitions}) == 3
     for partition in partitions:
-        assert await committed_values(cluster, partition) == expected[partition]
+        assert await committed_values(three_brokers, partition) == expected[partition]
 
 
 async def test_a_transaction_without_records_costs_nothing(
@@ -255,7 +254,9 @@ async def test_a_zombie_that_only_sends_is_fenced_too(target: BlockingCluster, u
         open_target(target) as session,
         RawProducer(session, QUICK, transactional_id=unique_topic) as zombie,
     ):
-        assert await fence(session, [unique_topic], timeout_seconds=60) == {unique_topic: None}
+        fenced = await fence(session, [unique_topic], timeout_seconds=60)
+        assert fenced.keys() == {unique_topic}
+        assert isinstance(fenced[unique_topic], ProducerIdentity)
         zombie.begin()
         ack = zombie.send(partition, a_batch(b"zombie"))
         with pytest.raises(FatalKafkaError) as caught:
@@ -280,7 +281,8 @@ async def test_fencing_ends_open_transactions_of_many_ids(target: BlockingCluste
         stable = await list_offsets(session, OffsetSpec.LAST_STABLE, [partition])
         assert stable[partition] == 0
         outcome = await fence(session, ids, timeout_seconds=60)
-        assert outcome == dict.fromkeys(ids)
+        assert outcome.keys() == set(ids)
+        assert all(isinstance(answer, ProducerIdentity) for answer in outcome.values())
         stable = await list_offsets(session, OffsetSpec.LAST_STABLE, [partition])
         latest = await list_offsets(session, OffsetSpec.LATEST, [partition])
         assert stable == latest

@@ -11,7 +11,7 @@ from twinlog.api.source.v1.worker_service_pb2_grpc import add_WorkerServiceServi
 from twinlog.config import Configuration, Service
 from twinlog.errors import TransientKafkaError, TwinlogError
 from twinlog.kafka.clients import aiokafka_client_options
-from twinlog.kafka.raw import DataSession, fence
+from twinlog.kafka.raw import DataSession
 from twinlog.local.java import spark_environment
 from twinlog.model import Flow
 from twinlog.service.app import ServiceContext, ServiceParts
@@ -23,6 +23,7 @@ from twinlog_source.config import SourceFlow, source_flows
 from twinlog_source.epoch_jobs import EpochJobs
 from twinlog_source.estate import FlowEstate
 from twinlog_source.flow_driver import FlowDriver
+from twinlog_source.hanging import TakeOver
 from twinlog_source.instruments import FlowInstruments, observe_flows
 from twinlog_source.internal_topics import InternalTopics
 from twinlog_source.journal import Journal
@@ -151,7 +152,7 @@ async def _driver(
         internal=InternalTopics(flow=flow, source=source, target=target),
         positions=positions,
         journal=journal,
-        fence=_fence(flow, stack),
+        fence=_fence(flow, positions, stack),
         clock=context.clock,
     )
     estate = FlowEstate(
@@ -200,16 +201,16 @@ def refusal(clusters: Clusters, flow: Flow) -> TwinlogError | None:
     return clusters.refusal(flow)
 
 
-def _fence(flow: SourceFlow, stack: AsyncExitStack) -> Fence:
+def _fence(flow: SourceFlow, positions: PositionsLog, stack: AsyncExitStack) -> Fence:
     properties = flow.clients.data_producer.properties
     options = aiokafka_client_options(properties, alias=flow.flow.target)
     session = DataSession(flow.flow.target, options, timeout_seconds=FENCE_SECONDS)
     stack.push_async_callback(session.close)
 
-    async def fence_all(transactional_ids: Sequence[str]) -> None:
-        outcome = await fence(session, transactional_ids, timeout_seconds=FENCE_SECONDS)
-        for failure in outcome.values():
-            if failure is not None:
-                raise failure
-
-    return fence_all
+    take_over = TakeOver(
+        session=session,
+        positions=positions,
+        target_topic=lambda topic: flow.policy.format_remote_topic(flow.flow.source, topic),
+        timeout_seconds=FENCE_SECONDS,
+    )
+    return lambda transactional_ids: take_over.take(transactional_ids, copies={})

@@ -13,7 +13,7 @@ The whole copy decision for one partition's fetched bytes is one call, `prepare`
 
 The parts, for those who need less:
     header       BatchHeader, Batch, read_batches, iter_batches, crc_is_valid
-    visibility   AbortedTransaction, Visibility, classify
+    visibility   AbortedTransaction, EndMarker, Visibility, classify, end_marker
     lanes        Lane, LaneReason, TargetTopicLimits, choose_lane
     raw_lane     take_raw
     recode_lane  pack, transcode, RecordTooLarge
@@ -36,7 +36,14 @@ from twinlog.batches.prepare import CopyFault, CopyPolicy, LaneShare, LeaderEpoc
 from twinlog.batches.raw_lane import take_raw
 from twinlog.batches.recode_lane import Packed, RecordTooLarge, pack, transcode
 from twinlog.batches.records import decode_batch, open_records, write_records
-from twinlog.batches.visibility import AbortedTransaction, Visibility, VisibleBatch, classify
+from twinlog.batches.visibility import (
+    AbortedTransaction,
+    EndMarker,
+    Visibility,
+    VisibleBatch,
+    classify,
+    end_marker,
+)
 
 __all__ = [
     "CopyFault",
@@ -52,9 +59,11 @@ __all__ = [
     "iter_batches",
     "read_batches",
     "AbortedTransaction",
+    "EndMarker",
     "Visibility",
     "VisibleBatch",
     "classify",
+    "end_marker",
     "Lane",
     "LaneReason",
     "TargetTopicLimits",

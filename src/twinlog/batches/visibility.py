@@ -8,19 +8,26 @@ Producers without a marker in the fetched bytes stay hidden to their end.
 import heapq
 import struct
 from collections.abc import Iterable, Iterator
-from enum import StrEnum
+from enum import IntEnum, StrEnum
 from typing import NamedTuple
 
 from twinlog.batches.header import CONTROL_BIT, HEADER_BYTES, Batch
 from twinlog.batches.varint import decode_varint
 
 _CONTROL_KEY = struct.Struct(">hh")
-_ABORT_MARKER = 0
+"""Version, type."""
 
 
 class AbortedTransaction(NamedTuple):
     producer_id: int
     first_offset: int
+
+
+class EndMarker(IntEnum):
+    """How a transaction ended, by the type of its control record."""
+
+    ABORT = 0
+    COMMIT = 1
 
 
 class Visibility(StrEnum):
@@ -57,7 +64,7 @@ class VisibilityTracker:
         while waiting and waiting[0][0] <= header.last_offset:
             hidden.add(heapq.heappop(waiting)[1])
         if header.attributes & CONTROL_BIT:
-            if header.producer_id in hidden and _is_abort_marker(batch):
+            if header.producer_id in hidden and end_marker(batch) is EndMarker.ABORT:
                 hidden.discard(header.producer_id)
             return _CONTROL
         if hidden and header.is_transactional and header.producer_id in hidden:
@@ -75,19 +82,21 @@ def classify(
 
 
 # Members are looked up once: this runs per batch.
+_END_MARKERS = frozenset(EndMarker)
 _VISIBLE, _CONTROL, _ABORTED = Visibility.VISIBLE, Visibility.CONTROL, Visibility.ABORTED
 
 
-def _is_abort_marker(batch: Batch) -> bool:
-    """Read the key of a control batch's one record: version, type. An emptied one (compaction) marks
-    nothing."""
-    if batch.header.record_count < 1:
-        return False
+def end_marker(batch: Batch) -> EndMarker | None:
+    """How a control batch ends its producer's transaction. None: it is no such marker, or was emptied by
+    compaction."""
+    if not batch.header.is_control or batch.header.record_count < 1:
+        return None
     record = bytes(batch.data[HEADER_BYTES:])
     _, position = decode_varint(record, 0)
     _, position = decode_varint(record, position + 1)
     _, position = decode_varint(record, position)
     key_bytes, position = decode_varint(record, position)
     if key_bytes < _CONTROL_KEY.size or position + key_bytes > len(record):
-        return False
-    return bool(_CONTROL_KEY.unpack_from(record, position)[1] == _ABORT_MARKER)
+        return None
+    kind = _CONTROL_KEY.unpack_from(record, position)[1]
+    return EndMarker(kind) if kind in _END_MARKERS else None

@@ -21,6 +21,9 @@ from twinlog.kafka.requests import AgreedRequest, HandWrittenRequest
 _INT32 = struct.Struct(">i")
 _JOIN_BELOW_BYTES = 64 << 10
 """One small write costs less than several."""
+_QUIET_SECONDS = 1.0
+"""Without a sign of the broker for longer, much may have happened to it: it is fenced when its controller has
+not heard it for broker.session.timeout.ms (9 s), and answers on the same connection afterwards."""
 
 T = TypeVar("T")
 
@@ -33,6 +36,8 @@ class DataConnection(AIOKafkaConnection):  # type: ignore[misc]  # aiokafka has 
         self._client_id_bytes = client_id.encode()
         self._frames: FrameProtocol | None = None
         self._timer: asyncio.TimerHandle | None = None
+        self.contact = 0
+        """Another number after each time without an answer of the broker that was longer than a second."""
 
     async def connect(self) -> None:
         """Connect, agree on versions, authenticate. Raises aiokafka's errors, OSError or TimeoutError."""
@@ -91,6 +96,10 @@ class DataConnection(AIOKafkaConnection):  # type: ignore[misc]  # aiokafka has 
             self._timer = self._loop.call_later(self._request_timeout, self._check_answers)
         return answered
 
+    def is_quiet(self) -> bool:
+        """Whether the last answer is longer ago than a second."""
+        return time.monotonic() - self._last_action > _QUIET_SECONDS
+
     def close(self, reason: Any = None, exc: BaseException | None = None) -> "asyncio.Future[None] | None":
         """End the connection; requests without an answer fail with KafkaConnectionError."""
         if self._timer is not None:
@@ -116,6 +125,8 @@ class DataConnection(AIOKafkaConnection):  # type: ignore[misc]  # aiokafka has 
 
     def _take_frame(self, frame: Frame) -> None:
         """A response: the oldest request's. Whatever cannot be read ends the connection."""
+        if self.is_quiet():
+            self.contact += 1
         try:
             self._handle_frame(frame)
         except (struct.error, ValueError, IndexError, KafkaError) as error:

@@ -134,6 +134,11 @@ AUTHENTICATION_FAILED = _fatal("AUTHENTICATION_FAILED", "the broker refused the 
 TLS_UNTRUSTED = _fatal("TLS_UNTRUSTED", "the broker's certificate is not trusted: check the truststore")
 TLS_FAILED = _transient("TLS_FAILED", "no TLS connection: check ports, protocol and certificates")
 OFFSET_UNKNOWN = _transient("OFFSET_UNKNOWN", "the record was written, the broker no longer knows where")
+HANGING_TRANSACTION = _transient(
+    "HANGING_TRANSACTION",
+    "an earlier transaction of this producer was never ended there; it is when its outcome is certain, see"
+    " docs/losses.md",
+)
 CLOSED = _transient("CLIENT_CLOSED", "the client was closed while the call ran")
 UNSUPPORTED = _fatal("UNSUPPORTED_VERSION", "the broker is too old for this request")
 GROUP_REBALANCED = _transient(
@@ -148,6 +153,7 @@ CLIENT_REASONS = (
     TLS_UNTRUSTED,
     TLS_FAILED,
     OFFSET_UNKNOWN,
+    HANGING_TRANSACTION,
     CLOSED,
     UNSUPPORTED,
     GROUP_REBALANCED,

@@ -1,7 +1,7 @@
 """Rounds of data and positions: what counts after a failure, and after an answer that was lost."""
 
 import asyncio
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Self, cast
 
@@ -9,7 +9,7 @@ import pytest
 
 from twinlog.batches import NewRecord, OutgoingBatch, Prepared, build_batch
 from twinlog.errors import FatalKafkaError, KafkaError, TransientKafkaError
-from twinlog.kafka.raw import RawFetcher
+from twinlog.kafka.raw import COMMITTED, OUTCOME, RawFetcher
 from twinlog.model import TopicPartition
 from twinlog.service.waiting import wait_or_stop
 from twinlog.testing.fake_clock import FakeClock
@@ -95,6 +95,9 @@ class Bench:
     refusals: list[KafkaError] = field(default_factory=list)
     """What the driver answers next to a task that wants to go on."""
     asked: int = 0
+    taken_over: list[tuple[int, set[TopicPartition]]] = field(default_factory=list)
+    """Of each time the ids were taken over: how many transports had been opened, and where what hangs was
+    committed."""
     copies: dict[TopicPartition, PartitionCopy] = field(init=False)
     intake: Intake = field(init=False)
     outlet: Outlet = field(init=False)
@@ -123,6 +126,7 @@ class Bench:
             intake=self.intake,
             copies=self.copies,
             by_target={TopicPartition(c.target_topic, 0): c for c in self.copies.values()},
+            take_over=self.take_over,
             open_transport=lambda: FakeTransport(self.target, self.ends),
             ask_driver=self.ask_driver,
             read_positions=self.read_positions,
@@ -132,6 +136,9 @@ class Bench:
             clock=self.clock,
             random=lambda: 0.0,
         )
+
+    async def take_over(self, committed: Collection[TopicPartition]) -> None:
+        self.taken_over.append((self.target.opened, set(committed)))
 
     async def ask_driver(self) -> None:
         self.asked += 1
@@ -268,6 +275,17 @@ async def test_a_fenced_task_ends_at_once() -> None:
     bench.fetched(GOOD, 3)
     with pytest.raises(KafkaError, match="fenced"):
         await bench.outlet.run(bench.stop)
+
+
+async def test_what_hangs_of_the_ids_is_ended_before_they_write_again() -> None:
+    bench = Bench()
+    bad = TopicPartition("A.bad", 0)
+    bench.target.refused[bad] = TransientKafkaError(
+        "hangs", reason="HANGING_TRANSACTION", metadata={OUTCOME: COMMITTED}
+    )
+    bench.fetched(BAD, 2)
+    await bench.run_until(lambda: bench.target.opened == 2)
+    assert bench.taken_over == [(0, set()), (1, {bad})]
 
 
 async def test_after_new_ids_nothing_is_sent_before_the_driver_allowed_it() -> None:

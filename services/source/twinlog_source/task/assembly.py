@@ -22,6 +22,7 @@ from twinlog.kafka.raw import (
 )
 from twinlog.kafka.reader import KafkaLogReader
 from twinlog.model import Flow, TopicPartition
+from twinlog_source.hanging import TakeOver
 from twinlog_source.positions import PositionsLog
 from twinlog_source.producer_settings import producer_settings
 from twinlog_source.task.copier import CALL_TIMEOUT_SECONDS, Copier, CopyDials
@@ -84,6 +85,17 @@ async def open_copier(
                 return ExactlyOnce(target, prepare.transactional_ids, settings)
             return AtLeastOnce(target, settings)
 
+        take_over = TakeOver(
+            session=target,
+            positions=positions,
+            target_topic=dict(zip(prepare.source_topics, prepare.target_topics, strict=True)).get,
+            timeout_seconds=CALL_TIMEOUT_SECONDS,
+        )
+
+        async def take_over_ids(committed: Collection[TopicPartition]) -> None:
+            written = {at_target: copy.partition for at_target, copy in by_target.items()}
+            await take_over.take(prepare.transactional_ids, written, committed=committed)
+
         async def out_of_range(copy: PartitionCopy) -> None:
             await copier.on_out_of_range(copy)
 
@@ -111,6 +123,7 @@ async def open_copier(
             intake=intake,
             copies=copies,
             by_target=by_target,
+            take_over=take_over_ids,
             open_transport=open_transport,
             ask_driver=ask_driver,
             read_positions=positions.refresh,

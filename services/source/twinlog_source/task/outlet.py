@@ -22,6 +22,7 @@ import structlog
 from twinlog.batches import Lane, NewRecord, OutgoingBatch, build_batch
 from twinlog.clock import Clock
 from twinlog.errors import KafkaError, TransientKafkaError
+from twinlog.kafka.raw import COMMITTED, OUTCOME
 from twinlog.model import TopicPartition
 from twinlog.service.waiting import Backoff, wait_or_stop
 from twinlog.wire.murmur2 import partition_for_key
@@ -119,6 +120,9 @@ class Outlet:
     copies: Mapping[TopicPartition, PartitionCopy]
     by_target: Mapping[TopicPartition, PartitionCopy]
     """Target partition -> the copy that writes it."""
+    take_over: Callable[[Collection[TopicPartition]], Awaitable[None]]
+    """Fences who had the transactional ids, and ends what hangs of them; the target partitions are those
+    where that was committed for certain. Raises KafkaError."""
     open_transport: Callable[[], Transport]
     ask_driver: Callable[[], Awaitable[None]]
     """Whether this task still copies for its driver, asked after its ids were initialised again. Raises
@@ -141,12 +145,16 @@ class Outlet:
     """Records of our own (gaps) for the positions topic, written with the next round."""
     _late: dict[TopicPartition, KafkaError] = field(default_factory=dict)
     """What the others of the present round did not wait for any longer."""
+    _hanging_committed: set[TopicPartition] = field(default_factory=set)
+    """Target partitions that were refused because a transaction of ours that was committed hangs there."""
     _store_now: bool = False
     _transport: Transport | None = None
     _stack: AsyncExitStack = field(default_factory=AsyncExitStack)
 
     async def open(self) -> None:
         """Take the transactional ids over; whoever held them is fenced. Raises KafkaError."""
+        await self.take_over(self._hanging_committed)
+        self._hanging_committed.clear()
         self._transport = await self._stack.enter_async_context(self.open_transport())
 
     async def close(self) -> None:
@@ -344,6 +352,9 @@ class Outlet:
         now = self.clock.monotonic()
         self.aborted_rounds += 1
         blamed = dict(self._transport.partition_failures) if self._transport is not None else {}
+        self._hanging_committed |= {
+            target for target, why in blamed.items() if why.metadata.get(OUTCOME) == COMMITTED
+        }
         at_fault = {
             copy.partition: why
             for target, why in blamed.items()

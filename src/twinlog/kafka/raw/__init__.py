@@ -25,29 +25,41 @@ position.
 """
 
 from twinlog.kafka.connection import DataSession
+from twinlog.kafka.raw.coordinator import TransactionCoordinator
 from twinlog.kafka.raw.fencing import fence
 from twinlog.kafka.raw.fetcher import FetchedPartition, FetchFailure, FetchSizes, RawFetcher
+from twinlog.kafka.raw.hanging_guard import COMMITTED, OUTCOME
 from twinlog.kafka.raw.leader_epochs import EpochEnd, epoch_ends
 from twinlog.kafka.raw.leaders import list_offsets, prepare_to_fetch
+from twinlog.kafka.raw.open_transactions import OpenTransaction, open_transactions
 from twinlog.kafka.raw.producer import ProducerState, RawProducer
+from twinlog.kafka.raw.reader import BatchReader
 from twinlog.kafka.raw.rotation import TransactionRotation
 from twinlog.kafka.raw.routes import prepare_to_produce
 from twinlog.kafka.raw.settings import ProducerSettings
+from twinlog.kafka.raw.transaction_wire import ProducerIdentity
 
 __all__ = [
+    "COMMITTED",
+    "OUTCOME",
+    "BatchReader",
     "DataSession",
     "EpochEnd",
     "FetchFailure",
     "FetchSizes",
     "FetchedPartition",
+    "OpenTransaction",
+    "ProducerIdentity",
     "ProducerSettings",
     "ProducerState",
     "RawFetcher",
     "RawProducer",
+    "TransactionCoordinator",
     "TransactionRotation",
     "epoch_ends",
     "fence",
     "list_offsets",
+    "open_transactions",
     "prepare_to_fetch",
     "prepare_to_produce",
 ]

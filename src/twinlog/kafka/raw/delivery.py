@@ -6,7 +6,7 @@ refusals. What is kept is its connection. The order within a partition is `Parti
 """
 
 import asyncio
-from collections.abc import Coroutine, Mapping
+from collections.abc import Coroutine, Iterable, Mapping
 from functools import partial
 
 from twinlog.batches.outgoing import OutgoingBatch
@@ -24,6 +24,7 @@ from twinlog.kafka.errors import (
 )
 from twinlog.kafka.raw.coordinator import RefusedPartitionsError, TransactionCoordinator
 from twinlog.kafka.raw.errors import about, partition_error
+from twinlog.kafka.raw.hanging_guard import HangingGuard
 from twinlog.kafka.raw.leaders import leader_of
 from twinlog.kafka.raw.outbox import Parcel, PartitionOutbox
 from twinlog.kafka.raw.routes import Routes
@@ -89,6 +90,14 @@ class Delivery:
         self._deadline_timer: asyncio.TimerHandle | None = None
         self._loop = asyncio.get_running_loop()
         self._routes = Routes(session, settings, self._spawn, self._wake.set)
+        self._guard = HangingGuard(
+            session.alias,
+            pause_seconds=settings.retry_pause_seconds,
+            refuse=self._refuse,
+            not_clear=self._not_clear,
+            changed=self._wake.set,
+            now=self._loop.time,
+        )
 
     def start(self, tasks: asyncio.TaskGroup, identity: ProducerIdentity) -> None:
         self._tasks = tasks
@@ -129,6 +138,7 @@ class Delivery:
         if identity.producer_id != self._identity.producer_id:
             self._outboxes.clear()
             self._busy.clear()
+            self._guard.forget()
         elif identity != self._identity:
             for partition in self._added:
                 self._outboxes[partition].begin_epoch()
@@ -175,27 +185,32 @@ class Delivery:
             await pause(self._settings.retry_pause_seconds)
             self._wake.set()
             return
+        entering: set[TopicPartition] = set()
         if self._transactional_id is not None:
-            new = self._busy.keys() - self._added - self._adding
-            if new and self._must_add(client):
-                self._adding |= new
-                self._spawn(self._add_partitions(new), "add partitions")
-        while round_ := self._next_round(client):
+            entering = self._clear_of(client, self._busy.keys() - self._added - self._adding)
+            if entering and self._must_add(client):
+                self._adding |= entering
+                self._spawn(self._add_partitions(entering), "add partitions")
+                entering = set()
+        while round_ := self._next_round(client, entering):
             for (node, connection), parcels in round_.items():
                 self._produce(node, connection, parcels)
         self._routes.refresh_if_stale(client, self._busy, self._refuse, self._loop.time())
 
-    def _next_round(self, client: DataClient) -> dict[tuple[int, DataConnection], list[Parcel]]:
-        """At most one parcel per partition and one request per broker."""
+    def _next_round(
+        self, client: DataClient, entering: set[TopicPartition]
+    ) -> dict[tuple[int, DataConnection], list[Parcel]]:
+        """At most one parcel per partition and one request per broker; in a transaction only for partitions
+        that are in it, and those of `entering`, which this adds."""
         now = self._loop.time()
         chosen: dict[tuple[int, DataConnection], list[Parcel]] = {}
         sizes: dict[int, int] = {}
-        is_told_first = self._transactional_id is not None and not self._coordinator.version_2
+        is_open_to_all = self._transactional_id is None
         for partition, outbox in list(self._busy.items()):
             if outbox.is_empty:
                 del self._busy[partition]
                 continue
-            if partition in self._adding or (is_told_first and partition not in self._added):
+            if not (is_open_to_all or partition in self._added or partition in entering):
                 continue
             route = self._routes.find(client, partition)
             if route is None:
@@ -218,6 +233,26 @@ class Delivery:
             # To the end of the queue: no partition starves the others.
             self._busy[partition] = self._busy.pop(partition)
         return chosen
+
+    def _clear_of(self, client: DataClient, partitions: Iterable[TopicPartition]) -> set[TopicPartition]:
+        """Those that may be in the transaction; the leaders of the others are asked.
+
+        The others are not added either: the end of the transaction would be written to them.
+        """
+        clear: set[TopicPartition] = set()
+        unclear: dict[DataConnection, set[TopicPartition]] = {}
+        for partition in partitions:
+            route = self._routes.find(client, partition)
+            if route is None:
+                continue
+            _, connection = route
+            if self._guard.is_clear(partition, connection):
+                clear.add(partition)
+            else:
+                unclear.setdefault(connection, set()).add(partition)
+        if unclear:
+            self._guard.ask(unclear, self._identity)
+        return clear
 
     def _must_add(self, client: DataClient) -> bool:
         """Whether the coordinator has to be told of partitions before anything is sent to them.
@@ -333,6 +368,14 @@ class Delivery:
         elif oldest:
             next_deadline = min(parcel.deadline for parcel in oldest)
             self._deadline_timer = self._loop.call_at(next_deadline, self._check_deadlines)
+
+    def _not_clear(self, error: KafkaError | None) -> None:
+        """A leader did not say whether something hangs, or (None) it may be ending just now."""
+        if self._stopped:
+            return
+        if error is not None:
+            self._routes.suspect(connection=error.code is None)
+        self._loop.call_later(self._settings.retry_pause_seconds + _TIMER_MARGIN_SECONDS, self._wake.set)
 
     def _lateness(self, parcel: Parcel) -> KafkaError:
         error = parcel.last_error or from_reason(

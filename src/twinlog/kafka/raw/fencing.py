@@ -6,6 +6,7 @@ from collections.abc import Collection
 from twinlog.errors import KafkaError
 from twinlog.kafka.connection import DataSession
 from twinlog.kafka.raw.coordinator import TransactionCoordinator
+from twinlog.kafka.raw.transaction_wire import ProducerIdentity
 
 _AT_ONCE = 16
 
@@ -16,13 +17,15 @@ async def fence(
     *,
     timeout_seconds: float,
     transaction_timeout_seconds: float = 60.0,
-) -> dict[str, KafkaError | None]:
-    """InitProducerId for every id, without keeping a producer. One entry per id: None, or why it failed.
+) -> dict[str, ProducerIdentity | KafkaError]:
+    """InitProducerId for every id, without keeping a producer. One entry per id: who writes as it from now
+    on, or why it failed.
 
-    An id with None is safe: its earlier transactions are committed or aborted everywhere and its earlier
-    holders are fenced, so positions may be read. Takes at most `timeout_seconds` per id, 16 ids at a time.
+    An id with an identity is safe: its earlier holders are fenced, and its coordinator has committed or
+    aborted what they left open; partitions without a leader may have been left out (`open_transactions`).
+    Takes at most `timeout_seconds` per id, 16 ids at a time.
     """
-    outcome: dict[str, KafkaError | None] = {}
+    outcome: dict[str, ProducerIdentity | KafkaError] = {}
     places = asyncio.Semaphore(_AT_ONCE)
 
     async def one(transactional_id: str) -> None:
@@ -31,8 +34,7 @@ async def fence(
         )
         async with places:
             try:
-                await coordinator.new_identity(timeout_seconds=timeout_seconds)
-                outcome[transactional_id] = None
+                outcome[transactional_id] = await coordinator.new_identity(timeout_seconds=timeout_seconds)
             except KafkaError as error:
                 outcome[transactional_id] = error
 

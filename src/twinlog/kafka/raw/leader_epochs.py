@@ -4,17 +4,14 @@ An offset alone does not name a record: after an unclean election, or when an ol
 hold other records at offsets that were read before. Together with the leader's epoch it does.
 """
 
-import asyncio
 import struct
 from collections.abc import Mapping
 from typing import NamedTuple
 
 from twinlog.errors import KafkaError
 from twinlog.kafka.connection import DataSession
-from twinlog.kafka.deadline import deadline
 from twinlog.kafka.encoding import INT32, Frame, string, take_int32, take_string
-from twinlog.kafka.raw.errors import about, again, partition_error
-from twinlog.kafka.raw.leaders import leader_of, no_leader, refresh_metadata
+from twinlog.kafka.raw.leaders import LeaderAnswers, ask_leaders
 from twinlog.kafka.requests import HandWrittenRequest, Pieces
 from twinlog.model import TopicPartition
 
@@ -35,12 +32,6 @@ class EpochEnd(NamedTuple):
     end_offset: int
 
 
-class _Answer(NamedTuple):
-    partition: TopicPartition
-    error_code: int
-    end: EpochEnd
-
-
 async def epoch_ends(
     session: DataSession, epochs: Mapping[TopicPartition, int], *, timeout_seconds: float = 30.0
 ) -> dict[TopicPartition, EpochEnd | KafkaError]:
@@ -48,36 +39,16 @@ async def epoch_ends(
 
     Raises KafkaError when no broker can be reached in time.
     """
-    doing = "ask for the end of a leader epoch"
-    found: dict[TopicPartition, EpochEnd | KafkaError] = {}
-    async with deadline(timeout_seconds, doing, alias=session.alias):
-        client = await session.client(doing)
-        await refresh_metadata(session, client, {partition.topic for partition in epochs})
-        by_node: dict[int, dict[TopicPartition, int]] = {}
-        for partition, epoch in epochs.items():
-            leader = leader_of(client, partition)
-            if leader is None:
-                found[partition] = no_leader(session, client, partition)
-            else:
-                by_node.setdefault(leader, {})[partition] = epoch
-
-        async def ask(node: int, wanted: Mapping[TopicPartition, int]) -> None:
-            try:
-                answers = await session.send(node, _request(wanted), doing)
-            except KafkaError as error:
-                found.update((partition, about(partition, again(error))) for partition in wanted)
-                return
-            for partition, code, end in answers:
-                refusal = partition_error(code, partition, doing, alias=session.alias) if code else None
-                found[partition] = refusal or end
-
-        async with asyncio.TaskGroup() as group:
-            for node, wanted in by_node.items():
-                group.create_task(ask(node, wanted), name=f"{doing} of broker {node}")
-    return found
+    return await ask_leaders(
+        session,
+        epochs,
+        lambda led: _request({partition: epochs[partition] for partition in led}),
+        "ask for the end of a leader epoch",
+        timeout_seconds=timeout_seconds,
+    )
 
 
-def _request(epochs: Mapping[TopicPartition, int]) -> HandWrittenRequest[list[_Answer]]:
+def _request(epochs: Mapping[TopicPartition, int]) -> HandWrittenRequest[LeaderAnswers[EpochEnd]]:
     """OffsetForLeaderEpoch. Versions 2 (Kafka 2.1) and 3."""
 
     def encode(version: int) -> Pieces:
@@ -94,8 +65,8 @@ def _request(epochs: Mapping[TopicPartition, int]) -> HandWrittenRequest[list[_A
     return HandWrittenRequest(_OFFSET_FOR_LEADER_EPOCH, range(2, 4), encode, _read)
 
 
-def _read(data: Frame, position: int, _version: int) -> list[_Answer]:
-    answers = []
+def _read(data: Frame, position: int, _version: int) -> LeaderAnswers[EpochEnd]:
+    answers: LeaderAnswers[EpochEnd] = []
     topic_count, position = take_int32(data, position + 4)  # after the throttle time
     for _ in range(topic_count):
         topic, position = take_string(data, position)
@@ -103,5 +74,5 @@ def _read(data: Frame, position: int, _version: int) -> list[_Answer]:
         for _ in range(count):
             code, number, epoch, end_offset = _ANSWERED.unpack_from(data, position)
             position += _ANSWERED.size
-            answers.append(_Answer(TopicPartition(topic, number), code, EpochEnd(epoch, end_offset)))
+            answers.append((TopicPartition(topic, number), code, EpochEnd(epoch, end_offset)))
     return answers

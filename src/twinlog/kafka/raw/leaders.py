@@ -1,8 +1,8 @@
 """Who leads which partition, and the bounds of logs, on one session."""
 
 import asyncio
-from collections.abc import Collection, Iterable
-from typing import Any
+from collections.abc import Callable, Collection, Iterable
+from typing import Any, TypeVar
 
 from aiokafka.protocol.offset import OffsetRequest
 
@@ -12,7 +12,12 @@ from twinlog.kafka.deadline import deadline
 from twinlog.kafka.errors import from_code
 from twinlog.kafka.ports import OffsetSpec
 from twinlog.kafka.raw.errors import about, again, partition_error
+from twinlog.kafka.requests import HandWrittenRequest
 from twinlog.model import TopicPartition
+
+T = TypeVar("T")
+LeaderAnswers = list[tuple[TopicPartition, int, T]]
+"""Of each partition: error code, and the answer, which means something only with code 0."""
 
 _UNAVAILABLE = 8
 _UNKNOWN_TOPIC = 3
@@ -72,6 +77,46 @@ def no_leader(session: DataSession, client: DataClient, partition: TopicPartitio
     elif client.cluster.leader_for_partition(partition) is not None:
         code = _LEADER_UNAVAILABLE
     return partition_error(code, partition, "find the leader", alias=session.alias)
+
+
+async def ask_leaders(
+    session: DataSession,
+    partitions: Collection[TopicPartition],
+    request: Callable[[Collection[TopicPartition]], HandWrittenRequest[LeaderAnswers[T]]],
+    doing: str,
+    *,
+    timeout_seconds: float,
+) -> dict[TopicPartition, T | KafkaError]:
+    """What the leader of each partition answers, or why it does not; the metadata are read before.
+
+    Raises KafkaError when no broker can be reached in time.
+    """
+    found: dict[TopicPartition, T | KafkaError] = {}
+    async with deadline(timeout_seconds, doing, alias=session.alias):
+        client = await session.client(doing)
+        await refresh_metadata(session, client, {partition.topic for partition in partitions})
+        by_node: dict[int, list[TopicPartition]] = {}
+        for partition in partitions:
+            leader = leader_of(client, partition)
+            if leader is None:
+                found[partition] = no_leader(session, client, partition)
+            else:
+                by_node.setdefault(leader, []).append(partition)
+
+        async def ask(node: int, led: Collection[TopicPartition]) -> None:
+            try:
+                answers: LeaderAnswers[T] = await session.send(node, request(led), doing)
+            except KafkaError as error:
+                found.update((partition, about(partition, again(error))) for partition in led)
+                return
+            for partition, code, answer in answers:
+                refusal = partition_error(code, partition, doing, alias=session.alias) if code else None
+                found[partition] = refusal or answer
+
+        async with asyncio.TaskGroup() as group:
+            for node, led in by_node.items():
+                group.create_task(ask(node, led), name=f"{doing} of broker {node}")
+    return found
 
 
 async def list_offsets(

@@ -1,0 +1,113 @@
+"""How transactions of the flow ended, by what the positions topic and the copies hold. Pure.
+
+A position is in one transaction with the records it stands for, so the one tells how the other ended. With
+transactions of version 2 each has an epoch of its own, and a position of that epoch is the very one. Before,
+all transactions of a producer had one epoch until it failed: then only what was not committed is certain.
+"""
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from enum import StrEnum
+
+from twinlog.batches import Batch, EndMarker, decode_batch, end_marker
+from twinlog.model import TopicPartition
+from twinlog.wire.source_offset import decode_source_offset_key
+
+
+class Outcome(StrEnum):
+    COMMITTED = "COMMITTED"
+    ABORTED = "ABORTED"
+    OPEN = "OPEN"
+
+
+_OF_MARKER = {EndMarker.COMMIT: Outcome.COMMITTED, EndMarker.ABORT: Outcome.ABORTED}
+
+
+@dataclass(slots=True, kw_only=True)
+class PositionOutcomes:
+    """What became of the positions that some producers wrote; `read` each partition of the topic in order."""
+
+    producer_ids: frozenset[int]
+    source_alias: str
+    connector_name: str
+    _written: dict[tuple[int, TopicPartition], dict[int, Outcome]] = field(default_factory=dict)
+    """Of a producer and a source partition: by the producer's epoch, how the last one ended."""
+    _open: dict[tuple[int, TopicPartition], dict[TopicPartition, int]] = field(default_factory=dict)
+    """Of a producer and a partition of the positions topic: whose positions are open, and their epoch."""
+
+    def read(self, place: TopicPartition, batches: Iterable[Batch]) -> None:
+        """Take the next batches of one partition of the positions topic."""
+        for batch in batches:
+            header = batch.header
+            if header.producer_id not in self.producer_ids:
+                continue
+            key = header.producer_id, place
+            if header.is_control:
+                marker = end_marker(batch)
+                for partition, epoch in self._open.pop(key, {}).items():
+                    if marker is not None:
+                        self._written[header.producer_id, partition][epoch] = _OF_MARKER[marker]
+                continue
+            for record in decode_batch(batch):
+                position = decode_source_offset_key(record.key, connector=self.connector_name)
+                if position is None or position.cluster != self.source_alias:
+                    continue
+                written = self._written.setdefault((header.producer_id, position.partition), {})
+                written[header.producer_epoch] = Outcome.OPEN
+                self._open.setdefault(key, {})[position.partition] = header.producer_epoch
+
+    def of(self, producer_id: int, partition: TopicPartition, epoch: int) -> Outcome | None:
+        """How the producer's last position of this source partition in this epoch ended; None: there is
+        none."""
+        return self._written.get((producer_id, partition), {}).get(epoch)
+
+    def open_at(self, producer_id: int, place: TopicPartition) -> dict[TopicPartition, int]:
+        """Source partitions whose positions are in an open transaction on `place`, with its epoch."""
+        return self._open.get((producer_id, place), {})
+
+
+@dataclass(slots=True, kw_only=True)
+class CopyOutcome:
+    """How the last transaction ended that wrote to a copy in one epoch of a producer; `read` its log in
+    order."""
+
+    producer_id: int
+    epoch: int
+    outcome: Outcome | None = None
+    """None: it wrote nothing there."""
+
+    def read(self, batches: Iterable[Batch]) -> None:
+        for batch in batches:
+            header = batch.header
+            if header.producer_id != self.producer_id:
+                continue
+            if not header.is_control:
+                self.outcome = Outcome.OPEN if header.producer_epoch == self.epoch else None
+            elif self.outcome is Outcome.OPEN and (marker := end_marker(batch)) is not None:
+                self.outcome = _OF_MARKER[marker]
+
+
+def verdict_of_positions(beside: Iterable[Outcome | None]) -> Outcome:
+    """How to end open positions, by how the transaction ended on the copies they stand for.
+
+    Where no marker came to any of them nothing of it was ever seen: it is as good as aborted, and copied
+    again.
+    """
+    return Outcome.COMMITTED if Outcome.COMMITTED in set(beside) else Outcome.ABORTED
+
+
+def verdict_of_copy(
+    position: Outcome | None, *, positions_verdict: Outcome | None, is_exact: bool
+) -> Outcome | None:
+    """How to end open records of a copy, by how their position ended; None: not certain.
+
+    `positions_verdict` is what an open position will be ended as. `is_exact`: the position is of the very
+    transaction; else it may be of an earlier one that was committed.
+    """
+    match position:
+        case None | Outcome.ABORTED:
+            return Outcome.ABORTED
+        case Outcome.OPEN:
+            return positions_verdict
+        case Outcome.COMMITTED:
+            return Outcome.COMMITTED if is_exact else None

@@ -1,0 +1,47 @@
+"""How tests make a broker leave the end of a transaction out: the only replica of a partition is away while
+the transaction's coordinator is not."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+from aiokafka.protocol.coordination import FindCoordinatorRequest
+
+from twinlog.errors import KafkaError
+from twinlog.kafka.raw import DataSession, OpenTransaction, open_transactions
+from twinlog.local.blocking_cluster import BlockingCluster
+from twinlog.model import TopicPartition
+from twinlog.testing.brokers import eventually
+
+_TRANSACTION = 1
+
+
+async def coordinator_of(session: DataSession, transactional_id: str) -> int:
+    """Broker id of the coordinator of a transactional id."""
+
+    async def found() -> int:
+        node = await session.any_node("look")
+        response = await session.send(node, FindCoordinatorRequest(transactional_id, _TRANSACTION), "look")
+        assert response.error_code == 0
+        return int(response.coordinator_id)
+
+    return await eventually(found)
+
+
+async def open_on(session: DataSession, partition: TopicPartition) -> list[OpenTransaction]:
+    """What is open there; fails where nothing is."""
+    opened = (await open_transactions(session, [partition]))[partition]
+    if isinstance(opened, KafkaError):
+        raise opened
+    assert opened
+    return opened
+
+
+@asynccontextmanager
+async def down(cluster: BlockingCluster, broker: int) -> AsyncIterator[None]:
+    """A broker is killed, and serves again at the end."""
+    cluster.kill_broker(broker)
+    try:
+        yield
+    finally:
+        await asyncio.get_running_loop().run_in_executor(None, cluster.restart_broker, broker)

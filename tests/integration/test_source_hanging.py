@@ -1,0 +1,144 @@
+"""A flow's transactions whose end a broker has left out: each copy ends as its position did."""
+
+from functools import partial
+
+from integration.hanging_rig import coordinator_of, down, open_on
+from integration.raw_producer_rig import a_batch, committed_values, create_topic, open_target
+from twinlog.errors import KafkaError
+from twinlog.kafka.clients import fetch_options
+from twinlog.kafka.raw import DataSession, RawProducer, fence, list_offsets
+from twinlog.kafka.reader import KafkaLogReader
+from twinlog.local.blocking_cluster import BlockingCluster
+from twinlog.model import TopicPartition
+from twinlog.testing.brokers import eventually
+from twinlog.testing.raw_copying import QUICK
+from twinlog_source.hanging import TakeOver
+from twinlog_source.positions import PositionsLog
+from twinlog_source.task.outlet import PositionsTopic
+
+PARTITIONS = 24
+ONE_REPLICA = {"min.insync.replicas": "1"}
+
+
+async def test_each_hanging_copy_ends_as_its_position_did(
+    three_brokers: BlockingCluster,
+) -> None:
+    positions_topic = "mm2-offsets.A.internal"
+    for topic in ("A.t", positions_topic):
+        await create_topic(three_brokers, topic, ONE_REPLICA, PARTITIONS, replication_factor=1)
+    async with open_target(three_brokers) as session:
+        stage = Stage(session, positions_topic)
+        await stage.look_around()
+        ids = await stage.ids_coordinated_elsewhere(5)
+        copy_commits = stage.find(copy_is_away=True, position_is_away=False)
+        copy_aborts = stage.find(copy_is_away=True, position_is_away=False)
+        position_commits = stage.find(copy_is_away=False, position_is_away=True)
+        position_aborts = stage.find(copy_is_away=False, position_is_away=True)
+        both = stage.find(copy_is_away=True, position_is_away=True)
+        cases = {copy_commits: True, copy_aborts: False, position_commits: True, position_aborts: False}
+        cases[both] = True
+        producers = [RawProducer(session, QUICK, transactional_id=each) for each in ids]
+        for producer, (partition, _) in zip(producers, cases.items(), strict=True):
+            await producer.__aenter__()
+            await stage.copy(producer, partition, b"first", position=1)
+            await producer.commit()
+            await stage.copy(producer, partition, b"second", position=2)
+        async with down(three_brokers, stage.away):
+            for producer, commits in zip(producers, cases.values(), strict=True):
+                await (producer.commit() if commits else producer.abort())
+                await producer.__aexit__(None, None, None)
+            # Answered when the coordinators are done with the transactions before.
+            outcomes = await fence(session, ids, timeout_seconds=60)
+            assert not [each for each in outcomes.values() if isinstance(each, KafkaError)]
+        for partition in (copy_commits, copy_aborts, both):
+            await eventually(partial(open_on, session, stage.copy_of(partition)))
+        for partition in (position_commits, position_aborts, both):
+            await eventually(partial(open_on, session, stage.place_of(partition)))
+        positions = stage.positions_log()
+        take_over = TakeOver(
+            session=session,
+            positions=positions,
+            target_topic=lambda topic: f"A.{topic}",
+            timeout_seconds=30,
+        )
+        await take_over.take(ids, {stage.copy_of(partition): partition for partition in cases})
+        assert await positions.refresh() == {
+            copy_commits: 2,
+            copy_aborts: 1,
+            position_commits: 2,
+            position_aborts: 1,
+            both: 1,
+        }
+    for partition, values in {
+        copy_commits: [b"first", b"second"],
+        copy_aborts: [b"first"],
+        position_commits: [b"first", b"second"],
+        position_aborts: [b"first"],
+        both: [b"first"],
+    }.items():
+        assert await committed_values(three_brokers, stage.copy_of(partition)) == values
+
+
+class Stage:
+    """Copies of topic `t` of cluster A and their positions, some of whose brokers will be away."""
+
+    def __init__(self, session: DataSession, topic: str) -> None:
+        self.away = -1
+        self._session = session
+        self._positions = PositionsTopic(
+            topic=topic, partition_count=PARTITIONS, source_alias="A", connector_name="MirrorSourceConnector"
+        )
+        self._leaders: dict[TopicPartition, int] = {}
+        self._found: set[TopicPartition] = set()
+
+    async def look_around(self) -> None:
+        for topic in ("A.t", self._positions.topic):
+            for number in range(PARTITIONS):
+                partition = TopicPartition(topic, number)
+                self._leaders[partition] = await self._session.leader(partition, "look")
+        self.away = max(self._leaders.values())
+
+    async def ids_coordinated_elsewhere(self, count: int) -> list[str]:
+        """Transactional ids whose coordinators stay."""
+        names = [f"id-{number}" for number in range(12 * count)]
+        return [each for each in names if await coordinator_of(self._session, each) != self.away][:count]
+
+    def find(self, *, copy_is_away: bool, position_is_away: bool) -> TopicPartition:
+        """A source partition whose copy and position are where they should be; another one each time."""
+        for number in range(PARTITIONS):
+            partition = TopicPartition("t", number)
+            places = (self._is_away(self.copy_of(partition)), self._is_away(self.place_of(partition)))
+            if partition not in self._found and places == (copy_is_away, position_is_away):
+                self._found.add(partition)
+                return partition
+        raise AssertionError("no partition lies like that")
+
+    def copy_of(self, partition: TopicPartition) -> TopicPartition:
+        return TopicPartition(f"A.{partition.topic}", partition.partition)
+
+    def place_of(self, partition: TopicPartition) -> TopicPartition:
+        (place,) = self._positions.batches({partition: 1}, [], now_ms=0)
+        return place
+
+    async def copy(
+        self, producer: RawProducer, partition: TopicPartition, value: bytes, *, position: int
+    ) -> None:
+        """Begin a transaction, and have everything of it acknowledged."""
+        producer.begin()
+        producer.send(self.copy_of(partition), a_batch(value))
+        for place, batch in self._positions.batches({partition: position}, [], now_ms=0).items():
+            producer.send(place, batch)
+        await producer.flush()
+
+    def positions_log(self) -> PositionsLog:
+        options = fetch_options({}, alias="B")
+        return PositionsLog(
+            list_offsets=lambda spec, partitions: list_offsets(self._session, spec, partitions),
+            reader=KafkaLogReader(self._session, options, read_committed=True, timeout_seconds=30),
+            topic=self._positions.topic,
+            partition_count=PARTITIONS,
+            source_alias="A",
+        )
+
+    def _is_away(self, partition: TopicPartition) -> bool:
+        return self._leaders[partition] == self.away
