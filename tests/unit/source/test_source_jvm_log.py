@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from twinlog_source.pipeline.jvm_log import JvmOutput, silence_py4j
+from twinlog_source.pipeline.jvm_log import JvmOutput, silence_py4j, words_of
 
 
 @pytest.fixture
@@ -108,6 +108,21 @@ def test_a_jvm_that_ended_has_said_why(
 ) -> None:
     assert JvmOutput(io.BytesIO("\n".join(written).encode())).last_words() == "; ".join(words)
     assert "sesame" not in caplog.text
+
+
+def test_what_java_failed_at_is_taken_from_its_trace() -> None:
+    trace = """An error occurred while calling None.org.apache.spark.api.java.JavaSparkContext.
+: org.apache.spark.SparkException: no plugin with -Dstore.password=sesame
+\tat org.apache.spark.SparkContext.<init>(SparkContext.scala:593)
+Caused by: java.lang.ClassNotFoundException: no.such.Plugin
+\tat java.base/java.lang.Class.forName(Class.java:467)
+\t... 12 more
+"""
+    assert words_of(trace) == (
+        "org.apache.spark.SparkException: no plugin with -Dstore.password=…; "
+        "Caused by: java.lang.ClassNotFoundException: no.such.Plugin"
+    )
+    assert words_of("An error occurred while calling o1.x\n") == ""
 
 
 def test_last_words_are_bounded() -> None:

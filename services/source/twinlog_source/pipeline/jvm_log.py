@@ -5,7 +5,7 @@ import logging
 import re
 import threading
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import IO
 
@@ -26,8 +26,10 @@ NO_REASON = (
     "at ",
     "... ",
     "{",
+    "An error occurred while calling",
 )
-"""Lines of a JVM that ends which do not say why: its epilogue, places of a trace, what tasks write."""
+"""Lines which do not say why a JVM ends or fails: its epilogue, places of a trace, what tasks write, the
+bridge."""
 USAGE = "Usage: spark-submit"
 NO_MAIN_CLASS = re.compile(r"Error: Could not find or load main class (?!org\.apache\.spark\.)")
 REFUSED_OPTIONS = re.compile(r" \(was .*\)")
@@ -54,16 +56,32 @@ class JvmOutput:
         its end, 2 s at most.
         """
         self._thread.join(LAST_WORDS_SECONDS)
-        words = "; ".join(tuple(self._words))
-        return words if len(words) <= WORDS_MAX_LENGTH else f"{words[: WORDS_MAX_LENGTH - 1]}…"
+        return _in_one_line(tuple(self._words))
 
     def _follow(self) -> None:
         with self._stream:
             for line in _told(self._stream):
                 _pass_on(line)
-                words = line.strip("# \t")
-                if words and not words.startswith(NO_REASON):
-                    self._words.append(words)
+                self._words.extend(_reasons(line))
+
+
+def words_of(trace: str) -> str:
+    """Why Java failed, from the text of its exception: the last two lines that give a reason, as a JVM's last
+    words are. Values of options are left out."""
+    lines = _told(line.encode() for line in trace.splitlines())
+    return _in_one_line(deque((words for line in lines for words in _reasons(line)), WORDS_LINES))
+
+
+def _reasons(line: str) -> Iterator[str]:
+    """The line without its ornament, if it gives a reason."""
+    words = line.strip("#: \t")
+    if words and not words.startswith(NO_REASON):
+        yield words
+
+
+def _in_one_line(lines: Iterable[str]) -> str:
+    words = "; ".join(lines)
+    return words if len(words) <= WORDS_MAX_LENGTH else f"{words[: WORDS_MAX_LENGTH - 1]}…"
 
 
 def silence_py4j() -> None:
@@ -78,7 +96,7 @@ def _is_not_from_py4j(record: logging.LogRecord) -> bool:
     return Path(record.pathname).parent.name != "py4j"
 
 
-def _told(stream: IO[bytes]) -> Iterator[str]:
+def _told(stream: Iterable[bytes]) -> Iterator[str]:
     """The lines that may be told: options may hold passwords, and after its usage Spark says nothing more."""
     for raw in stream:
         line = raw.decode(errors="replace").rstrip()

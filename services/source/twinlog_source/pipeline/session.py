@@ -13,14 +13,14 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from py4j.protocol import Py4JError  # type: ignore[import-untyped]
+from py4j.protocol import Py4JError, Py4JJavaError  # type: ignore[import-untyped]
 from pyspark import SparkConf, SparkContext
 from pyspark.errors import PySparkException
 from pyspark.java_gateway import launch_gateway
 
 from twinlog.errors import TwinlogError
 from twinlog_source.pipeline.class_archive import class_path, use_archive
-from twinlog_source.pipeline.jvm_log import JvmOutput, silence_py4j
+from twinlog_source.pipeline.jvm_log import JvmOutput, silence_py4j, words_of
 
 LOG4J_PROPERTIES = Path(__file__).with_name("log4j2.properties")
 SPARK_FAILURES = (Py4JError, PySparkException, OSError)
@@ -127,13 +127,16 @@ def open_context(
         for name, value in settings.items():
             conf.set(name, value)
     silence_py4j()
-    gateway = _launch_jvm(conf, master)
+    gateway, output = _launch_jvm(conf, master)
     try:
         context = SparkContext(conf=conf, gateway=gateway)
         context.setLogLevel("ERROR")
     except SPARK_FAILURES as error:
+        # Only a JVM that is up can be asked what its exception says.
+        why = _java_words(error)
         close_context(None)
-        raise SparkUnavailableError(f"Spark ({master}) did not start: {_first_line(error)}") from error
+        why = why or output.last_words() or type(error).__name__
+        raise SparkUnavailableError(f"Spark ({master}) did not start: {why}") from error
     return context
 
 
@@ -161,22 +164,28 @@ def close_context(context: SparkContext | None) -> None:
         process.wait()
 
 
-def _launch_jvm(conf: SparkConf, master: str) -> Any:
-    """The bridge to a new JVM. Raises SparkUnavailableError with the last words of one that did not start."""
+def _launch_jvm(conf: SparkConf, master: str) -> tuple[Any, JvmOutput]:
+    """The bridge to a new JVM, and what that writes. Raises SparkUnavailableError with the last words of one
+    that did not start."""
     # A pipe of our own: pyspark lets go of that of a JVM which ended before it answered.
     our_end, jvm_end = os.pipe()
     output = JvmOutput(os.fdopen(our_end, "rb"))
     try:
         with os.fdopen(jvm_end, "wb") as stdout:
             # The JVM ends by itself when the pipe to its stdin breaks, however this process ends.
-            return launch_gateway(
+            gateway = launch_gateway(
                 conf,
                 popen_kwargs={"stdout": stdout, "stderr": subprocess.STDOUT, "start_new_session": True},
             )
     except SPARK_FAILURES as error:
-        why = output.last_words() or _first_line(error)
+        why = output.last_words() or (str(error).strip() or type(error).__name__).splitlines()[0]
         raise SparkUnavailableError(f"Spark ({master}) did not start: {why}") from error
+    return gateway, output
 
 
-def _first_line(error: BaseException) -> str:
-    return (str(error).strip() or type(error).__name__).splitlines()[0]
+def _java_words(error: BaseException) -> str:
+    """What an exception of Java says; empty for one of the bridge, and when the JVM is gone."""
+    try:
+        return words_of(str(error)) if isinstance(error, Py4JJavaError) else ""
+    except SPARK_FAILURES:
+        return ""
