@@ -1,14 +1,18 @@
 """A JVM that dies under several jobs is a failure of each of them, and of nothing else."""
 
 import asyncio
+import io
 import threading
+from dataclasses import dataclass
 from typing import Any
 
 import pytest
+from py4j.protocol import Py4JError  # type: ignore[import-untyped]
 
 from twinlog.clock import SystemClock
 from twinlog.model import Flow, TopicPartition
 from twinlog_source.epoch import Epoch
+from twinlog_source.pipeline.jvm_log import JvmOutput
 from twinlog_source.pipeline.runner import SparkRunner
 from twinlog_source.pipeline.session import SparkUnavailableError
 
@@ -31,14 +35,39 @@ class LostContext:
         assert self._closed.wait(10)
         raise AttributeError("'NoneType' object has no attribute 'setCallSite'")
 
-    def statusTracker(self) -> Any:  # noqa: N802
+    @property
+    def _jsc(self) -> Any:
         raise ConnectionRefusedError
 
     def stop(self) -> None:
         self._closed.set()
 
 
-async def test_two_jobs_that_lose_one_jvm_both_fail_as_spark_does() -> None:
+@dataclass(slots=True)
+class FailingContext:
+    """A SparkContext whose JVM answers and whose jobs fail; Spark may have stopped it."""
+
+    is_stopped: bool
+    closed: bool = False
+
+    @property
+    def _jsc(self) -> Any:
+        return self
+
+    def sc(self) -> Any:
+        return self
+
+    def isStopped(self) -> bool:  # noqa: N802
+        return self.is_stopped
+
+    def setJobGroup(self, *args: object, **options: object) -> None:  # noqa: N802
+        raise Py4JError("no job")
+
+    def stop(self) -> None:
+        self.closed = True
+
+
+def runner_on(context: Any) -> SparkRunner:
     runner = SparkRunner(
         master="local[2]",
         threads=2,
@@ -48,9 +77,17 @@ async def test_two_jobs_that_lose_one_jvm_both_fail_as_spark_does() -> None:
         log_level="INFO",
         clock=SystemClock(),
     )
-    runner._context = LostContext()
-    plan = ((TopicPartition("t", 0),),)
-    epochs = [Epoch(flow=Flow("A", "B"), number=number, plan=plan) for number in (1, 2)]
+    runner._context = context
+    return runner
+
+
+def epoch_of(number: int) -> Epoch:
+    return Epoch(flow=Flow("A", "B"), number=number, plan=((TopicPartition("t", 0),),))
+
+
+async def test_two_jobs_that_lose_one_jvm_both_fail_as_spark_does() -> None:
+    runner = runner_on(LostContext())
+    epochs = [epoch_of(1), epoch_of(2)]
 
     async def fails(epoch: Epoch) -> None:
         with pytest.raises(SparkUnavailableError, match=f"epoch {epoch.number} failed"):
@@ -70,16 +107,29 @@ async def test_what_is_wrong_with_a_job_itself_is_not_laid_at_sparks_door() -> N
         def stop(self) -> None:
             """Nothing runs."""
 
-    runner = SparkRunner(
-        master="local[1]",
-        threads=1,
-        conf={},
-        environment=dict,
-        driver_endpoint=lambda: "127.0.0.1:1",
-        log_level="INFO",
-        clock=SystemClock(),
-    )
-    runner._context = Broken()
+    runner = runner_on(Broken())
     with pytest.raises(AttributeError, match="a mistake of ours"):
-        await runner.run(Epoch(flow=Flow("A", "B"), number=1, plan=((TopicPartition("t", 0),),)))
+        await runner.run(epoch_of(1))
+    await runner.close()
+
+
+async def test_a_context_that_spark_has_stopped_is_replaced_and_said_why() -> None:
+    """Its JVM lives on and answers: a master that is away for a minute would else end the copy for good."""
+    context = FailingContext(is_stopped=True)
+    runner = runner_on(context)
+    runner._output = JvmOutput(io.BytesIO(b"All masters are unresponsive! Giving up.\n"))
+    with pytest.raises(SparkUnavailableError, match="epoch 1 failed: All masters are unresponsive"):
+        await runner.run(epoch_of(1))
+    assert context.closed
+    assert runner._context is None
+    await runner.close()
+
+
+async def test_a_job_that_fails_alone_leaves_its_context_be() -> None:
+    context = FailingContext(is_stopped=False)
+    runner = runner_on(context)
+    with pytest.raises(SparkUnavailableError, match="epoch 1 failed: Py4JError"):
+        await runner.run(epoch_of(1))
+    assert not context.closed
+    assert runner._context is context
     await runner.close()

@@ -22,7 +22,7 @@ def make_archive(java: Java, archive: Path) -> None:
     seconds. Raises SparkUnavailableError, also when the JVM wrote nothing.
     """
     draft = archive.with_suffix(f".{os.getpid()}")
-    context = open_context(
+    context, _ = open_context(
         app_name="twinlog-class-archive",
         master="local[1]",
         threads=2,

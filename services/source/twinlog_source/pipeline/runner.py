@@ -12,10 +12,12 @@ import structlog
 from twinlog.clock import Clock
 from twinlog_source.epoch import Epoch
 from twinlog_source.pipeline.job import run_epoch
+from twinlog_source.pipeline.jvm_log import JvmOutput
 from twinlog_source.pipeline.session import (
     SPARK_FAILURES,
     SparkUnavailableError,
     close_context,
+    is_stopped,
     local_cores,
     open_context,
 )
@@ -44,6 +46,8 @@ class SparkRunner:
     clock: Clock
     _context: Any = None
     """The SparkContext, None while there is none."""
+    _output: JvmOutput | None = None
+    """What its JVM writes."""
     _launch: "asyncio.Future[None] | None" = None
     _changing: asyncio.Lock = field(default_factory=asyncio.Lock)
     """pyspark keeps one context in the process: the old one is closed before the new one is opened."""
@@ -109,7 +113,7 @@ class SparkRunner:
         began = self.clock.monotonic()
         environment = self.environment()
         async with self._changing:
-            self._context = await self._in_thread(
+            self._context, self._output = await self._in_thread(
                 lambda: open_context(
                     app_name="twinlog-source",
                     master=self.master,
@@ -130,28 +134,34 @@ class SparkRunner:
         try:
             return await self._in_thread(work)
         except SPARK_FAILURES as error:
-            await self._check(context)
+            why = await self._check(context)
             failure: Exception = error
         except AttributeError as error:
             # A closed context has let go of its JVM, and pyspark reaches for it all the same: two jobs lose
             # one JVM, and the first to notice closes the context of both.
             if self._context is context:
                 raise
-            failure = error
-        raise SparkUnavailableError(f"{doing} failed: {type(failure).__name__}") from failure
+            why, failure = "", error
+        raise SparkUnavailableError(f"{doing} failed: {why or type(failure).__name__}") from failure
 
-    async def _check(self, context: Any) -> None:
-        """Throw a context away whose JVM no longer answers."""
+    async def _check(self, context: Any) -> str:
+        """Throw a context away whose JVM no longer answers, or which Spark itself has stopped; in that case
+        return why, as far as Spark has said so."""
         if self._context is not context:
-            return
+            return ""
         try:
-            await self._in_thread(lambda: context.statusTracker().getActiveJobsIds())
+            if not await self._in_thread(lambda: is_stopped(context)):
+                return ""
+            output, lost = self._output, "stopped"
         except (*SPARK_FAILURES, AttributeError) as error:
-            log.warning("spark_lost", error=type(error).__name__)
-            async with self._changing:
-                if self._context is context:
-                    self._context = None
-                    await self._in_thread(lambda: close_context(context))
+            # A JVM that was killed had no time to say why.
+            output, lost = None, type(error).__name__
+        log.warning("spark_lost", error=lost)
+        async with self._changing:
+            if self._context is context:
+                self._context = None
+                await self._in_thread(lambda: close_context(context))
+        return "" if output is None else await self._in_thread(output.last_words)
 
     async def _in_thread(self, work: Callable[[], T]) -> T:
         return await asyncio.get_running_loop().run_in_executor(self._threads, work)

@@ -105,8 +105,8 @@ def open_context(
     extra: Mapping[str, str],
     environment: Mapping[str, str],
     jvm_options: str | None = None,
-) -> SparkContext:
-    """Start the JVM and return its context. Blocks for seconds: call it in a thread.
+) -> tuple[SparkContext, JvmOutput]:
+    """Start the JVM; its context, and what it writes. Blocks for seconds: call it in a thread.
 
     `extra` are the user's `twinlog.spark.conf.*` and win over ours. `environment` (JAVA_HOME and the like)
     is set for this process before the JVM is launched. `jvm_options` take the place of those that use the
@@ -137,7 +137,13 @@ def open_context(
         close_context(None)
         why = why or output.last_words() or type(error).__name__
         raise SparkUnavailableError(f"Spark ({master}) did not start: {why}") from error
-    return context
+    return context, output
+
+
+def is_stopped(context: SparkContext) -> bool:
+    """Whether Spark has given a context up while its JVM lives on, as it does without a master. Raises
+    SPARK_FAILURES when the JVM is gone."""
+    return bool(context._jsc.sc().isStopped())
 
 
 def close_context(context: SparkContext | None) -> None:
