@@ -29,14 +29,15 @@ async def test_each_hanging_copy_ends_as_its_position_did(
     async with open_target(three_brokers) as session:
         stage = Stage(session, positions_topic)
         await stage.look_around()
-        ids = await stage.ids_coordinated_elsewhere(5)
+        *ids, another_id = await stage.ids_coordinated_elsewhere(7)
         copy_commits = stage.find(copy_is_away=True, position_is_away=False)
         copy_aborts = stage.find(copy_is_away=True, position_is_away=False)
         position_commits = stage.find(copy_is_away=False, position_is_away=True)
         position_aborts = stage.find(copy_is_away=False, position_is_away=True)
         both = stage.find(copy_is_away=True, position_is_away=True)
         cases = {copy_commits: True, copy_aborts: False, position_commits: True, position_aborts: False}
-        cases[both] = True
+        surpassed = stage.find(copy_is_away=True, position_is_away=True)
+        cases |= {both: True, surpassed: True}
         producers = [RawProducer(session, QUICK, transactional_id=each) for each in ids]
         for producer, (partition, _) in zip(producers, cases.items(), strict=True):
             await producer.__aenter__()
@@ -50,9 +51,12 @@ async def test_each_hanging_copy_ends_as_its_position_did(
             # Answered when the coordinators are done with the transactions before.
             outcomes = await fence(session, ids, timeout_seconds=60)
             assert not [each for each in outcomes.values() if isinstance(each, KafkaError)]
-        for partition in (copy_commits, copy_aborts, both):
+        async with RawProducer(session, QUICK, transactional_id=another_id) as another:
+            await stage.copy(another, surpassed, b"third", position=3)
+            await another.commit()
+        for partition in (copy_commits, copy_aborts, both, surpassed):
             await eventually(partial(open_on, session, stage.copy_of(partition)))
-        for partition in (position_commits, position_aborts, both):
+        for partition in (position_commits, position_aborts, both, surpassed):
             await eventually(partial(open_on, session, stage.place_of(partition)))
         positions = stage.positions_log()
         take_over = TakeOver(
@@ -68,6 +72,7 @@ async def test_each_hanging_copy_ends_as_its_position_did(
             position_commits: 2,
             position_aborts: 1,
             both: 1,
+            surpassed: 3,
         }
     for partition, values in {
         copy_commits: [b"first", b"second"],
@@ -75,6 +80,7 @@ async def test_each_hanging_copy_ends_as_its_position_did(
         position_commits: [b"first", b"second"],
         position_aborts: [b"first"],
         both: [b"first"],
+        surpassed: [b"first", b"second", b"third"],
     }.items():
         assert await committed_values(three_brokers, stage.copy_of(partition)) == values
 

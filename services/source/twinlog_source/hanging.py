@@ -124,8 +124,7 @@ class TakeOver:
                 for one in opened
                 if one.producer_id == producer_id
             }
-            exact = own.keys() if coordinator.version_2 else committed
-            verdicts = await self._verdicts(own, copies, outcomes, exact)
+            verdicts = await self._verdicts(own, copies, outcomes, committed, coordinator.version_2)
             for verdict in (Outcome.COMMITTED, Outcome.ABORTED):
                 partitions = {partition for partition in own if verdicts.get(partition) is verdict}
                 if not partitions:
@@ -171,25 +170,29 @@ class TakeOver:
         hanging: Mapping[TopicPartition, OpenTransaction],
         copies: Mapping[TopicPartition, TopicPartition],
         outcomes: PositionOutcomes,
-        exact: Collection[TopicPartition],
+        committed: Collection[TopicPartition],
+        has_own_epochs: bool,
     ) -> dict[TopicPartition, Outcome | None]:
-        """How each open transaction of one producer has to end; None: not certain. On `exact` the position is
-        that of the very transaction."""
+        """How each open transaction of one producer has to end; None: not certain."""
         verdicts: dict[TopicPartition, Outcome | None] = {}
         for place, one in hanging.items():
-            if place not in copies:
+            if place in committed:
+                verdicts[place] = Outcome.COMMITTED
+            elif place not in copies:
                 beside = [
                     await self._outcome_of_copy(source, one.producer_id, epoch)
                     for source, epoch in outcomes.open_at(one.producer_id, place).items()
                 ]
-                verdicts[place] = verdict_of_positions(beside)
+                verdicts[place] = verdict_of_positions(
+                    beside, is_surpassed=outcomes.is_surpassed(one.producer_id, place)
+                )
         for partition, one in hanging.items():
-            if partition in copies:
+            if partition not in verdicts:
                 source = copies[partition]
                 verdicts[partition] = verdict_of_copy(
                     outcomes.of(one.producer_id, source, one.producer_epoch),
                     positions_verdict=verdicts.get(self._place_of(source)),
-                    is_exact=partition in exact,
+                    is_exact=has_own_epochs,
                 )
         return verdicts
 

@@ -5,7 +5,7 @@ transactions of version 2 each has an epoch of its own, and a position of that e
 all transactions of a producer had one epoch until it failed: then only what was not committed is certain.
 """
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass, field
 from enum import StrEnum
 
@@ -34,27 +34,20 @@ class PositionOutcomes:
     """Of a producer and a source partition: by the producer's epoch, how the last one ended."""
     _open: dict[tuple[int, TopicPartition], dict[TopicPartition, int]] = field(default_factory=dict)
     """Of a producer and a partition of the positions topic: whose positions are open, and their epoch."""
+    _surpassed: set[tuple[int, TopicPartition]] = field(default_factory=set)
 
     def read(self, place: TopicPartition, batches: Iterable[Batch]) -> None:
         """Take the next batches of one partition of the positions topic."""
         for batch in batches:
             header = batch.header
-            if header.producer_id not in self.producer_ids:
-                continue
-            key = header.producer_id, place
             if header.is_control:
-                marker = end_marker(batch)
-                for partition, epoch in self._open.pop(key, {}).items():
-                    if marker is not None:
-                        self._written[header.producer_id, partition][epoch] = _OF_MARKER[marker]
-                continue
-            for record in decode_batch(batch):
-                position = decode_source_offset_key(record.key, connector=self.connector_name)
-                if position is None or position.cluster != self.source_alias:
-                    continue
-                written = self._written.setdefault((header.producer_id, position.partition), {})
-                written[header.producer_epoch] = Outcome.OPEN
-                self._open.setdefault(key, {})[position.partition] = header.producer_epoch
+                self._end(header.producer_id, place, end_marker(batch))
+            elif header.is_transactional:
+                positions = self._positions(batch)
+                self._surpass(header.producer_id, place, positions)
+                if header.producer_id in self.producer_ids:
+                    for partition in positions:
+                        self._write(header.producer_id, place, partition, header.producer_epoch)
 
     def of(self, producer_id: int, partition: TopicPartition, epoch: int) -> Outcome | None:
         """How the producer's last position of this source partition in this epoch ended; None: there is
@@ -64,6 +57,33 @@ class PositionOutcomes:
     def open_at(self, producer_id: int, place: TopicPartition) -> dict[TopicPartition, int]:
         """Source partitions whose positions are in an open transaction on `place`, with its epoch."""
         return self._open.get((producer_id, place), {})
+
+    def is_surpassed(self, producer_id: int, place: TopicPartition) -> bool:
+        """Whether somebody went on from what is open there: a position that is not known to be committed is
+        read before anything is copied behind it, and an open one keeps its reader waiting."""
+        return (producer_id, place) in self._surpassed
+
+    def _positions(self, batch: Batch) -> list[TopicPartition]:
+        keys = [
+            decode_source_offset_key(record.key, connector=self.connector_name)
+            for record in decode_batch(batch)
+        ]
+        return [key.partition for key in keys if key is not None and key.cluster == self.source_alias]
+
+    def _write(self, producer_id: int, place: TopicPartition, partition: TopicPartition, epoch: int) -> None:
+        self._written.setdefault((producer_id, partition), {})[epoch] = Outcome.OPEN
+        self._open.setdefault((producer_id, place), {})[partition] = epoch
+
+    def _surpass(self, by: int, place: TopicPartition, positions: Collection[TopicPartition]) -> None:
+        for (producer_id, open_place), open_positions in self._open.items():
+            if open_place == place and producer_id != by and not open_positions.keys().isdisjoint(positions):
+                self._surpassed.add((producer_id, place))
+
+    def _end(self, producer_id: int, place: TopicPartition, marker: EndMarker | None) -> None:
+        for partition, epoch in self._open.pop((producer_id, place), {}).items():
+            if marker is not None:
+                self._written[producer_id, partition][epoch] = _OF_MARKER[marker]
+        self._surpassed.discard((producer_id, place))
 
 
 @dataclass(slots=True, kw_only=True)
@@ -87,13 +107,14 @@ class CopyOutcome:
                 self.outcome = _OF_MARKER[marker]
 
 
-def verdict_of_positions(beside: Iterable[Outcome | None]) -> Outcome:
+def verdict_of_positions(beside: Iterable[Outcome | None], *, is_surpassed: bool) -> Outcome:
     """How to end open positions, by how the transaction ended on the copies they stand for.
 
-    Where no marker came to any of them nothing of it was ever seen: it is as good as aborted, and copied
-    again.
+    Where no marker came to any of them, and nobody went on from them, nothing of it was ever seen: it is as
+    good as aborted, and copied again.
     """
-    return Outcome.COMMITTED if Outcome.COMMITTED in set(beside) else Outcome.ABORTED
+    is_committed = is_surpassed or Outcome.COMMITTED in set(beside)
+    return Outcome.COMMITTED if is_committed else Outcome.ABORTED
 
 
 def verdict_of_copy(

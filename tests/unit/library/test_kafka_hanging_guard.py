@@ -64,7 +64,7 @@ class Bench:
         self.changes += 1
 
     def ask(self, *partitions: TopicPartition) -> None:
-        self.guard.ask({cast("DataConnection", self.connection): set(partitions)}, OURS)
+        self.guard.ask({cast("DataConnection", self.connection): set(partitions)}, OURS.producer_id)
 
     async def told(self, *answers: tuple[TopicPartition, int, list[OpenTransaction]]) -> None:
         self.connection.asked[-1].set_result(list(answers))
@@ -102,6 +102,7 @@ async def test_a_partition_is_clear_while_its_leader_is_heard_without_a_break() 
 
 async def test_what_stays_open_is_refused_and_what_is_just_ending_is_not() -> None:
     bench = Bench()
+    bench.guard.all_committed_from(OURS.producer_epoch)
     hanging, ending = OpenTransaction(*OURS, 5), OpenTransaction(OURS.producer_id, OURS.producer_epoch - 1, 9)
     bench.ask(P, OTHER)
     await bench.told((P, 0, [hanging]), (OTHER, 0, [ending]))
@@ -121,8 +122,9 @@ async def test_what_stays_open_is_refused_and_what_is_just_ending_is_not() -> No
     assert OTHER not in bench.refused  # open for the first time again
 
 
-async def test_of_an_earlier_epoch_nobody_knows_how_it_ended() -> None:
+async def test_what_hangs_since_before_this_producer_may_have_ended_either_way() -> None:
     bench = Bench()
+    bench.guard.all_committed_from(OURS.producer_epoch)
     earlier = OpenTransaction(OURS.producer_id, OURS.producer_epoch - 1, 9)
     for bench.now in (0.0, 1.0):
         bench.ask(P)

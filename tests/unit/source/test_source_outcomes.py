@@ -61,6 +61,23 @@ def test_of_the_transactions_of_one_epoch_the_last_one_counts() -> None:
     assert outcomes(*first, written(OTHER, epoch=1)).of(OURS, P, 1) is COMMITTED
 
 
+def test_who_goes_on_from_open_positions_knew_that_they_were_committed() -> None:
+    after = written(P, epoch=0, producer_id=THEIRS)
+    opened = written(P, OTHER, epoch=1)
+    assert outcomes(opened, after).is_surpassed(OURS, PLACE)
+    assert outcomes(opened, written(OTHER, epoch=0, producer_id=THEIRS)).is_surpassed(OURS, PLACE)
+    assert not outcomes(after, opened).is_surpassed(OURS, PLACE)
+    assert not outcomes(opened, written(P, epoch=2)).is_surpassed(OURS, PLACE)
+    assert not outcomes(opened, ended(commit=True), after).is_surpassed(OURS, PLACE)
+    assert not outcomes(opened, after, ended(commit=True), opened).is_surpassed(OURS, PLACE)
+    elsewhere = written(TopicPartition("t", 2), epoch=0, producer_id=THEIRS)
+    by_hand = sealed(
+        build_batch([NewRecord(source_offset_key("A", P), encode_source_offset(9), 0)]),
+        Seal(THEIRS, 0, 0, False),
+    )
+    assert not outcomes(opened, elsewhere, by_hand).is_surpassed(OURS, PLACE)
+
+
 def test_records_of_others_in_the_positions_topic_say_nothing() -> None:
     foreign = sealed(
         build_batch([NewRecord(b"k", b"v", 0), NewRecord(None, None, 0)]), Seal(OURS, 1, 0, True)
@@ -94,10 +111,11 @@ def test_a_copy_ends_with_the_first_marker_after_it(log: Sequence[bytes], outcom
 
 
 def test_positions_count_if_any_copy_of_theirs_does() -> None:
-    assert verdict_of_positions([]) is ABORTED
-    assert verdict_of_positions([None, OPEN]) is ABORTED
-    assert verdict_of_positions([OPEN, ABORTED]) is ABORTED
-    assert verdict_of_positions([OPEN, COMMITTED]) is COMMITTED
+    assert verdict_of_positions([], is_surpassed=False) is ABORTED
+    assert verdict_of_positions([None, OPEN], is_surpassed=False) is ABORTED
+    assert verdict_of_positions([OPEN, ABORTED], is_surpassed=False) is ABORTED
+    assert verdict_of_positions([OPEN, COMMITTED], is_surpassed=False) is COMMITTED
+    assert verdict_of_positions([OPEN], is_surpassed=True) is COMMITTED
 
 
 def test_a_copy_ends_as_its_position_did_or_not_at_all() -> None:

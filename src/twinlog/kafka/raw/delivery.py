@@ -102,6 +102,7 @@ class Delivery:
     def start(self, tasks: asyncio.TaskGroup, identity: ProducerIdentity) -> None:
         self._tasks = tasks
         self._identity = identity
+        self._guard.all_committed_from(identity.producer_epoch)
         self._spawn(self._run(), "send batches")
 
     def put(self, partition: TopicPartition, batch: OutgoingBatch) -> asyncio.Future[int]:
@@ -131,14 +132,19 @@ class Delivery:
         acknowledged."""
         return bool(self._added)
 
-    def transaction_ended(self, identity: ProducerIdentity) -> None:
+    def transaction_ended(self, identity: ProducerIdentity, *, committed: bool) -> None:
         """Everything is acknowledged and the next transaction is sent as `identity`."""
         if self._stopped:
             return
+        if not committed:
+            # In version 1 the aborted one had the same epoch as those that follow.
+            has_own_epoch = identity != self._identity
+            self._guard.all_committed_from(identity.producer_epoch + (0 if has_own_epoch else 1))
         if identity.producer_id != self._identity.producer_id:
             self._outboxes.clear()
             self._busy.clear()
             self._guard.forget()
+            self._guard.all_committed_from(identity.producer_epoch)
         elif identity != self._identity:
             for partition in self._added:
                 self._outboxes[partition].begin_epoch()
@@ -251,7 +257,7 @@ class Delivery:
             else:
                 unclear.setdefault(connection, set()).add(partition)
         if unclear:
-            self._guard.ask(unclear, self._identity)
+            self._guard.ask(unclear, self._identity.producer_id)
         return clear
 
     def _must_add(self, client: DataClient) -> bool:

@@ -17,12 +17,10 @@ from twinlog.kafka.errors import HANGING_TRANSACTION, KAFKA_CLIENT_ERRORS, from_
 from twinlog.kafka.raw.errors import about, partition_error
 from twinlog.kafka.raw.leaders import LeaderAnswers
 from twinlog.kafka.raw.open_transactions import OpenTransaction, describe_producers_request
-from twinlog.kafka.raw.transaction_wire import ProducerIdentity
 from twinlog.model import TopicPartition
 
 OUTCOME, COMMITTED = "outcome", "COMMITTED"
-"""In the metadata of a refusal: how the transaction ended that hangs, where that is certain. It is for one of
-the producer's own epoch, in version 1: the first that is aborted is the producer's last."""
+"""In the metadata of a refusal: how the transaction ended that hangs, where that is certain."""
 
 _DOING = "ask for open transactions"
 _ENDING_SECONDS = 0.5
@@ -53,6 +51,7 @@ class HangingGuard:
         self._not_clear = not_clear
         self._changed = changed
         self._now = now
+        self._committed_from_epoch = 0
         self._open_since: dict[TopicPartition, float] = {}
         self._ask_again_at = 0.0
         self._clear: dict[TopicPartition, _Contact] = {}
@@ -65,7 +64,7 @@ class HangingGuard:
     def ask(
         self,
         partitions_by_connection: Mapping[DataConnection, set[TopicPartition]],
-        identity: ProducerIdentity,
+        producer_id: int,
     ) -> None:
         """Ask the leaders of partitions that are not clear, unless that is under way or was not answered a
         moment ago. Does not block."""
@@ -74,28 +73,30 @@ class HangingGuard:
         for connection, partitions in partitions_by_connection.items():
             new = partitions - self._asked
             if new:
-                self._ask(connection, new, identity)
+                self._ask(connection, new, producer_id)
+
+    def all_committed_from(self, epoch: int) -> None:
+        """Every transaction of the producer that has ended since this epoch was committed."""
+        self._committed_from_epoch = epoch
 
     def forget(self) -> None:
         """The producer has another id from now on."""
         self._clear.clear()
 
-    def _ask(
-        self, connection: DataConnection, partitions: set[TopicPartition], identity: ProducerIdentity
-    ) -> None:
+    def _ask(self, connection: DataConnection, partitions: set[TopicPartition], producer_id: int) -> None:
         try:
             answered = connection.post(describe_producers_request(partitions))
         except KAFKA_CLIENT_ERRORS as error:
             self._unanswered(connection, partitions, translate(error, _DOING, alias=self._alias))
             return
         self._asked |= partitions
-        answered.add_done_callback(partial(self._told, connection, partitions, identity))
+        answered.add_done_callback(partial(self._told, connection, partitions, producer_id))
 
     def _told(
         self,
         connection: DataConnection,
         partitions: set[TopicPartition],
-        identity: ProducerIdentity,
+        producer_id: int,
         answered: "asyncio.Future[LeaderAnswers[list[OpenTransaction]]]",
     ) -> None:
         self._asked -= partitions
@@ -107,7 +108,7 @@ class HangingGuard:
             return
         hanging: dict[TopicPartition, KafkaError] = {}
         for partition, code, opened in answered.result():
-            own = next((one for one in opened if one.producer_id == identity.producer_id), None)
+            own = next((one for one in opened if one.producer_id == producer_id), None)
             if code:
                 refusal = partition_error(code, partition, _DOING, alias=self._alias)
                 self._unanswered(connection, {partition}, refusal)
@@ -115,7 +116,7 @@ class HangingGuard:
                 self._open_since.pop(partition, None)
                 self._clear[partition] = (connection, connection.contact)
             elif self._hangs(partition):
-                hanging[partition] = about(partition, self._error(partition, own, identity))
+                hanging[partition] = about(partition, self._error(partition, own))
         if hanging:
             self._refuse(hanging)
         self._changed()
@@ -142,9 +143,7 @@ class HangingGuard:
         self._ask_again_at = self._now() + self._pause_seconds
         self._not_clear(failure)
 
-    def _error(
-        self, partition: TopicPartition, opened: OpenTransaction, identity: ProducerIdentity
-    ) -> KafkaError:
+    def _error(self, partition: TopicPartition, opened: OpenTransaction) -> KafkaError:
         error = from_reason(
             HANGING_TRANSACTION,
             f"send a batch to {partition}",
@@ -152,6 +151,6 @@ class HangingGuard:
             detail=f"producer id {opened.producer_id}, epoch {opened.producer_epoch},"
             f" open since offset {opened.first_offset}",
         )
-        if opened.producer_epoch == identity.producer_epoch:
+        if opened.producer_epoch >= self._committed_from_epoch:
             error.metadata[OUTCOME] = COMMITTED
         return error

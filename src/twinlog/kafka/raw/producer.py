@@ -145,7 +145,7 @@ class RawProducer:
             except KafkaError as error:
                 self._delivery.fail(error)
                 raise
-            self._delivery.transaction_ended(self._identity)
+            self._delivery.transaction_ended(self._identity, committed=commit)
         self._state = ProducerState.READY
 
     def _expect(self, state: ProducerState) -> None:
