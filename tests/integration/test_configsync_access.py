@@ -345,17 +345,24 @@ async def test_mode_read_only_follows_removals_and_leaves_foreign_acls(
     async def is_now(wanted: Collection[AclBinding]) -> bool:
         return await estate.copied_acls() == {*wanted, foreign}
 
-    async with run_service("configsync", tmp_path, text_of(properties)):
+    async with run_service("configsync", tmp_path, text_of(properties)) as service:
         await eventually(lambda: is_now(copies))
+        code, out, err = await twinlog(service, "acls", f"{estate.source_alias}->{estate.target_alias}")
+        assert code == 0, err
+        (copied,) = [line for line in out.splitlines() if f"LITERAL TOPIC {orders} " in line]
+        assert copied.startswith("IN_STEP")
+        assert f"ALLOW User:alice READ on LITERAL TOPIC {estate.remote('orders')} from *  Twinlog" in copied
     await carried_out(lambda: estate.source.delete_acls([literal, prefixed, group]))
     async with run_service("configsync", tmp_path, text_of(properties)) as service:
         await eventually(lambda: is_now([]))
-        stub = ConfigSyncServiceStub(service.channel)
-        listed = await stub.ListAcls(pb2.ListAclsRequest(flow=estate.flow), timeout=CALL_SECONDS)
+        code, out, err = await twinlog(service, "acls", estate.target_alias, "-o", "json")
+        assert code == 0, err
         about = [
-            entry.state for entry in listed.entries if entry.target.resource_name == estate.remote("orders")
+            (entry["target"]["principal"], entry["state"], entry["made_by_twinlog"])
+            for entry in json.loads(out)
+            if entry["target"]["resource_name"] == estate.remote("orders")
         ]
-        assert about == [pb2.ACL_STATE_FOREIGN]
+        assert about == [("User:operator", "FOREIGN", False)]
 
 
 async def test_manual_mode_waits_for_apply(estate: Estate, tmp_path: Path) -> None:

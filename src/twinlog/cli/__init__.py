@@ -28,6 +28,10 @@ COMMANDS: dict[str, LazyCommand] = {
     "apply": LazyCommand(
         target="twinlog.cli.plan:apply_command", summary="Carry out a plan, exactly that or nothing."
     ),
+    "acls": LazyCommand(
+        target="twinlog.cli.acls:acls_command",
+        summary="Show the ACLs of a flow or a cluster, and what becomes of each.",
+    ),
     "rules": LazyCommand(
         target="twinlog.cli.rules:app", summary="Show and change the rules of a flow while it runs."
     ),

@@ -1,6 +1,6 @@
 """`twinlog plan` and `twinlog apply`: what would bring a target in step, and doing exactly that."""
 
-from collections.abc import Awaitable, Callable, Iterable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated
 
@@ -14,24 +14,21 @@ from twinlog.cli.configsync_client import (
     answered,
     chosen_flows,
     configsync_stub,
-    flow_name,
     parse_flow,
 )
+from twinlog.cli.each_flow import FlowFailure, ask_each, failure_as_json, print_failure
 from twinlog.cli.failures import EXIT_FAILED, reported_failures, run_async
 from twinlog.cli.location import ConfigOption, EndpointOption
 from twinlog.cli.output import Output, OutputOption, print_json
 from twinlog.cli.plan_view import (
-    Unplanned,
     count_of,
     outcome_as_json,
     plan_as_json,
     print_next_step,
     print_outcome,
     print_plan,
-    print_unplanned,
-    unplanned_as_json,
 )
-from twinlog.errors import ConfigError, TwinlogError
+from twinlog.errors import ConfigError
 
 _PLAN_HELP = """Show what would bring a target in step with its source: every action with its rule.
 
@@ -78,15 +75,19 @@ def plan_command(
     print_plans(planned, output, skips=skips, check=check)
 
 
-def print_plans(planned: Sequence[pb2.Plan | Unplanned], output: Output, *, skips: bool, check: bool) -> None:
+def print_plans(
+    planned: Sequence[pb2.Plan | FlowFailure], output: Output, *, skips: bool, check: bool
+) -> None:
     """Exits with 1 when a flow could not be planned, or when `check` finds something to do."""
     plans = [each for each in planned if isinstance(each, pb2.Plan)]
-    unplanned = [each for each in planned if isinstance(each, Unplanned)]
+    unplanned = [each for each in planned if isinstance(each, FlowFailure)]
     with reported_failures():
         if output is Output.JSON:
             print_json(
                 [
-                    unplanned_as_json(each) if isinstance(each, Unplanned) else plan_as_json(each)
+                    {**failure_as_json(each), "plan_id": None}
+                    if isinstance(each, FlowFailure)
+                    else plan_as_json(each)
                     for each in planned
                 ]
             )
@@ -95,26 +96,9 @@ def print_plans(planned: Sequence[pb2.Plan | Unplanned], output: Output, *, skip
                 print_plan(plan, skips=skips)
                 print_next_step(plan)
         for each in unplanned:
-            print_unplanned(each)
+            print_failure(each)
     if unplanned or (check and any(plan.change_count for plan in plans)):
         raise typer.Exit(EXIT_FAILED)
-
-
-async def plan_each(
-    flows: Iterable[types_pb2.Flow], plan: Callable[[types_pb2.Flow], Awaitable[pb2.Plan]]
-) -> list[pb2.Plan | Unplanned]:
-    """Every flow's plan, or why there is none: one that cannot be planned does not hide the others. Raises
-    ConfigError: what is asked for is wrong, for whichever flow.
-    """
-    planned: list[pb2.Plan | Unplanned] = []
-    for flow in flows:
-        try:
-            planned.append(await plan(flow))
-        except ConfigError:
-            raise
-        except TwinlogError as error:
-            planned.append(Unplanned(flow=flow_name(flow), error=error))
-    return planned
 
 
 def apply_command(
@@ -182,10 +166,10 @@ def _confirmed_plan(
 
 async def _plans(
     scopes: list[str], config: Path | None, endpoint: list[str] | None
-) -> list[pb2.Plan | Unplanned]:
+) -> list[pb2.Plan | FlowFailure]:
     async with configsync_stub(config, endpoint) as stub:
         flows = await chosen_flows(stub, None)
-        return await plan_each(flows, lambda flow: _ask_for_plan(stub, flow, scopes))
+        return await ask_each(flows, lambda flow: _ask_for_plan(stub, flow, scopes))
 
 
 async def _plan(flow: str, scopes: list[str], config: Path | None, endpoint: list[str] | None) -> pb2.Plan:

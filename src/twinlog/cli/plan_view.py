@@ -1,13 +1,11 @@
 """Plans as a diff for people, coloured on a terminal, and as JSON."""
 
-from dataclasses import dataclass
 from typing import Any, Final
 
 import typer
 
 from twinlog.api.configsync.v1 import configsync_service_pb2 as pb2
 from twinlog.cli.configsync_client import flow_name
-from twinlog.errors import TwinlogError
 
 _SKIP: Final = pb2.ACTION_KIND_SKIP
 _ADDS: Final = frozenset(
@@ -16,14 +14,6 @@ _ADDS: Final = frozenset(
 _REMOVES: Final = frozenset(
     {pb2.ACTION_KIND_DELETE_TOPIC, pb2.ACTION_KIND_DELETE_ACL, pb2.ACTION_KIND_DELETE_QUOTA}
 )
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Unplanned:
-    """A flow that could not be planned."""
-
-    flow: str
-    error: TwinlogError
 
 
 def print_plan(plan: pb2.Plan, *, skips: bool) -> None:
@@ -49,12 +39,6 @@ def print_next_step(plan: pb2.Plan) -> None:
         typer.echo(f"  twinlog apply '{flow_name(plan.flow)}' --plan {plan.plan_id}")
 
 
-def print_unplanned(unplanned: Unplanned) -> None:
-    """One line on stderr, as a command that failed at this flow alone would say it, and of which flow."""
-    message = str(unplanned.error).removeprefix(f"{unplanned.flow}: ")
-    typer.echo(f"error: {unplanned.flow}: {message} ({unplanned.error.reason})", err=True)
-
-
 def print_outcome(outcome: pb2.ApplySyncResponse, *, shown: bool) -> None:
     """What was done, unless its plan was `shown` before; what was refused, with the reason; both counts."""
     for action in () if shown else outcome.applied:
@@ -78,15 +62,6 @@ def plan_as_json(plan: pb2.Plan) -> dict[str, Any]:
             {"scope": problem.scope, "reason": problem.reason, "message": problem.message}
             for problem in plan.problems
         ],
-    }
-
-
-def unplanned_as_json(unplanned: Unplanned) -> dict[str, Any]:
-    return {
-        "flow": unplanned.flow,
-        "plan_id": None,
-        "reason": unplanned.error.reason,
-        "message": str(unplanned.error),
     }
 
 

@@ -7,8 +7,9 @@ import typer
 
 from twinlog.api.common.v1 import types_pb2
 from twinlog.api.configsync.v1 import configsync_service_pb2 as pb2
+from twinlog.cli.each_flow import ask_each
 from twinlog.cli.output import Output
-from twinlog.cli.plan import plan_each, print_plans
+from twinlog.cli.plan import print_plans
 from twinlog.cli.plan_view import outcome_as_json, plan_as_json, print_next_step, print_outcome, print_plan
 from twinlog.errors import ConfigError, StateError, TransientKafkaError, TwinlogError
 
@@ -117,7 +118,7 @@ async def plan_of(flow: types_pb2.Flow) -> pb2.Plan:
 
 
 async def test_a_flow_that_cannot_be_planned_hides_no_other(capsys: pytest.CaptureFixture[str]) -> None:
-    planned = await plan_each(FLOWS, plan_of)
+    planned = await ask_each(FLOWS, plan_of)
     with pytest.raises(typer.Exit) as ended:
         print_plans(planned, Output.TABLE, skips=False, check=False)
     printed = capsys.readouterr()
@@ -130,7 +131,7 @@ async def test_a_flow_that_cannot_be_planned_hides_no_other(capsys: pytest.Captu
 
 
 async def test_json_names_each_flow_that_cannot_be_planned(capsys: pytest.CaptureFixture[str]) -> None:
-    planned = await plan_each(FLOWS, plan_of)
+    planned = await ask_each(FLOWS, plan_of)
     with pytest.raises(typer.Exit) as ended:
         print_plans(planned, Output.JSON, skips=False, check=False)
     documents = json.loads(capsys.readouterr().out)
@@ -144,7 +145,7 @@ async def test_json_names_each_flow_that_cannot_be_planned(capsys: pytest.Captur
 
 
 async def test_flows_that_are_all_planned_end_well(capsys: pytest.CaptureFixture[str]) -> None:
-    print_plans(await plan_each(FLOWS[1:2], plan_of), Output.TABLE, skips=False, check=True)
+    print_plans(await ask_each(FLOWS[1:2], plan_of), Output.TABLE, skips=False, check=True)
     assert capsys.readouterr().err == ""
 
 
@@ -153,4 +154,4 @@ async def test_a_wrong_scope_is_no_matter_of_one_flow() -> None:
         raise ConfigError("scopes: topic: none of topics, configs, acls, quotas")
 
     with pytest.raises(ConfigError):
-        await plan_each(FLOWS, refuse)
+        await ask_each(FLOWS, refuse)

@@ -1,0 +1,119 @@
+"""How ACLs are chosen and printed."""
+
+import json
+
+import pytest
+import typer
+
+from twinlog.api.common.v1 import types_pb2
+from twinlog.api.configsync.v1 import configsync_service_pb2 as pb2
+from twinlog.cli.acls import FlowAcls, flows_of, on_cluster, print_acls
+from twinlog.cli.each_flow import FlowFailure
+from twinlog.cli.output import Output
+from twinlog.errors import ConfigError, StateError
+
+A_TO_B = types_pb2.Flow(source="A", target="B")
+C_TO_A = types_pb2.Flow(source="C", target="A")
+
+
+def binding(topic: str, user: str, operation: str = "READ") -> pb2.AclBinding:
+    return pb2.AclBinding(
+        resource_type="TOPIC",
+        resource_name=topic,
+        pattern_type="LITERAL",
+        principal=f"User:{user}",
+        host="*",
+        operation=operation,
+        permission="ALLOW",
+    )
+
+
+COPIED = pb2.AclEntry(
+    source=binding("orders", "alice"),
+    target=binding("A.orders", "alice"),
+    state=pb2.ACL_STATE_IN_STEP,
+    rule="a literal topic that is replicated",
+    made_by_twinlog=True,
+)
+FOUND = pb2.AclEntry(
+    source=binding("orders", "bob"), target=binding("A.orders", "bob"), state=pb2.ACL_STATE_IN_STEP
+)
+AWAITED = pb2.AclEntry(
+    source=binding("orders", "carol"), target=binding("A.orders", "carol"), state=pb2.ACL_STATE_MISSING
+)
+LEFT_OUT = pb2.AclEntry(
+    source=binding("orders", "dave", "WRITE"), state=pb2.ACL_STATE_LEFT_OUT, rule="ALLOW WRITE"
+)
+SURPLUS = pb2.AclEntry(target=binding("A.orders", "erin"), state=pb2.ACL_STATE_SURPLUS, made_by_twinlog=True)
+FOREIGN = pb2.AclEntry(target=binding("B", "frank"), state=pb2.ACL_STATE_FOREIGN)
+ACLS = FlowAcls(flow=A_TO_B, entries=[COPIED, FOUND, AWAITED, LEFT_OUT, SURPLUS, FOREIGN])
+FAILURE = FlowFailure(
+    flow="C->A", error=StateError("C->A: cluster C has no authorizer", reason="SECURITY_DISABLED")
+)
+
+
+def test_a_flow_is_a_table_with_what_becomes_of_each_and_who_made_the_copy(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    print_acls([ACLS], Output.TABLE)
+    title, head, *rows = capsys.readouterr().out.splitlines()
+    assert title == "A->B: 1 FOREIGN, 2 IN_STEP, 1 LEFT_OUT, 1 MISSING, 1 SURPLUS"
+    assert head.split("  ")[0] == "state"
+    assert "on A" in head
+    assert [(row.split()[0], "Twinlog" in row, "others" in row) for row in rows] == [
+        ("IN_STEP", True, False),
+        ("IN_STEP", False, True),
+        ("MISSING", False, False),
+        ("LEFT_OUT", False, False),
+        ("SURPLUS", True, False),
+        ("FOREIGN", False, True),
+    ]
+    assert "ALLOW User:dave WRITE on LITERAL TOPIC orders from *" in rows[3]
+    assert rows[3].endswith("ALLOW WRITE")
+
+
+def test_a_flow_without_any_says_so(capsys: pytest.CaptureFixture[str]) -> None:
+    print_acls([FlowAcls(flow=A_TO_B, entries=[])], Output.TABLE)
+    assert capsys.readouterr().out == "A->B: no ACLs\n"
+
+
+def test_json_holds_every_binding_and_null_for_the_side_without(capsys: pytest.CaptureFixture[str]) -> None:
+    print_acls([ACLS], Output.JSON)
+    copied, _, _, left_out, surplus, _ = json.loads(capsys.readouterr().out)
+    assert copied["flow"] == "A->B"
+    assert copied["source"] == {
+        "resource_type": "TOPIC",
+        "resource_name": "orders",
+        "pattern_type": "LITERAL",
+        "principal": "User:alice",
+        "host": "*",
+        "operation": "READ",
+        "permission": "ALLOW",
+    }
+    assert (copied["state"], copied["made_by_twinlog"]) == ("IN_STEP", True)
+    assert (left_out["target"], left_out["rule"]) == (None, "ALLOW WRITE")
+    assert surplus["source"] is None
+
+
+@pytest.mark.parametrize("output", list(Output))
+def test_a_flow_that_fails_hides_no_other(output: Output, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(typer.Exit) as ended:
+        print_acls([FAILURE, ACLS], output)
+    printed = capsys.readouterr()
+    assert ended.value.exit_code == 1
+    assert printed.err == "error: C->A: cluster C has no authorizer (SECURITY_DISABLED)\n"
+    assert "User:alice" in printed.out
+    if output is Output.JSON:
+        assert json.loads(printed.out)[0]["reason"] == "SECURITY_DISABLED"
+
+
+def test_a_cluster_is_what_is_or_should_be_on_it_at_either_end() -> None:
+    assert on_cluster(ACLS, "A").entries == [COPIED, FOUND, AWAITED, LEFT_OUT]
+    assert on_cluster(ACLS, "B").entries == [COPIED, FOUND, AWAITED, SURPLUS, FOREIGN]
+    assert flows_of([A_TO_B, C_TO_A], "A") == [A_TO_B, C_TO_A]
+    assert flows_of([A_TO_B, C_TO_A], "B") == [A_TO_B]
+
+
+def test_a_cluster_that_no_flow_has_is_told_with_those_there_are() -> None:
+    with pytest.raises(ConfigError, match=r"^X: neither .*\(clusters: A, B, C\)$"):
+        flows_of([A_TO_B, C_TO_A], "X")
