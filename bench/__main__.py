@@ -74,7 +74,7 @@ def plan_of(arguments: argparse.Namespace) -> Plan:
         loads=[load.scaled(scale) for load in loads],
         repeat=max(arguments.repeat, 1),
         batch_bytes=arguments.batch_bytes,
-        broker_warm_up_seconds=3.0 if quick else 20.0,
+        broker_warm_up_seconds=5.0 if quick else 60.0,
         latency=LatencyPlan(warm_up_seconds=5.0 if quick else 40.0, measured_seconds=15.0 if quick else 60.0),
         idle=IdlePlan(settle_seconds=5.0 if quick else 30.0, measured_seconds=10.0 if quick else 60.0),
     )

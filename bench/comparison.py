@@ -20,6 +20,7 @@ from bench.loads import LOADS, BatchPool, Load, make_pool
 from bench.replay import replay
 from bench.results import CeilingRun, Copier, LoadFacts, Results
 from bench.stage import Side, Stage
+from bench.warm_up import warm_brokers
 from twinlog.errors import TwinlogError
 from twinlog.local.log_tail import last_lines
 from twinlog.local.spec import KafkaVersion
@@ -101,19 +102,9 @@ class Comparison:
                 await self._run_idles()
 
     async def _warm_brokers(self) -> None:
-        """Their JVMs compile while they run: the first copier would pay for it."""
         seconds = self._plan.broker_warm_up_seconds
-        load = LOADS[0].scaled(0.1)
-        pool = self._pool(load)
-        give_up_at = time.monotonic() + seconds
         with self._display.bar("warming the brokers", seconds) as progress:
-            while (left := give_up_at - time.monotonic()) > 0:
-                progress(seconds - left)
-                for side in (self._stage.source, self._stage.target):
-                    topic = f"warm-up-{next(self._numbers)}"
-                    backlog = await self._fill(side, topic, load, pool)
-                    await side.count_records(topic, backlog.records)
-                    await side.delete_topic(topic)
+            await warm_brokers(self._stage, self._pool(LOADS[0]), seconds, progress)
 
     async def _run_load(self, load: Load) -> None:
         self._display.step(f"{load.title}: {load.record_count:,} records")
@@ -215,7 +206,7 @@ class Comparison:
         topic: str,
         load: Load,
         pool: BatchPool,
-        progress: Callable[[float], None] = lambda _: None,
+        progress: Callable[[float], None],
     ) -> Backlog:
         await side.create_topic(topic, load.partition_count)
         filled = await replay(
