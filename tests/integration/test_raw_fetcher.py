@@ -64,17 +64,14 @@ def _values(fetched: FetchedPartition | FetchFailure) -> list[bytes | None]:
 async def test_data_ends_a_long_poll_at_once(kafka_pair: KafkaPair, unique_topic: str) -> None:
     await _create(kafka_pair.a, unique_topic)
     partition = TopicPartition(unique_topic, 0)
-    loop = asyncio.get_running_loop()
     async with (
-        _session(kafka_pair.a, timeout_seconds=120) as session,
+        _session(kafka_pair.a, timeout_seconds=480) as session,
         RawProducer(session, QUICK) as producer,
-        open_fetcher(session, {"fetch.max.wait.ms": "30000"}) as fetcher,
+        open_fetcher(session, {"fetch.max.wait.ms": "120000"}) as fetcher,
     ):
         await _begin_long_polls(fetcher, {partition: 0})
         producer.send(partition, build_batch([NewRecord(None, b"v", 1)]))
-        began = loop.time()
-        answers = await fetcher.poll({partition: 0}, max_wait_seconds=30)
-        assert loop.time() - began < 25
+        answers = await fetcher.poll({partition: 0}, max_wait_seconds=60)
     assert _values(answers[partition]) == [b"v"]
 
 
@@ -331,12 +328,14 @@ async def test_the_replica_of_the_own_rack_is_read(
 
 async def test_leaving_ends_a_long_poll(kafka_pair: KafkaPair, unique_topic: str) -> None:
     await _create(kafka_pair.a, unique_topic)
-    loop = asyncio.get_running_loop()
-    async with _session(kafka_pair.a, timeout_seconds=120) as session:
-        async with open_fetcher(session, {"fetch.max.wait.ms": "30000"}) as fetcher:
+    async with _session(kafka_pair.a, timeout_seconds=480) as session:
+        async with open_fetcher(session, {"fetch.max.wait.ms": "120000"}) as fetcher:
             await _begin_long_polls(fetcher, {TopicPartition(unique_topic, 0): 0})
-            began = loop.time()
-        assert loop.time() - began < 25
+            client = await session.client("look")
+            asked = [client._conns[place] for place in session._busy]
+            assert [connection.connected() for connection in asked] == [True]
+        # A connection whose answer was waited for would be used again.
+        assert not asked[0].connected()
 
 
 async def test_a_cluster_that_is_away_is_a_transient_error() -> None:
