@@ -83,7 +83,7 @@ Written in Java's names, for a cluster or one kind of its clients. These have an
 
 _LONGEST_WAIT = """
 `fetch.max.wait.ms` counts up to 7,500: half of what the copy gives a broker to answer a request in. Unless it
-is set, it is 5,000 (Java's 500 where `fetch.min.bytes` is above 1). Of `fetch.max.bytes` 8 MiB are used at
+is set, it is 5,000 (Java's 500 where `fetch.min.bytes` is above 1). Of `fetch.max.bytes` 4 MiB are used at
 most, which is what a task buffers; a larger batch comes whole all the same.
 """
 

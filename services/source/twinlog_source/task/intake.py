@@ -94,8 +94,9 @@ class Intake:
                 answers = await self.fetcher.poll(
                     positions,
                     max_wait_seconds=wait_seconds,
-                    # The file may allow 50 MB, and many partitions with a backlog fill that.
-                    sizes=self.throttle.sizes(self.max_buffered_bytes),
+                    # The file may allow 50 MB, and many partitions with a backlog fill that. Half of what may
+                    # be buffered: it is held once more while it is received.
+                    sizes=self.throttle.sizes(self.max_buffered_bytes // 2),
                 )
                 self.source_problem = None
             except KafkaError as error:
