@@ -3,12 +3,15 @@ repeated.
 
     python tests/chaos/source_chaos.py --seed 7 --kills 200
     python tests/chaos/source_chaos.py --kinds hang --kills 10
+    python tests/chaos/source_chaos.py --kinds absence absence service --target-brokers 3 --kills 30
 
 Kills with SIGKILL, chosen by the seed: a task, all tasks, Spark's JVM, the whole service, the target
 broker. A rival is a second service that takes the flow over from the one that runs; a pause stops a process
 for a while, so that it comes back to a flow that others copy. A hang stops the target's broker for longer
-than its session lasts, so that it is fenced as it wakes up; it must be asked for. The same seed makes the
-same choices; moments differ with the machine. Exit code 0 only if every partition is identical.
+than its session lasts, so that it is fenced as it wakes up; an absence kills it and starts it again only
+then. With three target brokers an absent one takes partitions without another replica along while the
+coordinators of their transactions go on. Both must be asked for. The same seed makes the same choices;
+moments differ with the machine. Exit code 0 only if every partition is identical.
 """
 
 import argparse
@@ -59,7 +62,9 @@ KINDS = (
     "pause",
 )
 """Of a run that names none."""
-HANG = "hang"
+HANG, ABSENCE = "hang", "absence"
+MORE_KINDS = (HANG, ABSENCE)
+"""To be asked for."""
 PAUSE_SECONDS = (0.2, 1.0, 3.0)
 HANG_SECONDS = (3.5, 5.0, 8.0)
 """More than `broker.session.timeout.ms` of brokers in tests."""
@@ -184,7 +189,10 @@ class Chaos:
         if kind == "service":
             return True
         if kind == "broker":
-            await asyncio.to_thread(self._bounce_broker)
+            await self._bounce_broker(0.0)
+            return True
+        if kind == ABSENCE:
+            await self._bounce_broker(self.dice.choice(HANG_SECONDS))
             return True
         if kind == HANG:
             await self._hang_broker()
@@ -207,13 +215,14 @@ class Chaos:
         for process in asleep:
             signal_to(process, signal.SIGCONT)
 
-    def _bounce_broker(self) -> None:
-        broker = self.target.broker_ids[0]
-        self.target.kill_broker(broker)
-        self.target.restart_broker(broker)
+    async def _bounce_broker(self, absent_seconds: float) -> None:
+        broker = self.dice.choice(self.target.broker_ids)
+        await asyncio.to_thread(self.target.kill_broker, broker)
+        await quiet(absent_seconds)
+        await asyncio.to_thread(self.target.restart_broker, broker)
 
     async def _hang_broker(self) -> None:
-        broker = self.target.broker_ids[0]
+        broker = self.dice.choice(self.target.broker_ids)
         await asyncio.to_thread(self.target.pause_broker, broker)
         await quiet(self.dice.choice(HANG_SECONDS))
         self.target.resume_broker(broker)
@@ -305,16 +314,21 @@ def main() -> int:
         "--kinds",
         nargs="+",
         metavar="KIND",
-        choices=sorted({*KINDS, HANG}),
+        choices=sorted({*KINDS, *MORE_KINDS}),
         default=KINDS,
-        help=f"only these, each as often as it is named: {', '.join(sorted({*KINDS, HANG}))}"
-        f" (default: all but {HANG}, tasks the most)",
+        help=f"only these, each as often as it is named: {', '.join(sorted({*KINDS, *MORE_KINDS}))}"
+        f" (default: all but {' and '.join(MORE_KINDS)}, tasks the most)",
     )
+    parser.add_argument("--target-brokers", type=int, choices=(1, 3), default=1)
     parser.add_argument(
         "--minutes", type=float, default=math.inf, help="kill no more after so long, and compare"
     )
     options = parser.parse_args()
-    clusters = start_clusters(ClusterSpec(name="A"), ClusterSpec(name="B"))
+    one_replica = {"min.insync.replicas": "1"}
+    clusters = start_clusters(
+        ClusterSpec(name="A"),
+        ClusterSpec(name="B", broker_count=options.target_brokers, properties=one_replica),
+    )
     try:
         with tempfile.TemporaryDirectory(prefix="twinlog-chaos-") as directory:
             outcome = asyncio.run(

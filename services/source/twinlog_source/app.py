@@ -213,4 +213,4 @@ def _fence(flow: SourceFlow, positions: PositionsLog, stack: AsyncExitStack) -> 
         target_topic=lambda topic: flow.policy.format_remote_topic(flow.flow.source, topic),
         timeout_seconds=FENCE_SECONDS,
     )
-    return lambda transactional_ids: take_over.take(transactional_ids, copies={})
+    return take_over.take

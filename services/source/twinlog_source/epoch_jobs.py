@@ -51,10 +51,14 @@ class EpochJobs:
         """None once its job has ended."""
         return self._epochs.get(number)
 
-    async def prepare(self, chosen: Plan, *, group: asyncio.TaskGroup) -> Epoch:
+    def next_number(self, *, beside: Epoch | None) -> int:
+        """Of an epoch that is made ready while `beside` copies."""
+        return number_after(self._number, beside=None if beside is None else beside.number)
+
+    async def prepare(self, chosen: Plan, *, number: int, group: asyncio.TaskGroup) -> Epoch:
         """Start the tasks of an epoch and wait until they are ready. Raises what kept one from it."""
-        self._number += 1
-        epoch = Epoch(flow=self.flow, number=self._number, plan=chosen)
+        self._number = number
+        epoch = Epoch(flow=self.flow, number=number, plan=chosen)
         self._epochs[epoch.number] = epoch
         job = group.create_task(self._run(epoch), name=f"{self.flow} epoch {epoch.number}")
         self._running.add(job)
@@ -98,3 +102,9 @@ class EpochJobs:
             self._epochs.pop(epoch.number, None)
             epoch.job_ended(why or "its tasks ended")
             self.instruments.epoch_ended(self.clock.monotonic() - began)
+
+
+def number_after(last: int, *, beside: int | None) -> int:
+    """The number of the epoch after `last`. Even and odd ones have transactional ids of their own: where
+    `last` never began, the next must not take those of the one that still copies."""
+    return last + 2 if beside is not None and (last + 1 - beside) % 2 == 0 else last + 1

@@ -110,6 +110,16 @@ class FlowEstate:
         (PRODUCER_FENCED) when another process has claimed the flow."""
         await self.ownership.check()
 
+    async def end_hanging(self, epoch: int) -> None:
+        """Before the tasks of an epoch take their ids over, which nobody uses now: end what hangs of them.
+        Raises KafkaError."""
+        copies = {
+            TopicPartition(row.target_topic, partition.partition): partition
+            for partition, row in self.table.rows.items()
+            if row.target_topic
+        }
+        await self.ownership.end_hanging(epoch, copies)
+
     async def renew(self) -> None:
         """Sign again when it is time. Raises KafkaError, and FatalKafkaError (PRODUCER_FENCED) when another
         process has claimed the flow meanwhile."""

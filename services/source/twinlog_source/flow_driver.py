@@ -162,7 +162,9 @@ class FlowDriver:
         if not chosen:
             return
         await self.estate.ownership.note_slots(len(chosen))
-        epoch = await self.jobs.prepare(chosen, group=group)
+        number = self.jobs.next_number(beside=self.current)
+        await self.estate.end_hanging(number)
+        epoch = await self.jobs.prepare(chosen, number=number, group=group)
         ready = self.clock.monotonic()
         try:
             await self.estate.confirm()

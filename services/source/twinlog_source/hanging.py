@@ -47,6 +47,7 @@ LONGEST_TAIL_OFFSETS = 10_000_000
 CLOSE_SECONDS = 10.0
 POLL_SECONDS = 0.05
 HANGING = "HANGING_TRANSACTION"
+TOPIC_UNKNOWN = "TOPIC_UNKNOWN"
 
 log = structlog.get_logger(__name__)
 
@@ -110,7 +111,7 @@ class TakeOver:
         copies: Mapping[TopicPartition, TopicPartition],
         committed: Collection[TopicPartition],
     ) -> None:
-        outcomes = await self._outcomes(hanging, copies)
+        outcomes, unread = await self._outcomes(hanging, copies)
         ended: dict[int, set[TopicPartition]] = {}
         for producer_id in {one.producer_id for opened in hanging.values() for one in opened}:
             transactional_id, identity = holders[producer_id]
@@ -124,7 +125,9 @@ class TakeOver:
                 for one in opened
                 if one.producer_id == producer_id
             }
-            verdicts = await self._verdicts(own, copies, outcomes, committed, coordinator.version_2)
+            verdicts = await self._verdicts(
+                own, copies, outcomes, unread, committed=committed, has_own_epochs=coordinator.version_2
+            )
             for verdict in (Outcome.COMMITTED, Outcome.ABORTED):
                 partitions = {partition for partition in own if verdicts.get(partition) is verdict}
                 if not partitions:
@@ -151,8 +154,8 @@ class TakeOver:
 
     async def _outcomes(
         self, hanging: Hanging, copies: Mapping[TopicPartition, TopicPartition]
-    ) -> PositionOutcomes:
-        """Read what the positions topic says of those who hang."""
+    ) -> tuple[PositionOutcomes, set[TopicPartition]]:
+        """What the positions topic says of those who hang, and the partitions of it that cannot be read."""
         outcomes = PositionOutcomes(
             producer_ids=frozenset(one.producer_id for opened in hanging.values() for one in opened),
             source_alias=self.positions.source_alias,
@@ -161,15 +164,22 @@ class TakeOver:
         places = {
             self._place_of(copies[partition]) if partition in copies else partition for partition in hanging
         }
+        unread: set[TopicPartition] = set()
         for place in places:
-            await self._scan(place, partial(outcomes.read, place))
-        return outcomes
+            try:
+                await self._scan(place, partial(outcomes.read, place))
+            except KafkaError as error:
+                log.debug("positions_unread", partition=str(place), error=str(error))
+                unread.add(place)
+        return outcomes, unread
 
     async def _verdicts(
         self,
         hanging: Mapping[TopicPartition, OpenTransaction],
         copies: Mapping[TopicPartition, TopicPartition],
         outcomes: PositionOutcomes,
+        unread: Collection[TopicPartition],
+        *,
         committed: Collection[TopicPartition],
         has_own_epochs: bool,
     ) -> dict[TopicPartition, Outcome | None]:
@@ -178,6 +188,8 @@ class TakeOver:
         for place, one in hanging.items():
             if place in committed:
                 verdicts[place] = Outcome.COMMITTED
+            elif place in unread:
+                verdicts[place] = None
             elif place not in copies:
                 beside = [
                     await self._outcome_of_copy(source, one.producer_id, epoch)
@@ -189,9 +201,11 @@ class TakeOver:
         for partition, one in hanging.items():
             if partition not in verdicts:
                 source = copies[partition]
+                place = self._place_of(source)
+                position = outcomes.of(one.producer_id, source, one.producer_epoch)
                 verdicts[partition] = verdict_of_copy(
-                    outcomes.of(one.producer_id, source, one.producer_epoch),
-                    positions_verdict=verdicts.get(self._place_of(source)),
+                    Outcome.UNKNOWN if place in unread else position,
+                    positions_verdict=verdicts.get(place),
                     is_exact=has_own_epochs,
                 )
         return verdicts
@@ -205,7 +219,12 @@ class TakeOver:
         length = TAIL_OFFSETS
         while True:
             found = CopyOutcome(producer_id=producer_id, epoch=epoch)
-            is_whole = await self._scan(copy, found.read, last_offsets=length)
+            try:
+                is_whole = await self._scan(copy, found.read, last_offsets=length)
+            except KafkaError as error:
+                if error.reason == TOPIC_UNKNOWN:
+                    return None
+                return Outcome.UNKNOWN
             if found.outcome is not None or is_whole or length >= LONGEST_TAIL_OFFSETS:
                 return found.outcome
             length *= 10

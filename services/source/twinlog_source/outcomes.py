@@ -18,6 +18,8 @@ class Outcome(StrEnum):
     COMMITTED = "COMMITTED"
     ABORTED = "ABORTED"
     OPEN = "OPEN"
+    UNKNOWN = "UNKNOWN"
+    """It could not be read."""
 
 
 _OF_MARKER = {EndMarker.COMMIT: Outcome.COMMITTED, EndMarker.ABORT: Outcome.ABORTED}
@@ -107,14 +109,17 @@ class CopyOutcome:
                 self.outcome = _OF_MARKER[marker]
 
 
-def verdict_of_positions(beside: Iterable[Outcome | None], *, is_surpassed: bool) -> Outcome:
-    """How to end open positions, by how the transaction ended on the copies they stand for.
+def verdict_of_positions(beside: Iterable[Outcome | None], *, is_surpassed: bool) -> Outcome | None:
+    """How to end open positions, by how the transaction ended on the copies they stand for; None: not
+    certain.
 
     Where no marker came to any of them, and nobody went on from them, nothing of it was ever seen: it is as
     good as aborted, and copied again.
     """
-    is_committed = is_surpassed or Outcome.COMMITTED in set(beside)
-    return Outcome.COMMITTED if is_committed else Outcome.ABORTED
+    found = set(beside)
+    if is_surpassed or Outcome.COMMITTED in found:
+        return Outcome.COMMITTED
+    return None if Outcome.UNKNOWN in found else Outcome.ABORTED
 
 
 def verdict_of_copy(
@@ -132,3 +137,5 @@ def verdict_of_copy(
             return positions_verdict
         case Outcome.COMMITTED:
             return Outcome.COMMITTED if is_exact else None
+        case Outcome.UNKNOWN:
+            return None

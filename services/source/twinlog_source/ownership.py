@@ -7,13 +7,14 @@ ids of the other after its claim: tasks that were initialised before are fenced,
 started.
 """
 
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 import structlog
 
 from twinlog.clock import Clock
 from twinlog.errors import FatalKafkaError, StateError
+from twinlog.model import TopicPartition
 from twinlog_source.config import SourceFlow
 from twinlog_source.control import ClaimMark, OwnerMark
 from twinlog_source.fencing import FENCED
@@ -30,8 +31,9 @@ STALE_OWNER_SECONDS = 60.0
 
 log = structlog.get_logger(__name__)
 
-Fence = Callable[[Sequence[str]], Awaitable[None]]
-"""Initialises ids so that no earlier owner can commit any more. Raises KafkaError."""
+Fence = Callable[[Sequence[str], Mapping[TopicPartition, TopicPartition]], Awaitable[None]]
+"""Initialises ids so that no earlier owner can commit any more, and ends what hangs of them on the positions
+topic and on copies (target partition -> source partition). Raises KafkaError."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -105,7 +107,7 @@ class Ownership:
             self._slots = max(self._slots, owner.slots if owner is not None else 0)
             if self._slots <= fenced_slots:
                 return
-            await self.fence(every_transactional_id(self.flow, self._slots))
+            await self.fence(every_transactional_id(self.flow, self._slots), {})
             fenced_slots = self._slots
 
     async def _doubt_foreign_positions(self, owner: OwnerMark | None) -> None:
@@ -126,7 +128,15 @@ class Ownership:
 
     async def fence_slots(self, epoch: int, slots: Sequence[int]) -> None:
         """Nobody who copied for these slots of an epoch can commit any more."""
-        await self.fence([name for slot in slots for name in transactional_ids(self.flow, epoch, slot)])
+        await self.fence([name for slot in slots for name in transactional_ids(self.flow, epoch, slot)], {})
+
+    async def end_hanging(self, epoch: int, copies: Mapping[TopicPartition, TopicPartition]) -> None:
+        """Before the tasks of an epoch take their ids over: end what hangs of these ids, and of those of
+        slots that are not used any more, on any copy. Raises KafkaError."""
+        slots = range(self._slots)
+        await self.fence(
+            [name for slot in slots for name in transactional_ids(self.flow, epoch, slot)], copies
+        )
 
     @property
     def is_due(self) -> bool:

@@ -12,6 +12,7 @@ from twinlog.model import Flow, TopicPartition
 from twinlog.service.topics_client import ReplicatedTopic, TopicState
 from twinlog_source.control import TopicMark
 from twinlog_source.epoch import Epoch, SlotState
+from twinlog_source.epoch_jobs import number_after
 from twinlog_source.partition_table import PartitionTable, Shortened
 from twinlog_source.start_positions import begins_at
 
@@ -196,3 +197,12 @@ def test_a_partition_that_leaves_and_comes_back_within_an_epoch_goes_on_from_its
     table.keep({stays: "A.stays"}, owned=both)
     table.keep(both, owned=[stays])
     assert table.known_positions() == {stays: 0}, "the log says where it stands once its owner has ended"
+
+
+def test_an_epoch_that_is_made_ready_never_has_the_ids_of_the_one_that_copies() -> None:
+    assert number_after(0, beside=None) == 1
+    assert number_after(1, beside=1) == 2
+    assert number_after(2, beside=1) == 4  # 2 never began
+    assert number_after(4, beside=1) == 6
+    assert number_after(4, beside=4) == 5
+    assert number_after(2, beside=None) == 3

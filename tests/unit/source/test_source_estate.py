@@ -2,7 +2,7 @@
 limits."""
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -116,7 +116,9 @@ class Site:
             source_alias="A",
         )
 
-        async def fence(transactional_ids: Sequence[str]) -> None:
+        async def fence(
+            transactional_ids: Sequence[str], _copies: Mapping[TopicPartition, TopicPartition]
+        ) -> None:
             """The coordinator aborts what holders of these ids left open."""
             others, self.while_fencing = self.while_fencing, None
             if others is not None:

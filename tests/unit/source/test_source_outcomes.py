@@ -116,6 +116,8 @@ def test_positions_count_if_any_copy_of_theirs_does() -> None:
     assert verdict_of_positions([OPEN, ABORTED], is_surpassed=False) is ABORTED
     assert verdict_of_positions([OPEN, COMMITTED], is_surpassed=False) is COMMITTED
     assert verdict_of_positions([OPEN], is_surpassed=True) is COMMITTED
+    assert verdict_of_positions([COMMITTED, Outcome.UNKNOWN], is_surpassed=False) is COMMITTED
+    assert verdict_of_positions([ABORTED, Outcome.UNKNOWN], is_surpassed=False) is None
 
 
 def test_a_copy_ends_as_its_position_did_or_not_at_all() -> None:
@@ -128,5 +130,6 @@ def test_a_copy_ends_as_its_position_did_or_not_at_all() -> None:
     assert verdict(OPEN, COMMITTED) is COMMITTED
     assert verdict(OPEN, ABORTED) is ABORTED
     assert verdict(OPEN) is None  # the positions' broker is away
+    assert verdict(Outcome.UNKNOWN) is None
     assert verdict(COMMITTED, is_exact=False) is None  # maybe that of an earlier transaction
     assert verdict(ABORTED, is_exact=False) is ABORTED
