@@ -9,6 +9,8 @@ from dataclasses import dataclass, field
 
 from twinlog.api.source.v1 import worker_service_pb2 as pb
 from twinlog.clock import Clock
+from twinlog.errors import KafkaError
+from twinlog.kafka.ports import OffsetSpec
 from twinlog.model import TopicPartition
 from twinlog.service.topics_client import ReplicatedTopic, TopicsWatch
 from twinlog_source.config import SourceFlow
@@ -30,6 +32,7 @@ from twinlog_source.topics import KnownTopics, copyable_partitions
 from twinlog_source.wanted_topics import WantedTopics
 
 RECHECK_SECONDS = 1.0
+BACKLOG_LOOK_SECONDS = 2.0
 
 
 @dataclass(slots=True, kw_only=True)
@@ -171,6 +174,20 @@ class FlowEstate:
         await self.target_logs.look_at_ends(self.topics)
         await self.target_logs.note_shortened(self.topics)
         return False
+
+    async def backlog_records(self, partitions: Collection[TopicPartition]) -> int:
+        """How many offsets lie between their positions and the ends of the source's logs; 0 when that cannot
+        be found out within a moment: it is worth no wait."""
+        try:
+            async with asyncio.timeout(BACKLOG_LOOK_SECONDS):
+                ends = await self.known.source.list_offsets(OffsetSpec.LATEST, partitions)
+        except (KafkaError, TimeoutError):
+            return 0
+        return sum(
+            max(0, end - (self.table.rows[partition].position or 0))
+            for partition, end in ends.items()
+            if not isinstance(end, KafkaError)
+        )
 
     async def plan_is_stale(self, planned: frozenset[TopicPartition]) -> bool:
         """Whether the next epoch should begin now: what is to be copied is not what is planned. Raises

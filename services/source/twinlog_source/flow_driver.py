@@ -14,7 +14,7 @@ after fencing.
 import asyncio
 import contextlib
 from collections.abc import Callable, Collection
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import structlog
 
@@ -199,17 +199,21 @@ class FlowDriver:
             if partitions:
                 self._most_slots = self.max_slots or await self.jobs.runner.slots()
                 previous = self.current.plan if self.current else ()
+                backlog = 0 if previous else await self.estate.backlog_records(partitions)
                 return plan(
                     self.estate.table.rates(partitions),
-                    max_slots=self._slots_needed(partitions, present=len(previous)),
+                    max_slots=self._slots_needed(partitions, present=len(previous), first_backlog=backlog),
                     previous=previous,
                 )
             await self._end_current("PLAN_CHANGED")
             await wait_or_stop(stop, REPLAN_POLL_SECONDS)
         return ()
 
-    def _slots_needed(self, partitions: Collection[TopicPartition], *, present: int) -> int:
+    def _slots_needed(
+        self, partitions: Collection[TopicPartition], *, present: int, first_backlog: int = 0
+    ) -> int:
         load = self.estate.table.load(partitions, now=self.clock.monotonic())
+        load = replace(load, first_backlog_records=first_backlog)
         return slots_needed(load, present=present, most=self._most_slots)
 
     def _needs_more_slots(self, epoch: Epoch) -> bool:

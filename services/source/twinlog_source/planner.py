@@ -32,6 +32,10 @@ BEHIND_RECORDS = 10_000
 BACKLOG_RECORDS = 100
 """A lag above this stands: the slot would copy faster if it might."""
 
+FIRST_BACKLOG_RECORDS = 500_000
+"""What lies before a flow that begins, above which it begins with all slots: one would be some seconds at it,
+and a second one costs a start of its own then."""
+
 Plan = tuple[tuple[TopicPartition, ...], ...]
 
 
@@ -45,6 +49,8 @@ class Load:
     """They would be copied faster if nothing limited them."""
     is_behind: bool = False
     """Their slots do not keep up."""
+    first_backlog_records: int = 0
+    """Of those that nobody copies yet: offsets between their positions and the ends of their logs."""
 
     @property
     def most_bytes_per_second(self) -> float | None:
@@ -61,8 +67,10 @@ def slots_needed(load: Load, *, present: int, most: int) -> int:
     4
     >>> slots_needed(Load(bytes_per_second=1e6, is_behind=True), present=1, most=8)
     8
+    >>> slots_needed(Load(first_backlog_records=10_000_000), present=0, most=8)
+    8
     """
-    if load.is_behind:
+    if load.is_behind or load.first_backlog_records >= FIRST_BACKLOG_RECORDS:
         return most
     growing = math.ceil(load.bytes_per_second / SLOT_BYTES_PER_SECOND)
     if growing < present:

@@ -217,6 +217,16 @@ async def test_a_position_of_0_wins_over_the_reset(site: Site) -> None:
     assert (await site.owner(latest)).table.rows[P].position == 7
 
 
+async def test_what_lies_before_a_flow_that_begins_is_counted_from_its_positions(site: Site) -> None:
+    await site.write(site.source, "t", 5)
+    estate = await site.owner()
+    assert await estate.backlog_records([P]) == 5
+    await estate.set_position(P, 3)
+    assert await estate.backlog_records([P]) == 2
+    await estate.set_position(P, 9)
+    assert await estate.backlog_records([P]) == 0
+
+
 async def test_a_partition_without_a_position_waits_for_one_when_the_reset_is_none(site: Site) -> None:
     estate = await site.owner("A.consumer.auto.offset.reset = none")
     assert estate.table.rows[P].reason == "NO_POSITION"

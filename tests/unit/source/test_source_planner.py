@@ -4,7 +4,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from twinlog.model import TopicPartition
-from twinlog_source.planner import SLOT_BYTES_PER_SECOND, Load, plan, slots_needed
+from twinlog_source.planner import FIRST_BACKLOG_RECORDS, SLOT_BYTES_PER_SECOND, Load, plan, slots_needed
 
 RATES = st.dictionaries(
     st.builds(TopicPartition, st.sampled_from("abc"), st.integers(0, 30)),
@@ -75,6 +75,8 @@ def test_two_thousand_idle_partitions_and_one_busy_topic() -> None:
 def test_a_quiet_flow_has_one_slot_and_one_that_is_behind_all() -> None:
     assert slots_needed(Load(bytes_per_second=1e6), present=0, most=8) == 1
     assert slots_needed(Load(bytes_per_second=1e6), present=8, most=8) == 1
+    assert slots_needed(Load(first_backlog_records=FIRST_BACKLOG_RECORDS), present=0, most=8) == 8
+    assert slots_needed(Load(first_backlog_records=FIRST_BACKLOG_RECORDS - 1), present=0, most=8) == 1
     assert slots_needed(Load(bytes_per_second=1e6, is_behind=True), present=1, most=8) == 8
 
 
