@@ -16,7 +16,7 @@ from twinlog_source.hanging import TakeOver
 from twinlog_source.positions import PositionsLog
 from twinlog_source.task.outlet import PositionsTopic
 
-PARTITIONS = 24
+PARTITIONS = 60
 ONE_REPLICA = {"min.insync.replicas": "1"}
 
 
