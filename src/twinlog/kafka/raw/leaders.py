@@ -1,7 +1,7 @@
 """Who leads which partition, and the bounds of logs, on one session."""
 
 import asyncio
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Awaitable, Callable, Collection, Iterable
 from typing import Any, TypeVar
 
 from aiokafka.protocol.offset import OffsetRequest
@@ -92,31 +92,48 @@ async def ask_leaders(
     Raises KafkaError when no broker can be reached in time.
     """
     found: dict[TopicPartition, T | KafkaError] = {}
+
+    async def exchange(node: int, led: Collection[TopicPartition]) -> LeaderAnswers[T]:
+        answers: LeaderAnswers[T] = await session.send(node, request(led), doing)
+        return answers
+
     async with deadline(timeout_seconds, doing, alias=session.alias):
         client = await session.client(doing)
         await refresh_metadata(session, client, {partition.topic for partition in partitions})
-        by_node: dict[int, list[TopicPartition]] = {}
-        for partition in partitions:
-            leader = leader_of(client, partition)
-            if leader is None:
-                found[partition] = no_leader(session, client, partition)
-            else:
-                by_node.setdefault(leader, []).append(partition)
-
-        async def ask(node: int, led: Collection[TopicPartition]) -> None:
-            try:
-                answers: LeaderAnswers[T] = await session.send(node, request(led), doing)
-            except KafkaError as error:
-                found.update((partition, about(partition, again(error))) for partition in led)
-                return
-            for partition, code, answer in answers:
-                refusal = partition_error(code, partition, doing, alias=session.alias) if code else None
-                found[partition] = refusal or answer
-
-        async with asyncio.TaskGroup() as group:
-            for node, led in by_node.items():
-                group.create_task(ask(node, led), name=f"{doing} of broker {node}")
+        await _ask_each_leader(session, client, partitions, exchange, doing, found)
     return found
+
+
+async def _ask_each_leader(
+    session: DataSession,
+    client: DataClient,
+    partitions: Iterable[TopicPartition],
+    exchange: Callable[[int, Collection[TopicPartition]], Awaitable[LeaderAnswers[T]]],
+    doing: str,
+    found: dict[TopicPartition, T | KafkaError],
+) -> None:
+    """Ask the leaders that are known now at the same time; `found` gets an answer or a refusal for each."""
+    by_node: dict[int, list[TopicPartition]] = {}
+    for partition in partitions:
+        leader = leader_of(client, partition)
+        if leader is None:
+            found[partition] = no_leader(session, client, partition)
+        else:
+            by_node.setdefault(leader, []).append(partition)
+
+    async def ask(node: int, led: Collection[TopicPartition]) -> None:
+        try:
+            answers = await exchange(node, led)
+        except KafkaError as error:
+            found.update((partition, about(partition, again(error))) for partition in led)
+            return
+        for partition, code, answer in answers:
+            refusal = partition_error(code, partition, doing, alias=session.alias) if code else None
+            found[partition] = refusal or answer
+
+    async with asyncio.TaskGroup() as group:
+        for node, led in by_node.items():
+            group.create_task(ask(node, led), name=f"{doing} of broker {node}")
 
 
 async def list_offsets(
@@ -133,49 +150,25 @@ async def list_offsets(
     """
     doing = f"list {spec} offsets"
     found: dict[TopicPartition, int | KafkaError] = {}
+
+    async def exchange(node: int, led: Collection[TopicPartition]) -> LeaderAnswers[int]:
+        response: Any = await session.send(node, _offset_request(spec, led), doing)
+        return [
+            (TopicPartition(topic, number), code, offset)
+            for topic, answers in response.topics
+            for number, code, _, offset in answers
+        ]
+
     async with deadline(timeout_seconds, doing, alias=session.alias):
         for last_attempt in (False, True):
             client = await session.client(doing)
             left = [partition for partition in partitions if not isinstance(found.get(partition), int)]
             if last_attempt or any(leader_of(client, partition) is None for partition in left):
                 await refresh_metadata(session, client, {partition.topic for partition in left})
-            await _list_from_leaders(session, client, spec, left, found)
+            await _ask_each_leader(session, client, left, exchange, doing, found)
             if not any(isinstance(offset, TransientKafkaError) for offset in found.values()):
                 break
     return found
-
-
-async def _list_from_leaders(
-    session: DataSession,
-    client: DataClient,
-    spec: OffsetSpec,
-    partitions: Iterable[TopicPartition],
-    found: dict[TopicPartition, int | KafkaError],
-) -> None:
-    by_node: dict[int, list[TopicPartition]] = {}
-    for partition in partitions:
-        leader = leader_of(client, partition)
-        if leader is None:
-            found[partition] = no_leader(session, client, partition)
-        else:
-            by_node.setdefault(leader, []).append(partition)
-    doing = f"list {spec} offsets"
-
-    async def ask(node: int, node_partitions: list[TopicPartition]) -> None:
-        try:
-            response: Any = await session.send(node, _offset_request(spec, node_partitions), doing)
-        except KafkaError as error:
-            found.update((partition, about(partition, again(error))) for partition in node_partitions)
-            return
-        for topic, answers in response.topics:
-            for number, code, _, offset in answers:
-                partition = TopicPartition(topic, number)
-                refusal = partition_error(code, partition, doing, alias=session.alias) if code else None
-                found[partition] = refusal or offset
-
-    async with asyncio.TaskGroup() as group:
-        for node, node_partitions in by_node.items():
-            group.create_task(ask(node, node_partitions), name=f"{doing} of broker {node}")
 
 
 def _offset_request(spec: OffsetSpec, partitions: Iterable[TopicPartition]) -> OffsetRequest:
