@@ -82,6 +82,7 @@ class HangingGuard:
     def forget(self) -> None:
         """The producer has another id from now on."""
         self._clear.clear()
+        self._open_since.clear()
 
     def _ask(self, connection: DataConnection, partitions: set[TopicPartition], producer_id: int) -> None:
         try:
