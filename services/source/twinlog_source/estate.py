@@ -106,6 +106,7 @@ class FlowEstate:
     async def take_over(self, *, displaced: bool) -> None:
         """Become the flow's owner, then take the positions from the log. Raises as `Ownership.take_over`."""
         await self.ownership.take_over(displaced=displaced)
+        await self.ledger.tidy(everything=True)
         await self.reread(list(self.table.rows))
 
     async def confirm(self) -> None:
@@ -129,6 +130,7 @@ class FlowEstate:
         if self.ownership.is_due:
             await self.ownership.check()
             await self.target_logs.put_ends_on_log(self.topics)
+            await self.ledger.tidy()
             await self.ownership.sign()
 
     async def reclaim(self, epoch: int, lost: Sequence[Slot]) -> None:

@@ -3,9 +3,14 @@
 A gap is a record of `mm2-offsets.<A>.internal` under a connector name of our own, which Connect leaves
 alone. Its key holds where it begins and why, so gaps of one partition stand side by side after compaction,
 and a gap that is found again replaces itself.
+
+A copy that stays behind a short retention finds one gap after the other, for ever. `tidied` keeps the ledger
+bounded: it joins what touches, and of more ranges than `MOST_RANGES` the oldest, whose sum stays exact.
 """
 
-from dataclasses import dataclass
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+from itertools import groupby
 
 from twinlog.model import Flow, TopicPartition
 from twinlog.wire.connect_json import JsonValue
@@ -18,6 +23,12 @@ from twinlog.wire.source_offset import (
     encode_document,
 )
 
+MOST_RANGES = 100
+"""Of one partition and one reason. Above that the two oldest ranges become one."""
+
+GapIdentity = tuple[TopicPartition, int, str]
+"""Partition, first offset, reason."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Gap:
@@ -28,11 +39,19 @@ class Gap:
     reason: str
     """RETENTION, TRUNCATION, TOPIC_RECREATED, TARGET_RECREATED, TARGET_TRUNCATED."""
     found_at_ms: int
+    lost_of_joined: int | None = None
+    """How many offsets of a range are lost that was joined from several with copied records between them;
+    None: all of them."""
 
     @property
-    def identity(self) -> tuple[TopicPartition, int, str]:
+    def identity(self) -> GapIdentity:
         """What makes it the same gap when it is found again."""
         return self.partition, self.from_offset, self.reason
+
+    @property
+    def lost_offsets(self) -> int:
+        """How many offsets of the range are lost."""
+        return self.to_offset - self.from_offset if self.lost_of_joined is None else self.lost_of_joined
 
     @property
     def is_loss(self) -> bool:
@@ -41,45 +60,101 @@ class Gap:
         return self.reason != "TRUNCATION"
 
 
+def tidied(gaps: Iterable[Gap]) -> list[Gap]:
+    """The same losses in as few ranges as the ledger may hold: at most `MOST_RANGES` of each partition and
+    reason.
+
+    What retention took bit by bit is one range, and a range inside another one of the same reason was
+    recorded before. Where that does not suffice, the two that begin first are joined.
+    """
+    tidy: list[Gap] = []
+    by_subject = sorted(gaps, key=lambda gap: (gap.partition, gap.reason, gap.from_offset))
+    for (_, reason), of_subject in groupby(by_subject, key=lambda gap: (gap.partition, gap.reason)):
+        ranges: list[Gap] = []
+        for gap in of_subject:
+            if reason == "RETENTION" and ranges and gap.from_offset <= ranges[-1].to_offset:
+                ranges[-1] = _joined(ranges[-1], gap)
+            else:
+                ranges.append(gap)
+        while len(ranges) > MOST_RANGES:
+            ranges[:2] = [_joined(ranges[0], ranges[1])]
+        tidy += ranges
+    return tidy
+
+
+def _joined(first: Gap, second: Gap) -> Gap:
+    """Both as one; `first` begins no later than `second`."""
+    to_offset = max(first.to_offset, second.to_offset)
+    if second.to_offset <= first.to_offset:
+        lost = first.lost_offsets
+    else:
+        overlap = max(0, first.to_offset - second.from_offset)
+        lost = first.lost_offsets + max(0, second.lost_offsets - overlap)
+    return replace(
+        first,
+        to_offset=to_offset,
+        found_at_ms=max(first.found_at_ms, second.found_at_ms),
+        lost_of_joined=None if lost == to_offset - first.from_offset else lost,
+    )
+
+
 def gap_record(flow: Flow, gap: Gap) -> tuple[bytes, bytes]:
     """Key and value of a gap."""
+    value: dict[str, JsonValue] = {"to": gap.to_offset, "found_at_ms": gap.found_at_ms}
+    if gap.lost_of_joined is not None:
+        value["lost"] = gap.lost_of_joined
+    return gap_key(flow, gap.identity), encode_document(value)
+
+
+def gap_key(flow: Flow, identity: GapIdentity) -> bytes:
+    """The key of a gap, also for its tombstone."""
+    partition, from_offset, reason = identity
     key = ConnectKey(
         connector=GAP_CONNECTOR,
         partition={
             "cluster": flow.source,
-            "partition": gap.partition.partition,
-            "topic": gap.partition.topic,
-            "from": gap.from_offset,
-            "reason": gap.reason,
+            "partition": partition.partition,
+            "topic": partition.topic,
+            "from": from_offset,
+            "reason": reason,
         },
     )
-    value: dict[str, JsonValue] = {"to": gap.to_offset, "found_at_ms": gap.found_at_ms}
-    return encode_connect_key(key), encode_document(value)
+    return encode_connect_key(key)
+
+
+def parse_gap_identity(source_alias: str, key: bytes | None) -> GapIdentity | None:
+    """Which gap of a source cluster a record is about; None for every other record."""
+    decoded = decode_connect_key(key)
+    if decoded is None or decoded.connector != GAP_CONNECTOR:
+        return None
+    match decoded.partition:
+        case {
+            "cluster": str(cluster),
+            "topic": str(topic),
+            "partition": int(number),
+            "from": int(begin),
+            "reason": str(reason),
+        } if cluster == source_alias:
+            return TopicPartition(topic, number), begin, reason
+        case _:
+            return None
 
 
 def parse_gap(source_alias: str, key: bytes | None, value: bytes | None) -> Gap | None:
     """Read a gap of a source cluster; None for every other record, and for a tombstone."""
-    decoded = decode_connect_key(key)
-    if decoded is None or decoded.connector != GAP_CONNECTOR:
+    identity = parse_gap_identity(source_alias, key)
+    if identity is None:
         return None
-    document = decode_document(value)
-    match (decoded.partition, document):
-        case (
-            {
-                "cluster": str(cluster),
-                "topic": str(topic),
-                "partition": int(number),
-                "from": int(begin),
-                "reason": str(reason),
-            },
-            {"to": int(end), "found_at_ms": int(found_at_ms)},
-        ) if cluster == source_alias:
+    match decode_document(value):
+        case {"to": int(end), "found_at_ms": int(found_at_ms), **more}:
+            lost = more.get("lost")
             return Gap(
-                partition=TopicPartition(topic, number),
-                from_offset=begin,
+                partition=identity[0],
+                from_offset=identity[1],
                 to_offset=end,
-                reason=reason,
+                reason=identity[2],
                 found_at_ms=found_at_ms,
+                lost_of_joined=lost if isinstance(lost, int) else None,
             )
         case _:
             return None

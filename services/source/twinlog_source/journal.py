@@ -12,7 +12,7 @@ from twinlog.model import Flow, TopicPartition
 from twinlog.wire.murmur2 import partition_for_key
 from twinlog.wire.source_offset import encode_source_offset, source_offset_key
 from twinlog_source.control import Fact, ZeroMark, control_key, fact_record, partition_key
-from twinlog_source.gaps import Gap, gap_record
+from twinlog_source.gaps import Gap, GapIdentity, gap_key, gap_record
 
 
 @dataclass(slots=True, kw_only=True)
@@ -33,18 +33,21 @@ class Journal:
 
     async def states(self, facts: Iterable[Fact]) -> None:
         """Many at once; they share requests."""
-        try:
-            async with asyncio.TaskGroup() as group:
-                for fact in facts:
-                    group.create_task(self.state(fact), name="state a fact")
-        except* KafkaError as failures:
-            raise failures.exceptions[0] from None
+        await self._append_all(fact_record(self.flow.source, fact) for fact in facts)
 
     async def take_back(self, kind: str, topic: str | None = None, partition: int | None = None) -> None:
         await self._append(control_key(self.flow.source, kind, topic, partition), None)
 
     async def gap(self, gap: Gap) -> None:
         await self._append(*gap_record(self.flow, gap))
+
+    async def gaps(self, gaps: Iterable[Gap]) -> None:
+        """Many at once; they share requests."""
+        await self._append_all(gap_record(self.flow, gap) for gap in gaps)
+
+    async def remove_gaps(self, identities: Iterable[GapIdentity]) -> None:
+        """Take gaps out of the ledger."""
+        await self._append_all((gap_key(self.flow, identity), None) for identity in identities)
 
     async def position(self, partition: TopicPartition, position: int) -> None:
         """Only while no task owns the partition."""
@@ -56,6 +59,14 @@ class Journal:
         if position:
             await self._append(partition_key(self.flow.source, "zero", partition), None)
         await self._append(partition_key(self.flow.source, "epochs", partition), None)
+
+    async def _append_all(self, records: Iterable[tuple[bytes, bytes | None]]) -> None:
+        try:
+            async with asyncio.TaskGroup() as group:
+                for key, value in records:
+                    group.create_task(self._append(key, value), name="append to the positions topic")
+        except* KafkaError as failures:
+            raise failures.exceptions[0] from None
 
     async def _append(self, key: bytes, value: bytes | None) -> None:
         number = partition_for_key(key, self.partition_count)

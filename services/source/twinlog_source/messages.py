@@ -79,6 +79,7 @@ def gap_message(flow: Flow, gap: Gap) -> pb.LedgerGap:
         to_offset=gap.to_offset,
         reason=gap.reason,
         found_at=timestamp(gap.found_at_ms),
+        lost_offsets=gap.lost_offsets,
     )
 
 

@@ -16,7 +16,7 @@ from twinlog.kafka.ports import LogReader, OffsetSpec
 from twinlog.model import Record, TopicPartition
 from twinlog.wire.source_offset import SOURCE_CONNECTOR, decode_source_offset, decode_source_offset_key
 from twinlog_source.control import ControlState, parse_control
-from twinlog_source.gaps import Gap, parse_gap
+from twinlog_source.gaps import Gap, GapIdentity, parse_gap, parse_gap_identity
 
 FETCH_MAX_BYTES = 4 << 20
 FETCH_WAIT_SECONDS = 0.5
@@ -38,7 +38,7 @@ class PositionsLog:
     partition_count: int
     source_alias: str
     connector_name: str = SOURCE_CONNECTOR
-    gaps: dict[tuple[TopicPartition, int, str], Gap] = field(default_factory=dict)
+    gaps: dict[GapIdentity, Gap] = field(default_factory=dict)
     """The gap ledger as read so far."""
     control: ControlState = field(default_factory=ControlState)
     """Our own state beside the positions, as read so far."""
@@ -100,14 +100,21 @@ class PositionsLog:
             if key is not None and key.cluster == self.source_alias:
                 self._take(key.partition, decode_source_offset(record.value))
                 self.written_at_ms[key.partition] = record.timestamp_ms
-            elif (gap := parse_gap(self.source_alias, record.key, record.value)) is not None:
-                self.gaps[gap.identity] = gap
+            elif (identity := parse_gap_identity(self.source_alias, record.key)) is not None:
+                self._take_gap(identity, record)
             elif (control := parse_control(self.source_alias, record.key, record.value)) is not None:
                 self.control.apply(control)
         except WireFormatError as error:
             log.warning("position_unreadable", topic=self.topic, offset=record.offset, error=str(error))
             if key is not None:
                 self.unreadable[key.partition] = str(error)
+
+    def _take_gap(self, identity: GapIdentity, record: Record) -> None:
+        gap = parse_gap(self.source_alias, record.key, record.value)
+        if gap is not None:
+            self.gaps[identity] = gap
+        elif record.value is None:
+            self.gaps.pop(identity, None)
 
     def _take(self, partition: TopicPartition, position: int | None) -> None:
         self.unreadable.pop(partition, None)

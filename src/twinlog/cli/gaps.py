@@ -32,7 +32,8 @@ def gaps_command(
 ) -> None:
     """Show every range of source offsets that is known not to be on the target, with its reason.
 
-    `to` is the first offset after the range. Nothing is printed when nothing is missing.
+    `to` is the first offset after the range, `offsets` how many of the range are missing: fewer than it spans
+    where the oldest ranges of a partition were joined. Nothing is printed when nothing is missing.
     """
     gaps = run_async(_gaps(flow, topic, config, endpoint))
     with reported_failures():
@@ -45,6 +46,7 @@ def gaps_command(
                         "partition": gap.partition.partition,
                         "from": gap.from_offset,
                         "to": gap.to_offset,
+                        "offsets": gap.lost_offsets,
                         "reason": gap.reason,
                         "found_at": gap.found_at.ToJsonString(),
                     }
@@ -61,7 +63,7 @@ def gaps_command(
                 partition_name(gap.partition),
                 str(gap.from_offset),
                 str(gap.to_offset),
-                str(gap.to_offset - gap.from_offset),
+                str(gap.lost_offsets),
                 gap.reason,
                 gap.found_at.ToJsonString(),
             ]

@@ -32,10 +32,10 @@ from twinlog_source.control import EpochsMark, EpochStart, control_key
 from twinlog_source.epoch import Epoch
 from twinlog_source.epoch_jobs import EpochJobs
 from twinlog_source.estate import FlowEstate
-from twinlog_source.gaps import Gap
+from twinlog_source.gaps import MOST_RANGES, Gap
 from twinlog_source.internal_topics import InternalTopics
 from twinlog_source.journal import Journal
-from twinlog_source.ownership import Ownership
+from twinlog_source.ownership import RENEW_SECONDS, Ownership
 from twinlog_source.positions import PositionsLog
 from twinlog_source.start_positions import StartPositions
 from twinlog_source.task_host import TaskHost
@@ -281,6 +281,20 @@ async def test_a_copy_that_lost_its_tail_while_nobody_copied_is_a_gap(site: Site
     assert second.table.rows[P].position == 10
     await site.write(site.target, "A.t", 1)
     assert ledger(await site.owner()) == [(6, 10, "TARGET_TRUNCATED")], "only once"
+
+
+async def test_a_copy_that_stays_behind_retention_leaves_a_bounded_ledger(site: Site) -> None:
+    estate = await site.owner()
+    for at in range(0, 10 * (MOST_RANGES + 5), 10):
+        await estate.ledger.write(
+            Gap(partition=P, from_offset=at, to_offset=at + 3, reason="RETENTION", found_at_ms=at)
+        )
+    site.clock.advance(RENEW_SECONDS)
+    await estate.renew()
+    assert len(ledger(estate)) == MOST_RANGES
+    reread = await site.owner()
+    assert sorted(ledger(reread)) == sorted(ledger(estate)), "the log holds no more than memory does"
+    assert sum(gap.lost_offsets for gap in reread.positions.gaps.values()) == 3 * (MOST_RANGES + 5)
 
 
 async def test_what_a_dead_owner_left_open_ends_by_fencing_before_it_is_waited_for(site: Site) -> None:

@@ -22,7 +22,7 @@ from twinlog_source.control import (
     parse_control,
     partition_key,
 )
-from twinlog_source.gaps import Gap, gap_record, parse_gap
+from twinlog_source.gaps import Gap, gap_key, gap_record, parse_gap, parse_gap_identity
 
 FLOW = Flow("A", "B")
 NAMES = st.text(st.characters(codec="utf-8"), min_size=1, max_size=12)
@@ -106,13 +106,17 @@ def test_other_records_are_no_facts(key: bytes | None) -> None:
     assert parse_gap("A", key, b"{}") is None
 
 
-@given(NAMES, NUMBERS, NUMBERS, NUMBERS, NUMBERS)
-def test_a_gap_is_read_as_it_was_written(topic: str, partition: int, first: int, end: int, at: int) -> None:
+@given(NAMES, NUMBERS, NUMBERS, NUMBERS, NUMBERS, st.none() | NUMBERS)
+def test_a_gap_is_read_as_it_was_written(
+    topic: str, partition: int, first: int, end: int, at: int, lost: int | None
+) -> None:
     gap = Gap(
         partition=TopicPartition(topic, partition),
         from_offset=first,
         to_offset=end,
         reason="RETENTION",
         found_at_ms=at,
+        lost_of_joined=lost,
     )
     assert parse_gap("A", *gap_record(FLOW, gap)) == gap
+    assert parse_gap_identity("A", gap_key(FLOW, gap.identity)) == gap.identity

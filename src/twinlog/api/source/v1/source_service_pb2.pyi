@@ -576,12 +576,15 @@ class LedgerGap(_message.Message):
     TO_OFFSET_FIELD_NUMBER: _builtins.int
     REASON_FIELD_NUMBER: _builtins.int
     FOUND_AT_FIELD_NUMBER: _builtins.int
+    LOST_OFFSETS_FIELD_NUMBER: _builtins.int
     from_offset: _builtins.int
     """First offset of the range."""
     to_offset: _builtins.int
     """First offset after it."""
     reason: _builtins.str
     """RETENTION, TRUNCATION, TOPIC_RECREATED, TARGET_RECREATED."""
+    lost_offsets: _builtins.int
+    """How many offsets of the range are lost: fewer than it spans where old ranges were joined."""
     @_builtins.property
     def flow(self) -> _types_pb2.Flow:
         """The flow."""
@@ -603,10 +606,11 @@ class LedgerGap(_message.Message):
         to_offset: _builtins.int = ...,
         reason: _builtins.str = ...,
         found_at: _timestamp_pb2.Timestamp | None = ...,
+        lost_offsets: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["flow", b"flow", "found_at", b"found_at", "partition", b"partition"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["flow", b"flow", "found_at", b"found_at", "from_offset", b"from_offset", "partition", b"partition", "reason", b"reason", "to_offset", b"to_offset"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["flow", b"flow", "found_at", b"found_at", "from_offset", b"from_offset", "lost_offsets", b"lost_offsets", "partition", b"partition", "reason", b"reason", "to_offset", b"to_offset"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
