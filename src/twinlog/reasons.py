@@ -244,6 +244,11 @@ COMMANDS: Final = ReasonGroup(
     "Commands and calls",
     (
         OwnReason("INVALID_CONFIG", "the configuration or the request is wrong", _READ_THE_MESSAGE),
+        OwnReason(
+            "REFERENCE_REFUSED",
+            "a rule that is changed while a flow runs holds `${`: such values are taken literally",
+            "write the reference to `config.providers` into the properties file, or the value itself",
+        ),
         OwnReason("NOT_FOUND", "there is no such thing", _READ_THE_MESSAGE),
         OwnReason("FLOW_UNKNOWN", "this process has no such flow", "the message lists those it has"),
         OwnReason(

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from twinlog.config import ClientConfig, ConfigSyncSettings, Configuration, FlowConfig
+from twinlog.config.live import LIVE_KEYS, live_overrides
 from twinlog.filters import DefaultGroupFilter, DefaultTopicFilter, NameFilter, PatternList
 from twinlog.model import Flow
 from twinlog.policy.configured import SOURCE_ALIAS_KEY, policy_from_config
@@ -14,7 +15,6 @@ from twinlog.selection import TopicSelector
 from twinlog_configsync.acl_rules import AclMode, AclRules
 from twinlog_configsync.config_rules import ConfigRules
 from twinlog_configsync.delete_plan import DeleteRules
-from twinlog_configsync.live_rules import LIVE_KEYS
 from twinlog_configsync.rules import FlowRules
 from twinlog_configsync.schedule import Scope
 from twinlog_configsync.topic_plan import TopicRules
@@ -32,7 +32,7 @@ class ConfigSyncFlow:
     file_values: Mapping[str, str]
     """What the file (or a default) says of each rule that may be changed while the flow runs."""
     with_values: Callable[[Mapping[str, str]], FlowRules]
-    """The rules with other values for some keys. Raises ConfigError; reads files that values refer to."""
+    """The rules with other literal values for some live keys. Raises ConfigError. Blocks as `load` does."""
     registry_topic: str
     registry_replication_factor: int
     """As that of the positions topic beside it (offset.storage.replication.factor); -1 = the broker's
@@ -58,7 +58,7 @@ def _configsync_flow(configuration: Configuration, config: FlowConfig) -> Config
     def with_values(values: Mapping[str, str]) -> FlowRules:
         if base is None:
             return flow_rules(config)
-        changed = base.with_overrides({f"{config.flow}.{key}": value for key, value in values.items()})
+        changed = base.with_overrides(live_overrides(config.flow, values))
         return flow_rules(changed.flow(config.flow))
 
     return ConfigSyncFlow(

@@ -4,44 +4,13 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from difflib import get_close_matches
 from enum import StrEnum
-from typing import Final
 
 from twinlog.config.keys import BY_NAME
+from twinlog.config.live import LIVE_KEYS
 from twinlog.config.spec import ValueType
 from twinlog.errors import ConfigError
 from twinlog.filters import split_list
 from twinlog_configsync.records import RulesRecord
-
-LIVE_KEYS: Final = (
-    "topics",
-    "topics.exclude",
-    "heartbeats.replication.enabled",
-    "replication.factor",
-    "refresh.topics.enabled",
-    "refresh.topics.interval.seconds",
-    "config.properties.exclude",
-    "use.defaults.from",
-    "sync.topic.configs.enabled",
-    "sync.topic.configs.interval.seconds",
-    "sync.topic.acls.enabled",
-    "sync.topic.acls.interval.seconds",
-    "twinlog.sync.mode",
-    "twinlog.sync.topic.acls.mode",
-    "twinlog.sync.client.quotas.enabled",
-    "twinlog.sync.topic.deletes.enabled",
-    "twinlog.sync.topic.deletes.grace.seconds",
-    "twinlog.sync.topic.deletes.max.per.hour",
-    "groups",
-    "groups.exclude",
-    "refresh.groups.enabled",
-    "refresh.groups.interval.seconds",
-    "emit.checkpoints.interval.seconds",
-    "emit.heartbeats.enabled",
-    "emit.heartbeats.interval.seconds",
-    "sync.group.offsets.enabled",
-    "sync.group.offsets.interval.seconds",
-)
-"""Keys that take effect without a restart. All others need one."""
 
 
 class RuleOperation(StrEnum):
@@ -69,9 +38,12 @@ def change_rules(
     """
     values = dict(changed)
     for change in changes:
+        if change.operation is RuleOperation.RESET and change.key in values:
+            # Also a key that is not live (the record was written by something else): it can be got rid of.
+            del values[change.key]
+            continue
         _require_live(change.key)
         if change.operation is RuleOperation.RESET:
-            values.pop(change.key, None)
             continue
         before = values.get(change.key, file_values.get(change.key, ""))
         values[change.key] = _changed(change, before)

@@ -14,6 +14,7 @@ from twinlog.config.clients import ClientBuilder
 from twinlog.config.flows import flow_config
 from twinlog.config.keys import BY_NAME
 from twinlog.config.keys_twinlog import SPARK_CONF_PREFIX
+from twinlog.config.live import require_literals
 from twinlog.config.precedence import Connector
 from twinlog.config.problems import Findings
 from twinlog.config.providers import FileSystem, LocalFileSystem, Resolver, configured_resolver
@@ -148,6 +149,7 @@ class _Base:
     overrides: Mapping[str, str]
 
     def with_overrides(self, overrides: Mapping[str, str]) -> Configuration:
+        require_literals(overrides)
         return self.rebuild(overrides={**self.overrides, **overrides})
 
     def flow_values(self, flow: Flow, keys: Collection[str]) -> Mapping[str, str]:

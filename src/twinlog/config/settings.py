@@ -326,7 +326,9 @@ class ConfigurationBase(Protocol):
     """
 
     def with_overrides(self, overrides: Mapping[str, str]) -> "Configuration":
-        """The same file with these properties on top. Raises ConfigError. Blocks as `load` does."""
+        """The same file with these literal properties on top: references in them are refused
+        (REFERENCE_REFUSED). Raises ConfigError. Blocks as `load` does.
+        """
         ...
 
     def flow_values(self, flow: Flow, keys: Collection[str]) -> Mapping[str, str]:

@@ -14,6 +14,7 @@ from twinlog.api.configsync.v1 import configsync_service_pb2 as pb2
 from twinlog.api.configsync.v1.configsync_service_pb2_grpc import ConfigSyncServiceStub
 from twinlog.clock import Clock
 from twinlog.config import Configuration, FlowConfig
+from twinlog.config.live import live_overrides
 from twinlog.errors import ConfigError
 from twinlog.model import Flow
 from twinlog.service.runtime import Backoff, wait_for_any
@@ -134,7 +135,7 @@ def flow_in_effect(configuration: Configuration, flow: Flow, values: Mapping[str
         return configuration.flow(flow)
     if configuration.base is None:
         raise ConfigError("this configuration was put together by hand: it has no file to change")
-    changed = configuration.base.with_overrides({f"{flow}.{key}": value for key, value in values.items()})
+    changed = configuration.base.with_overrides(live_overrides(flow, values))
     return changed.flow(flow)
 
 

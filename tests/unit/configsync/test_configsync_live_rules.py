@@ -5,10 +5,11 @@ from pathlib import Path
 
 import pytest
 
+from twinlog.config.live import LIVE_KEYS
 from twinlog.errors import ConfigError, ConflictError, TransientKafkaError
 from twinlog.model import TopicPartition
 from twinlog.testing.fake_cluster import Call
-from twinlog_configsync.live_rules import LIVE_KEYS, RuleChange, RuleOperation, change_rules
+from twinlog_configsync.live_rules import RuleChange, RuleOperation, change_rules
 from twinlog_configsync.reasons import Reason
 from twinlog_configsync.records import Kind, RecordKey, RulesRecord, encode_key, encode_value
 from twinlog_configsync.schedule import Scope
@@ -173,6 +174,78 @@ async def test_changes_that_do_not_fit_any_more_leave_the_file_in_effect(flow: F
     await flow.refresh()
     assert sorted(flow.topics()) == ["users"]
     assert flow.commands.rules().problem == ""
+
+
+SECRET = "hunter2-real-secret"
+
+
+@pytest.fixture
+async def flow_with_secrets(tmp_path: Path) -> FlowUnderTest:
+    """The file's providers reach a secret: a file, a directory and the environment."""
+    (tmp_path / "secrets.properties").write_text(f"b.password = {SECRET}(\n")
+    flow = make_flow(
+        tmp_path,
+        {
+            "topics": "orders.*",
+            "config.providers": "file, dir, env",
+            "config.providers.file.class": "org.apache.kafka.common.config.provider.FileConfigProvider",
+            "config.providers.dir.class": "org.apache.kafka.common.config.provider.DirectoryConfigProvider",
+            "config.providers.env.class": "org.apache.kafka.common.config.provider.EnvVarConfigProvider",
+        },
+    )
+    flow.source.add_topic("orders")
+    await flow.refresh()
+    return flow
+
+
+@pytest.mark.parametrize("dry_run", [True, False])
+@pytest.mark.parametrize("operation", [SET, ADD])
+@pytest.mark.parametrize(
+    "reference", ["${file:{dir}/secrets.properties:b.password}", "${dir:{dir}:secrets.properties}"]
+)
+async def test_a_reference_in_a_call_is_refused_and_never_resolved(
+    flow_with_secrets: FlowUnderTest, tmp_path: Path, reference: str, operation: RuleOperation, dry_run: bool
+) -> None:
+    value = reference.replace("{dir}", str(tmp_path))
+    with pytest.raises(ConfigError) as refused:
+        await flow_with_secrets.commands.update_rules([change(operation, "topics", value)], dry_run=dry_run)
+    assert refused.value.reason == "REFERENCE_REFUSED"
+    assert SECRET not in f"{refused.value}{refused.value.metadata}"
+    assert flow_with_secrets.commands.rules().revision == 0
+
+
+async def test_a_reference_in_a_stored_rule_is_refused_and_never_resolved(
+    flow_with_secrets: FlowUnderTest, tmp_path: Path
+) -> None:
+    flow = flow_with_secrets
+    forged = RulesRecord(
+        revision=7,
+        updated_at_ms=0,
+        values={"topics": f".*|${{file:{tmp_path}/secrets.properties:b.password}}"},
+    )
+    await store(flow, forged)
+    flow.restart()
+    await flow.refresh()
+    view = flow.commands.rules()
+    assert "cannot hold '${'" in view.problem
+    assert SECRET not in repr(view)
+    assert sorted(flow.topics()) == ["orders"]
+
+
+async def test_a_stored_key_that_is_not_live_is_not_followed_and_can_be_reset(flow: FlowUnderTest) -> None:
+    await store(flow, RulesRecord(revision=7, updated_at_ms=0, values={"replication.policy.separator": "_"}))
+    flow.restart()
+    await flow.refresh()
+    assert "replication.policy.separator" in flow.commands.rules().problem
+    await flow.commands.update_rules([change(RESET, "replication.policy.separator")])
+    assert flow.commands.rules().problem == ""
+
+
+async def store(flow: FlowUnderTest, record: RulesRecord) -> None:
+    async with flow.target.writer() as writer:
+        await writer.append(
+            TopicPartition(REGISTRY, 0), key=encode_key(RecordKey(Kind.RULES)), value=encode_value(record)
+        )
 
 
 async def test_an_update_wakes_the_loop_and_changes_its_intervals(flow: FlowUnderTest) -> None:

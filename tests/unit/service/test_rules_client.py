@@ -1,20 +1,26 @@
 """What a service knows of changed rules: kept through every absence of configsync."""
 
+import asyncio
+from collections.abc import Callable
 from pathlib import Path
 
 import grpc
 import pytest
+import structlog
 
 from twinlog.api.common.v1 import types_pb2
 from twinlog.api.configsync.v1 import configsync_service_pb2 as pb2
-from twinlog.config import load
+from twinlog.config import Configuration, FlowConfig, load
 from twinlog.errors import ConfigError
 from twinlog.model import Flow
 from twinlog.service.errors_wire import PeerUnavailableError
-from twinlog.service.rules_client import RulesWatch, flow_in_effect
+from twinlog.service.rules_client import RulesWatch, flow_in_effect, follow_rules
 from twinlog.service.runtime import Backoff
 from twinlog.service.watch_client import Lost, Received, Restarted
+from twinlog.testing.brokers import eventually
 from twinlog.testing.fake_clock import FakeClock
+from twinlog_checkpoint.config import checkpoint_flow
+from twinlog_heartbeat.config import heartbeat_flow
 
 FLOW = Flow("A", "B")
 
@@ -68,3 +74,50 @@ def test_changed_rules_are_checked_against_this_processes_file(tmp_path: Path) -
     assert changed_flow.checkpoint.groups.include == ("g1",)
     with pytest.raises(ConfigError, match="groups"):
         flow_in_effect(configuration, FLOW, {"groups": "("})
+
+
+SECRET = "hunter2-real-secret"
+
+
+@pytest.fixture
+def configuration(tmp_path: Path) -> Configuration:
+    """Its provider reaches a secret."""
+    file = tmp_path / "mm2.properties"
+    file.write_text(
+        "clusters = A, B\nA.bootstrap.servers = a:1\nB.bootstrap.servers = b:1\nA->B.enabled = true\n"
+        "config.providers = env\n"
+        "config.providers.env.class = org.apache.kafka.common.config.provider.EnvVarConfigProvider\n"
+    )
+    return load(file, environ={"B_PASSWORD": SECRET})
+
+
+@pytest.mark.parametrize("key", ["topics", "groups", "topics.exclude", "emit.heartbeats.interval.seconds"])
+def test_a_reference_in_a_rule_of_the_registry_is_refused_and_never_resolved(
+    configuration: Configuration, key: str
+) -> None:
+    with pytest.raises(ConfigError) as refused:
+        flow_in_effect(configuration, FLOW, {key: "${env:B_PASSWORD}"})
+    assert refused.value.reason == "REFERENCE_REFUSED"
+    assert SECRET not in f"{refused.value}{refused.value.metadata}"
+
+
+@pytest.mark.parametrize("compile_rules", [checkpoint_flow, heartbeat_flow])
+async def test_a_service_keeps_its_rules_and_tells_nothing_when_the_registry_holds_a_reference(
+    rules: RulesWatch, configuration: Configuration, compile_rules: Callable[[FlowConfig], object]
+) -> None:
+    taken: list[object] = []
+    stop = asyncio.Event()
+    forged = changed({"groups": ".*|${env:B_PASSWORD}"})
+    rules.handle(Received(pb2.WatchRulesResponse(changed=forged)))
+    with structlog.testing.capture_logs() as lines:
+        async with asyncio.TaskGroup() as group:
+            following = follow_rules(
+                rules, configuration, FLOW, lambda config: taken.append(compile_rules(config)), stop
+            )
+            group.create_task(following, name="follow")
+            await eventually(lambda: any(line["event"] == "changed_rules_unusable" for line in lines))
+            rules.handle(Received(pb2.WatchRulesResponse(changed=changed({"groups": "g1"}, version=2))))
+            await eventually(lambda: bool(taken))
+            stop.set()
+    assert len(taken) == 1
+    assert SECRET not in repr(lines)
