@@ -283,6 +283,12 @@ class DataSession:
             raise from_reason(UNAVAILABLE, doing, alias=self.alias)
         return node_id
 
+    async def make_known(self, node_ids: Collection[int], doing: str) -> None:
+        """Read the metadata again when a broker's address is not known. Raises KafkaError."""
+        client = await self.client(doing)
+        if any(client.cluster.broker_metadata(node_id) is None for node_id in node_ids):
+            await client.refreshed()
+
     async def forget_leader(self, doing: str) -> None:
         """Read the metadata again after a broker said that it no longer leads."""
         await (await self.client(doing)).refreshed()
