@@ -118,7 +118,7 @@ def decode_key(raw: bytes | None) -> RecordKey | None:
     if not (
         isinstance(parts, list) and 1 <= len(parts) <= 2 and all(isinstance(part, str) for part in parts)
     ):
-        raise WireFormatError(f"registry key {raw!r} is not [kind] or [kind, name]")
+        raise WireFormatError(f"registry key {(raw or b'')[:_SHOWN_BYTES]!r} is not [kind] or [kind, name]")
     if parts[0] not in _KINDS:
         return None
     return RecordKey(Kind(parts[0]), *parts[1:])
@@ -249,6 +249,7 @@ def _kind_of(value: RecordValue) -> Kind:
             return Kind.PLAN
 
 
+_SHOWN_BYTES: Final = 200
 _KINDS: Final = frozenset(kind.value for kind in Kind)
 
 
@@ -259,5 +260,6 @@ def _json(value: object) -> bytes:
 def _parse(raw: bytes | None, part: str) -> object:
     try:
         return json.loads(raw or b"")
-    except ValueError as error:
-        raise WireFormatError(f"registry {part} {raw!r} is not JSON") from error
+    except (ValueError, RecursionError) as error:
+        shown = (raw or b"")[:_SHOWN_BYTES]
+        raise WireFormatError(f"registry {part} {shown!r} is not JSON") from error

@@ -20,7 +20,7 @@ from pathlib import Path
 import structlog
 from opentelemetry.metrics import Meter
 
-from twinlog import __version__
+from twinlog import __version__, properties
 from twinlog.clock import Clock, SystemClock
 from twinlog.config import ClientConfig, Configuration, NoticeLevel, Service
 from twinlog.errors import ConfigError
@@ -35,6 +35,7 @@ from twinlog.service.runtime import Backoff, Loop, supervise, wait_or_stop
 from twinlog.service.signals import handle_signals
 from twinlog.telemetry.exporter import open_telemetry
 from twinlog.telemetry.logging import configure_logging
+from twinlog.telemetry.redaction import REDACTED, blank_secrets, is_secret_key
 
 _log = structlog.stdlib.get_logger(__name__)
 
@@ -201,7 +202,7 @@ def _open_context(
         pid=os.getpid(),
         instance_id=instance_id,
         config=configuration.file,
-        config_sha256=_fingerprint(configuration.file),
+        config_sha256=fingerprint(configuration.file),
         clusters={
             alias: ",".join(client.bootstrap_servers)
             for alias, client in _clusters_of_flows(configuration).items()
@@ -226,12 +227,19 @@ def _open_context(
     )
 
 
-def _fingerprint(file: str) -> str:
-    """Tells two versions of a file apart in the log. Empty when it is gone: it has been read already."""
+def fingerprint(file: str) -> str:
+    """Tells two versions of a file apart in the log, but for their secrets: a hash that held them would let
+    a reader of the log try guesses. Empty when the file is gone: it has been read already.
+    """
     try:
-        return hashlib.sha256(Path(file).read_bytes()).hexdigest()[:12]
-    except OSError:
+        entries = properties.parse(Path(file).read_bytes(), file=file).entries
+    except (OSError, ConfigError):
         return ""
+    lines = (
+        f"{key}={REDACTED if is_secret_key(key) else blank_secrets(entry.value)}\n"
+        for key, entry in sorted(entries.items())
+    )
+    return hashlib.sha256("".join(lines).encode()).hexdigest()[:12]
 
 
 def _clusters_of_flows(configuration: Configuration) -> dict[ClusterAlias, ClientConfig]:

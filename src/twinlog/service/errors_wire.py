@@ -5,6 +5,7 @@ the error's metadata; the class travels in the metadata under `class`, so a clie
 """
 
 import contextlib
+from itertools import islice
 
 import grpc
 from google.protobuf import any_pb2
@@ -22,6 +23,7 @@ from twinlog.errors import (
     TwinlogError,
     WireFormatError,
 )
+from twinlog.telemetry.redaction import cut
 
 
 class ExhaustedError(TwinlogError):
@@ -65,25 +67,39 @@ _CLASS_KEY = "class"
 _KAFKA_CODE_KEY = "kafka_code"
 _RETRY_SECONDS = 1
 
+MAX_MESSAGE_CHARACTERS = 1_500
+MAX_METADATA_CHARACTERS = 300
+MAX_METADATA_ITEMS = 30
+"""A status travels in HTTP/2 trailers, message and details, and clients take some 8 KB of them: errors repeat
+what a caller sent, which may be much longer."""
+
 INTERNAL_MESSAGE = "internal error; the service's log has the details under this error_id"
 
 
 def status_of(error: TwinlogError, *, service: str) -> status_pb2.Status:
-    """The status that tells a client of `error`; its message must hold no secret (see TwinlogError)."""
+    """The status that tells a client of `error`; its message must hold no secret (see TwinlogError). What is
+    long is cut.
+    """
     error_class, code = next(entry for entry in _CODES if isinstance(error, entry[0]))
-    metadata = {**error.metadata, _CLASS_KEY: error_class.__name__}
+    message = cut(str(error), MAX_MESSAGE_CHARACTERS)
+    metadata = {
+        cut(key, MAX_METADATA_CHARACTERS): cut(value, MAX_METADATA_CHARACTERS)
+        for key, value in islice(error.metadata.items(), MAX_METADATA_ITEMS)
+    }
+    metadata[_CLASS_KEY] = error_class.__name__
     if isinstance(error, KafkaError):
         metadata[_KAFKA_CODE_KEY] = str(error.code)
     details = [_pack(_error_info(error.reason, service, metadata))]
     if isinstance(error, ConfigError):
-        field = error.metadata.get("key", error.metadata.get("field", ""))
-        violation = error_details_pb2.BadRequest.FieldViolation(field=field, description=str(error))
+        field = metadata.get("key", metadata.get("field", ""))
+        description = cut(message, MAX_METADATA_CHARACTERS)
+        violation = error_details_pb2.BadRequest.FieldViolation(field=field, description=description)
         details.append(_pack(error_details_pb2.BadRequest(field_violations=[violation])))
     elif error.retriable:
         retry = error_details_pb2.RetryInfo()
         retry.retry_delay.seconds = _RETRY_SECONDS
         details.append(_pack(retry))
-    return status_pb2.Status(code=code, message=str(error), details=details)
+    return status_pb2.Status(code=code, message=message, details=details)
 
 
 def internal_status(*, service: str, error_id: str) -> status_pb2.Status:

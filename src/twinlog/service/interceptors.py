@@ -2,6 +2,7 @@
 
 import asyncio
 import inspect
+import re
 import time
 import uuid
 from collections.abc import AsyncIterator, Awaitable, Callable
@@ -28,12 +29,22 @@ if TYPE_CHECKING:
     _Handler = grpc.RpcMethodHandler[Any, Any]
 
 _REQUEST_ID = "x-request-id"
+_SOUND_REQUEST_ID = re.compile(r"[A-Za-z0-9._-]{1,64}")
 _QUIET_PREFIXES = ("/grpc.health.", "/grpc.reflection.")
 """Asked every few seconds by whoever watches a service: neither logged nor counted."""
 
 VERSION_METADATA_KEY = "twinlog-version"
 _VERSION_METADATA = ((VERSION_METADATA_KEY, __version__),)
 """Every answer says which version gave it."""
+
+
+def request_id_of(given: str | bytes | None) -> str:
+    """The id of a call in the log: the caller's, if it is 1 to 64 of `A-Z a-z 0-9 . _ -`, else one of our
+    own.
+    """
+    if isinstance(given, str) and _SOUND_REQUEST_ID.fullmatch(given):
+        return given
+    return uuid.uuid4().hex[:16]
 
 
 class RpcBoundary(grpc.aio.ServerInterceptor):
@@ -98,7 +109,7 @@ class RpcBoundary(grpc.aio.ServerInterceptor):
         started = time.monotonic()
         code = grpc.StatusCode.OK
         metadata = dict(context.invocation_metadata() or ())
-        request_id = str(metadata.get(_REQUEST_ID) or uuid.uuid4().hex[:16])
+        request_id = request_id_of(metadata.get(_REQUEST_ID))
         try:
             with structlog.contextvars.bound_contextvars(
                 request_id=request_id, rpc_method=method, peer=context.peer()

@@ -14,10 +14,21 @@ from opentelemetry.metrics import Meter, NoOpMeterProvider, Observation
 from opentelemetry.sdk.metrics import MeterProvider
 from prometheus_client import CollectorRegistry, generate_latest
 
+from twinlog.errors import ConfigError
+from twinlog.service.app import fingerprint
+from twinlog.service.errors_wire import status_of
+from twinlog.service.interceptors import request_id_of
 from twinlog.telemetry import metrics
 from twinlog.telemetry.logging import configure_logging
 from twinlog.telemetry.metrics_page import prometheus_name, render
-from twinlog.telemetry.redaction import is_secret_key, redact, redact_text
+from twinlog.telemetry.redaction import (
+    MAX_ITEMS,
+    MAX_TEXT_CHARACTERS,
+    blank_secrets,
+    is_secret_key,
+    redact,
+    redact_text,
+)
 from twinlog.telemetry.repeats import RepeatLimiter
 
 METRICS_PAGE = Path(__file__).parents[3] / "docs" / "metrics.md"
@@ -75,10 +86,103 @@ def test_ordinary_keys_are_not_taken_for_secrets(name: str) -> None:
         "https://user:hunter2@host/path",
         "-----BEGIN PRIVATE KEY-----\nhunter2\n-----END PRIVATE KEY-----",
         "-----BEGIN RSA PRIVATE KEY-----\nhunter2 cut off",
+        "Authorization: Bearer hunter2",
+        "{'Authorization': 'Basic hunter2'}",
+        "https://host/path?token=hunter2&x=1",
+        "access_token=hunter2",
+        "ssl.keystore.key: hunter2",
+        'password="hunter2 cut off',
+        r'password="a\"hunter2"',
+        r"{\"password\": \"hunter2\"}",
+        "value=password=hunter2",
+        "redis://:hunter2@host",
     ],
 )
 def test_secrets_inside_a_text_are_blanked(text: str) -> None:
     assert "hunter2" not in redact_text(text)
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["resume_token: these bytes are no token", "the password is wrong", "tokens: 3", "page_token: unknown"],
+)
+def test_ordinary_texts_are_left_alone(text: str) -> None:
+    assert redact_text(text) == text
+
+
+@pytest.mark.parametrize(
+    "piece",
+    [
+        *("a", "passwd", "password", "token", "a.", "a ", "a:", " =", "http://", "a://b:", 'secret"'),
+        *("password=", 'password="', "p='\\", 'password="\\', 'password=\\"', "password:\t\n "),
+        *(
+            "-----BEGIN ",
+            "-----BEGIN A PRIVATE KEY-----",
+            "-----END A",
+            "Authorization: Bearer ",
+            "resume_token",
+        ),
+    ],
+)
+def test_the_work_of_redaction_grows_with_the_text_and_not_with_its_square(piece: str) -> None:
+    """A million characters: one step too many for each pair of them would take hours, and no clock is
+    asked."""
+    text = piece * (1_000_000 // len(piece))
+    blank_secrets(text)
+    blank_secrets(text + "=")
+    assert len(redact_text(text)) <= len(text)
+
+
+def test_a_long_text_is_cut_before_it_is_looked_at() -> None:
+    shown = redact_text("x" * (MAX_TEXT_CHARACTERS + 5) + " password=hunter2")
+    assert shown == "x" * MAX_TEXT_CHARACTERS + "… (22 characters left out)"
+
+
+def test_whatever_lies_deep_or_in_an_object_is_looked_at_too() -> None:
+    deep: object = "password=hunter2"
+    for _ in range(20):
+        deep = {"a": [deep]}
+    shown = redact({"deep": deep, "bytes": b"password=hunter2", "error": ValueError("token=hunter2")})
+    assert "hunter2" not in repr(shown)
+    assert json.loads(json.dumps(shown))["error"] == "token=***"
+
+
+def test_a_container_of_a_log_line_is_bounded() -> None:
+    shown = redact({"groups": ["g"] * 5_000, "values": {str(number): number for number in range(5_000)}})
+    assert shown["groups"][-1] == "… 4000 more"
+    assert len(shown["groups"]) == len(shown["values"]) == MAX_ITEMS + 1
+
+
+@pytest.mark.parametrize("given", ["a", "3f0c-77_x.Y", "x" * 64])
+def test_a_sound_request_id_is_taken_over(given: str) -> None:
+    assert request_id_of(given) == given
+
+
+@pytest.mark.parametrize("given", [None, "", "x" * 65, "a b", "a\n", "ä", "passwd=x", b"bytes", "\x1b[31m"])
+def test_any_other_request_id_is_replaced(given: str | bytes | None) -> None:
+    assert re.fullmatch("[0-9a-f]{16}", request_id_of(given))
+
+
+def test_an_error_that_repeats_a_long_text_fits_into_a_status() -> None:
+    long = "x" * 1_000_000
+    error = ConfigError(
+        f"{long} is no name", metadata={"key": long, **dict.fromkeys(map(str, range(100)), long)}
+    )
+    status = status_of(error, service="source")
+    assert status.ByteSize() < 30 * 1024
+    assert status.message.startswith("xxx")
+    assert len(status.message) < 2_000
+
+
+def test_the_fingerprint_of_a_file_tells_nothing_of_its_secrets(tmp_path: Path) -> None:
+    def of(text: str) -> str:
+        file = tmp_path / "mm2.properties"
+        file.write_text(text)
+        return fingerprint(str(file))
+
+    first = of("A.sasl.password = hunter2\ntopics = a\nurl = http://u:hunter2@h\n")
+    assert first == of("A.sasl.password = other\ntopics = a\nurl = http://u:other@h\n")
+    assert first != of("A.sasl.password = hunter2\ntopics = b\nurl = http://u:hunter2@h\n")
 
 
 def test_redaction_reaches_into_containers_and_leaves_the_rest_alone() -> None:
