@@ -1,11 +1,11 @@
 """What a flow does about each ACL of its two clusters, for people. Pure."""
 
-from collections.abc import Collection
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 from enum import StrEnum
 
 from twinlog.kafka.ports import AclBinding
-from twinlog_configsync.acl_rules import AclRules, translate_acls
+from twinlog_configsync.acl_rules import Translation
 from twinlog_configsync.observation import AclObservation
 
 
@@ -29,16 +29,12 @@ class AclEntry:
 
 
 def list_acls(
-    observation: AclObservation,
-    rules: AclRules,
-    *,
-    topics: Collection[str],
-    made: Collection[AclBinding],
+    observation: AclObservation, translations: Iterable[Translation], *, made: Collection[AclBinding]
 ) -> list[AclEntry]:
     """Bindings of the source first, each with its counterparts; then what only the target has."""
     entries: list[AclEntry] = []
     wanted: set[AclBinding] = set()
-    for each in translate_acls(observation.source, rules, topics=topics):
+    for each in translations:
         if not each.targets:
             entries.append(AclEntry(source=each.source, state=AclState.LEFT_OUT, rule=each.rule))
         for target in each.targets:

@@ -4,7 +4,6 @@ DENY wins over ALLOW. An ALLOW of some operations implies DESCRIBE (or DESCRIBE_
 nothing but itself, and ALL stands for every operation.
 """
 
-from collections.abc import Iterable
 from typing import Final
 
 from twinlog.kafka.ports import AclBinding
@@ -50,6 +49,12 @@ def names_overlap(first: AclBinding, second: AclBinding) -> bool:
             return longer.startswith(shorter)
 
 
+def is_group_pattern(binding: AclBinding) -> bool:
+    """Whether it speaks about groups that it does not name."""
+    is_name = binding.pattern_type == LITERAL and binding.resource_name != WILDCARD
+    return binding.resource_type == "GROUP" and not is_name
+
+
 def covers(binding: AclBinding, name: str) -> bool:
     """Whether the binding's pattern matches a resource of this name."""
     if binding.pattern_type == PREFIXED:
@@ -71,30 +76,6 @@ def limits(denial: AclBinding, allowance: AclBinding) -> bool:
             or denial.operation in granted_operations(allowance.operation)
         )
     )
-
-
-def is_authorized(
-    bindings: Iterable[AclBinding],
-    *,
-    principal: str,
-    host: str,
-    operation: str,
-    resource_type: str,
-    name: str,
-) -> bool:
-    """StandardAuthorizer's answer for one request of a principal that is no super user."""
-    allowed = False
-    for binding in bindings:
-        if binding.resource_type != resource_type or not covers(binding, name):
-            continue
-        if binding.principal not in (ANY_USER, principal) or binding.host not in (WILDCARD, host):
-            continue
-        if binding.permission == DENY:
-            if binding.operation in (ALL, operation):
-                return False
-        elif binding.operation == ALL or operation in granted_operations(binding.operation):
-            allowed = True
-    return allowed
 
 
 def acl_text(binding: AclBinding) -> str:

@@ -4,7 +4,7 @@
 |---|---|---|---|
 | topics | literal | literal, prefixed | literal, prefixed |
 | groups | no | all patterns | all patterns |
-| transactional ids | no | no | all patterns |
+| transactional ids | no | no | literal |
 | ALLOW ALL | READ | READ | ALL |
 | ALLOW WRITE | left out | left out | copied |
 | other ALLOW | copied | READ, DESCRIBE, DESCRIBE_CONFIGS | copied |
@@ -12,13 +12,19 @@
 | fence of a failover | left out | left out | left out |
 | removals | never | followed | followed |
 
-`mm2` is MirrorMaker 2's rule (reference §5.4), with one exception: an ALLOW that a DENY limits on the
-source is left out when the mode does not carry that DENY over, because the copy would give more than the
-original. A fence (DENY WRITE for everybody, `twinlog.fences`) is a rule of its own cluster: on the copies it
-would stop the replication, and the applications that moved.
+Invariant (a property test holds it against Kafka's rules of evaluation): who may do something to a copy, a
+group or a transactional id on the target because of these bindings may do the same to its origin on the
+source, and to nothing else on the target.
+
+Patterns are therefore written out, name by name: on the target `orders*`, `*` or `A.*` would also match what
+is the target's own, and the topics of the mirror itself. `mm2` is MirrorMaker 2's rule (reference §5.4), with
+two exceptions: an ALLOW that a DENY limits on the source is left out when the mode does not carry that DENY
+over, because the copy would give more than the original; and under a policy that keeps names only topics that
+the source has are taken, `*` included. A fence (DENY WRITE for everybody, `twinlog.fences`) is a rule of its
+own cluster: on the copies it would stop the replication, and the applications that moved.
 """
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import Final
@@ -31,7 +37,6 @@ from twinlog_configsync.acl_rights import (
     ALLOW,
     DENY,
     LITERAL,
-    PREFIXED,
     WILDCARD,
     acl_text,
     covers,
@@ -50,6 +55,13 @@ class AclMode(StrEnum):
 TOPIC: Final = "TOPIC"
 GROUP: Final = "GROUP"
 TRANSACTIONAL_ID: Final = "TRANSACTIONAL_ID"
+
+_OWN_PREFIX: Final = "twinlog-"
+_COUNTERPARTS: Final = {
+    TOPIC: "each replicated topic",
+    GROUP: "each selected group that the source has",
+    TRANSACTIONAL_ID: "each transactional id that the source's ACLs name",
+}
 
 _READING: Final = frozenset({"READ", "DESCRIBE", "DESCRIBE_CONFIGS"})
 _TYPES: Final = {
@@ -72,6 +84,11 @@ class AclRules:
     def follows_removals(self) -> bool:
         return self.mode is not AclMode.MM2
 
+    @property
+    def writes_patterns_out(self) -> bool:
+        """Whether a new topic or group may need bindings that no ACL of the source names it in."""
+        return self.mode is not AclMode.MM2 or not self.policy.tracks_topic_sources
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Translation:
@@ -86,24 +103,55 @@ class Translation:
 
 
 def translate_acls(
-    bindings: Collection[AclBinding], rules: AclRules, *, topics: Collection[str]
+    bindings: Collection[AclBinding],
+    rules: AclRules,
+    *,
+    topics: Collection[str],
+    groups: Collection[str] = (),
 ) -> list[Translation]:
     """Every binding of the source, sorted, with what it becomes.
 
-    `topics` are the source topics that the flow replicates: under a policy that keeps names, patterns are
-    written out for these, since on the target the pattern would also match topics of its own.
+    `topics`: the source topics that the flow replicates; `groups`: the groups that the source has, selected
+    or not.
     """
-    literal = {b.resource_name for b in bindings if b.resource_type == TOPIC and b.pattern_type == LITERAL}
-    known = sorted({*topics, *(name for name in literal - {WILDCARD} if rules.selects_topic(name))})
-    translated = [_translate(binding, rules, known) for binding in sorted(bindings)]
+    names = _names(bindings, rules, topics, groups)
+    translated = [_translate(binding, rules, names) for binding in sorted(bindings)]
     lost = [each.source for each in translated if each.source.permission == DENY and not each.effective]
     return [_without_gain(each, lost) for each in translated]
 
 
-def _translate(binding: AclBinding, rules: AclRules, topics: Collection[str]) -> Translation:
+_Names = Mapping[str, Collection[str]]
+"""By type: the source's names that the target has a counterpart of, for which patterns are written out."""
+
+
+def _names(
+    bindings: Collection[AclBinding], rules: AclRules, topics: Collection[str], groups: Collection[str]
+) -> _Names:
+    """A name in a literal binding need not exist yet; under a policy that keeps names a topic must, since
+    the target's topic of that name may be another one.
+    """
+    spelled: dict[str, set[str]] = {TOPIC: set(), GROUP: set(), TRANSACTIONAL_ID: set()}
+    for each in bindings:
+        if each.pattern_type == LITERAL and each.resource_name != WILDCARD:
+            spelled.get(each.resource_type, set()).add(each.resource_name)
+    future = filter(rules.selects_topic, spelled[TOPIC] if rules.policy.tracks_topic_sources else ())
+    return {
+        TOPIC: sorted({*topics, *future}),
+        GROUP: sorted(
+            name for name in {*groups, *spelled[GROUP]} if rules.selects_group(name) and not _is_own(name)
+        ),
+        TRANSACTIONAL_ID: sorted(name for name in spelled[TRANSACTIONAL_ID] if not _is_own(name)),
+    }
+
+
+def _is_own(name: str) -> bool:
+    """Groups and transactional ids of Twinlog's services."""
+    return name.startswith(_OWN_PREFIX)
+
+
+def _translate(binding: AclBinding, rules: AclRules, names: _Names) -> Translation:
     if is_fence(binding):
-        fence = _left_out(binding, "a fence: it keeps writers out of its own cluster only")
-        return replace(fence, effective=True)
+        return _left_out(binding, "a fence: it keeps writers out of its own cluster only", effective=True)
     if binding.resource_type not in _TYPES[rules.mode]:
         kind = binding.resource_type.lower().replace("_", " ")
         return _left_out(binding, f"mode {rules.mode} does not copy ACLs of {kind}s")
@@ -116,11 +164,20 @@ def _translate(binding: AclBinding, rules: AclRules, topics: Collection[str]) ->
     rule = f"mode {rules.mode}"
     if operation != binding.operation:
         rule += f", {binding.operation} becomes {operation}"
-    if binding.resource_type == TOPIC:
-        return _translate_topic(binding, wanted, rules, topics, rule)
-    if binding.resource_type == GROUP and not _group_wanted(binding, rules):
-        return _left_out(binding, "the group is not selected (groups, groups.exclude)")
-    return Translation(source=binding, targets=(wanted,), rule=rule)
+    if rules.mode is AclMode.MM2 and rules.policy.tracks_topic_sources:
+        return _translate_as_mm2(binding, wanted, rules, rule)
+    targets = tuple(
+        replace(wanted, resource_name=_counterpart(binding.resource_type, name, rules), pattern_type=LITERAL)
+        for name in names[binding.resource_type]
+        if covers(binding, name)
+    )
+    is_pattern = binding.pattern_type != LITERAL or binding.resource_name == WILDCARD
+    if not targets:
+        # A denial of what no ALLOW is copied for takes nothing away from any copy.
+        return _left_out(binding, _why_nothing(binding, rules, is_pattern=is_pattern), effective=True)
+    if is_pattern:
+        rule += f", written out for {_COUNTERPARTS[binding.resource_type]}"
+    return Translation(source=binding, targets=targets, rule=rule)
 
 
 def _operation(binding: AclBinding, mode: AclMode) -> str | None:
@@ -134,50 +191,42 @@ def _operation(binding: AclBinding, mode: AclMode) -> str | None:
     return binding.operation if binding.operation in _READING else None
 
 
-def _group_wanted(binding: AclBinding, rules: AclRules) -> bool:
-    """A DENY, and a pattern that may match selected groups, are always taken."""
-    is_name = binding.pattern_type == LITERAL and binding.resource_name != WILDCARD
-    return binding.permission == DENY or not is_name or rules.selects_group(binding.resource_name)
+def _counterpart(resource_type: str, name: str, rules: AclRules) -> str:
+    return rules.policy.format_remote_topic(rules.source, name) if resource_type == TOPIC else name
 
 
-def _translate_topic(
-    binding: AclBinding, wanted: AclBinding, rules: AclRules, topics: Collection[str], rule: str
-) -> Translation:
+def _why_nothing(binding: AclBinding, rules: AclRules, *, is_pattern: bool) -> str:
+    match binding.resource_type:
+        case "TRANSACTIONAL_ID" if is_pattern:
+            return (
+                "a pattern of transactional ids would also open ids of the target's own applications: name "
+                "the ids in ACLs of the source, or grant it on the target"
+            )
+        case "GROUP" | "TRANSACTIONAL_ID" if not is_pattern and _is_own(binding.resource_name):
+            return f"names with {_OWN_PREFIX} are of Twinlog's own services"
+        case "GROUP":
+            return (
+                "it matches no group that the source has and the flow selects"
+                if is_pattern
+                else "the group is not selected (groups, groups.exclude)"
+            )
+        case _ if is_pattern:
+            return "it matches no topic that is replicated"
+        case _ if rules.selects_topic(binding.resource_name):
+            return "the source has no such topic: where names are kept, the target's may be another one"
+        case _:
+            return "the topic is not selected (topics, topics.exclude)"
+
+
+def _translate_as_mm2(binding: AclBinding, wanted: AclBinding, rules: AclRules, rule: str) -> Translation:
+    """A literal name, whether or not it exists; the wildcard gets the prefix as if it were a name, and then
+    matches nothing.
+    """
     name = binding.resource_name
-    if rules.mode is AclMode.MM2 or (binding.pattern_type == LITERAL and name != WILDCARD):
-        return _translate_name(binding, wanted, rules, rule)
-    if rules.policy.tracks_topic_sources:
-        prefix = rules.policy.format_remote_topic(rules.source, "" if name == WILDCARD else name)
-        target = replace(wanted, resource_name=prefix, pattern_type=PREFIXED)
-        return Translation(source=binding, targets=(target,), rule=rule)
-    targets = tuple(
-        replace(
-            wanted,
-            resource_name=rules.policy.format_remote_topic(rules.source, topic),
-            pattern_type=LITERAL,
-        )
-        for topic in topics
-        if covers(binding, topic)
-    )
-    return Translation(source=binding, targets=targets, rule=f"{rule}, written out for each replicated topic")
-
-
-def _translate_name(binding: AclBinding, wanted: AclBinding, rules: AclRules, rule: str) -> Translation:
-    """A literal name, the wildcard included in mode mm2, which gives it the prefix as if it were a name."""
-    name, renames = binding.resource_name, rules.policy.tracks_topic_sources
-    # Elsewhere a denied topic may be one that an allowed pattern covers, whether or not it is replicated yet.
-    keeps_denial = binding.permission == DENY and renames and rules.mode is not AclMode.MM2
-    if not (rules.selects_topic(name) or keeps_denial):
-        left_out = _left_out(binding, "the topic is not selected (topics, topics.exclude)")
-        # Patterns that are written out for replicated topics never meet it.
-        return left_out if renames or rules.mode is AclMode.MM2 else replace(left_out, effective=True)
-    remote = rules.policy.format_remote_topic(rules.source, name)
-    return Translation(
-        source=binding,
-        targets=(replace(wanted, resource_name=remote),),
-        rule=rule,
-        effective=not (name == WILDCARD and renames),
-    )
+    if not rules.selects_topic(name):
+        return _left_out(binding, "the topic is not selected (topics, topics.exclude)")
+    target = replace(wanted, resource_name=_counterpart(TOPIC, name, rules))
+    return Translation(source=binding, targets=(target,), rule=rule, effective=name != WILDCARD)
 
 
 def _without_gain(translation: Translation, lost: Collection[AclBinding]) -> Translation:
@@ -193,5 +242,5 @@ def _without_gain(translation: Translation, lost: Collection[AclBinding]) -> Tra
     )
 
 
-def _left_out(binding: AclBinding, rule: str) -> Translation:
-    return Translation(source=binding, targets=(), rule=rule, effective=False)
+def _left_out(binding: AclBinding, rule: str, *, effective: bool = False) -> Translation:
+    return Translation(source=binding, targets=(), rule=rule, effective=effective)

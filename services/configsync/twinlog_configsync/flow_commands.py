@@ -9,12 +9,13 @@ from twinlog.clock import Clock
 from twinlog.errors import ConflictError, KafkaError, NotFoundError, StateError, TransientKafkaError
 from twinlog.kafka.ports import KafkaCluster, TopicDescription
 from twinlog_configsync.acl_listing import AclEntry, list_acls
+from twinlog_configsync.acl_rules import Translation
 from twinlog_configsync.apply import Outcome
 from twinlog_configsync.explain import Explanation, explain
 from twinlog_configsync.flow_passes import ANSWER_SECONDS, FlowPasses
 from twinlog_configsync.live_rules import RuleChange, RulesView, change_rules, view_rules
 from twinlog_configsync.observation import AclObservation, World
-from twinlog_configsync.plan import Plan, replicated_topics
+from twinlog_configsync.plan import Plan
 from twinlog_configsync.reasons import Reason
 from twinlog_configsync.records import PlanRecord, RulesRecord
 from twinlog_configsync.schedule import Scope
@@ -119,17 +120,16 @@ class FlowCommands:
         """
         async with self._passes.lock:
             world = await self._passes.look([Scope.ACLS])
+            translations: list[Translation] = []
+            if isinstance(world.acls, AclObservation):
+                translations = await self._passes.translated(world.acls, world.topics)
+            made = self._passes.memory.made_acls
         if not isinstance(world.acls, AclObservation):
             problem = world.problem(Scope.ACLS)
             raise StateError(
                 problem.message if problem else "", reason=problem.reason if problem else Reason.STARTING
             )
-        return list_acls(
-            world.acls,
-            self._passes.rules.acls,
-            topics=replicated_topics(world.topics),
-            made=self._passes.memory.made_acls,
-        )
+        return await asyncio.to_thread(list_acls, world.acls, translations, made=made)
 
     def rules(self) -> RulesView:
         """The rules as they are now. Before the registry was read, those of the file, and the view says

@@ -9,7 +9,7 @@ from twinlog.errors import ConfigError, StateError, TransientKafkaError
 from twinlog.kafka.ports import KafkaCluster
 from twinlog.model import ClusterAlias, Flow
 from twinlog_configsync.acl_plan import wanted_acls
-from twinlog_configsync.acl_rules import Translation, translate_acls
+from twinlog_configsync.acl_rules import GROUP, Translation, translate_acls
 from twinlog_configsync.apply import Applier, Outcome
 from twinlog_configsync.boards import Boards
 from twinlog_configsync.claims import Claims
@@ -18,7 +18,7 @@ from twinlog_configsync.flow_status import FlowStatus, after_success
 from twinlog_configsync.journal import Journal
 from twinlog_configsync.learn import learn
 from twinlog_configsync.memory import Memory, recall
-from twinlog_configsync.observation import AclObservation, QuotaObservation, World
+from twinlog_configsync.observation import AclObservation, Observation, QuotaObservation, World
 from twinlog_configsync.observe import Ask, Observer
 from twinlog_configsync.obstacles import Obstacles
 from twinlog_configsync.plan import Plan, make_plan, replicated_topics
@@ -132,6 +132,7 @@ class FlowPasses:
                 scopes=scopes,
                 listed=listed,
                 known=self.memory.entries,
+                group_patterns=self.rules.acls.follows_removals,
                 all_configs=all_configs,
             )
         )
@@ -148,12 +149,7 @@ class FlowPasses:
         self._claims.follow(self.flow, acls=self._syncs(Scope.ACLS), quotas=self._syncs(Scope.QUOTAS))
         acls: list[Translation] = []
         if isinstance(world.acls, AclObservation):
-            acls = await asyncio.to_thread(
-                translate_acls,
-                world.acls.source,
-                self.rules.acls,
-                topics=replicated_topics(world.topics),
-            )
+            acls = await self.translated(world.acls, world.topics)
             self._claims.claim_acls(self.flow, wanted_acls(acls))
         if isinstance(world.quotas, QuotaObservation):
             self._claims.claim_quotas(self.flow, frozenset(wanted_quotas(world.quotas)))
@@ -166,6 +162,21 @@ class FlowPasses:
             now_ms=self._clock.now_ms(),
             claims=self._claims.as_of_now(),
             acls=acls,
+        )
+
+    async def translated(self, acls: AclObservation, topics: Observation) -> list[Translation]:
+        """What becomes of the source's ACLs.
+
+        A group that is gone from the source keeps what was made for it as long as a pattern covers it: its
+        members may have moved to the target, where it lives on.
+        """
+        kept = {binding.resource_name for binding in self.memory.made_acls if binding.resource_type == GROUP}
+        return await asyncio.to_thread(
+            translate_acls,
+            acls.source,
+            self.rules.acls,
+            topics=replicated_topics(topics),
+            groups=acls.groups | kept,
         )
 
     def _syncs(self, scope: Scope) -> bool:

@@ -8,6 +8,7 @@ from twinlog.clock import Clock
 from twinlog.errors import TwinlogError
 from twinlog.model import Flow
 from twinlog.service.runtime import Backoff, finish_or_cancel, wait_for_any, wait_or_stop
+from twinlog_configsync.actions import CreateTopic
 from twinlog_configsync.flow_passes import FlowPasses
 from twinlog_configsync.flow_status import FlowStatus, after_failure, standing_by
 from twinlog_configsync.journal import Journal
@@ -39,6 +40,8 @@ class FlowSync:
         self._journal = journal
         self._schedule = Schedule(interval_seconds=passes.rules.intervals_seconds)
         self._woken = asyncio.Event()
+        self._acls_lack_topics = False
+        """Topics were made by the last pass, for which patterns of ACLs may have to be written out."""
 
     @property
     def flow(self) -> Flow:
@@ -101,7 +104,9 @@ class FlowSync:
             world = await self.passes.look(scopes)
             plan = await self.passes.plan(world, scopes)
             if self.passes.rules.automatic:
-                await self.passes.carry_out(plan, world, stop)
+                outcome = await self.passes.carry_out(plan, world, stop)
+                if self.passes.rules.acls.writes_patterns_out:
+                    self._acls_lack_topics = any(isinstance(each, CreateTopic) for each in outcome.applied)
             else:
                 await self.passes.leave(plan, world)
 
@@ -115,3 +120,5 @@ class FlowSync:
         self._schedule.retry(failed, now=started, in_seconds=_RETRY_SECONDS)
         if Scope.TOPICS in scopes and not self.passes.rules.refresh_enabled:
             self._schedule.once(Scope.TOPICS)
+        if self._acls_lack_topics and Scope.ACLS not in scopes:
+            self._schedule.retry({Scope.ACLS}, now=started, in_seconds=0.0)

@@ -66,6 +66,8 @@ class AclObservation:
 
     source: frozenset[AclBinding]
     target: frozenset[AclBinding]
+    groups: frozenset[str] = frozenset()
+    """Groups of the source, selected or not; only asked for where patterns are written out for them."""
     users_missing: Collection[tuple[str, str]] = ()
     """SCRAM users (name, mechanism) of the source that the target does not have, as far as both tell."""
 

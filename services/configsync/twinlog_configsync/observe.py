@@ -7,6 +7,7 @@ from typing import Final
 from twinlog.errors import KafkaError
 from twinlog.kafka.ports import AclBinding, ConfigEntry, KafkaCluster, TopicDescription
 from twinlog.model import Flow
+from twinlog_configsync.acl_rights import is_group_pattern
 from twinlog_configsync.entry import TopicEntry
 from twinlog_configsync.observation import (
     AclObservation,
@@ -38,6 +39,8 @@ class Ask:
     """What the source lists."""
     known: Mapping[str, TopicEntry] = field(default_factory=dict)
     """What the registry has, by source topic."""
+    group_patterns: bool = False
+    """Whether the mode of the ACLs writes patterns of groups out: the source's groups are asked for then."""
     all_configs: bool = True
     """False: only configs of which the registry does not have what it keeps; reading them all is what a
     pass over thousands of topics spends most on."""
@@ -59,7 +62,7 @@ class Observer:
         Raises KafkaError when a cluster as a whole does not answer; what is wrong with one topic, or with the
         ACLs and quotas, is a value.
         """
-        acls = await self._acls() if Scope.ACLS in ask.scopes else None
+        acls = await self._acls(ask) if Scope.ACLS in ask.scopes else None
         quotas = await self._quotas() if Scope.QUOTAS in ask.scopes else None
         return World(topics=await self._topics(ask), acls=acls, quotas=quotas)
 
@@ -87,7 +90,7 @@ class Observer:
             cluster = replace(cluster, known_configs=frozenset(entry.name for entry in known))
         return Observation(pairs=pairs, listed=ask.listed, target_cluster=cluster)
 
-    async def _acls(self) -> AclObservation | Problem:
+    async def _acls(self, ask: Ask) -> AclObservation | Problem:
         sides: list[frozenset[AclBinding]] = []
         for alias, cluster in ((self.flow.source, self.source), (self.flow.target, self.target)):
             try:
@@ -98,7 +101,15 @@ class Observer:
                 message = f"{alias} has no authorizer: there are no ACLs to sync"
                 return Problem(reason=Reason.NO_AUTHORIZER, message=message, failed=False)
             sides.append(frozenset(bindings))
-        return AclObservation(source=sides[0], target=sides[1], users_missing=await self._users_missing())
+        groups: frozenset[str] = frozenset()
+        if ask.group_patterns and any(is_group_pattern(binding) for binding in sides[0]):
+            try:
+                groups = frozenset(await self.source.list_groups())
+            except KafkaError as error:
+                return Problem(reason=error.reason, message=f"groups of {self.flow.source}: {error}")
+        return AclObservation(
+            source=sides[0], target=sides[1], groups=groups, users_missing=await self._users_missing()
+        )
 
     async def _users_missing(self) -> list[tuple[str, str]]:
         """Only for people to read: a side that does not tell its users gives none."""

@@ -1,6 +1,6 @@
 """ACLs: MM2's vectors, the other modes, removals, and the promise that nobody gains a right."""
 
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import replace
 
 import pytest
@@ -14,21 +14,29 @@ from twinlog.policy.replication import (
     ReplicationPolicy,
 )
 from twinlog_configsync.acl_plan import plan_acls
-from twinlog_configsync.acl_rights import is_authorized
 from twinlog_configsync.acl_rules import AclMode, AclRules, translate_acls
 from twinlog_configsync.actions import AclAction, CreateAcl, DeleteAcl, SkipAcl
 from twinlog_configsync.observation import AclObservation
+from unit.configsync.kafka_authorizer import is_authorized
 
 DEFAULT = DefaultReplicationPolicy()
 IDENTITY = IdentityReplicationPolicy(source_cluster_alias="A")
 TOPICS = ("orders", "orders-eu", "payroll", "users")
 """All exist on the source; `payroll` is not replicated."""
 REPLICATED = frozenset(TOPICS) - {"payroll"}
-GROUPS = ("billing", "audit")
+GROUPS = ("billing", "audit", "reports")
+"""All exist on the source; `audit` is not selected."""
+OWN_TOPICS = (
+    *("A.checkpoints.internal", "mm2-offset-syncs.A.internal", "mm2-offsets.A.internal", "A.payroll"),
+    *("mm2-configsync.A.internal", "mm2-failover.A.internal", "ledger", "A.ledger", "orders-own"),
+)
+"""On the target, and copies of nothing: the mirror's, and the target's own."""
+OWN_GROUPS = ("ledger", "b-own", "twinlog-configsync-A-B", "audit")
+OWN_IDS = ("twinlog-A-B-0-0", "tx-own")
 
 
 def selects(name: str) -> bool:
-    return name != "payroll"
+    return name not in ("payroll", "checkpoints.internal")
 
 
 def rules(mode: AclMode = AclMode.MM2, policy: ReplicationPolicy = DEFAULT) -> AclRules:
@@ -65,7 +73,7 @@ def deny(text: str) -> AclBinding:
 def targets(
     bindings: Iterable[AclBinding], mode: AclMode = AclMode.MM2, policy: ReplicationPolicy = DEFAULT
 ) -> list[AclBinding]:
-    translated = translate_acls(list(bindings), rules(mode, policy), topics=REPLICATED)
+    translated = translate_acls(list(bindings), rules(mode, policy), topics=REPLICATED, groups=GROUPS)
     return [target for each in translated for target in each.targets]
 
 
@@ -95,7 +103,12 @@ def test_mm2_a_topic_need_not_exist_and_the_wildcard_is_a_name() -> None:
         replace(acl("READ *"), resource_name="A.*"),
         acl("READ A.not-there-yet"),
     ]
-    assert targets([acl("READ *")], policy=IDENTITY) == [acl("READ *")]
+
+
+def test_mm2_takes_only_topics_that_the_source_has_where_names_are_kept() -> None:
+    """On the target `*`, or a name that the source does not have, would match topics of its own."""
+    assert targets([acl("READ *")], policy=IDENTITY) == [acl(f"READ {name}") for name in sorted(REPLICATED)]
+    assert targets([acl("READ not-there-yet")], policy=IDENTITY) == []
 
 
 def test_read_only_takes_prefixes_wildcards_and_groups_and_only_reading_rights() -> None:
@@ -109,7 +122,11 @@ def test_read_only_takes_prefixes_wildcards_and_groups_and_only_reading_rights()
         acl("WRITE TRANSACTIONAL_ID tx"),
     ]
     assert sorted(targets(source, AclMode.READ_ONLY)) == sorted(
-        [acl("READ A.orders*"), acl("DESCRIBE A.*"), acl("READ GROUP billing")]
+        [
+            *(acl(f"READ A.{name}") for name in ("orders", "orders-eu")),
+            *(acl(f"DESCRIBE A.{name}") for name in REPLICATED),
+            acl("READ GROUP billing"),
+        ]
     )
 
 
@@ -118,25 +135,48 @@ def test_full_takes_every_right_on_topics_groups_and_transactional_ids() -> None
         acl("ALL orders*"),
         acl("WRITE orders"),
         acl("ALL GROUP billing"),
-        acl("ALL TRANSACTIONAL_ID tx*"),
+        acl("ALL TRANSACTIONAL_ID tx"),
     ]
     assert sorted(targets(source, AclMode.FULL)) == sorted(
         [
-            acl("ALL A.orders*"),
+            acl("ALL A.orders"),
+            acl("ALL A.orders-eu"),
             acl("WRITE A.orders"),
             acl("ALL GROUP billing"),
-            acl("ALL TRANSACTIONAL_ID tx*"),
+            acl("ALL TRANSACTIONAL_ID tx"),
         ]
     )
     assert targets([acl("ALTER CLUSTER kafka-cluster")], AclMode.FULL) == []
 
 
-def test_under_identity_names_patterns_are_written_out_for_replicated_topics() -> None:
-    """On the target `orders*` would also match topics that are the target's own."""
+def test_patterns_are_written_out_for_replicated_topics_and_selected_groups() -> None:
+    """On the target they would also match what is the target's own, and the mirror's."""
     assert sorted(targets([acl("READ orders*")], AclMode.FULL, IDENTITY)) == [
         acl("READ orders"),
         acl("READ orders-eu"),
     ]
+    assert targets([acl("ALL GROUP *")], AclMode.FULL) == [acl("ALL GROUP billing"), acl("ALL GROUP reports")]
+    assert targets([acl("READ GROUP rep*")], AclMode.READ_ONLY) == [acl("READ GROUP reports")]
+
+
+def test_a_pattern_of_transactional_ids_is_left_out_and_says_what_to_do() -> None:
+    source = [acl("WRITE TRANSACTIONAL_ID *"), acl("WRITE TRANSACTIONAL_ID app-*")]
+    for each in translate_acls(source, rules(AclMode.FULL), topics=REPLICATED):
+        assert each.targets == ()
+        assert "name the ids in ACLs of the source" in each.rule
+    assert acl("WRITE TRANSACTIONAL_ID app-1") in targets(
+        [*source, acl("DESCRIBE TRANSACTIONAL_ID app-1")], AclMode.FULL
+    )
+
+
+@pytest.mark.parametrize("text", ["GROUP twinlog-source-A-B", "TRANSACTIONAL_ID twinlog-A-B-0-0"])
+@pytest.mark.parametrize("permission", ["ALLOW", "DENY"])
+def test_acls_never_reach_the_groups_and_ids_of_twinlog_itself(text: str, permission: str) -> None:
+    (left,) = translate_acls(
+        [acl(f"READ {text}", permission=permission)], rules(AclMode.FULL), topics=REPLICATED
+    )
+    assert left.targets == ()
+    assert "Twinlog's own services" in left.rule
 
 
 @pytest.mark.parametrize("text", ["ALL orders*", "READ *", "DESCRIBE orders*"])
@@ -155,9 +195,9 @@ def test_a_denial_of_something_else_takes_nothing_away() -> None:
     assert acl("READ A.orders") in targets([acl("READ orders"), *others])
 
 
-def test_a_denial_of_a_topic_that_is_not_replicated_limits_a_copied_pattern_all_the_same() -> None:
+def test_a_denial_of_a_topic_that_is_not_replicated_need_not_be_copied_beside_a_pattern() -> None:
     source = [acl("READ *"), deny("READ payroll")]
-    assert targets(source, AclMode.READ_ONLY) == [acl("READ A.*"), deny("READ A.payroll")]
+    assert targets(source, AclMode.READ_ONLY) == [acl(f"READ A.{name}") for name in sorted(REPLICATED)]
     assert targets(source, AclMode.READ_ONLY, IDENTITY) == [
         acl(f"READ {name}") for name in sorted(REPLICATED)
     ]
@@ -173,7 +213,7 @@ def plan(
 ) -> list[AclAction | SkipAcl]:
     return plan_acls(
         AclObservation(source=frozenset(source), target=frozenset(target)),
-        translate_acls(source, rules(mode), topics=REPLICATED),
+        translate_acls(source, rules(mode), topics=REPLICATED, groups=GROUPS),
         rules(mode),
         made=made,
         wanted_elsewhere=wanted_elsewhere,
@@ -205,23 +245,48 @@ def test_what_somebody_removed_is_made_again_and_is_drift() -> None:
 
 # Few names and many equal ones, so that bindings meet.
 operations = st.sampled_from(
-    ["READ", "READ", "ALL", "DESCRIBE", "WRITE", "ALTER_CONFIGS", "DESCRIBE_CONFIGS"]
+    [
+        "READ",
+        "READ",
+        "ALL",
+        "ALL",
+        "DESCRIBE",
+        "WRITE",
+        "DELETE",
+        "ALTER",
+        "ALTER_CONFIGS",
+        "DESCRIBE_CONFIGS",
+    ]
 )
 topic_patterns = st.sampled_from(
     [
         *(("LITERAL", name) for name in ("orders", "orders", "orders-eu", "payroll", "users", "*")),
-        *(("PREFIXED", prefix) for prefix in ("orders", "orders-", "p")),
+        *(("LITERAL", name) for name in ("A.ledger", "checkpoints.internal", "ledger.copy")),
+        *(("PREFIXED", prefix) for prefix in ("orders", "orders-", "p", "c", "A", "mm2", "*")),
     ]
 )
 group_patterns = st.sampled_from(
-    [("LITERAL", "billing"), ("LITERAL", "audit"), ("LITERAL", "*"), ("PREFIXED", "b")]
+    [
+        *(("LITERAL", name) for name in ("billing", "audit", "*", "twinlog-configsync-A-B")),
+        *(("PREFIXED", prefix) for prefix in ("b", "bill", "twinlog-")),
+    ]
 )
+id_patterns = st.sampled_from(
+    [
+        ("LITERAL", "tx"),
+        ("LITERAL", "*"),
+        ("PREFIXED", "tx"),
+        ("LITERAL", "twinlog-A-B-0-0"),
+        ("PREFIXED", "t"),
+    ]
+)
+patterns = {"TOPIC": topic_patterns, "GROUP": group_patterns, "TRANSACTIONAL_ID": id_patterns}
 
 
 @st.composite
 def bindings(draw: st.DrawFn) -> AclBinding:
-    resource_type = draw(st.sampled_from(["TOPIC", "TOPIC", "GROUP"]))
-    pattern_type, name = draw(topic_patterns if resource_type == "TOPIC" else group_patterns)
+    resource_type = draw(st.sampled_from(["TOPIC", "TOPIC", "GROUP", "TRANSACTIONAL_ID"]))
+    pattern_type, name = draw(patterns[resource_type])
     return AclBinding(
         resource_type=resource_type,
         resource_name=name,
@@ -236,17 +301,37 @@ def bindings(draw: st.DrawFn) -> AclBinding:
 sources = st.frozensets(bindings(), min_size=1, max_size=6)
 policies = st.sampled_from([DEFAULT, IDENTITY])
 
-REQUESTS = [
-    (principal, host, operation, resource_type, name)
-    for principal in ("User:alice", "User:bob")
-    for host in ("10.0.0.1", "10.0.0.2")
-    for operation in ("READ", "WRITE", "DESCRIBE", "DELETE", "ALTER_CONFIGS", "DESCRIBE_CONFIGS")
-    for resource_type, names in (("TOPIC", sorted(REPLICATED)), ("GROUP", GROUPS))
-    for name in names
-]
+ORIGINS = {
+    "TOPIC": (*sorted(REPLICATED), "A.ledger", "ledger.copy"),
+    "GROUP": ("billing", "reports"),
+    "TRANSACTIONAL_ID": ("tx",),
+}
+"""On the source, by type; those that do not exist there are named by ACLs."""
+OWN = {"TOPIC": OWN_TOPICS, "GROUP": OWN_GROUPS, "TRANSACTIONAL_ID": OWN_IDS}
 
 
-def rights(bindings: Collection[AclBinding], policy: ReplicationPolicy | None) -> frozenset[object]:
+def requests(names: Mapping[str, Collection[str]]) -> list[tuple[str, str, str, str, str]]:
+    return [
+        (principal, host, operation, resource_type, name)
+        for principal in ("User:alice", "User:bob", "User:carol")
+        for host in ("10.0.0.1", "10.0.0.2")
+        for operation in (
+            *("READ", "WRITE", "CREATE", "DESCRIBE", "DELETE", "ALTER"),
+            *("ALTER_CONFIGS", "DESCRIBE_CONFIGS"),
+        )
+        for resource_type, of_type in names.items()
+        for name in of_type
+    ]
+
+
+ABOUT_ORIGINS, ABOUT_OWN = requests(ORIGINS), requests(OWN)
+
+
+def rights(
+    bindings: Collection[AclBinding],
+    policy: ReplicationPolicy | None,
+    asked: Collection[tuple[str, str, str, str, str]] = ABOUT_ORIGINS,
+) -> frozenset[object]:
     """The requests that are authorised; with a policy, asked about the copies on the target."""
 
     def place(resource_type: str, name: str) -> str:
@@ -254,7 +339,7 @@ def rights(bindings: Collection[AclBinding], policy: ReplicationPolicy | None) -
 
     return frozenset(
         (principal, host, operation, resource_type, name)
-        for principal, host, operation, resource_type, name in REQUESTS
+        for principal, host, operation, resource_type, name in asked
         if is_authorized(
             bindings,
             principal=principal,
@@ -275,7 +360,7 @@ def planned(
     policy: ReplicationPolicy,
 ) -> list[AclAction]:
     observation = AclObservation(source=source, target=target)
-    translations = translate_acls(source, rules(mode, policy), topics=REPLICATED)
+    translations = translate_acls(source, rules(mode, policy), topics=REPLICATED, groups=GROUPS)
     return changes(plan_acls(observation, translations, rules(mode, policy), made=made))
 
 
@@ -284,7 +369,7 @@ def applied(target: frozenset[AclBinding], action: AclAction) -> frozenset[AclBi
 
 
 @given(source=sources, mode=st.sampled_from(AclMode), policy=policies)
-def test_no_principal_gains_a_right_and_a_second_apply_is_a_no_op(
+def test_who_may_do_something_on_the_target_may_do_it_to_the_origin_on_the_source(
     source: frozenset[AclBinding], mode: AclMode, policy: ReplicationPolicy
 ) -> None:
     target: frozenset[AclBinding] = frozenset()
@@ -292,6 +377,7 @@ def test_no_principal_gains_a_right_and_a_second_apply_is_a_no_op(
     for action in planned(source, target, frozenset(), mode=mode, policy=policy):
         target = applied(target, action)
         assert rights(target, policy) <= owned
+        assert not rights(target, None, ABOUT_OWN), "the target's own, and the mirror's"
     assert planned(source, target, target, mode=mode, policy=policy) == []
 
 

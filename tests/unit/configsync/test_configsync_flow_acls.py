@@ -1,5 +1,6 @@
 """ACLs through a flow's passes: only differences, ownership in the registry, removals, refusals."""
 
+import asyncio
 from dataclasses import replace
 from pathlib import Path
 
@@ -8,6 +9,7 @@ import pytest
 from twinlog.errors import FatalKafkaError, TransientKafkaError
 from twinlog.kafka.ports import QuotaEntity
 from twinlog.model import Flow
+from twinlog.testing.brokers import eventually
 from twinlog.testing.fake_cluster import Call, FakeCluster
 from twinlog_configsync.claims import Claims
 from twinlog_configsync.reasons import Reason
@@ -56,6 +58,60 @@ async def test_a_binding_that_was_there_before_is_never_taken_away(flow: FlowUnd
     flow.source.acls.clear()
     await flow.refresh(ACLS)
     assert flow.target.acls == {COPY}
+
+
+ANY_GROUP = replace(READ_ORDERS, resource_type="GROUP", resource_name="*")
+BILLING = replace(ANY_GROUP, resource_name="billing")
+
+
+async def test_a_pattern_of_groups_is_written_out_for_those_that_the_source_has(flow: FlowUnderTest) -> None:
+    flow.source.acls.add(ANY_GROUP)
+    flow.source.set_group("billing")
+    flow.target.set_group("ledger")
+    await flow.refresh(ACLS)
+    assert flow.target.acls == {COPY, BILLING}
+
+
+async def test_a_group_that_moved_away_from_the_source_keeps_its_rights(flow: FlowUnderTest) -> None:
+    flow.source.acls.add(ANY_GROUP)
+    flow.source.set_group("billing")
+    await flow.refresh(ACLS)
+    del flow.source.groups["billing"]
+    flow.restart()
+    await flow.refresh(ACLS)
+    assert flow.target.acls == {COPY, BILLING}
+    flow.source.acls.discard(ANY_GROUP)
+    await flow.refresh(ACLS)
+    assert flow.target.acls == {COPY}
+
+
+async def test_groups_that_cannot_be_listed_take_no_right_away(flow: FlowUnderTest) -> None:
+    flow.source.acls.add(ANY_GROUP)
+    flow.source.set_group("billing")
+    await flow.refresh(ACLS)
+
+    def fail(_call: Call) -> None:
+        raise TransientKafkaError("no answer", reason="KAFKA_TIMEOUT")
+
+    flow.source.intercept("list_groups", fail)
+    await flow.refresh(ACLS)
+    assert flow.target.acls == {COPY, BILLING}
+    assert flow.sync.status.scopes[Scope.ACLS].reason == "KAFKA_TIMEOUT"
+
+
+async def test_a_new_topic_need_not_wait_for_its_rights(tmp_path: Path) -> None:
+    """A pattern is written out for it with the next pass, not an interval of ACLs (600 s) later."""
+    settings = {"twinlog.sync.topic.acls.mode": "read-only", "refresh.topics.interval.seconds": "0.1"}
+    flow = make_flow(tmp_path, settings)
+    flow.source.add_topic("orders")
+    flow.source.acls.add(replace(READ_ORDERS, resource_name="*"))
+    async with asyncio.TaskGroup() as group:
+        group.create_task(flow.sync.run(flow.stop), name="flow")
+        await eventually(lambda: COPY in flow.target.acls)
+        flow.source.add_topic("users")
+        flow.clock.advance(1)
+        await eventually(lambda: replace(COPY, resource_name="A.users") in flow.target.acls)
+        flow.stop.set()
 
 
 async def test_mode_mm2_never_deletes(tmp_path: Path) -> None:
