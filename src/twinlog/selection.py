@@ -1,7 +1,8 @@
 """Which topics a flow replicates, and why: MM2's rule with the first reason that decided.
 
 replicate = (topic filter takes it, or it is a heartbeats topic) and it is not internal and not part of a
-cycle.
+cycle. Beyond MM2, a topic is internal as well when its copy would be one of the mirror's own topics:
+`checkpoints.internal` of cluster A would be written into `A.checkpoints.internal`.
 """
 
 from collections.abc import Iterable
@@ -10,6 +11,7 @@ from enum import StrEnum
 
 from twinlog.filters.name_filters import FilterOutcome, TopicFilter
 from twinlog.model import Flow
+from twinlog.policy.internal_topics import is_mirror_topic
 from twinlog.policy.lineage import cycle_alias
 from twinlog.policy.replication import ReplicationPolicy
 
@@ -57,6 +59,8 @@ class TopicSelector:
     policy: ReplicationPolicy
     topic_filter: TopicFilter
     heartbeats_replication_enabled: bool = True
+    own_topics: frozenset[str] = frozenset()
+    """Topics of the mirror on the target whose names do not say so (`offset.storage.topic`)."""
 
     def selects(self, topic: str) -> bool:
         """Tell whether the flow replicates `topic`."""
@@ -74,6 +78,10 @@ class TopicSelector:
         if alias is not None:
             rule = f"its name says that it came through cluster {alias}: copying it would go in a circle"
             return self._decision(topic, TopicReason.CYCLE, rule, alias=alias)
+        remote = self.policy.format_remote_topic(self.flow.source, topic)
+        if remote in self.own_topics or is_mirror_topic(self.policy, remote):
+            rule = f"its copy would be {remote}, a topic of the mirror itself"
+            return self._decision(topic, TopicReason.INTERNAL, rule)
         if verdict.included:
             rule = f"{verdict.key}: pattern {verdict.pattern!r}"
             return self._decision(topic, TopicReason.SELECTED, rule, pattern=verdict.pattern)

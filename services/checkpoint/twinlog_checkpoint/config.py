@@ -4,11 +4,12 @@ from dataclasses import dataclass
 
 from twinlog.config import CheckpointSettings, ClientConfig, Configuration, FlowConfig, OffsetSyncsLocation
 from twinlog.config.precedence import Connector
-from twinlog.filters import DefaultGroupFilter, DefaultTopicFilter, GroupFilter, NameFilter, PatternList
+from twinlog.filters import DefaultGroupFilter, GroupFilter, NameFilter, PatternList
 from twinlog.model import Flow
 from twinlog.policy import HostedTopic, ReplicationPolicy, offset_syncs_topic, policy_from_config
 from twinlog.policy.internal_topics import OffsetSyncsLocation as HostedLocation
 from twinlog.selection import TopicSelector
+from twinlog.selection_configured import topic_selector
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -63,17 +64,7 @@ def checkpoint_flow(config: FlowConfig) -> CheckpointFlow:
     return CheckpointFlow(
         flow=flow,
         policy=policy,
-        topics=TopicSelector(
-            flow=flow,
-            policy=policy,
-            topic_filter=DefaultTopicFilter(
-                names=NameFilter(
-                    include=PatternList("topics", settings.topics.include),
-                    exclude=PatternList("topics.exclude", settings.topics.exclude),
-                )
-            ),
-            heartbeats_replication_enabled=config.configsync.heartbeats_replication_enabled,
-        ),
+        topics=topic_selector(config, settings.topics),
         groups=DefaultGroupFilter(
             names=NameFilter(
                 include=PatternList("groups", settings.groups.include),

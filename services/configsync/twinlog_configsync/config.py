@@ -7,11 +7,10 @@ from typing import Final
 
 from twinlog.config import ClientConfig, ConfigSyncSettings, Configuration, FlowConfig
 from twinlog.config.live import LIVE_KEYS, live_overrides
-from twinlog.filters import DefaultGroupFilter, DefaultTopicFilter, NameFilter, PatternList
+from twinlog.filters import DefaultGroupFilter, NameFilter, PatternList
 from twinlog.model import Flow
-from twinlog.policy.configured import SOURCE_ALIAS_KEY, policy_from_config
 from twinlog.policy.internal_topics import configsync_topic
-from twinlog.selection import TopicSelector
+from twinlog.selection_configured import topic_selector
 from twinlog_configsync.acl_rules import AclMode, AclRules
 from twinlog_configsync.config_rules import ConfigRules
 from twinlog_configsync.delete_plan import DeleteRules
@@ -75,18 +74,7 @@ def _configsync_flow(configuration: Configuration, config: FlowConfig) -> Config
 def flow_rules(config: FlowConfig) -> FlowRules:
     """Compile a flow's rules. Raises ConfigError for a pattern that does not compile."""
     settings = config.configsync
-    policy = policy_from_config({**config.policy_config, SOURCE_ALIAS_KEY: config.flow.source})
-    selector = TopicSelector(
-        flow=config.flow,
-        policy=policy,
-        topic_filter=DefaultTopicFilter(
-            names=NameFilter(
-                include=PatternList("topics", settings.topics.include),
-                exclude=PatternList("topics.exclude", settings.topics.exclude),
-            )
-        ),
-        heartbeats_replication_enabled=settings.heartbeats_replication_enabled,
-    )
+    selector = topic_selector(config)
     groups = DefaultGroupFilter(
         names=NameFilter(
             include=PatternList("groups", config.checkpoint.groups.include),
@@ -106,7 +94,7 @@ def flow_rules(config: FlowConfig) -> FlowRules:
         acls=AclRules(
             mode=AclMode(settings.acl_mode.value),
             source=config.flow.source,
-            policy=policy,
+            policy=selector.policy,
             selects_topic=selector.selects,
             selects_group=groups.should_replicate_group,
         ),

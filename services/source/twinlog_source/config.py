@@ -4,11 +4,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from twinlog.config import Configuration, FlowClients, OffsetSyncsLocation, SourceSettings
-from twinlog.filters import DefaultTopicFilter, NameFilter, PatternList
 from twinlog.model import Flow
 from twinlog.policy import HostedTopic, ReplicationPolicy, offset_syncs_topic, policy_from_config
 from twinlog.policy import OffsetSyncsLocation as SyncsHost
 from twinlog.selection import TopicSelector
+from twinlog.selection_configured import topic_selector
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -48,24 +48,13 @@ def source_flows(configuration: Configuration) -> tuple[SourceFlow, ...]:
         syncs = entry.source.offset_syncs
         on_source = syncs.location is OffsetSyncsLocation.SOURCE
         location = SyncsHost.SOURCE if on_source else SyncsHost.TARGET
-        topics = entry.configsync.topics
         flows.append(
             SourceFlow(
                 flow=entry.flow,
                 settings=entry.source,
                 clients=entry.clients,
                 policy=policy,
-                selector=TopicSelector(
-                    flow=entry.flow,
-                    policy=policy,
-                    topic_filter=DefaultTopicFilter(
-                        names=NameFilter(
-                            include=PatternList("topics", topics.include),
-                            exclude=PatternList("topics.exclude", topics.exclude),
-                        )
-                    ),
-                    heartbeats_replication_enabled=entry.configsync.heartbeats_replication_enabled,
-                ),
+                selector=topic_selector(entry),
                 offset_syncs=offset_syncs_topic(policy, entry.flow, location) if syncs.enabled else None,
             )
         )

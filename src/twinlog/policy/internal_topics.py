@@ -2,10 +2,17 @@
 
 from dataclasses import dataclass
 from enum import StrEnum
+from typing import Final
 
 from twinlog.model import ClusterAlias, Flow
 from twinlog.policy.replication import ReplicationPolicy
 from twinlog.wire.formatters import RecordKind
+
+_INTERNAL_SUFFIX: Final = ".internal"
+_MIRROR_PREFIXES: Final = (
+    *("mm2-offset-syncs", "mm2-offsets", "mm2-configs", "mm2-status"),
+    *("mm2-configsync", "mm2-failover"),
+)
 
 
 class OffsetSyncsLocation(StrEnum):
@@ -40,6 +47,19 @@ def source_offsets_topic(source: ClusterAlias) -> str:
 def configsync_topic(source: ClusterAlias) -> str:
     """Topic on the target with the rules, topic registry and last plan of flows from `source`."""
     return f"mm2-configsync.{source}.internal"
+
+
+def is_mirror_topic(policy: ReplicationPolicy, topic: str) -> bool:
+    """Tell whether the name is that of a topic that MM2, its Connect workers or Twinlog keep on a cluster, of
+    any flow.
+
+    Narrower than the policy's `is_internal_topic` (a copy from a cluster called `mm2x` is no such topic), and
+    wider where an internal separator is set: Connect's and Twinlog's names ignore it.
+    """
+    if policy.is_checkpoints_topic(topic):
+        return True
+    own = policy.is_mm2_internal_topic(topic) or topic.endswith(_INTERNAL_SUFFIX)
+    return own and topic.startswith(_MIRROR_PREFIXES)
 
 
 def record_kind(policy: ReplicationPolicy, topic: str) -> RecordKind | None:

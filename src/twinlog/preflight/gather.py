@@ -8,15 +8,14 @@ from typing import Final
 
 from twinlog.config import ClientConfig, Configuration, FlowConfig
 from twinlog.errors import KafkaError
-from twinlog.filters import DefaultTopicFilter, NameFilter, PatternList
 from twinlog.kafka.cluster import open_cluster
 from twinlog.kafka.inspector import ClusterInspector
 from twinlog.kafka.ports import KafkaCluster, NewTopic
 from twinlog.model import ClusterAlias
-from twinlog.policy import policy_from_config
 from twinlog.preflight.facts import ClusterFacts, Facts, FlowFacts, InternalTopic, TopicFacts
 from twinlog.preflight.rights import internal_topics
 from twinlog.selection import TopicSelector
+from twinlog.selection_configured import topic_selector
 
 _USER: Final = re.compile(r'username\s*=\s*"?([^"\s;]+)')
 
@@ -72,7 +71,7 @@ async def _broker_configs(cluster: KafkaCluster, node_id: int) -> Mapping[str, s
 async def _flow(
     config: FlowConfig, clusters: Mapping[ClusterAlias, ClusterFacts], timeout_seconds: float
 ) -> FlowFacts:
-    selector = selector_of(config)
+    selector = topic_selector(config)
     source, target = config.clients.source_admin, config.clients.target_admin
     ends = (clusters[config.flow.source], clusters[config.flow.target])
     facts = FlowFacts(
@@ -180,22 +179,6 @@ def principal_of(client: ClientConfig) -> str:
     """`User:name` as far as the properties tell it; empty for certificates and where there is no login."""
     found = _USER.search(client.properties.get("sasl.jaas.config", ""))
     return f"User:{found.group(1)}" if found else ""
-
-
-def selector_of(config: FlowConfig) -> TopicSelector:
-    """The rules of a flow about topics."""
-    topics = config.configsync.topics
-    return TopicSelector(
-        flow=config.flow,
-        policy=policy_from_config({**config.policy_config, "source.cluster.alias": config.flow.source}),
-        topic_filter=DefaultTopicFilter(
-            names=NameFilter(
-                include=PatternList("topics", topics.include),
-                exclude=PatternList("topics.exclude", topics.exclude),
-            )
-        ),
-        heartbeats_replication_enabled=config.configsync.heartbeats_replication_enabled,
-    )
 
 
 def _open(client: ClientConfig, timeout_seconds: float) -> KafkaCluster:

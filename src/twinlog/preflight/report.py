@@ -2,8 +2,9 @@
 
 from twinlog.config import Configuration
 from twinlog.preflight.facts import FlowFacts
-from twinlog.preflight.gather import principal_of, selector_of
+from twinlog.preflight.gather import principal_of
 from twinlog.preflight.rights import Right, acl_commands, all_rights, servers_of
+from twinlog.selection_configured import topic_selector
 
 
 def needed_acl_commands(configuration: Configuration) -> list[str]:
@@ -15,7 +16,7 @@ def needed_acl_commands(configuration: Configuration) -> list[str]:
         rights += all_rights(
             FlowFacts(
                 config=config,
-                selector=selector_of(config),
+                selector=topic_selector(config),
                 source_principal=principal_of(config.clients.source_admin),
                 target_principal=principal_of(config.clients.target_admin),
             )

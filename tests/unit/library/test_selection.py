@@ -1,5 +1,7 @@
 """Topic selection: MM2's rule and the reason that decided (MirrorSourceConnectorTest)."""
 
+from dataclasses import replace
+
 import pytest
 
 from twinlog.filters import DefaultTopicFilter, TopicFilter, topic_filter_from_config
@@ -98,3 +100,44 @@ def test_identity_selects_what_default_calls_a_cycle() -> None:
 def test_select_topics_keeps_the_selected_ones() -> None:
     topics = ["orders", "__consumer_offsets", "target.orders", "heartbeats", "a.replica"]
     assert select_topics(selector(), topics) == {"orders", "heartbeats"}
+
+
+@pytest.mark.parametrize("policy", [DefaultReplicationPolicy, IdentityReplicationPolicy])
+@pytest.mark.parametrize("separator", [".", "_", "-"])
+@pytest.mark.parametrize("internal_separator", [".", "_", "-"])
+def test_no_topic_is_copied_into_one_of_the_mirrors_own(
+    policy: type[DefaultReplicationPolicy], separator: str, internal_separator: str
+) -> None:
+    """Whoever may create `checkpoints.internal` on A could else write the flow's checkpoints."""
+    rules = selector(
+        topic_filter_from_config({"topics.exclude": ""}),
+        policy(separator=separator, internal_separator=internal_separator),
+    )
+    own = [
+        rules.policy.checkpoints_topic("source"),
+        rules.policy.checkpoints_topic("other"),
+        rules.policy.offset_syncs_topic("source"),
+        *(
+            f"mm2-{kind}.source.internal"
+            for kind in ("offsets", "configs", "status", "configsync", "failover")
+        ),
+    ]
+    names = {name.removeprefix(f"source{separator}") for name in own} | set(own)
+    decisions = [decision for decision in map(rules.decide, names) if decision.remote_topic in own]
+    assert {decision.reason for decision in decisions} <= {TopicReason.INTERNAL}
+    assert decisions or separator != internal_separator
+    assert rules.decide("orders.internal").selected
+
+
+def test_the_configured_positions_topic_is_not_a_copys_name() -> None:
+    rules = replace(selector(), own_topics=frozenset({"source.positions"}))
+    decision = rules.decide("positions")
+    assert decision.reason is TopicReason.INTERNAL
+    assert "source.positions" in decision.rule
+    assert rules.decide("orders").selected
+
+
+def test_checkpoints_internal_of_the_source_is_internal() -> None:
+    decision = selector().decide("checkpoints.internal")
+    assert (decision.reason, decision.remote_topic) == (TopicReason.INTERNAL, "source.checkpoints.internal")
+    assert "a topic of the mirror itself" in decision.rule

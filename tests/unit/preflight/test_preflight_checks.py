@@ -14,8 +14,8 @@ from twinlog.kafka.ports import ConfigEntry, ConfigSource, TopicDescription
 from twinlog.preflight.checks import judge
 from twinlog.preflight.facts import ClusterFacts, Facts, FlowFacts, InternalTopic, TopicFacts
 from twinlog.preflight.findings import Finding, Level
-from twinlog.preflight.gather import selector_of
 from twinlog.preflight.report import needed_acl_commands
+from twinlog.selection_configured import topic_selector
 
 ABSENT = FatalKafkaError("no such topic", reason="TOPIC_UNKNOWN", code=3)
 FORBIDDEN = FatalKafkaError("an ACL for the topic is missing", reason="TOPIC_UNAUTHORIZED", code=29)
@@ -80,7 +80,7 @@ def facts_of(
     flows = [
         FlowFacts(
             config=config,
-            selector=selector_of(config),
+            selector=topic_selector(config),
             topics=(topics or {}).get(str(config.flow), () if topics else (topic(),)),
             source_operations=EVERYTHING,
             target_operations=EVERYTHING,
