@@ -254,7 +254,7 @@ COMMANDS: Final = ReasonGroup(
         OwnReason(
             "PARTITION_UNKNOWN", "the flow does not copy this topic or partition", "`twinlog partitions`"
         ),
-        OwnReason("NOT_PAUSED", "exactly this scope is not paused", "`twinlog status` lists the pauses"),
+        OwnReason("NOT_PAUSED", "exactly this scope is not paused", "`twinlog pause` lists the pauses"),
         OwnReason("WRONG_STATE", "it is in a state that does not allow this", _READ_THE_MESSAGE),
         OwnReason("NOT_OPEN", "a connection is used before it was opened: a bug", "report it"),
         OwnReason(

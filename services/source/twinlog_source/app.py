@@ -145,6 +145,7 @@ async def _driver(
         topic=topic,
         writer=writer,
         clock=context.clock,
+        retractions=positions.retractions,
     )
     ownership = Ownership(
         flow=flow,

@@ -71,6 +71,9 @@ class ThrottleMark:
 
     topic: str | None
     bytes_per_second: int
+    by: str = ""
+    at_ms: int = 0
+    """0 and no name: set by a version that did not note them."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -131,7 +134,7 @@ class ControlState:
     owner: OwnerMark | None = None
     topics: dict[str, TopicMark] = field(default_factory=dict)
     pauses: dict[tuple[str | None, int | None], PauseMark] = field(default_factory=dict)
-    throttles: dict[str | None, int] = field(default_factory=dict)
+    throttles: dict[str | None, ThrottleMark] = field(default_factory=dict)
     zeros: set[TopicPartition] = field(default_factory=set)
     epochs: dict[TopicPartition, tuple[EpochStart, ...]] = field(default_factory=dict)
     targets: dict[TopicPartition, TargetMark] = field(default_factory=dict)
@@ -144,6 +147,12 @@ class ControlState:
     def is_paused(self, partition: TopicPartition) -> bool:
         return self.pause_of(partition) is not None
 
+    def command_in_force(
+        self, kind: str, topic: str | None, partition: int | None
+    ) -> PauseMark | ThrottleMark | None:
+        """What operators have ordered for exactly this subject."""
+        return self.pauses.get((topic, partition)) if kind == "pause" else self.throttles.get(topic)
+
     def apply(self, record: ControlRecord) -> None:
         match record.fact:
             case ClaimMark() as claim:
@@ -155,7 +164,7 @@ class ControlState:
             case PauseMark() as pause:
                 self.pauses[pause.topic, pause.partition] = pause
             case ThrottleMark() as throttle:
-                self.throttles[throttle.topic] = throttle.bytes_per_second
+                self.throttles[throttle.topic] = throttle
             case ZeroMark() as zero:
                 self.zeros.add(zero.partition)
             case EpochsMark() as mark:
@@ -210,7 +219,7 @@ def fact_record(source_alias: str, fact: Fact) -> tuple[bytes, bytes]:
             value = {"by": fact.by, "at_ms": fact.at_ms}
         case ThrottleMark():
             key = control_key(source_alias, "throttle", fact.topic)
-            value = {"bytes_per_second": fact.bytes_per_second}
+            value = {"bytes_per_second": fact.bytes_per_second, "by": fact.by, "at_ms": fact.at_ms}
         case ZeroMark():
             key, value = partition_key(source_alias, "zero", fact.partition), {"offset": 0}
         case EpochsMark():
@@ -276,7 +285,13 @@ def _fact(kind: str, topic: str | None, partition: int | None, document: dict[st
         case "pause", _, {"by": str(by), "at_ms": int(at)}:
             return PauseMark(topic=topic, partition=partition, by=by, at_ms=at)
         case "throttle", _, {"bytes_per_second": int(limit)}:
-            return ThrottleMark(topic=topic, bytes_per_second=limit)
+            who, since = document.get("by"), document.get("at_ms")
+            return ThrottleMark(
+                topic=topic,
+                bytes_per_second=limit,
+                by=who if isinstance(who, str) else "",
+                at_ms=since if isinstance(since, int) else 0,
+            )
         case _ if topic is not None and partition is not None:
             return _partition_fact(kind, TopicPartition(topic, partition), document)
         case _:

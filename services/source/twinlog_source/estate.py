@@ -129,6 +129,7 @@ class FlowEstate:
         process has claimed the flow meanwhile."""
         if self.ownership.is_due:
             await self.ownership.check()
+            await self.journal.retract(self.positions.control)
             await self.target_logs.put_ends_on_log(self.topics)
             await self.ledger.tidy()
             await self.ownership.sign()

@@ -121,7 +121,10 @@ class FlowInstruments:
         """Limits in force."""
         target_topics = {row.partition.topic: row.target_topic for row in self._rows()}
         return [
-            Observation(limit, self._flow if topic is None else self._to(target_topics.get(topic, topic)))
+            Observation(
+                limit.bytes_per_second,
+                self._flow if topic is None else self._to(target_topics.get(topic, topic)),
+            )
             for topic, limit in list(self._control.throttles.items())
         ]
 

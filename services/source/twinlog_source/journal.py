@@ -6,13 +6,27 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from twinlog.clock import Clock
-from twinlog.errors import KafkaError
+from twinlog.errors import KafkaError, TransientKafkaError
 from twinlog.kafka.ports import LogWriter
 from twinlog.model import Flow, TopicPartition
 from twinlog.wire.murmur2 import partition_for_key
 from twinlog.wire.source_offset import encode_source_offset, source_offset_key
-from twinlog_source.control import Fact, ZeroMark, control_key, fact_record, partition_key
+from twinlog_source.control import (
+    ControlState,
+    Fact,
+    PauseMark,
+    ThrottleMark,
+    ZeroMark,
+    control_key,
+    fact_record,
+    partition_key,
+)
 from twinlog_source.gaps import Gap, GapIdentity, gap_key, gap_record
+from twinlog_source.retractions import Retractions, Subject
+
+COMMAND_SECONDS = 10.0
+"""How long an operator's command may take to be on the log: below the deadline of a call, so that the answer
+names the cluster that does not take it."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -25,6 +39,8 @@ class Journal:
     topic: str
     writer: LogWriter
     clock: Clock
+    retractions: Retractions
+    """Shared with who reads the log."""
     partition_count: int = 0
     """Known once the topic is there."""
 
@@ -37,6 +53,38 @@ class Journal:
 
     async def take_back(self, kind: str, topic: str | None = None, partition: int | None = None) -> None:
         await self._append(control_key(self.flow.source, kind, topic, partition), None)
+
+    async def command(self, subject: Subject, fact: PauseMark | ThrottleMark | None) -> None:
+        """State what an operator ordered, or take it back (None), within `COMMAND_SECONDS`.
+
+        When this fails, also by being cancelled, the command is given up: it has no later effect.
+        """
+        key = control_key(self.flow.source, *subject)
+        value = None if fact is None else fact_record(self.flow.source, fact)[1]
+        try:
+            await self._append_command(key, value)
+        except (TransientKafkaError, asyncio.CancelledError):
+            self.retractions.give_up(subject, key, value)
+            raise
+        self.retractions.replace(key)
+
+    async def retract(self, control: ControlState) -> None:
+        """Write what is in force behind the records of commands that failed. For the flow's owner."""
+        for key, subject in list(self.retractions.due.items()):
+            fact = control.command_in_force(*subject)
+            await self._append_command(key, None if fact is None else fact_record(self.flow.source, fact)[1])
+            self.retractions.settle(key)
+
+    async def _append_command(self, key: bytes, value: bytes | None) -> None:
+        try:
+            async with asyncio.timeout(COMMAND_SECONDS):
+                await self._append(key, value)
+        except TimeoutError:
+            raise TransientKafkaError(
+                f"cluster {self.flow.target}: append to {self.topic}: no answer within {COMMAND_SECONDS:g} s",
+                reason="KAFKA_TIMEOUT",
+                metadata={"cluster": self.flow.target, "topic": self.topic},
+            ) from None
 
     async def gap(self, gap: Gap) -> None:
         await self._append(*gap_record(self.flow, gap))

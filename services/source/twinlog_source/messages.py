@@ -108,10 +108,15 @@ def pauses(driver: FlowDriver) -> list[pb.Pause]:
 
 
 def throttles(driver: FlowDriver) -> list[pb.Throttle]:
-    limits = driver.estate.positions.control.throttles
+    marks = driver.estate.positions.control.throttles.values()
     return [
-        pb.Throttle(scope=_scope(driver.flow, topic), bytes_per_second=limit)
-        for topic, limit in sorted(limits.items(), key=lambda item: item[0] or "")
+        pb.Throttle(
+            scope=_scope(driver.flow, mark.topic),
+            bytes_per_second=mark.bytes_per_second,
+            by=mark.by,
+            since=timestamp(mark.at_ms) if mark.at_ms else None,
+        )
+        for mark in sorted(marks, key=lambda mark: mark.topic or "")
     ]
 
 

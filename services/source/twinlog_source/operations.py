@@ -11,7 +11,7 @@ import structlog
 from twinlog.api.common.v1 import types_pb2
 from twinlog.api.source.v1 import worker_service_pb2 as worker_pb
 from twinlog.clock import Clock
-from twinlog.errors import ConfigError, KafkaError, NotFoundError, StateError
+from twinlog.errors import ConfigError, KafkaError, NotFoundError, StateError, TransientKafkaError
 from twinlog.kafka.ports import KafkaCluster, OffsetSpec
 from twinlog.model import TopicPartition
 from twinlog.service.waiting import wait_or_stop
@@ -87,7 +87,7 @@ class FlowOperations:
         """Raises StateError, NotFoundError, KafkaError."""
         partitions = self._partitions(subject)
         mark = PauseMark(topic=subject.topic, partition=subject.partition, by=by, at_ms=self.clock.now_ms())
-        await self.driver.estate.journal.state(mark)
+        await self._command("pause", subject, mark)
         self._apply("pause", subject, mark)
         self._tell_paused(partitions)
         log.info(
@@ -96,17 +96,34 @@ class FlowOperations:
 
     async def resume(self, subject: Subject, *, by: str) -> None:
         """Raises NotFoundError when exactly this is not paused; StateError, KafkaError."""
-        partitions = self._partitions(subject)
-        if (subject.topic, subject.partition) not in self.driver.estate.positions.control.pauses:
-            raise NotFoundError(
-                f"{_words(subject)} of {self.driver.flow} is not paused by itself", reason="NOT_PAUSED"
+        self._require_owned()
+        pauses = self.driver.estate.positions.control.pauses
+        if (subject.topic, subject.partition) not in pauses:
+            paused = ", ".join(
+                sorted(_words(Subject(topic=topic, partition=number)) for topic, number in pauses)
             )
-        await self.driver.estate.journal.take_back("pause", subject.topic, subject.partition)
+            raise NotFoundError(
+                f"{_words(subject)} of {self.driver.flow} is not paused by itself; paused:"
+                f" {paused or 'nothing'}",
+                reason="NOT_PAUSED",
+            )
+        await self._command("pause", subject, None)
         self._apply("pause", subject, None)
-        self._tell_paused(partitions)
+        # None of a topic that is not copied any more: its pause can be taken back all the same.
+        self._tell_paused(self._found(subject))
         log.info(
             "resumed", flow=str(self.driver.flow), topic=subject.topic, partition=subject.partition, by=by
         )
+
+    async def resume_all(self, *, by: str) -> None:
+        """Take every pause of the flow back, the narrowest first. Raises StateError, KafkaError; pauses that
+        were taken back before an error stay so."""
+        self._require_owned()
+        for topic, partition in sorted(
+            self.driver.estate.positions.control.pauses,
+            key=lambda scope: (scope[1] is None, scope[0] is None, scope[0] or "", scope[1] or 0),
+        ):
+            await self.resume(Subject(topic=topic, partition=partition), by=by)
 
     async def throttle(self, subject: Subject, bytes_per_second: int, *, by: str) -> None:
         """0 takes the limit away. Raises ConfigError, StateError, NotFoundError, KafkaError."""
@@ -116,13 +133,14 @@ class FlowOperations:
             )
         if bytes_per_second < 0:
             raise ConfigError("a limit is 0 (none) or more bytes per second", reason="INVALID_LIMIT")
-        self._partitions(subject)
+        self._require_owned()
         mark = None
         if bytes_per_second:
-            mark = ThrottleMark(topic=subject.topic, bytes_per_second=bytes_per_second)
-            await self.driver.estate.journal.state(mark)
-        else:
-            await self.driver.estate.journal.take_back("throttle", subject.topic)
+            self._partitions(subject)
+            mark = ThrottleMark(
+                topic=subject.topic, bytes_per_second=bytes_per_second, by=by, at_ms=self.clock.now_ms()
+            )
+        await self._command("throttle", subject, mark)
         self._apply("throttle", subject, mark)
         self.driver.tell_throttles()
         log.info(
@@ -203,17 +221,8 @@ class FlowOperations:
 
     def _partitions(self, subject: Subject) -> frozenset[TopicPartition]:
         """The partitions of a subject. Raises NotFoundError, and StateError while the flow is not ours."""
-        if not self.driver.owned:
-            reason, message = self.driver.why_idle()
-            raise StateError(
-                f"{self.driver.flow} is not copied by this process now: {reason} {message}".rstrip(),
-                reason="FLOW_NOT_READY",
-            )
-        found = frozenset(
-            partition
-            for partition in self.driver.estate.table.rows
-            if subject.topic in (None, partition.topic) and subject.partition in (None, partition.partition)
-        )
+        self._require_owned()
+        found = self._found(subject)
         if not found and subject.topic is not None:
             raise NotFoundError(
                 f"{self.driver.flow} does not copy {_words(subject)}",
@@ -221,6 +230,34 @@ class FlowOperations:
                 metadata={"flow": str(self.driver.flow), "topic": subject.topic},
             )
         return found
+
+    def _require_owned(self) -> None:
+        """Raises StateError while the flow is not ours."""
+        if not self.driver.owned:
+            reason, message = self.driver.why_idle()
+            raise StateError(
+                f"{self.driver.flow} is not copied by this process now: {reason} {message}".rstrip(),
+                reason="FLOW_NOT_READY",
+            )
+
+    def _found(self, subject: Subject) -> frozenset[TopicPartition]:
+        return frozenset(
+            partition
+            for partition in self.driver.estate.table.rows
+            if subject.topic in (None, partition.topic) and subject.partition in (None, partition.partition)
+        )
+
+    async def _command(self, kind: str, subject: Subject, fact: PauseMark | ThrottleMark | None) -> None:
+        """Put a command on the log. Raises KafkaError: then it has no effect, neither now nor later."""
+        try:
+            await self.driver.estate.journal.command((kind, subject.topic, subject.partition), fact)
+        except TransientKafkaError as error:
+            raise TransientKafkaError(
+                f"nothing was changed: the target of {self.driver.flow} did not take the command: {error}",
+                reason=error.reason,
+                metadata=error.metadata,
+                code=error.code,
+            ) from error
 
     def _apply(self, kind: str, subject: Subject, fact: PauseMark | ThrottleMark | None) -> None:
         record = ControlRecord(kind=kind, topic=subject.topic, partition=subject.partition, fact=fact)

@@ -17,6 +17,7 @@ from twinlog.model import Record, TopicPartition
 from twinlog.wire.source_offset import SOURCE_CONNECTOR, decode_source_offset, decode_source_offset_key
 from twinlog_source.control import ControlState, parse_control
 from twinlog_source.gaps import Gap, GapIdentity, parse_gap, parse_gap_identity
+from twinlog_source.retractions import Retractions
 
 FETCH_MAX_BYTES = 4 << 20
 FETCH_WAIT_SECONDS = 0.5
@@ -44,6 +45,8 @@ class PositionsLog:
     """Our own state beside the positions, as read so far."""
     written_at_ms: dict[TopicPartition, int] = field(default_factory=dict)
     """When the newest position of each partition was written, by the clock of whoever wrote it."""
+    retractions: Retractions = field(default_factory=Retractions)
+    """Records to leave alone: they belong to commands that failed."""
     unreadable: dict[TopicPartition, str] = field(default_factory=dict)
     """Partitions whose newest record is no position: why. They must not be copied."""
     _reading: asyncio.Lock = field(default_factory=asyncio.Lock)
@@ -97,6 +100,8 @@ class PositionsLog:
     def _apply(self, record: Record) -> None:
         key = decode_source_offset_key(record.key, connector=self.connector_name)
         try:
+            if self.retractions.is_given_up(record.key, record.value):
+                return
             if key is not None and key.cluster == self.source_alias:
                 self._take(key.partition, decode_source_offset(record.value))
                 self.written_at_ms[key.partition] = record.timestamp_ms

@@ -101,7 +101,11 @@ class SourceServicer(pb_grpc.SourceServiceServicer):
         self, request: pb.ResumeReplicationRequest, context: Context
     ) -> pb.ResumeReplicationResponse:
         operations = self._operations[self._named(request.scope.flow).flow]
-        await operations.resume(_subject(request.scope), by=request.by or context.peer())
+        by = request.by or context.peer()
+        if request.all:
+            await operations.resume_all(by=by)
+        else:
+            await operations.resume(_subject(request.scope), by=by)
         return pb.ResumeReplicationResponse(pauses=pauses(operations.driver))
 
     async def SetThrottle(  # noqa: N802

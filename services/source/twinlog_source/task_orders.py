@@ -54,7 +54,7 @@ class TaskOrders:
         for topic, limit in self.control.throttles.items():
             scoped = [[p for p in slot if topic in (None, p.topic)] for slot in plan]
             demands = [self.table.load(partitions, now=now).most_bytes_per_second for partitions in scoped]
-            for command, share in zip(commands, share_limit(limit, demands), strict=True):
+            for command, share in zip(commands, share_limit(limit.bytes_per_second, demands), strict=True):
                 if topic is None:
                     command.bytes_per_second = max(1, int(share))
                 else:

@@ -43,12 +43,14 @@ COMMANDS: dict[str, LazyCommand] = {
         summary="Show the copy of every partition: state, position, lag, lane, rates, reason.",
     ),
     "pause": LazyCommand(
-        target="twinlog.cli.pause:pause_command", summary="Stop copying a flow, a topic or a partition."
+        target="twinlog.cli.pause:pause_command",
+        summary="Stop copying a flow, a topic or a partition, or list what is paused.",
     ),
     "resume": LazyCommand(target="twinlog.cli.pause:resume_command", summary="Take a pause back."),
     "throttle": LazyCommand(
         target="twinlog.cli.throttle:throttle_command",
-        summary="Limit the bytes per second of a flow or topic.",
+        summary="Limit the bytes per second of a flow or topic, or show the limits.",
+        negative_numbers=True,
     ),
     "positions": LazyCommand(
         target="twinlog.cli.positions:app", summary="Show or move where partitions are copied from."

@@ -57,7 +57,10 @@ async def only_flow(stub: CheckpointServiceStub) -> types_pb2.Flow:
             metadata={"key": "--flow"},
         )
     names = ", ".join(flow_name(flow) for flow in flows)
-    raise ConfigError(f"there are several flows, say which with --flow: {names}", metadata={"key": "--flow"})
+    raise ConfigError(
+        f"there are several flows, say which, such as {flow_name(flows[0])!r}: {names}",
+        metadata={"key": "--flow"},
+    )
 
 
 def verdict_name(verdict: "pb2.Verdict.ValueType") -> str:

@@ -15,6 +15,7 @@ from twinlog.cli.configsync_client import (
 )
 from twinlog.cli.explain_group import group_command
 from twinlog.cli.failures import reported_failures, run_async
+from twinlog.cli.flow_choice import OptionalFlowArgument, chosen_flow
 from twinlog.cli.location import ConfigOption, EndpointOption
 from twinlog.cli.output import Column, Output, OutputOption, print_json, print_table
 
@@ -35,6 +36,7 @@ _COLUMNS = (Column(title="flow"), Column(title="on"), Column(title="verdict"), C
 @app.command("topic")
 def topic_command(
     name: Annotated[str, typer.Argument(metavar="NAME", help="A topic's name, on either side.")],
+    flow_argument: OptionalFlowArgument = None,
     flow: Annotated[
         str | None, typer.Option("--flow", metavar="A->B", help="Only this flow; all when left out.")
     ] = None,
@@ -42,6 +44,8 @@ def topic_command(
     endpoint: EndpointOption = None,
     output: OutputOption = Output.TABLE,
 ) -> None:
+    with reported_failures():
+        flow = chosen_flow(flow_argument, flow)
     explanations = run_async(_explain(name, flow, config, endpoint))
     with reported_failures():
         if output is Output.JSON:

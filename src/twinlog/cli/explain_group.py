@@ -17,6 +17,7 @@ from twinlog.cli.checkpoint_client import (
 )
 from twinlog.cli.configsync_client import flow_name, parse_flow
 from twinlog.cli.failures import reported_failures, run_async
+from twinlog.cli.flow_choice import OptionalFlowArgument, chosen_flow
 from twinlog.cli.groups_view import group_as_json
 from twinlog.cli.location import ConfigOption, EndpointOption
 from twinlog.cli.output import Column, Output, OutputOption, print_json, print_table
@@ -33,6 +34,7 @@ _PARTITIONS = (
 
 def group_command(
     group: Annotated[str, typer.Argument(metavar="GROUP", help="A consumer group's id; it need not exist.")],
+    flow_argument: OptionalFlowArgument = None,
     flow: FlowOption = None,
     config: ConfigOption = None,
     endpoint: EndpointOption = None,
@@ -40,6 +42,7 @@ def group_command(
 ) -> None:
     """Say why a consumer group is translated or not: every rule in turn, up to the one that decided."""
     with reported_failures():
+        flow = chosen_flow(flow_argument, flow)
         request = pb2.ExplainGroupRequest(group=group, flow=None if flow is None else parse_flow(flow))
         explanations = run_async(_explain(request, config, endpoint))
         if output is Output.JSON:

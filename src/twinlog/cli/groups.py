@@ -12,11 +12,13 @@ from twinlog.api.checkpoint.v1.checkpoint_service_pb2_grpc import CheckpointServ
 from twinlog.cli.checkpoint_client import CALL_TIMEOUT_SECONDS, FlowOption, answered, checkpoint_stub
 from twinlog.cli.configsync_client import parse_flow
 from twinlog.cli.failures import EXIT_FAILED, reported_failures, run_async
+from twinlog.cli.flow_choice import chosen_flow, is_flow
 from twinlog.cli.groups_view import COLUMNS, answer_as_json, confirmed_ms, group_cells, notes
 from twinlog.cli.groups_watch import WatchedGroups, event_as_json, follow
 from twinlog.cli.location import ConfigOption, EndpointOption
 from twinlog.cli.output import Output, OutputOption, clear_screen, print_json, print_json_line, print_table
 from twinlog.clock import SystemClock
+from twinlog.errors import ConfigError
 from twinlog.service.runtime import wait_or_stop
 from twinlog.service.watch_client import WatchEvent
 
@@ -35,6 +37,10 @@ Exit code 1 when --group names one that no flow translates.
 
 
 def groups_command(
+    names: Annotated[
+        list[str] | None,
+        typer.Argument(metavar="[A->B] [GROUP]", help="Only this flow, only this group.", show_default=False),
+    ] = None,
     group: Annotated[str, typer.Option("--group", metavar="ID", help="Only this group.")] = "",
     flow: FlowOption = None,
     watch: Annotated[
@@ -51,6 +57,7 @@ def groups_command(
     output: OutputOption = Output.TABLE,
 ) -> None:
     with reported_failures():
+        flow, group = _named(names or [], flow, group)
         wanted = None if flow is None else parse_flow(flow)
         if watch:
             run_async(
@@ -71,6 +78,22 @@ def groups_command(
 
 
 groups_command.__doc__ = _HELP
+
+
+def _named(names: list[str], flow: str | None, group: str) -> tuple[str | None, str]:
+    """Flow and group, by argument or option; a group with `->` in its id needs --group.
+
+    Raises ConfigError.
+    """
+    flows = [name for name in names if is_flow(name)]
+    groups = [*(name for name in names if not is_flow(name)), *([group] if group else [])]
+    for what, found in (("flows", flows), ("groups", groups)):
+        if len(set(found)) > 1:
+            raise ConfigError(
+                f"several {what} are named: {', '.join(found)}: name one, or none for all",
+                metadata={"key": "NAME"},
+            )
+    return chosen_flow(flows[0] if flows else None, flow), groups[0] if groups else ""
 
 
 async def _list(

@@ -17,6 +17,8 @@ class LazyCommand:
     own.
     """
     summary: str
+    negative_numbers: bool = False
+    """Arguments that begin with a minus reach the command, which refuses them in its own words."""
 
 
 class LazyGroup(TyperGroup):
@@ -51,7 +53,8 @@ def _load(name: str, entry: LazyCommand) -> Any:
         app = found
     else:
         app = typer.Typer(add_completion=False)
-        app.command(name)(found)
+        settings = {"ignore_unknown_options": True} if entry.negative_numbers else None
+        app.command(name, context_settings=settings)(found)
     command = typer.main.get_command(app)
     command.name = name
     return command

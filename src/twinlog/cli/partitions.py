@@ -10,6 +10,7 @@ import typer
 from twinlog.api.source.v1 import source_service_pb2 as pb2
 from twinlog.cli.configsync_client import flow_name, parse_flow
 from twinlog.cli.failures import reported_failures, run_async
+from twinlog.cli.flow_choice import OptionalFlowArgument, OptionalFlowOption, chosen_flow
 from twinlog.cli.location import ConfigOption, EndpointOption
 from twinlog.cli.output import (
     Column,
@@ -50,7 +51,7 @@ _COLUMNS = (
 
 
 def partitions_command(
-    flow: Annotated[str | None, typer.Option("--flow", metavar="A->B", help="Only this flow.")] = None,
+    flow: OptionalFlowArgument = None,
     topic: TopicOption = "",
     follow: Annotated[
         bool,
@@ -61,12 +62,15 @@ def partitions_command(
             "partitions, then one with those that changed (state REMOVED: no longer copied).",
         ),
     ] = False,
+    flow_option: OptionalFlowOption = None,
     config: ConfigOption = None,
     endpoint: EndpointOption = None,
     output: OutputOption = Output.TABLE,
 ) -> None:
     """Show the copy of every partition: state, position, lag, lane, rates, and why one does not run."""
-    run_async(_show(flow, topic, follow, config, endpoint, output))
+    with reported_failures():
+        named = chosen_flow(flow, flow_option)
+    run_async(_show(named, topic, follow, config, endpoint, output))
 
 
 async def _show(

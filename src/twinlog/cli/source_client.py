@@ -1,8 +1,9 @@
 """How commands ask the source service: one channel, one deadline, our errors; and the words they share."""
 
 import getpass
+import os
 import socket
-from collections.abc import AsyncIterator, Awaitable
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Annotated, TypeVar
@@ -48,6 +49,17 @@ async def answered(call: Awaitable[Answer]) -> Answer:
         raise error_from_rpc(error, peer="source") from error
 
 
+async def list_flows(stub: SourceServiceStub, flow: str | None) -> list[pb2.FlowStatus]:
+    """All flows, or the one that is named. Raises ConfigError when it is not there."""
+    wanted = None if flow is None else parse_flow(flow)
+    listed = await answered(stub.ListFlows(pb2.ListFlowsRequest(), timeout=CALL_TIMEOUT_SECONDS))
+    found = [status for status in listed.flows if wanted is None or status.flow == wanted]
+    if wanted is not None and not found:
+        known = ", ".join(flow_name(status.flow) for status in listed.flows) or "none"
+        raise ConfigError(f"there is no flow {flow} here; flows: {known}", metadata={"key": "FLOW"})
+    return found
+
+
 def parse_scope(flow: str, topic: str, partition: int | None) -> pb2.Scope:
     """Raises ConfigError."""
     if partition is not None and not topic:
@@ -68,9 +80,14 @@ def partition_name(partition: types_pb2.TopicPartition) -> str:
     return f"{partition.topic}-{partition.partition}"
 
 
-def who() -> str:
+def who(current_user: Callable[[], str] = getpass.getuser) -> str:
     """Who asks: for the service's log and the flow's record."""
-    return f"{getpass.getuser()}@{socket.gethostname()}"
+    try:
+        user = current_user()
+    except (KeyError, OSError):
+        # Containers often run under a number that no passwd entry names.
+        user = f"uid-{os.getuid()}"
+    return f"{user}@{socket.gethostname()}"
 
 
 def shown_bytes(size: float) -> str:

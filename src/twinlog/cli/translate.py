@@ -21,6 +21,7 @@ from twinlog.cli.checkpoint_client import (
 )
 from twinlog.cli.configsync_client import parse_flow
 from twinlog.cli.failures import EXIT_FAILED, reported_failures, run_async
+from twinlog.cli.flow_choice import chosen_flow, is_flow
 from twinlog.cli.location import ConfigOption, EndpointOption
 from twinlog.cli.offset_files import OffsetFile, Place, parse_place, read_places
 from twinlog.cli.output import Column, Output, OutputOption, print_json, print_table
@@ -51,7 +52,8 @@ _COLUMNS = (
 
 def translate_command(
     offsets: Annotated[
-        list[str] | None, typer.Argument(metavar="OFFSET...", help="Places to translate.")
+        list[str] | None,
+        typer.Argument(metavar="[A->B] OFFSET...", help="Places to translate, with the flow before them."),
     ] = None,
     source: Annotated[
         Path | None, typer.Option("--from", metavar="FILE", help="A file of offsets instead.")
@@ -70,7 +72,11 @@ def translate_command(
     with reported_failures():
         if target is not None and source is None:
             raise ConfigError("--to needs --from: it writes the same form", metadata={"key": "--to"})
-        places, file = _asked(offsets, source, topic)
+        flows = [text for text in offsets or () if is_flow(text)]
+        if len(flows) > 1:
+            raise ConfigError(f"one flow at a time: {', '.join(flows)}", metadata={"key": "FLOW"})
+        flow = chosen_flow(flows[0] if flows else None, flow)
+        places, file = _asked([text for text in offsets or () if not is_flow(text)], source, topic)
         bad = [] if file is None else file.bad
         for line in bad:
             typer.echo(f"{source}:{line.line}: {line.what}", err=True)

@@ -2,8 +2,8 @@
 
 aiokafka's idempotent producer retries for ever while a broker is away, and a refused batch leaves a gap in
 its sequence numbers that refuses all later ones. So a producer that failed in either way is thrown away: one
-that ran out of time at once, so that nothing given up on is written later; one that was refused a record as
-soon as its other records are done. The next append opens a new one.
+that ran out of time, or whose caller was cancelled, at once, so that nothing given up on is written later;
+one that was refused a record as soon as its other records are done. The next append opens a new one.
 """
 
 import asyncio
@@ -90,7 +90,7 @@ class KafkaLogWriter:
             async with deadline(self._timeout_seconds, doing, alias=self._alias):
                 generation = await self._opened(doing)
                 return await self._append(generation, partition, fields, doing)
-        except TransientKafkaError:
+        except (TransientKafkaError, asyncio.CancelledError):
             if generation is not None:
                 self._retire(generation)
                 abandon_producer(generation.producer)

@@ -134,6 +134,7 @@ class Site:
             topic=POSITIONS,
             writer=writer,
             clock=self.clock,
+            retractions=positions.retractions,
         )
         ownership = Ownership(
             flow=flow,

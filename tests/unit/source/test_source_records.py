@@ -66,7 +66,7 @@ def test_the_state_holds_the_newest_of_each_fact(facts: list[Fact]) -> None:
         record = parse_control("A", *fact_record("A", fact))
         assert record is not None
         state.apply(record)
-    throttles = {fact.topic: fact.bytes_per_second for fact in facts if isinstance(fact, ThrottleMark)}
+    throttles = {fact.topic: fact for fact in facts if isinstance(fact, ThrottleMark)}
     assert state.throttles == throttles
     assert state.zeros == {fact.partition for fact in facts if isinstance(fact, ZeroMark)}
     assert state.epochs == {fact.partition: fact.epochs for fact in facts if isinstance(fact, EpochsMark)}

@@ -140,21 +140,31 @@ class Throttle(_message.Message):
 
     SCOPE_FIELD_NUMBER: _builtins.int
     BYTES_PER_SECOND_FIELD_NUMBER: _builtins.int
+    BY_FIELD_NUMBER: _builtins.int
+    SINCE_FIELD_NUMBER: _builtins.int
     bytes_per_second: _builtins.int
     """The limit; 0 = none."""
+    by: _builtins.str
+    """Who set it; empty when it is not known."""
     @_builtins.property
     def scope(self) -> Global___Scope:
         """A flow or a topic."""
+
+    @_builtins.property
+    def since(self) -> _timestamp_pb2.Timestamp:
+        """Since when; absent when it is not known."""
 
     def __init__(
         self,
         *,
         scope: Global___Scope | None = ...,
         bytes_per_second: _builtins.int = ...,
+        by: _builtins.str = ...,
+        since: _timestamp_pb2.Timestamp | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["scope", b"scope"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["scope", b"scope", "since", b"since"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["bytes_per_second", b"bytes_per_second", "scope", b"scope"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["by", b"by", "bytes_per_second", b"bytes_per_second", "scope", b"scope", "since", b"since"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -220,8 +230,11 @@ class ResumeReplicationRequest(_message.Message):
 
     SCOPE_FIELD_NUMBER: _builtins.int
     BY_FIELD_NUMBER: _builtins.int
+    ALL_FIELD_NUMBER: _builtins.int
     by: _builtins.str
     """Who asks, for the record."""
+    all: _builtins.bool
+    """Take back every pause of the flow, whatever its scope; `scope` names the flow only."""
     @_builtins.property
     def scope(self) -> Global___Scope:
         """What: the very scope that was paused."""
@@ -231,10 +244,11 @@ class ResumeReplicationRequest(_message.Message):
         *,
         scope: Global___Scope | None = ...,
         by: _builtins.str = ...,
+        all: _builtins.bool = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["scope", b"scope"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["by", b"by", "scope", b"scope"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["all", b"all", "by", b"by", "scope", b"scope"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
