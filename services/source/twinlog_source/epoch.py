@@ -17,6 +17,23 @@ from twinlog_source.planner import Plan
 
 COMMAND_QUEUE_SIZE = 256
 END_OF_EPOCH = "END_OF_EPOCH"
+LOSSES_AT_ONCE = 3
+"""So many tasks of a slot may be lost before the next one has to wait."""
+FIRST_REJOIN_SECONDS = 0.5
+LONGEST_REJOIN_SECONDS = 10.0
+"""Less than a task waits for its driver's first word."""
+
+
+def rejoin_wait(losses: int) -> float:
+    """Seconds that a task waits until it is told to get ready, after so many lost ones before it. Spark runs
+    a lost task again at once, and one that always crashes would keep a core busy.
+
+    >>> [rejoin_wait(losses) for losses in (0, 2, 3, 4, 5, 100)]
+    [0.0, 0.0, 0.5, 1.0, 2.0, 10.0]
+    """
+    if losses < LOSSES_AT_ONCE:
+        return 0.0
+    return min(FIRST_REJOIN_SECONDS * 2.0 ** min(losses - LOSSES_AT_ONCE, 10), LONGEST_REJOIN_SECONDS)
 
 
 class SlotState(StrEnum):
@@ -42,6 +59,8 @@ class Slot:
     log."""
     joined: int = 0
     """How many tasks have said hello; the newest is served."""
+    losses: int = 0
+    """How many tasks were lost since one ran for a while: the next one waits longer."""
     commands: asyncio.Queue[pb.WorkerCommand] = field(
         default_factory=lambda: asyncio.Queue(COMMAND_QUEUE_SIZE)
     )
@@ -72,7 +91,9 @@ class Epoch:
     token: str = field(default_factory=lambda: secrets.token_urlsafe(24), repr=False)
     slots: tuple[Slot, ...] = ()
     ending: str = ""
-    """Why it was told to end; tasks that come later are told at once."""
+    """Why it was told to end; tasks that come later are refused."""
+    over: asyncio.Event = field(default_factory=asyncio.Event)
+    """Set when it was told to end."""
     job_failed: str = ""
     """Why its job ended without its tasks."""
     closed: bool = False
@@ -125,6 +146,7 @@ class Epoch:
     def end(self, reason: str) -> None:
         """Ask all tasks to finish."""
         self.ending = reason
+        self.over.set()
         self.tell(pb.WorkerCommand(end=pb.End(reason=reason)))
 
     def tell(self, command: pb.WorkerCommand) -> None:

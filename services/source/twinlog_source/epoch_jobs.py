@@ -9,12 +9,15 @@ import structlog
 from twinlog.clock import Clock
 from twinlog.errors import TransientKafkaError, TwinlogError
 from twinlog.model import Flow
+from twinlog.service.waiting import wait_for_any, wait_or_stop
 from twinlog_source.epoch import Epoch, SlotState
 from twinlog_source.instruments import FlowInstruments
 from twinlog_source.planner import Plan
 
 PREPARE_TIMEOUT_SECONDS = 60.0
 JOB_END_SECONDS = 5.0
+LINGER_SECONDS = 60.0
+"""A job whose epoch has been over for so long is cancelled: its tasks never came, or do not hear."""
 
 log = structlog.get_logger(__name__)
 
@@ -30,6 +33,10 @@ class EpochRunner(Protocol):
         """Return when all tasks of the epoch ended. Raises TwinlogError when they could not be run."""
         ...
 
+    async def cancel(self, epoch: Epoch) -> None:
+        """End the tasks of an epoch that nobody needs; `run` raises then. Raises TwinlogError."""
+        ...
+
     async def slots(self) -> int:
         """How many tasks can copy at the same time. Waits for Spark to be up; raises TwinlogError."""
         ...
@@ -43,6 +50,7 @@ class EpochJobs:
     runner: EpochRunner
     instruments: FlowInstruments
     clock: Clock
+    linger_seconds: float = LINGER_SECONDS
     _epochs: dict[int, Epoch] = field(default_factory=dict)
     _number: int = 0
     _running: set["asyncio.Task[None]"] = field(default_factory=set)
@@ -94,14 +102,36 @@ class EpochJobs:
         began = self.clock.monotonic()
         why = ""
         try:
-            await self.runner.run(epoch)
-        except TwinlogError as error:
-            why = str(error)
-            log.warning("epoch_failed", flow=str(self.flow), epoch=epoch.number, error=why)
+            why = await self._outcome(epoch)
         finally:
             self._epochs.pop(epoch.number, None)
             epoch.job_ended(why or "its tasks ended")
             self.instruments.epoch_ended(self.clock.monotonic() - began)
+
+    async def _outcome(self, epoch: Epoch) -> str:
+        """Run the job; why it failed, empty when it did not."""
+        why, ended = "", asyncio.Event()
+        async with asyncio.TaskGroup() as group:
+            group.create_task(self._end_lingering(epoch, ended), name=f"{self.flow} end of its epoch")
+            try:
+                await self.runner.run(epoch)
+            except TwinlogError as error:
+                why = str(error)
+                log.warning("epoch_failed", flow=str(self.flow), epoch=epoch.number, error=why)
+            finally:
+                ended.set()
+        return why
+
+    async def _end_lingering(self, epoch: Epoch, ended: asyncio.Event) -> None:
+        """Loop until its job has `ended`: cancel one that outlives its epoch. It keeps a thread, and places
+        for tasks."""
+        await wait_for_any(epoch.over, ended)
+        while not await wait_or_stop(ended, self.linger_seconds):
+            log.warning("epoch_cancelled", flow=str(self.flow), epoch=epoch.number, why=epoch.ending)
+            try:
+                await self.runner.cancel(epoch)
+            except TwinlogError as error:
+                log.warning("epoch_not_cancelled", flow=str(self.flow), epoch=epoch.number, error=str(error))
 
 
 def number_after(last: int, *, beside: int | None) -> int:

@@ -8,13 +8,16 @@ import structlog
 
 from twinlog.api.source.v1 import worker_service_pb2 as pb
 from twinlog.api.source.v1 import worker_service_pb2_grpc as pb_grpc
-from twinlog.errors import NotFoundError, TwinlogError
+from twinlog.errors import NotFoundError, StateError, TwinlogError
 from twinlog.model import Flow
 from twinlog.service.grpc_server import Context
-from twinlog_source.epoch import Epoch, Slot, SlotState
+from twinlog.service.waiting import wait_or_stop
+from twinlog_source.epoch import Epoch, Slot, SlotState, rejoin_wait
 
 ALIVE_INTERVAL_SECONDS = 1.0
 HELLO_SECONDS = 10.0
+REPORTS_OF_A_HEALTHY_TASK = 10
+"""A task that has sent so many, one a second, does not crash at its start."""
 
 log = structlog.get_logger(__name__)
 
@@ -58,6 +61,9 @@ class WorkerServicer(pb_grpc.WorkerServiceServicer):
         epoch = host.epoch_of(hello.epoch) if host is not None else None
         if host is None or epoch is None or not epoch.accepts(hello.token) or hello.slot >= len(epoch.slots):
             raise NotFoundError("no live epoch knows this task", reason="EPOCH_UNKNOWN")
+        if epoch.ending:
+            # A refused task returns. One whose stream only ends counts as lost, and Spark runs it again.
+            raise StateError(f"epoch {epoch.number} is over: {epoch.ending}", reason="EPOCH_OVER")
         return host, epoch, epoch.slots[hello.slot]
 
 
@@ -81,10 +87,6 @@ class _Conversation:
         slot.worker = worker
         slot.commands = asyncio.Queue(maxsize=slot.commands.maxsize)
         log.debug("task_joined", flow=str(epoch.flow), epoch=epoch.number, slot=slot.index, worker=worker)
-        if epoch.ending:
-            await self._context.write(pb.WorkerCommand(end=pb.End(reason=epoch.ending)))
-            return
-        await self._context.write(pb.WorkerCommand(prepare=self._host.prepare(epoch, slot)))
         try:
             async with asyncio.TaskGroup() as group:
                 reading = group.create_task(self._read(requests), name="task reports")
@@ -97,17 +99,26 @@ class _Conversation:
 
     def _left(self) -> None:
         slot = self._slot
-        if self._is_served and slot.state is not SlotState.FINISHED:
+        if not self._is_served or slot.state is SlotState.FINISHED:
+            return
+        if slot.started or not self._epoch.ending:
+            slot.losses += 1
             log.info(
                 "task_lost",
                 flow=str(self._epoch.flow),
                 epoch=self._epoch.number,
                 slot=slot.index,
                 worker=slot.worker,
+                losses=slot.losses,
             )
-            self._epoch.move(slot, SlotState.LOST if slot.started else SlotState.WAITING)
+        self._epoch.move(slot, SlotState.LOST if slot.started else SlotState.WAITING)
 
     async def _command(self) -> None:
+        wait_seconds = rejoin_wait(self._slot.losses)
+        if wait_seconds:
+            await wait_or_stop(self._epoch.over, wait_seconds)
+        if not self._epoch.ending:
+            await self._context.write(pb.WorkerCommand(prepare=self._host.prepare(self._epoch, self._slot)))
         while self._is_served:
             try:
                 async with asyncio.timeout(ALIVE_INTERVAL_SECONDS):
@@ -118,6 +129,7 @@ class _Conversation:
 
     async def _read(self, requests: AsyncIterator[pb.WorkerReport]) -> None:
         epoch, slot = self._epoch, self._slot
+        reports = 0
         async for report in requests:
             if not self._is_served:
                 return
@@ -128,6 +140,9 @@ class _Conversation:
                     await self._reopened()
                 case "partitions":
                     self._host.observe(epoch, slot, report.partitions)
+                    reports += 1
+                    if reports == REPORTS_OF_A_HEALTHY_TASK:
+                        slot.losses = 0
                 case "finished":
                     slot.final = report.finished
                     self._host.observe(epoch, slot, report.finished.reports)

@@ -15,9 +15,16 @@ def run_epoch(context: SparkContext, specs: Sequence[TaskSpec]) -> list[TaskOutc
     A task that is lost (its worker was killed, its executor is gone) is run again by Spark. Raises
     pyspark's errors when the job as a whole failed.
     """
-    context.setJobGroup(specs[0].flow_name, f"epoch {specs[0].epoch}", interruptOnCancel=False)
+    first = specs[0]
+    group = job_group(first.flow_name, first.epoch)
+    context.setJobGroup(group, f"epoch {first.epoch} of {first.flow_name}", interruptOnCancel=False)
     outcomes: list[TaskOutcome] = context.parallelize(specs, len(specs)).mapPartitions(_run_slot).collect()
     return outcomes
+
+
+def job_group(flow_name: str, epoch: int) -> str:
+    """By which the job of an epoch is cancelled."""
+    return f"{flow_name} epoch {epoch}"
 
 
 def _run_slot(specs: Iterable[TaskSpec]) -> Iterator[TaskOutcome]:

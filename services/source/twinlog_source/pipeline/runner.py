@@ -11,7 +11,7 @@ import structlog
 
 from twinlog.clock import Clock
 from twinlog_source.epoch import Epoch
-from twinlog_source.pipeline.job import run_epoch
+from twinlog_source.pipeline.job import job_group, run_epoch
 from twinlog_source.pipeline.jvm_log import JvmOutput
 from twinlog_source.pipeline.session import (
     SPARK_FAILURES,
@@ -87,6 +87,17 @@ class SparkRunner:
             for slot in epoch.slots
         ]
         await self._on(context, lambda: run_epoch(context, specs), f"the job of epoch {epoch.number}")
+
+    async def cancel(self, epoch: Epoch) -> None:
+        """Kill what is left of an epoch's tasks; its job fails then. Raises SparkUnavailableError."""
+        context, group = self._context, job_group(str(epoch.flow), epoch.number)
+        if context is None:
+            return
+        try:
+            # In a thread of its own: those of the pool may all wait for jobs like this one.
+            await asyncio.to_thread(context.cancelJobGroup, group)
+        except (*SPARK_FAILURES, AttributeError) as error:
+            raise SparkUnavailableError(f"job group {group} could not be cancelled: {error}") from error
 
     async def close(self) -> None:
         """Stop Spark; jobs that still run are cut off. Waits for a JVM that is being started."""

@@ -38,7 +38,7 @@ class TaskSpec:
 class TaskOutcome:
     slot: int
     reason: str
-    """END_OF_EPOCH, REFUSED, or the reason of a failure that the driver was told."""
+    """END_OF_EPOCH, EPOCH_OVER, REFUSED, or the reason of a failure that the driver was told."""
     message: str = ""
 
 

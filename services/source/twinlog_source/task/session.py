@@ -30,6 +30,7 @@ REPORT_INTERVAL_SECONDS = 1.0
 CLOSE_TIMEOUT_SECONDS = 5.0
 
 END_OF_EPOCH = "END_OF_EPOCH"
+EPOCH_OVER = "EPOCH_OVER"
 LEASE_LOST = "LEASE_LOST"
 REFUSED = "REFUSED"
 
@@ -60,7 +61,7 @@ class TaskSession:
     clock: Clock = field(default_factory=SystemClock)
     _lease_seconds: float = 0.0
     _prepare: "asyncio.Future[pb.Prepare] | None" = None
-    _start: "asyncio.Future[pb.Start | None] | None" = None
+    _start: "asyncio.Future[pb.Start] | None" = None
     _resume: "asyncio.Future[pb.Resume] | None" = None
     """The answer that a task waits for whose ids were initialised again."""
     _writing: asyncio.Lock = field(default_factory=asyncio.Lock)
@@ -70,7 +71,8 @@ class TaskSession:
     _outcome: Outcome | None = None
 
     async def run(self) -> Outcome:
-        """Return (reason, message): END_OF_EPOCH, LEASE_LOST, REFUSED, or the reason of a failure."""
+        """Return (reason, message): END_OF_EPOCH, EPOCH_OVER (it was never started), LEASE_LOST, REFUSED, or
+        the reason of a failure."""
         loop = asyncio.get_running_loop()
         self._prepare, self._start = loop.create_future(), loop.create_future()
         self._lease_seconds = self.connect_timeout_seconds
@@ -87,13 +89,19 @@ class TaskSession:
     # ------------------------------------------------------------------------------------------ listening
 
     async def _listen(self, stream: Any, work: "asyncio.Task[None]") -> None:
-        """Obey commands until the driver is gone; then end the work at once."""
+        """Obey commands until the driver is gone, or ends the epoch before it was started; then end the work
+        at once."""
         try:
             while True:
                 async with asyncio.timeout(self._lease_seconds):
                     command = await stream.read()
                 if command is grpc.aio.EOF:
                     lost = LEASE_LOST, "the driver closed the control stream"
+                    break
+                if self._is_end_before_start(command):
+                    # Nothing is copied, and nobody waits for last words. To get ready would take ids away
+                    # from a task of a later epoch.
+                    lost = EPOCH_OVER, command.end.reason
                     break
                 self._obey(command)
         except TimeoutError:
@@ -105,6 +113,10 @@ class TaskSession:
             self._outcome = lost
             work.cancel()
 
+    def _is_end_before_start(self, command: pb.WorkerCommand) -> bool:
+        assert self._start is not None
+        return command.WhichOneof("command") == "end" and not self._start.done()
+
     def _obey(self, command: pb.WorkerCommand) -> None:
         assert self._prepare is not None
         assert self._start is not None
@@ -115,8 +127,6 @@ class TaskSession:
             case "start" if not self._start.done():
                 self._start.set_result(command.start)
             case "end":
-                if not self._start.done():
-                    self._start.set_result(None)
                 self._stop.set()
                 self._answer(pb.Resume(reason="EPOCH_OVER", message="the epoch was told to end"))
             case "resume":
@@ -151,9 +161,7 @@ class TaskSession:
                 self._copier = copier
                 await stream.write(pb.WorkerReport(prepared=pb.Prepared()))
                 assert self._start is not None
-                start = await self._start
-                if start is not None:
-                    await self._copy(stream, copier, start)
+                await self._copy(stream, copier, await self._start)
                 await self._finish(stream, END_OF_EPOCH, "", copier)
         except TwinlogError as error:
             log.warning(

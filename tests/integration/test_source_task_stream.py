@@ -1,0 +1,149 @@
+"""The control stream between a task and its driver, over real gRPC: a task of an epoch that is over ends, and
+is not run again."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import pytest
+from opentelemetry.metrics import NoOpMeterProvider
+
+from twinlog.api.source.v1 import worker_service_pb2 as pb
+from twinlog.api.source.v1.worker_service_pb2 import DESCRIPTOR
+from twinlog.api.source.v1.worker_service_pb2_grpc import add_WorkerServiceServicer_to_server
+from twinlog.config import Address, load
+from twinlog.model import Flow, TopicPartition
+from twinlog.service.grpc_server import GrpcServer, GrpcService
+from twinlog.testing.brokers import eventually
+from twinlog_source.config import SourceFlow, source_flows
+from twinlog_source.epoch import Epoch, Slot, SlotState
+from twinlog_source.task.session import EPOCH_OVER, REFUSED, Outcome, TaskSession
+from twinlog_source.task_settings import TaskSettings
+from twinlog_source.worker_servicer import WorkerServicer
+
+FLOW = Flow("A", "B")
+PATIENCE_SECONDS = 60.0
+
+
+@dataclass(slots=True)
+class Host:
+    """A driver with one epoch; it says when it was asked to prepare a task."""
+
+    epoch: Epoch
+    flow: SourceFlow
+    asked: int = 0
+    prepared: asyncio.Event = field(default_factory=asyncio.Event)
+
+    def epoch_of(self, number: int) -> Epoch | None:
+        return self.epoch if number == self.epoch.number else None
+
+    def prepare(self, epoch: Epoch, slot: Slot) -> pb.Prepare:
+        self.asked += 1
+        self.prepared.set()
+        return TaskSettings(flow=self.flow).prepare(epoch.number, slot.index, positions_partition_count=1)
+
+    async def rejoin(self, epoch: Epoch, slot: Slot) -> pb.Start:
+        return pb.Start()
+
+    async def reopened(self, epoch: Epoch) -> None:
+        """It may go on."""
+
+    def observe(self, epoch: Epoch, slot: Slot, reports: pb.PartitionReports) -> None:
+        """Nothing is kept."""
+
+
+@dataclass(slots=True)
+class Bench:
+    host: Host
+    port: int
+
+    async def task(self) -> Outcome:
+        """One task, as Spark runs it."""
+        session = TaskSession(
+            flow=FLOW,
+            epoch=self.host.epoch.number,
+            slot=0,
+            driver_endpoint=f"127.0.0.1:{self.port}",
+            token=self.host.epoch.token,
+            connect_timeout_seconds=PATIENCE_SECONDS,
+        )
+        async with asyncio.timeout(PATIENCE_SECONDS):
+            return await session.run()
+
+
+@asynccontextmanager
+async def silent_broker() -> AsyncIterator[int]:
+    """Takes connections, and says nothing."""
+
+    async def listen(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.read()
+        writer.close()
+
+    server = await asyncio.start_server(listen, "127.0.0.1", 0)
+    async with server:
+        yield server.sockets[0].getsockname()[1]
+
+
+@pytest.fixture
+async def bench(tmp_path: Path) -> AsyncIterator[Bench]:
+    async with silent_broker() as broker_port:
+        file = tmp_path / "mm2.properties"
+        file.write_text(
+            f"clusters = A, B\nA.bootstrap.servers = 127.0.0.1:{broker_port}\n"
+            f"B.bootstrap.servers = 127.0.0.1:{broker_port}\nA->B.enabled = true\n"
+        )
+        (flow,) = source_flows(load(file, environ={}))
+        epoch = Epoch(flow=FLOW, number=1, plan=((TopicPartition("t", 0),),))
+        host = Host(epoch=epoch, flow=flow)
+        server = GrpcServer(
+            [
+                GrpcService(
+                    name=DESCRIPTOR.services_by_name["WorkerService"].full_name,
+                    add=add_WorkerServiceServicer_to_server,
+                    servicer=WorkerServicer({FLOW: host}),
+                )
+            ],
+            service="source",
+            listen=Address(host="127.0.0.1", port=0),
+            meter=NoOpMeterProvider().get_meter("test"),
+            ready=lambda: True,
+        )
+        await server.start()
+        try:
+            yield Bench(host=host, port=server.port)
+        finally:
+            await server.stop(0)
+
+
+async def test_a_task_that_comes_to_an_epoch_that_is_over_is_refused_and_returns(bench: Bench) -> None:
+    """A task whose stream only ended would count as lost: Spark would run it again, for ever."""
+    bench.host.epoch.end("NOT_NEEDED")
+    reason, _ = await bench.task()
+    assert reason == REFUSED
+    assert bench.host.asked == 0
+
+
+async def test_an_epoch_that_ends_while_a_task_gets_ready_ends_the_task(bench: Bench) -> None:
+    """Its brokers do not answer: it would take ids over at any later time, from a task of a later epoch."""
+    async with asyncio.TaskGroup() as group:
+        task = group.create_task(bench.task(), name="task")
+        await bench.host.prepared.wait()
+        bench.host.epoch.end("NOT_NEEDED")
+    assert task.result() == (EPOCH_OVER, "NOT_NEEDED")
+    slot = bench.host.epoch.slots[0]
+    assert await eventually(lambda: slot.state is SlotState.WAITING)
+    assert slot.final is None, "nobody may take this for the last words of a task that copied"
+
+
+async def test_a_task_that_always_crashes_waits_longer_each_time(bench: Bench) -> None:
+    """Once it crashed several times it is told to get ready later; an end of the epoch does not wait."""
+    slot = bench.host.epoch.slots[0]
+    slot.losses = 100
+    async with asyncio.TaskGroup() as group:
+        task = group.create_task(bench.task(), name="task")
+        await eventually(lambda: slot.joined == 1)
+        bench.host.epoch.end("NOT_NEEDED")
+    assert task.result() == (EPOCH_OVER, "NOT_NEEDED")
+    assert bench.host.asked == 0

@@ -1,0 +1,72 @@
+"""The jobs of epochs: none stays that nobody needs."""
+
+import asyncio
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from opentelemetry.metrics import NoOpMeterProvider
+
+from twinlog.config import load
+from twinlog.model import TopicPartition
+from twinlog.testing.brokers import eventually
+from twinlog.testing.fake_clock import FakeClock
+from twinlog_source.config import source_flows
+from twinlog_source.control import ControlState
+from twinlog_source.epoch import Epoch, SlotState
+from twinlog_source.epoch_jobs import EpochJobs
+from twinlog_source.instruments import FlowInstruments
+from twinlog_source.partition_table import PartitionTable
+from twinlog_source.pipeline.session import SparkUnavailableError
+
+P = TopicPartition("t", 0)
+
+
+class OneFile:
+    """A file of one flow."""
+
+    def read_bytes(self, path: str) -> bytes:
+        return b"clusters = A, B\nA.bootstrap.servers = a:1\nB.bootstrap.servers = b:1\nA->B.enabled = true\n"
+
+    def is_file(self, path: str) -> bool:
+        return True
+
+
+@dataclass(slots=True)
+class StuckSpark:
+    """Its jobs end only when they are cancelled."""
+
+    cancelled: asyncio.Event = field(default_factory=asyncio.Event)
+    refusals: int = 0
+
+    def warm_up(self) -> None:
+        """It is warm."""
+
+    async def slots(self) -> int:
+        return 1
+
+    async def run(self, epoch: Epoch) -> None:
+        await self.cancelled.wait()
+        raise SparkUnavailableError(f"the job of epoch {epoch.number} was cancelled")
+
+    async def cancel(self, epoch: Epoch) -> None:
+        if self.refusals:
+            self.refusals -= 1
+            raise SparkUnavailableError("not now")
+        self.cancelled.set()
+
+
+async def test_a_job_that_outlives_its_epoch_is_cancelled_and_gives_its_place_back() -> None:
+    (flow,) = source_flows(load(Path("mm2.properties"), environ={}, files=OneFile()))
+    spark, clock = StuckSpark(refusals=1), FakeClock()
+    meter = NoOpMeterProvider().get_meter("test")
+    instruments = FlowInstruments(meter, flow, PartitionTable(), ControlState(), clock)
+    jobs = EpochJobs(flow=flow.flow, runner=spark, instruments=instruments, clock=clock, linger_seconds=0.001)
+    async with asyncio.TaskGroup() as group:
+        preparing = group.create_task(jobs.prepare(((P,),), number=1, group=group), name="prepare")
+        epoch = await eventually(lambda: jobs.epoch_of(1))
+        assert not spark.cancelled.is_set(), "it is needed"
+        epoch.move(epoch.slots[0], SlotState.PREPARED)
+        await preparing
+        epoch.end("EPOCH_OVER")
+        await spark.cancelled.wait()
+    assert jobs.epoch_of(1) is None
