@@ -16,6 +16,7 @@ from twinlog.local.process import GuardedProcess
 from twinlog.testing.brokers import KafkaPair, eventually
 
 WORKERS = 2
+SECRET = "sesame-of-the-cluster"
 QUICK_JVM = "-XX:+UseSerialGC -XX:TieredStopAtLevel=1 -Xss512k"
 """For JVMs that live for seconds."""
 
@@ -29,8 +30,12 @@ def standalone(tmp_path: Path) -> Iterator[tuple[str, list[GuardedProcess]]]:
     environment = {**spark_environment(), "PATH": "/usr/bin:/bin", "SPARK_HOME": str(home)}
     environment |= {"SPARK_DAEMON_MEMORY": "256m", "SPARK_DAEMON_JAVA_OPTS": QUICK_JVM}
     master = f"spark://127.0.0.1:{port}"
+    conf = tmp_path / "spark-daemons.properties"
+    conf.write_text(
+        f"spark.authenticate true\nspark.authenticate.secret {SECRET}\nspark.network.crypto.enabled true\n"
+    )
     launcher, package = home / "bin" / "spark-class", "org.apache.spark.deploy"
-    no_page = ("--webui-port", "0")
+    no_page = ("--webui-port", "0", "--properties-file", str(conf))
     with ExitStack() as stack:
         stack.callback(lease.release)
 
@@ -40,9 +45,7 @@ def standalone(tmp_path: Path) -> Iterator[tuple[str, list[GuardedProcess]]]:
             )
             return stack.enter_context(process)
 
-        start(
-            "master", f"{package}.master.Master", "--host", "127.0.0.1", "--port", port, "--webui-port", "0"
-        )
+        start("master", f"{package}.master.Master", "--host", "127.0.0.1", "--port", port, *no_page)
         workers = [
             start(
                 f"worker-{number}",
@@ -76,6 +79,7 @@ async def test_a_killed_executor_loses_and_repeats_nothing(
         rig.extra |= {
             "topics": topic,
             "twinlog.spark.master": master,
+            "twinlog.spark.conf.spark.authenticate.secret": SECRET,
             "twinlog.spark.conf.spark.executor.memory": "512m",
             "twinlog.spark.conf.spark.executor.extraJavaOptions": QUICK_JVM,
             "twinlog.spark.conf.spark.driver.host": "127.0.0.1",
@@ -87,6 +91,7 @@ async def test_a_killed_executor_loses_and_repeats_nothing(
         async with rig.configsync() as configsync, rig.running(configsync) as service:
             await rig.same(topic, 4)
             assert len(executors(workers)) == WORKERS
+            assert not [each for each in psutil.process_iter() if SECRET in command_line(each)]
             # Which of them Spark gave tasks to is its own business: only those have a Python below them.
             copying = [executor for executor in executors(workers) if executor.children()]
             kill(copying[0])

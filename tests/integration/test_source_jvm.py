@@ -1,15 +1,24 @@
-"""What is told of Spark when it does not start, with a real JVM."""
+"""Spark's JVM, a real one: what is told when it does not start, and what it lets others see and do."""
 
 import asyncio
+import json
+import os
+import stat
+import struct
 import sys
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
 
+import psutil
 import pytest
 
 START = """
 import sys
 
 from twinlog.local.java import spark_environment
-from twinlog_source.pipeline.session import SparkUnavailableError, open_context
+from twinlog_source.pipeline.launch import SparkUnavailableError
+from twinlog_source.pipeline.session import open_context
 
 name, value = sys.argv[1:]
 try:
@@ -112,3 +121,109 @@ async def test_spark_that_does_not_start_says_why(name: str, value: str, words: 
     assert out.decode().startswith("SPARK_UNAVAILABLE Spark (local[1]) did not start: "), err.decode()
     assert words in out.decode()
     assert "sesame" not in (out + err).decode()
+
+
+SECRET = "sesame-of-the-store"
+RUN = """
+import json, sys
+
+from twinlog.local.java import spark_environment
+from twinlog_source.pipeline.session import close_context, open_context
+
+context, _ = open_context(
+    app_name="test",
+    master="local[2]",
+    threads=2,
+    extra={"spark.hadoop.fs.s3a.secret.key": sys.argv[1]},
+    environment=spark_environment(),
+)
+assert context.parallelize(range(4), 2).map(lambda number: number + 1).collect() == [1, 2, 3, 4]
+assert context.getConf().get("spark.hadoop.fs.s3a.secret.key") == sys.argv[1]
+port = int(context.getConf().get("spark.driver.port"))
+print(json.dumps({"jvm": context._gateway.proc.pid, "port": port}), flush=True)
+sys.stdin.read()
+close_context(context)
+"""
+
+
+@asynccontextmanager
+async def running_spark(temporary: Path) -> AsyncIterator[tuple[asyncio.subprocess.Process, int, int]]:
+    """A process with a Spark, its JVM's pid, and the port of the driver's RPC. It ends in order."""
+    child = await asyncio.create_subprocess_exec(
+        *(sys.executable, "-c", RUN, SECRET),
+        stdin=asyncio.subprocess.PIPE,
+        stdout=asyncio.subprocess.PIPE,
+        env={**os.environ, "TMPDIR": str(temporary)},
+        umask=0,
+    )
+    assert child.stdin is not None
+    assert child.stdout is not None
+    try:
+        async with asyncio.timeout(60):
+            known = json.loads(await child.stdout.readline())
+        yield child, known["jvm"], known["port"]
+        child.stdin.close()
+        async with asyncio.timeout(60):
+            await child.wait()
+    finally:
+        if child.returncode is None:
+            child.kill()
+            await child.wait()
+
+
+@pytest.fixture
+def temporary(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Short: a socket's path has 100 characters at most."""
+    return tmp_path_factory.mktemp("t")
+
+
+def names(directory: Path) -> set[str]:
+    return {path.name for path in directory.iterdir()}
+
+
+async def test_others_on_the_machine_see_no_secret_and_reach_no_socket(temporary: Path) -> None:
+    async with running_spark(temporary) as (child, jvm, _):
+        processes = [psutil.Process(child.pid), *psutil.Process(child.pid).children(recursive=True)]
+        lines = [" ".join(process.cmdline()) for process in processes if process.pid != child.pid]
+        assert any("SparkSubmit" in line for line in lines)
+        assert SECRET not in " ".join(lines)
+        assert jvm in [process.pid for process in processes]
+        check_private(temporary)
+    assert names(temporary) == set()
+
+
+def check_private(temporary: Path) -> None:
+    """There is one directory, and nothing in it is for others."""
+    (directory,) = temporary.iterdir()
+    assert stat.S_IMODE(directory.stat().st_mode) == 0o700
+    inside = list(directory.rglob("*"))
+    assert any(stat.S_ISSOCK(path.lstat().st_mode) for path in inside)
+    assert [path for path in inside if path.lstat().st_mode & 0o077 and not path.is_symlink()] == []
+    assert SECRET.encode() not in b"".join(path.read_bytes() for path in inside if path.is_file())
+
+
+async def test_what_a_killed_process_left_is_removed_by_the_next_one(temporary: Path) -> None:
+    async with running_spark(temporary) as (child, jvm, _):
+        left = names(temporary)
+        for process in (psutil.Process(child.pid), psutil.Process(jvm)):
+            process.kill()
+        await child.wait()
+    assert left
+    async with running_spark(temporary):
+        assert not left & names(temporary)
+    assert names(temporary) == set()
+
+
+async def test_the_jvm_takes_no_request_from_one_who_does_not_know_its_secret(temporary: Path) -> None:
+    """One request of Spark's RPC, made by hand: without authentication its body is read, and what is in it
+    becomes Java objects."""
+    async with running_spark(temporary) as (_, _, port):
+        reader, writer = await asyncio.open_connection("127.0.0.1", port)
+        body = bytes.fromhex("aced0005") + b"not an object"
+        # Type (RpcRequest), request id, length of the body, body; before it the length of the frame.
+        message = struct.pack(">bqi", 3, 1, len(body)) + body
+        writer.write(struct.pack(">q", len(message) + 8) + message)
+        async with asyncio.timeout(60):
+            answer = await reader.read(1 << 16)
+        writer.close()
+        assert b"Expected SaslMessage" in answer, answer

@@ -33,6 +33,11 @@ from twinlog.errors import ConfigError
 from twinlog.model import ClusterAlias, Flow
 from twinlog.properties import Property
 
+_SPARK_AUTHENTICATE = "spark.authenticate"
+_SPARK_SECRETS = (f"{_SPARK_AUTHENTICATE}.secret", f"{_SPARK_AUTHENTICATE}.secret.file")
+_STANDALONE = "spark://"
+"""Other cluster managers (YARN, Kubernetes) hand the secret out themselves."""
+
 
 def load(
     path: Path,
@@ -110,7 +115,7 @@ def _build(
         clusters=configs,
         flows=flows,
         endpoints={service: _endpoints(top, service) for service in Service},
-        spark=_spark(raw, top, resolver),
+        spark=_spark(raw, top, resolver, findings),
         runtime=RuntimeSettings(
             drain_seconds=top.number("twinlog.drain.seconds"),
             grace_seconds=top.number("twinlog.grace.seconds"),
@@ -228,11 +233,31 @@ def _endpoints(top: SettingsReader, service: Service) -> ServiceEndpoints:
     )
 
 
-def _spark(raw: Mapping[str, Property], top: SettingsReader, resolver: Resolver) -> SparkSettings:
+def _spark(
+    raw: Mapping[str, Property], top: SettingsReader, resolver: Resolver, findings: Findings
+) -> SparkSettings:
     endpoint = top.optional_text("twinlog.source.worker.endpoint")
-    conf = precedence.strip_prefix(raw, SPARK_CONF_PREFIX)
+    written = precedence.strip_prefix(raw, SPARK_CONF_PREFIX)
+    master = top.text("twinlog.spark.master")
+    conf = {name: resolver.resolve(prop).value.strip() for name, prop in written.items()}
+    _check_authentication(master, conf, findings)
     return SparkSettings(
-        master=top.text("twinlog.spark.master"),
-        conf={name: resolver.resolve(prop).value.strip() for name, prop in conf.items()},
+        master=master,
+        conf=conf,
         worker_endpoint=Address.parse(endpoint) if endpoint else None,
     )
+
+
+def _check_authentication(master: str, conf: Mapping[str, str], findings: Findings) -> None:
+    """A Spark that does not ask who sends it work runs what anybody sends."""
+    key = f"{SPARK_CONF_PREFIX}{_SPARK_AUTHENTICATE}"
+    if conf.get(_SPARK_AUTHENTICATE) == "false":
+        findings.warning(
+            key, "is false: whoever reaches the ports of Spark's driver and executors can run code in them"
+        )
+    elif master.startswith(_STANDALONE) and not any(secret in conf for secret in _SPARK_SECRETS):
+        findings.problem(
+            f"{key}.secret",
+            f"missing: the secret of the cluster at {master}, the same as its master and workers have"
+            f" (see docs/running.md), or {key}=false where nobody else reaches it",
+        )

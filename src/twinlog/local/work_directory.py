@@ -35,6 +35,9 @@ class WorkDirectory:
 
 def _remove_abandoned(prefix: str) -> None:
     for directory in Path(tempfile.gettempdir()).glob(f"{prefix}*"):
+        with contextlib.suppress(OSError):
+            if directory.lstat().st_uid != os.getuid():
+                continue  # somebody else's, whatever it is called
         with contextlib.suppress(OSError), (directory / _LOCK).open("r+") as lock:
             # Raises BlockingIOError while its owner lives.
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)

@@ -8,6 +8,7 @@ from twinlog.config import (
     Address,
     AutoOffsetReset,
     LogFormat,
+    NoticeLevel,
     OffsetStorage,
     OffsetSyncsLocation,
     OffsetSyncsSettings,
@@ -253,17 +254,41 @@ def test_endpoints_as_written() -> None:
     assert endpoints[Service.CHECKPOINT].metrics_listen == Address(host="127.0.0.1", port=3)
 
 
+def test_a_standalone_spark_without_a_secret_is_refused() -> None:
+    with pytest.raises(ConfigError, match=r"spark\.authenticate\.secret: missing"):
+        load_more("twinlog.spark.master = spark://s:7077")
+
+
+@pytest.mark.parametrize("master", ["local[2]", "yarn", "k8s://https://k:6443"])
+def test_other_sparks_make_their_secret_themselves(master: str) -> None:
+    assert load_more(f"twinlog.spark.master = {master}").notices == ()
+
+
+@pytest.mark.parametrize("master", ["local[2]", "spark://s:7077"])
+def test_a_spark_that_asks_nobody_who_he_is_is_warned_of(master: str) -> None:
+    configuration = load_more(
+        f"twinlog.spark.master = {master}", "twinlog.spark.conf.spark.authenticate = false"
+    )
+    (notice,) = configuration.notices
+    assert notice.level is NoticeLevel.WARNING
+    assert notice.key == "twinlog.spark.conf.spark.authenticate"
+
+
 def test_spark_and_runtime() -> None:
     configuration = load_more(
         "twinlog.spark.master = spark://s:7077",
         "twinlog.spark.conf.spark.executor.memory = 2g",
+        "twinlog.spark.conf.spark.authenticate.secret = sesame",
         "twinlog.source.worker.endpoint = source.example:1",
         "twinlog.log.format = JSON",
         "twinlog.log.level = debug",
         "twinlog.drain.seconds = 0.5",
     )
     assert configuration.spark.master == "spark://s:7077"
-    assert configuration.spark.conf == {"spark.executor.memory": "2g"}
+    assert configuration.spark.conf == {
+        "spark.executor.memory": "2g",
+        "spark.authenticate.secret": "sesame",
+    }
     assert configuration.spark.worker_endpoint == Address(host="source.example", port=1)
     assert configuration.runtime.log_format is LogFormat.JSON
     assert configuration.runtime.log_level == "debug"

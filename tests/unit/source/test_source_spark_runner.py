@@ -13,8 +13,8 @@ from twinlog.clock import SystemClock
 from twinlog.model import Flow, TopicPartition
 from twinlog_source.epoch import Epoch
 from twinlog_source.pipeline.jvm_log import JvmOutput
+from twinlog_source.pipeline.launch import SparkUnavailableError
 from twinlog_source.pipeline.runner import SparkRunner
-from twinlog_source.pipeline.session import SparkUnavailableError
 
 
 class LostContext:

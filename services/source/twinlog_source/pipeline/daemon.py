@@ -6,6 +6,7 @@ before the fork.
 """
 
 import gc
+import os
 
 from pyspark.daemon import manager
 
@@ -14,6 +15,8 @@ from twinlog_source.task.memory import keep_freed_memory
 
 if __name__ == "__main__":
     assert twinlog_source.task.run is not None
+    # On an executor of a cluster too: a worker runs what comes in by its socket.
+    os.umask(0o077)
     keep_freed_memory()
     # A full collection in a worker then looks at what its tasks made, not at 65,000 objects that stay: that
     # takes tens of milliseconds of a running copy, and ends the sharing of their memory.

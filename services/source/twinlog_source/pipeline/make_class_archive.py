@@ -12,7 +12,8 @@ from pyspark import SparkContext
 from twinlog.errors import TwinlogError
 from twinlog.local.java import Java, JavaNotFoundError, find_java, spark_environment
 from twinlog_source.pipeline.class_archive import archives_of, base_archive, class_archive, write_archive
-from twinlog_source.pipeline.session import SparkUnavailableError, open_context
+from twinlog_source.pipeline.launch import SparkUnavailableError, end_jvm
+from twinlog_source.pipeline.session import open_context
 
 _WRITE_SECONDS = 120.0
 
@@ -33,11 +34,11 @@ def make_archive(java: Java, archive: Path) -> None:
     context.parallelize([1, 2], 2).mapPartitions(list).collect()
     gateway = SparkContext._gateway
     context.stop()
-    gateway.shutdown()
-    gateway.proc.stdin.close()
-    gateway.proc.wait(_WRITE_SECONDS)
+    end_jvm(gateway, within_seconds=_WRITE_SECONDS)
     if not draft.is_file():
         raise SparkUnavailableError(f"{java.executable} wrote no archive of its classes")
+    # The JVM's umask is private; an image is made by one user and run by another.
+    draft.chmod(0o644)
     # Whoever comes last wins: both have archived the same classes.
     draft.replace(archive)
 

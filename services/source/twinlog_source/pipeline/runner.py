@@ -13,9 +13,8 @@ from twinlog.clock import Clock
 from twinlog_source.epoch import Epoch
 from twinlog_source.pipeline.job import job_group, run_epoch
 from twinlog_source.pipeline.jvm_log import JvmOutput
+from twinlog_source.pipeline.launch import SPARK_FAILURES, SparkUnavailableError
 from twinlog_source.pipeline.session import (
-    SPARK_FAILURES,
-    SparkUnavailableError,
     close_context,
     is_stopped,
     local_cores,

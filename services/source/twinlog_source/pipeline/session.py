@@ -7,23 +7,38 @@ spreads them over a cluster.
 import logging
 import os
 import re
-import subprocess
 import sys
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
 
-from py4j.protocol import Py4JError, Py4JJavaError  # type: ignore[import-untyped]
+from py4j.protocol import Py4JJavaError  # type: ignore[import-untyped]
 from pyspark import SparkConf, SparkContext
-from pyspark.errors import PySparkException
-from pyspark.java_gateway import launch_gateway
 
-from twinlog.errors import TwinlogError
+from twinlog.local.work_directory import WorkDirectory
 from twinlog_source.pipeline.class_archive import class_path, use_archive
 from twinlog_source.pipeline.jvm_log import JvmOutput, silence_py4j, words_of
+from twinlog_source.pipeline.launch import (
+    DIRECTORY_PREFIX,
+    PRIVATE,
+    SPARK_FAILURES,
+    SparkUnavailableError,
+    directory_settings,
+    end_jvm,
+    launch_jvm,
+)
+
+__all__ = [
+    "SPARK_FAILURES",
+    "SparkUnavailableError",
+    "close_context",
+    "is_local",
+    "is_stopped",
+    "local_cores",
+    "open_context",
+    "resolve_master",
+]
 
 LOG4J_PROPERTIES = Path(__file__).with_name("log4j2.properties")
-SPARK_FAILURES = (Py4JError, PySparkException, OSError)
 
 DRIVER_JVM_OPTIONS = " ".join(
     (
@@ -53,18 +68,15 @@ SETTINGS: Mapping[str, str] = {
     "spark.locality.wait": "0s",
     "spark.ui.showConsoleProgress": "false",
     "spark.log.level": "ERROR",
+    # Without it the driver and the block manager make Java objects of whatever anybody sends to their ports.
+    # A local Spark makes the secret by itself; a standalone cluster is told it (docs/running.md).
+    "spark.authenticate": "true",
 }
 LOCAL_SETTINGS: Mapping[str, str] = {
     "spark.driver.bindAddress": "127.0.0.1",
     "spark.driver.host": "127.0.0.1",
 }
-
-
-class SparkUnavailableError(TwinlogError):
-    """No JVM, no master, or lost in the middle: tried again."""
-
-    retriable = True
-    default_reason = "SPARK_UNAVAILABLE"
+CLUSTER_SETTINGS: Mapping[str, str] = {"spark.network.crypto.enabled": "true"}
 
 
 def is_local(master: str) -> bool:
@@ -106,7 +118,8 @@ def open_context(
     environment: Mapping[str, str],
     jvm_options: str | None = None,
 ) -> tuple[SparkContext, JvmOutput]:
-    """Start the JVM; its context, and what it writes. Blocks for seconds: call it in a thread.
+    """Start the JVM; its context, and what it writes. Blocks for seconds: call it in a thread. The process's
+    umask is 077 for a part of them.
 
     `extra` are the user's `twinlog.spark.conf.*` and win over ours. `environment` (JAVA_HOME and the like)
     is set for this process before the JVM is launched. `jvm_options` take the place of those that use the
@@ -122,12 +135,21 @@ def open_context(
     conf.setMaster(resolve_master(master, threads)).setAppName(app_name)
     more_options = use_archive() if jvm_options is None else jvm_options
     conf.set("spark.driver.extraClassPath", class_path())
-    conf.set("spark.driver.extraJavaOptions", f"{DRIVER_JVM_OPTIONS} {more_options}".rstrip())
-    for settings in (SETTINGS, LOCAL_SETTINGS if is_local(master) else {}, extra):
+    directory = WorkDirectory(DIRECTORY_PREFIX)
+    in_directory = f'"-Djava.io.tmpdir={directory.path}"'
+    conf.set("spark.driver.extraJavaOptions", f"{DRIVER_JVM_OPTIONS} {in_directory} {more_options}".rstrip())
+    of_place: Mapping[str, str]
+    if is_local(master):
+        of_place = {**LOCAL_SETTINGS, **directory_settings(directory.path)}
+    else:
+        # Spark refuses encryption without authentication.
+        of_place = {} if extra.get("spark.authenticate") == "false" else CLUSTER_SETTINGS
+    for settings in (SETTINGS, of_place, extra):
         for name, value in settings.items():
             conf.set(name, value)
     silence_py4j()
-    gateway, output = _launch_jvm(conf, master)
+    gateway, output = launch_jvm(conf, directory, master=master)
+    umask = os.umask(PRIVATE)  # pyspark opens a socket of its own, which takes pickled objects
     try:
         context = SparkContext(conf=conf, gateway=gateway)
         context.setLogLevel("ERROR")
@@ -137,6 +159,8 @@ def open_context(
         close_context(None)
         why = why or output.last_words() or type(error).__name__
         raise SparkUnavailableError(f"Spark ({master}) did not start: {why}") from error
+    finally:
+        os.umask(umask)
     return context, output
 
 
@@ -159,34 +183,7 @@ def close_context(context: SparkContext | None) -> None:
     SparkContext._jvm = None
     if gateway is None:
         return
-    process: subprocess.Popen[bytes] = gateway.proc
-    gateway.shutdown()
-    if process.stdin is not None:
-        process.stdin.close()
-    try:
-        process.wait(timeout=5.0)
-    except subprocess.TimeoutExpired:
-        process.kill()
-        process.wait()
-
-
-def _launch_jvm(conf: SparkConf, master: str) -> tuple[Any, JvmOutput]:
-    """The bridge to a new JVM, and what that writes. Raises SparkUnavailableError with the last words of one
-    that did not start."""
-    # A pipe of our own: pyspark lets go of that of a JVM which ended before it answered.
-    our_end, jvm_end = os.pipe()
-    output = JvmOutput(os.fdopen(our_end, "rb"))
-    try:
-        with os.fdopen(jvm_end, "wb") as stdout:
-            # The JVM ends by itself when the pipe to its stdin breaks, however this process ends.
-            gateway = launch_gateway(
-                conf,
-                popen_kwargs={"stdout": stdout, "stderr": subprocess.STDOUT, "start_new_session": True},
-            )
-    except SPARK_FAILURES as error:
-        why = output.last_words() or (str(error).strip() or type(error).__name__).splitlines()[0]
-        raise SparkUnavailableError(f"Spark ({master}) did not start: {why}") from error
-    return gateway, output
+    end_jvm(gateway)
 
 
 def _java_words(error: BaseException) -> str:

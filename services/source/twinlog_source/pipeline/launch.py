@@ -1,0 +1,118 @@
+"""Starts Spark's JVM so that nobody else on the machine sees its settings, sockets or files.
+
+Its settings may hold secrets (`twinlog.spark.conf.*`) and a command line is readable to all, so they go by a
+file of mode 0600 that is removed once they are read. Sockets, blocks and temporary files lie in one directory
+of mode 0700: Python workers run what comes in by their socket. The directory is removed with the JVM; what a
+killed process left behind is removed when the next one starts.
+"""
+
+import os
+import shlex
+import subprocess
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from py4j.protocol import Py4JError  # type: ignore[import-untyped]
+from pyspark import SparkConf
+from pyspark.errors import PySparkException
+from pyspark.java_gateway import launch_gateway
+
+from twinlog.errors import TwinlogError
+from twinlog.local.properties_text import render_properties
+from twinlog.local.work_directory import WorkDirectory
+from twinlog_source.pipeline.jvm_log import JvmOutput
+
+SPARK_FAILURES = (Py4JError, PySparkException, OSError)
+DIRECTORY_PREFIX = "twinlog-spark-"
+PRIVATE = 0o077
+"""The umask of the JVM and of the Python workers."""
+
+_SUBMIT_ARGS = "PYSPARK_SUBMIT_ARGS"
+_SUBMIT_DEFAULT = "pyspark-shell"
+_SOCKET_NAME_BYTES = 43
+"""`/.<uuid>.sock`"""
+_SOCKET_PATH_BYTES = 103
+"""What fits into an address on every system; elsewhere sockets stay in the temporary directory, and are
+private by the umask alone."""
+_OWN_DIRECTORY = "_twinlog_directory"
+
+
+class SparkUnavailableError(TwinlogError):
+    """No JVM, no master, or lost in the middle: tried again."""
+
+    retriable = True
+    default_reason = "SPARK_UNAVAILABLE"
+
+
+def directory_settings(directory: Path) -> Mapping[str, str]:
+    """Keep what a Spark on this machine writes in one directory.
+
+    >>> sorted(directory_settings(Path("/tmp/twinlog-spark-x")))
+    ['spark.local.dir', 'spark.python.unix.domain.socket.dir']
+    >>> sorted(directory_settings(Path("/a-long-way" * 9)))
+    ['spark.local.dir']
+    """
+    settings = {"spark.local.dir": str(directory)}
+    if len(os.fsencode(directory)) + _SOCKET_NAME_BYTES <= _SOCKET_PATH_BYTES:
+        settings["spark.python.unix.domain.socket.dir"] = str(directory)
+    return settings
+
+
+def launch_jvm(conf: SparkConf, directory: WorkDirectory, *, master: str) -> tuple[Any, JvmOutput]:
+    """The bridge to a new JVM, and what that writes. `directory` is removed by `end_jvm`, or here when the
+    JVM does not start: raises SparkUnavailableError with its last words.
+    """
+    settings = directory.path / "spark.properties"
+    _write_private(settings, render_properties(dict(conf.getAll())))
+    # A pipe of our own: pyspark lets go of that of a JVM which ended before it answered.
+    our_end, jvm_end = os.pipe()
+    output = JvmOutput(os.fdopen(our_end, "rb"))
+    given = os.environ.get(_SUBMIT_ARGS)
+    os.environ[_SUBMIT_ARGS] = (
+        f"--load-spark-defaults --properties-file {shlex.quote(str(settings))} {given or _SUBMIT_DEFAULT}"
+    )
+    try:
+        with os.fdopen(jvm_end, "wb") as stdout:
+            # The JVM ends by itself when the pipe to its stdin breaks, however this process ends.
+            gateway = launch_gateway(
+                popen_kwargs={
+                    "stdout": stdout,
+                    "stderr": subprocess.STDOUT,
+                    "start_new_session": True,
+                    "umask": PRIVATE,
+                },
+            )
+    except SPARK_FAILURES as error:
+        why = output.last_words() or (str(error).strip() or type(error).__name__).splitlines()[0]
+        directory.remove()
+        raise SparkUnavailableError(f"Spark ({master}) did not start: {why}") from error
+    finally:
+        if given is None:
+            del os.environ[_SUBMIT_ARGS]
+        else:
+            os.environ[_SUBMIT_ARGS] = given
+        settings.unlink(missing_ok=True)
+    setattr(gateway, _OWN_DIRECTORY, directory)
+    return gateway, output
+
+
+def end_jvm(gateway: Any, *, within_seconds: float = 5.0) -> None:
+    """End the JVM and remove its directory. One that takes longer than `within_seconds` is killed. Blocks."""
+    process: subprocess.Popen[bytes] = gateway.proc
+    gateway.shutdown()
+    if process.stdin is not None:
+        process.stdin.close()
+    try:
+        process.wait(timeout=within_seconds)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        process.wait()
+    directory: WorkDirectory = getattr(gateway, _OWN_DIRECTORY)
+    directory.remove()
+
+
+def _write_private(file: Path, text: str) -> None:
+    handle = os.open(file, os.O_CREAT | os.O_EXCL | os.O_WRONLY | os.O_CLOEXEC, 0o600)
+    with os.fdopen(handle, "w", encoding="ascii") as out:
+        out.write(text)
