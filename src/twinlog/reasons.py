@@ -119,7 +119,8 @@ FLOWS: Final = ReasonGroup(
         ),
         OwnReason(
             "OWNED_ELSEWHERE",
-            "another process copies the flow; this one takes over when that one is silent for a minute",
+            "another process copies the flow; this one takes over when that one leaves or "
+            "is silent: 10 s (`twinlog.owner.timeout.seconds`), a minute for the source service",
             "nothing, or stop one of them",
         ),
         OwnReason(
@@ -183,6 +184,22 @@ TOPICS: Final = ReasonGroup(
         OwnReason("CYCLE", "it came from the target itself", _NOTHING),
         OwnReason("HEARTBEATS", "heartbeats are replicated whatever the rules say", _NOTHING),
         OwnReason("DELETED_AT_SOURCE", "the source topic is gone; the target topic stays", _NOTHING),
+        OwnReason(
+            "SOURCE_LOST",
+            "the source has none of the topics any more that it had: it was wiped or restored empty. No "
+            "copy, ACL or quota is deleted on the target",
+            "restore the topics on the source, or delete the copies on the target by hand",
+        ),
+        OwnReason(
+            "SOURCE_REPLACED",
+            "the source is another cluster than before, by its id; copies of what it lacks are kept",
+            "correct the source's `bootstrap.servers`, or delete the copies on the target by hand",
+        ),
+        OwnReason(
+            "FAILED_OVER",
+            "a failover is under way or in effect: no copy is deleted after its source topic",
+            "`twinlog failback run`, once the source is to be the origin again",
+        ),
         OwnReason(
             "REPLICATION_FACTOR_UNSATISFIABLE",
             "the target has fewer live brokers than `replication.factor`",

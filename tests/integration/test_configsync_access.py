@@ -361,6 +361,7 @@ async def test_mode_read_only_follows_removals_and_leaves_foreign_acls(
             (entry["target"]["principal"], entry["state"], entry["made_by_twinlog"])
             for entry in json.loads(out)
             if entry["target"]["resource_name"] == estate.remote("orders")
+            and READER not in entry["target"]["principal"]
         ]
         assert about == [("User:operator", "FOREIGN", False)]
 

@@ -11,6 +11,7 @@ from twinlog_configsync.acl_rights import DENY
 from twinlog_configsync.acl_rules import AclRules, Translation
 from twinlog_configsync.actions import AclAction, CreateAcl, DeleteAcl, SkipAcl
 from twinlog_configsync.observation import AclObservation
+from twinlog_configsync.source_loss import Hold
 
 
 def plan_acls(
@@ -20,11 +21,13 @@ def plan_acls(
     *,
     made: Collection[AclBinding],
     wanted_elsewhere: Collection[AclBinding] | None = frozenset(),
+    hold: Hold | None = None,
 ) -> list[AclAction | SkipAcl]:
     """What brings the target's ACLs in step with the source's.
 
     `translations`: what becomes of the source's; `made`: bindings on the target that Twinlog made for this
-    flow; `wanted_elsewhere`: those that another flow into the same target wants, which are not deleted.
+    flow; `wanted_elsewhere`: those that another flow into the same target wants, which are not deleted;
+    `hold`: why nothing is deleted at all now.
     """
     wanted = {target: each for each in translations for target in each.targets}
     creations = [
@@ -33,7 +36,7 @@ def plan_acls(
         if target not in observation.target
     ]
     surplus = sorted((observation.target & frozenset(made)) - wanted.keys())
-    deletions, kept = _removals(surplus, rules, wanted_elsewhere)
+    deletions, kept = _removals(surplus, rules, wanted_elsewhere, hold)
     kept += [SkipAcl(binding=each.source, rule=each.rule) for each in translations if not each.targets]
     return [
         *(action for action in creations if action.binding.permission == DENY),
@@ -50,7 +53,10 @@ def wanted_acls(translations: Iterable[Translation]) -> frozenset[AclBinding]:
 
 
 def _removals(
-    surplus: Collection[AclBinding], rules: AclRules, wanted_elsewhere: Collection[AclBinding] | None
+    surplus: Collection[AclBinding],
+    rules: AclRules,
+    wanted_elsewhere: Collection[AclBinding] | None,
+    hold: Hold | None,
 ) -> tuple[list[DeleteAcl], list[SkipAcl]]:
     """What Twinlog made and the source does not have any more."""
     deletions: list[DeleteAcl] = []
@@ -58,6 +64,8 @@ def _removals(
     for binding in surplus:
         if not rules.follows_removals:
             rule = f"nothing on the source asks for it any more, but mode {rules.mode} never deletes"
+        elif hold is not None:
+            rule = f"kept, {hold.reason}: {hold.message}"
         elif wanted_elsewhere is None:
             rule = (
                 "nothing on the source asks for it any more; kept until every flow into this target has said "

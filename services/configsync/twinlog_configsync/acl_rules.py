@@ -138,13 +138,13 @@ def _names(
     return {
         TOPIC: sorted({*topics, *future}),
         GROUP: sorted(
-            name for name in {*groups, *spelled[GROUP]} if rules.selects_group(name) and not _is_own(name)
+            name for name in {*groups, *spelled[GROUP]} if rules.selects_group(name) and not is_own_name(name)
         ),
-        TRANSACTIONAL_ID: sorted(name for name in spelled[TRANSACTIONAL_ID] if not _is_own(name)),
+        TRANSACTIONAL_ID: sorted(name for name in spelled[TRANSACTIONAL_ID] if not is_own_name(name)),
     }
 
 
-def _is_own(name: str) -> bool:
+def is_own_name(name: str) -> bool:
     """Groups and transactional ids of Twinlog's services."""
     return name.startswith(_OWN_PREFIX)
 
@@ -202,7 +202,7 @@ def _why_nothing(binding: AclBinding, rules: AclRules, *, is_pattern: bool) -> s
                 "a pattern of transactional ids would also open ids of the target's own applications: name "
                 "the ids in ACLs of the source, or grant it on the target"
             )
-        case "GROUP" | "TRANSACTIONAL_ID" if not is_pattern and _is_own(binding.resource_name):
+        case "GROUP" | "TRANSACTIONAL_ID" if not is_pattern and is_own_name(binding.resource_name):
             return f"names with {_OWN_PREFIX} are of Twinlog's own services"
         case "GROUP":
             return (

@@ -9,6 +9,7 @@ from twinlog.errors import KafkaError
 from twinlog_configsync.actions import WHAT_DELETION, DeleteTopic, Skip, number_text
 from twinlog_configsync.entry import TopicEntry, TopicState
 from twinlog_configsync.observation import Observation, is_absent
+from twinlog_configsync.source_loss import Hold
 
 HOUR_MS = 3_600_000
 
@@ -28,12 +29,13 @@ def plan_deletes(
     *,
     deleted_at_ms: Collection[int],
     now_ms: int,
+    hold: Hold | None = None,
 ) -> list[DeleteTopic | Skip]:
     """Deletions that are due, oldest first; those that are not yet are left out with the reason.
 
-    `deleted_at_ms`: when Twinlog deleted counterparts lately, or was about to. A topic is only deleted while
-    it is the one that the registry knows (its id), and while the source itself says that there is no such
-    topic.
+    `hold`: why nothing is deleted at all now; `deleted_at_ms`: when Twinlog deleted counterparts lately, or
+    was about to. A topic is only deleted while it is the one that the registry knows (its id), and while the
+    source itself says that there is no such topic.
     """
     if not rules.enabled:
         return []
@@ -48,7 +50,11 @@ def plan_deletes(
         pair = observation.pairs.get(name)
         if pair is None or not is_absent(pair.source) or isinstance(pair.target, KafkaError):
             continue
-        if pair.target.topic_id != entry.target_topic_id:
+        if entry.kept:
+            planned.append(_left(entry, f"{entry.kept}: {entry.message}; its copy is kept"))
+        elif hold is not None:
+            planned.append(_left(entry, f"{hold.reason}: {hold.message}"))
+        elif pair.target.topic_id != entry.target_topic_id:
             planned.append(_left(entry, "the target topic is another one than the registry knows"))
         elif now_ms - since_ms < rules.grace_seconds * 1000:
             planned.append(
@@ -61,7 +67,7 @@ def plan_deletes(
             planned.append(
                 DeleteTopic(
                     source_topic=name,
-                    target_topic=entry.target_topic,
+                    target_topic=pair.target_topic,
                     target_topic_id=entry.target_topic_id,
                     rule="deleted on the source (twinlog.sync.topic.deletes.enabled)",
                 )

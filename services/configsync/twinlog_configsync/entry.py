@@ -49,3 +49,7 @@ class TopicEntry:
     """False once no rule selects it any more: kept for its generation, not told to watchers."""
     deleted_at_ms: int | None = None
     """Wall clock when the source topic was first missed."""
+    kept: str = ""
+    """Why the copy is not deleted after the source topic, which was lost and not deleted: SOURCE_LOST or
+    SOURCE_REPLACED.
+    """

@@ -120,6 +120,8 @@ def _source_verdict(
 
 def _fate(entry: TopicEntry, deletes: DeleteRules) -> str:
     """What becomes of the copy of a topic that is gone."""
+    if entry.kept:
+        return f"{entry.target_topic} stays: restore the topic on the source, or delete its copy"
     if deletes.enabled:
         seconds = number_text(deletes.grace_seconds)
         return f"{entry.target_topic} goes {seconds} s after it (`twinlog plan --skips`)"

@@ -2,10 +2,11 @@
 
 import asyncio
 from collections.abc import Collection, Mapping
+from dataclasses import replace
 from typing import Final
 
 from twinlog.clock import Clock
-from twinlog.errors import ConfigError, StateError, TransientKafkaError
+from twinlog.errors import ConfigError, StateError, TransientKafkaError, TwinlogError
 from twinlog.kafka.ports import KafkaCluster
 from twinlog.model import ClusterAlias, Flow
 from twinlog_configsync.acl_plan import wanted_acls
@@ -14,6 +15,8 @@ from twinlog_configsync.apply import Applier, Outcome
 from twinlog_configsync.boards import Boards
 from twinlog_configsync.claims import Claims
 from twinlog_configsync.config import ConfigSyncFlow
+from twinlog_configsync.entry import TopicState
+from twinlog_configsync.failover_record import failover_in_effect
 from twinlog_configsync.flow_status import FlowStatus, after_success
 from twinlog_configsync.journal import Journal
 from twinlog_configsync.learn import learn
@@ -24,8 +27,10 @@ from twinlog_configsync.obstacles import Obstacles
 from twinlog_configsync.plan import Plan, make_plan, replicated_topics
 from twinlog_configsync.quota_plan import wanted_quotas
 from twinlog_configsync.reasons import Reason
+from twinlog_configsync.record_checks import check_records
 from twinlog_configsync.rules import FlowRules
 from twinlog_configsync.schedule import Scope
+from twinlog_configsync.source_loss import Hold, kept_copies
 from twinlog_configsync.store import RegistryStore
 
 ANSWER_SECONDS: Final = 10.0
@@ -80,6 +85,7 @@ class FlowPasses:
         self._journal = journal
         self._obstacles = Obstacles()
         self._configs_seen_at = float("-inf")
+        self._source_id = ""
 
     @property
     def flow(self) -> Flow:
@@ -94,7 +100,8 @@ class FlowPasses:
         target_id = await _identify(self.target, self.flow.target)
         if not self.loaded:
             await self._load()
-        self._refuse_same_cluster(await _identify(self.source, self.flow.source), target_id)
+        self._source_id = await _identify(self.source, self.flow.source)
+        self._refuse_same_cluster(self._source_id, target_id)
         await self._store.create()
 
     def forget(self) -> None:
@@ -135,6 +142,11 @@ class FlowPasses:
                 group_patterns=self.rules.acls.follows_removals,
                 all_configs=all_configs,
             )
+        )
+        world = replace(
+            world,
+            topics=replace(world.topics, source_cluster_id=self._source_id),
+            failover=await self._failover() if self._may_delete(scopes) else "",
         )
         if all_configs:
             self._configs_seen_at = now
@@ -179,6 +191,23 @@ class FlowPasses:
             groups=acls.groups | kept,
         )
 
+    def _may_delete(self, scopes: Collection[Scope]) -> bool:
+        return (
+            Scope.TOPICS in scopes
+            and self.rules.deletes.enabled
+            and any(
+                entry.selected and entry.state is TopicState.DELETED_AT_SOURCE
+                for entry in self.memory.entries.values()
+            )
+        )
+
+    async def _failover(self) -> str:
+        """A record that cannot be read counts as a failover: deleting cannot be undone."""
+        try:
+            return await failover_in_effect(self.target, self.flow)
+        except TwinlogError as error:
+            return f"the record of the last failover cannot be read ({error.reason}: {error})"
+
     def _syncs(self, scope: Scope) -> bool:
         return scope in self.rules.intervals_seconds
 
@@ -211,7 +240,9 @@ class FlowPasses:
 
     async def _load(self) -> None:
         before = self.memory.rules
-        self.memory = recall(await self._store.load())
+        checked = check_records(await self._store.load(), self.rules)
+        self._journal.records_refused(checked.refused)
+        self.memory = recall(checked.records)
         if self.memory.rules != before:
             await self._follow_rules({} if self.memory.rules is None else self.memory.rules.values)
         if not self.loaded:
@@ -250,7 +281,12 @@ class FlowPasses:
         self._obstacles = obstacles
         self._journal.entries(before.entries, after.entries)
         self._publish()
-        status = after_success(self.status, plan, outcome, topic_count=after.selected_count, now_ms=now_ms)
+        hold = kept_copies(after.entries)
+        if hold is None and outcome.world.failover:
+            hold = Hold(reason=Reason.FAILED_OVER, message=outcome.world.failover)
+        status = after_success(
+            self.status, plan, outcome, topic_count=after.selected_count, now_ms=now_ms, hold=hold
+        )
         self._journal.status(self.status, status, topics=after.selected_count)
         self.status = status
 

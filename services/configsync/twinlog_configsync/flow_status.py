@@ -13,6 +13,7 @@ from twinlog_configsync.observation import Problem
 from twinlog_configsync.plan import Plan
 from twinlog_configsync.reasons import Reason
 from twinlog_configsync.schedule import Scope
+from twinlog_configsync.source_loss import Hold
 
 _AS_IT_SHOULD_BE: Final = frozenset({"", Reason.PLAN_PENDING, Reason.NO_AUTHORIZER})
 
@@ -58,9 +59,17 @@ class FlowStatus:
 
 
 def after_success(
-    before: FlowStatus, plan: Plan, outcome: Outcome, *, topic_count: int, now_ms: int
+    before: FlowStatus,
+    plan: Plan,
+    outcome: Outcome,
+    *,
+    topic_count: int,
+    now_ms: int,
+    hold: Hold | None = None,
 ) -> FlowStatus:
-    """`outcome.applied` and `.refused` are empty when the plan was not carried out."""
+    """`hold`: why what is missing on the source is not deleted on the target. `outcome.applied` and
+    `.refused` are empty when the plan was not carried out.
+    """
     scopes = {
         **before.scopes,
         **{
@@ -69,7 +78,9 @@ def after_success(
         },
     }
     reason, message = "", ""
-    if not topic_count:
+    if hold is not None:
+        reason, message = hold.reason, hold.message
+    elif not topic_count:
         reason = Reason.NO_TOPICS_SELECTED
         message = "no topic of the source passes the flow's rules: check topics and topics.exclude"
     return FlowStatus(

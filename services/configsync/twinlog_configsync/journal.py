@@ -1,5 +1,6 @@
 """What a flow's loop tells people: log lines and counters, each change once."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -23,6 +24,7 @@ from twinlog_configsync.apply import Outcome
 from twinlog_configsync.flow_status import FlowStatus
 from twinlog_configsync.observation import Problem
 from twinlog_configsync.plan import Plan
+from twinlog_configsync.records import RecordKey
 from twinlog_configsync.registry import Entries
 from twinlog_configsync.schedule import Scope
 
@@ -116,6 +118,11 @@ class Journal:
         if plan.changes and plan.plan_id != self._pending_plan:
             _log.info("plan_waits", flow=str(self.flow), plan_id=plan.plan_id, changes=len(plan.changes))
         self._pending_plan = plan.plan_id
+
+    def records_refused(self, refused: Mapping[RecordKey, str]) -> None:
+        """Records of the registry that this flow cannot have written."""
+        for key, why in refused.items():
+            self._warn("registry_record_refused", key=key, kind=key.kind, name=key.name, message=why)
 
     def rules_unusable(self, error: TwinlogError) -> None:
         """Changed rules do not fit the file any more: the file's are in effect."""

@@ -25,6 +25,7 @@ from twinlog_configsync.plan import Plan
 from twinlog_configsync.registry import fold
 from twinlog_configsync.rules import FlowRules
 from twinlog_configsync.schedule import Scope
+from twinlog_configsync.source_loss import source_loss
 
 
 def learn(
@@ -41,11 +42,18 @@ def learn(
             obstacles.by_topic(),
             created_after_start=lambda name: before.settled and name not in before.listed,
             now_ms=now_ms,
+            loss=source_loss(
+                before.entries,
+                outcome.world.topics,
+                known_cluster_id=before.source_cluster_id,
+                is_heartbeats=rules.selector.policy.is_heartbeats_topic,
+            ),
         ),
         last_set=_last_set(before, plan, outcome, rules),
         made_acls=_made_acls(before, plan, outcome),
         made_quotas=_made_quotas(before, outcome),
         deleted_at_ms=_deleted_at_ms(before, outcome, now_ms=now_ms),
+        source_cluster_id=outcome.world.topics.source_cluster_id or before.source_cluster_id,
         rules=before.rules,
         listed=outcome.world.topics.listed or before.listed,
         last_plan=before.last_plan,

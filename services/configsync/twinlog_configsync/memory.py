@@ -32,6 +32,8 @@ class Memory:
     """Quotas on the target that Twinlog sets or set."""
     deleted_at_ms: tuple[int, ...] = ()
     """When counterparts of deleted topics were deleted, within the last hour."""
+    source_cluster_id: str = ""
+    """Of the cluster that was read last; "" before."""
     rules: RulesRecord | None = None
     """What was changed of the flow's rules while it ran; None when nothing ever was."""
     listed: frozenset[str] = frozenset()
@@ -81,7 +83,9 @@ class Memory:
             records[RecordKey(Kind.PLAN)] = self.last_plan
         if self.settled_at_ms is not None:
             records[RecordKey(Kind.FLOW)] = FlowRecord(
-                settled_at_ms=self.settled_at_ms, deleted_at_ms=self.deleted_at_ms
+                settled_at_ms=self.settled_at_ms,
+                deleted_at_ms=self.deleted_at_ms,
+                source_cluster_id=self.source_cluster_id,
             )
         return records
 
@@ -117,6 +121,7 @@ def recall(records: Mapping[RecordKey, RecordValue]) -> Memory:
         made_acls=frozenset(made_acls),
         made_quotas=made_quotas,
         deleted_at_ms=() if flow is None else flow.deleted_at_ms,
+        source_cluster_id="" if flow is None else flow.source_cluster_id,
         rules=rules,
         last_plan=last_plan,
         settled_at_ms=None if flow is None else flow.settled_at_ms,

@@ -48,6 +48,8 @@ class Observation:
     listed: frozenset[str] = frozenset()
     """Every topic that the source lists, selected or not; empty when it was not asked."""
     target_cluster: TargetCluster
+    source_cluster_id: str = ""
+    """"" when it was not asked."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -88,6 +90,8 @@ class World:
     acls: AclObservation | Problem | None = None
     """None when it was not asked for."""
     quotas: QuotaObservation | Problem | None = None
+    failover: str = ""
+    """Which failover is under way or in effect, in words; only asked for where a copy may be deleted."""
 
     def problem(self, scope: Scope) -> Problem | None:
         """Why this part could not be looked at, or has nothing to do."""

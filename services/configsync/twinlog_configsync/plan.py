@@ -16,8 +16,10 @@ from twinlog_configsync.delete_plan import plan_deletes
 from twinlog_configsync.memory import Memory
 from twinlog_configsync.observation import AclObservation, Observation, QuotaObservation, TopicPair, World
 from twinlog_configsync.quota_plan import plan_quotas
+from twinlog_configsync.reasons import Reason
 from twinlog_configsync.rules import FlowRules
 from twinlog_configsync.schedule import Scope
+from twinlog_configsync.source_loss import Hold, kept_copies, source_loss
 from twinlog_configsync.topic_plan import plan_topics
 
 
@@ -73,11 +75,23 @@ def make_plan(
     `acls`: what becomes of the source's ACLs.
     """
     actions: list[Action] = []
+    loss = source_loss(
+        memory.entries,
+        world.topics,
+        known_cluster_id=memory.source_cluster_id,
+        is_heartbeats=rules.selector.policy.is_heartbeats_topic,
+    )
     if Scope.TOPICS in scopes:
         actions += plan_topics(world.topics, rules.topics)
         actions += plan_deletes(
-            world.topics, memory.entries, rules.deletes, deleted_at_ms=memory.deleted_at_ms, now_ms=now_ms
+            world.topics,
+            memory.entries,
+            rules.deletes,
+            deleted_at_ms=memory.deleted_at_ms,
+            now_ms=now_ms,
+            hold=loss or _failed_over(world),
         )
+    hold = loss or kept_copies(memory.entries)
     if Scope.ACLS in scopes and isinstance(world.acls, AclObservation):
         actions += plan_acls(
             world.acls,
@@ -85,6 +99,7 @@ def make_plan(
             rules.acls,
             made=memory.made_acls,
             wanted_elsewhere=claims.acls_wanted_elsewhere(rules.flow),
+            hold=hold,
         )
         actions += [SkipUser(user=user, mechanism=each) for user, each in world.acls.users_missing]
     if Scope.QUOTAS in scopes and isinstance(world.quotas, QuotaObservation):
@@ -92,11 +107,16 @@ def make_plan(
             world.quotas,
             made=memory.made_quotas,
             owner=lambda quota: claims.quota_owner(rules.flow, quota),
+            hold=hold,
         )
     if Scope.CONFIGS in scopes:
         for _, pair in sorted(world.topics.pairs.items()):
             actions += _plan_configs(pair, world.topics, rules, memory)
     return Plan(flow=rules.flow, scopes=frozenset(scopes), actions=tuple(actions))
+
+
+def _failed_over(world: World) -> Hold | None:
+    return Hold(reason=Reason.FAILED_OVER, message=world.failover) if world.failover else None
 
 
 def replicated_topics(observation: Observation) -> frozenset[str]:

@@ -11,18 +11,23 @@ from twinlog.kafka.ports import QuotaEntity
 from twinlog.model import Flow
 from twinlog_configsync.actions import DeleteQuota, QuotaAction, SetQuota, SkipQuota, entity_text
 from twinlog_configsync.observation import QuotaObservation
+from twinlog_configsync.source_loss import Hold
 
 Quotas = Mapping[QuotaEntity, Mapping[str, float]]
 QuotaKey = tuple[QuotaEntity, str]
 
 
 def plan_quotas(
-    observation: QuotaObservation, *, made: Quotas, owner: Callable[[QuotaKey], Flow | None]
+    observation: QuotaObservation,
+    *,
+    made: Quotas,
+    owner: Callable[[QuotaKey], Flow | None],
+    hold: Hold | None = None,
 ) -> list[QuotaAction | SkipQuota]:
     """What brings the target's quotas in step, sorted by entity and key.
 
     `made`: what Twinlog set on the target for this flow; `owner`: another flow that has a quota first, or
-    None.
+    None; `hold`: why nothing is taken away now.
     """
     wanted = wanted_quotas(observation)
     planned: list[QuotaAction | SkipQuota] = []
@@ -43,6 +48,10 @@ def plan_quotas(
     for entity, key, _ in _sorted(made):
         before = observation.target.get(entity, {}).get(key)
         if (entity, key) not in wanted and before is not None and owner((entity, key)) is None:
+            if hold is not None:
+                rule = f"kept, {hold.reason}: {hold.message}"
+                planned.append(SkipQuota(entity=entity, key=key, rule=rule))
+                continue
             rule = "set by Twinlog, gone from the source"
             planned.append(DeleteQuota(entity=entity, key=key, before=before, rule=rule))
     return planned

@@ -53,6 +53,8 @@ class FlowRecord:
     """Wall clock of the first complete selection."""
     deleted_at_ms: tuple[int, ...] = ()
     """When counterparts of deleted topics were deleted, within the last hour."""
+    source_cluster_id: str = ""
+    """Of the cluster that the flow read last."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -152,6 +154,7 @@ def _decode_flow(fields: Fields) -> FlowRecord:
     return FlowRecord(
         settled_at_ms=int(fields["settled_at_ms"]),
         deleted_at_ms=tuple(int(at_ms) for at_ms in fields.get("deleted_at_ms", ())),
+        source_cluster_id=str(fields.get("source_cluster_id", "")),
     )
 
 
@@ -178,6 +181,7 @@ def _decode_topic(fields: Fields) -> TopicEntry:
         source_cleanup_policy=str(fields["source_cleanup_policy"]),
         selected=bool(fields["selected"]),
         deleted_at_ms=None if deleted_at_ms is None else int(deleted_at_ms),
+        kept=str(fields.get("kept", "")),
     )
 
 

@@ -8,6 +8,8 @@ C. A topic that can merely not be seen now (time-out, no rights) keeps what is k
    source's word "no such topic" makes it DELETED_AT_SOURCE.
 D. Nothing is forgotten: a topic that no rule selects any more, or that is gone from both sides, stays,
    `selected=False`, for its generation's sake.
+E. A topic that is missing while the source as a whole was lost is kept for good: its copy is never deleted,
+   until the topic is back.
 """
 
 from collections.abc import Callable, Mapping
@@ -19,6 +21,7 @@ from twinlog_configsync.actions import Skip
 from twinlog_configsync.entry import TargetLimits, TopicEntry, TopicState
 from twinlog_configsync.observation import Configs, Observation, TopicPair, is_absent
 from twinlog_configsync.reasons import Reason
+from twinlog_configsync.source_loss import Hold
 
 Entries = Mapping[str, TopicEntry]
 Obstacle = KafkaError | Skip
@@ -32,12 +35,13 @@ def fold(
     *,
     created_after_start: Callable[[str], bool],
     now_ms: int,
+    loss: Hold | None = None,
 ) -> dict[str, TopicEntry]:
     """The entries after one refresh, by source topic.
 
     `observation` is what was seen after the actions; `obstacles` what stood in their way, by source topic;
-    `created_after_start` whether a topic that is not known yet appeared after the flow's selection was
-    complete.
+    `loss` what the look says about the source as a whole; `created_after_start` whether a topic that is not
+    known yet appeared after the flow's selection was complete.
     """
     entries: dict[str, TopicEntry] = {}
     for name, known in previous.items():
@@ -50,6 +54,7 @@ def fold(
             obstacles.get(name),
             created_after_start=created_after_start(name),
             now_ms=now_ms,
+            loss=loss,
         )
         if entry is not None:
             entries[name] = entry
@@ -63,6 +68,7 @@ def _fold_one(
     *,
     created_after_start: bool,
     now_ms: int,
+    loss: Hold | None,
 ) -> TopicEntry | None:
     """None when there is nothing to know: the topic does not exist and never did."""
     if known is None and is_absent(pair.source):
@@ -82,7 +88,7 @@ def _fold_one(
         if known is not None and is_absent(pair.source):
             # The copy that is left is the one that was made: another topic under its name is not.
             entry = replace(entry, target_topic_id=known.target_topic_id)
-        return _without_source(entry, pair.source, now_ms=now_ms)
+        return _without_source(entry, pair.source, now_ms=now_ms, loss=loss)
     entry = _with_source(entry, pair.source, pair.source_configs)
     return _with_state(entry, pair, obstacle)
 
@@ -98,6 +104,7 @@ def _with_source(entry: TopicEntry, source: TopicDescription, configs: Configs) 
         generation=entry.generation + 1 if recreated else entry.generation,
         source_cleanup_policy=_value(configs, "cleanup.policy") or entry.source_cleanup_policy,
         deleted_at_ms=None,
+        kept="",
     )
 
 
@@ -117,14 +124,20 @@ def _with_target(entry: TopicEntry, target: TopicDescription, configs: Configs) 
     )
 
 
-def _without_source(entry: TopicEntry, error: KafkaError, *, now_ms: int) -> TopicEntry:
+def _without_source(entry: TopicEntry, error: KafkaError, *, now_ms: int, loss: Hold | None) -> TopicEntry:
     if is_absent(error):
+        message = f"{entry.source_topic} is gone from the source"
+        if loss is not None:
+            kept, message = str(loss.reason), f"{message}: {loss.message}"
+        else:
+            kept, message = entry.kept, entry.message if entry.kept else message
         return replace(
             entry,
             selected=entry.target_partition_count > 0,
             state=TopicState.DELETED_AT_SOURCE,
-            reason=Reason.DELETED_AT_SOURCE,
-            message=f"{entry.source_topic} is gone from the source",
+            reason=kept or Reason.DELETED_AT_SOURCE,
+            message=message,
+            kept=kept,
             deleted_at_ms=now_ms if entry.deleted_at_ms is None else entry.deleted_at_ms,
         )
     if error.retriable and entry.partition_count:

@@ -49,6 +49,11 @@ def configsync_topic(source: ClusterAlias) -> str:
     return f"mm2-configsync.{source}.internal"
 
 
+def failover_topic(source: ClusterAlias) -> str:
+    """Topic on the target with the record of moves of groups from `source` and back."""
+    return f"mm2-failover.{source}.internal"
+
+
 def is_mirror_topic(policy: ReplicationPolicy, topic: str) -> bool:
     """Tell whether the name is that of a topic that MM2, its Connect workers or Twinlog keep on a cluster, of
     any flow.

@@ -41,6 +41,10 @@ class FakeTopicAdmin(FakeClusterBase):
         )
         self.changed()
 
+    def replace_id(self, cluster_id: str) -> None:
+        """Be another cluster from now on, with the same topics."""
+        self._cluster_id = cluster_id
+
     @operation
     async def cluster_id(self) -> str:
         return self._cluster_id

@@ -1,12 +1,15 @@
 """Deletions of source topics: reported always, followed only when asked for, late, and a few at a time."""
 
+import json
 from pathlib import Path
 
 import pytest
 
 from twinlog.errors import TransientKafkaError
+from twinlog.model import TopicPartition
 from twinlog.testing.fake_cluster import Call
 from twinlog_configsync.entry import TopicState
+from twinlog_configsync.reasons import Reason
 from twinlog_configsync.schedule import Scope
 from unit.configsync.configsync_harness import FlowUnderTest, make_flow
 
@@ -74,18 +77,19 @@ async def test_a_topic_that_comes_back_within_the_grace_period_stays(tmp_path: P
 
 async def test_no_more_than_the_limit_within_an_hour_also_over_a_restart(tmp_path: Path) -> None:
     flow = following(tmp_path, grace_seconds=0)
+    flow.source.add_topic("d")
     await flow.refresh(TOPICS)
     await flow.source.delete_topics(["a", "b", "c"])
     await flow.refresh(TOPICS)
     await flow.refresh(TOPICS)
-    assert copies(flow) == ["A.c"]
+    assert copies(flow) == ["A.c", "A.d"]
     flow.restart()
     flow.clock.advance(3599)
     await flow.refresh(TOPICS)
-    assert copies(flow) == ["A.c"]
+    assert copies(flow) == ["A.c", "A.d"]
     flow.clock.advance(1)
     await flow.refresh(TOPICS)
-    assert copies(flow) == []
+    assert copies(flow) == ["A.d"]
 
 
 async def test_what_was_deleted_before_a_crash_counts(tmp_path: Path) -> None:
@@ -132,3 +136,117 @@ async def test_a_topic_gone_from_both_sides_is_forgotten_but_keeps_its_generatio
     await flow.refresh(TOPICS)
     entry = flow.topics()["a"]
     assert (entry.state, entry.generation) == (TopicState.READY, 2)
+
+
+@pytest.mark.parametrize("beats", [False, True], ids=["nothing", "heartbeats"])
+@pytest.mark.parametrize("rebuilt", [False, True])
+async def test_nothing_is_deleted_after_a_source_that_lost_everything(
+    tmp_path: Path, rebuilt: bool, beats: bool
+) -> None:
+    """Wiped, restored empty, and then filled again little by little: the copies are what is left."""
+    flow = following(tmp_path, grace_seconds=0)
+    if beats:
+        flow.source.add_topic("heartbeats")
+    await flow.refresh(TOPICS)
+    before = copies(flow)
+    await flow.source.delete_topics(["a", "b", "c"])
+    if rebuilt:
+        flow.source.add_topic("a")
+    for _ in range(3):
+        await flow.refresh(TOPICS)
+        flow.clock.advance(100_000)
+    flow.source.add_topic("a") if not rebuilt else None
+    flow.source.add_topic("new")
+    flow.restart()
+    for _ in range(3):
+        await flow.refresh(TOPICS)
+        flow.clock.advance(100_000)
+    assert copies(flow) == sorted([*before, "A.new"])
+    assert flow.topics()["b"].reason == Reason.SOURCE_LOST
+    assert flow.topics()["a"].reason == ""
+    assert flow.sync.status.reason == Reason.SOURCE_LOST
+    assert "A.b, A.c" in flow.sync.status.message
+    plan, _ = await flow.commands.preview(TOPICS)
+    assert all("SOURCE_LOST" in str(action) for action in plan.actions)
+
+
+async def test_the_copies_of_a_lost_source_go_by_hand_and_then_deletions_are_followed_again(
+    tmp_path: Path,
+) -> None:
+    flow = following(tmp_path, grace_seconds=0)
+    await flow.refresh(TOPICS)
+    await flow.source.delete_topics(["a", "b", "c"])
+    flow.source.add_topic("x")
+    flow.source.add_topic("y")
+    await flow.refresh(TOPICS)
+    await flow.target.delete_topics(["A.a", "A.b", "A.c"])
+    await flow.refresh(TOPICS)
+    assert flow.sync.status.reason == ""
+    await flow.source.delete_topics(["x"])
+    for _ in range(2):
+        await flow.refresh(TOPICS)
+    assert copies(flow) == ["A.y"]
+
+
+async def test_nothing_is_deleted_after_a_source_that_is_another_cluster(tmp_path: Path) -> None:
+    flow = following(tmp_path, grace_seconds=0)
+    await flow.refresh(TOPICS)
+    flow.restart()
+    flow.source.replace_id("another")
+    await flow.source.delete_topics(["a", "b"])
+    for _ in range(3):
+        await flow.refresh(TOPICS)
+        flow.clock.advance(100_000)
+    assert copies(flow) == ["A.a", "A.b", "A.c"]
+    assert flow.topics()["a"].reason == Reason.SOURCE_REPLACED
+    assert flow.sync.status.reason == Reason.SOURCE_REPLACED
+    await flow.source.delete_topics(["c"])
+    flow.source.add_topic("d")
+    await flow.refresh(TOPICS)
+
+
+async def record_move(flow: FlowUnderTest, kind: str, state: str) -> None:
+    name = "mm2-failover.A.internal"
+    if name not in flow.target.topics:
+        flow.target.add_topic(name)
+    async with flow.target.writer() as writer:
+        await writer.append(
+            TopicPartition(name, 0),
+            key=b'["TwinlogMove",{"flow":"A->B"}]',
+            value=json.dumps({"format": 1, "kind": kind, "state": state}).encode(),
+        )
+
+
+@pytest.mark.parametrize(
+    ("kind", "state"), [("failover", "RUNNING"), ("failover", "DONE"), ("failback", "RUNNING"), ("", "")]
+)
+async def test_nothing_is_deleted_while_a_failover_is_under_way_or_in_effect(
+    tmp_path: Path, kind: str, state: str
+) -> None:
+    flow = following(tmp_path, grace_seconds=0)
+    await flow.refresh(TOPICS)
+    await flow.source.delete_topics(["a"])
+    await record_move(flow, "failover", "DONE")
+    await record_move(flow, kind, state)
+    for _ in range(3):
+        await flow.refresh(TOPICS)
+    assert copies(flow) == ["A.a", "A.b", "A.c"]
+    assert flow.sync.status.reason == Reason.FAILED_OVER
+    await record_move(flow, "failback", "DONE")
+    await flow.refresh(TOPICS)
+    assert copies(flow) == ["A.b", "A.c"]
+    assert flow.sync.status.reason == ""
+
+
+async def test_a_record_of_a_failover_that_cannot_be_read_stops_deletions(tmp_path: Path) -> None:
+    flow = following(tmp_path, grace_seconds=0)
+    await flow.refresh(TOPICS)
+    await flow.source.delete_topics(["a"])
+    flow.target.add_topic("mm2-failover.A.internal")
+    async with flow.target.writer() as writer:
+        partition = TopicPartition("mm2-failover.A.internal", 0)
+        await writer.append(partition, key=b'["TwinlogMove",{"flow":"A->B"}]', value=b"\xff")
+    for _ in range(3):
+        await flow.refresh(TOPICS)
+    assert copies(flow) == ["A.a", "A.b", "A.c"]
+    assert "cannot be read" in flow.sync.status.message

@@ -52,6 +52,20 @@ async def test_removals_are_followed_after_a_restart_too_but_only_of_what_was_ma
     assert flow.target.acls == {FOREIGN}
 
 
+async def test_no_acl_is_taken_away_after_a_source_that_lost_everything(flow: FlowUnderTest) -> None:
+    await flow.refresh(ACLS)
+    await flow.source.delete_topics(["orders"])
+    flow.source.acls.clear()
+    await flow.refresh([Scope.ACLS])
+    flow.source.add_topic("new")
+    flow.source.acls.add(replace(READ_ORDERS, resource_name="new"))
+    flow.restart()
+    await flow.refresh(ACLS)
+    assert flow.target.acls == {COPY, replace(COPY, resource_name="A.new")}
+    plan, _ = await flow.commands.preview(ACLS)
+    assert any("kept, SOURCE_LOST" in str(action) for action in plan.actions)
+
+
 async def test_a_binding_that_was_there_before_is_never_taken_away(flow: FlowUnderTest) -> None:
     flow.target.acls.add(COPY)
     await flow.refresh(ACLS)

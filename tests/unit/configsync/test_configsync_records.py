@@ -41,7 +41,7 @@ entries = st.builds(
 def test_the_bytes_of_a_flow_record() -> None:
     assert encode_key(RecordKey(Kind.FLOW)) == b'["flow"]'
     assert encode_value(FlowRecord(settled_at_ms=1_700_000_000_000)) == (
-        b'{"version":1,"settled_at_ms":1700000000000,"deleted_at_ms":[]}'
+        b'{"version":1,"settled_at_ms":1700000000000,"deleted_at_ms":[],"source_cluster_id":""}'
     )
 
 
@@ -55,7 +55,7 @@ def test_the_bytes_of_a_topic_record() -> None:
             '"target_partition_count":0,"source_topic_id":"","target_topic_id":"","generation":1,'
             '"created_after_start":false,"state":"WAITING","reason":"","message":"",'
             '"limits":{"max_message_bytes":1048588,"compression_type":"producer","timestamp_type":"CreateTime"},'
-            '"source_cleanup_policy":"","selected":true,"deleted_at_ms":null}'
+            '"source_cleanup_policy":"","selected":true,"deleted_at_ms":null,"kept":""}'
         ).encode()
     )
 

@@ -1,0 +1,125 @@
+"""Records that somebody else wrote into the registry are not believed."""
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from twinlog.kafka.ports import AclBinding, QuotaEntity
+from twinlog.model import TopicPartition
+from twinlog_configsync.entry import TopicEntry, TopicState
+from twinlog_configsync.record_checks import check_records
+from twinlog_configsync.records import (
+    AclRecord,
+    Kind,
+    QuotaRecord,
+    RecordKey,
+    RecordValue,
+    acl_key,
+    encode_key,
+    encode_value,
+    quota_key,
+)
+from twinlog_configsync.schedule import Scope
+from unit.configsync.configsync_harness import READ_ORDERS, REGISTRY, FlowUnderTest, make_flow
+
+COPY = replace(READ_ORDERS, resource_name="A.orders")
+GUARD = replace(COPY, resource_name="ledger", permission="DENY", principal="User:mallory")
+"""An ACL of the target's own, which nobody but its operator made."""
+
+
+async def forge(flow: FlowUnderTest, key: RecordKey, value: RecordValue) -> None:
+    async with flow.target.writer() as writer:
+        await writer.append(TopicPartition(REGISTRY, 0), key=encode_key(key), value=encode_value(value))
+
+
+@pytest.fixture
+def flow(tmp_path: Path) -> FlowUnderTest:
+    flow = make_flow(
+        tmp_path,
+        {
+            "twinlog.sync.topic.acls.mode": "full",
+            "twinlog.sync.topic.deletes.enabled": "true",
+            "twinlog.sync.topic.deletes.grace.seconds": "0",
+        },
+    )
+    flow.source.add_topic("orders")
+    return flow
+
+
+async def test_an_acl_that_the_flow_cannot_have_made_is_not_deleted(flow: FlowUnderTest) -> None:
+    await flow.refresh()
+    flow.target.acls.add(GUARD)
+    await forge(flow, acl_key(GUARD), AclRecord(binding=GUARD))
+    flow.restart()
+    await flow.refresh([Scope.TOPICS, Scope.ACLS])
+    assert flow.target.acls == {GUARD}
+
+
+async def test_a_topic_that_is_no_copy_is_not_deleted_in_the_place_of_one(flow: FlowUnderTest) -> None:
+    await flow.refresh()
+    flow.target.add_topic("ledger")
+    forged = TopicEntry(
+        source_topic="gone",
+        target_topic="ledger",
+        partition_count=1,
+        target_partition_count=1,
+        target_topic_id=flow.target.topics["ledger"].topic_id,
+        state=TopicState.DELETED_AT_SOURCE,
+        deleted_at_ms=1,
+    )
+    await forge(flow, RecordKey(Kind.TOPIC, "gone"), forged)
+    flow.restart()
+    for _ in range(3):
+        await flow.refresh()
+    assert "ledger" in flow.target.topics
+    (told,) = [entry for name, entry in flow.sync.passes.memory.entries.items() if name == "gone"]
+    assert told.target_topic == "A.gone"
+
+
+def refused(flow: FlowUnderTest, key: RecordKey, value: RecordValue) -> str:
+    checked = check_records({key: value}, flow.sync.passes.rules)
+    assert (key in checked.records) is not (key in checked.refused)
+    return checked.refused.get(key, "")
+
+
+@pytest.mark.parametrize(
+    ("binding", "why"),
+    [
+        (COPY, ""),
+        (replace(COPY, resource_name="A.", pattern_type="PREFIXED"), ""),
+        (replace(COPY, resource_name="A.*"), ""),
+        (replace(COPY, resource_type="GROUP", resource_name="billing"), ""),
+        (replace(COPY, resource_type="TRANSACTIONAL_ID", resource_name="tx"), ""),
+        (READ_ORDERS, "it is about no copy of this flow"),
+        (replace(COPY, resource_name="*"), "it is about no copy of this flow"),
+        (replace(COPY, resource_name="A.checkpoints.internal"), "it is about no copy of this flow"),
+        (
+            replace(COPY, resource_type="GROUP", resource_name="twinlog-source-A-B"),
+            "it is about Twinlog's own services",
+        ),
+        (
+            replace(COPY, resource_type="CLUSTER", resource_name="kafka-cluster"),
+            "no flow copies ACLs of CLUSTER",
+        ),
+        (
+            replace(COPY, principal="User:*", operation="WRITE", permission="DENY"),
+            "it is a fence of a failover, which no flow copies",
+        ),
+    ],
+)
+def test_an_acl_record_counts_if_the_flow_could_have_written_it(
+    flow: FlowUnderTest, binding: AclBinding, why: str
+) -> None:
+    assert refused(flow, acl_key(binding), AclRecord(binding=binding)) == why
+
+
+def test_a_record_must_be_about_what_its_key_says(flow: FlowUnderTest) -> None:
+    entry = TopicEntry(source_topic="orders", target_topic="A.orders", partition_count=1)
+    address, user = QuotaEntity((("ip", "10.0.0.1"),)), QuotaEntity((("user", "alice"),))
+    assert not refused(flow, RecordKey(Kind.TOPIC, "orders"), entry)
+    assert refused(flow, RecordKey(Kind.TOPIC, "users"), entry)
+    assert refused(flow, acl_key(GUARD), AclRecord(binding=COPY))
+    assert not refused(flow, quota_key(user), QuotaRecord(entity=user, values={}))
+    assert refused(flow, quota_key(user), QuotaRecord(entity=address, values={}))
+    assert refused(flow, quota_key(address), QuotaRecord(entity=address, values={}))
