@@ -18,7 +18,7 @@ from twinlog.kafka.encoding import (
     take_compact_string,
     take_varint,
 )
-from twinlog.kafka.requests import HandWrittenRequest, Pieces
+from twinlog.kafka.requests import HandWrittenRequest, Pieces, no_throttle
 
 _API_VERSIONS = 18
 _FIRST_WITH_FEATURES = 3
@@ -53,7 +53,9 @@ def broker_features_request() -> HandWrittenRequest[BrokerFeatures]:
             return []
         return [compact_string(_SOFTWARE), compact_string(__version__), NO_TAGS]
 
-    return HandWrittenRequest(_API_VERSIONS, range(4), encode, _read, flexible_from=_FIRST_WITH_FEATURES)
+    return HandWrittenRequest(
+        _API_VERSIONS, range(4), encode, _read, flexible_from=_FIRST_WITH_FEATURES, throttle_of=no_throttle
+    )
 
 
 def _read(data: Frame, position: int, version: int) -> BrokerFeatures:

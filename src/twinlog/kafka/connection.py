@@ -10,7 +10,7 @@ import asyncio
 import contextlib
 import logging
 from collections.abc import Callable, Collection, Mapping
-from typing import Any
+from typing import Any, TypeGuard
 
 import aiokafka.errors
 from aiokafka.client import AIOKafkaClient, ConnectionGroup
@@ -245,6 +245,8 @@ class DataSession:
         self._suspect = False
         self._opening = asyncio.Lock()
         self._busy: set[tuple[int, int]] = set()
+        self._throttled_until: dict[tuple[int, int], float] = {}
+        """By broker and API key, loop time."""
 
     async def client(self, doing: str) -> DataClient:
         """The connected client. Raises KafkaError; bounded by the caller's deadline."""
@@ -298,20 +300,32 @@ class DataSession:
         """One request to one broker, on a connection of its own while it lasts (a waiting fetch blocks
         others).
 
+        A broker that throttles requests of this kind is not asked before it is over (`throttled_seconds`).
         Raises KafkaError. When the caller is cancelled its connection is closed: an answer may still be
         coming.
         """
         client = await self.client(doing)
+        api_key = _api_key(request)
+        throttled_seconds = self.throttled_seconds(node_id, api_key)
+        if throttled_seconds > 0:
+            await pause(throttled_seconds)
         lane = FIRST_LANE
-        while (node_id, lane) in self._busy:
+        while (node_id, lane) in self._busy or _is_muted(client._conns.get((node_id, lane))):
             lane += 1
         place = node_id, lane
         self._busy.add(place)
         try:
             connection: DataConnection | None = client._conns.get(place)
             if connection is not None and connection.connected() and isinstance(request, HandWrittenRequest):
-                return await connection.post(request)
-            return await client.send(node_id, request, group=lane)
+                answer = await connection.post(request)
+            else:
+                answer = await client.send(node_id, request, group=lane)
+            connection = client._conns.get(place)
+            if _is_muted(connection):
+                self._throttled_until[node_id, api_key] = (
+                    asyncio.get_running_loop().time() + connection.throttled_seconds
+                )
+            return answer
         except KAFKA_CLIENT_ERRORS as error:
             self.suspect()
             raise translate(error, doing, alias=self.alias) from error
@@ -323,6 +337,12 @@ class DataSession:
             raise
         finally:
             self._busy.discard(place)
+
+    def throttled_seconds(self, node_id: int, api_key: int) -> float:
+        """For how much longer a broker asked not to be sent such requests, at most a minute; 0 if it did
+        not."""
+        until = self._throttled_until.get((node_id, api_key), 0.0)
+        return max(0.0, until - asyncio.get_running_loop().time()) if until else 0.0
 
     async def close(self) -> None:
         """Close the client. Takes at most a second or so."""
@@ -339,3 +359,13 @@ class DataSession:
         client, self._client = self._client, None
         if client is not None:
             await close_client(client)
+
+
+def _is_muted(connection: DataConnection | None) -> TypeGuard[DataConnection]:
+    """The broker reads nothing from it: it throttles its client."""
+    return connection is not None and connection.connected() and connection.throttled_seconds > 0
+
+
+def _api_key(request: Any) -> int:
+    key: int = request.api_key if isinstance(request, HandWrittenRequest) else request.API_KEY
+    return key

@@ -8,13 +8,21 @@ from twinlog.kafka.errors import TIMEOUT, from_reason
 
 
 @contextlib.asynccontextmanager
-async def deadline(seconds: float, doing: str, *, alias: str = "") -> AsyncIterator[None]:
-    """Cancel the body after `seconds` and raise TransientKafkaError KAFKA_TIMEOUT instead."""
+async def deadline(seconds: float, doing: str, *, alias: str = "") -> AsyncIterator[asyncio.Timeout]:
+    """Cancel the body after `seconds` and raise TransientKafkaError KAFKA_TIMEOUT instead. What is given to
+    the body may be moved by `extend`."""
     try:
-        async with asyncio.timeout(seconds):
-            yield
+        async with asyncio.timeout(seconds) as limit:
+            yield limit
     except TimeoutError as error:
         raise from_reason(TIMEOUT, doing, alias=alias, detail=f"{seconds:g} s") from error
+
+
+def extend(limit: asyncio.Timeout, seconds: float) -> None:
+    """Move a deadline: that time was not the peer's to answer in."""
+    when = limit.when()
+    if when is not None:
+        limit.reschedule(when + seconds)
 
 
 async def pause(seconds: float) -> None:

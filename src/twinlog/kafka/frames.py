@@ -15,8 +15,9 @@ from twinlog.kafka.encoding import Frame
 
 SMALL_FRAME_BYTES = 64 << 10
 """Frames up to here are read together, as many as have come, and copied once."""
-LARGEST_FRAME_BYTES = 1 << 30
-"""What no broker answers: fetch.max.bytes and the largest batch stay far below."""
+LARGEST_FRAME_BYTES = 100 << 20
+"""Of an answer that carries no batches, as librdkafka's receive.message.max.bytes: the metadata of a million
+partitions stay below."""
 
 _SIZE = struct.Struct(">i")
 
@@ -25,10 +26,17 @@ class FrameProtocol(asyncio.BufferedProtocol):
     """One connection's receiving half. `deliver` gets each frame, `lost` is called once, at the end."""
 
     def __init__(
-        self, deliver: Callable[[Frame], None], lost: Callable[[BaseException | None], None]
+        self,
+        deliver: Callable[[Frame], None],
+        lost: Callable[[BaseException | None], None],
+        largest: Callable[[], int] = lambda: LARGEST_FRAME_BYTES,
     ) -> None:
+        """`largest` says how many bytes the next frame may have; a larger one ends the connection."""
         self._deliver = deliver
         self._lost = lost
+        self._largest = largest
+        self.received_bytes = 0
+        """Since the connection was made."""
         self._transport: asyncio.Transport | None = None
         self._small = bytearray(SMALL_FRAME_BYTES)
         self._small_view = memoryview(self._small)
@@ -58,6 +66,7 @@ class FrameProtocol(asyncio.BufferedProtocol):
 
     def buffer_updated(self, nbytes: int) -> None:
         self._filled += nbytes
+        self.received_bytes += nbytes
         if self._frame is None:
             self._cut_small()
         elif self._filled == len(self._frame):
@@ -68,7 +77,7 @@ class FrameProtocol(asyncio.BufferedProtocol):
         position, filled = 0, self._filled
         while filled - position >= _SIZE.size and not self._is_over:
             (size,) = _SIZE.unpack_from(self._small, position)
-            if not 0 <= size <= LARGEST_FRAME_BYTES:
+            if not 0 <= size <= SMALL_FRAME_BYTES and not 0 <= size <= self._largest():
                 self._refuse(size)
                 return
             begin, after = position + _SIZE.size, position + _SIZE.size + size
@@ -90,9 +99,9 @@ class FrameProtocol(asyncio.BufferedProtocol):
         self._filled = here
 
     def _refuse(self, size: int) -> None:
-        """Whoever sends this does not speak Kafka."""
+        """The other side does not speak Kafka, or sends more than it was asked for."""
         self._is_over = True
         self._filled = 0
         if self._transport is not None:
             self._transport.abort()
-        self._lost(ConnectionError(f"a frame of {size} bytes is no Kafka response"))
+        self._lost(ConnectionError(f"a frame of {size} bytes is not an answer to what was asked"))

@@ -1,40 +1,22 @@
 """Reading partitions at offsets the caller names: no group, no memory, no position that moves by itself."""
 
 import asyncio
-from dataclasses import dataclass
-from typing import Any
-
-from aiokafka.protocol.fetch import FetchRequest
 
 from twinlog.batches.bodies import decode_record
 from twinlog.batches.header import iter_batches
 from twinlog.batches.records import open_records
-from twinlog.batches.visibility import AbortedTransaction, Visibility, classify
+from twinlog.batches.visibility import Visibility, classify
 from twinlog.errors import FatalKafkaError, StateError, WireFormatError
 from twinlog.kafka.clients import FetchOptions
 from twinlog.kafka.connection import DataSession
 from twinlog.kafka.deadline import deadline
-from twinlog.kafka.errors import KAFKA_REASONS, from_code
+from twinlog.kafka.errors import KAFKA_REASONS, UNSUPPORTED, from_code, from_reason
 from twinlog.kafka.ports import FetchedRecords, ManagedReader
+from twinlog.kafka.raw.leader_fetch import fetch_from_leader
+from twinlog.kafka.raw.wire import FetchAnswer
 from twinlog.model import Record, TimestampType, TopicPartition
 
-_OLDEST_FETCH_VERSION = 5
-"""The first with a log start offset: Kafka 1.0."""
 _UNKNOWN_TOPIC = 3
-_UNSUPPORTED_VERSION = 35
-_READ_COMMITTED, _READ_UNCOMMITTED = 1, 0
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class FetchedPartition:
-    """One partition of a fetch response, bytes still closed."""
-
-    error_code: int
-    high_watermark: int
-    last_stable_offset: int
-    log_start_offset: int
-    aborted: tuple[AbortedTransaction, ...]
-    data: bytes
 
 
 class KafkaLogReader:
@@ -66,44 +48,44 @@ class KafkaLogReader:
         """Records from `offset` on; see `LogReader.fetch`.
 
         Returns at once when it can advance, also without records (only markers or aborted data lay there).
-        Returns or raises within `max_wait_seconds` and the client's time-out.
+        Returns or raises within `max_wait_seconds` and the client's time-out; a broker that throttles its
+        client (KIP-219) gets up to a minute more.
         """
         if self._closed:
             raise StateError("the reader is closed", reason="CLIENT_CLOSED")
         doing = f"read {partition} at {offset}"
         loop = asyncio.get_running_loop()
-        async with deadline(max_wait_seconds + self._timeout_seconds, doing, alias=self._session.alias):
+        alias = self._session.alias
+        async with deadline(max_wait_seconds + self._timeout_seconds, doing, alias=alias) as limit:
             wait_until = loop.time() + max_wait_seconds
             retry_until = loop.time() + self._timeout_seconds / 2
             while True:
                 # Half of what a request may take, or the broker's answer would come too late.
                 wait_seconds = min(max(wait_until - loop.time(), 0.0), self._timeout_seconds / 4)
-                fetched = await self._fetch_once(partition, offset, wait_seconds, max_bytes, doing)
+                fetched = await fetch_from_leader(
+                    self._session,
+                    partition,
+                    offset,
+                    max_wait_seconds=wait_seconds,
+                    min_bytes=self._options.min_bytes,
+                    max_bytes=max_bytes,
+                    read_committed=self._read_committed,
+                    doing=doing,
+                    limit=limit,
+                )
                 if fetched.error_code == 0:
                     read = self._open(fetched, offset, doing)
                     if read.next_offset > offset or loop.time() >= wait_until:
                         return read
                     retry_until = loop.time() + self._timeout_seconds / 2
                 elif not _may_move(fetched.error_code) or loop.time() >= retry_until:
-                    raise from_code(fetched.error_code, doing, alias=self._session.alias)
+                    raise from_code(fetched.error_code, doing, alias=alias)
                 else:
                     await self._session.forget_leader(doing)
 
-    async def _fetch_once(
-        self, partition: TopicPartition, offset: int, wait_seconds: float, max_bytes: int, doing: str
-    ) -> FetchedPartition:
-        leader = await self._session.leader(partition, doing)
-        request = FetchRequest(
-            int(wait_seconds * 1000),
-            self._options.min_bytes,
-            max_bytes,
-            _READ_COMMITTED if self._read_committed else _READ_UNCOMMITTED,
-            [(partition.topic, [(partition.partition, offset, max_bytes)])],
-        )
-        response = await self._session.send(leader, request, doing)
-        return _fetched_partition(response)
-
-    def _open(self, fetched: FetchedPartition, offset: int, doing: str) -> FetchedRecords:
+    def _open(self, fetched: FetchAnswer, offset: int, doing: str) -> FetchedRecords:
+        if fetched.log_start_offset < 0:  # brokers before 1.0 do not say
+            raise from_reason(UNSUPPORTED, doing, alias=self._session.alias)
         try:
             records, next_offset = read_records(
                 fetched,
@@ -127,12 +109,12 @@ class KafkaLogReader:
 
 
 def read_records(
-    fetched: FetchedPartition, offset: int, *, read_committed: bool, check_crcs: bool
+    fetched: FetchAnswer, offset: int, *, read_committed: bool, check_crcs: bool
 ) -> tuple[list[Record], int]:
     """The visible records from `offset` on and where reading goes on. Raises WireFormatError on damage."""
     records: list[Record] = []
     next_offset = offset
-    batches = iter_batches(fetched.data)
+    batches = iter_batches(bytes(fetched.records))
     for batch, visibility in classify(batches, fetched.aborted, read_committed=read_committed):
         if visibility is Visibility.VISIBLE:
             kind = (
@@ -162,28 +144,3 @@ def _record(body: tuple[int, int, bytes], timestamp_type: TimestampType) -> Reco
 def _may_move(code: int) -> bool:
     """Whether asking again, maybe another broker, can help."""
     return code == _UNKNOWN_TOPIC or (code in KAFKA_REASONS and KAFKA_REASONS[code].retriable)
-
-
-def _fetched_partition(response: Any) -> FetchedPartition:
-    """Take the one partition out of a FetchResponse of version 5 to 11."""
-    if response.API_VERSION < _OLDEST_FETCH_VERSION:
-        return _without_data(_UNSUPPORTED_VERSION)
-    if getattr(response, "error_code", 0):
-        return _without_data(response.error_code)
-    ((_, ((_, code, high_watermark, last_stable_offset, log_start_offset, aborted, *_, data),)),) = (
-        response.topics
-    )
-    return FetchedPartition(
-        error_code=code,
-        high_watermark=high_watermark,
-        last_stable_offset=last_stable_offset,
-        log_start_offset=log_start_offset,
-        aborted=tuple(AbortedTransaction(producer_id, first) for producer_id, first in aborted or ()),
-        data=bytes(data or b""),
-    )
-
-
-def _without_data(code: int) -> FetchedPartition:
-    return FetchedPartition(
-        error_code=code, high_watermark=-1, last_stable_offset=-1, log_start_offset=-1, aborted=(), data=b""
-    )

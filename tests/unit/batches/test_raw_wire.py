@@ -57,11 +57,12 @@ def test_fetch_responses_are_read(version: int) -> None:
         return (*fields, records)
 
     topics = [("a", [partition(0, 0, [(9, 3), (8, 1)], b"xyz"), partition(1, 6, None, None)])]
-    first = [0, 0, 0] if version >= 7 else [0]
+    first = [90, 0, 0] if version >= 7 else [90]
     response = getattr(theirs, f"FetchResponse_v{version}")(*first, topics)
     agreed = _fetch().prepare({1: (4, version)})
     read = agreed.read(b"\0\0\0\x09" + response.encode(), 4)
     assert read.error_code == 0
+    assert read.throttle_ms == agreed.throttle_ms == 90
     one, other = read.answers
     assert (one.partition, one.error_code) == (TopicPartition("a", 0), 0)
     assert (one.high_watermark, one.last_stable_offset) == (110, 105)
@@ -136,7 +137,10 @@ def test_answers_to_version_12_are_read() -> None:
         b"\x00"
         b"\x00\x00\x00\x00\x00"  # throttle time, tagged fields
     )
-    one, other = request.prepare({0: (3, 12)}).read(frame, 4)
+    frame = frame[:-5] + (250).to_bytes(4) + b"\x00"
+    agreed = request.prepare({0: (3, 12)})
+    (one, other), throttle_ms = agreed.read(frame, 4)
+    assert throttle_ms == agreed.throttle_ms == 250
     assert one == (TopicPartition("a", 0), 0, 1234, "")
     assert other == (TopicPartition("b", 2), 87, -1, "no key")
 
@@ -144,18 +148,20 @@ def test_answers_to_version_12_are_read() -> None:
 def test_produce_responses_are_read() -> None:
     request = produce_request(_PRODUCED, transactional_id=None, timeout_ms=1)
     old = ProduceResponse_v3([("a", [(0, 0, 1234, -1)]), ("b", [(2, 10, -1, -1)])], 0)
-    answers = request.prepare({0: (0, 3)}).read(old.encode(), 0)
+    answers = request.prepare({0: (0, 3)}).read(old.encode(), 0).answers
     assert [(a.partition, a.error_code, a.base_offset) for a in answers] == [
         (TopicPartition("a", 0), 0, 1234),
         (TopicPartition("b", 2), 10, -1),
     ]
     new = ProduceResponse_v8(
-        [("b", [(2, 87, -1, -1, -1, [(0, "no key"), (1, "no key either")], "one or more records")])], 0
+        [("b", [(2, 87, -1, -1, -1, [(0, "no key"), (1, "no key either")], "one or more records")])], 70
     )
-    (answer,) = request.prepare({0: (0, 8)}).read(new.encode(), 0)
+    agreed = request.prepare({0: (0, 8)})
+    (answer,) = agreed.read(new.encode(), 0).answers
+    assert agreed.throttle_ms == 70
     assert (answer.error_code, answer.message) == (87, "one or more records")
     silent = ProduceResponse_v8([("b", [(2, 87, -1, -1, -1, [(0, "no key")], None)])], 0)
-    (answer,) = request.prepare({0: (0, 8)}).read(silent.encode(), 0)
+    (answer,) = request.prepare({0: (0, 8)}).read(silent.encode(), 0).answers
     assert answer.message == "no key"
 
 

@@ -90,3 +90,14 @@ def test_a_large_frame_is_received_where_it_stays() -> None:
 
     assert rest.obj is receiver.frames[0]
     assert receiver.frames == [b"ab" + b"c" * (SMALL_FRAME_BYTES - 2)]
+
+
+def test_a_frame_larger_than_what_was_asked_for_ends_the_connection_before_it_is_received() -> None:
+    receiver = Receiver()
+    asked_bytes = 2 * SMALL_FRAME_BYTES
+    receiver.protocol = FrameProtocol(receiver.frames.append, receiver.losses.append, lambda: asked_bytes)
+
+    receiver.receive(on_the_wire(bytes(asked_bytes)) + struct.pack(">i", asked_bytes + 1) + b"x" * 50)
+
+    assert receiver.frames == [bytes(asked_bytes)]
+    assert [type(loss) for loss in receiver.losses] == [ConnectionError]

@@ -41,6 +41,26 @@ def test_success_shortens_the_next_back_off() -> None:
     assert copy.retry_at == 1.0
 
 
+def test_reaching_the_end_of_the_source_shortens_the_next_back_off() -> None:
+    """A quiet partition has nothing to commit: it would be read once a minute after a few bad moments."""
+    copy = copy_at(5)
+    for now in (0.0, 100.0, 200.0):
+        copy.fail(reason="LEADER_UNAVAILABLE", message="m", retriable=True, now=now, keep_in_flight=True)
+        assert copy.fetchable(now + 60)
+    copy.reached_end()
+    copy.fail(reason="LEADER_UNAVAILABLE", message="m", retriable=True, now=300.0, keep_in_flight=True)
+    assert copy.retry_at == 301.0
+
+
+def test_reaching_the_end_of_the_source_says_nothing_about_what_is_not_yet_written() -> None:
+    copy = copy_at(5)
+    copy.fail(reason="NOT_ENOUGH_REPLICAS", message="m", retriable=True, now=0.0)
+    assert copy.fetchable(1.0)
+    copy.fetched = 7
+    copy.reached_end()
+    assert copy.failures == 1
+
+
 def test_what_somebody_must_heal_is_faulted_and_tried_again_all_the_same() -> None:
     copy = copy_at(5)
     copy.fail(reason="RECORD_TOO_LARGE", message="offset 5", retriable=False, now=10.0)

@@ -167,6 +167,7 @@ class Intake:
         copy.end_offset = answer.last_stable_offset if self.read_committed else answer.high_watermark
         copy.log_start_offset = answer.log_start_offset
         if not answer.records:
+            copy.reached_end()
             return
         size_bytes = len(answer.records)
         if not self.throttle.is_open:

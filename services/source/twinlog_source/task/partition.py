@@ -118,6 +118,12 @@ class PartitionCopy:
         self.committed = position
         self.failures = 0
 
+    def reached_end(self) -> None:
+        """The source has nothing after `fetched`. With nothing on its way either, earlier failures are over:
+        the next one is the first again."""
+        if self.is_idle:
+            self.failures = 0
+
     @property
     def is_idle(self) -> bool:
         """Nothing is fetched, queued or sent that is not committed."""

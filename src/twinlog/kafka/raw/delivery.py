@@ -30,7 +30,7 @@ from twinlog.kafka.raw.outbox import Parcel, PartitionOutbox
 from twinlog.kafka.raw.routes import Routes
 from twinlog.kafka.raw.settings import ProducerSettings
 from twinlog.kafka.raw.transaction_wire import ProducerIdentity
-from twinlog.kafka.raw.wire import ProduceAnswer, ProducePart, produce_request
+from twinlog.kafka.raw.wire import ProduceAnswer, ProducePart, ProduceResponse, produce_request
 from twinlog.model import TopicPartition
 
 _LEADER_MOVED = frozenset((3, 5, 6, 9, 13, 56, 72, 74, 75, 100, 103))
@@ -287,14 +287,14 @@ class Delivery:
         answered.add_done_callback(partial(self._answered, node, parcels))
 
     def _answered(
-        self, node: int, parcels: list[Parcel], answered: "asyncio.Future[list[ProduceAnswer]]"
+        self, node: int, parcels: list[Parcel], answered: "asyncio.Future[ProduceResponse]"
     ) -> None:
         self._requests[node] -= 1
         error = answered.exception()
         if self._stopped:
             return
         if error is None:
-            self._settle(parcels, answered.result())
+            self._settle(parcels, answered.result().answers)
         else:
             self._undelivered(parcels, error)
         self._wake.set()

@@ -1,8 +1,9 @@
 """Batches fetched as bytes from the leaders (or nearest replicas) of many partitions at once.
 
 A broker that has nothing yet answers late (long poll), so each request runs on its own connection and the
-answers are collected as they come: partitions of a quiet broker never hold up those of a busy one. Positions
-are the caller's alone; nothing here moves one, skips or resets.
+answers are collected as they come: partitions of a quiet broker never hold up those of a busy one. A broker
+that throttles its client (KIP-219) has nothing yet, and is not asked before that is over. Positions are the
+caller's alone; nothing here moves one, skips or resets.
 """
 
 import asyncio
@@ -18,7 +19,7 @@ from twinlog.kafka.connection import DataClient, DataSession, request_timeout_ms
 from twinlog.kafka.errors import from_code
 from twinlog.kafka.raw.errors import about, again, partition_error
 from twinlog.kafka.raw.leaders import leader_of, no_leader, refresh_metadata
-from twinlog.kafka.raw.wire import FetchAnswer, FetchPart, FetchResponse, fetch_request
+from twinlog.kafka.raw.wire import FETCH, FetchAnswer, FetchPart, FetchResponse, fetch_request
 from twinlog.model import TopicPartition
 
 _OUT_OF_RANGE = 1
@@ -36,6 +37,8 @@ _LONGEST_RETRY_SECONDS = 5.0
 _PREFERRED_REPLICA_SECONDS = 300.0
 """Java asks the leader again after metadata.max.age.ms."""
 _NO_REPLICA = -1
+_TIMER_MARGIN_SECONDS = 0.001
+"""A timer may come early by a rounding, and then the broker may not be asked yet."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -158,7 +161,7 @@ class RawFetcher:
             node = self._node_for(client, partition)
             if node is None:
                 leaderless.append(FetchPart(partition, positions[partition]))
-            elif self._requests.get(node, 0) < _REQUESTS_PER_BROKER:
+            elif self._may_be_asked(node):
                 by_node.setdefault(node, []).append(partition)
         if leaderless:
             self._asked.update((part.partition, part.offset) for part in leaderless)
@@ -166,6 +169,12 @@ class RawFetcher:
         for node, partitions in by_node.items():
             for together in self._apart(node, partitions):
                 self._start(node, together, positions, sizes)
+
+    def _may_be_asked(self, node: int) -> bool:
+        return (
+            self._requests.get(node, 0) < _REQUESTS_PER_BROKER
+            and self._session.throttled_seconds(node, FETCH) <= 0
+        )
 
     def _start(
         self,
@@ -280,7 +289,10 @@ class RawFetcher:
                 if offset is not None:
                     moved |= answer.error_code in _LEADER_MOVED
                     self._take_answer(answer, offset, node)
-            if offsets:
+            throttled_seconds = self._session.throttled_seconds(node, FETCH)
+            if throttled_seconds > 0:
+                self._loop.call_later(throttled_seconds + _TIMER_MARGIN_SECONDS, self._arrived.set)
+            elif offsets and not response.throttle_ms:
                 raise from_code(_LEADER_UNAVAILABLE, "fetch", alias=self._session.alias, detail="no answer")
             if moved:
                 with contextlib.suppress(KafkaError):

@@ -9,11 +9,12 @@ from twinlog.errors import KafkaError
 from twinlog.kafka.connection import DataSession
 from twinlog.kafka.deadline import deadline
 from twinlog.kafka.raw.errors import partition_error
-from twinlog.kafka.raw.wire import FetchAnswer, FetchPart, FetchResponse, fetch_request
+from twinlog.kafka.raw.leader_fetch import fetch_from_leader
+from twinlog.kafka.raw.wire import FetchAnswer
 from twinlog.model import TopicPartition
 
 _LEADER_MOVED = frozenset((3, 5, 6, 9, 56, 74, 75, 100, 103))
-_BROKER_WAIT_MS = 100
+_BROKER_WAIT_SECONDS = 0.1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -43,14 +44,24 @@ class BatchReader:
         """Batches from the one that holds `offset` on, at least one if there is any; never waits for more.
 
         Raises FatalKafkaError (OFFSET_OUT_OF_RANGE, TOPIC_UNKNOWN, TOPIC_UNAUTHORIZED) or TransientKafkaError
-        within the session's time-out.
+        within the session's time-out; a broker that throttles its client gets up to a minute more.
         """
         doing = f"read {partition} at {offset}"
         loop = asyncio.get_running_loop()
         retry_until = loop.time() + self._session.timeout_seconds / 2
-        async with deadline(self._session.timeout_seconds, doing, alias=self._session.alias):
+        async with deadline(self._session.timeout_seconds, doing, alias=self._session.alias) as limit:
             while True:
-                answer = await self._fetch_once(partition, offset, max_bytes, doing)
+                answer = await fetch_from_leader(
+                    self._session,
+                    partition,
+                    offset,
+                    max_wait_seconds=_BROKER_WAIT_SECONDS,
+                    min_bytes=0,
+                    max_bytes=max_bytes,
+                    read_committed=self.read_committed,
+                    doing=doing,
+                    limit=limit,
+                )
                 if answer.error_code == 0:
                     return self._opened(answer)
                 error: KafkaError = partition_error(
@@ -59,24 +70,6 @@ class BatchReader:
                 if answer.error_code not in _LEADER_MOVED or loop.time() >= retry_until:
                     raise error
                 await self._session.forget_leader(doing)
-
-    async def _fetch_once(
-        self, partition: TopicPartition, offset: int, max_bytes: int, doing: str
-    ) -> FetchAnswer:
-        leader = await self._session.leader(partition, doing)
-        request = fetch_request(
-            [FetchPart(partition, offset)],
-            max_wait_ms=_BROKER_WAIT_MS,
-            min_bytes=0,
-            max_bytes=max_bytes,
-            max_partition_bytes=max_bytes,
-            read_committed=self.read_committed,
-            rack="",
-        )
-        response: FetchResponse = await self._session.send(leader, request, doing)
-        if response.error_code:
-            raise partition_error(response.error_code, partition, doing, alias=self._session.alias)
-        return response.answers[0]
 
     def _opened(self, answer: FetchAnswer) -> FetchedBatches:
         end = answer.last_stable_offset if self.read_committed else answer.high_watermark

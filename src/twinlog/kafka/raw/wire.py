@@ -28,7 +28,8 @@ from twinlog.kafka.encoding import (
 from twinlog.kafka.requests import HandWrittenRequest, Pieces
 from twinlog.model import TopicPartition
 
-_PRODUCE, _FETCH = 0, 1
+PRODUCE, FETCH = 0, 1
+"""API keys."""
 _FLEXIBLE_PRODUCE = 9
 _ALL_IN_SYNC_REPLICAS = -1
 _CONSUMER = -1
@@ -37,6 +38,10 @@ _UNKNOWN_OFFSET = -1
 _NO_SESSION = 0
 _FINAL_SESSION_EPOCH = -1
 _NO_REPLICA = -1
+
+LARGEST_BATCH_BYTES = 256 << 20
+"""A broker sends the first batch of an answer whole, however little was asked for. Topics with
+max.message.bytes above this are not read."""
 
 _ACKS_AND_TIMEOUT = struct.Struct(">hi")
 _LOG_START_BYTES = 8
@@ -65,13 +70,19 @@ class ProduceAnswer(NamedTuple):
     """What the broker says about the refusal; "" if it says nothing."""
 
 
+class ProduceResponse(NamedTuple):
+    answers: list[ProduceAnswer]
+    throttle_ms: int
+    """The batches are written; nothing more is taken on the connection for so long."""
+
+
 def produce_request(
     parts: Sequence[ProducePart],
     *,
     transactional_id: str | None,
     timeout_ms: int,
     adds_partitions: bool = False,
-) -> HandWrittenRequest[list[ProduceAnswer]]:
+) -> HandWrittenRequest[ProduceResponse]:
     """Produce with acks=all. Versions 3 (Kafka 0.11) to 8 have the same layout; zstd needs 7 (Kafka 2.1).
 
     With `adds_partitions` version 12 (Kafka 4.0): the brokers add the partitions to the transaction.
@@ -84,8 +95,17 @@ def produce_request(
 
     versions = range(12, 13) if adds_partitions else range(3, 9)
     return HandWrittenRequest(
-        _PRODUCE, versions, encode, _read_produce_answers, flexible_from=_FLEXIBLE_PRODUCE
+        PRODUCE,
+        versions,
+        encode,
+        _read_produce_response,
+        flexible_from=_FLEXIBLE_PRODUCE,
+        throttle_of=_throttle_of_produce,
     )
+
+
+def _throttle_of_produce(_frame: Frame, _position: int, response: ProduceResponse) -> int:
+    return response.throttle_ms
 
 
 def _write_produce(
@@ -122,9 +142,9 @@ _PRODUCED = struct.Struct(">ihqq")
 """partition, error code, base offset, log append time."""
 
 
-def _read_produce_answers(data: Frame, position: int, version: int) -> list[ProduceAnswer]:
+def _read_produce_response(data: Frame, position: int, version: int) -> ProduceResponse:
     if version >= _FLEXIBLE_PRODUCE:
-        return _read_flexible_produce_answers(data, position)
+        return _read_flexible_produce_response(data, position)
     answers = []
     topic_count, position = take_int32(data, position)
     for _ in range(topic_count):
@@ -139,7 +159,7 @@ def _read_produce_answers(data: Frame, position: int, version: int) -> list[Prod
             if version >= 8:
                 message, position = _take_record_errors(data, position)
             answers.append(ProduceAnswer(TopicPartition(topic, number), error_code, base_offset, message))
-    return answers
+    return ProduceResponse(answers, take_int32(data, position)[0])
 
 
 def _take_record_errors(data: Frame, position: int) -> tuple[str, int]:
@@ -152,7 +172,7 @@ def _take_record_errors(data: Frame, position: int) -> tuple[str, int]:
     return message or first, position
 
 
-def _read_flexible_produce_answers(data: Frame, position: int) -> list[ProduceAnswer]:
+def _read_flexible_produce_response(data: Frame, position: int) -> ProduceResponse:
     answers = []
     topic_count, position = take_compact_length(data, position)
     for _ in range(topic_count):
@@ -165,7 +185,7 @@ def _read_flexible_produce_answers(data: Frame, position: int) -> list[ProduceAn
             position = skip_tags(data, position)  # who leads now: metadata says it too
             answers.append(ProduceAnswer(TopicPartition(topic, number), error_code, base_offset, message))
         position = skip_tags(data, position)
-    return answers
+    return ProduceResponse(answers, take_int32(data, position)[0])
 
 
 def _take_flexible_record_errors(data: Frame, position: int) -> tuple[str, int]:
@@ -206,6 +226,9 @@ class FetchAnswer(NamedTuple):
 class FetchResponse(NamedTuple):
     error_code: int
     answers: list[FetchAnswer]
+    throttle_ms: int = 0
+    """Above 0 when a quota is exceeded: the broker then leaves out what it has read, so that partitions
+    without an answer have "nothing yet", and reads nothing more from the connection for so long (KIP-219)."""
 
 
 def fetch_request(
@@ -239,7 +262,13 @@ def fetch_request(
             pieces.append(string(rack))
         return pieces
 
-    return HandWrittenRequest(_FETCH, range(4, 12), encode, _read_fetch_response)
+    return HandWrittenRequest(
+        FETCH,
+        range(4, 12),
+        encode,
+        _read_fetch_response,
+        largest_answer_bytes=max_bytes + LARGEST_BATCH_BYTES,
+    )
 
 
 def _partition_packer(version: int) -> Callable[[int, int, int], bytes]:
@@ -260,7 +289,7 @@ _FETCHED_V4 = struct.Struct(">ihqqi")
 
 
 def _read_fetch_response(data: Frame, position: int, version: int) -> FetchResponse:
-    position += 4  # throttle time: the broker itself delays the next answer
+    throttle_ms, position = take_int32(data, position)
     error_code = 0
     if version >= 7:
         (error_code,) = INT16.unpack_from(data, position)
@@ -302,7 +331,7 @@ def _read_fetch_response(data: Frame, position: int, version: int) -> FetchRespo
                 )
             )
             position = after
-    return FetchResponse(error_code, answers)
+    return FetchResponse(error_code, answers, throttle_ms)
 
 
 # ------------------------------------------------------------------------------------------------ primitives

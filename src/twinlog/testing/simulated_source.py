@@ -1,0 +1,163 @@
+"""Brokers as a fetcher sees them, without sockets: they poll long, throttle, and remember their requests.
+
+    brokers = SimulatedBrokers({TopicPartition("t", 0): 1})
+    async with RawFetcher(brokers.session(), options) as fetcher: ...
+
+Meant for `run_in_virtual_time`: nothing here does I/O, and an answer takes `round_trip_seconds`.
+"""
+
+import asyncio
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple, cast
+
+from twinlog.kafka.connection import DataSession
+from twinlog.kafka.encoding import take_int32, take_string
+from twinlog.kafka.patience import throttle_seconds
+from twinlog.kafka.raw.wire import FetchAnswer, FetchResponse
+from twinlog.kafka.requests import HandWrittenRequest
+from twinlog.model import TopicPartition
+
+_FETCH_VERSION = 11
+_MAX_WAIT_AT, _MAX_BYTES_AT, _TOPICS_AT = 4, 12, 25
+_PARTITION_BYTES = 28
+
+
+class Asked(NamedTuple):
+    """One fetch request as a broker read it."""
+
+    at: float
+    node: int
+    positions: Mapping[TopicPartition, int]
+    max_wait_seconds: float
+    max_bytes: int
+
+
+@dataclass(slots=True)
+class _Log:
+    batches: list[bytes] = field(default_factory=list)
+    """One record each: the batch at index i has offset i."""
+
+
+@dataclass(slots=True)
+class SimulatedBrokers:
+    leaders: Mapping[TopicPartition, int]
+    round_trip_seconds: float = 0.001
+    asked: list[Asked] = field(default_factory=list)
+    """Every fetch, in the order of arrival."""
+    throttles_ms: dict[int, list[int]] = field(default_factory=dict)
+    """By node: how the next answers are throttled; each of them is empty."""
+    waiting: int = 0
+    """Fetches that wait for data now."""
+    most_waiting: int = 0
+    _logs: dict[TopicPartition, _Log] = field(default_factory=dict)
+    _changed: asyncio.Condition = field(default_factory=asyncio.Condition)
+
+    def session(self, *, timeout_seconds: float = 30.0) -> DataSession:
+        return cast("DataSession", _Session(self, timeout_seconds))
+
+    async def append(self, partition: TopicPartition, batches: Iterable[bytes]) -> None:
+        """Batches of one record; their base offsets are set here."""
+        log = self._logs.setdefault(partition, _Log())
+        for batch in batches:
+            log.batches.append(len(log.batches).to_bytes(8) + batch[8:])
+        async with self._changed:
+            self._changed.notify_all()
+
+    async def fetch(self, node: int, request: HandWrittenRequest[Any]) -> FetchResponse:
+        loop = asyncio.get_running_loop()
+        asked = _read_request(b"".join(request.prepare({1: (4, _FETCH_VERSION)}).pieces), loop.time(), node)
+        self.asked.append(asked)
+        await asyncio.sleep(self.round_trip_seconds)  # noqa: TID251  # in virtual time
+        throttles = self.throttles_ms.get(node)
+        if throttles:
+            return FetchResponse(0, [], throttles.pop(0))
+        self.waiting += 1
+        self.most_waiting = max(self.most_waiting, self.waiting)
+        try:
+            async with asyncio.timeout(asked.max_wait_seconds), self._changed:
+                await self._changed.wait_for(lambda: any(self._has_data(asked)))
+        except TimeoutError:
+            pass
+        finally:
+            self.waiting -= 1
+        return FetchResponse(0, list(self._answers(asked)), 0)
+
+    def _has_data(self, asked: Asked) -> Iterable[bool]:
+        return (self._end(partition) > offset for partition, offset in asked.positions.items())
+
+    def _end(self, partition: TopicPartition) -> int:
+        log = self._logs.get(partition)
+        return len(log.batches) if log else 0
+
+    def _answers(self, asked: Asked) -> Iterable[FetchAnswer]:
+        left = asked.max_bytes
+        for partition, offset in asked.positions.items():
+            end = self._end(partition)
+            records = b""
+            while offset < end and left > 0:
+                records += self._logs[partition].batches[offset]
+                left -= len(self._logs[partition].batches[offset])
+                offset += 1
+            yield FetchAnswer(partition, 0, end, end, 0, (), -1, memoryview(records))
+
+
+@dataclass(slots=True)
+class _Metadata:
+    leaders: Mapping[TopicPartition, int]
+
+    def leader_for_partition(self, partition: TopicPartition) -> int | None:
+        return self.leaders.get(partition)
+
+    def broker_metadata(self, node: int) -> int | None:
+        return node if node in self.leaders.values() else None
+
+
+@dataclass(slots=True)
+class _Client:
+    cluster: _Metadata
+
+
+@dataclass(slots=True)
+class _Session:
+    """What `RawFetcher` asks of a `DataSession`."""
+
+    brokers: SimulatedBrokers
+    timeout_seconds: float
+    alias: str = "A"
+    _throttled_until: dict[int, float] = field(default_factory=dict)
+
+    async def client(self, _doing: str) -> _Client:
+        return _Client(_Metadata(self.brokers.leaders))
+
+    async def send(self, node: int, request: HandWrittenRequest[Any], _doing: str) -> FetchResponse:
+        response = await self.brokers.fetch(node, request)
+        if response.throttle_ms:
+            now = asyncio.get_running_loop().time()
+            self._throttled_until[node] = now + throttle_seconds(response.throttle_ms)
+        return response
+
+    def throttled_seconds(self, node: int, _api_key: int) -> float:
+        return max(0.0, self._throttled_until.get(node, 0.0) - asyncio.get_running_loop().time())
+
+    async def leader(self, partition: TopicPartition, _doing: str) -> int:
+        return self.brokers.leaders[partition]
+
+
+def _read_request(body: bytes, at: float, node: int) -> Asked:
+    max_wait_ms, _ = take_int32(body, _MAX_WAIT_AT)
+    max_bytes, _ = take_int32(body, _MAX_BYTES_AT)
+    topic_count, position = take_int32(body, _TOPICS_AT)
+    positions: dict[TopicPartition, int] = {}
+    for _ in range(topic_count):
+        topic, position = take_string(body, position)
+        count, position = take_int32(body, position)
+        for _ in range(count):
+            number, _ = take_int32(body, position)
+            positions[TopicPartition(topic, number)] = int.from_bytes(body[position + 8 : position + 16])
+            position += _PARTITION_BYTES
+    return Asked(at, node, positions, max_wait_ms / 1000, max_bytes)
+
+
+def requests_for(asked: Sequence[Asked], partition: TopicPartition) -> list[Asked]:
+    return [one for one in asked if partition in one.positions]

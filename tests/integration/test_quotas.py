@@ -1,0 +1,114 @@
+"""Quotas of real brokers: whoever of ours exceeds one waits, and nothing fails."""
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+from twinlog.batches import NewRecord, build_batch, decode_batch, read_batches
+from twinlog.kafka.clients import fetch_options
+from twinlog.kafka.cluster import open_cluster
+from twinlog.kafka.ports import NewTopic, OffsetSpec, QuotaEntity
+from twinlog.kafka.raw import (
+    BatchReader,
+    DataSession,
+    FetchedPartition,
+    RawProducer,
+    TransactionRotation,
+    list_offsets,
+)
+from twinlog.kafka.raw.wire import FETCH
+from twinlog.kafka.reader import KafkaLogReader
+from twinlog.local.blocking_cluster import BlockingCluster
+from twinlog.model import TopicPartition
+from twinlog.testing.brokers import KafkaPair, carried_out, eventually, make_topics
+from twinlog.testing.raw_copying import QUICK, open_fetcher, open_session
+
+RATE = 150_000
+"""Bytes a second. Brokers allow ten seconds' worth at once."""
+RECORD_BYTES = 50_000
+RECORDS = 40
+
+
+@asynccontextmanager
+async def limited_session(
+    cluster: BlockingCluster, client_id: str, topic: str, partition_count: int = 1, **quota: float
+) -> AsyncIterator[DataSession]:
+    """A session whose client id has these quotas, with a topic made for it."""
+    properties = {**cluster.client_properties(), "client.id": client_id}
+    entity = QuotaEntity((("client-id", client_id),))
+    async with open_cluster("A", cluster.client_properties()) as admin:
+        await make_topics(
+            admin,
+            NewTopic(
+                name=topic,
+                partition_count=partition_count,
+                replication_factor=-1,
+                configs={"retention.ms": "-1"},
+            ),
+        )
+        await carried_out(lambda: admin.alter_client_quotas({entity: dict(quota)}))
+
+        async def are_in_force() -> bool:
+            return (await admin.describe_client_quotas()).get(entity) == quota
+
+        await eventually(are_in_force)
+        async with open_session("A", properties) as session:
+            yield session
+
+
+async def fill(cluster: BlockingCluster, partition: TopicPartition) -> None:
+    async with (
+        open_session("A", cluster.client_properties()) as session,
+        RawProducer(session, QUICK) as producer,
+    ):
+        for number in range(RECORDS):
+            producer.send(partition, build_batch([NewRecord(None, bytes([number]) * RECORD_BYTES, 1)]))
+        await producer.flush()
+
+
+async def test_every_reader_waits_out_a_consumer_byte_rate(kafka_pair: KafkaPair, unique_topic: str) -> None:
+    partition = TopicPartition(unique_topic, 0)
+    async with limited_session(kafka_pair.a, unique_topic, unique_topic, consumer_byte_rate=RATE) as session:
+        await fill(kafka_pair.a, partition)
+        position, throttles = 0, 0
+        async with open_fetcher(session) as fetcher:
+            while position < RECORDS:
+                answer = (await fetcher.poll({partition: position}, max_wait_seconds=1)).get(partition)
+                leader = await session.leader(partition, "look")
+                throttles += session.throttled_seconds(leader, FETCH) > 0
+                if answer is not None:
+                    assert isinstance(answer, FetchedPartition), answer
+                    position += sum(len(decode_batch(batch)) for batch in read_batches(answer.records))
+        assert position == RECORDS
+        assert throttles > 0
+        batches = await BatchReader(session, read_committed=True).fetch(partition, 0, max_bytes=1_000_000)
+        assert batches.batches
+        options = fetch_options({})
+        reader = KafkaLogReader(session, options, read_committed=True, timeout_seconds=20)
+        fetched = await reader.fetch(partition, 0, max_wait_seconds=0, max_bytes=1_000_000)
+        assert fetched.records
+
+
+async def test_every_kind_of_request_waits_out_a_request_percentage(
+    kafka_pair: KafkaPair, unique_topic: str
+) -> None:
+    partition = TopicPartition(unique_topic, 0)
+    async with limited_session(kafka_pair.a, unique_topic, unique_topic, request_percentage=0.1) as session:
+        async with TransactionRotation(
+            session, (f"{unique_topic}-0", f"{unique_topic}-1"), QUICK
+        ) as rotation:
+            for number in range(5):
+                rotation.begin()
+                rotation.send(partition, build_batch([NewRecord(None, bytes([number]), 1)]))
+                await rotation.commit()
+        ends = await list_offsets(session, OffsetSpec.LAST_STABLE, [partition])
+        assert ends[partition] == 10
+        async with open_fetcher(session) as fetcher:
+            found = 0
+            while not found:
+                answer = (await fetcher.poll({partition: 0}, max_wait_seconds=5)).get(partition)
+                if answer is not None:
+                    assert isinstance(answer, FetchedPartition), answer
+                    found = len(answer.records)
+        reader = KafkaLogReader(session, fetch_options({}), read_committed=True, timeout_seconds=20)
+        fetched = await reader.fetch(partition, 0, max_wait_seconds=1)
+        assert [record.value for record in fetched.records] == [bytes([number]) for number in range(5)]

@@ -1,0 +1,67 @@
+"""A broker that throttles its client has nothing yet: no failure, and no request before that is over."""
+
+import asyncio
+from typing import Any
+
+import pytest
+
+from twinlog.batches import DecodedRecord
+from twinlog.errors import TransientKafkaError
+from twinlog.kafka.clients import FetchOptions
+from twinlog.kafka.raw import BatchReader, FetchedPartition, RawFetcher
+from twinlog.kafka.reader import KafkaLogReader
+from twinlog.model import TopicPartition
+from twinlog.testing.simulated_source import SimulatedBrokers
+from twinlog.testing.source_batches import source_batch
+from twinlog.testing.virtual_time import run_in_virtual_time
+
+ONE, OTHER = TopicPartition("t", 0), TopicPartition("t", 1)
+BATCH = source_batch([DecodedRecord(0, 0, None, b"v", ())])
+
+
+def test_a_throttled_answer_is_no_failure_and_the_broker_is_asked_when_it_is_over() -> None:
+    async def run() -> None:
+        brokers = SimulatedBrokers({ONE: 1, OTHER: 2}, throttles_ms={1: [5000, 3000]})
+        await brokers.append(ONE, [BATCH])
+        answers: dict[TopicPartition, Any] = {}
+        async with RawFetcher(brokers.session(), FetchOptions()) as fetcher:
+            while ONE not in answers:
+                answers |= await fetcher.poll({ONE: 0, OTHER: 0}, max_wait_seconds=1.0)
+        assert all(isinstance(answer, FetchedPartition) for answer in answers.values())
+        assert len(answers[ONE].records) == len(BATCH)
+        first, second, third = (asked.at for asked in brokers.asked if asked.node == 1)
+        assert second - first >= 5.0
+        assert third - second >= 3.0
+        # The broker that does not throttle answers meanwhile.
+        assert len([asked for asked in brokers.asked if asked.node == 2]) > 2
+
+    run_in_virtual_time(run())
+
+
+@pytest.mark.parametrize("kind", ["batches", "records"])
+def test_readers_wait_out_a_throttle_beyond_their_time_out(kind: str) -> None:
+    async def run() -> None:
+        brokers = SimulatedBrokers({ONE: 1}, throttles_ms={1: [10_000, 10_000, 20_000]})
+        await brokers.append(ONE, [BATCH])
+        session = brokers.session(timeout_seconds=4.0)
+        if kind == "batches":
+            batches = await BatchReader(session, read_committed=True).fetch(ONE, 0, max_bytes=1000)
+            assert len(batches.batches) == 1
+        else:
+            reader = KafkaLogReader(session, FetchOptions(), read_committed=True, timeout_seconds=4.0)
+            fetched = await reader.fetch(ONE, 0, max_wait_seconds=0)
+            assert [record.value for record in fetched.records] == [b"v"]
+        assert asyncio.get_running_loop().time() >= 40
+
+    run_in_virtual_time(run())
+
+
+def test_a_reader_that_is_throttled_without_end_says_so() -> None:
+    async def run() -> None:
+        brokers = SimulatedBrokers({ONE: 1}, throttles_ms={1: [3_600_000] * 10})
+        reader = BatchReader(brokers.session(timeout_seconds=4.0), read_committed=True)
+        with pytest.raises(TransientKafkaError) as caught:
+            await reader.fetch(ONE, 0, max_bytes=1000)
+        assert caught.value.reason == "QUOTA_EXCEEDED"
+
+    run_in_virtual_time(run())
