@@ -7,12 +7,16 @@ from typing import Any, Self, cast
 
 import pytest
 
-from twinlog.batches import NewRecord, OutgoingBatch, Prepared, build_batch
+from twinlog.api.common.v1 import types_pb2
+from twinlog.api.source.v1 import worker_service_pb2 as pb
+from twinlog.batches import CopyFault, NewRecord, OutgoingBatch, Prepared, build_batch
 from twinlog.errors import FatalKafkaError, KafkaError, TransientKafkaError
-from twinlog.kafka.raw import COMMITTED, OUTCOME, RawFetcher
-from twinlog.model import TopicPartition
+from twinlog.kafka.raw import COMMITTED, OUTCOME, FetchFailure, RawFetcher
+from twinlog.model import Flow, TopicPartition
 from twinlog.service.waiting import wait_or_stop
+from twinlog.testing.brokers import eventually
 from twinlog.testing.fake_clock import FakeClock
+from twinlog_source.task.copier import Copier
 from twinlog_source.task.intake import Chunk, Intake
 from twinlog_source.task.outlet import Outlet, PositionsTopic
 from twinlog_source.task.partition import PartitionCopy, State
@@ -71,6 +75,7 @@ class FakeTransport:
                 raise self._target.refused[partition]
         ending()
         self._target.on_commit()
+        await wait_or_stop(asyncio.Event(), 0.001)
         failure = self._target.commit_failures.pop(0) if self._target.commit_failures else None
         if failure is None or failure[1]:
             self._target.committed += [partition for partition, _ in self._sent]
@@ -147,6 +152,35 @@ class Bench:
 
     async def read_positions(self) -> Mapping[TopicPartition, int]:
         return dict(self.target.positions)
+
+    def found_a_fault(self, partition: TopicPartition) -> None:
+        """As the intake queues a fault at the position."""
+        copy = self.copies[partition]
+        fault = CopyFault(reason="RECORD_TOO_LARGE", offset=copy.fetched, message="too large")
+        prepared = Prepared(batches=(), next_offset=copy.fetched, fault=fault)
+        self.intake.chunks.append(
+            Chunk(copy=copy, generation=copy.generation, prepared=prepared, fetched_bytes=10)
+        )
+        copy.hold()
+        self.intake.arrived.set()
+
+    def copier(self) -> Copier:
+        """Around the two halves; its partitions are assigned already."""
+        nothing: Any = None
+        return Copier(
+            flow=Flow("A", "B"),
+            dials=nothing,
+            source=nothing,
+            clock=self.clock,
+            intake=self.intake,
+            outlet=self.outlet,
+            syncs=self.outlet.syncs,
+            reporter=nothing,
+            copies=self.copies,
+            policies={},
+            by_target={},
+            throttle=Throttle(),
+        )
 
     def fetched(self, partition: TopicPartition, end: int) -> None:
         """As the intake queues what it fetched."""
@@ -267,6 +301,131 @@ async def test_an_uncertain_position_at_the_end_is_an_error_not_a_guess() -> Non
     bench.target.on_commit = bench.stop.set
     with pytest.raises(KafkaError, match="away"):
         await bench.outlet.run(bench.stop)
+
+
+async def test_a_position_set_meanwhile_stands_against_what_the_log_says_of_the_round_before() -> None:
+    """The commit took place, its answer was lost, and an operator moved the partition before the log was
+    read: the log's position must neither replace the operator's nor count as stored."""
+    bench = Bench()
+    bench.target.commit_failures = [(away(), True)]
+    bench.fetched(GOOD, 3)
+    reading = bench.outlet.read_positions
+
+    async def moved_meanwhile() -> Mapping[TopicPartition, int]:
+        if bench.target.committed:
+            bench.copies[GOOD].restart_at(1)
+            bench.outlet.store_soon(GOOD)
+        return await reading()
+
+    bench.outlet.read_positions = moved_meanwhile
+    await bench.run_until(lambda: bench.outlet.committed_rounds == 1)
+    assert bench.copies[GOOD].committed == 1
+    assert bench.outlet.is_stored(GOOD)
+
+
+async def test_a_move_that_could_not_be_stored_is_stored_without_waiting_for_records() -> None:
+    bench = Bench()
+    bench.target.commit_failures = [(away(), False)]
+    bench.copies[GOOD].restart_at(7)
+    bench.outlet.store_soon(GOOD)
+    await bench.run_until(lambda: bench.outlet.committed_rounds == 1)
+    assert bench.outlet.is_stored(GOOD)
+
+
+async def test_a_partition_whose_fault_is_in_a_round_is_moved_after_the_round() -> None:
+    """`positions set` over a record that is too large, as the partition is tried again."""
+    bench = Bench()
+    bench.fetched(BAD, 2)
+    bench.found_a_fault(GOOD)
+    copier, good = bench.copier(), bench.copies[GOOD]
+    bench.intake.fetcher = cast("RawFetcher", OneOutOfRange(None))
+    bench.intake.throttle.set_limits(0, {}, 0.0)
+    named = types_pb2.TopicPartition(topic=GOOD.topic, partition=0)
+    told_in_round: list[int] = []
+
+    def tell() -> None:
+        if not told_in_round:
+            copier.reposition(pb.Reposition(partition=named, position=50, id=7))
+            told_in_round.append(good.committed)
+
+    bench.target.on_commit = tell
+    async with asyncio.TaskGroup() as group:
+        group.create_task(copier.run(bench.stop), name="copier")
+        await eventually(lambda: good.repositioned == 7)
+        bench.stop.set()
+    assert told_in_round == [0]
+    assert (good.committed, good.fetched) == (50, 50)
+
+
+@dataclass(slots=True)
+class OneOutOfRange:
+    """A fetcher that says of one partition that its log does not hold the position; then nothing."""
+
+    partition: TopicPartition | None
+
+    def interrupt(self) -> None:
+        return None
+
+    def is_asked(self, partition: TopicPartition) -> bool:
+        return False
+
+    async def pause(self, seconds: float) -> None:
+        await wait_or_stop(asyncio.Event(), 0.001)
+
+    async def poll(
+        self, positions: Mapping[TopicPartition, int], *, max_wait_seconds: float, sizes: object
+    ) -> Mapping[TopicPartition, FetchFailure]:
+        partition, self.partition = self.partition, None
+        if partition is None:
+            await self.pause(0.0)
+            return {}
+        error = TransientKafkaError("gone", reason="OFFSET_OUT_OF_RANGE")
+        return {
+            partition: FetchFailure(
+                partition=partition,
+                fetch_offset=positions[partition],
+                error=error,
+                failures_in_a_row=1,
+                retry_after_seconds=0.0,
+            )
+        }
+
+
+async def test_what_is_found_while_the_last_positions_are_stored_is_on_the_log_or_is_not_found() -> None:
+    """A gap that was reported and is in no log would be gone after the next restart."""
+    bench = Bench()
+    gap_found, asked = asyncio.Event(), asyncio.Event()
+
+    async def gap(copy: PartitionCopy) -> None:
+        asked.set()
+        await gap_found.wait()
+        copy.restart_at(9)
+        bench.outlet.store_soon(copy.partition, [NewRecord(b"gap", b"", 0)])
+
+    bench.intake.on_out_of_range = gap
+    bench.intake.fetcher = cast("RawFetcher", OneOutOfRange(GOOD))
+    bench.copies[BAD].pause(paused=True)
+
+    def commits() -> None:
+        """The order to stop comes in the first commit, the answer about the gap in the last one."""
+        if bench.stop.is_set():
+            gap_found.set()
+        bench.stop.set()
+        move_bad(6)
+
+    def move_bad(position: int) -> None:
+        if bench.copies[BAD].committed != position:
+            bench.copies[BAD].restart_at(position)
+            bench.outlet.store_soon(BAD)
+
+    bench.target.on_commit = commits
+    async with asyncio.TaskGroup() as group:
+        group.create_task(bench.copier().run(bench.stop), name="copier")
+        await asked.wait()
+        move_bad(5)
+    assert bench.copies[BAD].committed == 6
+    assert all(bench.outlet.is_stored(partition) for partition in bench.copies)
+    assert not bench.outlet._extra_records
 
 
 async def test_a_fenced_task_ends_at_once() -> None:

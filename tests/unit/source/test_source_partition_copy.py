@@ -61,6 +61,30 @@ def test_reaching_the_end_of_the_source_says_nothing_about_what_is_not_yet_writt
     assert copy.failures == 1
 
 
+def test_a_fault_that_nothing_was_copied_before_is_tried_less_and_less_often() -> None:
+    """Each try commits a round that holds nothing but the fault: that is no success."""
+    copy = copy_at(5)
+    waits, now = [], 0.0
+    for _ in range(8):
+        copy.in_round = True
+        copy.commit(5)
+        copy.in_round = False
+        copy.fail(reason="RECORD_TOO_LARGE", message="", retriable=False, now=now)
+        assert copy.retry_at is not None
+        waits.append(copy.retry_at - now)
+        now = copy.retry_at
+        assert copy.fetchable(now)
+    assert waits == [1, 2, 4, 8, 16, 32, 60, 60]
+
+
+def test_a_partition_is_not_idle_while_its_fault_is_in_a_round() -> None:
+    copy = copy_at(5)
+    copy.in_round = True
+    assert not copy.is_idle
+    copy.rewind()
+    assert copy.is_idle
+
+
 def test_what_somebody_must_heal_is_faulted_and_tried_again_all_the_same() -> None:
     copy = copy_at(5)
     copy.fail(reason="RECORD_TOO_LARGE", message="offset 5", retriable=False, now=10.0)

@@ -128,6 +128,10 @@ class Copier:
             group.create_task(self._move_positions(stop), name="positions")
             try:
                 await self.outlet.run(stop)
+                # Only then: what is found while the last positions are stored would be in no log.
+                reading.cancel()
+                await asyncio.wait([reading])
+                await self.outlet.store_rest()
             except KafkaError as error:
                 failure = error
             finally:
@@ -186,7 +190,7 @@ class Copier:
         return refused
 
     async def _judge(self, copy: PartitionCopy) -> None:
-        partition = copy.partition
+        partition, generation = copy.partition, copy.generation
         now = self.clock.monotonic()
         try:
             start = await self._offset(OffsetSpec.EARLIEST, partition)
@@ -195,6 +199,8 @@ class Copier:
         except KafkaError as error:
             self._not_answered(copy, error)
             return
+        if copy.generation != generation or not copy.is_idle:
+            return  # it was moved meanwhile: what was asked is not about where it stands
         loss = find_loss(
             position=copy.committed, log_start_offset=start, log_end_offset=end, diverged_at=diverged_at
         )

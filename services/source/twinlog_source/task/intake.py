@@ -13,7 +13,7 @@ from collections import deque
 from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from twinlog.batches import CopyPolicy, Prepared, prepare
+from twinlog.batches import CopyPolicy, Prepared
 from twinlog.batches.header import CURRENT_MAGIC, whole_batches_bytes
 from twinlog.clock import Clock
 from twinlog.errors import KafkaError
@@ -21,6 +21,7 @@ from twinlog.kafka.raw import FetchedPartition, FetchFailure, RawFetcher
 from twinlog.model import TopicPartition
 from twinlog.service.waiting import wait_or_stop
 from twinlog_source.task.partition import PartitionCopy
+from twinlog_source.task.preparing import prepare_partition
 from twinlog_source.task.throttle import Throttle
 from twinlog_source.task.turns import BACKLOG_BYTES, Turns
 
@@ -174,7 +175,8 @@ class Intake:
             # A limit is one of what is copied: the cut batch at the end is fetched again.
             spent_bytes = whole_batches_bytes(answer.records) or size_bytes
             self.throttle.spend(answer.partition.topic, spent_bytes, self.clock.monotonic())
-        prepared = prepare(
+        prepared = prepare_partition(
+            answer.partition,
             answer.records,
             wanted_offset=answer.fetch_offset,
             policy=self.policies[answer.partition],

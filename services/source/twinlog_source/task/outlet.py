@@ -7,8 +7,10 @@ Invariant B: after any failure nothing of the failed round counts: a new transpo
 position is what the target's log says.
 Invariant C: after new ids nothing is sent before the driver allowed it: who kept silent for long may have
 been replaced, and new ids would fence whoever copies now.
-Invariant D: `run` returns only when every position is certain; else it raises, and the driver must read the
-log.
+Invariant D: `run` and then `store_rest` return only when every position is certain and on the log; else they
+raise, and the driver must read the log.
+Invariant E: a position that was decided elsewhere (an operator, a recorded gap) stands until it is stored:
+what a commit before it turns out to have written does not replace it.
 """
 
 import asyncio
@@ -143,6 +145,8 @@ class Outlet:
     """Partitions whose position moved without a record of it."""
     _extra_records: list[NewRecord] = field(default_factory=list)
     """Records of our own (gaps) for the positions topic, written with the next round."""
+    _restarts: dict[TopicPartition, int] = field(default_factory=dict)
+    """Of the partitions of the last commit that was tried: how often each had been restarted before it."""
     _late: dict[TopicPartition, KafkaError] = field(default_factory=dict)
     """What the others of the present round did not wait for any longer."""
     _hanging_committed: set[TopicPartition] = field(default_factory=set)
@@ -179,7 +183,7 @@ class Outlet:
         self.intake.arrived.set()
 
     async def run(self, stop: asyncio.Event) -> None:
-        """Loop until `stop`, then commit what was sent. `open` comes before.
+        """Loop until `stop`, then commit what was sent. `open` comes before, `store_rest` after.
 
         Raises KafkaError: PRODUCER_FENCED when another owner took over, any other when the last round failed.
         """
@@ -211,7 +215,13 @@ class Outlet:
                 await self._store(transport)
             else:
                 await self._await_chunk(stop)
-        await self._store(transport)
+
+    async def store_rest(self) -> None:
+        """Write the positions and gaps that are only in memory; once nothing can be found any more. Raises
+        KafkaError."""
+        assert self._transport is not None
+        while self._unstored or self._extra_records:
+            await self._store(self._transport)
 
     async def _await_chunk(self, stop: asyncio.Event) -> None:
         self.intake.arrived.clear()
@@ -263,7 +273,7 @@ class Outlet:
 
     def _send(self, transport: Transport, current: Round, chunk: Chunk) -> None:
         current.chunks.append(chunk)
-        chunk.copy.sent = chunk.prepared.next_offset
+        chunk.copy.sent, chunk.copy.in_round = chunk.prepared.next_offset, True
         target = TopicPartition(chunk.copy.target_topic, chunk.copy.partition.partition)
         for batch in chunk.prepared.batches:
             if not current.sent:
@@ -284,6 +294,7 @@ class Outlet:
         unstored, extra = set(self._unstored), list(self._extra_records)
         moved = {partition: self.copies[partition].committed for partition in unstored}
         positions = {**moved, **ends}
+        self._restarts = {partition: self.copies[partition].restarts for partition in positions}
         leaving_zero = [p for p, position in positions.items() if position and self._stored.get(p) == 0]
         await transport.commit(
             self.positions_topic.batches(
@@ -343,6 +354,7 @@ class Outlet:
             self.syncs.acknowledged(copy.partition, batch, base_offset)
         for chunk in current.chunks:
             chunk.copy.commit(chunk.prepared.next_offset)
+            chunk.copy.in_round = False
             fault = chunk.prepared.fault
             if fault is not None:
                 chunk.copy.fail(reason=fault.reason, message=fault.message, retriable=False, now=now)
@@ -388,8 +400,11 @@ class Outlet:
         log_says = await self.read_positions()
         for partition, copy in self.copies.items():
             position = log_says.get(partition)
-            if position is not None and position != self._stored.get(partition):
-                # The answer to the last commit was lost, the commit was not.
-                self._stored[partition] = position
+            if position is None or position == self._stored.get(partition):
+                continue
+            # The answer to the last commit was lost, the commit was not.
+            self._stored[partition] = position
+            if copy.restarts == self._restarts.get(partition, copy.restarts):
                 self._unstored.discard(partition)
                 copy.restart_at(position)
+        self._store_now = bool(self._unstored or self._extra_records)

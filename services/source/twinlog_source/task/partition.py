@@ -80,6 +80,10 @@ class PartitionCopy:
     generation: int = 0
     """Raised by every rewind: what was fetched for an older generation is thrown away."""
     held: bool = False
+    in_round: bool = False
+    """A chunk of it is in the present round, if only one that holds nothing but a fault."""
+    restarts: int = 0
+    """How often its position was decided elsewhere."""
     lane: Lane | None = None
     """Of the last copied batch."""
     latency_seconds: float | None = None
@@ -115,8 +119,10 @@ class PartitionCopy:
     def commit(self, position: int) -> None:
         """The target has committed everything below `position`."""
         assert position >= self.committed, (self.partition, self.committed, position)
+        if position > self.committed:
+            # Not by a chunk that holds only a fault: its next try would come as soon as the first one.
+            self.failures = 0
         self.committed = position
-        self.failures = 0
 
     def reached_end(self) -> None:
         """The source has nothing after `fetched`. With nothing on its way either, earlier failures are over:
@@ -126,8 +132,8 @@ class PartitionCopy:
 
     @property
     def is_idle(self) -> bool:
-        """Nothing is fetched, queued or sent that is not committed."""
-        return self.fetched == self.committed
+        """Nothing is fetched, queued or sent that is not committed, and no fault is about to be told."""
+        return self.fetched == self.committed and not self.in_round
 
     def written(self, base_offset: int, record_count: int) -> None:
         """Records of it were committed on the target at `base_offset`."""
@@ -138,6 +144,7 @@ class PartitionCopy:
     def rewind(self) -> None:
         """Throw away what is queued and sent: the transaction that held it was aborted."""
         self.sent = self.committed
+        self.in_round = False
         self.drop_queued()
 
     def drop_queued(self) -> None:
@@ -153,6 +160,7 @@ class PartitionCopy:
         Only while nothing is sent, or what was sent is aborted.
         """
         self.committed = position
+        self.restarts += 1
         self.epochs = ()
         self.rewind()
 

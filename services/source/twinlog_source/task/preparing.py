@@ -1,0 +1,52 @@
+"""Preparing what was fetched, where a mistake of ours stops one partition and not its task.
+
+`prepare` answers bad bytes with a fault. Any other exception is a mistake of ours that these bytes bring out:
+the task would end, be run again, fetch the same bytes and end again, and with it every partition of its slot.
+"""
+
+from collections.abc import Sequence
+
+import structlog
+
+from twinlog.batches import AbortedTransaction, CopyFault, CopyPolicy, Prepared, prepare
+from twinlog.batches.header import LOG_OVERHEAD_BYTES
+from twinlog.model import TopicPartition
+
+CORRUPT_BATCH = "CORRUPT_BATCH"
+_LENGTH_AT = 8
+"""Of the length in a batch, which counts what follows it."""
+
+log = structlog.get_logger(__name__)
+
+
+def prepare_partition(
+    partition: TopicPartition,
+    records: bytes | memoryview,
+    *,
+    wanted_offset: int,
+    policy: CopyPolicy,
+    aborted: Sequence[AbortedTransaction],
+    backlog: bool,
+) -> Prepared:
+    """As `prepare`; never raises. Where that fails only the first batch is taken, so that the fault ends up
+    at the one batch that brings it out."""
+    try:
+        return prepare(records, wanted_offset=wanted_offset, policy=policy, aborted=aborted, backlog=backlog)
+    except Exception:  # noqa: BLE001 (the boundary of one partition; the first batch is judged below)
+        log.debug("fetch_taken_batch_by_batch", partition=str(partition), offset=wanted_offset)
+    try:
+        return prepare(_first_batch(records), wanted_offset=wanted_offset, policy=policy, aborted=aborted)
+    except Exception as error:
+        log.exception("batch_not_understood", partition=str(partition), offset=wanted_offset)
+        fault = CopyFault(
+            reason=CORRUPT_BATCH,
+            offset=wanted_offset,
+            message=f"the batch at offset {wanted_offset} could not be read: {type(error).__name__}"
+            " (the log of the task has the traceback)",
+        )
+        return Prepared(batches=(), next_offset=wanted_offset, fault=fault)
+
+
+def _first_batch(records: bytes | memoryview) -> bytes | memoryview:
+    length = int.from_bytes(records[_LENGTH_AT:LOG_OVERHEAD_BYTES], signed=True)
+    return records[: LOG_OVERHEAD_BYTES + max(0, length)]
