@@ -111,6 +111,14 @@ class PartitionRow:
         return {lane: records for lane, records in added.items() if records > 0}
 
     @property
+    def sync_pace(self) -> pb.SyncPace | None:
+        """Where its offset syncs stand; None unless it goes on exactly where its last task ended in order."""
+        report = self.report
+        if report is None or not report.HasField("sync_pace"):
+            return None
+        return report.sync_pace if report.position == self.position and self.target_end >= 0 else None
+
+    @property
     def source_end_offset(self) -> int:
         return -1 if self.report is None else self.report.source_end_offset
 

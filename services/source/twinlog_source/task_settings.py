@@ -49,6 +49,7 @@ class TaskSettings:
                 "twinlog.coalesce.below.bytes": str(settings.coalesce_below_bytes),
                 "twinlog.recode.compression.level": "" if level is None else str(level),
                 "twinlog.on.data.loss": settings.on_data_loss.value,
+                "offset.flush.interval.ms": str(int(settings.sync_flush_seconds * 1000)),
             },
             positions_topic=settings.offset_storage.topic,
             positions_partition_count=positions_partition_count,

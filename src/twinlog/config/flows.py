@@ -140,7 +140,7 @@ def _source(sources: _Sources, clients: FlowClients) -> SourceSettings:
             replication_factor=worker.integer("offset.storage.replication.factor"),
         ),
         offset_syncs=_offset_syncs(sources),
-        position_interval_seconds=worker.integer("offset.flush.interval.ms") / 1000,
+        sync_flush_seconds=worker.integer("offset.flush.interval.ms") / 1000,
         epoch_seconds=read.number("twinlog.epoch.seconds"),
         lease_seconds=read.number("twinlog.lease.seconds"),
         on_data_loss=OnDataLoss(read.text("twinlog.on.data.loss")),

@@ -67,7 +67,7 @@ WORKER_KEYS: tuple[KeySpec, ...] = (
             "producer, positions after the acknowledgements.", choices=("disabled", "preparing", "enabled"),
             mm2_default="disabled"),
     _worker("offset.flush.interval.ms", ValueType.INTEGER, "60000",
-            "How often positions and delayed offset syncs are written when not exactly-once.", unit="ms",
+            "How often a partition may get an offset sync beside those for offset.lag.max.", unit="ms",
             minimum=1),
     _worker("offset.storage.topic", ValueType.TEXT, None,
             "The positions topic. Default: mm2-offsets.<source alias>.internal.",

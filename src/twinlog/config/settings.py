@@ -185,8 +185,8 @@ class SourceSettings:
     """The most slots that copy at once; None = as many as Spark has cores."""
     offset_storage: OffsetStorage
     offset_syncs: OffsetSyncsSettings
-    position_interval_seconds: float
-    """How often positions and delayed offset syncs are written when not exactly-once
+    sync_flush_seconds: float
+    """How often a partition may get an offset sync beside those for enough records
     (offset.flush.interval.ms)."""
     epoch_seconds: float
     lease_seconds: float

@@ -1,6 +1,7 @@
 """Offset syncs and checkpoints: what MM2 decides about them, without I/O."""
 
 from twinlog.offsets.checkpoints import CheckpointHistory, is_progress, target_partition
+from twinlog.offsets.sync_pacing import PacedSyncs, SyncPace
 from twinlog.offsets.sync_store import OffsetSyncStore, Translation, TranslationOutcome
 from twinlog.offsets.sync_writer import OffsetSyncWriter, PartitionSyncState
 
@@ -8,7 +9,9 @@ __all__ = [
     "CheckpointHistory",
     "OffsetSyncStore",
     "OffsetSyncWriter",
+    "PacedSyncs",
     "PartitionSyncState",
+    "SyncPace",
     "Translation",
     "TranslationOutcome",
     "is_progress",

@@ -6,6 +6,7 @@ first record of every partition is always due.
 """
 
 from collections import deque
+from collections.abc import Mapping
 
 from twinlog.model import TopicPartition
 from twinlog.wire.offset_sync import OffsetSync
@@ -132,18 +133,47 @@ class OffsetSyncWriter:
             self._queue(sync)
         self._delayed.clear()
 
-    def take(self) -> list[OffsetSync]:
+    def promote(self, partition: TopicPartition) -> None:
+        """Make the delayed sync of one partition pending."""
+        sync = self._delayed.pop(partition, None)
+        if sync is not None:
+            self._queue(sync)
+
+    def take(self, most: Mapping[TopicPartition, int] | None = None) -> list[OffsetSync]:
         """Remove and return the syncs to send now, as many as may still be in flight, in order per
         partition.
+
+        With `most` only those of its partitions: the newest so many, for which older ones are dropped.
         """
         taken: list[OffsetSync] = []
-        while self._pending and self._in_flight < self._max_in_flight:
-            partition, queue = next(iter(self._pending.items()))
-            taken.append(queue.popleft())
-            self._in_flight += 1
+        for partition in list(self._pending if most is None else most):
+            queue = self._pending.get(partition)
+            if queue is None:
+                continue
+            room = self._max_in_flight - self._in_flight
+            if most is not None and room > 0:
+                while len(queue) > min(most[partition], room):
+                    queue.popleft()
+            while queue and self._in_flight < self._max_in_flight:
+                taken.append(queue.popleft())
+                self._in_flight += 1
             if not queue:
                 del self._pending[partition]
         return taken
+
+    def resume(
+        self, partition: TopicPartition, upstream_offset: int, downstream_offset: int, *, synced: bool
+    ) -> None:
+        """Go on after the last record of another writer; unless `synced` its sync is still due."""
+        state = self._states[partition] = PartitionSyncState(self._offset_lag_max)
+        state.update(upstream_offset, downstream_offset)
+        state.reset()
+        if not synced:
+            self._delayed[partition] = _sync(partition, upstream_offset, downstream_offset)
+
+    def also_in_flight(self, count: int) -> None:
+        """Count syncs that are sent beside those taken here."""
+        self._in_flight += count
 
     def completed(self, count: int = 1) -> None:
         """Say that `count` of the syncs taken were acknowledged or failed. A failed one is lost, as in
@@ -156,6 +186,10 @@ class OffsetSyncWriter:
         self._states.pop(partition, None)
         self._pending.pop(partition, None)
         self._delayed.pop(partition, None)
+
+    @property
+    def offset_lag_max(self) -> int:
+        return self._offset_lag_max
 
     @property
     def pending(self) -> tuple[OffsetSync, ...]:

@@ -118,7 +118,7 @@ def test_defaults_of_the_source_service() -> None:
         max_lag_records=100,
         min_compaction_lag_seconds=604800,
     )
-    assert source.position_interval_seconds == 60
+    assert source.sync_flush_seconds == 60
     assert source.on_data_loss is OnDataLoss.RECORD
     assert source.coalesce_below_bytes == 65536
     assert source.recode_compression_level is None
@@ -150,7 +150,7 @@ def test_settings_of_the_source_service() -> None:
     assert source.offset_storage == OffsetStorage(topic="own-offsets", partitions=25, replication_factor=-1)
     assert source.offset_syncs.location is OffsetSyncsLocation.TARGET
     assert source.offset_syncs.max_lag_records == 0
-    assert source.position_interval_seconds == 1.5
+    assert source.sync_flush_seconds == 1.5
     assert source.connector_name == "mirror-1"
     assert source.on_data_loss is OnDataLoss.FAIL
     assert source.recode_compression_level == -3

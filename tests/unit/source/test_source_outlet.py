@@ -20,7 +20,7 @@ from twinlog_source.task.copier import Copier
 from twinlog_source.task.intake import Chunk, Intake
 from twinlog_source.task.outlet import Outlet, PositionsTopic
 from twinlog_source.task.partition import PartitionCopy, State
-from twinlog_source.task.syncs import OffsetSyncs, sync_writer
+from twinlog_source.task.syncs import OffsetSyncs, paced_syncs
 from twinlog_source.task.throttle import Throttle
 from twinlog_source.task.transport import Positions
 
@@ -136,7 +136,11 @@ class Bench:
             ask_driver=self.ask_driver,
             read_positions=self.read_positions,
             syncs=OffsetSyncs(
-                topic="", session=nothing, settings=nothing, writer=sync_writer(100), clock=self.clock
+                topic="",
+                session=nothing,
+                settings=nothing,
+                paced=paced_syncs(100, flush_seconds=60),
+                clock=self.clock,
             ),
             clock=self.clock,
             random=lambda: 0.0,

@@ -30,7 +30,7 @@ from twinlog_source.task.intake import Intake
 from twinlog_source.task.outlet import Outlet, PositionsTopic
 from twinlog_source.task.partition import PartitionCopy
 from twinlog_source.task.reports import Reporter
-from twinlog_source.task.syncs import OffsetSyncs, sync_writer
+from twinlog_source.task.syncs import OffsetSyncs, paced_syncs
 from twinlog_source.task.throttle import Throttle
 from twinlog_source.task.transport import AtLeastOnce, ExactlyOnce, Transport
 
@@ -70,7 +70,10 @@ async def open_copier(
             if on_source
             else session("target_producer", flow.target),
             settings=producer_settings({}, alias=flow.target, delivery_seconds=SYNCS_DELIVERY_SECONDS),
-            writer=sync_writer(prepare.offset_lag_max),
+            paced=paced_syncs(
+                prepare.offset_lag_max,
+                flush_seconds=int(prepare.settings["offset.flush.interval.ms"]) / 1000,
+            ),
             clock=clock,
         )
         positions = _positions_log(prepare, flow, session("target_consumer", flow.target), properties)

@@ -16,6 +16,7 @@ from twinlog.model import Flow, TopicPartition
 from twinlog.service.waiting import wait_for_any, wait_or_stop
 from twinlog_source.control import EpochStart
 from twinlog_source.gaps import Gap, gap_record
+from twinlog_source.sync_paces import pace_of
 from twinlog_source.task.intake import Intake
 from twinlog_source.task.loss import TRUNCATION_SUSPECTED, LossReason, find_divergence, find_loss
 from twinlog_source.task.outlet import Outlet
@@ -102,6 +103,8 @@ class Copier:
             self.copies[partition] = copy
             self.by_target[TopicPartition(assignment.target_topic, partition.partition)] = copy
             self.policies[partition] = self.dials.policy(assignment)
+            if assignment.HasField("sync_pace"):
+                self.syncs.paced.resume(partition, pace_of(assignment.sync_pace), self.clock.monotonic())
             if assignment.HasField("setback"):
                 self._set_back(copy, assignment.setback)
             if assignment.position_stored:

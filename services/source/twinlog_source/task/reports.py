@@ -15,6 +15,7 @@ from twinlog.clock import Clock
 from twinlog.errors import KafkaError
 from twinlog.model import TopicPartition
 from twinlog_source.gaps import Gap
+from twinlog_source.sync_paces import pace_message
 from twinlog_source.task.outlet import Outlet
 from twinlog_source.task.partition import PartitionCopy, State
 from twinlog_source.task.syncs import OffsetSyncs
@@ -81,7 +82,11 @@ class Reporter:
             )
             if self._told.get(partition) != seen:
                 self._told[partition] = seen
-                reports.partitions.append(self._report(copy, problem, waited_seconds))
+                report = self._report(copy, problem, waited_seconds)
+                pace = self.syncs.paced.pace(partition, now) if everything else None
+                if pace is not None:
+                    report.sync_pace.CopyFrom(pace_message(pace))
+                reports.partitions.append(report)
         self._gaps.clear()
         return reports
 

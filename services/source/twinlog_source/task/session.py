@@ -31,6 +31,7 @@ CLOSE_TIMEOUT_SECONDS = 5.0
 
 END_OF_EPOCH = "END_OF_EPOCH"
 EPOCH_OVER = "EPOCH_OVER"
+SHUTDOWN = "SHUTDOWN"
 LEASE_LOST = "LEASE_LOST"
 REFUSED = "REFUSED"
 
@@ -127,6 +128,8 @@ class TaskSession:
             case "start" if not self._start.done():
                 self._start.set_result(command.start)
             case "end":
+                if self._copier is not None:
+                    self._copier.syncs.nobody_goes_on = command.end.reason == SHUTDOWN
                 self._stop.set()
                 self._answer(pb.Resume(reason="EPOCH_OVER", message="the epoch was told to end"))
             case "resume":

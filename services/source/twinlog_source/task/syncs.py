@@ -1,11 +1,12 @@
-"""Offset syncs of a task: emitted by MM2's rules after the commit, by a plain idempotent producer of their
-own.
+"""Offset syncs of a task: emitted after the commit, in proportion to what is copied (`PacedSyncs`), by a
+plain idempotent producer of their own.
 
 A sync that is lost costs precision, never correctness: a failing syncs topic is a status, and never stops
 the copy.
 """
 
 import asyncio
+from collections.abc import Callable
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, field
 from functools import partial
@@ -17,11 +18,11 @@ from twinlog.clock import Clock
 from twinlog.errors import KafkaError
 from twinlog.kafka.raw import DataSession, ProducerSettings, RawProducer
 from twinlog.model import TopicPartition
-from twinlog.offsets import OffsetSyncWriter
+from twinlog.offsets import OffsetSyncWriter, PacedSyncs
 from twinlog.service.waiting import wait_or_stop
-from twinlog.wire.offset_sync import OFFSET_SYNCS_PARTITION, encode_offset_sync
+from twinlog.wire.offset_sync import OFFSET_SYNCS_PARTITION, OffsetSync, encode_offset_sync
 
-PUBLISH_INTERVAL_SECONDS = 0.1
+PUBLISH_INTERVAL_SECONDS = 0.25
 """Bounds the rate: what is due meanwhile goes out together, the newest of each partition first kept."""
 HISTORY_PER_PARTITION = 32
 MAX_IN_FLIGHT = 500
@@ -31,13 +32,14 @@ CLOSE_SECONDS = 2.0
 log = structlog.get_logger(__name__)
 
 
-def sync_writer(offset_lag_max: int) -> OffsetSyncWriter:
-    """MM2's rules, with more syncs kept for each partition than MM2 keeps."""
-    return OffsetSyncWriter(
+def paced_syncs(offset_lag_max: int, *, flush_seconds: float) -> PacedSyncs:
+    """MM2's rules, with more syncs kept for each partition than MM2 keeps, and fewer sent."""
+    writer = OffsetSyncWriter(
         offset_lag_max=offset_lag_max,
         max_in_flight=MAX_IN_FLIGHT,
         history_per_partition=HISTORY_PER_PARTITION,
     )
+    return PacedSyncs(writer, flush_seconds=flush_seconds)
 
 
 @dataclass(slots=True, kw_only=True)
@@ -47,8 +49,10 @@ class OffsetSyncs:
     topic: str
     session: DataSession
     settings: ProducerSettings
-    writer: OffsetSyncWriter
+    paced: PacedSyncs
     clock: Clock
+    nobody_goes_on: bool = False
+    """No task follows this one: `close` leaves nothing for it to publish."""
     problem: KafkaError | None = None
     emitted: int = 0
     _producer: RawProducer | None = None
@@ -59,37 +63,36 @@ class OffsetSyncs:
         """Take a committed batch: every run of it is an exact piece of the offset map."""
         if not self.topic:
             return
-        downstream = target_base_offset
+        downstream, now = target_base_offset, self.clock.monotonic()
         for first_source_offset, count in batch.runs:
-            self.writer.acknowledged_run(partition, first_source_offset, downstream, count)
+            self.paced.acknowledged_run(partition, first_source_offset, downstream, count, now)
             downstream += count
 
     async def run(self, stop: asyncio.Event) -> None:
         """Loop until `stop`: publish what is due. Apart from the copy, which never waits for it."""
         while not await wait_or_stop(stop, PUBLISH_INTERVAL_SECONDS):
-            await self._publish()
+            await self._publish(self.paced.take)
 
     async def close(self) -> None:
-        """Publish the rest and wait for what is on its way, at most two seconds."""
+        """Publish what is due and wait for what is on its way, at most two seconds."""
         try:
             async with asyncio.timeout(CLOSE_SECONDS):
-                await self._publish()
+                await self._publish(self.paced.take_rest if self.nobody_goes_on else self.paced.take)
                 if self._producer is not None:
                     await self._producer.flush()
         except (TimeoutError, KafkaError) as error:
             log.warning("offset_syncs_lost", error=str(error) or "no acknowledgement in time")
         await self._stack.aclose()
 
-    async def _publish(self) -> None:
-        """Send what is due, and what waits for a commit, without waiting for the acknowledgement."""
+    async def _publish(self, take: Callable[[float], list[OffsetSync]]) -> None:
+        """Send what is due without waiting for the acknowledgement."""
         if not self.topic:
             return
-        self.writer.commit()
-        if not self.writer.pending:
-            return
-        if self._producer is None and self.clock.monotonic() >= self._reopen_at:
+        if self._producer is None:
+            if self.clock.monotonic() < self._reopen_at or not self.paced.is_waiting:
+                return
             await self._open()
-        while self._producer is not None and (due := self.writer.take()):
+        while self._producer is not None and (due := take(self.clock.monotonic())):
             now_ms = self.clock.now_ms()
             records = [NewRecord(*encode_offset_sync(sync), now_ms) for sync in due]
             try:
@@ -97,14 +100,14 @@ class OffsetSyncs:
                     TopicPartition(self.topic, OFFSET_SYNCS_PARTITION), build_batch(records)
                 )
             except KafkaError as error:
-                self.writer.completed(len(due))
+                self.paced.completed(len(due))
                 await self._lost(error)
                 return
             sent.add_done_callback(partial(self._completed, len(due)))
             self.emitted += len(due)
 
     def _completed(self, count: int, _sent: "asyncio.Future[int]") -> None:
-        self.writer.completed(count)
+        self.paced.completed(count)
 
     async def _open(self) -> None:
         producer = RawProducer(self.session, self.settings)

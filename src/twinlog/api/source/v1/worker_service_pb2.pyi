@@ -318,6 +318,7 @@ class PartitionReport(_message.Message):
     TARGET_END_OFFSET_FIELD_NUMBER: _builtins.int
     TARGET_SHORTENED_TO_FIELD_NUMBER: _builtins.int
     EPOCHS_FIELD_NUMBER: _builtins.int
+    SYNC_PACE_FIELD_NUMBER: _builtins.int
     position: _builtins.int
     """Next source offset to copy; everything below is committed on the target or was not to be copied."""
     source_end_offset: _builtins.int
@@ -378,6 +379,10 @@ class PartitionReport(_message.Message):
     def epochs(self) -> _containers.RepeatedCompositeFieldContainer[Global___EpochStart]:
         """Leader epochs of what was copied, oldest first."""
 
+    @_builtins.property
+    def sync_pace(self) -> Global___SyncPace:
+        """Where its offset syncs stand; in the last words only, and absent before the first record."""
+
     def __init__(
         self,
         *,
@@ -403,14 +408,55 @@ class PartitionReport(_message.Message):
         target_end_offset: _builtins.int = ...,
         target_shortened_to: _builtins.int = ...,
         epochs: _abc.Iterable[Global___EpochStart] | None = ...,
+        sync_pace: Global___SyncPace | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["latency", b"latency", "partition", b"partition", "record_age", b"record_age", "replication_latency", b"replication_latency", "retry_at", b"retry_at"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_sync_pace", b"_sync_pace", "latency", b"latency", "partition", b"partition", "record_age", b"record_age", "replication_latency", b"replication_latency", "retry_at", b"retry_at", "sync_pace", b"sync_pace"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["bytes", b"bytes", "epochs", b"epochs", "failures", b"failures", "gaps", b"gaps", "lane", b"lane", "latency", b"latency", "log_start_offset", b"log_start_offset", "message", b"message", "partition", b"partition", "position", b"position", "raw_records", b"raw_records", "reason", b"reason", "recoded_records", b"recoded_records", "record_age", b"record_age", "records", b"records", "replication_latency", b"replication_latency", "repositioned", b"repositioned", "retry_at", b"retry_at", "source_end_offset", b"source_end_offset", "state", b"state", "target_end_offset", b"target_end_offset", "target_shortened_to", b"target_shortened_to"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_sync_pace", b"_sync_pace", "bytes", b"bytes", "epochs", b"epochs", "failures", b"failures", "gaps", b"gaps", "lane", b"lane", "latency", b"latency", "log_start_offset", b"log_start_offset", "message", b"message", "partition", b"partition", "position", b"position", "raw_records", b"raw_records", "reason", b"reason", "recoded_records", b"recoded_records", "record_age", b"record_age", "records", b"records", "replication_latency", b"replication_latency", "repositioned", b"repositioned", "retry_at", b"retry_at", "source_end_offset", b"source_end_offset", "state", b"state", "sync_pace", b"sync_pace", "target_end_offset", b"target_end_offset", "target_shortened_to", b"target_shortened_to"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    _WhichOneofReturnType__sync_pace: _TypeAlias = _typing.Literal["sync_pace"]  # noqa: Y015
+    _WhichOneofArgType__sync_pace: _TypeAlias = _typing.Literal["_sync_pace", b"_sync_pace"]  # noqa: Y015
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__sync_pace) -> _WhichOneofReturnType__sync_pace | None: ...
+
+Global___PartitionReport: _TypeAlias = PartitionReport  # noqa: Y015
+
+@_typing.final
+class SyncPace(_message.Message):
+    """SyncPace is where the offset syncs of a partition stand: what the next task goes on from."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    UPSTREAM_OFFSET_FIELD_NUMBER: _builtins.int
+    DOWNSTREAM_OFFSET_FIELD_NUMBER: _builtins.int
+    RECORDS_FIELD_NUMBER: _builtins.int
+    CREDIT_FIELD_NUMBER: _builtins.int
+    SYNCED_FIELD_NUMBER: _builtins.int
+    upstream_offset: _builtins.int
+    """Source offset of the newest record copied."""
+    downstream_offset: _builtins.int
+    """Its offset on the target."""
+    records: _builtins.int
+    """Records copied since the newest sync."""
+    credit: _builtins.float
+    """Syncs that may be written beside those for enough records."""
+    synced: _builtins.bool
+    """The newest record has its sync."""
+    def __init__(
+        self,
+        *,
+        upstream_offset: _builtins.int = ...,
+        downstream_offset: _builtins.int = ...,
+        records: _builtins.int = ...,
+        credit: _builtins.float = ...,
+        synced: _builtins.bool = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["credit", b"credit", "downstream_offset", b"downstream_offset", "records", b"records", "synced", b"synced", "upstream_offset", b"upstream_offset"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
-Global___PartitionReport: _TypeAlias = PartitionReport  # noqa: Y015
+Global___SyncPace: _TypeAlias = SyncPace  # noqa: Y015
 
 @_typing.final
 class Gap(_message.Message):
@@ -805,6 +851,7 @@ class Assignment(_message.Message):
     SETBACK_FIELD_NUMBER: _builtins.int
     EPOCHS_FIELD_NUMBER: _builtins.int
     TARGET_END_OFFSET_FIELD_NUMBER: _builtins.int
+    SYNC_PACE_FIELD_NUMBER: _builtins.int
     target_topic: _builtins.str
     """Target topic."""
     position: _builtins.int
@@ -833,6 +880,10 @@ class Assignment(_message.Message):
     def epochs(self) -> _containers.RepeatedCompositeFieldContainer[Global___EpochStart]:
         """Leader epochs of what was copied, oldest first: how a source log is recognised that was rolled back."""
 
+    @_builtins.property
+    def sync_pace(self) -> Global___SyncPace:
+        """Where its offset syncs stand, when the task before ended in order and this one goes on where it ended."""
+
     def __init__(
         self,
         *,
@@ -847,14 +898,20 @@ class Assignment(_message.Message):
         setback: Global___Setback | None = ...,
         epochs: _abc.Iterable[Global___EpochStart] | None = ...,
         target_end_offset: _builtins.int = ...,
+        sync_pace: Global___SyncPace | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["_setback", b"_setback", "partition", b"partition", "setback", b"setback"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_setback", b"_setback", "_sync_pace", b"_sync_pace", "partition", b"partition", "setback", b"setback", "sync_pace", b"sync_pace"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_setback", b"_setback", "compression_type", b"compression_type", "epochs", b"epochs", "max_message_bytes", b"max_message_bytes", "partition", b"partition", "paused", b"paused", "position", b"position", "position_stored", b"position_stored", "setback", b"setback", "target_end_offset", b"target_end_offset", "target_topic", b"target_topic", "timestamp_type", b"timestamp_type"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_setback", b"_setback", "_sync_pace", b"_sync_pace", "compression_type", b"compression_type", "epochs", b"epochs", "max_message_bytes", b"max_message_bytes", "partition", b"partition", "paused", b"paused", "position", b"position", "position_stored", b"position_stored", "setback", b"setback", "sync_pace", b"sync_pace", "target_end_offset", b"target_end_offset", "target_topic", b"target_topic", "timestamp_type", b"timestamp_type"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__setback: _TypeAlias = _typing.Literal["setback"]  # noqa: Y015
     _WhichOneofArgType__setback: _TypeAlias = _typing.Literal["_setback", b"_setback"]  # noqa: Y015
+    _WhichOneofReturnType__sync_pace: _TypeAlias = _typing.Literal["sync_pace"]  # noqa: Y015
+    _WhichOneofArgType__sync_pace: _TypeAlias = _typing.Literal["_sync_pace", b"_sync_pace"]  # noqa: Y015
+    @_typing.overload
     def WhichOneof(self, oneof_group: _WhichOneofArgType__setback) -> _WhichOneofReturnType__setback | None: ...
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__sync_pace) -> _WhichOneofReturnType__sync_pace | None: ...
 
 Global___Assignment: _TypeAlias = Assignment  # noqa: Y015
 
