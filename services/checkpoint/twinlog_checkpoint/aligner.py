@@ -72,8 +72,15 @@ class Aligner:
 
     async def _align_from(self, offset: int, wanted: Sequence[int], answers: dict[int, Answer]) -> None:
         """Answer `offset`, and with the same reads every other wanted one that is near behind it."""
-        if not self.here.bounds.start <= offset <= self.here.bounds.end:
+        if offset > self.here.bounds.end:
             answers[offset] = Answer(Outcome.LOST, None)
+            return
+        start = self.here.bounds.start
+        if offset < start:
+            # The first record that can still be read is the next one.
+            if start not in answers:
+                await self._align_from(start, [start, *(other for other in wanted if other > start)], answers)
+            answers[offset] = answers[start]
             return
         entry = await self._approach(offset)
         if entry is None:

@@ -15,11 +15,12 @@ from twinlog.wire import Checkpoint
 from twinlog_checkpoint.checkpoint_log import CheckpointLog
 from twinlog_checkpoint.config import CheckpointFlow
 from twinlog_checkpoint.groups import GroupDirectory, GroupOffsets
+from twinlog_checkpoint.history import PairHistory
 from twinlog_checkpoint.instruments import CheckpointInstruments
 from twinlog_checkpoint.progress import GroupProgress, ProgressTable, unreadable_verdict
 from twinlog_checkpoint.sync_tail import SyncTail
 from twinlog_checkpoint.topic_choice import TopicChoice
-from twinlog_checkpoint.translation import SourcePosition, Translation, Translator, Verdict
+from twinlog_checkpoint.translation import COMPARED, SourcePosition, Translation, Translator, Verdict
 
 TICK_SECONDS = 0.2
 """How soon a pass follows once it is due."""
@@ -171,7 +172,7 @@ class Checkpointer:
         translations: Mapping[SourcePosition, Translation],
         read_at: float,
     ) -> None:
-        lower: list[Checkpoint] = []
+        held_back: list[Checkpoint] = []
         for candidate in candidates:
             translation = translations[candidate.position]
             self.instruments.considered(candidate.group, translation.verdict)
@@ -184,25 +185,33 @@ class Checkpointer:
                 downstream_offset=translation.downstream_offset,
                 metadata=candidate.committed.metadata,
             )
-            if self.history.admits(checkpoint):
+            if self.history.admits(checkpoint, lower=self._may_be_lower(candidate, checkpoint, translation)):
                 await self._write(writer, checkpoint, read_at)
-            elif checkpoint.downstream_offset < self._last_offset(checkpoint):
-                lower.append(checkpoint)
-        ends = await _ends(self.target, {checkpoint.partition for checkpoint in lower})
-        for checkpoint in lower:
+            elif checkpoint.downstream_offset < self._last(checkpoint).downstream_offset:
+                held_back.append(checkpoint)
+        ends = await _ends(self.target, {checkpoint.partition for checkpoint in held_back})
+        for checkpoint in held_back:
             end = ends.get(checkpoint.partition)
-            # The log was made anew or cut: what the last checkpoint points at is no more.
-            if end is not None and self._last_offset(checkpoint) > end:
+            # The log was created again or cut: what the last checkpoint points at is gone.
+            if end is not None and self._last(checkpoint).downstream_offset > end:
                 await self._write(writer, checkpoint, read_at)
+
+    def _may_be_lower(self, candidate: _Candidate, checkpoint: Checkpoint, translation: Translation) -> bool:
+        """Whether it replaces a last one that is ahead of it: records were compared, or the offset syncs
+        contradict the last one, as after the copy lost its tail."""
+        last = self.history.latest(checkpoint.group).get(checkpoint.partition)
+        return translation.verdict in COMPARED or (
+            last is not None and is_void(self.tail.history.of(candidate.source), last)
+        )
 
     async def _write(self, writer: LogWriter, checkpoint: Checkpoint, read_at: float) -> None:
         await self.log.append(writer, checkpoint)
         self.history.remember(checkpoint)
         self.instruments.emitted(checkpoint.group, self.clock.monotonic() - read_at)
 
-    def _last_offset(self, checkpoint: Checkpoint) -> int:
-        """Of the checkpoint before it, which there is."""
-        return self.history.latest(checkpoint.group)[checkpoint.partition].downstream_offset
+    def _last(self, checkpoint: Checkpoint) -> Checkpoint:
+        """The checkpoint before it, which there is."""
+        return self.history.latest(checkpoint.group)[checkpoint.partition]
 
     async def _rows(
         self, candidates: list[_Candidate], translations: Mapping[SourcePosition, Translation]
@@ -242,6 +251,11 @@ class Checkpointer:
 
     def _target(self, source: TopicPartition) -> TopicPartition:
         return target_partition(self.entry.policy, self.entry.flow, source)
+
+
+def is_void(pairs: PairHistory | None, checkpoint: Checkpoint) -> bool:
+    """Whether a checkpoint is of records that the copy lost: the offset syncs contradict it."""
+    return pairs is not None and pairs.contradicts(checkpoint.upstream_offset, checkpoint.downstream_offset)
 
 
 def _candidates(offsets: Mapping[str, GroupOffsets]) -> Iterable[_Candidate]:

@@ -12,7 +12,10 @@ from twinlog.model import TopicPartition
 from twinlog_checkpoint.aligner import Aligner
 from twinlog_checkpoint.alignment import Answer, Outcome
 from twinlog_checkpoint.alignment_log import AlignedLog
+from twinlog_checkpoint.floor import within, without_floor
+from twinlog_checkpoint.group_sync import LogRange
 from twinlog_checkpoint.history import OffsetPair, Pairs
+from twinlog_checkpoint.log_ranges import log_ranges
 from twinlog_checkpoint.log_sides import BudgetSpent, ByteBudget, LogBounds, Side
 from twinlog_checkpoint.translation import FloorRule, SourcePosition, Translation, Verdict
 
@@ -25,6 +28,11 @@ _BUDGET_SPENT = "the bytes that may be read in an interval are used up; it goes 
 _REWOUND = "the copy went back while its log was read; it is read again in the next interval"
 _NOT_FOUND = "the logs no longer hold the records to compare"
 _AT_END = "everything that has been copied lies before it"
+_BEFORE_START = "it lies before the log's start: the copy of the first record that can still be read"
+_OTHER_COPY = (
+    "the logs do not hold what the offset syncs say: the copy lost records or was created again, and no"
+    " newer sync has come yet"
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -49,10 +57,16 @@ class _Known:
     bounds: Bounds
     translation: Translation
 
-    def still_true(self, pairs: Pairs, bounds: Bounds) -> bool:
-        """A found record stays where it is while its log holds it; an end ends with the next record."""
+    def still_true(self, position: SourcePosition, pairs: Pairs, bounds: Bounds) -> bool:
+        """A found record stays where it is while its log holds it; an end ends with the next record.
+
+        A log that ends before the end it had lost records, and where a position lies before the log's start
+        the answer is of the record that stands there.
+        """
         offset = self.translation.downstream_offset
-        if pairs.generation != self.generation or offset is None:
+        if pairs.generation != self.generation or offset is None or bounds[1].end < self.bounds[1].end:
+            return False
+        if position.next_offset < bounds[0].start and bounds[0].start != self.bounds[0].start:
             return False
         if self.translation.verdict is Verdict.UP_TO_DATE:
             return bounds == self.bounds
@@ -135,24 +149,49 @@ class ExactTranslator:
         told: dict[SourcePosition, Translation] = {}
         for position in floors:
             known = self._known.get(position)
-            if known is not None and known.still_true(pairs, bounds):
+            if known is not None and known.still_true(position, pairs, bounds):
                 told[position] = known.translation
+        if len(told) == len(floors):
+            return told
         answers: dict[int, Answer] = {}
         generation = pairs.generation
-        wanted = [position.next_offset for position in floors if position not in told]
-        reason = await self._align(partition, wanted, answers, pairs, bounds, budget)
+        wanted = [
+            position.next_offset
+            for position, floor in floors.items()
+            if position not in told and not _only_there(position, floor, bounds)
+        ]
+        reason, other_copy = await self._align(partition, wanted, answers, pairs, bounds, budget)
         if pairs.generation != generation:
             answers, reason = {}, _REWOUND
+        left: dict[SourcePosition, Translation] = {}
         for position, floor in floors.items():
             if position in told:
                 continue
-            found = _found(answers.get(position.next_offset))
-            if found is None:
-                told[position] = _because(_clamped(floor, bounds[1]), reason)
-            else:
+            found = _found(answers.get(position.next_offset), bounds[0].start > position.next_offset)
+            if found is not None:
                 told[position] = found
                 self._remember(position, _Known(generation, bounds, found))
+            elif other_copy:
+                told[position] = without_floor(_OTHER_COPY)
+            else:
+                left[position] = floor
+        told.update(await self._floors(partition, left, bounds[1], reason))
         return told
+
+    async def _floors(
+        self,
+        partition: TopicPartition,
+        floors: Mapping[SourcePosition, Translation],
+        there: LogBounds,
+        reason: str,
+    ) -> dict[SourcePosition, Translation]:
+        """What is left where the logs gave no answer. Raises KafkaError."""
+        log = LogRange(start=there.start, end=there.end)
+        if any((floor.downstream_offset or 0) > there.end for floor in floors.values()):
+            # A sync may come before the marker that makes its record readable.
+            counterpart = self.counterpart(partition)
+            log = (await log_ranges(self.there.admin, [counterpart])).get(counterpart, log)
+        return {position: _because(within(floor, log), reason) for position, floor in floors.items()}
 
     async def _align(
         self,
@@ -162,8 +201,8 @@ class ExactTranslator:
         pairs: Pairs,
         bounds: Bounds,
         budget: ByteBudget,
-    ) -> str:
-        """Fill `answers`; return why those that are missing are."""
+    ) -> tuple[str, bool]:
+        """Fill `answers`; return why some are missing, and whether the logs contradict the syncs."""
         astray = self._astray.setdefault(partition, set())
         if len(astray) > MAX_ASTRAY:
             astray.clear()
@@ -174,13 +213,14 @@ class ExactTranslator:
             budget=budget,
             astray=astray,
         )
+        reason = _NOT_FOUND
         try:
             await aligner.align(wanted, answers)
         except BudgetSpent:
-            return _BUDGET_SPENT
+            reason = _BUDGET_SPENT
         except (KafkaError, WireFormatError) as error:
-            return str(error)
-        return _NOT_FOUND
+            reason = str(error)
+        return reason, aligner.walks.contradicted
 
     async def _bounds(self, partitions: Collection[TopicPartition]) -> Mapping[TopicPartition, Bounds]:
         """Log ends on both sides of each partition, left out when either is missing. Raises KafkaError."""
@@ -215,21 +255,21 @@ async def log_ends(
     return bounds
 
 
-def _found(answer: Answer | None) -> Translation | None:
+def _found(answer: Answer | None, before_start: bool) -> Translation | None:
     """EXACT or UP_TO_DATE; None when alignment gave no answer."""
     if answer is None or answer.outcome is Outcome.LOST:
         return None
     if answer.outcome is Outcome.MATCH:
-        return Translation(verdict=Verdict.EXACT, downstream_offset=answer.offset)
+        message = _BEFORE_START if before_start else ""
+        return Translation(verdict=Verdict.EXACT, downstream_offset=answer.offset, message=message)
     return Translation(verdict=Verdict.UP_TO_DATE, downstream_offset=answer.offset, message=_AT_END)
+
+
+def _only_there(position: SourcePosition, floor: Translation, bounds: Bounds) -> bool:
+    """The next record is gone here, but the copy may still hold it: the first one left here would skip it."""
+    offset = floor.downstream_offset
+    return position.next_offset < bounds[0].start and offset is not None and offset <= bounds[1].end
 
 
 def _because(floor: Translation, reason: str) -> Translation:
     return replace(floor, message=f"{floor.message}; not exact: {reason}")
-
-
-def _clamped(floor: Translation, log: LogBounds) -> Translation:
-    """A floor may lie outside the target's log: before retention's edge, or past the end of one made anew."""
-    if floor.downstream_offset is None:
-        return floor
-    return replace(floor, downstream_offset=min(max(floor.downstream_offset, log.start), log.end))

@@ -1,9 +1,11 @@
 """MM2's rule as a translation strategy: the offset after the nearest sync, often behind, never ahead."""
 
 from collections.abc import Callable, Collection, Mapping
+from dataclasses import replace
 
 from twinlog.model import TopicPartition
 from twinlog.offsets import OffsetSyncStore, TranslationOutcome
+from twinlog_checkpoint.group_sync import LogRange
 from twinlog_checkpoint.history import Pairs
 from twinlog_checkpoint.translation import SourcePosition, Translation, Verdict
 
@@ -20,11 +22,33 @@ _MESSAGES = {
 }
 
 
+def without_floor(message: str) -> Translation:
+    """The answer where the syncs tell of records that the copy does not hold."""
+    return Translation(verdict=Verdict.NO_SYNC, downstream_offset=None, message=message)
+
+
+def within(floor: Translation, there: LogRange) -> Translation:
+    """The floor as the log there allows it.
+
+    Before the log's start, where retention took the records, it is the start. Past the log's end there is no
+    answer: the copy lost its tail or was created again, and the end would leave out what was copied since.
+    """
+    offset = floor.downstream_offset
+    if offset is None:
+        return floor
+    if offset > there.end:
+        return without_floor(
+            f"{floor.message} it would be {offset}, but the copy ends at {there.end}: it lost records or was"
+            " created again, and no newer offset sync has come yet"
+        )
+    return replace(floor, downstream_offset=max(offset, there.start))
+
+
 class FloorTranslator:
     """Translates by the syncs alone. An answer is never marked EXACT: no record was compared."""
 
     def __init__(self, store: Callable[[], OffsetSyncStore]) -> None:
-        """`store` gives the present one: it is replaced when the offset-syncs topic is read anew."""
+        """`store` gives the present one: it is replaced when the offset-syncs topic is read again."""
         self._store = store
 
     async def translate(self, positions: Collection[SourcePosition]) -> Mapping[SourcePosition, Translation]:

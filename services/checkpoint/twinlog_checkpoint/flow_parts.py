@@ -7,7 +7,8 @@ from twinlog.errors import TwinlogError
 from twinlog.kafka.ports import KafkaCluster
 from twinlog.model import Flow, TopicPartition
 from twinlog.offsets import target_partition
-from twinlog_checkpoint.checkpointer import Checkpointer
+from twinlog.wire import Checkpoint
+from twinlog_checkpoint.checkpointer import Checkpointer, is_void
 from twinlog_checkpoint.config import CheckpointFlow
 from twinlog_checkpoint.exact import LogSide
 from twinlog_checkpoint.history import PairHistory, ReversedPairs
@@ -92,6 +93,11 @@ class FlowParts:
         """Whether the flow's rules have a topic of the source copied, be anything of it there yet or not."""
         topics = self.checkpointer.topics
         return topics.refusal(topic) is None and topics.why_never_copied(topic) is None
+
+    def is_void(self, checkpoint: Checkpoint) -> bool:
+        """Whether a checkpoint is of records that the copy lost: the offset syncs contradict it."""
+        origin = self.origin_of(checkpoint.partition)
+        return origin is not None and is_void(self.pairs(origin), checkpoint)
 
     def pairs(self, partition: TopicPartition) -> PairHistory | None:
         """Of a partition of the source."""

@@ -41,7 +41,8 @@ def may_go(
     return all(
         partition in checkpoints
         and partition in ranges
-        and held.next_offset <= ranges[partition].clamp(checkpoints[partition].downstream_offset)
+        and checkpoints[partition].downstream_offset <= ranges[partition].end
+        and held.next_offset <= ranges[partition].begin(checkpoints[partition].downstream_offset)
         for partition, held in current.items()
     )
 
@@ -54,6 +55,8 @@ class GroupDeleter:
     source: KafkaCluster
     target: KafkaCluster
     history: CheckpointHistory
+    is_void: Callable[[Checkpoint], bool]
+    """Whether the offset syncs contradict a checkpoint: what the group holds may be its own then."""
     journal: MoveJournal
     group_filter: Callable[[], GroupFilter]
     origin_of: Callable[[TopicPartition], TopicPartition | None]
@@ -87,7 +90,11 @@ class GroupDeleter:
             if not isinstance(held, KafkaError) and may_go(
                 state_on_source=on_source[group],
                 state_on_target=on_target[group],
-                checkpoints=self.history.latest(group),
+                checkpoints={
+                    partition: checkpoint
+                    for partition, checkpoint in self.history.latest(group).items()
+                    if not self.is_void(checkpoint)
+                },
                 current=held,
                 ranges=ranges,
             ):

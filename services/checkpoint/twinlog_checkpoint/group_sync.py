@@ -2,10 +2,12 @@
 §6.5).
 
 Stricter than MM2 where MM2 surprises: a group with members is never asked for (MM2 leaves that to the
-coordinator's refusal, which remains the last guard), and an offset outside the target's log is clamped to it.
+coordinator's refusal, which remains the last guard), an offset before the target's log becomes its start, one
+past its end is not committed, and what was written for the group goes back where a lower checkpoint proves it
+wrong.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 
@@ -24,7 +26,9 @@ class SyncOutcome(StrEnum):
     ALREADY_THERE = "ALREADY_THERE"
     """The group's offset on the target is exactly this one."""
     TARGET_AHEAD = "TARGET_AHEAD"
-    """The group's offset on the target is larger: it is never moved back."""
+    """The group's offset on the target is larger, and its own: it is never moved back."""
+    PAST_END = "PAST_END"
+    """The copy ends before the checkpoint: it lost its tail or was created again."""
     ACTIVE_ON_TARGET = "ACTIVE_ON_TARGET"
     NO_TARGET_PARTITION = "NO_TARGET_PARTITION"
     """The target has no such topic or partition (yet), so its log has no range to commit into."""
@@ -39,8 +43,9 @@ class LogRange:
     start: int
     end: int
 
-    def clamp(self, offset: int) -> int:
-        return min(max(offset, self.start), self.end)
+    def begin(self, offset: int) -> int:
+        """Where a reader begins that is told `offset`: records before the log's start are gone."""
+        return max(offset, self.start)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -58,11 +63,13 @@ def plan_group_sync(
     state_on_target: str,
     current: Mapping[TopicPartition, CommittedOffset],
     ranges: Mapping[TopicPartition, LogRange],
+    wrote: Callable[[Checkpoint, int], bool],
 ) -> GroupSyncPlan:
     """Decide what to commit for one group from its checkpoints.
 
     `current` holds the group's offsets on the target, `ranges` the target's logs; a partition without a range
-    does not exist there.
+    does not exist there. `wrote` tells whether an offset on the target was committed for the group and is
+    proved wrong by a lower checkpoint: such a one goes back.
     """
     if state_on_target not in WRITABLE_STATES:
         return GroupSyncPlan(outcomes=dict.fromkeys(desired, SyncOutcome.ACTIVE_ON_TARGET))
@@ -73,9 +80,16 @@ def plan_group_sync(
         if log is None:
             outcomes[partition] = SyncOutcome.NO_TARGET_PARTITION
             continue
-        wanted = log.clamp(checkpoint.downstream_offset)
+        if checkpoint.downstream_offset > log.end:
+            outcomes[partition] = SyncOutcome.PAST_END
+            continue
+        wanted = log.begin(checkpoint.downstream_offset)
         present = current.get(partition)
-        if present is None or present.next_offset < wanted:
+        if (
+            present is None
+            or present.next_offset < wanted
+            or (present.next_offset > wanted and wrote(checkpoint, present.next_offset))
+        ):
             writes[partition] = CommittedOffset(next_offset=wanted, metadata=checkpoint.metadata)
         elif present.next_offset == wanted:
             outcomes[partition] = SyncOutcome.ALREADY_THERE

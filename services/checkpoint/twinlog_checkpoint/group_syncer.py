@@ -14,6 +14,7 @@ from twinlog.model import Flow, TopicPartition
 from twinlog.offsets import CheckpointHistory
 from twinlog.service.runtime import Backoff, retrying_loop
 from twinlog.telemetry.repeats import RepeatLimiter
+from twinlog.wire import Checkpoint
 from twinlog_checkpoint.group_deletes import GroupDeleter
 from twinlog_checkpoint.group_sync import WRITABLE_STATES, plan_group_sync
 from twinlog_checkpoint.log_ranges import log_ranges
@@ -34,6 +35,8 @@ class GroupSyncer:
     """sync.group.offsets.enabled: may change while the loop runs."""
     target: KafkaCluster
     history: CheckpointHistory
+    is_void: Callable[[Checkpoint], bool]
+    """Whether the offset syncs contradict a checkpoint."""
     table: ProgressTable
     clock: Clock
     wanted_groups: Callable[[], frozenset[str]]
@@ -86,12 +89,25 @@ class GroupSyncer:
                 self._warn(group, held)
                 continue
             plan = plan_group_sync(
-                desired=self.history.latest(group), state_on_target=state, current=held, ranges=ranges
+                desired={
+                    partition: checkpoint
+                    for partition, checkpoint in self.history.latest(group).items()
+                    if not self.is_void(checkpoint)
+                },
+                state_on_target=state,
+                current=held,
+                ranges=ranges,
+                wrote=self._wrote,
             )
             if plan.writes:
                 await self._write(group, plan.writes)
         if self.deletes_enabled():
             await self.deleter.follow(present)
+
+    def _wrote(self, checkpoint: Checkpoint, offset: int) -> bool:
+        return self.history.wrote(
+            checkpoint.group, checkpoint.partition, offset, upstream=checkpoint.upstream_offset
+        )
 
     async def _idle(self, groups: Collection[str]) -> dict[str, str]:
         """The groups without members on the target, with their states; the table learns of the others."""
@@ -116,6 +132,8 @@ class GroupSyncer:
         elif refused:
             self._warn(group, refused[0])
         written = {tp: writes[tp].next_offset for tp, error in results.items() if error is None}
+        for partition, offset in written.items():
+            self.history.on_written(self.history.latest(group)[partition], offset)
         if written:
             self.table.on_committed(group, written)
             _log.debug("group_offsets_committed", flow=str(self.flow), group=group, partitions=len(written))

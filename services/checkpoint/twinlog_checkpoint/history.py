@@ -31,6 +31,11 @@ class OffsetPair:
         return OffsetPair(self.downstream, self.upstream)
 
 
+def _target_went_back(newest: OffsetPair | None, sync: OffsetPair) -> bool:
+    """Whether another record lies on the target where the newest one was, or before."""
+    return newest is not None and sync.downstream <= newest.downstream and sync != newest
+
+
 class PairHistory:
     """The pairs of one source partition.
 
@@ -43,6 +48,7 @@ class PairHistory:
         self._upstream = array("q")
         self._downstream = array("q")
         self._newest_sync: OffsetPair | None = None
+        self._vouched_from = 0
         self.generation = next(_generations)
         """Rises whenever a pair was dropped because a newer sync contradicts it: answers made before are
         void."""
@@ -57,6 +63,8 @@ class PairHistory:
         above it on either side.
         """
         newest, self._newest_sync = self._newest_sync, sync
+        if sync.upstream < self._vouched_from or _target_went_back(newest, sync):
+            self._vouched_from = sync.upstream
         went_back = newest is not None and (
             sync.upstream < newest.upstream or sync.downstream < newest.downstream
         )
@@ -99,6 +107,17 @@ class PairHistory:
     def newest(self) -> OffsetPair | None:
         return self._pair(len(self) - 1)
 
+    def contradicts(self, upstream: int, downstream: int) -> bool:
+        """Whether `downstream` is surely ahead of the copy of record `upstream`: the copy of a record at or
+        after it lies before. So it is with answers from before the copy lost its tail or was created again.
+        """
+        pair = self._pair(bisect_left(self._upstream, upstream))
+        return pair is not None and pair.downstream < downstream
+
+    def vouched(self, pair: OffsetPair) -> bool:
+        """Whether the pair was learned since the copy last went back. Others may be of a log that is gone."""
+        return pair.upstream >= self._vouched_from
+
     def _pair(self, index: int) -> OffsetPair | None:
         if not 0 <= index < len(self):
             return None
@@ -140,6 +159,8 @@ class Pairs(Protocol):
 
     def on_verified(self, pair: OffsetPair) -> None: ...
 
+    def vouched(self, pair: OffsetPair) -> bool: ...
+
 
 class ReversedPairs:
     """The same pairs seen from the target: for the way back."""
@@ -169,6 +190,9 @@ class ReversedPairs:
 
     def on_verified(self, pair: OffsetPair) -> None:
         self._history.on_verified(pair.reversed())
+
+    def vouched(self, pair: OffsetPair) -> bool:
+        return self._history.vouched(pair.reversed())
 
 
 class SyncHistory:

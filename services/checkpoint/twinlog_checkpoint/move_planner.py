@@ -173,6 +173,12 @@ class MovePlanner:
                     present_offset=_present(present[entry.group], entry.to_partition),
                     log_there=None if entry.to_partition is None else ranges.get(entry.to_partition),
                     metadata=entry.metadata,
+                    wrote_present=self.route.wrote(
+                        entry.group,
+                        entry.to_partition,
+                        _present(present[entry.group], entry.to_partition),
+                        upstream=entry.from_offset,
+                    ),
                 ),
                 include_active=options.include_active,
             )

@@ -96,6 +96,13 @@ class Route(Protocol):
         """Whether the group has come there itself, where it comes from."""
         ...
 
+    def wrote(
+        self, group: str, to_partition: TopicPartition | None, offset: int | None, *, upstream: int
+    ) -> bool:
+        """Whether a flow put the group to `offset` there when it had read no more than up to `upstream`: a
+        lower translation proves it wrong."""
+        ...
+
     async def written(self) -> Collection[CopiedPartition]:
         """What is written here and copied there: the backlog is of these. Raises KafkaError."""
         ...
@@ -178,6 +185,12 @@ class FailoverRoute:
     def is_own(self, group: str, partition: TopicPartition, next_offset: int) -> bool:
         return self._ways.is_own(group, partition, next_offset)
 
+    def wrote(
+        self, group: str, to_partition: TopicPartition | None, offset: int | None, *, upstream: int
+    ) -> bool:
+        history = self.parts.checkpointer.history
+        return to_partition is not None and history.wrote(group, to_partition, offset, upstream=upstream)
+
     @property
     def _ways(self) -> Ways:
         return Ways(away=self.parts, home=self.reverse, home_first=False)
@@ -199,6 +212,7 @@ class FailoverRoute:
             for group in sorted(checkpointer.history.groups())
             if self.parts.entry.groups.should_replicate_group(group)
             for partition, checkpoint in sorted(checkpointer.history.latest(group).items())
+            if not self.parts.is_void(checkpoint)
         ]
 
     def _known_translation(self, checkpoint: Checkpoint) -> Translation:

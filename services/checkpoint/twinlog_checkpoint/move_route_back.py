@@ -87,6 +87,13 @@ class FailbackRoute:
         """Always: where a failover has put it, it goes back from."""
         return True
 
+    def wrote(
+        self, group: str, to_partition: TopicPartition | None, offset: int | None, *, upstream: int
+    ) -> bool:
+        if self.reverse is None or to_partition is None:
+            return False
+        return self.reverse.checkpointer.history.wrote(group, to_partition, offset, upstream=upstream)
+
     @property
     def _ways(self) -> Ways:
         return Ways(away=self.reverse, home=self.parts, home_first=True)

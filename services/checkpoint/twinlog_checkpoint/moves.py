@@ -5,12 +5,12 @@ A failover of flow A->B moves groups from A to B, a failback from B to A. Both a
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 
 from twinlog.model import ClusterAlias, Flow, TopicPartition
 from twinlog_checkpoint.group_sync import WRITABLE_STATES, LogRange
-from twinlog_checkpoint.translation import Translation, Verdict
+from twinlog_checkpoint.translation import COMPARED, Translation, Verdict
 
 DEFAULT_WAIT_SECONDS = 300.0
 
@@ -146,17 +146,18 @@ class GroupPlace:
     log_there: LogRange | None
     """None when the partition does not exist there."""
     metadata: str = ""
+    wrote_present: bool = False
+    """`present_offset` was committed there because of a checkpoint, no later than `from_offset`: it may go
+    back."""
 
 
 def decide(place: GroupPlace, *, include_active: bool) -> MovePartition:
-    """What is done with it. Never backwards, never under members, never outside the log."""
+    """What is done with it. Never under members, never outside the log, and backwards only from where Twinlog
+    put the group itself.
+    """
+    place = replace(place, translation=_readable(place.translation, place.log_there))
     action, message = _action(place, include_active=include_active)
     translation = place.translation
-    if place.log_there is not None and translation.downstream_offset is not None:
-        clamped = place.log_there.clamp(translation.downstream_offset)
-        translation = Translation(
-            verdict=translation.verdict, downstream_offset=clamped, message=translation.message
-        )
     return MovePartition(
         group=place.group,
         from_partition=place.from_partition,
@@ -183,12 +184,30 @@ def _action(place: GroupPlace, *, include_active: bool) -> tuple[MoveAction, str
         return MoveAction.SKIP_ACTIVE_BEFORE, (
             f"the group is {place.state_before}: stop its consumers, or move what it has committed by now"
         )
-    wanted = place.log_there.clamp(wanted)
     if place.present_offset is None or place.present_offset < wanted:
         return MoveAction.WRITE, ""
     if place.present_offset == wanted:
         return MoveAction.ALREADY_THERE, ""
+    if place.wrote_present and (
+        place.translation.verdict in COMPARED or place.present_offset > place.log_there.end
+    ):
+        return MoveAction.WRITE, f"from {place.present_offset}, where an earlier translation put it"
     return MoveAction.KEEP_AHEAD, f"the group is at {place.present_offset} there: it is never moved back"
+
+
+def _readable(translation: Translation, log: LogRange | None) -> Translation:
+    """A translation as the log there allows it: from its start on, and none past its end."""
+    offset = translation.downstream_offset
+    if log is None or offset is None:
+        return translation
+    if offset > log.end:
+        return Translation(
+            verdict=Verdict.NO_SYNC,
+            downstream_offset=None,
+            message=f"{offset} is past the end {log.end} of the log there, which lost records or was created"
+            " again",
+        )
+    return replace(translation, downstream_offset=log.begin(offset))
 
 
 def plan_warnings(

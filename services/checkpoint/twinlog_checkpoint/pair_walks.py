@@ -27,6 +27,11 @@ class PairWalks:
     _pairs_check: EntryCheck | None = field(default=None)
     """What the newest pairs say of all of them; None = not asked yet."""
 
+    @property
+    def contradicted(self) -> bool:
+        """The newest pairs are not what the logs hold: the copy is another one than the syncs tell of."""
+        return self._pairs_check is EntryCheck.DIFFERENT
+
     def readable(self, pair: OffsetPair) -> bool:
         """Whether both logs still hold what lies behind a pair."""
         return (
@@ -46,7 +51,9 @@ class PairWalks:
         """Whether what a walk found may be believed: it entered right, or found its way by content alone."""
         if entry is None:
             return True
-        return EntryCheck.SAME in (walk.entry_check, self._pairs_check)
+        if walk.entry_check is EntryCheck.SAME:
+            return True
+        return self._pairs_check is EntryCheck.SAME and self.pairs.vouched(entry)
 
     async def _check_pairs(self) -> None:
         """Compare the records of the newest pair that both sides still show. Done once."""

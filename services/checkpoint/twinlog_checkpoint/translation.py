@@ -35,6 +35,10 @@ class Verdict(Enum):
     """The offset lies past the end of the log: no record can follow it."""
 
 
+COMPARED = frozenset({Verdict.EXACT, Verdict.UP_TO_DATE})
+"""Verdicts of answers that records of both logs were compared for."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True, order=True)
 class SourcePosition:
     """A group's place in a source partition; `next_offset` is the record it reads next."""

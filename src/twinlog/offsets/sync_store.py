@@ -12,6 +12,9 @@ j):
 - C: up(s[i]) >= up(s[j]) + 2^max(i - 2, 0): distinct syncs keep apart, the more so the older.
 - D: s[63] is the earliest sync that may be used.
 
+One rule is stricter than MM2's: where the downstream offset of a new sync goes back (the copy lost its tail,
+or was deleted and created again), the older syncs tell of records that are gone, and are dropped.
+
 What users get from them: for one state of the store translation is monotonic in the offset asked for. Over
 time the same offset may translate *lower*, as syncs in the middle are dropped; hence the checkpoint guard
 (`twinlog.offsets.checkpoints`). A translation is never more than one past a known sync: never ahead of the
@@ -74,14 +77,13 @@ class OffsetSyncStore:
         self._read_to_end = True
 
     def apply(self, sync: OffsetSync) -> None:
-        """Take the next sync of the topic. One whose upstream offset goes back drops the partition's
-        history.
-        """
+        """Take the next sync of the topic. One that goes back on either side drops the history."""
         slots = self._slots.get(sync.partition)
         starts_anew = (
             slots is None
             or (self._must_read_to_end and not self._read_to_end)
             or sync.upstream_offset < slots[0].upstream_offset
+            or _target_went_back(slots[0], sync)
         )
         self._slots[sync.partition] = (
             (sync,) * SLOTS if slots is None or starts_anew else _insert(slots, sync)
@@ -118,6 +120,13 @@ class OffsetSyncStore:
     def partitions(self) -> frozenset[TopicPartition]:
         """Return the source partitions that have a sync."""
         return frozenset(self._slots)
+
+
+def _target_went_back(newest: OffsetSync, sync: OffsetSync) -> bool:
+    """Whether another record lies on the target where the newest one was, or before."""
+    return sync.downstream_offset < newest.downstream_offset or (
+        sync.downstream_offset == newest.downstream_offset and sync.upstream_offset != newest.upstream_offset
+    )
 
 
 def _insert(old: Slots, sync: OffsetSync) -> Slots:

@@ -2,8 +2,6 @@
 
 from collections.abc import Callable, Collection, Mapping
 
-from twinlog.offsets import OffsetSyncStore
-from twinlog.wire import OffsetSync
 from twinlog_checkpoint.alignment_log import RecordLog
 from twinlog_checkpoint.exact import ExactTranslator, LogSide
 from twinlog_checkpoint.floor import FloorTranslator
@@ -13,27 +11,22 @@ from unit.checkpoint.mirrored_logs import COPY, ORIGIN, MirroredLogs
 GOOD = (Verdict.EXACT, Verdict.UP_TO_DATE)
 
 
+def floor_translator(logs: MirroredLogs) -> FloorTranslator:
+    return FloorTranslator(lambda: logs.store)
+
+
 def translator(
     logs: MirroredLogs,
     *,
     max_bytes: int = 1 << 30,
     on_read_bytes: Callable[[int], None] = lambda size: None,
 ) -> ExactTranslator:
-    store = OffsetSyncStore(must_read_to_end=False)
-    store.finish_reading()
-    pairs = logs.history.of(ORIGIN)
-    pair = pairs.above(-1) if pairs is not None else None
-    while pairs is not None and pair is not None:
-        store.apply(
-            OffsetSync(partition=ORIGIN, upstream_offset=pair.upstream, downstream_offset=pair.downstream)
-        )
-        pair = pairs.above(pair.upstream)
     return ExactTranslator(
         here=LogSide(admin=logs.source, log=RecordLog(logs.source.reader())),
         there=LogSide(admin=logs.target, log=RecordLog(logs.target.reader())),
         counterpart=lambda partition: COPY,
         pairs=logs.history.of,
-        floor=FloorTranslator(lambda: store),
+        floor=floor_translator(logs),
         max_bytes=max_bytes,
         on_read_bytes=on_read_bytes,
     )
@@ -48,9 +41,10 @@ async def translate(exact: ExactTranslator, offsets: Collection[int]) -> Mapping
 
 async def check_all(logs: MirroredLogs, offsets: Collection[int], *, exact_share: float = 1.0) -> None:
     found = await translate(translator(logs), offsets)
-    if not logs.visible_target():
+    if not logs.visible_target() and ORIGIN not in logs.store.partitions():
         assert {translation.verdict for translation in found.values()} == {Verdict.NO_SYNC}
         return
+    check_never_ahead(logs, found)
     good = 0
     for offset, translation in found.items():
         if translation.verdict in GOOD:
@@ -60,3 +54,18 @@ async def check_all(logs: MirroredLogs, offsets: Collection[int], *, exact_share
     assert good >= exact_share * len(found), {
         offset: translation for offset, translation in found.items() if translation.verdict not in GOOD
     }
+
+
+def check_never_ahead(logs: MirroredLogs, found: Mapping[int, Translation]) -> None:
+    """Whatever the verdict, no unread record lies before an answer."""
+    for offset, translation in found.items():
+        if translation.downstream_offset is not None:
+            logs.check(offset, translation.downstream_offset, exact=translation.verdict in GOOD)
+
+
+async def check_poor(logs: MirroredLogs, offsets: Collection[int]) -> None:
+    """What is left without the logs, and with a budget that is soon spent, is never ahead either."""
+    positions = [SourcePosition(partition=ORIGIN, next_offset=offset) for offset in offsets]
+    floors = await floor_translator(logs).translate(positions)
+    check_never_ahead(logs, {position.next_offset: floor for position, floor in floors.items()})
+    check_never_ahead(logs, await translate(translator(logs, max_bytes=2_000), offsets))

@@ -9,6 +9,7 @@ from twinlog.kafka.ports import CommittedOffset
 from twinlog.model import TopicPartition
 from twinlog.testing.fake_cluster import Call
 from twinlog.wire import Checkpoint
+from twinlog_checkpoint.checkpointer import Checkpointer
 from twinlog_checkpoint.translation import Verdict
 from unit.checkpoint.checkpoint_harness import CHECKPOINTS_TOPIC, SYNCS_TOPIC, FlowOnFakes, KnownTopics, turns
 
@@ -150,6 +151,73 @@ async def test_a_copy_that_was_made_anew_gets_new_checkpoints(flow: FlowOnFakes)
         await flow.do_pass(checkpointer)
         await flow.do_pass(checkpointer)
     assert flow.checkpoints() == [checkpoint(250, 201), checkpoint(250, 11)]
+
+
+@pytest.mark.parametrize("restarted", [False, True])
+async def test_a_copy_that_grew_past_an_old_checkpoint_gets_the_lower_one(
+    flow: FlowOnFakes, restarted: bool
+) -> None:
+    """The copy lost its tail, then more was copied than was lost, before the next pass or while the service
+    was down: the offset syncs contradict the old checkpoint."""
+    orders, copy = TopicPartition("orders", 0), TopicPartition("A.orders", 0)
+    flow.source.set_group("g", {orders: 290})
+    flow.source.set_group("own", {orders: 290})
+    await fill_copy(flow, 300)
+    await flow.write_sync("orders", 280, 280)
+    async with flow.running() as parts:
+        await flow.do_pass(parts.checkpointer)
+        await flow.sync_groups(parts)
+        flow.target.set_group("own", {copy: 285})
+        if not restarted:
+            await lose_and_grow(flow, parts.checkpointer)
+            await flow.sync_groups(parts)
+    if restarted:
+        await lose_and_grow(flow)
+        async with flow.running() as parts:
+            await flow.do_pass(parts.checkpointer)
+            await flow.sync_groups(parts)
+    assert [(at.group, at.downstream_offset) for at in flow.checkpoints()] == [
+        ("g", 281),
+        ("own", 281),
+        ("g", 201),
+        ("own", 201),
+    ]
+    assert await on_target(flow, "g") == {copy: 201}
+    assert await on_target(flow, "own") == {copy: 285}, "its own consumer committed that"
+
+
+async def lose_and_grow(flow: FlowOnFakes, checkpointer: Checkpointer | None = None) -> None:
+    """The copy loses what lies behind 200, and gets 300 records more; the group goes on."""
+    orders = TopicPartition("orders", 0)
+    flow.target.truncate(TopicPartition("A.orders", 0), 200)
+    await fill_copy(flow, 300)
+    for upstream, downstream in ((300, 200), (500, 400)):
+        await flow.write_sync("orders", upstream, downstream)
+    for group in ("g", "own"):
+        flow.source.set_group(group, {orders: 310})
+    if checkpointer is not None:
+        await turns(lambda: checkpointer.tail.store.translate(orders, 310).downstream_offset == 201)
+        await flow.do_pass(checkpointer)
+
+
+async def test_a_void_checkpoint_is_committed_for_no_group(flow: FlowOnFakes) -> None:
+    """The offset syncs contradict it, and there is no newer answer: the group lies before every sync."""
+    orders, copy = TopicPartition("orders", 0), TopicPartition("A.orders", 0)
+    flow.source.set_group("g", {orders: 290})
+    await fill_copy(flow, 300)
+    await flow.write_sync("orders", 280, 280)
+    async with flow.running() as parts:
+        await flow.do_pass(parts.checkpointer)
+        flow.target.truncate(copy, 200)
+        await fill_copy(flow, 300)
+        await flow.write_sync("orders", 300, 200)
+        await turns(lambda: parts.checkpointer.tail.store.translate(orders, 300).downstream_offset == 200)
+        await flow.do_pass(parts.checkpointer)
+        await flow.sync_groups(parts)
+        known = flow.served(parts).failover.planner.route.known_places()
+    assert flow.checkpoints() == [checkpoint(290, 281)]
+    assert await on_target(flow, "g") == {}
+    assert list(known) == []
 
 
 async def test_a_restart_goes_on_from_the_checkpoints_in_the_topic(flow: FlowOnFakes) -> None:

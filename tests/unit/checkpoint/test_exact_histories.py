@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from unit.checkpoint.exact_questions import check_all
+from unit.checkpoint.exact_questions import check_all, check_poor
 from unit.checkpoint.mirrored_logs import ORIGIN, MirroredLogs
 
 EXAMPLES = settings().max_examples // 6
@@ -24,6 +24,18 @@ Steps = st.lists(
     min_size=2,
     max_size=12,
 )
+Losses = st.lists(
+    st.one_of(
+        st.tuples(st.just("produce"), st.integers(1, 120)),
+        st.tuples(st.just("copy"), st.integers(1, 100)),
+        st.tuples(st.just("rest"), st.just(0)),
+        st.tuples(st.just("lose_tail"), st.integers(1, 100)),
+        st.tuples(st.just("create_again"), st.integers(0, 1)),
+        st.tuples(st.just("retain"), st.integers(1, 100)),
+    ),
+    min_size=3,
+    max_size=12,
+)
 
 
 async def play(logs: MirroredLogs, steps: list[tuple[str, int]]) -> None:
@@ -34,6 +46,13 @@ async def play(logs: MirroredLogs, steps: list[tuple[str, int]]) -> None:
             logs.copy(count)
         elif name == "crash":
             logs.crash(count)
+        elif name == "lose_tail":
+            logs.lose_tail(count / 100)
+        elif name == "create_again":
+            logs.create_again(from_start=bool(count))
+        elif name == "retain":
+            log = logs.source.log(ORIGIN, "retain")
+            log.delete_before(log.start + (log.end - log.start) * count // 200)
         else:
             logs.rest()
     logs.produce(20)
@@ -52,6 +71,24 @@ def test_every_offset_of_a_mirror_with_restarts_and_aborts_is_exact(
         await play(logs, steps)
         end = logs.source.log(ORIGIN, "end").end
         await check_all(logs, range(end + 1))
+
+    _run(run)
+
+
+@pytest.mark.slow
+@settings(max_examples=EXAMPLES)
+@given(
+    seed=st.integers(0, 10_000), steps=Losses, exactly_once=st.booleans(), lost=st.sampled_from([0.0, 0.9])
+)
+def test_no_answer_is_ahead_where_the_copy_lost_its_tail_or_was_created_again(
+    seed: int, steps: list[tuple[str, int]], exactly_once: bool, lost: float
+) -> None:
+    async def run() -> None:
+        logs = MirroredLogs(seed=seed, exactly_once=exactly_once, lost_syncs=lost)
+        await play(logs, steps)
+        offsets = range(logs.source.log(ORIGIN, "end").end + 1)
+        await check_all(logs, offsets, exact_share=0.0)
+        await check_poor(logs, offsets)
 
     _run(run)
 

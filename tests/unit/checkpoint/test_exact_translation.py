@@ -115,7 +115,8 @@ async def test_the_few_survivors_of_a_compacted_log_are_found_however_far_they_l
 
 
 async def test_a_pair_whose_records_differ_is_not_trusted() -> None:
-    """The copy was deleted and made anew, from a later record on, and its new syncs have not come yet."""
+    """The copy was deleted and created again, from a later record on, and its new syncs have not come yet:
+    what the old ones say may be ahead, so there is no answer."""
     logs = MirroredLogs(seed=15)
     logs.produce(600)
     logs.copy()
@@ -125,8 +126,9 @@ async def test_a_pair_whose_records_differ_is_not_trusted() -> None:
     logs.target = anew.target
     offsets = range(100, 500, 10)
     found = await translate(translator(logs), offsets)
-    assert {translation.verdict for translation in found.values()} == {Verdict.FLOOR}
-    logs.history = anew.history
+    assert {translation.downstream_offset for translation in found.values()} == {None}
+    assert {translation.verdict for translation in found.values()} == {Verdict.NO_SYNC}
+    logs.history, logs.store = anew.history, anew.store
     await check_all(logs, offsets)
 
 
@@ -244,6 +246,7 @@ async def test_answers_are_remembered_until_the_logs_change() -> None:
 
 
 async def test_records_gone_from_the_source_leave_the_floor() -> None:
+    """The copy still holds them."""
     logs = MirroredLogs(seed=8)
     logs.produce(500)
     logs.copy()
@@ -254,6 +257,44 @@ async def test_records_gone_from_the_source_leave_the_floor() -> None:
     for offset in (300, 301, end - 1):
         assert found[offset].verdict in GOOD
         logs.check(offset, found[offset].downstream_offset or 0)
+
+
+@pytest.mark.parametrize("lag_max", [20, 1 << 40])
+async def test_a_group_before_the_log_start_gets_the_first_record_that_it_could_still_read(
+    lag_max: int,
+) -> None:
+    """The copy began after its offset, so no sync tells of it."""
+    logs = MirroredLogs(seed=8, offset_lag_max=lag_max)
+    logs.produce(500)
+    logs.source.log(ORIGIN, "expire").delete_before(300)
+    logs._copied_to = 300
+    logs.copy()
+    found = await translate(translator(logs), [0, 100, 299, 300])
+    first = logs.visible_target()[0].offset
+    assert {offset: (at.verdict, at.downstream_offset) for offset, at in found.items()} == dict.fromkeys(
+        (0, 100, 299, 300), (Verdict.EXACT, first)
+    )
+    assert "before the log's start" in found[100].message
+    assert not found[300].message
+
+
+async def test_a_floor_past_the_end_of_the_copy_is_no_answer() -> None:
+    """The copy lost its tail: the end of its log would leave out whatever is copied from now on."""
+    logs = MirroredLogs(seed=9)
+    logs.produce(500)
+    logs.copy()
+    end = logs.visible_source()[-1].offset
+    logs.lose_tail(0.5)
+    for exact in (translator(logs), translator(logs, max_bytes=1)):
+        found = (await translate(exact, [end]))[end]
+        assert found.downstream_offset is None, found
+        assert found.verdict is Verdict.NO_SYNC
+    logs.produce(300)
+    logs.copy()
+    for exact in (translator(logs), translator(logs, max_bytes=1)):
+        found = (await translate(exact, [end]))[end]
+        if found.downstream_offset is not None:
+            logs.check(end, found.downstream_offset, exact=found.verdict in GOOD)
 
 
 async def test_records_gone_from_the_target_go_on_at_its_first() -> None:

@@ -2,7 +2,7 @@
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import pytest
 
@@ -390,21 +390,49 @@ async def test_a_group_that_became_active_while_it_was_moved_is_left_alone() -> 
     assert record.moved == ()
 
 
-@pytest.mark.parametrize(("wanted", "committed"), [(5, 100), (5_000, 200), (150, 150)])
-def test_offsets_are_clamped_to_the_targets_log(wanted: int, committed: int) -> None:
-    place = GroupPlace(
+def place_there(wanted: int, *, verdict: Verdict = Verdict.FLOOR, present: int | None = None) -> GroupPlace:
+    """A place to move to in a log that begins at 100 and ends at 200."""
+    return GroupPlace(
         group="g",
         from_partition=ORIGIN,
         to_partition=COPY,
         from_offset=1,
-        translation=Translation(verdict=Verdict.FLOOR, downstream_offset=wanted),
+        translation=Translation(verdict=verdict, downstream_offset=wanted),
         state_before="EMPTY",
         state_there="DEAD",
-        present_offset=None,
+        present_offset=present,
         log_there=LogRange(start=100, end=200),
     )
-    decided = decide(place, include_active=False)
+
+
+@pytest.mark.parametrize(("wanted", "committed"), [(5, 100), (150, 150), (200, 200)])
+def test_an_offset_before_the_targets_log_becomes_its_start(wanted: int, committed: int) -> None:
+    decided = decide(place_there(wanted), include_active=False)
     assert (decided.action, decided.to_offset) == (MoveAction.WRITE, committed)
+
+
+def test_an_offset_past_the_end_of_the_targets_log_is_not_moved_to() -> None:
+    """The copy lost its tail: its end would skip whatever was copied since."""
+    decided = decide(place_there(5_000), include_active=False)
+    assert (decided.action, decided.to_offset) == (MoveAction.SKIP_NO_OFFSET, None)
+    assert "past the end 200" in decided.message
+
+
+@pytest.mark.parametrize(
+    ("verdict", "present", "wrote", "action"),
+    [
+        (Verdict.EXACT, 180, True, MoveAction.WRITE),
+        (Verdict.FLOOR, 230, True, MoveAction.WRITE),
+        (Verdict.FLOOR, 180, True, MoveAction.KEEP_AHEAD),
+        (Verdict.EXACT, 180, False, MoveAction.KEEP_AHEAD),
+        (Verdict.EXACT, 230, False, MoveAction.KEEP_AHEAD),
+    ],
+)
+def test_a_group_goes_back_only_from_where_a_wrong_checkpoint_put_it(
+    verdict: Verdict, present: int, wrote: bool, action: MoveAction
+) -> None:
+    place = replace(place_there(150, verdict=verdict, present=present), wrote_present=wrote)
+    assert decide(place, include_active=False).action is action
 
 
 async def test_the_journal_keeps_what_it_is_told() -> None:
