@@ -100,8 +100,11 @@ async def test_every_kind_of_request_waits_out_a_request_percentage(
                 rotation.begin()
                 rotation.send(partition, build_batch([NewRecord(None, bytes([number]), 1)]))
                 await rotation.commit()
-        ends = await list_offsets(session, OffsetSpec.LAST_STABLE, [partition])
-        assert ends[partition] == 10
+
+        async def are_over() -> bool:
+            return (await list_offsets(session, OffsetSpec.LAST_STABLE, [partition]))[partition] == 10
+
+        await eventually(are_over)
         async with open_fetcher(session) as fetcher:
             found = 0
             while not found:

@@ -1,4 +1,4 @@
-"""Who is fetched next: trickles rest while the writing half works, limited backlogs take turns."""
+"""Who is fetched next: trickles rest together while the writing half works, limited backlogs take turns."""
 
 from dataclasses import dataclass, field
 
@@ -10,6 +10,7 @@ from twinlog_source.task.throttle import Throttle
 from twinlog_source.task.turns import (
     BACKLOG_BYTES,
     LIMIT_SECONDS,
+    LONGEST_REST_SECONDS,
     LONGEST_WAIT_SECONDS,
     TRICKLE_BYTES,
     Turns,
@@ -56,20 +57,47 @@ def test_a_paused_partition_waits_for_its_command_a_failed_one_for_its_time() ->
     assert bench.next(1.0) == {FIRST, SECOND}
 
 
-def test_a_trickle_rests_until_the_writing_half_is_about_to_be_free() -> None:
+def test_who_has_no_backlog_rests_with_a_trickle_until_the_writing_half_is_about_to_be_free() -> None:
     bench = Bench()
     assert not bench.turns.end_rest()
-    bench.turns.served(FIRST, LITTLE, buffered_bytes=LITTLE)
-    assert bench.next() == {SECOND}
+    bench.turns.served(FIRST, LITTLE, buffered_bytes=LITTLE, now=0.0)
+    assert bench.next() == set()
     assert bench.turns.end_rest()
     assert bench.next() == {FIRST, SECOND}
     assert not bench.turns.end_rest()
 
 
-def test_a_backlog_does_not_rest_and_nobody_does_while_much_is_buffered() -> None:
+def test_a_rest_has_an_end_when_the_writing_half_is_not_free_for_long() -> None:
     bench = Bench()
-    bench.turns.served(FIRST, BACKLOG_BYTES, buffered_bytes=BACKLOG_BYTES)
-    bench.turns.served(SECOND, LITTLE, buffered_bytes=TRICKLE_BYTES)
+    bench.turns.served(FIRST, LITTLE, buffered_bytes=LITTLE, now=5.0)
+    assert bench.next(5.75) == set()
+    assert bench.turns.wait_seconds(5.75) == 5.0 + LONGEST_REST_SECONDS - 5.75
+    assert bench.next(5.0 + LONGEST_REST_SECONDS) == {FIRST, SECOND}
+
+
+def test_what_is_asked_for_is_waited_for_while_others_rest() -> None:
+    bench = Bench()
+    bench.asked.add(SECOND)
+    bench.turns.served(FIRST, LITTLE, buffered_bytes=LITTLE, now=0.0)
+    assert bench.next() == {SECOND}
+
+
+def test_a_backlog_does_not_rest_beside_a_trickle() -> None:
+    """One that is known by its last answer, and one that is known by the end of its log."""
+    third = TopicPartition("t", 2)
+    bench = Bench((FIRST, SECOND, third))
+    bench.copies[third].end_offset = 100
+    bench.turns.served(SECOND, BACKLOG_BYTES, buffered_bytes=BACKLOG_BYTES, now=0.0)
+    bench.turns.served(FIRST, LITTLE, buffered_bytes=BACKLOG_BYTES + LITTLE, now=0.0)
+    assert bench.next() == {SECOND, third}
+    bench.turns.served(SECOND, LITTLE, buffered_bytes=BACKLOG_BYTES + LITTLE, now=0.0)
+    assert bench.next() == {third}
+
+
+def test_nobody_rests_while_much_is_buffered() -> None:
+    bench = Bench()
+    bench.turns.served(FIRST, BACKLOG_BYTES, buffered_bytes=BACKLOG_BYTES, now=0.0)
+    bench.turns.served(SECOND, LITTLE, buffered_bytes=TRICKLE_BYTES, now=0.0)
     assert bench.next() == {FIRST, SECOND}
 
 
@@ -90,7 +118,7 @@ def test_backlogs_of_a_limited_topic_take_turns_and_hold_up_nobody_else() -> Non
         assert bench.turns.wait_seconds(0.0) == LIMIT_SECONDS
         seen |= served
         for partition in served:
-            bench.turns.served(partition, BACKLOG_BYTES, buffered_bytes=0)
+            bench.turns.served(partition, BACKLOG_BYTES, buffered_bytes=0, now=0.0)
     assert seen == set(limited)
 
 

@@ -197,7 +197,12 @@ class Intake:
         if prepared.fault is not None:
             copy.hold()
         self._buffered_bytes += size_bytes
-        self._turns.served(answer.partition, size_bytes, buffered_bytes=self._buffered_bytes)
+        self._turns.served(
+            answer.partition,
+            size_bytes,
+            buffered_bytes=self._buffered_bytes,
+            now=self.clock.monotonic(),
+        )
         self.arrived.set()
 
     async def _failed(self, failure: FetchFailure) -> None:
