@@ -118,6 +118,12 @@ FLOWS: Final = ReasonGroup(
             "correct `bootstrap.servers` of one of them",
         ),
         OwnReason(
+            "LOOP",
+            "flows that keep names would copy a topic round for ever; nothing is started, and a changed "
+            "rule that would do it is refused",
+            "make the `topics` of these flows distinct, or use the default policy",
+        ),
+        OwnReason(
             "OWNED_ELSEWHERE",
             "another process copies the flow; this one takes over when that one leaves or "
             "is silent: 10 s (`twinlog.owner.timeout.seconds`), a minute for the source service",

@@ -8,6 +8,7 @@ from typing import Final
 from twinlog.config import ClientConfig, ConfigSyncSettings, Configuration, FlowConfig
 from twinlog.config.live import LIVE_KEYS, live_overrides
 from twinlog.filters import DefaultGroupFilter, NameFilter, PatternList
+from twinlog.loops import refuse_loops
 from twinlog.model import Flow
 from twinlog.policy.internal_topics import configsync_topic
 from twinlog.selection_configured import topic_selector
@@ -58,6 +59,7 @@ def _configsync_flow(configuration: Configuration, config: FlowConfig) -> Config
         if base is None:
             return flow_rules(config)
         changed = base.with_overrides(live_overrides(config.flow, values))
+        refuse_loops(changed)
         return flow_rules(changed.flow(config.flow))
 
     return ConfigSyncFlow(

@@ -157,6 +157,9 @@ class _Base:
         require_literals(overrides)
         return self.rebuild(overrides={**self.overrides, **overrides})
 
+    def whole_file(self) -> Configuration:
+        return self.rebuild(overrides=self.overrides, only_flows=None, only_targets=None)
+
     def flow_values(self, flow: Flow, keys: Collection[str]) -> Mapping[str, str]:
         written = precedence.connector_properties(self.raw, flow, Connector.SOURCE)
         values: dict[str, str] = {}

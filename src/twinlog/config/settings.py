@@ -331,6 +331,12 @@ class ConfigurationBase(Protocol):
         """
         ...
 
+    def whole_file(self) -> "Configuration":
+        """The same file with all of its flows, also those that this process was not to run. Raises
+        ConfigError. Blocks as `load` does.
+        """
+        ...
+
     def flow_values(self, flow: Flow, keys: Collection[str]) -> Mapping[str, str]:
         """What these keys are for a flow: as written, else their default; one without a default is left
         out.

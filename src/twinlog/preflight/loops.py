@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator, Sequence
 
+from twinlog.loops import ring_of, ring_text
 from twinlog.model import ClusterAlias
 from twinlog.preflight.facts import Facts, FlowFacts
 from twinlog.preflight.findings import Finding, error, fine, warning
@@ -11,50 +12,22 @@ def check_loops(facts: Facts) -> Iterator[Finding]:
     """A name that comes back to a cluster it was on, over flows that keep names; two sources in one target
     topic.
     """
-    looping = False
-    for way in _rings(facts.flows):
-        topics = sorted({topic.name for flow in way for topic in flow.topics if _goes_round(way, topic.name)})
-        if topics:
-            looping = True
-            names = " and ".join(str(flow.flow) for flow in way)
-            yield error(
-                names,
-                "loops",
-                f"{', '.join(topics)} would go round for ever, since these flows keep names",
-                "use the default policy, or exclude the topics in one of the flows",
-            )
-    if facts.flows and not looping:
+    rings: dict[str, set[str]] = {}
+    selectors = [flow.selector for flow in facts.flows]
+    for name in sorted({topic.name for flow in facts.flows for topic in flow.topics}):
+        ring = ring_of(selectors, name)
+        if ring is not None:
+            rings.setdefault(ring_text(ring), set()).add(name)
+    for flows, topics in sorted(rings.items()):
+        yield error(
+            flows,
+            "loops",
+            f"{', '.join(sorted(topics))} would go round for ever, since these flows keep names",
+            "use the default policy, or exclude the topics in one of the flows",
+        )
+    if facts.flows and not rings:
         yield fine("all flows", "loops", "no topic comes back to where it was")
     yield from _collisions(facts.flows)
-
-
-def _rings(flows: Sequence[FlowFacts]) -> Iterator[tuple[FlowFacts, ...]]:
-    """Closed ways over flows that keep names, each once: it starts at its smallest cluster."""
-    keeping = [flow for flow in flows if not flow.selector.policy.tracks_topic_sources]
-    for start in sorted({flow.flow.source for flow in keeping}):
-        yield from _ways(keeping, start, start, ())
-
-
-def _ways(
-    flows: Sequence[FlowFacts], start: ClusterAlias, here: ClusterAlias, so_far: tuple[FlowFacts, ...]
-) -> Iterator[tuple[FlowFacts, ...]]:
-    visited = {flow.flow.source for flow in so_far}
-    for flow in flows:
-        if flow.flow.source != here:
-            continue
-        if flow.flow.target == start:
-            yield (*so_far, flow)
-        elif flow.flow.target > start and flow.flow.target not in visited:
-            yield from _ways(flows, start, flow.flow.target, (*so_far, flow))
-
-
-def _goes_round(way: Sequence[FlowFacts], topic: str) -> bool:
-    """Every flow of the way selects the name and keeps it."""
-    return all(
-        flow.selector.selects(topic)
-        and flow.selector.policy.format_remote_topic(flow.flow.source, topic) == topic
-        for flow in way
-    )
 
 
 def _collisions(flows: Sequence[FlowFacts]) -> Iterator[Finding]:

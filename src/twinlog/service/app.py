@@ -26,6 +26,7 @@ from twinlog.config import ClientConfig, Configuration, NoticeLevel, Service
 from twinlog.errors import ConfigError
 from twinlog.kafka.cluster import open_cluster
 from twinlog.kafka.ports import KafkaCluster
+from twinlog.loops import refuse_loops
 from twinlog.model import ClusterAlias
 from twinlog.service.clusters import Clusters
 from twinlog.service.grpc_server import GrpcServer, GrpcService
@@ -97,6 +98,7 @@ def service_main(name: str, build: Build, argv: Sequence[str] | None = None) -> 
     options = parse_options(name, argv, environment=os.environ)
     try:
         configuration = load_configuration(name, options, environment=os.environ)
+        refuse_loops(configuration)
     except ConfigError as error:
         sys.stderr.write(f"twinlog-{name}: {error}\n")
         return EXIT_BAD_CONFIG

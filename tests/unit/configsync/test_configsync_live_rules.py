@@ -5,10 +5,12 @@ from pathlib import Path
 
 import pytest
 
+from twinlog.config import load
 from twinlog.config.live import LIVE_KEYS
 from twinlog.errors import ConfigError, ConflictError, TransientKafkaError
 from twinlog.model import TopicPartition
 from twinlog.testing.fake_cluster import Call
+from twinlog_configsync.config import configsync_flows
 from twinlog_configsync.live_rules import RuleChange, RuleOperation, change_rules
 from twinlog_configsync.reasons import Reason
 from twinlog_configsync.records import Kind, RecordKey, RulesRecord, encode_key, encode_value
@@ -264,3 +266,16 @@ async def test_an_update_wakes_the_loop_and_changes_its_intervals(flow: FlowUnde
         stop.set()
         await loop
     assert Scope.ACLS not in flow.sync.passes.rules.intervals_seconds
+
+
+def test_a_changed_rule_that_would_make_a_loop_is_refused(tmp_path: Path) -> None:
+    file = tmp_path / "mm2.properties"
+    file.write_text(
+        "clusters = A, B\nA.bootstrap.servers = a:9092\nB.bootstrap.servers = b:9092\n"
+        "replication.policy.class = org.apache.kafka.connect.mirror.IdentityReplicationPolicy\n"
+        "A->B.enabled = true\nA->B.topics = orders\nB->A.enabled = true\nB->A.topics = users\n"
+    )
+    flow, _ = configsync_flows(load(file, environ={}))
+    assert flow.with_values({"topics": "orders, carts"}).selector.selects("carts")
+    with pytest.raises(ConfigError, match="round for ever"):
+        flow.with_values({"topics": "orders, u.*"})

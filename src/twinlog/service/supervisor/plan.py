@@ -11,6 +11,7 @@ from pathlib import Path
 
 from twinlog.config import Address, Configuration, LogFormat, Service, load
 from twinlog.errors import ConfigError
+from twinlog.loops import refuse_loops
 from twinlog.service.arguments import parse_flows, parse_override
 from twinlog.service.runs import LivingRun, living_runs
 from twinlog.service.supervisor.addresses import (
@@ -87,6 +88,7 @@ def plan_run(request: RunRequest, *, environment: Mapping[str, str], stack: Exit
         strict=request.strict,
     )
     services = _services(request.services)
+    refuse_loops(configuration)
     runs = living_runs()
     _refuse_a_second_run(request, configuration, services, runs)
     # A part of the whole must be where its peers look for it: only a run of the whole makes way.

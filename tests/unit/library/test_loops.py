@@ -1,0 +1,117 @@
+"""Loops are refused at the start, whichever file, flow or third cluster they go over."""
+
+import re
+from contextlib import AsyncExitStack, ExitStack
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from twinlog.config import load
+from twinlog.errors import ConfigError
+from twinlog.filters.samples import samples
+from twinlog.loops import refuse_loops
+from twinlog.model import Flow
+from twinlog.service.app import ServiceContext, ServiceParts, service_main
+from twinlog.service.supervisor.plan import RunRequest, plan_run
+
+IDENTITY = "org.apache.kafka.connect.mirror.IdentityReplicationPolicy"
+
+
+def settings(directory: Path, *flows: str, policy: str = IDENTITY, **topics: str) -> Path:
+    """A file with flows such as `A->B: loop.*`."""
+    lines = ["clusters = A, B, C", f"replication.policy.class = {policy}"]
+    lines += [f"{alias}.bootstrap.servers = {alias.lower()}:9092" for alias in "ABC"]
+    for text in flows:
+        flow, _, patterns = text.partition(": ")
+        lines += [f"{flow}.enabled = true", f"{flow}.topics = {patterns}"]
+    file = directory / "mm2.properties"
+    file.write_text("\n".join(lines))
+    return file
+
+
+@pytest.mark.parametrize(
+    "flows",
+    [
+        ("A->B: loop.*", "B->A: loop.*"),
+        ("A->B: .*", "B->A: orders"),
+        ("A->B: orders, payments", "B->A: users, payments"),
+        ("A->B: a.*", "B->A: .*b"),
+        ("A->B: (orders|users)-[0-9]+", r"B->A: users-\\d{2}"),
+        ("A->B: .*", "B->C: .*", "C->A: o.*"),
+        ("B->A: x", "A->B: y", "B->C: eu.*", "C->B: .*"),
+    ],
+)
+def test_flows_that_would_copy_a_topic_round_are_refused(tmp_path: Path, flows: tuple[str, ...]) -> None:
+    file = settings(tmp_path, *flows)
+    with pytest.raises(ConfigError) as refused:
+        refuse_loops(load(file, environ={}))
+    assert refused.value.reason == "LOOP"
+    assert str(file) in str(refused.value)
+    first, _, _ = flows[-1].partition(": ")
+    assert f"{first}.topics" in str(refused.value)
+
+
+@pytest.mark.parametrize(
+    "flows",
+    [
+        ("A->B: a.*", "B->A: b.*"),
+        ("A->B: .*", "B->C: .*"),
+        ("A->B: .*", "A->C: .*", "B->C: .*"),
+        ("A->B: orders", "B->C: orders", "C->A: users"),
+    ],
+)
+def test_flows_that_do_not_meet_may_start(tmp_path: Path, flows: tuple[str, ...]) -> None:
+    refuse_loops(load(settings(tmp_path, *flows), environ={}))
+
+
+def test_a_topic_that_one_flow_excludes_does_not_go_round(tmp_path: Path) -> None:
+    file = settings(tmp_path, "A->B: loop.*", "B->A: loop.*")
+    refuse_loops(load(file, environ={}, overrides={"A->B.topics.exclude": "loop.*"}))
+
+
+def test_the_default_policy_never_goes_round(tmp_path: Path) -> None:
+    policy = "org.apache.kafka.connect.mirror.DefaultReplicationPolicy"
+    refuse_loops(load(settings(tmp_path, "A->B: .*", "B->A: .*", policy=policy), environ={}))
+
+
+def test_a_flow_that_another_process_runs_counts_as_well(tmp_path: Path) -> None:
+    file = settings(tmp_path, "A->B: .*", "B->A: .*")
+    with pytest.raises(ConfigError, match="round for ever"):
+        refuse_loops(load(file, environ={}, only_flows=[Flow("A", "B")]))
+
+
+@pytest.mark.parametrize(
+    ("pattern", "some"),
+    [
+        ("orders", "orders"),
+        (".*", "a"),
+        (r"eu\.orders-[0-9]+", "eu.orders-0"),
+        ("(a|b)c?", "a"),
+        ("[^a]x{3}", "0xxx"),
+        ("(?:x|y)+z", "xz"),
+    ],
+)
+def test_samples_of_a_pattern(pattern: str, some: str) -> None:
+    assert some in samples(pattern)
+
+
+@given(st.text(alphabet="ab.*+?()[]|\\{}1,^$d", max_size=12))
+def test_every_sample_matches_and_no_pattern_raises(pattern: str) -> None:
+    for name in samples(pattern):
+        assert name
+        assert re.compile(".+", re.DOTALL).fullmatch(name)
+
+
+def test_run_and_every_service_end_with_exit_code_2_before_anything_starts(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    async def build(_context: ServiceContext, _stack: AsyncExitStack) -> ServiceParts:
+        raise AssertionError("nothing is built")
+
+    file = settings(tmp_path, "A->B: .*", "B->A: .*")
+    assert service_main("heartbeat", build, ["--config", str(file)]) == 2
+    assert "A->B.topics, B->A.topics" in capsys.readouterr().err
+    with ExitStack() as stack, pytest.raises(ConfigError, match="round for ever"):
+        plan_run(RunRequest(config=file), environment={}, stack=stack)
