@@ -14,8 +14,6 @@ from twinlog.model import ClusterAlias
 from twinlog.selection import TopicSelector
 from twinlog.selection_configured import topic_selector
 
-LOOP = "LOOP"
-
 _MOST_CANDIDATES = 500
 Ring = tuple[TopicSelector, ...]
 
@@ -90,7 +88,7 @@ def refuse_loops(configuration: Configuration) -> None:
             "example): they keep names (IdentityReplicationPolicy), and each selects what the other writes. "
             f"Make {keys} distinct, exclude the topics in one of the flows (topics.exclude), or use the "
             "default replication.policy.class",
-            reason=LOOP,
+            reason="LOOP",
             metadata={"file": configuration.file, "keys": keys, "topic": topic},
         )
 
