@@ -254,7 +254,7 @@ async def test_a_zombie_that_only_sends_is_fenced_too(target: BlockingCluster, u
         open_target(target) as session,
         RawProducer(session, QUICK, transactional_id=unique_topic) as zombie,
     ):
-        fenced = await fence(session, [unique_topic], timeout_seconds=60)
+        fenced = await fence(session, [unique_topic], timeout_seconds=60, transaction_timeout_seconds=60)
         assert fenced.keys() == {unique_topic}
         assert isinstance(fenced[unique_topic], ProducerIdentity)
         zombie.begin()
@@ -280,7 +280,7 @@ async def test_fencing_ends_open_transactions_of_many_ids(target: BlockingCluste
                 await owner.send(partition, a_batch(transactional_id.encode()))
         stable = await list_offsets(session, OffsetSpec.LAST_STABLE, [partition])
         assert stable[partition] == 0
-        outcome = await fence(session, ids, timeout_seconds=60)
+        outcome = await fence(session, ids, timeout_seconds=60, transaction_timeout_seconds=60)
         assert outcome.keys() == set(ids)
         assert all(isinstance(answer, ProducerIdentity) for answer in outcome.values())
         stable = await list_offsets(session, OffsetSpec.LAST_STABLE, [partition])

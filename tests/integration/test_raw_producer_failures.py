@@ -126,7 +126,9 @@ async def test_missing_rights_are_told_apart(start_cluster: Callable[[ClusterSpe
     async with open_session("B", cluster.client_properties("mirror")) as session:
 
         async def only_mine() -> bool:
-            outcome = await fence(session, ["theirs", "mine"], timeout_seconds=60)
+            outcome = await fence(
+                session, ["theirs", "mine"], timeout_seconds=60, transaction_timeout_seconds=60
+            )
             assert not isinstance(outcome["mine"], KafkaError), "the rights are on their way to the broker"
             refusal = outcome["theirs"]
             return isinstance(refusal, KafkaError) and refusal.reason == "TRANSACTION_UNAUTHORIZED"

@@ -49,7 +49,7 @@ async def test_each_hanging_copy_ends_as_its_position_did(
                 await (producer.commit() if commits else producer.abort())
                 await producer.__aexit__(None, None, None)
             # Answered when the coordinators are done with the transactions before.
-            outcomes = await fence(session, ids, timeout_seconds=60)
+            outcomes = await fence(session, ids, timeout_seconds=60, transaction_timeout_seconds=60)
             assert not [each for each in outcomes.values() if isinstance(each, KafkaError)]
         async with RawProducer(session, QUICK, transactional_id=another_id) as another:
             await stage.copy(another, surpassed, b"third", position=3)
@@ -64,6 +64,7 @@ async def test_each_hanging_copy_ends_as_its_position_did(
             positions=positions,
             target_topic=lambda topic: f"A.{topic}",
             timeout_seconds=30,
+            transaction_timeout_seconds=60,
         )
         await take_over.take(ids, {stage.copy_of(partition): partition for partition in cases})
         assert await positions.refresh() == {

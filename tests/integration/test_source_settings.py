@@ -1,11 +1,14 @@
 """Client settings of the file, as real brokers feel them."""
 
+from collections.abc import Callable
 from pathlib import Path
 
 from integration.source_rig import Content, Rig, content, open_rig, producer
 from twinlog.batches import Codec, read_batches
 from twinlog.clock import SystemClock
 from twinlog.kafka.raw import FetchedPartition
+from twinlog.local.blocking_cluster import BlockingCluster
+from twinlog.local.spec import ClusterSpec
 from twinlog.model import TopicPartition
 from twinlog.testing.brokers import KafkaPair, eventually
 from twinlog.testing.raw_copying import open_fetcher, open_session
@@ -37,6 +40,23 @@ async def test_codec_isolation_and_fetch_sizes_are_as_the_file_says(
 
             await eventually(all_there)
         assert await codecs(kafka_pair, rig.remote("set")) == {Codec.GZIP}
+
+
+async def test_a_target_that_allows_short_transactions_only_is_copied_to(
+    start_cluster: Callable[[ClusterSpec], BlockingCluster], kafka_pair: KafkaPair, tmp_path: Path
+) -> None:
+    """Every id is initialised with the time-out of the file, by the driver that fences it as by its task."""
+    target = start_cluster(ClusterSpec(name="short", properties={"transaction.max.timeout.ms": "20000"}))
+    async with open_rig(kafka_pair.a, target, tmp_path) as rig:
+        rig.extra |= {"topics": "short", f"{rig.b}.producer.transaction.timeout.ms": "20000"}
+        await rig.create("short")
+        await rig.produce("short", [b"one", b"two"])
+        async with rig.configsync() as configsync:
+            async with rig.running(configsync):
+                await rig.same("short")
+            await rig.produce("short", [b"three"])
+            async with rig.running(configsync):
+                await rig.same("short")
 
 
 async def aborted(rig: Rig, value: bytes) -> None:

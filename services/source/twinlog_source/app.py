@@ -34,6 +34,7 @@ from twinlog_source.partition_table import PartitionTable
 from twinlog_source.pipeline.runner import SparkRunner
 from twinlog_source.pipeline.session import local_cores
 from twinlog_source.positions import PositionsLog
+from twinlog_source.producer_settings import producer_settings
 from twinlog_source.servicer import SourceServicer
 from twinlog_source.start_positions import StartPositions
 from twinlog_source.task_host import TaskHost
@@ -213,5 +214,8 @@ def _fence(flow: SourceFlow, positions: PositionsLog, stack: AsyncExitStack) -> 
         positions=positions,
         target_topic=lambda topic: flow.policy.format_remote_topic(flow.flow.source, topic),
         timeout_seconds=FENCE_SECONDS,
+        transaction_timeout_seconds=producer_settings(
+            properties, alias=flow.flow.target
+        ).transaction_timeout_seconds,
     )
     return take_over.take

@@ -63,6 +63,9 @@ class TakeOver:
     target_topic: Callable[[str], str | None]
     """Source topic -> its copy, if it is known."""
     timeout_seconds: float
+    """Of each call."""
+    transaction_timeout_seconds: float
+    """`transaction.timeout.ms` of the producers that have these ids."""
 
     async def take(
         self,
@@ -77,7 +80,12 @@ class TakeOver:
             return
         holders: dict[int, tuple[str, ProducerIdentity]] = {}
         for transactional_id, answer in (
-            await fence(self.session, transactional_ids, timeout_seconds=self.timeout_seconds)
+            await fence(
+                self.session,
+                transactional_ids,
+                timeout_seconds=self.timeout_seconds,
+                transaction_timeout_seconds=self.transaction_timeout_seconds,
+            )
         ).items():
             if isinstance(answer, KafkaError):
                 raise answer
@@ -116,7 +124,9 @@ class TakeOver:
         for producer_id in {one.producer_id for opened in hanging.values() for one in opened}:
             transactional_id, identity = holders[producer_id]
             coordinator = TransactionCoordinator(
-                self.session, transactional_id, transaction_timeout_seconds=self.timeout_seconds
+                self.session,
+                transactional_id,
+                transaction_timeout_seconds=self.transaction_timeout_seconds,
             )
             await coordinator.agree(timeout_seconds=self.timeout_seconds)
             own = {

@@ -93,6 +93,7 @@ async def open_copier(
             positions=positions,
             target_topic=dict(zip(prepare.source_topics, prepare.target_topics, strict=True)).get,
             timeout_seconds=CALL_TIMEOUT_SECONDS,
+            transaction_timeout_seconds=settings.transaction_timeout_seconds,
         )
 
         async def take_over_ids(committed: Collection[TopicPartition]) -> None:

@@ -9,7 +9,7 @@
         await fetcher.request(next_positions)       # optional: fetch on while the present data is sent
 
     ends = await list_offsets(source, OffsetSpec.LATEST, partitions)
-    await fence(target, ids_of_the_flow, timeout_seconds=30)
+    await fence(target, ids_of_the_flow, timeout_seconds=30, transaction_timeout_seconds=60)
 
     async with TransactionRotation(target, ("twinlog-A-B-0-0", "twinlog-A-B-0-1"), ProducerSettings()) as txn:
         txn.begin()

@@ -16,14 +16,15 @@ async def fence(
     transactional_ids: Collection[str],
     *,
     timeout_seconds: float,
-    transaction_timeout_seconds: float = 60.0,
+    transaction_timeout_seconds: float,
 ) -> dict[str, ProducerIdentity | KafkaError]:
     """InitProducerId for every id, without keeping a producer. One entry per id: who writes as it from now
     on, or why it failed.
 
     An id with an identity is safe: its earlier holders are fenced, and its coordinator has committed or
     aborted what they left open; partitions without a leader may have been left out (`open_transactions`).
-    Takes at most `timeout_seconds` per id, 16 ids at a time.
+    Takes at most `timeout_seconds` per id, 16 ids at a time. `transaction_timeout_seconds` is that of the
+    producers which have the ids: brokers refuse one above their transaction.max.timeout.ms from everybody.
     """
     outcome: dict[str, ProducerIdentity | KafkaError] = {}
     places = asyncio.Semaphore(_AT_ONCE)
