@@ -46,6 +46,7 @@ class TaskOrders:
             setback=_setback(row, now_ms=now_ms) if limits == before else None,
             epochs=[pb.EpochStart(leader_epoch=each.leader_epoch, offset=each.offset) for each in row.epochs],
             target_end_offset=row.target_end,
+            compacted=topic.source_cleanup_policy != "delete",
             sync_pace=row.sync_pace,
         )
 

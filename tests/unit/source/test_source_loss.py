@@ -1,13 +1,21 @@
 """What the source no longer holds."""
 
-from collections.abc import Sequence
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from twinlog_source.control import EpochStart
-from twinlog_source.task.loss import KEPT_EPOCHS, LossReason, extended, find_divergence, find_loss
+from twinlog_source.task.loss import (
+    KEPT_EPOCHS,
+    LossReason,
+    extended,
+    find_divergence,
+    find_loss,
+    goes_on,
+)
 
 
 @pytest.mark.parametrize("position", [10, 15, 20])
@@ -72,7 +80,7 @@ def test_the_first_other_record_is_found_wherever_the_log_was_cut(
     now = [*copied[:kept], *written_since]
     epochs = runs(copied)
     ends = {start.leader_epoch: leader_end(now, start.leader_epoch) for start in epochs}
-    found = find_divergence(len(copied), epochs, ends)
+    found = find_divergence(len(copied), epochs, ends, compacted=False)
     true = next((at for at, epoch in enumerate(copied) if at >= len(now) or now[at] != epoch), None)
     if true is None:
         assert found is None
@@ -81,6 +89,71 @@ def test_the_first_other_record_is_found_wherever_the_log_was_cut(
         assert found is not None
         assert found <= true
         assert found == true or not written_since
+
+
+@dataclass(frozen=True, slots=True)
+class RebuiltReplica:
+    """The leader epochs that a replica knows which was built from a compacted log: those of the records that
+    were left, each from its first one on, and the one that it leads under."""
+
+    starts: Mapping[int, int]
+    end: int
+
+    @classmethod
+    def of(cls, log: Sequence[int], kept: Collection[int], *, leads_under: int) -> "RebuiltReplica":
+        starts: dict[int, int] = {}
+        for offset in sorted(kept):
+            starts.setdefault(log[offset], offset)
+        starts.setdefault(leads_under, len(log))
+        return cls(starts, len(log))
+
+    def end_of(self, epoch: int) -> tuple[int, int]:
+        """As `LeaderEpochFileCache.endOffsetFor`."""
+        if epoch == max(self.starts):
+            return epoch, self.end
+        later = [each for each in self.starts if each > epoch]
+        if not later:
+            return (-1, -1)
+        known = [each for each in self.starts if each <= epoch]
+        return (max(known) if known else epoch), self.starts[min(later)]
+
+
+@given(LOGS.filter(bool), st.sets(st.integers(0, 11)), st.integers(1, 12))
+def test_compaction_is_no_truncation_however_much_it_took(
+    log: list[int], kept: set[int], position: int
+) -> None:
+    """A reassigned replica that holds only what compaction left leads now."""
+    copied = log[:position]
+    leader = RebuiltReplica.of(log, [offset for offset in kept if offset < len(log)], leads_under=9)
+    epochs = runs(copied)
+    ends = {start.leader_epoch: leader.end_of(start.leader_epoch) for start in epochs}
+    assert find_divergence(len(copied), epochs, ends, compacted=True) is None
+    last = epochs[-1].leader_epoch
+    assert goes_on(len(copied), last, ends[last], compacted=True)
+
+
+def test_a_compacted_log_that_ends_before_the_position_is_a_truncation() -> None:
+    epochs = (EpochStart(4, 50), EpochStart(5, 100))
+    assert find_divergence(111, epochs, {5: (4, 105)}, compacted=True) == 105
+    assert not goes_on(111, 5, (4, 105), compacted=True)
+    assert find_divergence(111, epochs, {5: (4, 120)}, compacted=True) is None
+    assert find_divergence(111, epochs, {5: (4, 120)}, compacted=False) == 100
+    assert find_divergence(111, epochs, {5: (-1, -1), 4: (4, 80)}, compacted=True) == 80
+
+
+@pytest.mark.parametrize("compacted", [False, True])
+@given(LOGS, st.integers(0, 12), st.lists(st.integers(5, 8), max_size=6).map(sorted))
+def test_a_copy_whose_log_does_not_go_on_is_always_judged_to_have_diverged(
+    compacted: bool, copied: list[int], kept: int, written_since: list[int]
+) -> None:
+    """Else it would neither be read nor be told."""
+    if not copied:
+        return
+    now, epochs = [*copied[:kept], *written_since], runs(copied)
+    ends = {start.leader_epoch: leader_end(now, start.leader_epoch) for start in epochs}
+    last = epochs[-1].leader_epoch
+    diverged = find_divergence(len(copied), epochs, ends, compacted=compacted)
+    assert goes_on(len(copied), last, ends[last], compacted=compacted) == (diverged is None)
 
 
 def test_a_leader_that_changes_often_is_remembered_in_part() -> None:

@@ -18,7 +18,14 @@ from twinlog_source.control import EpochStart
 from twinlog_source.gaps import Gap, gap_record
 from twinlog_source.sync_paces import pace_of
 from twinlog_source.task.intake import Intake
-from twinlog_source.task.loss import TRUNCATION_SUSPECTED, LossReason, find_divergence, find_loss
+from twinlog_source.task.loss import (
+    TRUNCATION_SUSPECTED,
+    LossReason,
+    find_divergence,
+    find_loss,
+    goes_on,
+    settles,
+)
 from twinlog_source.task.outlet import Outlet
 from twinlog_source.task.partition import PartitionCopy, State
 from twinlog_source.task.reports import Reporter
@@ -98,6 +105,7 @@ class Copier:
                 random=random.random,
                 epochs=tuple(EpochStart(each.leader_epoch, each.offset) for each in assignment.epochs),
                 target_end=assignment.target_end_offset,
+                compacted=assignment.compacted,
             )
             copy.pause(paused=assignment.paused)
             self.copies[partition] = copy
@@ -186,7 +194,7 @@ class Copier:
                 if end.reason != UNSUPPORTED:
                     refused.add(copy.partition)
                     self._not_answered(copy, end)
-            elif end.epoch != copy.fetched_epoch or end.end_offset < copy.fetched:
+            elif not goes_on(copy.fetched, copy.fetched_epoch, end, compacted=copy.compacted):
                 refused.add(copy.partition)
                 if copy.is_idle:
                     await self._judge(copy)
@@ -287,9 +295,9 @@ class Copier:
                     return None
                 raise end
             ends[start.leader_epoch] = end
-            if end.epoch == start.leader_epoch:
+            if settles(start.leader_epoch, end.epoch, compacted=copy.compacted):
                 break
-        return find_divergence(copy.committed, copy.epochs, ends)
+        return find_divergence(copy.committed, copy.epochs, ends, compacted=copy.compacted)
 
     async def _epoch_ends(
         self, epochs: Mapping[TopicPartition, int]

@@ -3,7 +3,12 @@
 The sound test for loss is the stored position against the log's start and end (reset policies of clients
 hide it, and "the next offset must be last + 1" is a false alarm on compacted and transactional topics). A log
 that lost its tail and has grown past the position since is known by the leader epochs of what was copied:
-the leader says where the records of an epoch end, and compaction does not change that.
+the leader says where the records of an epoch end.
+
+A compacted log may hold no record of an epoch that was copied. A replica that was built from such a log does
+not know the epoch, and answers with an earlier one that ends where the next one begins. So of compacted
+topics only an end before the position is a loss, as for Java's consumer
+(SubscriptionState.maybeCompleteValidation); of others also an epoch that the leader should know.
 """
 
 from collections.abc import Mapping, Sequence
@@ -40,8 +45,24 @@ class Loss:
         return self.to_offset - self.from_offset if self.reason is LossReason.RETENTION else 0
 
 
+def goes_on(position: int, leader_epoch: int, end: tuple[int, int], *, compacted: bool) -> bool:
+    """Whether the log holds at `position` what comes after a record of `leader_epoch`; `end` is the leader's
+    last epoch at or below that one, and where it ends."""
+    epoch, end_offset = end
+    return settles(leader_epoch, epoch, compacted=compacted) and end_offset >= position
+
+
+def settles(asked: int, answered: int, *, compacted: bool) -> bool:
+    """Whether an answer says how far the log goes with what was copied under the epoch that was asked for."""
+    return answered == asked or (compacted and answered >= 0)
+
+
 def find_divergence(
-    position: int, epochs: Sequence[EpochStart], ends: Mapping[int, tuple[int, int]]
+    position: int,
+    epochs: Sequence[EpochStart],
+    ends: Mapping[int, tuple[int, int]],
+    *,
+    compacted: bool,
 ) -> int | None:
     """The first offset at which the log may hold other records than were copied; None when it goes on.
 
@@ -54,7 +75,7 @@ def find_divergence(
         if start.leader_epoch not in ends:
             break
         epoch, end_offset = ends[start.leader_epoch]
-        if epoch == start.leader_epoch:
+        if settles(start.leader_epoch, epoch, compacted=compacted):
             diverged = min(diverged, end_offset)
             break
         # The leader never had records of this epoch: they are gone from their first on.

@@ -63,6 +63,8 @@ class PartitionCopy:
     committed: int
     """Next offset to copy: everything below is committed on the target, or was not to be copied."""
     random: Callable[[], float]
+    compacted: bool = False
+    """The source topic is compacted, or may be."""
     fetched: int = -1
     """Next offset to fetch; ahead of `committed` by what is queued or sent."""
     sent: int = -1

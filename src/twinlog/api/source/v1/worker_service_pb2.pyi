@@ -852,6 +852,7 @@ class Assignment(_message.Message):
     EPOCHS_FIELD_NUMBER: _builtins.int
     TARGET_END_OFFSET_FIELD_NUMBER: _builtins.int
     SYNC_PACE_FIELD_NUMBER: _builtins.int
+    COMPACTED_FIELD_NUMBER: _builtins.int
     target_topic: _builtins.str
     """Target topic."""
     position: _builtins.int
@@ -868,6 +869,8 @@ class Assignment(_message.Message):
     """True when the position is in the positions topic already; false when a reset policy chose it."""
     target_end_offset: _builtins.int
     """Target offset after the last record that was written; -1 = not known."""
+    compacted: _builtins.bool
+    """The source topic is compacted, or may be: its log may hold no record of a leader epoch that was copied."""
     @_builtins.property
     def partition(self) -> _types_pb2.TopicPartition:
         """Source topic and partition."""
@@ -899,10 +902,11 @@ class Assignment(_message.Message):
         epochs: _abc.Iterable[Global___EpochStart] | None = ...,
         target_end_offset: _builtins.int = ...,
         sync_pace: Global___SyncPace | None = ...,
+        compacted: _builtins.bool = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["_setback", b"_setback", "_sync_pace", b"_sync_pace", "partition", b"partition", "setback", b"setback", "sync_pace", b"sync_pace"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_setback", b"_setback", "_sync_pace", b"_sync_pace", "compression_type", b"compression_type", "epochs", b"epochs", "max_message_bytes", b"max_message_bytes", "partition", b"partition", "paused", b"paused", "position", b"position", "position_stored", b"position_stored", "setback", b"setback", "sync_pace", b"sync_pace", "target_end_offset", b"target_end_offset", "target_topic", b"target_topic", "timestamp_type", b"timestamp_type"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_setback", b"_setback", "_sync_pace", b"_sync_pace", "compacted", b"compacted", "compression_type", b"compression_type", "epochs", b"epochs", "max_message_bytes", b"max_message_bytes", "partition", b"partition", "paused", b"paused", "position", b"position", "position_stored", b"position_stored", "setback", b"setback", "sync_pace", b"sync_pace", "target_end_offset", b"target_end_offset", "target_topic", b"target_topic", "timestamp_type", b"timestamp_type"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__setback: _TypeAlias = _typing.Literal["setback"]  # noqa: Y015
     _WhichOneofArgType__setback: _TypeAlias = _typing.Literal["_setback", b"_setback"]  # noqa: Y015
