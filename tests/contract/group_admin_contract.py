@@ -64,6 +64,36 @@ class GroupAdminContract:
             deleted = await bench.cluster.delete_groups([group_id])
             assert failure(deleted[group_id]).reason == "GROUP_ACTIVE"
 
+    async def test_a_share_group_is_seen_for_what_it_is(self, bench: Workbench) -> None:
+        topic = await new_topic(bench.cluster, "shared")
+        group_id = unique_name("share")
+        async with bench.active_group(group_id, topic, group_type="share"):
+            described = success((await bench.cluster.describe_groups([group_id]))[group_id])
+            assert (described.state, described.group_type) == ("STABLE", "share")
+            assert (await bench.cluster.list_groups())[group_id] == "share"
+            assert await bench.cluster.group_offsets([group_id]) == {group_id: {}}
+
+    async def test_a_streams_group_commits_as_consumer_groups_do(self, bench: Workbench) -> None:
+        """What was committed before its first member came is where it begins; with members it is refused."""
+        topic = await new_topic(bench.cluster, "streamed")
+        group_id = unique_name("streams")
+        offsets = {TopicPartition(topic, 0): CommittedOffset(next_offset=1)}
+        later = {TopicPartition(topic, 0): CommittedOffset(next_offset=2)}
+        await append_values(bench.cluster, TopicPartition(topic, 0), [b"one", b"two"])
+        await _commit(bench, group_id, offsets)
+        async with bench.active_group(group_id, topic, group_type="streams"):
+            described = success((await bench.cluster.describe_groups([group_id]))[group_id])
+            assert described.group_type == "streams"
+            assert described.state not in ("EMPTY", "DEAD")
+            assert (await bench.cluster.list_groups())[group_id] == "streams"
+            assert await bench.cluster.group_offsets([group_id]) == {group_id: offsets}
+            refused = await bench.cluster.alter_group_offsets(group_id, later)
+            assert failure(refused[TopicPartition(topic, 0)]).reason == "GROUP_ACTIVE"
+        described = await eventually(lambda: _settled(bench, group_id))
+        assert (described.group_type, described.state, described.member_count) == ("streams", "EMPTY", 0)
+        await _commit(bench, group_id, later)
+        assert await bench.cluster.group_offsets([group_id]) == {group_id: later}
+
     async def test_a_deleted_group_is_gone(self, bench: Workbench) -> None:
         topic = await new_topic(bench.cluster, "deleted")
         group_id = unique_name("deleted")
@@ -103,6 +133,12 @@ async def _commit(bench: Workbench, group_id: str, offsets: dict[TopicPartition,
         return not any(answers.values())
 
     assert await eventually(committed)
+
+
+async def _settled(bench: Workbench, group_id: str) -> GroupDescription | None:
+    """The group once it has no members."""
+    described = await _description(bench, group_id)
+    return described if described is not None and not described.member_count else None
 
 
 async def _description(bench: Workbench, group_id: str) -> GroupDescription | None:

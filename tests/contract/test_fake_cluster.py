@@ -44,7 +44,8 @@ class FakeBench:
 
     @asynccontextmanager
     async def _active(self, group_id: str, group_type: str) -> AsyncIterator[None]:
-        self.fake.set_group(group_id, state="STABLE", group_type=group_type, member_count=1)
+        state = "NOT_READY" if group_type == "streams" else "STABLE"
+        self.fake.set_group(group_id, state=state, group_type=group_type, member_count=1)
         yield
         self.fake.set_group(group_id, group_type=group_type)
 

@@ -15,6 +15,7 @@ from contract.group_admin_contract import GroupAdminContract
 from contract.log_admin_contract import LogAdminContract
 from contract.log_reader_contract import LogReaderContract
 from contract.log_writer_contract import LogWriterContract
+from contract.modern_members import modern_member
 from contract.quota_admin_contract import QuotaAdminContract
 from contract.topic_admin_contract import TopicAdminContract
 from contract.workbench import Ending, Workbench, success
@@ -51,6 +52,8 @@ class KafkaBench:
     def active_group(
         self, group_id: str, topic: str, *, group_type: str
     ) -> AbstractAsyncContextManager[None]:
+        if group_type in ("share", "streams"):
+            return modern_member(self._properties, group_id, topic, group_type=group_type)
         return self._active(group_id, topic, group_type)
 
     @asynccontextmanager

@@ -9,8 +9,9 @@ from twinlog.filters import GroupFilter
 from twinlog.kafka.ports import CommittedOffset, GroupAdmin
 from twinlog.model import TopicPartition
 
-TRANSLATABLE_TYPES = frozenset({"classic", "consumer"})
-"""Share groups have no committed offset per partition, streams groups' topics are their own."""
+TRANSLATABLE_TYPES = frozenset({"classic", "consumer", "streams"})
+"""Streams groups (KIP-1071) commit as consumer groups do. Share groups have no committed offset per
+partition."""
 
 GroupOffsets = Mapping[TopicPartition, CommittedOffset]
 

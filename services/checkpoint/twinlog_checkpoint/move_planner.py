@@ -128,6 +128,7 @@ class MovePlanner:
             from_alias=plan.from_alias,
             from_reachable=plan.from_reachable,
             fenced=bool(plan.fenced_topics),
+            unsupported=self.route.unsupported if plan.from_reachable else None,
         )
         if plan.last is not None and not plan.last.finished and plan.last.kind is not plan.kind:
             warnings.insert(

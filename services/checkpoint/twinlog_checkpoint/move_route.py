@@ -84,6 +84,11 @@ class Route(Protocol):
         """Groups that can move, present now. Raises KafkaError."""
         ...
 
+    @property
+    def unsupported(self) -> Mapping[str, str]:
+        """Id and type of the groups, as of the last `groups`, that no translation is for."""
+        ...
+
     def destination(self, partition: TopicPartition) -> TopicPartition | None:
         """Where a group's partition goes on; None when it cannot."""
         ...
@@ -175,6 +180,10 @@ class FailoverRoute:
 
     async def groups(self) -> Collection[str]:
         return await self.parts.checkpointer.groups.present()
+
+    @property
+    def unsupported(self) -> Mapping[str, str]:
+        return self.parts.checkpointer.groups.unsupported
 
     def destination(self, partition: TopicPartition) -> TopicPartition | None:
         return self._ways.destination(partition)

@@ -8,6 +8,7 @@ from twinlog.model import ClusterAlias, Flow, TopicPartition
 from twinlog.policy import ReplicationPolicy
 from twinlog_checkpoint.exact import LogSide
 from twinlog_checkpoint.flow_parts import FlowParts
+from twinlog_checkpoint.groups import TRANSLATABLE_TYPES
 from twinlog_checkpoint.move_route import CopiedPartition, KnownPlace, copied_partitions, unread
 from twinlog_checkpoint.move_ways import Ways
 from twinlog_checkpoint.moves import MoveKind, TopicBacklog
@@ -75,7 +76,16 @@ class FailbackRoute:
 
     async def groups(self) -> Collection[str]:
         listed = await self.parts.target.list_groups()
-        return [group for group in listed if self.parts.entry.groups.should_replicate_group(group)]
+        return [
+            group
+            for group, kind in listed.items()
+            if kind in TRANSLATABLE_TYPES and self.parts.entry.groups.should_replicate_group(group)
+        ]
+
+    @property
+    def unsupported(self) -> Mapping[str, str]:
+        """Not asked: a failback moves what a failover moved."""
+        return {}
 
     def destination(self, partition: TopicPartition) -> TopicPartition | None:
         return self._ways.destination(partition)

@@ -4,7 +4,7 @@ A failover of flow A->B moves groups from A to B, a failback from B to A. Both a
 `from_alias` and go on at `to_alias` with translated offsets.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
 
@@ -217,8 +217,11 @@ def plan_warnings(
     from_alias: ClusterAlias,
     from_reachable: bool,
     fenced: bool,
+    unsupported: Mapping[str, str] | None = None,
 ) -> list[str]:
-    """What an operator should look at before the move."""
+    """What an operator should look at before the move; `unsupported` are groups by their type that no
+    translation is for.
+    """
     warnings: list[str] = []
     if not from_reachable and partitions:
         warnings.append(
@@ -246,6 +249,12 @@ def plan_warnings(
     if floors:
         groups = sorted({entry.group for entry in floors})
         warnings.append(f"{_named(groups)}: some records may be read again (FLOOR, {_offsets(len(floors))})")
+    for kind in sorted(set((unsupported or {}).values())):
+        groups = sorted(group for group, its_kind in (unsupported or {}).items() if its_kind == kind)
+        warnings.append(
+            f"{_named(groups)}: {kind} groups are not moved, they commit no offset per partition: there their"
+            " consumers begin as their configuration says"
+        )
     nowhere = [entry for entry in partitions if entry.action is MoveAction.SKIP_NO_OFFSET]
     if nowhere:
         groups = sorted({entry.group for entry in nowhere})

@@ -9,14 +9,16 @@ from twinlog.errors import KafkaError
 from twinlog.kafka.admin_client import AdminSession
 from twinlog.kafka.connection import DataSession
 from twinlog.kafka.errors import KAFKA_REASONS
-from twinlog.kafka.group_listing import list_consumer_groups
+from twinlog.kafka.group_listing import ListedGroup, list_groups
 from twinlog.kafka.group_offsets import GroupOffsetsClient
 from twinlog.kafka.ports import CommittedOffset, GroupDescription
 from twinlog.model import TopicPartition
 
 _GROUP_UNKNOWN = KAFKA_REASONS[69].name
 _TYPES = {ConsumerGroupType.CLASSIC: "classic", ConsumerGroupType.CONSUMER: "consumer"}
+_DESCRIBED_TYPES = frozenset(_TYPES.values())
 _DEAD = "DEAD"
+_WITHOUT_MEMBERS = frozenset({"EMPTY", _DEAD})
 
 
 class GroupAdminMixin:
@@ -27,7 +29,8 @@ class GroupAdminMixin:
     _wire: DataSession
 
     async def list_groups(self) -> Mapping[str, str]:
-        return await list_consumer_groups(self._wire, "list groups")
+        listed = await list_groups(self._wire, "list groups")
+        return {group_id: group.group_type for group_id, group in listed.items()}
 
     async def describe_groups(
         self, group_ids: Collection[str]
@@ -40,7 +43,15 @@ class GroupAdminMixin:
                 sorted(set(group_ids)), request_timeout=seconds
             ),
         )
-        return {group_id: _description(group_id, answer) for group_id, answer in described.items()}
+        descriptions = {group_id: _description(group_id, answer) for group_id, answer in described.items()}
+        unknown = [group_id for group_id, answer in descriptions.items() if _is_dead(answer)]
+        if unknown:
+            # To the requests of consumer groups a share or streams group does not exist.
+            listed = await list_groups(self._wire, "describe groups")
+            for group_id in unknown:
+                if group_id in listed and listed[group_id].group_type not in _DESCRIBED_TYPES:
+                    descriptions[group_id] = _listed_description(group_id, listed[group_id])
+        return descriptions
 
     async def group_offsets(
         self, group_ids: Collection[str]
@@ -61,6 +72,19 @@ class GroupAdminMixin:
                 sorted(set(group_ids)), request_timeout=seconds
             ),
         )
+
+
+def _is_dead(answer: GroupDescription | KafkaError) -> bool:
+    return not isinstance(answer, KafkaError) and answer.state == _DEAD
+
+
+def _listed_description(group_id: str, group: ListedGroup) -> GroupDescription:
+    return GroupDescription(
+        group_id=group_id,
+        state=group.state,
+        group_type=group.group_type,
+        member_count=0 if group.state in _WITHOUT_MEMBERS else 1,
+    )
 
 
 def _description(group_id: str, answer: Any) -> GroupDescription | KafkaError:

@@ -5,7 +5,8 @@ Source: ListGroupsRequest.json; flexible from version 3, types from version 5 (K
 """
 
 import asyncio
-from typing import Any
+import re
+from typing import Any, NamedTuple
 
 from aiokafka.protocol.admin import ListGroupsResponse_v1
 from aiokafka.protocol.api import Request, RequestStruct, Response
@@ -17,9 +18,18 @@ from twinlog.kafka.deadline import deadline
 from twinlog.kafka.errors import UNAVAILABLE, from_code, from_reason
 
 _TEXT = CompactString("utf-8")
-_CONSUMER_PROTOCOLS = frozenset({"consumer", ""})
-"""As Kafka's own tools: a group that only ever committed has no protocol. Connect and others are left out."""
+LISTED_PROTOCOLS = frozenset({"consumer", "", "share", "streams"})
+"""Of applications that read topics: a group that only ever committed has no protocol. Kafka Connect's groups
+and others have one of their own, and are left out."""
 _CLASSIC = "classic"
+_WORD_START = re.compile(r"(?<=[a-z])(?=[A-Z])")
+
+
+class ListedGroup(NamedTuple):
+    group_type: str
+    """classic, consumer, share or streams."""
+    state: str
+    """In the words of `GroupDescription`; "" where the broker does not say it (before Kafka 3.8)."""
 
 
 class ListGroupsResponseV2(Response):  # type: ignore[misc]  # aiokafka has no types
@@ -78,11 +88,13 @@ class ListGroups(Request[ListGroupsRequestV2 | ListGroupsRequestV5]):  # type: i
         return request_struct_class()
 
 
-async def list_consumer_groups(session: DataSession, doing: str) -> dict[str, str]:
-    """Group id -> type. Raises KafkaError when one broker of the cluster does not answer: its groups would be
-    missing. Bounded by the session's time-out.
+async def list_groups(session: DataSession, doing: str) -> dict[str, ListedGroup]:
+    """Every group of an application, by its id.
+
+    Raises KafkaError when one broker of the cluster does not answer: its groups would be missing. Bounded by
+    the session's time-out.
     """
-    found: dict[str, str] = {}
+    found: dict[str, ListedGroup] = {}
     failures: list[KafkaError] = []
 
     async def ask(node_id: int) -> None:
@@ -90,7 +102,7 @@ async def list_consumer_groups(session: DataSession, doing: str) -> dict[str, st
             answer = await session.send(node_id, ListGroups(), doing)
             if answer.error_code:
                 raise from_code(answer.error_code, doing, alias=session.alias, detail=f"broker {node_id}")
-            found.update(_consumer_groups(answer))
+            found.update(_listed(answer))
         except KafkaError as error:
             failures.append(error)
 
@@ -106,10 +118,15 @@ async def list_consumer_groups(session: DataSession, doing: str) -> dict[str, st
     return found
 
 
-def _consumer_groups(answer: Any) -> dict[str, str]:
-    """Brokers before 3.8 do not say the type: they have no other than classic."""
+def _listed(answer: Any) -> dict[str, ListedGroup]:
+    """Brokers before 3.8 say neither type nor state: they have no other type than classic."""
     return {
-        group_id: (more[1].lower() if len(more) > 1 and more[1] else _CLASSIC)
+        group_id: _told(*more[:2]) if len(more) > 1 else ListedGroup(_CLASSIC, "")
         for group_id, protocol_type, *more in answer.groups
-        if protocol_type in _CONSUMER_PROTOCOLS
+        if protocol_type in LISTED_PROTOCOLS
     }
+
+
+def _told(state: str, group_type: str) -> ListedGroup:
+    """`NotReady` is NOT_READY, as the other states are written."""
+    return ListedGroup(group_type.lower() or _CLASSIC, _WORD_START.sub("_", state).upper())

@@ -190,16 +190,18 @@ class CommittedOffset:
 class GroupDescription:
     group_id: str
     state: str
-    """STABLE, EMPTY, DEAD, PREPARING_REBALANCING, COMPLETING_REBALANCING, ASSIGNING, RECONCILING, UNKNOWN;
-    DEAD also stands for a group that does not exist."""
+    """STABLE, EMPTY, DEAD, PREPARING_REBALANCING, COMPLETING_REBALANCING, ASSIGNING, RECONCILING, NOT_READY,
+    UNKNOWN; DEAD also stands for a group that does not exist."""
     group_type: str
     """classic, consumer, share or streams."""
     member_count: int
+    """Of a share or streams group 1 stands for any number."""
 
 
 class GroupAdmin(Protocol):
     async def list_groups(self) -> Mapping[str, str]:
-        """Group id -> type (classic, consumer, share, …), with consumer-like protocol types only."""
+        """Group id -> type (classic, consumer, share, streams) of every group of applications that read
+        topics; Kafka Connect's and those of other protocols are left out."""
         ...
 
     async def describe_groups(

@@ -4,12 +4,14 @@ from collections.abc import Collection, Mapping
 
 from twinlog.errors import KafkaError
 from twinlog.kafka.errors import from_code
+from twinlog.kafka.group_listing import LISTED_PROTOCOLS
 from twinlog.kafka.ports import AclBinding, CommittedOffset, GroupDescription
 from twinlog.model import TopicPartition
 from twinlog.testing.fake_cluster_base import FakeClusterBase
 from twinlog.testing.fake_cluster_hooks import operation
 from twinlog.testing.fake_cluster_state import FakeGroup, acl_problem
 
+_PROTOCOLS = {"classic": "consumer", "consumer": "consumer", "share": "share", "streams": "streams"}
 _INACTIVE_STATES = frozenset({"EMPTY", "DEAD"})
 
 
@@ -49,10 +51,15 @@ class FakeGroupAdmin(FakeClusterBase):
         *,
         state: str = "EMPTY",
         group_type: str = "classic",
+        protocol_type: str | None = None,
         member_count: int = 0,
     ) -> None:
-        """Make or change a group; given offsets (next to read) are added to those it has."""
+        """Make or change a group; given offsets (next to read) are added to those it has.
+
+        Without a protocol it has that of its type.
+        """
         group = self.groups.setdefault(group_id, FakeGroup())
+        group.protocol_type = _PROTOCOLS[group_type] if protocol_type is None else protocol_type
         group.state, group.group_type, group.member_count = state, group_type, member_count
         for partition, next_offset in (offsets or {}).items():
             group.offsets[partition] = CommittedOffset(next_offset=next_offset)
@@ -67,7 +74,11 @@ class FakeGroupAdmin(FakeClusterBase):
 
     @operation
     async def list_groups(self) -> Mapping[str, str]:
-        return {group_id: group.group_type for group_id, group in self.groups.items()}
+        return {
+            group_id: group.group_type
+            for group_id, group in self.groups.items()
+            if group.protocol_type in LISTED_PROTOCOLS
+        }
 
     @operation
     async def describe_groups(

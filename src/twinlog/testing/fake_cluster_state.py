@@ -190,6 +190,9 @@ class FakeTopic:
 class FakeGroup:
     state: str = "EMPTY"
     group_type: str = "classic"
+    protocol_type: str = ""
+    """What the members speak, as Kafka says it: "consumer", "share", "streams", "connect"; "" of a group that
+    only ever committed."""
     member_count: int = 0
     offsets: dict[TopicPartition, CommittedOffset] = field(default_factory=dict)
     refusal_code: int = 0

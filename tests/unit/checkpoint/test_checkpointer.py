@@ -366,6 +366,18 @@ async def test_share_groups_are_listed_apart(flow: FlowOnFakes) -> None:
     assert checkpointer.groups.unsupported == {"shared": "share"}
 
 
+async def test_every_group_that_commits_offsets_is_translated(flow: FlowOnFakes) -> None:
+    """Streams groups (KIP-1071) commit as others do; Kafka Connect's own groups do not read topics."""
+    await flow.write_sync("orders", 10, 20)
+    for group_type in ("classic", "consumer", "streams"):
+        flow.source.set_group(group_type, {TopicPartition("orders", 0): 10}, group_type=group_type)
+    flow.source.set_group("only-committed", {TopicPartition("orders", 0): 10}, protocol_type="")
+    flow.source.set_group("connect-cluster", protocol_type="connect")
+    async with flow.ready() as checkpointer:
+        await flow.do_pass(checkpointer)
+    assert {at.group for at in flow.checkpoints()} == {"classic", "consumer", "streams", "only-committed"}
+
+
 async def test_offsets_are_committed_for_idle_groups_only(flow: FlowOnFakes) -> None:
     orders, copy = TopicPartition("orders", 0), TopicPartition("A.orders", 0)
     async with flow.target.writer() as target:

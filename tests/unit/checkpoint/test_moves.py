@@ -11,6 +11,7 @@ from twinlog.model import TopicPartition
 from twinlog.testing.fake_cluster import Call, FakeCluster
 from twinlog_checkpoint.assembly import assemble_moves
 from twinlog_checkpoint.flow_parts import FlowParts
+from twinlog_checkpoint.group_explainer import explain_group
 from twinlog_checkpoint.group_sync import LogRange
 from twinlog_checkpoint.history import OffsetPair
 from twinlog_checkpoint.move_events import MoveReport, StepEvent, StepState
@@ -107,6 +108,18 @@ async def test_a_plan_says_where_groups_would_go_on_and_what_is_not_copied() -> 
     world.logs.check(100, entry.to_offset or 0)
     assert f"{added} records are not copied yet" in plan.warnings
     assert any("busy" in warning for warning in plan.warnings)
+
+
+async def test_a_plan_names_the_groups_that_no_translation_is_for() -> None:
+    async with estate() as world:
+        world.logs.source.set_group("g", {ORIGIN: 100}, group_type="streams")
+        world.logs.source.set_group("shared", group_type="share")
+        plan = await world.served.failover.planner.plan(NO_WAIT)
+        (explained,) = [await explain_group(world.parts, "shared", ())]
+    assert actions(plan) == {"g": MoveAction.WRITE}
+    assert [warning for warning in plan.warnings if "group shared: share groups are not moved" in warning]
+    assert not explained.translated
+    assert "it is a share group" in explained.findings[-1].message
 
 
 async def test_a_run_commits_exact_offsets_verifies_and_records_them() -> None:
