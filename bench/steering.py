@@ -188,11 +188,12 @@ class Steering:
         return list(await self.stage.target.ends(_remote(topic), PARTITIONS))
 
     async def _drained(self) -> None:
-        while await self._lag():
+        while await self._lag() != 0:
             await wait_or_stop(asyncio.Event(), 0.5)
 
-    async def _lag(self) -> int:
-        return (await self.stub.ListFlows(pb.ListFlowsRequest(), timeout=CALL_SECONDS)).flows[0].lag_records
+    async def _lag(self) -> int | None:
+        (flow, *_) = (await self.stub.ListFlows(pb.ListFlowsRequest(), timeout=CALL_SECONDS)).flows
+        return flow.lag_records if flow.HasField("lag_records") else None
 
     def _tell(self, what: str, limit: int, rate: float) -> bool:
         off = rate / limit - 1

@@ -70,6 +70,21 @@ PARTITIONS: Final = ReasonGroup(
             "a commit on the target takes long; the copy goes on when it is done",
             "look at the target's brokers if it stays",
         ),
+        OwnReason(
+            "NO_TASK",
+            "no Spark task copies the partition now: one died and the next has not started",
+            "nothing; if it stays, see Spark's log and the reason of the flow (`twinlog status`)",
+        ),
+        OwnReason(
+            "FETCH_UNANSWERED",
+            "the partition is STALLED: its task asks for its next records, and the source does not answer",
+            "look at the broker that leads the partition, and at quotas of the principal on the source",
+        ),
+        OwnReason(
+            "THROTTLED",
+            "the partition is STALLED: a limit that an operator set leaves it no share",
+            "`twinlog throttle` with a higher limit, or `none`",
+        ),
     ),
 )
 

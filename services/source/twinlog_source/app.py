@@ -23,6 +23,7 @@ from twinlog_source.config import SourceFlow, source_flows
 from twinlog_source.epoch_jobs import EpochJobs
 from twinlog_source.estate import FlowEstate
 from twinlog_source.flow_driver import FlowDriver
+from twinlog_source.flow_monitor import FlowMonitor
 from twinlog_source.hanging import TakeOver
 from twinlog_source.instruments import FlowInstruments, observe_flows
 from twinlog_source.internal_topics import InternalTopics
@@ -34,8 +35,11 @@ from twinlog_source.partition_table import PartitionTable
 from twinlog_source.pipeline.runner import SparkRunner
 from twinlog_source.pipeline.session import local_cores
 from twinlog_source.positions import PositionsLog
+from twinlog_source.positions_follower import PositionsFollower
 from twinlog_source.producer_settings import producer_settings
 from twinlog_source.servicer import SourceServicer
+from twinlog_source.source_ends import TIMEOUT_SECONDS as ENDS_TIMEOUT_SECONDS
+from twinlog_source.source_ends import SourceEnds
 from twinlog_source.start_positions import StartPositions
 from twinlog_source.task_host import TaskHost
 from twinlog_source.task_settings import TaskSettings
@@ -59,12 +63,14 @@ async def build(context: ServiceContext, stack: AsyncExitStack) -> ServiceParts:
         backoff=context.backoff(WATCH_RETRY_INITIAL_SECONDS, WATCH_RETRY_MAX_SECONDS),
     )
     drivers = {flow.flow: await _driver(context, flow, watch, runner, stack) for flow in flows}
+    monitors = {flow.flow: await _monitor(context, flow, drivers[flow.flow], stack) for flow in flows}
     operations = {
         flow: FlowOperations(driver=driver, source=driver.estate.known.source, clock=context.clock)
         for flow, driver in drivers.items()
     }
-    observe_flows(context.meter, [driver.instruments for driver in drivers.values()])
+    observe_flows(context.meter, list(drivers.values()))
     loops: dict[str, Loop] = {f"flow {flow}": driver.run for flow, driver in drivers.items()}
+    loops |= {f"lag of {flow}": monitor.run for flow, monitor in monitors.items()}
     loops["topics"] = watch.run
     board = PartitionBoard(drivers, history_id=context.instance_id, meter=context.meter, clock=context.clock)
     loops["partition watch"] = board.run
@@ -78,7 +84,6 @@ async def build(context: ServiceContext, stack: AsyncExitStack) -> ServiceParts:
                     operations,
                     board=board,
                     clusters=context.clusters,
-                    clock=context.clock,
                     stop=context.stop,
                 ),
             ),
@@ -190,6 +195,37 @@ async def _driver(
         random=random.random,
         max_slots=flow.settings.max_slots,
         epoch_seconds=flow.settings.epoch_seconds,
+    )
+
+
+async def _monitor(
+    context: ServiceContext, flow: SourceFlow, driver: FlowDriver, stack: AsyncExitStack
+) -> FlowMonitor:
+    estate = driver.estate
+    # Connections of their own: what a broker that hangs holds up must not hold up these.
+    admin = await context.clusters.get(flow.clients.source_admin, timeout_seconds=ENDS_TIMEOUT_SECONDS)
+    reading = await context.clusters.get(flow.clients.source_consumer, timeout_seconds=ENDS_TIMEOUT_SECONDS)
+    read_committed = flow.settings.read_committed
+    return FlowMonitor(
+        table=estate.table,
+        control=estate.positions.control,
+        ends=SourceEnds(
+            source=admin,
+            reader=await stack.enter_async_context(reading.reader(read_committed=read_committed)),
+            table=estate.table,
+            read_committed=read_committed,
+            clock=context.clock,
+        ),
+        follower=PositionsFollower(
+            flow=flow,
+            target=estate.known.target,
+            positions=estate.positions,
+            watch=estate.watch,
+            table=estate.table,
+            is_owned=lambda: driver.owned,
+            clock=context.clock,
+        ),
+        clock=context.clock,
     )
 
 

@@ -31,6 +31,8 @@ from twinlog_source.fencing import FENCED
 from twinlog_source.instruments import FlowInstruments
 from twinlog_source.planner import Plan, plan, slots_needed
 from twinlog_source.shares import differ
+from twinlog_source.standing import END_VALID_SECONDS, FlowFacts
+from twinlog_source.task.partition import TARGET_SLOW
 from twinlog_source.task_host import TaskHost
 
 FINISH_TIMEOUT_SECONDS = 20.0
@@ -101,6 +103,28 @@ class FlowDriver:
         if not self.estate.table.rows:
             return "NO_TOPICS", "no topic of this flow can be copied (yet): see configsync"
         return "STARTING", "the first epoch is made ready"
+
+    def facts(self) -> FlowFacts:
+        """What is said of every partition follows from this. May be asked from any thread."""
+        now, table, control = self.clock.monotonic(), self.estate.table, self.estate.positions.control
+        followed_at = table.followed_at
+        is_followed = followed_at is not None and now - followed_at <= END_VALID_SECONDS
+        reason, message = self.why_idle()
+        return FlowFacts(
+            now=now,
+            now_ms=self.clock.now_ms(),
+            idle_reason=reason,
+            idle_message=message,
+            positions_known=self._owned or is_followed,
+            stalled_seconds=self.estate.flow.settings.stalled_seconds,
+            source=self.flow.source,
+            is_paused=control.is_paused,
+            is_limited=lambda partition: None in control.throttles or partition.topic in control.throttles,
+            heard_at=table.heard_at.get,
+            slow_slots=frozenset(
+                row.slot for row in list(table.rows.values()) if row.task_reason == TARGET_SLOW
+            ),
+        )
 
     async def run(self, stop: asyncio.Event) -> None:
         """Loop until `stop`; then the running epoch finishes and hands its positions to the log."""

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterable, Sequence
 from functools import partial
+from typing import Protocol
 
 from opentelemetry.metrics import Histogram, Meter, Observation
 
@@ -15,6 +16,7 @@ from twinlog_source.gaps import Gap
 from twinlog_source.partition_table import PartitionRow, PartitionTable, Progress
 from twinlog_source.spread import Spread
 from twinlog_source.spread_window import SpreadWindows
+from twinlog_source.standing import FlowFacts, lag_of, standing_of
 
 MOST_SAMPLES = 100
 """Of one topic in one report: a histogram needs no more to show a distribution."""
@@ -96,14 +98,19 @@ class FlowInstruments:
 
     # ---------------------------------------------------------- gauges: called from the scraper's thread
 
-    def lags(self) -> list[Observation]:
-        """Records of each partition that are not copied yet."""
-        return [Observation(row.lag_records, self._at(row)) for row in self._rows()]
+    def lags(self, facts: FlowFacts) -> list[Observation]:
+        """Offsets of each partition that are not copied yet; those that are not known are absent."""
+        return [
+            Observation(lag, self._at(row)) for row in self._rows() if (lag := lag_of(row, facts)) is not None
+        ]
 
-    def lag_times(self) -> list[Observation]:
-        """Age of the oldest record of each partition that is not copied."""
-        now = self._clock.monotonic()
-        return [Observation(row.lag_seconds(now), self._at(row)) for row in self._rows()]
+    def lag_times(self, facts: FlowFacts) -> list[Observation]:
+        """Age of the oldest record of each partition that is not copied; absent where it is not known."""
+        return [
+            Observation(seconds, self._at(row))
+            for row in self._rows()
+            if (seconds := standing_of(row, facts).lag_seconds) is not None
+        ]
 
     def record_rates(self) -> list[Observation]:
         return self._rates(lambda row: row.records.shown)
@@ -128,11 +135,11 @@ class FlowInstruments:
             for topic, limit in list(self._control.throttles.items())
         ]
 
-    def states(self) -> list[Observation]:
+    def states(self, facts: FlowFacts) -> list[Observation]:
         """Partitions by state."""
         counts: dict[str, int] = {}
         for row in self._rows():
-            name = state_name(row.state)
+            name = state_name(standing_of(row, facts).state)
             counts[name] = counts.get(name, 0) + 1
         return [Observation(count, {**self._flow, "twinlog.state": name}) for name, count in counts.items()]
 
@@ -168,20 +175,35 @@ class FlowInstruments:
         return {**self._to(row.target_topic), metrics.PARTITION: str(row.partition.partition)}
 
 
-def observe_flows(meter: Meter, flows: Sequence[FlowInstruments]) -> None:
+class ObservedFlow(Protocol):
+    """A flow as the scraper sees it."""
+
+    instruments: FlowInstruments
+
+    def facts(self) -> FlowFacts: ...
+
+
+def observe_flows(meter: Meter, flows: Sequence[ObservedFlow]) -> None:
     """Publish the gauges of all flows: one callback each for the process."""
 
     def publish(
         spec: metrics.MetricSpec, observe: Callable[[FlowInstruments], Iterable[Observation]]
     ) -> None:
-        metrics.gauge(meter, spec, lambda: [each for flow in flows for each in observe(flow)])
+        metrics.gauge(meter, spec, lambda: [each for flow in flows for each in observe(flow.instruments)])
+
+    def publish_standing(
+        spec: metrics.MetricSpec, observe: Callable[[FlowInstruments, FlowFacts], Iterable[Observation]]
+    ) -> None:
+        metrics.gauge(
+            meter, spec, lambda: [each for flow in flows for each in observe(flow.instruments, flow.facts())]
+        )
 
     publish(metrics.REPLICATION_RECORDS_RATE, FlowInstruments.record_rates)
     publish(metrics.REPLICATION_IO_RATE, FlowInstruments.byte_rates)
-    publish(metrics.REPLICATION_LAG, FlowInstruments.lags)
-    publish(metrics.REPLICATION_LAG_TIME, FlowInstruments.lag_times)
+    publish_standing(metrics.REPLICATION_LAG, FlowInstruments.lags)
+    publish_standing(metrics.REPLICATION_LAG_TIME, FlowInstruments.lag_times)
     publish(metrics.REPLICATION_THROTTLE, FlowInstruments.throttles)
-    publish(metrics.REPLICATION_PARTITIONS, FlowInstruments.states)
+    publish_standing(metrics.REPLICATION_PARTITIONS, FlowInstruments.states)
     for take, latency, age in (
         (_shortest, metrics.REPLICATION_LATENCY_MIN, metrics.REPLICATION_RECORD_AGE_MIN),
         (_longest, metrics.REPLICATION_LATENCY_MAX, metrics.REPLICATION_RECORD_AGE_MAX),

@@ -1,42 +1,75 @@
-"""How long a partition has been behind, from what was seen of its log's end. Pure: takes `now`.
+"""How long a partition has been behind, from what was seen of its log's end. Pure.
 
 A busy partition always has records on their way, so "since when there was a lag" would grow for ever. What
 counts is the age of the oldest record that is not copied: it came after the newest moment at which the log
-ended at or before the position. As precise as reports are frequent: a second.
+was seen to end at or before the position. As precise as the ends are read often: a few seconds.
+
+While no such moment was seen (the process began with a lag), the timestamp of the first record that is not
+copied stands in; without it the age is not known, which is not 0.
 """
 
 from collections import deque
 from dataclasses import dataclass, field
 
-MOST_SIGHTINGS = 64
+MOST_SIGHTINGS = 32
 
 
 @dataclass(slots=True, kw_only=True)
 class LagTime:
     _sightings: deque[tuple[float, int]] = field(default_factory=deque)
     """When the log was seen to end where, rising; all but the first end after the position."""
+    _position: int = 0
     _caught_up: bool = False
+    _written: tuple[int, float] | None = None
+    """An offset at or before the position, and when its record was written."""
 
-    def observe(
-        self, position: int, end_offset: int, now: float, *, unchanged_until: float = float("-inf")
-    ) -> None:
-        """The partition is copied up to `position`, its log ends at `end_offset`; until `unchanged_until`
-        both were as they were when last observed."""
+    def observe(self, position: int, end_offset: int, seen_at: float) -> None:
+        """The partition is copied up to `position`; at `seen_at` its log ended at `end_offset`."""
         seen = self._sightings
         if seen and end_offset < seen[-1][1]:
-            seen.clear()  # another log of the same name
-        if seen and self._caught_up:
-            seen[0] = max(seen[0][0], unchanged_until), seen[0][1]
+            seen.clear()  # another log of the same name, or one that lost its tail
+            self._written = None
+        if position < self._position:
+            self._written = None
+        self._position, self._caught_up = position, end_offset <= position
+        if self._caught_up:
+            seen.clear()
+            self._written = None
         if not seen or end_offset > seen[-1][1]:
-            seen.append((now, end_offset))
+            seen.append((seen_at, end_offset))
         while len(seen) > 1 and seen[1][1] <= position:
             seen.popleft()
-        self._caught_up = end_offset <= position
         if len(seen) > MOST_SIGHTINGS:
             # Keep both ends: a long lag is known less precisely.
             kept = list(seen)
             self._sightings = deque([*kept[:-1:2], kept[-1]])
 
-    def seconds(self, now: float) -> float:
-        """Age of the oldest record that is not copied, at most; 0 when all are."""
-        return max(0.0, now - self._sightings[0][0]) if self._sightings and not self._caught_up else 0.0
+    @property
+    def needs_timestamp(self) -> bool:
+        """Whether it is behind, and no moment was seen at which it was not."""
+        return self._is_unanchored and self._written is None
+
+    def note_written(self, position: int, at: float) -> None:
+        """The record before or at `position` was written at `at`: what comes after is hardly older."""
+        if self._is_unanchored and position <= self._position:
+            self._written = position, at
+
+    def began(self, now: float) -> float | None:
+        """When the oldest record that is not copied came, at the earliest; None when all are copied, or it
+        is not known."""
+        if self._caught_up or not self._sightings:
+            return None
+        if not self._is_unanchored:
+            return min(now, self._sightings[0][0])
+        return None if self._written is None else min(now, self._written[1])
+
+    def seconds(self, now: float) -> float | None:
+        """Age of the oldest record that is not copied, at most; 0 when all are, None when it is not known."""
+        if self._caught_up:
+            return 0.0
+        began = self.began(now)
+        return None if began is None else now - began
+
+    @property
+    def _is_unanchored(self) -> bool:
+        return not self._caught_up and bool(self._sightings) and self._sightings[0][1] > self._position

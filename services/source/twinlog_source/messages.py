@@ -14,24 +14,27 @@ from twinlog_source.gaps import Gap
 from twinlog_source.instruments import state_name
 from twinlog_source.operations import Move
 from twinlog_source.partition_table import PartitionRow
+from twinlog_source.standing import FlowFacts, Standing, standing_of
 
 
-def flow_status(driver: FlowDriver, clusters: Iterable[ClusterStatus], *, now: float) -> pb.FlowStatus:
-    """`now` in monotonic seconds."""
-    rows = list(driver.estate.table.rows.values())
-    reason, message = driver.why_idle()
+def flow_status(driver: FlowDriver, clusters: Iterable[ClusterStatus]) -> pb.FlowStatus:
+    table, facts = driver.estate.table, driver.facts()
+    told = [(row, standing_of(row, facts)) for row in table.rows.values()]
+    reason, message = facts.idle_reason, facts.idle_message
     if not reason:
-        reason, message = _most_frequent_trouble(driver, rows)
-    return pb.FlowStatus(
+        reason, message = _most_frequent_trouble(driver, told)
+    lags = [standing.lag_records for _, standing in told if standing.lag_records is not None]
+    status = pb.FlowStatus(
         flow=flow_message(driver.flow),
         epoch=0 if driver.current is None else driver.current.number,
         slots=0 if driver.current is None else len(driver.current.slots),
-        partitions_by_state=Counter(state_name(row.state) for row in rows),
-        records=driver.estate.table.records,
-        bytes=driver.estate.table.bytes,
-        records_per_second=sum(row.records.shown(now) for row in rows),
-        bytes_per_second=sum(row.bytes.shown(now) for row in rows),
-        lag_records=sum(row.lag_records for row in rows),
+        partitions_by_state=Counter(state_name(standing.state) for _, standing in told),
+        records=table.records,
+        bytes=table.bytes,
+        records_per_second=sum(row.records.shown(facts.now) for row, _ in told),
+        bytes_per_second=sum(row.bytes.shown(facts.now) for row, _ in told),
+        last_known_lag_records=sum(row.last_known_lag or 0 for row, _ in told),
+        partitions_of_unknown_lag=len(told) - len(lags),
         exactly_once=driver.estate.flow.settings.exactly_once,
         reason=reason,
         message=message,
@@ -39,36 +42,64 @@ def flow_status(driver: FlowDriver, clusters: Iterable[ClusterStatus], *, now: f
         pauses=pauses(driver),
         throttles=throttles(driver),
     )
+    if len(lags) == len(told) and facts.positions_known:
+        status.lag_records = sum(lags)
+    began = [at for row, _ in told if (at := row.lag_time.began(facts.now)) is not None]
+    if began and all(standing.lag_seconds is not None for _, standing in told):
+        status.oldest_record_at.CopyFrom(timestamp(facts.wall_ms(min(began))))
+    seen = [row.end_at for row, _ in told if row.end is not None]
+    if seen:
+        status.source_ends_as_of.CopyFrom(timestamp(facts.wall_ms(min(seen))))
+    if table.last_copied_at_ms:
+        status.last_copied_at.CopyFrom(timestamp(table.last_copied_at_ms))
+    if table.last_copied_record_ms:
+        status.last_copied_record_time.CopyFrom(timestamp(table.last_copied_record_ms))
+    return status
 
 
-def partition_status(driver: FlowDriver, row: PartitionRow, *, now: float) -> pb.PartitionStatus:
-    """`now` in monotonic seconds."""
+def partition_status(
+    driver: FlowDriver, row: PartitionRow, standing: Standing, facts: FlowFacts
+) -> pb.PartitionStatus:
     status = pb.PartitionStatus(
         flow=flow_message(driver.flow),
         source=partition_message(row.partition),
         target_topic=row.target_topic,
-        state=row.state,
+        state=standing.state,
         position=-1 if row.position is None else row.position,
-        source_end_offset=row.source_end_offset,
-        lag_records=row.lag_records,
-        records_per_second=row.records.shown(now),
-        bytes_per_second=row.bytes.shown(now),
+        source_end_offset=-1 if row.end is None else row.end,
+        lag_records=standing.lag_records,
+        records_per_second=row.records.shown(facts.now),
+        bytes_per_second=row.bytes.shown(facts.now),
         slot=row.slot,
-        reason=row.reason,
-        message=_words(driver, row),
+        reason=standing.reason,
+        message=_words(driver, row, standing),
     )
-    pause = driver.estate.positions.control.pause_of(row.partition)
-    if row.state == pb.PARTITION_STATE_PAUSED and pause is not None:
-        status.message = f"by {pause.by} since {timestamp(pause.at_ms).ToJsonString()}"
     if row.report is not None:
         status.lane = row.report.lane
-        if row.report.HasField("retry_at"):
-            status.retry_at.CopyFrom(row.report.retry_at)
         if row.report.HasField("replication_latency"):
             status.replication_latency.CopyFrom(row.report.replication_latency)
+    retry_at_ms = retry_ms(row, facts)
+    if retry_at_ms is not None:
+        status.retry_at.CopyFrom(timestamp(retry_at_ms))
     if row.reported_at_ms:
         status.as_of.CopyFrom(timestamp(row.reported_at_ms))
+    if row.end is not None:
+        status.source_end_as_of.CopyFrom(timestamp(facts.wall_ms(row.end_at)))
+    began = row.lag_time.began(facts.now)
+    if standing.lag_seconds is not None and began is not None:
+        status.oldest_record_at.CopyFrom(timestamp(facts.wall_ms(began)))
+    if standing.stalled_since is not None:
+        status.stalled_since.CopyFrom(timestamp(facts.wall_ms(standing.stalled_since)))
     return status
+
+
+def retry_ms(row: PartitionRow, facts: FlowFacts) -> int | None:
+    """When a partition that is set aside is tried again, by the wall clock; None for others."""
+    if row.obstacle is not None:
+        return facts.wall_ms(row.obstacle.retry_at)
+    if row.report is not None and row.report.HasField("retry_at"):
+        return row.report.retry_at.ToMilliseconds()
+    return None
 
 
 def gap_message(flow: Flow, gap: Gap) -> pb.LedgerGap:
@@ -134,23 +165,32 @@ def timestamp(wall_ms: int) -> Timestamp:
     return message
 
 
-def _words(driver: FlowDriver, row: PartitionRow) -> str:
+def _words(driver: FlowDriver, row: PartitionRow, standing: Standing) -> str:
     """Why a partition stands, and who would help if they could."""
-    if row.reason == "TOPIC_UNKNOWN" and not driver.estate.watch.connected:
-        return f"{row.message}; configsync, which would see to it, is away"
-    return row.message
+    if standing.reason == "TOPIC_UNKNOWN" and not driver.estate.watch.connected:
+        return f"{standing.message}; configsync, which would see to it, is away"
+    pause = driver.estate.positions.control.pause_of(row.partition)
+    if standing.state == pb.PARTITION_STATE_PAUSED and pause is not None:
+        return f"by {pause.by} since {timestamp(pause.at_ms).ToJsonString()}"
+    return standing.message
 
 
-def _most_frequent_trouble(driver: FlowDriver, rows: Iterable[PartitionRow]) -> tuple[str, str]:
+def _most_frequent_trouble(
+    driver: FlowDriver, told: Iterable[tuple[PartitionRow, Standing]]
+) -> tuple[str, str]:
     """What most of the partitions that stand suffer from; empty when all copy, or rest as somebody wished."""
-    troubled = [row for row in rows if row.reason and row.state != pb.PARTITION_STATE_PAUSED]
+    troubled = [
+        (row, standing)
+        for row, standing in told
+        if standing.reason and standing.state != pb.PARTITION_STATE_PAUSED
+    ]
     if not troubled:
         return "", ""
-    ((reason, count),) = Counter(row.reason for row in troubled).most_common(1)
-    example = next(row for row in troubled if row.reason == reason)
+    ((reason, count),) = Counter(standing.reason for _, standing in troubled).most_common(1)
+    row, standing = next(each for each in troubled if each[1].reason == reason)
     others = "" if count == len(troubled) else f" ({len(troubled) - count} more for other reasons)"
     partitions = "1 partition" if count == 1 else f"{count} partitions"
-    return reason, f"{partitions}{others}: {example.partition}: {_words(driver, example)}"
+    return reason, f"{partitions}{others}: {row.partition}: {_words(driver, row, standing)}"
 
 
 def _scope(flow: Flow, topic: str | None, partition: int | None = None) -> pb.Scope:

@@ -11,7 +11,9 @@ from twinlog.model import Flow, TopicPartition
 from twinlog.service.waiting import wait_or_stop
 from twinlog.service.watch import Changed, Event, Progress, Removed, ResumableRegistry, SnapshotItem
 from twinlog_source.flow_driver import FlowDriver
-from twinlog_source.messages import partition_status, timestamp
+from twinlog_source.messages import partition_status, retry_ms, timestamp
+from twinlog_source.partition_table import PartitionRow
+from twinlog_source.standing import FlowFacts, Standing, standing_of
 
 LOOK_SECONDS = 1.0
 HISTORY_SIZE = 20_000
@@ -19,6 +21,7 @@ SNAPSHOT_PART = 1000
 """Partitions in one message: far below the largest that gRPC lets through."""
 
 Key = tuple[Flow, TopicPartition]
+Shape = tuple[object, ...]
 
 
 class PartitionBoard:
@@ -32,6 +35,8 @@ class PartitionBoard:
         self, drivers: Mapping[Flow, FlowDriver], *, history_id: str, meter: Meter, clock: Clock
     ) -> None:
         self._drivers = drivers
+        self._shapes: dict[Key, Shape] = {}
+        """How each partition was told last."""
         self._clock = clock
         self._registry: ResumableRegistry[Key, pb.PartitionStatus] = ResumableRegistry(
             history_id=history_id,
@@ -49,16 +54,18 @@ class PartitionBoard:
 
     def look(self) -> bytes:
         """Bring the board up to date, and return the token of this moment."""
-        now = self._clock.monotonic()
-        known = self._registry.items()
+        gone = dict(self._shapes)
         for flow, driver in self._drivers.items():
+            facts = driver.facts()
             for partition, row in driver.estate.table.rows.items():
                 key = (flow, partition)
-                status = partition_status(driver, row, now=now)
-                before = known.pop(key, None)
-                if before is None or _differs(before, status):
-                    self._registry.put(key, status)
-        for key in known:
+                standing = standing_of(row, facts)
+                shape = _shape(row, standing, facts)
+                if gone.pop(key, None) != shape:
+                    self._shapes[key] = shape
+                    self._registry.put(key, partition_status(driver, row, standing, facts))
+        for key in gone:
+            del self._shapes[key]
             self._registry.remove(key)
         return self._registry.token
 
@@ -103,13 +110,21 @@ class PartitionBoard:
         yield pb.WatchPartitionsResponse(resume_token=last.token, snapshot_end=pb.PartitionsSnapshotEnd())
 
 
-def _differs(before: pb.PartitionStatus, now: pb.PartitionStatus) -> bool:
-    """Whether there is something to tell: that it was reported again is not."""
-    if before.as_of == now.as_of:
-        return before != now
-    told = pb.PartitionStatus()
-    told.CopyFrom(now)
-    told.ClearField("as_of")
-    if before.HasField("as_of"):
-        told.as_of.CopyFrom(before.as_of)
-    return told != before
+def _shape(row: PartitionRow, standing: Standing, facts: FlowFacts) -> Shape:
+    """What is worth telling when it changes: times of sight and what grows by the clock are not."""
+    report = row.report
+    return (
+        row.target_topic,
+        standing.state,
+        standing.reason,
+        standing.message,
+        standing.lag_records,
+        standing.lag_seconds is None,
+        row.position,
+        row.end,
+        row.slot,
+        row.records.shown(facts.now),
+        row.bytes.shown(facts.now),
+        None if row.obstacle is not None else retry_ms(row, facts),
+        None if report is None else (report.lane, report.replication_latency.ToMilliseconds()),
+    )

@@ -7,14 +7,16 @@ from dataclasses import dataclass, field
 
 from twinlog.api.source.v1 import source_service_pb2 as source_pb
 from twinlog.api.source.v1 import worker_service_pb2 as pb
-from twinlog.errors import TwinlogError
+from twinlog.errors import KafkaError, TwinlogError
 from twinlog.model import TopicPartition
 from twinlog_source.control import EpochStart
 from twinlog_source.lag_time import LagTime
 from twinlog_source.planner import BACKLOG_RECORDS, BEHIND_RECORDS, BEHIND_SECONDS, Load
 from twinlog_source.rates import Rate
 from twinlog_source.spread import Spread
+from twinlog_source.stall_watch import StallWatch
 
+_MOVING = frozenset((source_pb.PARTITION_STATE_RUNNING, source_pb.PARTITION_STATE_BACKOFF))
 NOT_SEEN = -1
 """In reports: the task has not seen that."""
 
@@ -61,11 +63,19 @@ class PartitionRow:
     """The source position then."""
     shortened: Shortened | None = None
     """What the target lost, not yet in the ledger."""
+    end: int | None = None
+    """Where what may be copied of the source's log ends, as seen last: by the driver, or by the task."""
+    end_at: float = 0.0
+    """When that was, in monotonic seconds."""
+    end_problem: KafkaError | None = None
+    """Why the driver could not read it when it looked last."""
     report: pb.PartitionReport | None = None
+    """The newest word of a task, also of one that is gone."""
     reported_at_ms: int = 0
     records: Rate = field(default_factory=Rate)
     bytes: Rate = field(default_factory=Rate)
     lag_time: LagTime = field(default_factory=LagTime)
+    stall: StallWatch = field(default_factory=StallWatch)
     _lanes: dict[str, int] = field(default_factory=dict)
     _shortened_to: int = NOT_SEEN
     """What the present task has said of it, taken already."""
@@ -93,14 +103,45 @@ class PartitionRow:
         self._disproved_end = self.target_end
         self.target_end, self.target_end_at = end_offset, first_lost
 
-    def take(self, report: pb.PartitionReport, *, now_ms: int) -> None:
+    def note_end(self, end_offset: int, seen_at: float) -> None:
+        """The driver asked the leader at `seen_at`: the log ends here, whatever was heard before."""
+        self.end_problem = None
+        if end_offset < (self.end or 0) and seen_at < self.end_at:
+            return  # a task has seen more since the leader was asked
+        self.end, self.end_at = end_offset, max(seen_at, self.end_at)
+        self._observe_lag()
+
+    def follow(self, position: int | None) -> None:
+        """Another process copies the flow, and has committed this position; None = none is on the log."""
+        self.position, self.stored = position, position is not None
+        self._observe_lag()
+
+    def note_written(self, offset: int, at: float) -> None:
+        """The record at or before `offset` was written at `at`, monotonic seconds."""
+        self.lag_time.note_written(offset, at)
+
+    def forget_source(self) -> None:
+        """The source is another log now: nothing is known of its end."""
+        self.position, self.stored, self.report, self.end, self.end_problem = None, False, None, None, None
+        self.lag_time = LagTime()
+
+    def _observe_lag(self) -> None:
+        if self.end is not None and self.position is not None:
+            self.lag_time.observe(self.position, self.end, self.end_at)
+
+    def take(self, report: pb.PartitionReport, *, now: float, now_ms: int) -> None:
         """The newest word of the task that owns it."""
         if report.target_shortened_to not in (NOT_SEEN, self._shortened_to):
             self._shortened_to = report.target_shortened_to
             self.note_target_end(report.target_shortened_to)
         if report.target_end_offset != self._disproved_end:
             self.target_end, self.target_end_at = report.target_end_offset, report.position
+        # A task repeats the end of its last fetch, however old: only one that rose was just seen.
+        before = -1 if self.report is None else self.report.source_end_offset
+        if report.source_end_offset != before and report.source_end_offset >= (self.end or 0):
+            self.end, self.end_at = report.source_end_offset, now
         self.report, self.reported_at_ms, self.position = report, now_ms, report.position
+        self._observe_lag()
         self.epochs = tuple(EpochStart(each.leader_epoch, each.offset) for each in report.epochs)
 
     def added_by_lane(self, report: pb.PartitionReport) -> dict[str, int]:
@@ -119,36 +160,29 @@ class PartitionRow:
         return report.sync_pace if report.position == self.position and self.target_end >= 0 else None
 
     @property
-    def source_end_offset(self) -> int:
+    def last_known_lag(self) -> int | None:
+        """Offsets between the position and the end, however long ago they were seen; None = never."""
+        if self.end is None or self.position is None:
+            return None
+        return max(0, self.end - self.position)
+
+    @property
+    def task_end_offset(self) -> int:
+        """The end that the last task saw of the log it copied; -1 = none."""
         return -1 if self.report is None else self.report.source_end_offset
 
     @property
-    def lag_records(self) -> int:
-        if self.source_end_offset < 0 or self.position is None:
-            return 0
-        return max(0, self.source_end_offset - self.position)
-
-    def lag_seconds(self, now: float) -> float:
-        """Age of the oldest record that is not copied, at most; 0 when all are, or nothing is known yet."""
-        return self.lag_time.seconds(now)
-
-    @property
-    def state(self) -> source_pb.PartitionState.ValueType:
+    def task_state(self) -> source_pb.PartitionState.ValueType:
+        """What the last task said; that is not what is told of it (`standing`)."""
         if self.obstacle is not None:
             return source_pb.PARTITION_STATE_FAULTED
         return source_pb.PARTITION_STATE_WAITING if self.report is None else self.report.state
 
     @property
-    def reason(self) -> str:
+    def task_reason(self) -> str:
         if self.obstacle is not None:
             return self.obstacle.reason
         return "" if self.report is None else self.report.reason
-
-    @property
-    def message(self) -> str:
-        if self.obstacle is not None:
-            return self.obstacle.message
-        return "" if self.report is None else self.report.message
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -179,8 +213,14 @@ class PartitionTable:
     """No longer to be copied, but still in the running epoch: one that comes back meanwhile goes on from what
     is reported of it.
     """
-    _heard_at: dict[int, float] = field(default_factory=dict)
-    """When each slot reported last: of partitions it did not name nothing had changed."""
+    heard_at: dict[int, float] = field(default_factory=dict)
+    """When each slot reported last, in monotonic seconds."""
+    followed_at: float | None = None
+    """When the positions were read that another process moves; None = they are this process's own."""
+    last_copied_at_ms: int = 0
+    """When records were acknowledged last; 0 = not since the start."""
+    last_copied_record_ms: int = 0
+    """Timestamp of the newest of them."""
 
     def keep(
         self, partitions: Mapping[TopicPartition, str], *, owned: Collection[TopicPartition] = ()
@@ -212,14 +252,16 @@ class PartitionTable:
     def load(self, partitions: Collection[TopicPartition], *, now: float) -> Load:
         """What these partitions ask of their slots; those that have left count for nothing."""
         rows = [self.rows[partition] for partition in partitions if partition in self.rows]
+        # What is paused or at fault needs no slot, however much lies before it.
+        moving = [row for row in rows if row.task_state in _MOVING]
         return Load(
             bytes_per_second=sum(row.bytes.current(now) for row in rows),
-            has_backlog=any(row.lag_records > BACKLOG_RECORDS for row in rows),
+            has_backlog=any((row.last_known_lag or 0) > BACKLOG_RECORDS for row in moving),
             is_behind=any(
-                row.state == source_pb.PARTITION_STATE_RUNNING
-                and row.lag_records > BEHIND_RECORDS
-                and row.lag_seconds(now) > BEHIND_SECONDS
-                for row in rows
+                row.task_state == source_pb.PARTITION_STATE_RUNNING
+                and (row.last_known_lag or 0) > BEHIND_RECORDS
+                and (row.lag_time.seconds(now) or 0) > BEHIND_SECONDS
+                for row in moving
             ),
         )
 
@@ -245,23 +287,20 @@ class PartitionTable:
     def observe(self, slot: int, reports: pb.PartitionReports, *, now: float, now_ms: int) -> list[Progress]:
         """Take a task's reports and return what they added."""
         progress = []
-        heard_before = self._heard_at.get(slot, now)
-        self._heard_at[slot] = now
+        self.heard_at[slot] = now
         for report in reports.partitions:
             partition = TopicPartition(report.partition.topic, report.partition.partition)
             row = self.rows.get(partition) or self._leaving.get(partition)
             if row is None:
                 continue
             row.slot = slot
-            row.take(report, now_ms=now_ms)
+            row.take(report, now=now, now_ms=now_ms)
             records = int(row.records.observe(report.records, now))
             added_bytes = int(row.bytes.observe(report.bytes, now))
             self.records += records
             self.bytes += added_bytes
-            if report.source_end_offset >= 0:
-                row.lag_time.observe(
-                    report.position, report.source_end_offset, now, unchanged_until=heard_before
-                )
+            if records:
+                self._note_copied(row, report, now=now, now_ms=now_ms)
             progress.append(
                 Progress(
                     row=row,
@@ -273,3 +312,10 @@ class PartitionTable:
                 )
             )
         return progress
+
+    def _note_copied(self, row: PartitionRow, report: pb.PartitionReport, *, now: float, now_ms: int) -> None:
+        self.last_copied_at_ms = now_ms
+        if report.HasField("replication_latency"):
+            latency_ms = report.replication_latency.ToMilliseconds()
+            self.last_copied_record_ms = max(self.last_copied_record_ms, now_ms - latency_ms)
+            row.note_written(report.position, now - latency_ms / 1000)

@@ -64,7 +64,11 @@ class PositionsLog:
             # Not the last stable offset: a transaction of another slot that is open now would hide what is
             # committed behind its beginning.
             await self._read_up_to(OffsetSpec.LATEST)
-            return {**dict.fromkeys(self.control.zeros - self.unreadable.keys(), 0), **self._positions}
+            return self.known()
+
+    def known(self) -> dict[TopicPartition, int]:
+        """The next offset to copy of each partition, as read so far."""
+        return {**dict.fromkeys(self.control.zeros - self.unreadable.keys(), 0), **self._positions}
 
     async def peek(self) -> None:
         """Read what is committed now, without waiting for transactions that are open. Raises KafkaError."""

@@ -7,7 +7,6 @@ from contextlib import aclosing
 from twinlog.api.common.v1 import types_pb2
 from twinlog.api.source.v1 import source_service_pb2 as pb
 from twinlog.api.source.v1 import source_service_pb2_grpc as pb_grpc
-from twinlog.clock import Clock
 from twinlog.errors import ConfigError, NotFoundError
 from twinlog.kafka.ports import OffsetSpec
 from twinlog.model import Flow
@@ -24,6 +23,7 @@ from twinlog_source.messages import (
 )
 from twinlog_source.operations import Destination, FlowOperations, Subject
 from twinlog_source.partition_board import PartitionBoard
+from twinlog_source.standing import standing_of
 
 DEFAULT_PAGE = 1000
 LARGEST_PAGE = 10_000
@@ -36,7 +36,6 @@ class SourceServicer(pb_grpc.SourceServiceServicer):
         *,
         board: PartitionBoard,
         clusters: Clusters,
-        clock: Clock,
         stop: asyncio.Event,
     ) -> None:
         """`stop` ends watch streams."""
@@ -44,16 +43,14 @@ class SourceServicer(pb_grpc.SourceServiceServicer):
         self._drivers = {flow: operations.driver for flow, operations in flows.items()}
         self._board = board
         self._clusters = clusters
-        self._clock = clock
         self._stop = stop
 
     async def ListFlows(  # noqa: N802
         self, request: pb.ListFlowsRequest, context: Context
     ) -> pb.ListFlowsResponse:
-        now = self._clock.monotonic()
         return pb.ListFlowsResponse(
             flows=[
-                flow_status(self._drivers[flow], self._clusters.statuses((flow.source, flow.target)), now=now)
+                flow_status(self._drivers[flow], self._clusters.statuses((flow.source, flow.target)))
                 for flow in sorted(self._drivers)
             ]
         )
@@ -72,11 +69,15 @@ class SourceServicer(pb_grpc.SourceServiceServicer):
         ]
         page = rows[first : first + size]
         more = first + size < len(rows)
-        now = self._clock.monotonic()
+        facts = {flow: self._drivers[flow].facts() for flow in flows}
         return pb.ListPartitionsResponse(
-            partitions=[partition_status(self._drivers[flow], row, now=now) for flow, row in page],
+            partitions=[
+                partition_status(self._drivers[flow], row, standing_of(row, facts[flow]), facts[flow])
+                for flow, row in page
+            ],
             next_page_token=str(first + size) if more else "",
-            resume_token=self._board.look(),
+            # The token of the first page is the one to go on from: later pages need no look of their own.
+            resume_token=b"" if first else self._board.look(),
         )
 
     async def WatchPartitions(  # noqa: N802

@@ -45,7 +45,7 @@ class SourceLogs:
 
     async def _restart(self, partition: TopicPartition, position: int) -> None:
         row = self.table.rows.get(partition)
-        end = max(position, -1 if row is None else row.source_end_offset)
+        end = max(position, -1 if row is None else row.task_end_offset)
         gap = Gap(
             partition=partition,
             from_offset=position,
@@ -56,4 +56,4 @@ class SourceLogs:
         await self.ledger.write(gap)
         await self.journal.position(partition, 0)
         if row is not None:
-            row.position, row.stored, row.report = None, False, None
+            row.forget_source()

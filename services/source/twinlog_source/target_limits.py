@@ -45,7 +45,7 @@ class TargetLimits:
         refused = {
             row.partition.topic: row.target_topic
             for row in self.table.rows.values()
-            if row.reason == "RECORD_TOO_LARGE" and row.partition.topic in topics
+            if row.task_reason == "RECORD_TOO_LARGE" and row.partition.topic in topics
         }
         if not refused:
             return

@@ -64,7 +64,7 @@ class WantedTopics:
         if due:
             self._ids_due_at = now + max(IDS_SECONDS, len(topics) / IDS_TOPICS_PER_SECOND)
         suspected = {
-            row.partition.topic for row in self.table.rows.values() if row.reason == TRUNCATION_SUSPECTED
+            row.partition.topic for row in self.table.rows.values() if row.task_reason == TRUNCATION_SUSPECTED
         }
         asked = list(topics) if due else sorted(suspected & topics.keys())
         if not asked:

@@ -19,6 +19,7 @@ __all__ = [
     "print_json",
     "print_json_line",
     "print_table",
+    "screen_rows",
 ]
 
 
@@ -44,6 +45,11 @@ def clear_screen() -> None:
     """Does nothing when stdout is no terminal."""
     if sys.stdout.isatty():
         typer.echo("\033[2J\033[H", nl=False)
+
+
+def screen_rows() -> int | None:
+    """How many rows of a table fit the terminal under a head, with a line to spare; None in a pipe."""
+    return max(1, shutil.get_terminal_size().lines - 4) if sys.stdout.isatty() else None
 
 
 def print_table(

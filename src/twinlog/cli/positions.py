@@ -10,12 +10,14 @@ from twinlog.api.source.v1 import source_service_pb2 as pb2
 from twinlog.cli.failures import EXIT_FAILED, reported_failures, run_async
 from twinlog.cli.location import ConfigOption, EndpointOption
 from twinlog.cli.output import Column, Output, OutputOption, print_json, print_table
+from twinlog.cli.partition_rows import end_cell, lag_cell, position_cell
 from twinlog.cli.source_client import (
     CALL_TIMEOUT_SECONDS,
     FlowArgument,
     PartitionOption,
     TopicOption,
     answered,
+    every_partition,
     parse_scope,
     partition_name,
     source_stub,
@@ -60,9 +62,9 @@ def get_command(
                     {
                         "topic": each.source.topic,
                         "partition": each.source.partition,
-                        "position": each.position,
-                        "source_end_offset": each.source_end_offset,
-                        "lag_records": each.lag_records,
+                        "position": None if each.position < 0 else each.position,
+                        "source_end_offset": None if each.source_end_offset < 0 else each.source_end_offset,
+                        "lag_records": each.lag_records if each.HasField("lag_records") else None,
                     }
                     for each in found
                 ]
@@ -71,9 +73,9 @@ def get_command(
         rows = [
             [
                 partition_name(each.source),
-                str(each.position),
-                str(each.source_end_offset),
-                str(each.lag_records),
+                position_cell(each),
+                end_cell(each),
+                lag_cell(each),
             ]
             for each in found
         ]
@@ -141,9 +143,8 @@ def _target(text: str) -> pb2.PositionTarget:
 async def _get(
     scope: pb2.Scope, config: Path | None, endpoint: list[str] | None
 ) -> list[pb2.PartitionStatus]:
-    request = pb2.ListPartitionsRequest(flow=scope.flow, source_topic=scope.source_topic, page_size=10_000)
     async with source_stub(config, endpoint) as stub:
-        return list((await answered(stub.ListPartitions(request, timeout=CALL_TIMEOUT_SECONDS))).partitions)
+        return await every_partition(stub, scope.flow, scope.source_topic)
 
 
 async def _set(

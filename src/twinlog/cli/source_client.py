@@ -21,6 +21,7 @@ from twinlog.service.errors_wire import error_from_rpc
 from twinlog.service.peers import open_channel
 
 CALL_TIMEOUT_SECONDS = 30.0
+PAGE = 5000
 
 Answer = TypeVar("Answer")
 
@@ -58,6 +59,20 @@ async def list_flows(stub: SourceServiceStub, flow: str | None) -> list[pb2.Flow
         known = ", ".join(flow_name(status.flow) for status in listed.flows) or "none"
         raise ConfigError(f"there is no flow {flow} here; flows: {known}", metadata={"key": "FLOW"})
     return found
+
+
+async def every_partition(
+    stub: SourceServiceStub, flow: types_pb2.Flow | None, topic: str
+) -> list[pb2.PartitionStatus]:
+    """All partitions, page by page. Raises the error that the service told."""
+    request = pb2.ListPartitionsRequest(flow=flow, source_topic=topic, page_size=PAGE)
+    found: list[pb2.PartitionStatus] = []
+    while True:
+        answer = await answered(stub.ListPartitions(request, timeout=CALL_TIMEOUT_SECONDS))
+        found += answer.partitions
+        if not answer.next_page_token:
+            return found
+        request.page_token = answer.next_page_token
 
 
 def parse_scope(flow: str, topic: str, partition: int | None) -> pb2.Scope:

@@ -140,7 +140,8 @@ async def _source(channel: grpc.aio.Channel, status: Status, timeout_seconds: fl
         row.partitions = dict(flow.partitions_by_state)
         row.records, row.bytes = flow.records, flow.bytes
         row.records_per_second, row.bytes_per_second = flow.records_per_second, flow.bytes_per_second
-        row.lag_records, row.exactly_once = flow.lag_records, flow.exactly_once
+        row.lag_records = flow.lag_records if flow.HasField("lag_records") else None
+        row.exactly_once = flow.exactly_once
         _add_note(row, "source", flow.reason, flow.message)
         status.add_clusters("source", flow.clusters)
 

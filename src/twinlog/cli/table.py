@@ -2,7 +2,7 @@
 
 In a pipe every row is one line, whatever its length: programs cut and search it. On a terminal no line is
 longer than the terminal is wide: long cells are wrapped, and where that would leave columns of a few letters
-each row becomes a paragraph instead.
+columns that may be spared are left out, else each row becomes a paragraph instead.
 """
 
 import textwrap
@@ -24,6 +24,8 @@ class Column:
     title: str
     right: bool = False
     """Numbers stand at the right."""
+    spare: int = 0
+    """Where the terminal is too narrow for a table, columns are left out, the highest first; 0 = never."""
 
 
 def table_lines(columns: Sequence[Column], rows: Sequence[Sequence[str]], *, width: int | None) -> list[str]:
@@ -35,6 +37,11 @@ def table_lines(columns: Sequence[Column], rows: Sequence[Sequence[str]], *, wid
     if width is None:
         return _plain(columns, cells, [min(size, _WIDEST_PADDING) for size in natural])
     fitting = _fitted(columns, cells, natural, width)
+    if fitting is None and (spared := max(column.spare for column in columns)):
+        left_out = next(index for index, column in enumerate(columns) if column.spare == spared)
+        fewer = [column for index, column in enumerate(columns) if index != left_out]
+        rest = [[cell for index, cell in enumerate(row) if index != left_out] for row in rows]
+        return table_lines(fewer, rest, width=width)
     return _paragraphs(columns, cells, width) if fitting is None else _wrapped(columns, cells, fitting)
 
 

@@ -143,6 +143,7 @@ def _source(sources: _Sources, clients: FlowClients) -> SourceSettings:
         sync_flush_seconds=worker.integer("offset.flush.interval.ms") / 1000,
         epoch_seconds=read.number("twinlog.epoch.seconds"),
         lease_seconds=read.number("twinlog.lease.seconds"),
+        stalled_seconds=read.number("twinlog.stalled.seconds"),
         on_data_loss=OnDataLoss(read.text("twinlog.on.data.loss")),
         coalesce_below_bytes=read.integer("twinlog.coalesce.below.bytes"),
         recode_compression_level=read.optional_integer("twinlog.recode.compression.level"),

@@ -74,6 +74,9 @@ TWINLOG_KEYS: tuple[KeySpec, ...] = (
     _key("twinlog.lease.seconds", ValueType.NUMBER, "10", _SOURCE,
          "How long a copying task goes on without word from its driver.", scope=Scope.FLOW, unit="s",
          minimum=1),
+    _key("twinlog.stalled.seconds", ValueType.NUMBER, "30", _SOURCE,
+         "A partition that has records to copy, is not paused and has not moved for so long is STALLED.",
+         scope=Scope.FLOW, unit="s", minimum=1),
     _key("twinlog.max.slots", ValueType.INTEGER, None, _SOURCE,
          "The most slots that copy at the same time; wins over `tasks.max`. Default: as many as Spark has"
          " cores.", scope=Scope.FLOW, minimum=1),

@@ -190,6 +190,8 @@ class SourceSettings:
     (offset.flush.interval.ms)."""
     epoch_seconds: float
     lease_seconds: float
+    stalled_seconds: float
+    """Without a move for so long, a partition that has records to copy is STALLED."""
     on_data_loss: OnDataLoss
     coalesce_below_bytes: int
     """0 = never coalesce."""

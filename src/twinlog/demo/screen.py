@@ -20,7 +20,8 @@ class TopicRow:
     records: int
     records_per_second: float
     megabytes_per_second: float
-    lag_records: int
+    lag_records: int | None
+    """None = not known."""
     state: str
 
 
@@ -65,7 +66,7 @@ class Screen:
             for row in rows:
                 self.fact(
                     f"{row.source_topic} → {row.target_topic}: {row.records:,} records, "
-                    f"{row.records_per_second:,.0f}/s, lag {row.lag_records:,}, "
+                    f"{row.records_per_second:,.0f}/s, lag {_number(row.lag_records)}, "
                     f"delay {_seconds(delay_seconds)}"
                 )
         self._shown += 1
@@ -83,7 +84,7 @@ def _table(rows: list[TopicRow], delay_seconds: float | None, *, caption: str | 
             f"{row.records:,}",
             f"{row.records_per_second:,.0f}",
             f"{row.megabytes_per_second:.2f}",
-            f"{row.lag_records:,}",
+            _number(row.lag_records),
             _seconds(delay_seconds),
             style=None if row.state == "RUNNING" else "yellow",
         )
@@ -92,3 +93,7 @@ def _table(rows: list[TopicRow], delay_seconds: float | None, *, caption: str | 
 
 def _seconds(delay_seconds: float | None) -> str:
     return "-" if delay_seconds is None else f"{delay_seconds * 1000:.0f} ms"
+
+
+def _number(value: int | None) -> str:
+    return "?" if value is None else f"{value:,}"

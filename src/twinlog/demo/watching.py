@@ -73,6 +73,8 @@ def _row(topic: str, partitions: list[source_pb.PartitionStatus]) -> TopicRow:
         records=sum(max(p.position, 0) for p in partitions),
         records_per_second=sum(p.records_per_second for p in partitions),
         megabytes_per_second=sum(p.bytes_per_second for p in partitions) / 1e6,
-        lag_records=sum(p.lag_records for p in partitions),
+        lag_records=sum(p.lag_records for p in partitions)
+        if all(p.HasField("lag_records") for p in partitions)
+        else None,
         state=states.pop() if len(states) == 1 else "MIXED",
     )

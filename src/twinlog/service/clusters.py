@@ -66,7 +66,7 @@ class Clusters:
         self._open_cluster = open_cluster
         self._stack = stack
         self._clock = clock
-        self._open: dict[tuple[ClusterAlias, frozenset[tuple[str, str]]], KafkaCluster] = {}
+        self._open: dict[tuple[ClusterAlias, frozenset[tuple[str, str]], float | None], KafkaCluster] = {}
         self._probes: dict[ClusterAlias, KafkaCluster] = {}
         self._statuses = {
             alias: ClusterStatus(alias=alias, reachable=False, reason=UNKNOWN, message="not looked at yet")
@@ -74,12 +74,13 @@ class Clusters:
         }
         self._limiter = RepeatLimiter(interval_seconds=60.0)
 
-    async def get(self, config: ClientConfig) -> KafkaCluster:
-        """The process's connection to a cluster with these client settings. Never waits for brokers."""
-        key = (config.alias, frozenset(config.properties.items()))
+    async def get(self, config: ClientConfig, *, timeout_seconds: float | None = None) -> KafkaCluster:
+        """The process's connection to a cluster with these client settings, and this bound of every call
+        (None = the client's default). Never waits for brokers."""
+        key = (config.alias, frozenset(config.properties.items()), timeout_seconds)
         cluster = self._open.get(key)
         if cluster is None:
-            cluster = self._open[key] = self._open_cluster(config, None)
+            cluster = self._open[key] = self._open_cluster(config, timeout_seconds)
             await self._stack.enter_async_context(cluster)
         return cluster
 

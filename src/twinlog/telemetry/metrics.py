@@ -191,7 +191,8 @@ REPLICATION_LAG = MetricSpec(
     name="twinlog.replication.lag",
     kind=Kind.GAUGE,
     unit="{record}",
-    description="End of the source log that may be copied, less the next offset to copy.",
+    description="End of the source log that may be copied, less the next offset to copy; control records and "
+    "what compaction took count too. Absent while one of the two is not known.",
     attributes=(*FLOW, DESTINATION, PARTITION),
     service="source",
     mm2_name="records-lag of the consumer",
@@ -200,7 +201,8 @@ REPLICATION_PARTITIONS = MetricSpec(
     name="twinlog.replication.partitions",
     kind=Kind.GAUGE,
     unit="{partition}",
-    description="Replicated partitions by state.",
+    description="Replicated partitions by `twinlog.state`: RUNNING, PAUSED, BACKOFF, FAULTED, WAITING, "
+    "STALLED.",
     attributes=(*FLOW, "twinlog.state"),
     service="source",
 )
@@ -224,7 +226,8 @@ REPLICATION_LAG_TIME = MetricSpec(
     name="twinlog.replication.lag.time",
     kind=Kind.GAUGE,
     unit="s",
-    description="Age of the oldest record of a partition that is not copied, to a second; 0 when all are.",
+    description="Age of the oldest record of a partition that is not copied, to a few seconds; 0 when "
+    "all are, absent while it is not known.",
     attributes=(*FLOW, DESTINATION, PARTITION),
     service="source",
 )

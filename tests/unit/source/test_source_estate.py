@@ -230,7 +230,7 @@ async def test_what_lies_before_a_flow_that_begins_is_counted_from_its_positions
 
 async def test_a_partition_without_a_position_waits_for_one_when_the_reset_is_none(site: Site) -> None:
     estate = await site.owner("A.consumer.auto.offset.reset = none")
-    assert estate.table.rows[P].reason == "NO_POSITION"
+    assert estate.table.rows[P].task_reason == "NO_POSITION"
     assert estate.table.plannable() == frozenset()
     await estate.set_position(P, 3)
     assert estate.table.plannable() == {P}

@@ -3,7 +3,8 @@
 from twinlog.api.source.v1 import source_service_pb2 as source_pb
 from twinlog.api.source.v1 import worker_service_pb2 as pb
 from twinlog.errors import KafkaError, TransientKafkaError
-from twinlog_source.task.reports import SLOW_SECONDS, TARGET_SLOW, Reporter
+from twinlog_source.task.partition import TARGET_SLOW
+from twinlog_source.task.reports import SLOW_SECONDS, Reporter
 from unit.source.test_source_outlet import BAD, GOOD, Bench
 
 

@@ -23,6 +23,10 @@ from twinlog_source.spread import Spread
 FIRST_RETRY_SECONDS = 1.0
 LONGEST_RETRY_SECONDS = 60.0
 
+PAUSED_BY_OPERATOR = "PAUSED_BY_OPERATOR"
+TARGET_SLOW = "TARGET_SLOW"
+"""Of a RUNNING partition: what was read is not acknowledged."""
+
 
 class State(StrEnum):
     RUNNING = "RUNNING"
@@ -214,7 +218,7 @@ class PartitionCopy:
         self._paused = paused
         if paused and self.state is State.RUNNING:
             self.drop_queued()
-            self._become(State.PAUSED, "PAUSED_BY_OPERATOR")
+            self._become(State.PAUSED, PAUSED_BY_OPERATOR)
         elif not paused and self.state is State.PAUSED:
             self._become(State.RUNNING)
 

@@ -17,13 +17,12 @@ from twinlog.model import TopicPartition
 from twinlog_source.gaps import Gap
 from twinlog_source.sync_paces import pace_message
 from twinlog_source.task.outlet import Outlet
-from twinlog_source.task.partition import PartitionCopy, State
+from twinlog_source.task.partition import TARGET_SLOW, PartitionCopy, State
 from twinlog_source.task.syncs import OffsetSyncs
 
 EVERYTHING_SECONDS = 10.0
 SLOW_SECONDS = 3.0
 """What was read and is not acknowledged for this long is said, long before the delivery time is over."""
-TARGET_SLOW = "TARGET_SLOW"
 
 STATES = {
     State.RUNNING: source_pb.PARTITION_STATE_RUNNING,

@@ -34,6 +34,10 @@ class _PartitionStateEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_Partit
     PARTITION_STATE_BACKOFF: _PartitionState.ValueType  # 3
     PARTITION_STATE_FAULTED: _PartitionState.ValueType  # 4
     PARTITION_STATE_WAITING: _PartitionState.ValueType  # 5
+    PARTITION_STATE_STALLED: _PartitionState.ValueType  # 6
+    """It has records to copy, nobody paused it, and it has not moved for twinlog.stalled.seconds: the reason says what it
+    waits for. It ends by itself when the partition moves.
+    """
 
 class PartitionState(_PartitionState, metaclass=_PartitionStateEnumTypeWrapper):
     """PartitionState says what the copy of one partition does now."""
@@ -44,6 +48,10 @@ PARTITION_STATE_PAUSED: PartitionState.ValueType  # 2
 PARTITION_STATE_BACKOFF: PartitionState.ValueType  # 3
 PARTITION_STATE_FAULTED: PartitionState.ValueType  # 4
 PARTITION_STATE_WAITING: PartitionState.ValueType  # 5
+PARTITION_STATE_STALLED: PartitionState.ValueType  # 6
+"""It has records to copy, nobody paused it, and it has not moved for twinlog.stalled.seconds: the reason says what it
+waits for. It ends by itself when the partition moves.
+"""
 Global___PartitionState: _TypeAlias = PartitionState  # noqa: Y015
 
 class _Lane:
@@ -671,6 +679,12 @@ class FlowStatus(_message.Message):
     CLUSTERS_FIELD_NUMBER: _builtins.int
     PAUSES_FIELD_NUMBER: _builtins.int
     THROTTLES_FIELD_NUMBER: _builtins.int
+    LAST_KNOWN_LAG_RECORDS_FIELD_NUMBER: _builtins.int
+    PARTITIONS_OF_UNKNOWN_LAG_FIELD_NUMBER: _builtins.int
+    SOURCE_ENDS_AS_OF_FIELD_NUMBER: _builtins.int
+    OLDEST_RECORD_AT_FIELD_NUMBER: _builtins.int
+    LAST_COPIED_AT_FIELD_NUMBER: _builtins.int
+    LAST_COPIED_RECORD_TIME_FIELD_NUMBER: _builtins.int
     epoch: _builtins.int
     """Number of the running epoch, from 1; 0 before the first."""
     slots: _builtins.int
@@ -684,13 +698,19 @@ class FlowStatus(_message.Message):
     bytes_per_second: _builtins.float
     """Bytes per second over the last five seconds."""
     lag_records: _builtins.int
-    """Records on the source that are not on the target yet."""
+    """Source offsets that are not on the target yet: ends of the logs less positions, so control records and what
+    compaction took count too. Absent while it is not known of every partition.
+    """
     exactly_once: _builtins.bool
     """Whether the copy is exactly once (transactions) or at least once."""
     reason: _builtins.str
     """Why the flow or some of its partitions do not copy: a stable reason, empty when all do."""
     message: _builtins.str
     """The same in words."""
+    last_known_lag_records: _builtins.int
+    """The same lag as it was known last of each partition, however long ago; what was never known adds nothing."""
+    partitions_of_unknown_lag: _builtins.int
+    """Partitions whose lag is not known now."""
     @_builtins.property
     def flow(self) -> _types_pb2.Flow:
         """The flow."""
@@ -711,6 +731,22 @@ class FlowStatus(_message.Message):
     def throttles(self) -> _containers.RepeatedCompositeFieldContainer[Global___Throttle]:
         """Limits in force."""
 
+    @_builtins.property
+    def source_ends_as_of(self) -> _timestamp_pb2.Timestamp:
+        """When the end was read that was read longest ago: how old last_known_lag_records may be. Absent before the first."""
+
+    @_builtins.property
+    def oldest_record_at(self) -> _timestamp_pb2.Timestamp:
+        """When the oldest record came that is not copied. Absent when all are, or it is not known."""
+
+    @_builtins.property
+    def last_copied_at(self) -> _timestamp_pb2.Timestamp:
+        """When records were acknowledged by the target last; absent when that was before the service started."""
+
+    @_builtins.property
+    def last_copied_record_time(self) -> _timestamp_pb2.Timestamp:
+        """Timestamp of the newest record that was copied since the service started; absent when there was none."""
+
     def __init__(
         self,
         *,
@@ -722,19 +758,27 @@ class FlowStatus(_message.Message):
         bytes: _builtins.int = ...,
         records_per_second: _builtins.float = ...,
         bytes_per_second: _builtins.float = ...,
-        lag_records: _builtins.int = ...,
+        lag_records: _builtins.int | None = ...,
         exactly_once: _builtins.bool = ...,
         reason: _builtins.str = ...,
         message: _builtins.str = ...,
         clusters: _abc.Iterable[_types_pb2.ClusterStatus] | None = ...,
         pauses: _abc.Iterable[Global___Pause] | None = ...,
         throttles: _abc.Iterable[Global___Throttle] | None = ...,
+        last_known_lag_records: _builtins.int = ...,
+        partitions_of_unknown_lag: _builtins.int = ...,
+        source_ends_as_of: _timestamp_pb2.Timestamp | None = ...,
+        oldest_record_at: _timestamp_pb2.Timestamp | None = ...,
+        last_copied_at: _timestamp_pb2.Timestamp | None = ...,
+        last_copied_record_time: _timestamp_pb2.Timestamp | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["flow", b"flow"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_lag_records", b"_lag_records", "flow", b"flow", "lag_records", b"lag_records", "last_copied_at", b"last_copied_at", "last_copied_record_time", b"last_copied_record_time", "oldest_record_at", b"oldest_record_at", "source_ends_as_of", b"source_ends_as_of"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["bytes", b"bytes", "bytes_per_second", b"bytes_per_second", "clusters", b"clusters", "epoch", b"epoch", "exactly_once", b"exactly_once", "flow", b"flow", "lag_records", b"lag_records", "message", b"message", "partitions_by_state", b"partitions_by_state", "pauses", b"pauses", "reason", b"reason", "records", b"records", "records_per_second", b"records_per_second", "slots", b"slots", "throttles", b"throttles"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_lag_records", b"_lag_records", "bytes", b"bytes", "bytes_per_second", b"bytes_per_second", "clusters", b"clusters", "epoch", b"epoch", "exactly_once", b"exactly_once", "flow", b"flow", "lag_records", b"lag_records", "last_copied_at", b"last_copied_at", "last_copied_record_time", b"last_copied_record_time", "last_known_lag_records", b"last_known_lag_records", "message", b"message", "oldest_record_at", b"oldest_record_at", "partitions_by_state", b"partitions_by_state", "partitions_of_unknown_lag", b"partitions_of_unknown_lag", "pauses", b"pauses", "reason", b"reason", "records", b"records", "records_per_second", b"records_per_second", "slots", b"slots", "source_ends_as_of", b"source_ends_as_of", "throttles", b"throttles"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    def WhichOneof(self, oneof_group: _Never) -> None: ...
+    _WhichOneofReturnType__lag_records: _TypeAlias = _typing.Literal["lag_records"]  # noqa: Y015
+    _WhichOneofArgType__lag_records: _TypeAlias = _typing.Literal["_lag_records", b"_lag_records"]  # noqa: Y015
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__lag_records) -> _WhichOneofReturnType__lag_records | None: ...
 
 Global___FlowStatus: _TypeAlias = FlowStatus  # noqa: Y015
 
@@ -829,7 +873,7 @@ class ListPartitionsResponse(_message.Message):
     next_page_token: _builtins.str
     """Empty on the last page."""
     resume_token: _builtins.bytes
-    """From where WatchPartitions goes on; that of the first page when there are several."""
+    """From where WatchPartitions goes on; on the first page only."""
     @_builtins.property
     def partitions(self) -> _containers.RepeatedCompositeFieldContainer[Global___PartitionStatus]:
         """The partitions."""
@@ -1024,6 +1068,9 @@ class PartitionStatus(_message.Message):
     RETRY_AT_FIELD_NUMBER: _builtins.int
     AS_OF_FIELD_NUMBER: _builtins.int
     REPLICATION_LATENCY_FIELD_NUMBER: _builtins.int
+    SOURCE_END_AS_OF_FIELD_NUMBER: _builtins.int
+    OLDEST_RECORD_AT_FIELD_NUMBER: _builtins.int
+    STALLED_SINCE_FIELD_NUMBER: _builtins.int
     target_topic: _builtins.str
     """Target topic; the partition number is the same."""
     state: Global___PartitionState.ValueType
@@ -1031,9 +1078,9 @@ class PartitionStatus(_message.Message):
     position: _builtins.int
     """Next source offset to copy; committed on the target. -1 = not known yet."""
     source_end_offset: _builtins.int
-    """End of what may be copied (last stable offset under read_committed). -1 = not known yet."""
+    """End of what may be copied (last stable offset under read_committed), as it was read last. -1 = not known yet."""
     lag_records: _builtins.int
-    """source_end_offset - position, never negative."""
+    """source_end_offset - position, never negative. Absent while one of them is not known as of now."""
     records_per_second: _builtins.float
     """Records per second over the last five seconds."""
     bytes_per_second: _builtins.float
@@ -1056,7 +1103,7 @@ class PartitionStatus(_message.Message):
 
     @_builtins.property
     def retry_at(self) -> _timestamp_pb2.Timestamp:
-        """When a BACKOFF ends."""
+        """When it is tried again; absent when it is not set aside."""
 
     @_builtins.property
     def as_of(self) -> _timestamp_pb2.Timestamp:
@@ -1065,6 +1112,18 @@ class PartitionStatus(_message.Message):
     @_builtins.property
     def replication_latency(self) -> _duration_pb2.Duration:
         """Source timestamp to acknowledgement on the target of the last copied batch."""
+
+    @_builtins.property
+    def source_end_as_of(self) -> _timestamp_pb2.Timestamp:
+        """When source_end_offset was read; absent before the first time."""
+
+    @_builtins.property
+    def oldest_record_at(self) -> _timestamp_pb2.Timestamp:
+        """When the oldest record came that is not copied, at the earliest. Absent when all are, or it is not known."""
+
+    @_builtins.property
+    def stalled_since(self) -> _timestamp_pb2.Timestamp:
+        """When a STALLED partition moved last."""
 
     def __init__(
         self,
@@ -1075,7 +1134,7 @@ class PartitionStatus(_message.Message):
         state: Global___PartitionState.ValueType = ...,
         position: _builtins.int = ...,
         source_end_offset: _builtins.int = ...,
-        lag_records: _builtins.int = ...,
+        lag_records: _builtins.int | None = ...,
         records_per_second: _builtins.float = ...,
         bytes_per_second: _builtins.float = ...,
         lane: Global___Lane.ValueType = ...,
@@ -1085,11 +1144,16 @@ class PartitionStatus(_message.Message):
         retry_at: _timestamp_pb2.Timestamp | None = ...,
         as_of: _timestamp_pb2.Timestamp | None = ...,
         replication_latency: _duration_pb2.Duration | None = ...,
+        source_end_as_of: _timestamp_pb2.Timestamp | None = ...,
+        oldest_record_at: _timestamp_pb2.Timestamp | None = ...,
+        stalled_since: _timestamp_pb2.Timestamp | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["as_of", b"as_of", "flow", b"flow", "replication_latency", b"replication_latency", "retry_at", b"retry_at", "source", b"source"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_lag_records", b"_lag_records", "as_of", b"as_of", "flow", b"flow", "lag_records", b"lag_records", "oldest_record_at", b"oldest_record_at", "replication_latency", b"replication_latency", "retry_at", b"retry_at", "source", b"source", "source_end_as_of", b"source_end_as_of", "stalled_since", b"stalled_since"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["as_of", b"as_of", "bytes_per_second", b"bytes_per_second", "flow", b"flow", "lag_records", b"lag_records", "lane", b"lane", "message", b"message", "position", b"position", "reason", b"reason", "records_per_second", b"records_per_second", "replication_latency", b"replication_latency", "retry_at", b"retry_at", "slot", b"slot", "source", b"source", "source_end_offset", b"source_end_offset", "state", b"state", "target_topic", b"target_topic"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_lag_records", b"_lag_records", "as_of", b"as_of", "bytes_per_second", b"bytes_per_second", "flow", b"flow", "lag_records", b"lag_records", "lane", b"lane", "message", b"message", "oldest_record_at", b"oldest_record_at", "position", b"position", "reason", b"reason", "records_per_second", b"records_per_second", "replication_latency", b"replication_latency", "retry_at", b"retry_at", "slot", b"slot", "source", b"source", "source_end_as_of", b"source_end_as_of", "source_end_offset", b"source_end_offset", "stalled_since", b"stalled_since", "state", b"state", "target_topic", b"target_topic"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    def WhichOneof(self, oneof_group: _Never) -> None: ...
+    _WhichOneofReturnType__lag_records: _TypeAlias = _typing.Literal["lag_records"]  # noqa: Y015
+    _WhichOneofArgType__lag_records: _TypeAlias = _typing.Literal["_lag_records", b"_lag_records"]  # noqa: Y015
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__lag_records) -> _WhichOneofReturnType__lag_records | None: ...
 
 Global___PartitionStatus: _TypeAlias = PartitionStatus  # noqa: Y015

@@ -1,0 +1,276 @@
+"""What is said of a partition: lag and state as they are, whoever copies; nothing where nothing is known."""
+
+from collections.abc import Callable
+from dataclasses import replace
+
+import pytest
+
+from twinlog.api.common.v1 import types_pb2
+from twinlog.api.source.v1 import source_service_pb2 as source_pb
+from twinlog.api.source.v1 import worker_service_pb2 as pb
+from twinlog.errors import TransientKafkaError
+from twinlog.kafka.ports import NewTopic
+from twinlog.model import TopicPartition
+from twinlog.testing.fake_clock import FakeClock
+from twinlog.testing.fake_cluster import FakeCluster
+from twinlog_source.partition_table import Obstacle, PartitionRow, PartitionTable
+from twinlog_source.source_ends import LOOK_SECONDS, PARTITIONS_PER_SECOND, SourceEnds
+from twinlog_source.stall_watch import StallWatch
+from twinlog_source.standing import END_VALID_SECONDS, SILENT_SECONDS, FlowFacts, Standing, standing_of
+
+P, Q = TopicPartition("t", 0), TopicPartition("t", 1)
+RUNNING, STALLED = source_pb.PARTITION_STATE_RUNNING, source_pb.PARTITION_STATE_STALLED
+WAITING, PAUSED = source_pb.PARTITION_STATE_WAITING, source_pb.PARTITION_STATE_PAUSED
+FAULTED, BACKOFF = source_pb.PARTITION_STATE_FAULTED, source_pb.PARTITION_STATE_BACKOFF
+
+FACTS = FlowFacts(
+    now=100.0,
+    now_ms=1_000_000,
+    idle_reason="",
+    idle_message="",
+    positions_known=True,
+    stalled_seconds=30.0,
+    source="A",
+    is_paused=lambda _: False,
+    is_limited=lambda _: False,
+    heard_at=lambda _: 99.0,
+    slow_slots=frozenset(),
+)
+
+
+def heard(at: float | None) -> Callable[[int], float | None]:
+    return lambda _: at
+
+
+def said(
+    state: source_pb.PartitionState.ValueType = RUNNING,
+    *,
+    position: int = 10,
+    end: int = -1,
+    reason: str = "",
+    message: str = "",
+) -> pb.PartitionReport:
+    return pb.PartitionReport(
+        partition=types_pb2.TopicPartition(topic="t", partition=0),
+        position=position,
+        source_end_offset=end,
+        state=state,
+        reason=reason,
+        message=message,
+    )
+
+
+def behind(*, report: pb.PartitionReport | None = None, since: float | None = None) -> PartitionRow:
+    """A partition with 40 of 50 offsets to copy."""
+    row = PartitionRow(partition=P, position=10, slot=0)
+    if report is not None:
+        row.take(report, now=40.0, now_ms=1)
+    row.note_end(50, 99.0)
+    if since is not None:
+        row.stall.observe(10, must_move=True, now=since)
+    return row
+
+
+def words(standing: Standing) -> tuple[int, str]:
+    return standing.state, standing.reason
+
+
+# ------------------------------------------------------------------------------------------------------ lag
+
+
+def test_the_lag_is_known_without_a_task_and_whatever_the_flow_suffers_from() -> None:
+    for facts in (
+        replace(FACTS, heard_at=heard(None)),
+        replace(FACTS, heard_at=heard(None), idle_reason="SPARK_UNAVAILABLE", idle_message="no JVM"),
+        replace(FACTS, is_paused=lambda _: True),
+    ):
+        assert standing_of(behind(), facts).lag_records == 40
+
+
+def test_what_is_not_known_of_the_lag_is_none_and_never_zero() -> None:
+    unread = PartitionRow(partition=P, position=10)
+    unplaced = PartitionRow(partition=P)
+    unplaced.note_end(50, 99.0)
+    old = behind()
+    old.end_at = FACTS.now - END_VALID_SECONDS - 1
+    for row, facts in (
+        (unread, FACTS),
+        (unplaced, FACTS),
+        (old, FACTS),
+        (behind(), replace(FACTS, positions_known=False)),
+    ):
+        standing = standing_of(row, facts)
+        assert (standing.lag_records, standing.lag_seconds) == (None, None)
+    assert old.last_known_lag == 40
+
+
+def test_a_copy_that_reached_the_end_has_no_lag() -> None:
+    row = PartitionRow(partition=P, position=50)
+    row.note_end(50, 99.0)
+    standing = standing_of(row, FACTS)
+    assert (standing.lag_records, standing.lag_seconds) == (0, 0.0)
+
+
+def test_an_end_that_a_task_repeats_does_not_hide_what_the_leader_says() -> None:
+    row = PartitionRow(partition=P, position=10)
+    row.take(said(end=60), now=1.0, now_ms=1)
+    assert (row.end, row.end_at) == (60, 1.0)
+    row.note_end(20, 2.0)
+    row.take(said(end=60), now=3.0, now_ms=3)
+    assert (row.end, row.end_at) == (20, 2.0), "the log lost its tail, and the task has not read since"
+    row.take(said(end=61), now=4.0, now_ms=4)
+    assert (row.end, row.end_at) == (61, 4.0)
+
+
+def test_an_answer_that_a_task_has_overtaken_takes_nothing_back() -> None:
+    row = PartitionRow(partition=P, position=10)
+    row.take(said(end=60), now=5.0, now_ms=1)
+    row.note_end(55, 4.0)
+    assert row.end == 60
+
+
+# ---------------------------------------------------------------------------------------------------- states
+
+
+def test_a_tasks_word_counts_while_the_task_is_heard() -> None:
+    row = behind(report=said(RUNNING))
+    assert words(standing_of(row, FACTS)) == (RUNNING, "")
+    gone = replace(FACTS, heard_at=heard(FACTS.now - SILENT_SECONDS - 0.1))
+    assert words(standing_of(row, gone)) == (WAITING, "NO_TASK")
+    standby = replace(gone, idle_reason="OWNED_ELSEWHERE", idle_message="another process")
+    assert words(standing_of(row, standby)) == (WAITING, "OWNED_ELSEWHERE")
+    assert words(standing_of(row, replace(gone, is_paused=lambda _: True))) == (PAUSED, "PAUSED_BY_OPERATOR")
+
+
+def test_a_fault_outlives_its_task() -> None:
+    row = behind(report=said(FAULTED, reason="RECORD_TOO_LARGE"))
+    gone = replace(FACTS, heard_at=heard(None), is_paused=lambda _: True)
+    assert words(standing_of(row, gone)) == (FAULTED, "RECORD_TOO_LARGE")
+    row.obstacle = Obstacle(reason="NO_POSITION", message="none", retry_at=0.0)
+    assert words(standing_of(row, gone)) == (FAULTED, "NO_POSITION")
+
+
+def test_a_partition_that_should_move_and_does_not_is_stalled_until_it_moves() -> None:
+    row = behind(report=said(), since=70.0)
+    standing = standing_of(row, FACTS)
+    assert (standing.state, standing.stalled_since) == (STALLED, 70.0)
+    assert standing_of(row, replace(FACTS, now=99.9)).state == RUNNING
+    row.stall.observe(11, must_move=True, now=100.0)
+    assert standing_of(row, FACTS).state == RUNNING
+
+
+@pytest.mark.parametrize("state", [PAUSED, FAULTED])
+def test_who_rests_or_is_at_fault_is_not_stalled(state: source_pb.PartitionState.ValueType) -> None:
+    row = behind(report=said(state, reason="BECAUSE"), since=0.0)
+    assert words(standing_of(row, FACTS)) == (state, "BECAUSE")
+
+
+def test_a_stalled_partition_says_what_it_waits_for() -> None:
+    no_task = replace(FACTS, heard_at=heard(None))
+    cases: list[tuple[PartitionRow, FlowFacts, str]] = [
+        (behind(since=0.0), no_task, "NO_TASK"),
+        (behind(since=0.0), replace(no_task, idle_reason="SPARK_UNAVAILABLE"), "SPARK_UNAVAILABLE"),
+        (behind(report=said(reason="TARGET_SLOW"), since=0.0), FACTS, "TARGET_SLOW"),
+        (behind(report=said(BACKOFF, reason="KAFKA_TIMEOUT"), since=0.0), FACTS, "KAFKA_TIMEOUT"),
+        (behind(report=said(), since=0.0), replace(FACTS, slow_slots=frozenset((0,))), "TARGET_SLOW"),
+        (behind(report=said(), since=0.0), replace(FACTS, is_limited=lambda _: True), "THROTTLED"),
+        (behind(report=said(), since=0.0), FACTS, "FETCH_UNANSWERED"),
+    ]
+    hung = behind(report=said(), since=0.0)
+    hung.end_problem = TransientKafkaError("no answer", reason="KAFKA_TIMEOUT")
+    cases.append((hung, FACTS, "KAFKA_TIMEOUT"))
+    for row, facts, reason in cases:
+        standing = standing_of(row, facts)
+        assert words(standing) == (STALLED, reason)
+        assert standing.message.startswith("no progress for 30 s or longer: ")
+        assert not standing.message.endswith(": "), reason
+
+
+def test_a_pause_and_an_empty_log_are_no_stall_and_its_time_begins_afterwards() -> None:
+    watch = StallWatch()
+    watch.observe(10, must_move=False, now=0.0)
+    assert watch.since(30.0, now=100.0) is None
+    watch.observe(10, must_move=True, now=100.0)
+    watch.observe(10, must_move=True, now=129.0)
+    assert watch.since(30.0, now=129.9) is None
+    assert watch.since(30.0, now=130.0) == 100.0
+    watch.observe(10, must_move=False, now=131.0)
+    assert watch.since(30.0, now=200.0) is None
+    watch.observe(None, must_move=True, now=200.0)
+    watch.observe(5, must_move=True, now=229.0)
+    assert watch.since(30.0, now=240.0) is None, "a position that became known is a move"
+
+
+# ---------------------------------------------------------------------------------------- the source's ends
+
+
+class Looked:
+    """A cluster and a table that looks at it."""
+
+    def __init__(self) -> None:
+        self.clock = FakeClock()
+        self.cluster = FakeCluster("A", clock=self.clock)
+        self.table = PartitionTable()
+
+    async def ends(self, *, read_committed: bool = True) -> SourceEnds:
+        await self.cluster.create_topics([NewTopic(name="t", partition_count=2, replication_factor=1)])
+        self.table.keep({P: "A.t", Q: "A.t"})
+        return SourceEnds(
+            source=self.cluster,
+            reader=self.cluster.reader(),
+            table=self.table,
+            read_committed=read_committed,
+            clock=self.clock,
+        )
+
+    async def write(self, partition: TopicPartition, count: int, *, age_seconds: float = 0.0) -> None:
+        async with self.cluster.writer() as writer:
+            for _ in range(count):
+                at = self.clock.now_ms() - int(age_seconds * 1000)
+                await writer.append(partition, key=None, value=b"x", timestamp_ms=at)
+
+
+async def test_the_driver_reads_ends_and_the_age_of_a_lag_that_was_there_before_it() -> None:
+    site = Looked()
+    ends = await site.ends()
+    for row in site.table.rows.values():
+        row.position = 0
+    await site.write(P, 7, age_seconds=3600)
+    await ends.look()
+    row, empty = site.table.rows[P], site.table.rows[Q]
+    assert (row.end, empty.end) == (7, 0)
+    now = site.clock.monotonic()
+    assert row.lag_time.seconds(now) == pytest.approx(3600, abs=1)
+    assert empty.lag_time.seconds(now) == 0.0
+
+
+async def test_many_partitions_are_looked_at_less_often() -> None:
+    site = Looked()
+    ends = await site.ends()
+    assert ends.is_due
+    await ends.look()
+    site.clock.advance(LOOK_SECONDS - 0.1)
+    assert not ends.is_due
+    site.clock.advance(0.1)
+    assert ends.is_due
+    several = {TopicPartition("t", number): "A.t" for number in range(4 * PARTITIONS_PER_SECOND)}
+    site.table.keep(several)
+    await ends.look()
+    site.clock.advance(3.9)
+    assert not ends.is_due
+
+
+async def test_a_source_that_is_away_leaves_what_was_known_and_its_reason() -> None:
+    site = Looked()
+    ends = await site.ends()
+    site.table.rows[P].position = 3
+    await site.write(P, 7)
+    await ends.look()
+    site.cluster.take_away()
+    await ends.look()
+    row = site.table.rows[P]
+    assert row.last_known_lag == 4
+    assert row.end_problem is not None
+    site.cluster.bring_back()
+    await ends.look()
+    assert row.end_problem is None
