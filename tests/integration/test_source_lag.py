@@ -241,7 +241,11 @@ async def test_lag_is_true_or_not_known_from_the_first_moment_and_without_spark(
         async with rig.running(configsync) as service:
             await all_come_to_say(rig, service, {"begun-0": 0}, {"begun-0": "RUNNING"})
         await rig.produce("begun", [b"x"] * 30)
-        async with rig.running(configsync, **{"twinlog.spark.master": "spark://127.0.0.1:1"}) as service:
+        no_spark = {
+            "twinlog.spark.master": "spark://127.0.0.1:1",
+            "twinlog.spark.conf.spark.authenticate": "false",
+        }
+        async with rig.running(configsync, **no_spark) as service:
 
             async def known() -> bool:
                 view = await all_say(rig, service)
