@@ -267,11 +267,26 @@ GROUPS: Final = ReasonGroup(
             "a check of the plan forbids the move",
             "look at the plan; `--help` says what lifts it",
         ),
-        OwnReason("MOVE_IN_PROGRESS", "another move of this flow is running", "wait for its end"),
+        OwnReason(
+            "MOVE_IN_PROGRESS",
+            "another move of this flow is running",
+            "wait for its end",
+        ),
         OwnReason(
             "BACKLOG_NOT_COPIED",
             "the rest of the source's records was not copied in time",
-            "see the state of the flow; run the command again",
+            "the message names the partitions, each with the cause; run the command again to go on waiting",
+        ),
+        OwnReason(
+            "NOTHING_TO_ABORT",
+            "no run of this kind was cut: there is none, or it is over",
+            "the message says which; `twinlog failback run` lifts the fence of a finished failover",
+        ),
+        OwnReason(
+            "FENCE_NOT_OURS",
+            "the record of moves names an ACL that Twinlog would not have made for this flow: it is neither"
+            " created nor deleted",
+            "the message names it; find out who may write the topic that holds the record",
         ),
         OwnReason("NOT_VERIFIED", "what was written is not what the target shows", _RUN_AGAIN),
         OwnReason("STOPPING", "the service is ending; the move is finished by the next one", _RUN_AGAIN),

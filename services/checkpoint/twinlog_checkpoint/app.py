@@ -27,6 +27,7 @@ from twinlog_checkpoint.assembly import (
 )
 from twinlog_checkpoint.board import CheckpointBoard
 from twinlog_checkpoint.config import CheckpointFlow, checkpoint_flows
+from twinlog_checkpoint.copy_states import SourceCopyStates
 from twinlog_checkpoint.exact import LogSide
 from twinlog_checkpoint.flow_parts import FlowParts
 from twinlog_checkpoint.live_rules import RulesFollower
@@ -51,6 +52,9 @@ async def build(context: ServiceContext, stack: AsyncExitStack) -> ServiceParts:
         refusal=context.clusters.refusal,
         reachable=lambda alias: _reachable(context, alias),
         aliases=tuple(context.configuration.clusters),
+        copy_states=SourceCopyStates(
+            context.peers.channel("source"), endpoint=context.peers.endpoint("source")
+        ),
     )
     flows: dict[Flow, FlowParts] = {}
     loops: dict[str, Loop] = {"topics of configsync": topics.run, "rules of configsync": rules.run}

@@ -15,6 +15,7 @@ from twinlog.offsets import CheckpointHistory, target_partition
 from twinlog_checkpoint.checkpoint_log import CheckpointLog
 from twinlog_checkpoint.checkpointer import Checkpointer
 from twinlog_checkpoint.config import CheckpointFlow
+from twinlog_checkpoint.copy_states import CopyStates
 from twinlog_checkpoint.exact import ExactTranslator, LogSide
 from twinlog_checkpoint.floor import FloorTranslator, ReverseFloor
 from twinlog_checkpoint.flow_parts import FlowParts, origin_of, pairs_of_copy
@@ -60,6 +61,8 @@ class Surroundings:
     reachable: Callable[[ClusterAlias], bool]
     aliases: Collection[ClusterAlias]
     """Every cluster of the configuration."""
+    copy_states: CopyStates
+    """What the source service says of its partitions."""
 
 
 def assemble_flow(entry: CheckpointFlow, clusters: FlowClusters, around: Surroundings) -> FlowParts:
@@ -157,9 +160,15 @@ def _runner(route: Route, parts: FlowParts, around: Surroundings, lock: asyncio.
             reachable=around.reachable,
             others=around.aliases,
             stop=around.stop,
+            copy_states=around.copy_states,
         ),
         journal=_journal(parts),
-        require=parts.duty.require,
+        reverse_journal=MoveJournal(
+            flow=Flow(parts.flow.target, parts.flow.source),
+            cluster=parts.source,
+            replication_factor=parts.entry.settings.topic_replication_factor,
+        ),
+        duty=parts.duty,
         clock=around.clock,
         stop=around.stop,
         lock=lock,

@@ -1,7 +1,8 @@
 """What the service has of one flow: the parts that RPCs and moves ask."""
 
+from collections.abc import Callable, Coroutine
 from dataclasses import dataclass, field
-from typing import Protocol
+from typing import Any, Protocol, TypeVar
 
 from twinlog.errors import TwinlogError
 from twinlog.kafka.ports import KafkaCluster
@@ -15,6 +16,8 @@ from twinlog_checkpoint.history import PairHistory, ReversedPairs
 from twinlog_checkpoint.sync_tail import SyncTail
 from twinlog_checkpoint.translation import Translator
 
+T = TypeVar("T")
+
 
 class Duty(Protocol):
     """Whether this process is the one that works at the flow: `twinlog.service.lease.FlowLease`."""
@@ -27,6 +30,11 @@ class Duty(Protocol):
         """Return when it may. Raises TwinlogError when another process does."""
         ...
 
+    async def hold(self, step: Callable[[], Coroutine[Any, Any, T]], *, grace_seconds: float = ...) -> T:
+        """Await `step()` while it may; once it may no longer the step is cancelled. Raises as `require`, and
+        what `step` raises."""
+        ...
+
 
 class OnlyProcess:
     """There is no other."""
@@ -36,6 +44,9 @@ class OnlyProcess:
 
     async def require(self) -> None:
         return
+
+    async def hold(self, step: Callable[[], Coroutine[Any, Any, T]], *, grace_seconds: float = 0.0) -> T:
+        return await step()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -18,7 +18,8 @@ from twinlog.offsets import CheckpointHistory
 from twinlog.wire import Checkpoint
 from twinlog_checkpoint.group_sync import LogRange
 from twinlog_checkpoint.log_ranges import log_ranges
-from twinlog_checkpoint.move_journal import MoveJournal, MoveState
+from twinlog_checkpoint.move_journal import MoveJournal
+from twinlog_checkpoint.move_record import MoveState
 from twinlog_checkpoint.moves import MoveKind
 
 _log = structlog.stdlib.get_logger(__name__)
@@ -123,7 +124,9 @@ class GroupDeleter:
         last = await self.journal.load()
         if last is None or (last.kind is MoveKind.FAILBACK and last.state is MoveState.DONE):
             return set()
-        return groups if last.state is MoveState.RUNNING else groups & set(last.moved)
+        # A run that was given up may have moved groups before it was cut.
+        under_way = last.state is MoveState.RUNNING or last.aborted
+        return groups if under_way else groups & set(last.moved)
 
     async def _with_topics(self, groups: set[str]) -> set[str]:
         """Those with a topic that the source still has: a source that lost everything deletes nothing."""

@@ -1,43 +1,66 @@
 """Leaving a cluster: keep writers out if asked, note how far the logs go, wait until that is copied."""
 
 import asyncio
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
 from dataclasses import dataclass, replace
 
 from twinlog.clock import Clock
 from twinlog.errors import StateError
 from twinlog.model import TopicPartition
 from twinlog.service.runtime import wait_or_stop
+from twinlog_checkpoint.flow_parts import Duty
 from twinlog_checkpoint.move_ends import ends_behind_fence, ends_now
 from twinlog_checkpoint.move_events import StepEvent, StepState, step_event
 from twinlog_checkpoint.move_fence import missing_fences, raise_fences
-from twinlog_checkpoint.move_journal import MoveJournal, MoveRecord, Step
 from twinlog_checkpoint.move_planner import MovePlanner
-from twinlog_checkpoint.moves import MoveOptions, total_backlog
+from twinlog_checkpoint.move_record import MoveRecord, Step
+from twinlog_checkpoint.moves import (
+    MoveOptions,
+    TopicBacklog,
+    blocking,
+    counting,
+    most_missing,
+    total_backlog,
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Departed:
+    """How the cluster was left."""
+
+    record: MoveRecord
+    fenced: bool
+    """A fence was raised now."""
+    drained: bool
+    """Everything before the final offsets is copied."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Departure:
-    """The steps FENCE, FINAL_OFFSETS and DRAIN of one move, where its groups come from."""
+    """The steps FENCE, FINAL_OFFSETS and DRAIN of one move, where its groups come from.
+
+    Final offsets are those of this run: a run that goes on, or is asked for again, takes them anew.
+    """
 
     planner: MovePlanner
-    journal: MoveJournal
+    store: Callable[[MoveRecord], Awaitable[None]]
+    duty: Duty
     clock: Clock
     stop: asyncio.Event
     look_seconds: float
     """Between two looks at the logs."""
 
     async def leave(
-        self, record: MoveRecord, options: MoveOptions
-    ) -> AsyncGenerator[StepEvent | MoveRecord, None]:
-        """Yield each step as it happens, at last the record as it is then.
+        self, record: MoveRecord, options: MoveOptions, *, recorded: bool
+    ) -> AsyncGenerator[StepEvent | Departed, None]:
+        """Yield each step as it happens, at last how it ended. Not `recorded`: only a fence is, for so far
+        nothing else of the run is on record.
 
         Raises StateError (BACKLOG_NOT_COPIED, STOPPING) or KafkaError.
         """
-        newly_fenced = False
-        if options.fence and Step.FENCE not in record.done:
+        fenced = options.fence and await self._unfenced(record)
+        if fenced:
             record = await self._fenced(record)
-            newly_fenced = True
             message = f"writes are denied on {_topics(len(record.fences))}"
             yield step_event(self.clock, Step.FENCE, StepState.DONE, message)
         elif record.fences:
@@ -45,45 +68,55 @@ class Departure:
             yield step_event(self.clock, Step.FENCE, StepState.SKIPPED, message)
         else:
             yield step_event(self.clock, Step.FENCE, StepState.SKIPPED, "writers are not kept out")
-        if newly_fenced or Step.FINAL_OFFSETS not in record.done:
-            finals = await self._final_offsets(fenced=bool(record.fences))
-            record = replace(record, final_offsets=finals).after(Step.FINAL_OFFSETS)
-            await self.journal.store(record)
-            yield step_event(
-                self.clock, Step.FINAL_OFFSETS, StepState.DONE, f"the ends of {_logs(len(finals))} are noted"
-            )
-        if options.wait_seconds > 0:
-            async for event in self._drain(record, options):
-                yield event
-        else:
-            yield step_event(self.clock, Step.DRAIN, StepState.SKIPPED, "not asked to wait")
-        yield record
+        finals = await self._final_offsets(fenced=bool(record.fences) or options.fence)
+        if (recorded or fenced) and Step.FINAL_OFFSETS not in record.done:
+            record = record.after(Step.FINAL_OFFSETS)
+            await self.store(record)
+        yield step_event(
+            self.clock, Step.FINAL_OFFSETS, StepState.DONE, f"the ends of {_logs(len(finals))} are noted"
+        )
+        drained = False
+        async for event in self._drain(finals, options):
+            drained = drained or (event.step is Step.DRAIN and event.state is StepState.DONE)
+            yield event
+        yield Departed(record=record, fenced=fenced, drained=drained)
 
-    async def _drain(self, record: MoveRecord, options: MoveOptions) -> AsyncGenerator[StepEvent, None]:
+    async def _unfenced(self, record: MoveRecord) -> bool:
+        """Whether a topic's writers are not kept out yet, or it is not known. Raises KafkaError."""
+        if Step.FENCE not in record.done:
+            return True
+        scope = await self.planner.fence_scope()
+        return bool(await missing_fences(self.planner.route.from_cluster, scope.topics))
+
+    async def _drain(
+        self, finals: Mapping[TopicPartition, int], options: MoveOptions
+    ) -> AsyncGenerator[StepEvent, None]:
         """Wait until everything before the final offsets is copied."""
+        meter = self.planner.meter()
         give_up_at = self.clock.monotonic() + options.wait_seconds
-        yield step_event(self.clock, Step.DRAIN, StepState.STARTED, "waiting for the copy")
+        if options.wait_seconds > 0:
+            yield step_event(self.clock, Step.DRAIN, StepState.STARTED, "waiting for the copy")
         while not self.stop.is_set():
-            left = total_backlog(await self.planner.backlog(record.final_offsets))
+            backlog = await meter.measure(finals)
+            left = total_backlog(backlog)
             if left == 0:
                 yield step_event(
                     self.clock, Step.DRAIN, StepState.DONE, "everything is copied", records_left=0
                 )
                 return
-            words = "records left to copy" if left is not None else "the backlog cannot be counted"
-            yield step_event(self.clock, Step.DRAIN, StepState.PROGRESS, words, records_left=left)
+            if options.wait_seconds == 0:
+                message = f"not asked to wait for {blocking(backlog)}"
+                yield step_event(self.clock, Step.DRAIN, StepState.SKIPPED, message, records_left=left)
+                return
+            yield step_event(
+                self.clock, Step.DRAIN, StepState.PROGRESS, _waiting_for(backlog), records_left=left
+            )
             if self.clock.monotonic() >= give_up_at:
                 if options.accept_loss:
-                    message = f"gave up after {options.wait_seconds:g} s, as accepted"
+                    message = f"gave up after {options.wait_seconds:g} s, as accepted: {blocking(backlog)}"
                     yield step_event(self.clock, Step.DRAIN, StepState.SKIPPED, message, records_left=left)
                     return
-                count = "an unknown number of" if left is None else str(left)
-                raise StateError(
-                    f"{count} records are not copied after {options.wait_seconds:g} s: is the source service"
-                    " running? Run it again to go on waiting, or accept the loss.",
-                    reason="BACKLOG_NOT_COPIED",
-                    metadata={"records": count},
-                )
+                raise _not_copied(backlog, options)
             await wait_or_stop(self.stop, self.look_seconds)
         raise StateError("the service is stopping; run it again to go on", reason="STOPPING")
 
@@ -96,24 +129,43 @@ class Departure:
         scope = await self.planner.fence_scope()
         missing = await missing_fences(route.from_cluster, scope.topics)
         record = replace(record, fences=tuple(dict.fromkeys((*record.fences, *(missing or ())))))
-        await self.journal.store(record)
-        await raise_fences(route.from_cluster, record.fences)
+        await self.store(record)
+        await self.duty.hold(lambda: raise_fences(route.from_cluster, missing or ()))
         record = record.after(Step.FENCE)
-        await self.journal.store(record)
+        await self.store(record)
         return record
 
     async def _final_offsets(self, *, fenced: bool) -> dict[TopicPartition, int]:
         route = self.planner.route
         partitions = {entry.here for entry in await route.written()}
         if not fenced:
-            return await ends_now(route.here.admin, partitions)
+            return await ends_now(route.here, partitions)
         return await ends_behind_fence(
-            route.here.admin,
+            route.here,
             partitions,
             clock=self.clock,
             stop=self.stop,
             look_seconds=self.look_seconds,
         )
+
+
+def _waiting_for(backlog: list[TopicBacklog]) -> str:
+    if total_backlog(backlog) is None and counting(backlog):
+        return f"counting what is left: at most {most_missing(backlog)} records; {blocking(backlog)}"
+    return f"records left to copy: {blocking(backlog)}"
+
+
+def _not_copied(backlog: list[TopicBacklog], options: MoveOptions) -> StateError:
+    left = total_backlog(backlog)
+    count = str(left) if left is not None else "an unknown number of"
+    if left is None and counting(backlog):
+        count = f"at most {most_missing(backlog)}"
+    return StateError(
+        f"{count} records are not copied after {options.wait_seconds:g} s: {blocking(backlog)}."
+        " Run it again to go on waiting, or accept the loss.",
+        reason="BACKLOG_NOT_COPIED",
+        metadata={"records": count},
+    )
 
 
 def _topics(count: int) -> str:

@@ -1,10 +1,11 @@
 """What a running move tells: each step as it happens, the report at the end."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
 from twinlog.clock import Clock
-from twinlog_checkpoint.move_journal import Step
+from twinlog_checkpoint.move_record import Step
 from twinlog_checkpoint.moves import MovePlan
 
 
@@ -32,6 +33,8 @@ class MoveReport:
     finished_ms: int
     plan: MovePlan
     """What was done: the actions as they were carried out."""
+    left_behind: Sequence[str] = ()
+    """Why the cluster that was left must not be switched off yet, in words; empty when it may be."""
 
 
 MoveEvent = StepEvent | MoveReport

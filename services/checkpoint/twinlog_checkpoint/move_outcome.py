@@ -2,7 +2,8 @@
 
 from collections.abc import Mapping, Sequence
 
-from twinlog_checkpoint.moves import MoveAction, MovePartition
+from twinlog.model import TopicPartition
+from twinlog_checkpoint.moves import MoveAction, MovePartition, TopicBacklog, blocking
 from twinlog_checkpoint.translation import Verdict
 
 _THERE = (MoveAction.WRITE, MoveAction.ALREADY_THERE, MoveAction.KEEP_AHEAD)
@@ -38,10 +39,27 @@ def finished_with(partitions: Sequence[MovePartition]) -> set[str]:
     return going_on(partitions) - left
 
 
-def stood_at(partitions: Sequence[MovePartition]) -> dict[str, int]:
-    """The sum of each group's offsets where it comes from: it rises when the group goes on there."""
-    sums: dict[str, int] = {}
+def stood_at(partitions: Sequence[MovePartition]) -> dict[str, dict[TopicPartition, int]]:
+    """Each group's offsets where it comes from: one that rises, or is new, says that it goes on there."""
+    places: dict[str, dict[TopicPartition, int]] = {}
     for entry in partitions:
         if entry.from_offset is not None and entry.to_partition is not None:
-            sums[entry.group] = sums.get(entry.group, 0) + entry.from_offset
-    return sums
+            places.setdefault(entry.group, {})[entry.from_partition] = entry.from_offset
+    return places
+
+
+def left_behind(
+    partitions: Sequence[MovePartition], backlog: Sequence[TopicBacklog], *, drained: bool, accepted: bool
+) -> list[str]:
+    """Why a move is not complete for what it was asked: groups with members, records that nobody waited for.
+
+    `accepted`: the loss of what is not copied.
+    """
+    reasons: list[str] = []
+    staying = sorted({entry.group for entry in partitions if entry.action in _STAYING})
+    if staying:
+        more = f" and {len(staying) - 5} more" if len(staying) > 5 else ""
+        reasons.append(f"groups with members were not moved: {', '.join(staying[:5])}{more}")
+    if not drained and not accepted:
+        reasons.append(f"not copied: {blocking(backlog) or 'what was written before the move ended'}")
+    return reasons

@@ -9,12 +9,13 @@ from twinlog.errors import KafkaError
 from twinlog.kafka.ports import AclBinding, CommittedOffset, KafkaCluster
 from twinlog.model import ClusterAlias, TopicPartition
 from twinlog.service.runtime import wait_or_stop
+from twinlog_checkpoint.copy_states import CopyStates
 from twinlog_checkpoint.group_reads import group_states, readable_offsets
 from twinlog_checkpoint.log_ranges import log_ranges
-from twinlog_checkpoint.move_backlog import measure_backlog
+from twinlog_checkpoint.move_backlog import BacklogMeter
 from twinlog_checkpoint.move_blockers import blockers_of
 from twinlog_checkpoint.move_fence import FenceScope, fence_scope
-from twinlog_checkpoint.move_journal import MoveRecord, MoveState
+from twinlog_checkpoint.move_record import MoveRecord, MoveState
 from twinlog_checkpoint.move_route import Route
 from twinlog_checkpoint.moves import (
     GroupPlace,
@@ -24,6 +25,7 @@ from twinlog_checkpoint.moves import (
     MovePartition,
     MovePlan,
     TopicBacklog,
+    counting,
     decide,
     estimated_seconds,
     plan_warnings,
@@ -33,6 +35,15 @@ from twinlog_checkpoint.translation import SourcePosition, Translation, Verdict
 
 ANSWER_SECONDS = 6.0
 """A cluster that says nothing for so long is away."""
+MOST_LOOKS = 4
+"""At a backlog that is not counted yet: a plan is an answer within a minute."""
+
+Progress = Callable[[str], None]
+"""Hears what a long look is about."""
+
+
+def nobody(_message: str) -> None:
+    """Hears nothing."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -56,60 +67,70 @@ class MovePlanner:
     others: Collection[ClusterAlias]
     """Every cluster there is."""
     stop: asyncio.Event
+    copy_states: CopyStates
+    """Of the flow that copies what is written where the groups come from."""
     rate_seconds: float = 1.0
     """Between the two looks that give the rate of the copy."""
-    from_reachable: bool = False
-    """As of the last `plan`."""
-    to_reachable: bool = False
 
     async def plan(
-        self, options: MoveOptions, *, without: Collection[str] = (), last: MoveRecord | None = None
+        self,
+        options: MoveOptions,
+        *,
+        without: Collection[str] = (),
+        last: MoveRecord | None = None,
+        notes: Collection[str] = (),
+        obstacles: Collection[str] = (),
+        progress: Progress = nobody,
     ) -> MovePlan:
-        """The move as of now; `without` names groups that are done with. Raises KafkaError.
+        """The move as of now; `without` names groups that are done with, `notes` and `obstacles` are warnings
+        and blockers from elsewhere. Raises KafkaError.
 
         A cluster that does not answer now counts as away, whatever the last probe said.
         """
-        self.from_reachable = await self._answers(self.route.from_alias, self.route.from_cluster)
-        self.to_reachable = await self._answers(self.route.to_alias, self.route.to_cluster)
+        progress("asking both clusters")
+        from_reachable = await self._answers(self.route.from_alias, self.route.from_cluster)
+        to_reachable = await self._answers(self.route.to_alias, self.route.to_cluster)
         fences = fences_where_left(last, self.route.kind)
-        scope = await self.fence_scope() if options.fence and self.from_reachable else FenceScope()
+        scope = await self.fence_scope() if options.fence and from_reachable else FenceScope()
         blockers = await blockers_of(
-            self.route,
-            options,
-            scope,
-            from_reachable=self.from_reachable,
-            to_reachable=self.to_reachable,
+            self.route, options, scope, from_reachable=from_reachable, to_reachable=to_reachable
         )
         partitions: Sequence[MovePartition] = []
         backlog: Sequence[TopicBacklog] = []
         seconds: float | None = None
-        looked = self._obstacle is None and self.to_reachable
+        looked = to_reachable and self.route.obstacle(from_reachable=from_reachable) is None
         if looked:
-            partitions = await self.partitions(options, without=without)
-            backlog, seconds = await self._backlog_and_rate()
+            progress("reading where the groups stand, and translating it")
+            partitions = await self.partitions(options, from_reachable=from_reachable, without=without)
+            progress(f"offsets translated: {len(partitions)}; looking at what is not copied")
+            backlog, seconds = await self._backlog_and_rate(from_reachable, progress)
         plan = MovePlan(
             kind=self.route.kind,
             flow=self.route.flow,
             from_alias=self.route.from_alias,
             to_alias=self.route.to_alias,
-            from_reachable=self.from_reachable,
+            from_reachable=from_reachable,
             looked=looked,
             partitions=partitions,
             backlog=backlog,
             estimated_seconds=seconds,
             warnings=(),
-            blockers=blockers,
+            blockers=[*blockers, *obstacles],
             fenced_topics=sorted({*scope.topics, *(fence.resource_name for fence in fences)}),
             last=None if last is None else _shown(last),
         )
-        return self._with_warnings(plan)
+        return self._with_warnings(plan, notes)
 
     async def done(self, plan: MovePlan, partitions: Sequence[MovePartition]) -> MovePlan:
         """The plan as it was carried out, with what is left to copy now. Raises KafkaError."""
-        backlog = await self.backlog()
+        backlog = await self._counted(self.meter(), plan.from_reachable)
         return self._with_warnings(
             replace(plan, partitions=partitions, backlog=backlog, estimated_seconds=None, last=None)
         )
+
+    def meter(self) -> BacklogMeter:
+        """A fresh one, for one run or one plan."""
+        return BacklogMeter(route=self.route, copy_states=self.copy_states)
 
     async def fence_scope(self) -> FenceScope:
         """Which topics a fence would be about. Raises KafkaError."""
@@ -121,7 +142,7 @@ class MovePlanner:
             reverse=self.route.reverse_flow,
         )
 
-    def _with_warnings(self, plan: MovePlan) -> MovePlan:
+    def _with_warnings(self, plan: MovePlan, notes: Collection[str] = ()) -> MovePlan:
         warnings = plan_warnings(
             plan.partitions,
             plan.backlog,
@@ -130,15 +151,12 @@ class MovePlanner:
             fenced=bool(plan.fenced_topics),
             unsupported=self.route.unsupported if plan.from_reachable else None,
         )
+        warnings += notes
         if plan.last is not None and not plan.last.finished and plan.last.kind is not plan.kind:
             warnings.insert(
                 0, f"the {plan.last.kind} of run {plan.last.run_id} was cut: this takes its place"
             )
         return replace(plan, warnings=warnings)
-
-    @property
-    def _obstacle(self) -> str | None:
-        return self.route.obstacle(from_reachable=self.from_reachable)
 
     async def _answers(self, alias: ClusterAlias, cluster: KafkaCluster) -> bool:
         if not self.reachable(alias):
@@ -150,12 +168,14 @@ class MovePlanner:
             return False
         return True
 
-    async def partitions(self, options: MoveOptions, *, without: Collection[str] = ()) -> list[MovePartition]:
+    async def partitions(
+        self, options: MoveOptions, *, from_reachable: bool, without: Collection[str] = ()
+    ) -> list[MovePartition]:
         """Every (group, partition) with what is done with it, sorted. Raises KafkaError."""
-        wanted = await self._wanted(options) if self.from_reachable else self._known(options)
+        wanted = await self._wanted(options) if from_reachable else self._known(options)
         wanted = [entry for entry in wanted if entry.group not in without]
         groups = {entry.group for entry in wanted}
-        before = await group_states(self.route.from_cluster, groups) if self.from_reachable else {}
+        before = await group_states(self.route.from_cluster, groups) if from_reachable else {}
         there = await group_states(self.route.to_cluster, groups)
         present = await readable_offsets(self.route.to_cluster, groups)
         ranges = await log_ranges(
@@ -186,21 +206,29 @@ class MovePlanner:
             for entry in sorted(wanted, key=lambda entry: (entry.group, entry.from_partition))
         ]
 
-    async def backlog(self, until: Mapping[TopicPartition, int] | None = None) -> list[TopicBacklog]:
-        """What is written here and not there; with `until` only what lies before these offsets. Raises
+    async def _counted(self, meter: BacklogMeter, from_reachable: bool) -> list[TopicBacklog]:
+        """What is written here and not there, counted to the end if a few looks suffice. Raises
         KafkaError."""
-        if not self.from_reachable:
+        if not from_reachable:
             return list(self.route.last_seen_backlog())
-        return await measure_backlog(self.route, until)
+        for _ in range(MOST_LOOKS):
+            backlog = await meter.measure()
+            if not counting(backlog):
+                break
+        return backlog
 
-    async def _backlog_and_rate(self) -> tuple[list[TopicBacklog], float | None]:
+    async def _backlog_and_rate(
+        self, from_reachable: bool, progress: Progress
+    ) -> tuple[list[TopicBacklog], float | None]:
         """A second look gives the rate of the copy, when there is something left to copy."""
         started = self.clock.monotonic()
-        first = await self.backlog()
+        meter = self.meter()
+        first = await self._counted(meter, from_reachable)
         if not total_backlog(first):
             return first, estimated_seconds(first, first, 1.0) if first else None
+        progress("looking a second time, for the rate of the copy")
         await wait_or_stop(self.stop, self.rate_seconds)
-        second = await self.backlog()
+        second = await self._counted(meter, from_reachable)
         elapsed = max(self.clock.monotonic() - started, 1e-3)
         return second, estimated_seconds(first, second, elapsed)
 
@@ -240,26 +268,28 @@ class MovePlanner:
         }
 
     async def finished_with(self, last: MoveRecord, options: MoveOptions) -> set[str]:
-        """The groups that the last move has finished with, without those asked for that went on where they
-        came from: by their offsets there, or by their checkpoints while that cluster is away. Raises
+        """The groups that runs before have finished with, without those asked for that went on where they
+        came from: by each of their offsets there, or by their checkpoints while that cluster is away. Raises
         KafkaError."""
         asked = last.stood_at.keys() & set(options.groups or last.stood_at)
-        now = dict.fromkeys(asked, 0)
-        for group, offset in await self._standing(asked):
-            now[group] += offset
-        return {group for group in last.moved if now.get(group, 0) <= last.stood_at.get(group, 0)}
+        now: dict[str, dict[TopicPartition, int]] = {group: {} for group in asked}
+        for group, partition, offset in await self._standing(asked):
+            now[group][partition] = offset
+        return {group for group in last.stood_at if not last.went_on(group, now.get(group, {}))}
 
-    async def _standing(self, groups: Collection[str]) -> list[tuple[str, int]]:
+    async def _standing(self, groups: Collection[str]) -> list[tuple[str, TopicPartition, int]]:
         """The offset of each of their partitions that can move. Raises KafkaError."""
+        if not groups:
+            return []
         if not await self._answers(self.route.from_alias, self.route.from_cluster):
             return [
-                (place.group, place.from_offset)
+                (place.group, place.from_partition, place.from_offset)
                 for place in self.route.known_places()
                 if place.group in groups
             ]
         committed = await self._committed(groups)
         return [
-            (group, offset.next_offset)
+            (group, partition, offset.next_offset)
             for (group, partition), offset in committed.items()
             if self.route.destination(partition) is not None
         ]
@@ -300,6 +330,8 @@ def _shown(last: MoveRecord) -> LastMove:
         steps=tuple(last.done),
         by=last.by,
         started_ms=last.started_ms,
+        aborted=last.aborted,
+        fenced_topics=sorted({fence.resource_name for fence in (*last.fences, *last.former_fences)}),
     )
 
 

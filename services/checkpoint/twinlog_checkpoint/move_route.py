@@ -14,6 +14,7 @@ from twinlog_checkpoint.flow_parts import FlowParts
 from twinlog_checkpoint.history import Pairs
 from twinlog_checkpoint.move_ways import Ways
 from twinlog_checkpoint.moves import MoveKind, TopicBacklog
+from twinlog_checkpoint.topic_choice import CopyIdentity
 from twinlog_checkpoint.translation import SourcePosition, Translation, Verdict
 
 
@@ -25,6 +26,8 @@ class CopiedPartition:
     there: TopicPartition
     pairs: Pairs | None
     """None when nothing of it has been copied."""
+    identity: CopyIdentity = CopyIdentity.UNKNOWN
+    """Whether what is known of its offsets is of these two logs."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -78,6 +81,16 @@ class Route(Protocol):
     @property
     def reverse_flow(self) -> Flow | None:
         """The flow that writes to where the groups come from, if this process has it."""
+        ...
+
+    @property
+    def copying_flow(self) -> Flow | None:
+        """The flow that copies what is written where the groups come from; None when there is none."""
+        ...
+
+    def may_be_fenced(self, topic: str, *, here: bool) -> bool:
+        """Whether a topic of the cluster that is left (`here`), or of the other one, is the flow's: only
+        there a fence is one of ours."""
         ...
 
     async def groups(self) -> Collection[str]:
@@ -178,6 +191,13 @@ class FailoverRoute:
     def reverse_flow(self) -> Flow | None:
         return None if self.reverse is None else self.reverse.flow
 
+    @property
+    def copying_flow(self) -> Flow | None:
+        return self.parts.flow
+
+    def may_be_fenced(self, topic: str, *, here: bool) -> bool:
+        return fenceable(self.parts if here else self.reverse, topic)
+
     async def groups(self) -> Collection[str]:
         return await self.parts.checkpointer.groups.present()
 
@@ -267,6 +287,11 @@ def _last_seen(parts: FlowParts, partition: TopicPartition, end: int) -> TopicBa
     )
 
 
+def fenceable(parts: FlowParts | None, topic: str) -> bool:
+    """Whether the flow's rules select a topic of this name, be it there or not."""
+    return parts is not None and parts.entry.topics.selects(topic)
+
+
 async def copied_partitions(parts: FlowParts) -> list[CopiedPartition]:
     """Every partition of the flow's topics on its source, without heartbeats, sorted. Raises KafkaError."""
     topics = [
@@ -275,12 +300,25 @@ async def copied_partitions(parts: FlowParts) -> list[CopiedPartition]:
         if parts.copies(topic) and not parts.entry.policy.is_heartbeats_topic(topic)
     ]
     described = await parts.source.describe_topics(topics)
+    copies = {topic: parts.copy_of(TopicPartition(topic, 0)).topic for topic in topics}
+    copied = await parts.target.describe_topics(copies.values())
     found: list[CopiedPartition] = []
     for topic in sorted(topics):
-        description = described[topic]
+        description, copy = described[topic], copied[copies[topic]]
         if isinstance(description, KafkaError):
-            continue
+            if description.reason == "TOPIC_UNKNOWN":
+                continue
+            raise description
+        identity = parts.checkpointer.topics.identity(
+            topic,
+            source_id=description.topic_id,
+            target_id="" if isinstance(copy, KafkaError) else copy.topic_id,
+        )
         for number in range(description.partition_count):
             here = TopicPartition(topic, number)
-            found.append(CopiedPartition(here=here, there=parts.copy_of(here), pairs=parts.pairs(here)))
+            found.append(
+                CopiedPartition(
+                    here=here, there=parts.copy_of(here), pairs=parts.pairs(here), identity=identity
+                )
+            )
     return found

@@ -9,7 +9,7 @@ from twinlog.policy import ReplicationPolicy
 from twinlog_checkpoint.exact import LogSide
 from twinlog_checkpoint.flow_parts import FlowParts
 from twinlog_checkpoint.groups import TRANSLATABLE_TYPES
-from twinlog_checkpoint.move_route import CopiedPartition, KnownPlace, copied_partitions, unread
+from twinlog_checkpoint.move_route import CopiedPartition, KnownPlace, copied_partitions, fenceable, unread
 from twinlog_checkpoint.move_ways import Ways
 from twinlog_checkpoint.moves import MoveKind, TopicBacklog
 from twinlog_checkpoint.translation import SourcePosition, Translation
@@ -73,6 +73,13 @@ class FailbackRoute:
     def reverse_flow(self) -> Flow | None:
         """The flow itself: it copies to where the groups come from."""
         return self.parts.flow
+
+    @property
+    def copying_flow(self) -> Flow | None:
+        return None if self.reverse is None else self.reverse.flow
+
+    def may_be_fenced(self, topic: str, *, here: bool) -> bool:
+        return fenceable(self.reverse if here else self.parts, topic)
 
     async def groups(self) -> Collection[str]:
         listed = await self.parts.target.list_groups()

@@ -78,10 +78,15 @@ class TopicBacklog:
     end_offset: int | None
     """End of the committed log; None when the cluster does not answer."""
     records_not_copied: int | None
-    """None when it cannot be known."""
+    """None when it cannot be known, or is not counted yet."""
     copied_to: int | None = None
     """The source offset after the last copied record."""
     message: str = ""
+    """Why it is not known, or why what is missing is not copied."""
+    counting: bool = False
+    """The count goes on with the next look: `records_not_copied` is None, and `at_most` is known."""
+    at_most: int | None = None
+    """No more records than this are missing; None when even that is not known."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -94,6 +99,10 @@ class LastMove:
     steps: Sequence[str]
     by: str
     started_ms: int
+    aborted: bool = False
+    """Given up: its fences are gone."""
+    fenced_topics: Sequence[str] = ()
+    """Whose writers its fences, or those of the move before it, keep out."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -128,6 +137,37 @@ def total_backlog(backlog: Sequence[TopicBacklog]) -> int | None:
             return None
         total += entry.records_not_copied
     return total
+
+
+def counting(backlog: Sequence[TopicBacklog]) -> bool:
+    """Whether counting on is all that is missing to know the backlog."""
+    unknown = [entry for entry in backlog if entry.records_not_copied is None]
+    return bool(unknown) and all(entry.counting for entry in unknown)
+
+
+def most_missing(backlog: Sequence[TopicBacklog]) -> int | None:
+    """The most records that can be missing; None when a part of it is not known."""
+    total = 0
+    for entry in backlog:
+        most = entry.at_most if entry.records_not_copied is None else entry.records_not_copied
+        if most is None:
+            return None
+        total += most
+    return total
+
+
+def blocking(backlog: Sequence[TopicBacklog], most: int = 5) -> str:
+    """What is not copied, partition by partition, with the cause; empty when all is."""
+    missing = [entry for entry in backlog if entry.records_not_copied != 0]
+    shown = "; ".join(f"{entry.partition}: {_missing(entry)} ({entry.message})" for entry in missing[:most])
+    more = f"; and {len(missing) - most} more partitions" if len(missing) > most else ""
+    return shown + more
+
+
+def _missing(entry: TopicBacklog) -> str:
+    if entry.records_not_copied is not None:
+        return "1 record" if entry.records_not_copied == 1 else f"{entry.records_not_copied} records"
+    return "not known" if entry.at_most is None else f"at most {entry.at_most} records"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -235,6 +275,8 @@ def plan_warnings(
     total = total_backlog(backlog) if from_reachable else None
     if total:
         warnings.append(f"{_records(total)} not copied yet")
+    elif from_reachable and total is None and counting(backlog):
+        warnings.append(f"what is not copied is still being counted: at most {most_missing(backlog)} records")
     for action, words in (
         (MoveAction.SKIP_ACTIVE_BEFORE, f"members on {from_alias}: not moved while that is so"),
         (MoveAction.SKIP_ACTIVE_THERE, "members where it would move to: left alone"),

@@ -1,10 +1,25 @@
 """Which topics of a flow are checkpointed, and why another is not."""
 
 from collections.abc import Mapping
+from enum import Enum
 from typing import Protocol
 
 from twinlog.model import Flow
 from twinlog.selection import TopicSelector
+from twinlog.service.topics_client import ReplicatedTopic
+
+_FIRST_GENERATION = 1
+
+
+class CopyIdentity(Enum):
+    """Whether a topic and its copy, as they are now, are the ones that the flow copies."""
+
+    UNKNOWN = "UNKNOWN"
+    """configsync does not say, or has not seen yet that one of them was created again."""
+    CURRENT = "CURRENT"
+    """They are; the source topic was created again at some time."""
+    ORIGINAL = "ORIGINAL"
+    """They are, and every offset ever noted of the source topic is one of this log."""
 
 
 class KnownTopics(Protocol):
@@ -48,6 +63,15 @@ class TopicChoice:
         does."""
         decision = self._selector.decide(topic)
         return None if decision.selected else decision.rule
+
+    def identity(self, topic: str, *, source_id: str, target_id: str) -> CopyIdentity:
+        """Of a topic and its copy with these ids; brokers without topic ids say "", which proves nothing."""
+        known = self._known.topics(self._selector.flow).get(topic)
+        if not isinstance(known, ReplicatedTopic) or not source_id or not target_id:
+            return CopyIdentity.UNKNOWN
+        if (known.source_topic_id, known.target_topic_id) != (source_id, target_id):
+            return CopyIdentity.UNKNOWN
+        return CopyIdentity.ORIGINAL if known.generation == _FIRST_GENERATION else CopyIdentity.CURRENT
 
     def _comes_from_target(self, topic: str) -> bool:
         return self._selector.policy.topic_source(topic) == self._selector.flow.target

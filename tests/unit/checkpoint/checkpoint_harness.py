@@ -25,11 +25,13 @@ from twinlog_checkpoint.assembly import (
 )
 from twinlog_checkpoint.checkpointer import Checkpointer
 from twinlog_checkpoint.config import CheckpointClients, CheckpointFlow
+from twinlog_checkpoint.copy_states import CopyReport
 from twinlog_checkpoint.exact import LogSide
 from twinlog_checkpoint.flow_parts import FlowParts
 from twinlog_checkpoint.servicer import ServedFlow
 
 A_TO_B = Flow("A", "B")
+B_TO_A = Flow("B", "A")
 SYNCS_TOPIC = "mm2-offset-syncs.B.internal"
 CHECKPOINTS_TOPIC = "A.checkpoints.internal"
 _NO_CLIENT = ClientConfig(alias="none", properties={})
@@ -59,6 +61,31 @@ class KnownTopics:
 
 
 @dataclass(slots=True, kw_only=True)
+class ToldTopics:
+    """configsync has not settled; a test may say what it knows of topics."""
+
+    known: Mapping[str, object] = field(default_factory=dict)
+
+    def settled(self, flow: Flow) -> bool:
+        return False
+
+    def topics(self, flow: Flow) -> Mapping[str, object]:
+        return self.known
+
+
+@dataclass(slots=True, kw_only=True)
+class ToldCopyStates:
+    """The source service says this."""
+
+    report: CopyReport = field(default_factory=lambda: CopyReport(away="the source service does not answer"))
+    asked: int = 0
+
+    async def of(self, flow: Flow) -> CopyReport:
+        self.asked += 1
+        return self.report
+
+
+@dataclass(slots=True, kw_only=True)
 class FlowOnFakes:
     """Clusters and parts; a test may replace either."""
 
@@ -66,7 +93,8 @@ class FlowOnFakes:
     target: FakeCluster = field(default_factory=lambda: FakeCluster("B"))
     clock: FakeClock = field(default_factory=FakeClock)
     policy: ReplicationPolicy = field(default_factory=DefaultReplicationPolicy)
-    known_topics: NothingKnown | KnownTopics = field(default_factory=NothingKnown)
+    known_topics: NothingKnown | KnownTopics | ToldTopics = field(default_factory=NothingKnown)
+    copy_states: ToldCopyStates = field(default_factory=ToldCopyStates)
     syncs_topic: str = SYNCS_TOPIC
     translation_max_bytes: int = 0
     """0 = MM2's rule alone."""
@@ -106,6 +134,21 @@ class FlowOnFakes:
         )
         return assemble_flow(self._entry(), clusters, self.around())
 
+    def reverse_parts(self) -> FlowParts:
+        """Of the flow B->A: it copies nothing yet, and its offset syncs are read."""
+        clusters = FlowClusters(
+            source=self.target,
+            target=self.source,
+            syncs=self.target,
+            checkpoints_reader=self.source,
+            checkpoints_writer=self.source,
+            source_log=LogSide(admin=self.target, log=RecordLog(self.target.reader())),
+            target_log=LogSide(admin=self.source, log=RecordLog(self.source.reader())),
+        )
+        parts = assemble_flow(self._entry(B_TO_A), clusters, self.around())
+        parts.checkpointer.tail.store.finish_reading()
+        return parts
+
     def checkpointer(self) -> Checkpointer:
         return self.parts().checkpointer
 
@@ -118,6 +161,7 @@ class FlowOnFakes:
             refusal=lambda flow: None,
             reachable=lambda alias: {"A": self.source, "B": self.target}[alias].hooks.available,
             aliases=("A", "B"),
+            copy_states=self.copy_states,
         )
 
     async def sync_groups(self, parts: FlowParts, *, deletes_enabled: bool = False) -> None:
@@ -157,7 +201,7 @@ class FlowOnFakes:
         async with self.running() as parts:
             yield parts.checkpointer
 
-    def _entry(self) -> CheckpointFlow:
+    def _entry(self, flow: Flow = A_TO_B) -> CheckpointFlow:
         settings = CheckpointSettings(
             enabled=True,
             groups=Selection(include=(".*",), exclude=()),
@@ -173,9 +217,9 @@ class FlowOnFakes:
             topic_replication_factor=1,
         )
         return CheckpointFlow(
-            flow=A_TO_B,
+            flow=flow,
             policy=self.policy,
-            topics=TopicSelector(flow=A_TO_B, policy=self.policy, topic_filter=DefaultTopicFilter()),
+            topics=TopicSelector(flow=flow, policy=self.policy, topic_filter=DefaultTopicFilter()),
             groups=DefaultGroupFilter(),
             syncs_topic=HostedTopic(cluster="A", topic=self.syncs_topic),
             checkpoints_topic=CHECKPOINTS_TOPIC,

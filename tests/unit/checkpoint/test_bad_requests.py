@@ -1,8 +1,9 @@
 """What is asked wrongly, or cannot be answered: a clear status each, and nothing written."""
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable, Coroutine
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
+from typing import Any, TypeVar
 
 import pytest
 
@@ -12,11 +13,13 @@ from twinlog.errors import ConfigError, KafkaError, NotFoundError, StateError, T
 from twinlog.model import TopicPartition
 from twinlog.service.clusters import ClusterStatus
 from twinlog.testing.fake_cluster import Call
+from twinlog_checkpoint.flow_parts import OnlyProcess
 from unit.checkpoint.checkpoint_harness import SYNCS_TOPIC, FlowOnFakes
 from unit.checkpoint.service_harness import CONTEXT, ServiceOnFakes
 
 FLOW = types_pb2.Flow(source="A", target="B")
 ORDERS = TopicPartition("orders", 0)
+T = TypeVar("T")
 
 
 @dataclass(slots=True, kw_only=True)
@@ -56,7 +59,7 @@ async def asked(*, syncs_topic: bool = True, source_away: bool = False) -> Async
         cluster.add_topic(partition.topic)
         async with cluster.writer() as writer:
             for number in range(10):
-                await writer.append(partition, key=None, value=b"%d" % number)
+                await writer.append(partition, key=None, value=b"%d" % number, timestamp_ms=number)
     fakes.source.set_group("g", {ORDERS: 5})
     if syncs_topic:
         await fakes.write_sync("orders", 0, 0)
@@ -159,13 +162,16 @@ async def test_a_missing_topic_of_offset_syncs_is_named() -> None:
     assert service.written == []
 
 
-class StandBy:
+class StandBy(OnlyProcess):
     """Another process works at the flow."""
 
     def refusal(self) -> StateError:
         return StateError("A->B is served by another process now", reason="OWNED_ELSEWHERE")
 
     async def require(self) -> None:
+        raise self.refusal()
+
+    async def hold(self, step: Callable[[], Coroutine[Any, Any, T]], *, grace_seconds: float = 0.0) -> T:
         raise self.refusal()
 
 

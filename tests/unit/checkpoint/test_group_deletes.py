@@ -8,7 +8,7 @@ import pytest
 
 from twinlog.model import TopicPartition
 from twinlog_checkpoint.flow_parts import FlowParts
-from twinlog_checkpoint.move_journal import MoveRecord, MoveState
+from twinlog_checkpoint.move_record import MoveRecord, MoveState
 from twinlog_checkpoint.moves import MoveKind
 from unit.checkpoint.checkpoint_harness import FlowOnFakes
 

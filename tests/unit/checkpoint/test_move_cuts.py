@@ -10,7 +10,8 @@ from twinlog.errors import TransientKafkaError
 from twinlog.fences import fence_of
 from twinlog.testing.fake_cluster import Call
 from twinlog_checkpoint.assembly import assemble_moves
-from twinlog_checkpoint.move_journal import MoveState, failover_topic
+from twinlog_checkpoint.move_journal import failover_topic
+from twinlog_checkpoint.move_record import MoveState
 from twinlog_checkpoint.move_runner import MoveRunner
 from twinlog_checkpoint.moves import MoveKind, MoveOptions
 from unit.checkpoint.checkpoint_harness import A_TO_B
@@ -27,6 +28,7 @@ FAILOVER_CHANGES = [
     "append",  # FENCE
     "append",  # FINAL_OFFSETS
     "alter_group_offsets",
+    "append",  # the group
     "append",  # DONE
 ]
 FAILBACK_CHANGES = [
@@ -35,6 +37,7 @@ FAILBACK_CHANGES = [
     "alter_group_offsets",
     "delete_acls",
     "append",  # UNFENCE
+    "append",  # the group
     "append",  # DONE
 ]
 

@@ -1,0 +1,200 @@
+"""What a move waits for: offsets decide where they can, what blocks is named with its cause."""
+
+import pytest
+
+from twinlog.model import TopicPartition
+from twinlog.service.topics_client import ReplicatedTopic, TopicState
+from twinlog.testing.fake_cluster import Call
+from twinlog_checkpoint.copy_states import CopyReport, CopyState
+from twinlog_checkpoint.moves import MoveOptions, TopicBacklog
+from unit.checkpoint.checkpoint_harness import A_TO_B, FlowOnFakes
+from unit.checkpoint.mirrored_logs import COPY, ORIGIN
+from unit.checkpoint.test_move_truth import refused_for_the_backlog
+from unit.checkpoint.test_moves import NO_WAIT, Estate, estate, run
+
+SMALL, SMALL_COPY = TopicPartition("small", 0), TopicPartition("A.small", 0)
+
+
+def replicated(fakes: FlowOnFakes, topic: str, *, generation: int = 1) -> ReplicatedTopic:
+    """As configsync tells of it: both sides as they are now."""
+    copy = f"A.{topic}"
+    return ReplicatedTopic(
+        flow=A_TO_B,
+        source_topic=topic,
+        target_topic=copy,
+        partition_count=len(fakes.source.topics[topic].logs),
+        target_partition_count=len(fakes.target.topics[copy].logs),
+        source_topic_id=fakes.source.topics[topic].topic_id,
+        target_topic_id=fakes.target.topics[copy].topic_id,
+        generation=generation,
+        created_after_start=False,
+        state=TopicState.READY,
+        reason="",
+        message="",
+        target_max_message_bytes=1 << 20,
+        target_compression_type="producer",
+        target_timestamp_type="CreateTime",
+        source_cleanup_policy="delete",
+    )
+
+
+def known(world: Estate, *topics: str, generation: int = 1) -> None:
+    world.topics.known = {topic: replicated(world.fakes, topic, generation=generation) for topic in topics}
+
+
+def told(world: Estate, partition: TopicPartition = ORIGIN, **state: object) -> None:
+    """The source service says this of a partition, and that it copies it."""
+    entry = CopyState(**{"state": "RUNNING", "position": None, **state})  # type: ignore[arg-type]
+    before = world.fakes.copy_states.report.partitions
+    world.fakes.copy_states.report = CopyReport(partitions={**before, partition: entry})
+
+
+async def backlog(world: Estate) -> dict[TopicPartition, TopicBacklog]:
+    plan = await world.served.failover.plan(NO_WAIT)
+    return {entry.partition: entry for entry in plan.backlog}
+
+
+async def test_an_empty_partition_is_copied_whatever_was_there_before() -> None:
+    """Its topic was made again: the syncs are of the one before."""
+    async with estate() as world:
+        world.logs.source.add_topic(SMALL.topic)
+        world.logs.target.add_topic(SMALL_COPY.topic)
+        await world.fakes.write_sync(SMALL.topic, 50, 50)
+        await world.fakes.do_pass(world.parts.checkpointer)
+        found = await backlog(world)
+        assert found[SMALL].records_not_copied == 0
+        _, report = await run(world.served.failover, MoveOptions(wait_seconds=5))
+    assert report.left_behind == []
+
+
+async def test_a_copy_that_was_made_again_does_not_block() -> None:
+    """What it lost is in the ledger of gaps; the source service goes on behind it, and says where."""
+    async with estate() as world:
+        world.logs.target.add_topic(COPY.topic)
+        known(world, ORIGIN.topic)
+        told(world, position=world.source_end)
+        found = await backlog(world)
+        assert found[ORIGIN].records_not_copied == 0
+        world.logs.produce(20)
+        (left,) = (await backlog(world)).values()
+    assert left.records_not_copied
+
+
+async def test_without_the_source_services_word_a_copy_that_was_made_again_is_not_known() -> None:
+    async with estate() as world:
+        world.logs.target.add_topic(COPY.topic)
+        known(world, ORIGIN.topic)
+        found = await backlog(world)
+    assert found[ORIGIN].records_not_copied is None
+    assert found[ORIGIN].message.endswith("the source service does not answer")
+
+
+async def test_the_word_of_a_source_that_has_not_seen_the_new_topic_is_not_believed() -> None:
+    """configsync knows other topics by these names: the position is of a log that is gone."""
+    async with estate() as world:
+        known(world, ORIGIN.topic)
+        told(world, position=world.source_end)
+        world.logs.source.add_topic(ORIGIN.topic)
+        log = world.logs.source.log(ORIGIN, "produce")
+        for record in world.logs.visible_target()[:200]:
+            log.append(record)
+        told(world, position=200)
+        found = await backlog(world)
+    assert found[ORIGIN].records_not_copied != 0
+
+
+async def test_a_topic_that_was_made_again_is_compared_by_its_records() -> None:
+    """Its position may still be the old one's for a moment."""
+    async with estate() as world:
+        world.logs.source.add_topic(ORIGIN.topic)
+        known(world, ORIGIN.topic, generation=2)
+        log = world.logs.source.log(ORIGIN, "produce")
+        for record in world.logs.visible_target()[:300]:
+            log.append(record)
+        told(world, position=100)
+        found = await backlog(world)
+    assert found[ORIGIN].records_not_copied != 0
+
+
+@pytest.mark.parametrize("by_source", [True, False])
+async def test_offsets_decide_without_reading_a_log(by_source: bool) -> None:
+    """The position that the source service tells, or an offset sync at the end of the log."""
+    async with estate() as world:
+        known(world, ORIGIN.topic)
+        newest = world.logs.visible_source()[-1].offset
+        if by_source:
+            told(world, position=world.source_end)
+        else:
+            world.logs.source.truncate(ORIGIN, newest + 1)
+            copied = world.logs.visible_target()[-1].offset
+            await world.fakes.write_sync(ORIGIN.topic, newest, copied)
+            await world.has_synced(newest)
+        reads: list[Call] = []
+        for cluster in (world.logs.source, world.logs.target):
+            cluster.intercept("fetch", reads.append)
+        found = await world.served.failover.planner.meter().measure()
+    assert [entry.records_not_copied for entry in found] == [0]
+    assert [call for call in reads if call.arguments["partition"] in (ORIGIN, COPY)] == []
+
+
+@pytest.mark.parametrize(
+    ("state", "words"),
+    [
+        (
+            CopyState(state="PAUSED", position=0, reason="PAUSED_BY_OPERATOR", message="by ann since 06:59"),
+            "PAUSED: PAUSED_BY_OPERATOR by ann since 06:59",
+        ),
+        (CopyState(state="FAULTED", position=0, reason="DATA_LOSS", message="gone"), "FAULTED: DATA_LOSS"),
+        (CopyState(state="RUNNING", position=0, reason="TARGET_SLOW", message="B is slow"), "TARGET_SLOW"),
+        (CopyState(state="RUNNING", position=0), "it is being copied"),
+        (None, "the source service does not copy this partition"),
+    ],
+)
+async def test_what_blocks_is_named_with_its_cause(state: CopyState | None, words: str) -> None:
+    async with estate() as world:
+        world.logs.source.set_group("g", {ORIGIN: 100})
+        world.fakes.copy_states.report = CopyReport(partitions={} if state is None else {ORIGIN: state})
+        world.logs.produce(40)
+        refused = await refused_for_the_backlog(world, MoveOptions(wait_seconds=5))
+    assert f"{ORIGIN}: " in str(refused)
+    assert words in str(refused)
+
+
+async def test_a_source_service_that_is_away_is_named_as_the_cause() -> None:
+    async with estate() as world:
+        world.logs.produce(40)
+        found = await backlog(world)
+    assert found[ORIGIN].records_not_copied
+    assert found[ORIGIN].message == "the source service does not answer"
+
+
+async def test_a_count_that_is_not_done_says_at_most_and_goes_on() -> None:
+    """What the budget does not reach is being counted: it is not unknown, and blames nobody."""
+    async with estate() as world:
+        known(world, ORIGIN.topic)
+        copied_to, copied = world.source_end, len(world.logs.visible_source())
+        world.logs.produce(40)
+        told(world, position=copied_to)
+        meter = world.served.failover.planner.meter()
+        meter.look_bytes = 0
+        (entry,) = await meter.measure()
+        assert (entry.counting, entry.records_not_copied, entry.at_most) == (
+            True,
+            None,
+            world.source_end - copied_to,
+        )
+        meter.look_bytes = 1 << 30
+        (entry,) = await meter.measure()
+    assert entry.records_not_copied == len(world.logs.visible_source()) - copied
+
+
+async def test_what_was_seen_copied_is_not_read_again_while_a_run_waits() -> None:
+    async with estate() as world:
+        meter = world.served.failover.planner.meter()
+        until = {ORIGIN: world.source_end}
+        (first,) = await meter.measure(until)
+        reads: list[Call] = []
+        world.logs.source.intercept("fetch", reads.append)
+        (second,) = await meter.measure(until)
+    assert first.records_not_copied == second.records_not_copied == 0
+    assert [call for call in reads if call.arguments["partition"] == ORIGIN] == []

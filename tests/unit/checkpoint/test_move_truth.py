@@ -1,0 +1,243 @@
+"""A move never says that it is done when it is not: every run looks anew, and only the owner writes."""
+
+from collections.abc import Callable, Coroutine
+from dataclasses import dataclass, replace
+from typing import Any, TypeVar
+
+import pytest
+
+from twinlog.errors import StateError, TransientKafkaError, TwinlogError
+from twinlog.model import TopicPartition
+from twinlog.testing.fake_cluster import Call
+from twinlog_checkpoint.flow_parts import OnlyProcess
+from twinlog_checkpoint.move_events import StepEvent, StepState
+from twinlog_checkpoint.move_record import MoveState, Step
+from twinlog_checkpoint.move_runner import MoveRunner
+from twinlog_checkpoint.moves import MoveAction, MoveOptions
+from unit.checkpoint.mirrored_logs import COPY, ORIGIN
+from unit.checkpoint.test_moves import NO_WAIT, Estate, actions, estate, offset_of, run
+
+T = TypeVar("T")
+
+
+async def refused_for_the_backlog(world: Estate, options: MoveOptions) -> StateError:
+    async def waited() -> None:
+        async for _ in world.served.failover.run(options):
+            world.fakes.clock.advance(10)
+
+    with pytest.raises(StateError) as refused:
+        await waited()
+    assert refused.value.reason == "BACKLOG_NOT_COPIED"
+    return refused.value
+
+
+async def test_a_run_after_a_finished_one_waits_for_what_was_written_since() -> None:
+    async with estate() as world:
+        world.logs.source.set_group("g", {ORIGIN: 100})
+        await run(world.served.failover)
+        world.logs.produce(40)
+        error = await refused_for_the_backlog(world, MoveOptions(wait_seconds=5))
+        assert str(ORIGIN) in str(error)
+        await world.copy()
+        _, report = await run(world.served.failover, MoveOptions(wait_seconds=5))
+    assert (report.already_done, report.left_behind) == (True, [])
+
+
+async def test_a_run_of_one_group_is_not_done_for_all() -> None:
+    async with estate() as world:
+        world.logs.source.set_group("g", {ORIGIN: 100})
+        world.logs.source.set_group("other", {ORIGIN: 50})
+        await run(world.served.failover, MoveOptions(groups=("g",), wait_seconds=0))
+        _, report = await run(world.served.failover)
+        written = await offset_of(world.logs.target, "other", COPY)
+    assert not report.already_done
+    world.logs.check(50, written or 0)
+
+
+async def test_a_run_that_moved_nothing_is_not_done() -> None:
+    async with estate() as world:
+        world.logs.source.set_group("g", {ORIGIN: 100}, state="STABLE", member_count=1)
+        only_g = MoveOptions(groups=("g",), wait_seconds=0)
+        for _ in range(2):
+            _, report = await run(world.served.failover, only_g)
+            assert not report.already_done
+            assert report.left_behind == ["groups with members were not moved: g"]
+
+
+async def test_a_run_that_did_not_wait_says_what_is_not_copied() -> None:
+    async with estate() as world:
+        world.logs.source.set_group("g", {ORIGIN: 100})
+        world.logs.produce(40)
+        _, report = await run(world.served.failover, NO_WAIT)
+        _, accepted = await run(world.served.failover, replace(NO_WAIT, accept_loss=True))
+    (reason,) = report.left_behind
+    assert str(ORIGIN) in reason
+    assert accepted.left_behind == []
+
+
+async def test_a_run_that_goes_on_waits_for_the_ends_of_now() -> None:
+    """Those of the run that was cut may be of yesterday."""
+    async with estate() as world:
+        world.logs.source.set_group("g", {ORIGIN: 100})
+
+        def fail(call: Call) -> None:
+            raise TransientKafkaError("the broker went away")
+
+        undo = world.logs.target.intercept("alter_group_offsets", fail)
+        with pytest.raises(TransientKafkaError):
+            await run(world.served.failover, MoveOptions(wait_seconds=5))
+        undo()
+        world.logs.produce(40)
+        await refused_for_the_backlog(world, MoveOptions(wait_seconds=5))
+
+
+async def test_a_log_whose_end_cannot_be_looked_up_is_not_taken_for_copied() -> None:
+    silent = TopicPartition(ORIGIN.topic, 0)
+    async with estate() as world:
+        world.logs.source.set_group("g", {ORIGIN: 100})
+
+        def no_leader(call: Call) -> None:
+            if silent in call.arguments["partitions"] and call.arguments["spec"] != "earliest":
+                call.result[silent] = TransientKafkaError("no leader")
+
+        world.logs.source.intercept("list_offsets", no_leader, after=True)
+        plan = await world.served.failover.plan(NO_WAIT)
+        assert plan.records_not_copied is None
+        with pytest.raises(TransientKafkaError, match="no leader"):
+            await run(world.served.failover, NO_WAIT)
+
+
+async def test_a_group_is_finished_when_each_of_its_offsets_is() -> None:
+    """Not by their sum: a topic that is deleted may hide that the group went on with another one."""
+    other = TopicPartition("gone", 0)
+    async with estate() as world:
+        for cluster, name in ((world.logs.source, "gone"), (world.logs.target, "A.gone")):
+            cluster.add_topic(name)
+        world.logs.source.set_group("g", {ORIGIN: 100, other: 0})
+        world.logs.source.groups["g"].offsets[other] = replace(
+            world.logs.source.groups["g"].offsets[other], next_offset=1_000_000
+        )
+        await world.fakes.write_sync("gone", 0, 0)
+        await run(world.served.failover)
+        del world.logs.source.groups["g"].offsets[other]
+        world.logs.source.set_group("g", {ORIGIN: 200})
+        _, report = await run(world.served.failover)
+        written = await offset_of(world.logs.target, "g", COPY)
+    assert not report.already_done
+    assert actions(report.plan) == {"g": MoveAction.WRITE}
+    world.logs.check(200, written or 0)
+
+
+async def test_a_plan_while_a_run_drains_does_not_change_the_run() -> None:
+    """The source is silent for a moment, and a plan notices: the run goes on with what the source says."""
+    async with estate() as world:
+        world.logs.source.set_group("g", {ORIGIN: 100})
+        world.logs.source.set_group("busy", {ORIGIN: 100}, state="STABLE", member_count=1)
+        world.logs.produce(40)
+        events = world.served.failover.run(MoveOptions(wait_seconds=60))
+        report = None
+        async for event in events:
+            if isinstance(event, StepEvent) and event.state is StepState.PROGRESS:
+                world.logs.source.take_away()
+                plan = await world.served.failover.plan(NO_WAIT)
+                assert not plan.from_reachable
+                world.logs.source.bring_back()
+                await world.copy()
+            report = event
+        busy = await offset_of(world.logs.target, "busy", COPY)
+    assert report is not None
+    assert busy is None
+
+
+@dataclass(slots=True, kw_only=True)
+class LostAfter(OnlyProcess):
+    """This process has the flow for so many changes."""
+
+    changes: int
+
+    async def hold(self, step: Callable[[], Coroutine[Any, Any, T]], *, grace_seconds: float = 0.0) -> T:
+        if not self.changes:
+            raise StateError("another process has the flow", reason="OWNED_ELSEWHERE")
+        self.changes -= 1
+        return await step()
+
+
+async def changes_of(runner: MoveRunner, options: MoveOptions) -> TwinlogError | None:
+    try:
+        await run(runner, options)
+    except TwinlogError as error:
+        return error
+    return None
+
+
+@pytest.mark.parametrize(("changes", "seen"), [(0, 0), (1, 0), (2, 0), (3, 1), (5, 1), (6, 2)])
+async def test_only_the_owner_of_the_flow_changes_anything(changes: int, seen: int) -> None:
+    """A process that was out for a while must not write its old record, fence or offsets over newer ones."""
+    async with estate() as world:
+        world.logs.source.set_group("g", {ORIGIN: 100})
+        made: list[str] = []
+        runner = world.served.failover
+        runner.duty = LostAfter(changes=changes)
+        for cluster in (world.logs.source, world.logs.target):
+            for operation in ("create_acls", "alter_group_offsets"):
+                cluster.intercept(operation, lambda call: made.append(call.operation))
+        error = await changes_of(runner, MoveOptions(wait_seconds=0, fence=True))
+        record = await runner.journal.load()
+    assert error is not None
+    assert error.reason == "OWNED_ELSEWHERE"
+    assert made == ["create_acls", "alter_group_offsets"][:seen]
+    assert record is None or record.state is MoveState.RUNNING
+
+
+async def test_a_failover_the_other_way_names_the_failback_that_is_due() -> None:
+    fenced = MoveOptions(wait_seconds=0, fence=True)
+    async with estate() as world:
+        world.logs.source.set_group("g", {ORIGIN: 100})
+        back = world.back_to_front()
+        assert not (await back.failover.plan(NO_WAIT)).blockers
+        await run(world.served.failover)
+        plan = await back.failover.plan(NO_WAIT)
+        assert any("failback run 'A->B'" in warning for warning in plan.warnings)
+        assert not plan.blockers
+        await run(world.served.failover, fenced)
+        plan = await back.failover.plan(NO_WAIT)
+        assert any("failback run 'A->B'" in blocker for blocker in plan.blockers)
+        await run(world.served.failback)
+        plan = await back.failover.plan(NO_WAIT)
+        assert not plan.blockers
+        assert not any("failback" in warning for warning in plan.warnings)
+
+
+async def test_a_run_that_was_cut_can_be_aborted_and_leaves_no_fence() -> None:
+    async with estate() as world:
+        world.logs.source.set_group("g", {ORIGIN: 100})
+        cut = world.served.failover.run(MoveOptions(wait_seconds=0, fence=True))
+        async for event in cut:
+            if isinstance(event, StepEvent) and event.step is Step.FENCE:
+                break
+        await cut.aclose()
+        assert world.logs.source.acls
+        with pytest.raises(StateError) as refused:
+            await world.served.failback.abort("ann")
+        assert refused.value.reason == "NOTHING_TO_ABORT"
+        assert await world.served.failover.abort("ann") == [ORIGIN.topic]
+        assert not world.logs.source.acls
+        with pytest.raises(StateError) as refused:
+            await world.served.failover.abort("ann")
+        assert refused.value.reason == "NOTHING_TO_ABORT"
+        plan = await world.served.failover.plan(NO_WAIT)
+        assert plan.last is not None
+        assert (plan.last.finished, plan.last.aborted, plan.fenced_topics) == (True, True, [])
+        _, report = await run(world.served.failover)
+        assert not report.already_done
+        assert await offset_of(world.logs.target, "g", COPY) is not None
+
+
+async def test_a_finished_failover_is_not_aborted_but_taken_back() -> None:
+    async with estate() as world:
+        world.logs.source.set_group("g", {ORIGIN: 100})
+        await run(world.served.failover, MoveOptions(wait_seconds=0, fence=True))
+        with pytest.raises(StateError, match="failback run 'A->B'") as refused:
+            await world.served.failover.abort("ann")
+        assert refused.value.reason == "NOTHING_TO_ABORT"
+        assert world.logs.source.acls
