@@ -120,6 +120,11 @@ GAPS: Final = ReasonGroup(
             " back from the position, so the range may begin a little early",
             "`twinlog positions set` copies again what the source still holds",
         ),
+        OwnReason(
+            "SKIPPED_BY_OPERATOR",
+            "`twinlog positions set` went forward and left these records out",
+            "`twinlog positions set` copies them as long as the source holds them",
+        ),
     ),
 )
 
@@ -308,6 +313,7 @@ COMMANDS: Final = ReasonGroup(
             "PARTITION_UNKNOWN", "the flow does not copy this topic or partition", "`twinlog partitions`"
         ),
         OwnReason("NOT_PAUSED", "exactly this scope is not paused", "`twinlog pause` lists the pauses"),
+        OwnReason("GAP_UNKNOWN", "no such gap is in the ledger", "`twinlog gaps --all` lists them"),
         OwnReason("WRONG_STATE", "it is in a state that does not allow this", _READ_THE_MESSAGE),
         OwnReason("NOT_OPEN", "a connection is used before it was opened: a bug", "report it"),
         OwnReason(

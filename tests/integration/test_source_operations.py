@@ -153,8 +153,24 @@ async def positions_move_after_a_dry_run_has_said_what_that_means(
 
     await eventually(repeated)
     request.target.offset = 1000
+    answer = await stub.SetPositions(request, timeout=CALL_SECONDS)
+    (change,) = answer.changes
+    assert (answer.applied, change.applied, change.reason) == (False, False, "OFFSET_OUT_OF_RANGE")
+
+    await pause(rig, service, topic)
+    await rig.produce(topic, [b"left out"] * 10)
+    request.target.latest.SetInParent()
     (change,) = (await stub.SetPositions(request, timeout=CALL_SECONDS)).changes
-    assert change.reason == "OFFSET_OUT_OF_RANGE"
+    assert (change.applied, change.skipped_offsets) == (True, 10)
+
+    async def entered() -> bool:
+        return await gaps(rig, service, topic) == [(100, 110, "SKIPPED_BY_OPERATOR")]
+
+    await eventually(entered)
+    acknowledge = pb.AcknowledgeGapsRequest(scope=scope(rig, topic), by="test")
+    (gap,) = (await stub.AcknowledgeGaps(acknowledge, timeout=CALL_SECONDS)).gaps
+    assert (gap.from_offset, gap.acknowledged_by) == (100, "test")
+    await resume(rig, service, topic)
 
 
 async def retention_that_overtakes_the_copy_is_a_gap(rig: Rig, service: ServiceProcess, topic: str) -> None:
@@ -208,7 +224,9 @@ async def a_deleted_copy_is_a_gap(rig: Rig, service: ServiceProcess, topic: str)
     await eventually(only_what_came_after)
 
     async def told() -> bool:
-        return "TARGET_RECREATED" in {reason for _, _, reason in await gaps(rig, service, topic)}
+        found = await gaps(rig, service, topic)
+        assert (0, 21, "TARGET_RECREATED") in found, found
+        return True
 
     await eventually(told)
 

@@ -15,7 +15,7 @@ from twinlog.model import TopicPartition
 from twinlog.service.topics_client import ReplicatedTopic, TopicsWatch
 from twinlog_source.config import SourceFlow
 from twinlog_source.epoch import Slot
-from twinlog_source.gaps import Gap
+from twinlog_source.gaps import Gap, passed_over
 from twinlog_source.journal import Journal
 from twinlog_source.ledger import Ledger
 from twinlog_source.ownership import Ownership
@@ -209,10 +209,29 @@ class FlowEstate:
         await self.target_logs.note_shortened(self.topics)
         return self.table.plannable() != planned
 
-    async def set_position(self, partition: TopicPartition, position: int) -> None:
-        """Give a position to a partition that has none and so no task. Raises KafkaError."""
-        await self.journal.position(partition, position)
+    async def set_position(
+        self,
+        partition: TopicPartition,
+        position: int,
+        *,
+        log_start_offset: int = -1,
+        log_end_offset: int = -1,
+    ) -> None:
+        """Give a position to a partition that has no task. What that leaves out is a gap where the position
+        before is known. Raises KafkaError."""
         row = self.table.rows[partition]
+        if row.position is not None:
+            left_out = passed_over(
+                partition,
+                from_offset=row.position,
+                to_offset=position,
+                log_start_offset=log_start_offset,
+                log_end_offset=log_end_offset,
+                found_at_ms=self.clock.now_ms(),
+            )
+            for gap in left_out:
+                await self.ledger.write(gap)
+        await self.journal.position(partition, position)
         row.position, row.stored, row.obstacle, row.epochs = position, True, None, ()
 
     def assignment(self, partition: TopicPartition, *, now_ms: int) -> pb.Assignment:

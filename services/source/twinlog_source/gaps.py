@@ -26,6 +26,9 @@ from twinlog.wire.source_offset import (
 MOST_RANGES = 100
 """Of one partition and one reason. Above that the two oldest ranges become one."""
 
+SKIPPED_BY_OPERATOR = "SKIPPED_BY_OPERATOR"
+"""Left out by `twinlog positions set`."""
+
 GapIdentity = tuple[TopicPartition, int, str]
 """Partition, first offset, reason."""
 
@@ -37,11 +40,14 @@ class Gap:
     to_offset: int
     """First offset after the gap."""
     reason: str
-    """RETENTION, TRUNCATION, TOPIC_RECREATED, TARGET_RECREATED, TARGET_TRUNCATED."""
+    """RETENTION, TRUNCATION, TOPIC_RECREATED, TARGET_RECREATED, TARGET_TRUNCATED, SKIPPED_BY_OPERATOR."""
     found_at_ms: int
     lost_of_joined: int | None = None
     """How many offsets of a range are lost that was joined from several with copied records between them;
     None: all of them."""
+    acknowledged_by: str = ""
+    """Who said that the loss is known and dealt with; empty = nobody. A gap that is found again is not."""
+    acknowledged_at_ms: int = 0
 
     @property
     def identity(self) -> GapIdentity:
@@ -56,8 +62,44 @@ class Gap:
     @property
     def is_loss(self) -> bool:
         """The records are on neither side now. A truncation lost nothing: the target has what the source
-        lost."""
-        return self.reason != "TRUNCATION"
+        lost. What an operator left out on purpose is on the source still."""
+        return self.reason not in ("TRUNCATION", SKIPPED_BY_OPERATOR)
+
+
+def passed_over(
+    partition: TopicPartition,
+    *,
+    from_offset: int,
+    to_offset: int,
+    log_start_offset: int,
+    log_end_offset: int,
+    found_at_ms: int,
+) -> list[Gap]:
+    """What a move of the position leaves uncopied: what the source had lost already, and what it still holds.
+
+    The bounds of the source's log are -1 where they are not known. Also a truncation is told that the move
+    ends: the log ends before the old position.
+    """
+    found: list[Gap] = []
+
+    def note(begin: int, end: int, reason: str) -> None:
+        if begin < end:
+            found.append(
+                Gap(
+                    partition=partition,
+                    from_offset=begin,
+                    to_offset=end,
+                    reason=reason,
+                    found_at_ms=found_at_ms,
+                )
+            )
+
+    lost_to = max(from_offset, min(to_offset, log_start_offset))
+    note(from_offset, lost_to, "RETENTION")
+    note(lost_to, to_offset, SKIPPED_BY_OPERATOR)
+    if log_end_offset >= 0:
+        note(max(log_end_offset, to_offset), from_offset, "TRUNCATION")
+    return found
 
 
 def tidied(gaps: Iterable[Gap]) -> list[Gap]:
@@ -68,8 +110,8 @@ def tidied(gaps: Iterable[Gap]) -> list[Gap]:
     recorded before. Where that does not suffice, the two that begin first are joined.
     """
     tidy: list[Gap] = []
-    by_subject = sorted(gaps, key=lambda gap: (gap.partition, gap.reason, gap.from_offset))
-    for (_, reason), of_subject in groupby(by_subject, key=lambda gap: (gap.partition, gap.reason)):
+    by_subject = sorted(gaps, key=lambda gap: (*_subject(gap), gap.from_offset))
+    for (_, reason, _), of_subject in groupby(by_subject, key=_subject):
         ranges: list[Gap] = []
         for gap in of_subject:
             if reason == "RETENTION" and ranges and gap.from_offset <= ranges[-1].to_offset:
@@ -80,6 +122,11 @@ def tidied(gaps: Iterable[Gap]) -> list[Gap]:
             ranges[:2] = [_joined(ranges[0], ranges[1])]
         tidy += ranges
     return tidy
+
+
+def _subject(gap: Gap) -> tuple[TopicPartition, str, bool]:
+    """What is acknowledged is never joined with what is not."""
+    return gap.partition, gap.reason, bool(gap.acknowledged_by)
 
 
 def _joined(first: Gap, second: Gap) -> Gap:
@@ -103,6 +150,9 @@ def gap_record(flow: Flow, gap: Gap) -> tuple[bytes, bytes]:
     value: dict[str, JsonValue] = {"to": gap.to_offset, "found_at_ms": gap.found_at_ms}
     if gap.lost_of_joined is not None:
         value["lost"] = gap.lost_of_joined
+    if gap.acknowledged_by:
+        value["acknowledged_by"] = gap.acknowledged_by
+        value["acknowledged_at_ms"] = gap.acknowledged_at_ms
     return gap_key(flow, gap.identity), encode_document(value)
 
 
@@ -147,7 +197,7 @@ def parse_gap(source_alias: str, key: bytes | None, value: bytes | None) -> Gap 
         return None
     match decode_document(value):
         case {"to": int(end), "found_at_ms": int(found_at_ms), **more}:
-            lost = more.get("lost")
+            lost, by, at = (more.get(name) for name in ("lost", "acknowledged_by", "acknowledged_at_ms"))
             return Gap(
                 partition=identity[0],
                 from_offset=identity[1],
@@ -155,6 +205,8 @@ def parse_gap(source_alias: str, key: bytes | None, value: bytes | None) -> Gap 
                 reason=identity[2],
                 found_at_ms=found_at_ms,
                 lost_of_joined=lost if isinstance(lost, int) else None,
+                acknowledged_by=by if isinstance(by, str) else "",
+                acknowledged_at_ms=at if isinstance(at, int) else 0,
             )
         case _:
             return None

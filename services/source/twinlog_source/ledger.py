@@ -1,14 +1,14 @@
 """The gap ledger while the flow runs: every gap is on the log, counted, and said once; the ledger stays
 bounded."""
 
-from collections.abc import Callable
-from dataclasses import dataclass, field
+from collections.abc import Callable, Collection
+from dataclasses import dataclass, field, replace
 
 import structlog
 
 from twinlog.api.source.v1 import worker_service_pb2 as pb
 from twinlog.model import Flow, TopicPartition
-from twinlog_source.gaps import Gap, tidied
+from twinlog_source.gaps import Gap, GapIdentity, tidied
 from twinlog_source.journal import Journal
 from twinlog_source.positions import PositionsLog
 
@@ -58,6 +58,21 @@ class Ledger:
             to_offset=gap.to_offset,
             reason=gap.reason,
         )
+
+    async def acknowledge(self, identities: Collection[GapIdentity], *, by: str, now_ms: int) -> None:
+        """Note who knows of these gaps. For the flow's owner. Raises KafkaError."""
+        held = self.positions.gaps
+        acknowledged = [
+            replace(held[identity], acknowledged_by=by, acknowledged_at_ms=now_ms)
+            for identity in identities
+            if identity in held
+        ]
+        before = dict(held)
+        await self.journal.gaps(acknowledged)
+        for gap in acknowledged:
+            # Not one that was found again meanwhile: nobody has seen that.
+            if held.get(gap.identity) is before[gap.identity]:
+                held[gap.identity] = gap
 
     async def tidy(self, *, everything: bool = False) -> None:
         """Join ranges (see `tidied`) of partitions with new gaps, or of all of them. For the flow's owner.

@@ -111,6 +111,8 @@ def gap_message(flow: Flow, gap: Gap) -> pb.LedgerGap:
         reason=gap.reason,
         found_at=timestamp(gap.found_at_ms),
         lost_offsets=gap.lost_offsets,
+        acknowledged_by=gap.acknowledged_by,
+        acknowledged_at=timestamp(gap.acknowledged_at_ms) if gap.acknowledged_by else None,
     )
 
 
@@ -123,6 +125,7 @@ def change_message(move: Move) -> pb.PositionChange:
         skipped_offsets=move.skipped_offsets,
         reason=move.reason,
         message=move.message,
+        applied=move.applied,
     )
 
 

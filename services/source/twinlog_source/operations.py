@@ -4,7 +4,7 @@ effect."""
 import asyncio
 import itertools
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import structlog
 
@@ -18,10 +18,13 @@ from twinlog.service.waiting import wait_or_stop
 from twinlog_source.control import ControlRecord, PauseMark, ThrottleMark
 from twinlog_source.epoch import Slot
 from twinlog_source.flow_driver import FlowDriver
+from twinlog_source.gaps import Gap
 
 MOVE_SECONDS = 8.0
 """How long a task may take to come to rest and to write a new position: below the deadline of a call."""
 MOVE_POLL_SECONDS = 0.05
+LEDGER_SECONDS = 8.0
+"""How long the ledger of a flow that is not ours may take to be read: below the deadline of a call."""
 
 log = structlog.get_logger(__name__)
 
@@ -55,6 +58,11 @@ class Move:
     to_offset: int
     reason: str = ""
     message: str = ""
+    applied: bool = False
+    """It is carried out, and the new position is on the log."""
+    log_start_offset: int = -1
+    log_end_offset: int = -1
+    """Of the source, when it was planned; -1 = not known."""
 
     @property
     def repeated_offsets(self) -> int:
@@ -62,7 +70,7 @@ class Move:
 
     @property
     def skipped_offsets(self) -> int:
-        return max(0, self.to_offset - self.from_offset) if not self.reason else 0
+        return max(0, self.to_offset - self.from_offset) if self.from_offset >= 0 and not self.reason else 0
 
 
 @dataclass(slots=True, kw_only=True)
@@ -162,16 +170,18 @@ class FlowOperations:
             for partition in partitions
         ]
 
-    async def move(self, moves: Collection[Move], *, by: str) -> None:
-        """Move positions and return when they are on the log; partitions that cannot be moved are left.
+    async def move(self, moves: Collection[Move], *, by: str) -> list[Move]:
+        """Move positions and return when they are on the log: each move with what became of it.
 
-        Raises KafkaError, and StateError (POSITION_UNCERTAIN) when it is not known in time whether a move
-        was carried out.
+        Those that cannot be carried out keep their reason; of one that nobody confirmed in time it is not
+        known whether it was (POSITION_UNCERTAIN).
         """
         estate, epoch = self.driver.estate, self.driver.current
-        waiting: list[Move] = []
+        done: dict[TopicPartition, Move] = {}
+        orders: list[_Order] = []
         for move in moves:
             if move.reason:
+                done[move.partition] = move
                 continue
             log.warning(
                 "position_set",
@@ -185,16 +195,85 @@ class FlowOperations:
             if estate.table.rows[move.partition].obstacle is not None and (
                 epoch is None or epoch.slot_of(move.partition) is None
             ):
-                await estate.set_position(move.partition, move.to_offset)
+                done[move.partition] = await self._move_without_task(move)
             else:
-                waiting.append(move)
-        orders = [_Order(move=move, number=next(_order_numbers)) for move in waiting]
+                orders.append(_Order(move=move, number=next(_order_numbers)))
         give_up_at = self.clock.monotonic() + MOVE_SECONDS
         while orders:
-            orders = [order for order in orders if not self._is_carried_out(order)]
-            if orders and self.clock.monotonic() > give_up_at:
-                raise _uncertain(orders[0].move, f"no task confirmed it within {MOVE_SECONDS:g} s")
-            await wait_or_stop(_NEVER, MOVE_POLL_SECONDS)
+            orders = [order for order in orders if not self._is_over(order, give_up_at, done)]
+            if orders:
+                await wait_or_stop(_NEVER, MOVE_POLL_SECONDS)
+        return [done[move.partition] for move in moves]
+
+    async def _move_without_task(self, move: Move) -> Move:
+        try:
+            await self.driver.estate.set_position(
+                move.partition,
+                move.to_offset,
+                log_start_offset=move.log_start_offset,
+                log_end_offset=move.log_end_offset,
+            )
+        except KafkaError as error:
+            return replace(move, reason=error.reason, message=f"target: {error}")
+        return replace(move, applied=True)
+
+    def _is_over(self, order: "_Order", give_up_at: float, done: dict[TopicPartition, Move]) -> bool:
+        """Whether an order needs no more waiting; then what became of it is in `done`."""
+        move = order.move
+        try:
+            if self._is_carried_out(order):
+                done[move.partition] = replace(move, applied=True)
+            elif self.clock.monotonic() > give_up_at:
+                raise _uncertain(move, f"no task confirmed it within {MOVE_SECONDS:g} s")
+        except StateError as error:
+            done[move.partition] = replace(move, reason=error.reason, message=str(error))
+        return move.partition in done
+
+    async def gaps(self) -> list[Gap]:
+        """The ledger, sorted. Raises StateError or KafkaError when it is not known."""
+        positions = self.driver.estate.positions
+        if not (self.driver.owned and positions.is_read):
+            await self._read_ledger()
+        return [gap for _, gap in sorted(positions.gaps.items(), key=lambda item: item[0])]
+
+    async def _read_ledger(self) -> None:
+        """While the flow is not ours the log tells what its owner has found until now."""
+        positions = self.driver.estate.positions
+        if not positions.partition_count:
+            self._require_owned()
+        try:
+            async with asyncio.timeout(LEDGER_SECONDS):
+                await positions.peek()
+        except TimeoutError:
+            raise TransientKafkaError(
+                f"cluster {self.driver.flow.target}: {positions.topic} was not read within"
+                f" {LEDGER_SECONDS:g} s",
+                reason="KAFKA_TIMEOUT",
+                metadata={"cluster": self.driver.flow.target, "topic": positions.topic},
+            ) from None
+
+    async def acknowledge_gaps(
+        self, subject: Subject, *, from_offset: int | None, found_until_ms: int | None, by: str
+    ) -> list[Gap]:
+        """Note that somebody knows of gaps; return those that were new to everybody. Raises StateError,
+        NotFoundError (GAP_UNKNOWN: nothing was found to acknowledge), KafkaError."""
+        self._require_owned()
+        selected = [
+            gap
+            for gap in await self.gaps()
+            if subject.topic in (None, gap.partition.topic)
+            and subject.partition in (None, gap.partition.partition)
+            and from_offset in (None, gap.from_offset)
+            and (found_until_ms is None or gap.found_at_ms <= found_until_ms)
+        ]
+        if not selected:
+            raise NotFoundError(f"no such gap of {self.driver.flow} is on record", reason="GAP_UNKNOWN")
+        new = [gap for gap in selected if not gap.acknowledged_by]
+        ledger = self.driver.estate.ledger
+        await ledger.acknowledge([gap.identity for gap in new], by=by, now_ms=self.clock.now_ms())
+        log.info("gaps_acknowledged", flow=str(self.driver.flow), gaps=len(new), by=by)
+        held = self.driver.estate.positions.gaps
+        return [held[gap.identity] for gap in new]
 
     def _is_carried_out(self, order: "_Order") -> bool:
         """Tell the task that owns the partition now, and look whether it has obeyed. Raises StateError."""
@@ -213,7 +292,13 @@ class FlowOperations:
         if order.slot is None and slot is not None and slot.final is None:
             named = types_pb2.TopicPartition(topic=move.partition.topic, partition=move.partition.partition)
             order.slot, order.task = slot, slot.joined
-            command = worker_pb.Reposition(partition=named, position=move.to_offset, id=order.number)
+            command = worker_pb.Reposition(
+                partition=named,
+                position=move.to_offset,
+                id=order.number,
+                log_start_offset=move.log_start_offset,
+                log_end_offset=move.log_end_offset,
+            )
             slot.tell(worker_pb.WorkerCommand(reposition=command))
         return False
 
@@ -320,7 +405,13 @@ class FlowOperations:
                 reason="OFFSET_OUT_OF_RANGE",
                 message=f"the source holds offsets {start} to {end}",
             )
-        return Move(partition=partition, from_offset=before, to_offset=after)
+        return Move(
+            partition=partition,
+            from_offset=before,
+            to_offset=after,
+            log_start_offset=start,
+            log_end_offset=end,
+        )
 
 
 def _words(subject: Subject) -> str:

@@ -69,6 +69,9 @@ class PartitionRow:
     """When that was, in monotonic seconds."""
     end_problem: KafkaError | None = None
     """Why the driver could not read it when it looked last."""
+    replaced_at: int | None = None
+    """The target is another topic than the one we know of, and holds the records from this source offset on;
+    None = that was not seen."""
     report: pb.PartitionReport | None = None
     """The newest word of a task, also of one that is gone."""
     reported_at_ms: int = 0
@@ -91,15 +94,22 @@ class PartitionRow:
 
     def forget_target(self) -> None:
         """The target is another log now: nothing is known of its end."""
-        self.target_end, self.target_end_at, self.shortened = -1, 0, None
+        self.target_end, self.target_end_at, self.shortened, self.replaced_at = -1, 0, None, None
 
-    def note_target_end(self, end_offset: int) -> None:
-        """The target log ends, or ended, here."""
+    def note_target_end(self, end_offset: int, *, next_written: int | None = None) -> None:
+        """The target log ends, or ended, here.
+
+        `next_written`: source offset of the record that was written there next; None = none yet.
+        """
         if end_offset >= self.target_end or self.position is None:
             return
         # Not more records than offsets are gone: the others are markers of transactions.
         first_lost = max(0, self.target_end_at - (self.target_end - end_offset))
-        self.shortened = Shortened(end_offset=end_offset, first_lost=first_lost, position=self.position)
+        self.shortened = Shortened(
+            end_offset=end_offset,
+            first_lost=first_lost,
+            position=self.position if next_written is None else max(first_lost, next_written),
+        )
         self._disproved_end = self.target_end
         self.target_end, self.target_end_at = end_offset, first_lost
 
@@ -133,7 +143,10 @@ class PartitionRow:
         """The newest word of the task that owns it."""
         if report.target_shortened_to not in (NOT_SEEN, self._shortened_to):
             self._shortened_to = report.target_shortened_to
-            self.note_target_end(report.target_shortened_to)
+            self.note_target_end(
+                report.target_shortened_to,
+                next_written=report.target_shortened_at if report.HasField("target_shortened_at") else None,
+            )
         if report.target_end_offset != self._disproved_end:
             self.target_end, self.target_end_at = report.target_end_offset, report.position
         # A task repeats the end of its last fetch, however old: only one that rose was just seen.

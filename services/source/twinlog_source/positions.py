@@ -49,6 +49,8 @@ class PositionsLog:
     """Records to leave alone: they belong to commands that failed."""
     unreadable: dict[TopicPartition, str] = field(default_factory=dict)
     """Partitions whose newest record is no position: why. They must not be copied."""
+    is_read: bool = False
+    """The log was read to an end at least once: what is held here is not just its beginning."""
     _reading: asyncio.Lock = field(default_factory=asyncio.Lock)
     """Two readers side by side would apply old records after new ones."""
     _next: dict[int, int] = field(default_factory=dict)
@@ -83,6 +85,7 @@ class PositionsLog:
             async with asyncio.timeout(REFRESH_SECONDS):
                 for partition in partitions:
                     await self._read(partition, _known(starts[partition]), _known(ends[partition]))
+                self.is_read = bool(partitions)
         except TimeoutError as error:
             raise TransientKafkaError(
                 f"{self.topic}: a transaction stayed open for {REFRESH_SECONDS:g} s",

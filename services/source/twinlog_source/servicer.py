@@ -7,14 +7,16 @@ from contextlib import aclosing
 from twinlog.api.common.v1 import types_pb2
 from twinlog.api.source.v1 import source_service_pb2 as pb
 from twinlog.api.source.v1 import source_service_pb2_grpc as pb_grpc
-from twinlog.errors import ConfigError, NotFoundError
+from twinlog.errors import ConfigError, NotFoundError, TwinlogError
 from twinlog.kafka.ports import OffsetSpec
 from twinlog.model import Flow
 from twinlog.service.clusters import Clusters
 from twinlog.service.grpc_server import Context
 from twinlog_source.flow_driver import FlowDriver
+from twinlog_source.gaps import Gap
 from twinlog_source.messages import (
     change_message,
+    flow_message,
     flow_status,
     gap_message,
     partition_status,
@@ -123,23 +125,48 @@ class SourceServicer(pb_grpc.SourceServiceServicer):
         operations = self._operations[self._named(request.scope.flow).flow]
         moves = await operations.plan_moves(_subject(request.scope), _destination(request.target))
         if not request.dry_run:
-            await operations.move(moves, by=request.by or context.peer())
-        return pb.SetPositionsResponse(changes=map(change_message, moves), applied=not request.dry_run)
+            moves = await operations.move(moves, by=request.by or context.peer())
+        return pb.SetPositionsResponse(
+            changes=map(change_message, moves), applied=any(move.applied for move in moves)
+        )
 
     async def ListGaps(  # noqa: N802
         self, request: pb.ListGapsRequest, context: Context
     ) -> pb.ListGapsResponse:
         flows = [self._named(request.flow).flow] if request.HasField("flow") else sorted(self._drivers)
-        return pb.ListGapsResponse(
-            gaps=[
-                gap_message(flow, gap)
-                for flow in flows
-                for _, gap in sorted(
-                    self._drivers[flow].estate.positions.gaps.items(), key=lambda item: item[0]
+        response = pb.ListGapsResponse()
+        # Side by side: each may have to wait for its own target.
+        async with asyncio.TaskGroup() as group:
+            asked = {flow: group.create_task(self._gaps(flow), name=f"gaps {flow}") for flow in flows}
+        for flow, task in asked.items():
+            answer = task.result()
+            if isinstance(answer, TwinlogError):
+                response.unknown.add(flow=flow_message(flow), reason=answer.reason, message=str(answer))
+            else:
+                response.gaps.extend(
+                    gap_message(flow, gap)
+                    for gap in answer
+                    if request.source_topic in ("", gap.partition.topic)
                 )
-                if request.source_topic in ("", gap.partition.topic)
-            ]
+        return response
+
+    async def _gaps(self, flow: Flow) -> list[Gap] | TwinlogError:
+        try:
+            return await self._operations[flow].gaps()
+        except TwinlogError as error:
+            return error
+
+    async def AcknowledgeGaps(  # noqa: N802
+        self, request: pb.AcknowledgeGapsRequest, context: Context
+    ) -> pb.AcknowledgeGapsResponse:
+        operations = self._operations[self._named(request.scope.flow).flow]
+        gaps = await operations.acknowledge_gaps(
+            _subject(request.scope),
+            from_offset=request.from_offset if request.HasField("from_offset") else None,
+            found_until_ms=request.found_until.ToMilliseconds() if request.HasField("found_until") else None,
+            by=request.by or context.peer(),
         )
+        return pb.AcknowledgeGapsResponse(gaps=[gap_message(operations.driver.flow, gap) for gap in gaps])
 
     def _named(self, flow: types_pb2.Flow) -> FlowDriver:
         driver = self._drivers.get(Flow(flow.source, flow.target))

@@ -53,7 +53,7 @@ class TargetLogs:
 
     async def _note_lost_copies(self, topic: ReplicatedTopic) -> None:
         stored = {
-            partition: row.position
+            partition: _copied_before(row, row.position)
             for partition, row in self.table.rows.items()
             if partition.topic == topic.source_topic and row.stored and row.position
         }
@@ -94,8 +94,12 @@ class TargetLogs:
         for row in shortened:
             found, topic = described[row.target_topic], topics[row.partition.topic]
             lost, row.shortened = row.shortened, None
-            if lost is None or isinstance(found, KafkaError) or found.topic_id != topic.target_topic_id:
-                continue  # another topic: that is noted once configsync has spoken of it
+            if lost is None or isinstance(found, KafkaError):
+                continue
+            if found.topic_id != topic.target_topic_id:
+                # Another topic: that is noted once configsync has spoken of it.
+                row.replaced_at = lost.position if row.replaced_at is None else row.replaced_at
+                continue
             gap = Gap(
                 partition=row.partition,
                 from_offset=lost.first_lost,
@@ -132,3 +136,11 @@ class TargetLogs:
                 marks.append(mark)
         await self.journal.states(marks)
         self.marks.control.targets.update((mark.partition, mark) for mark in marks)
+
+
+def _copied_before(row: PartitionRow, position: int) -> int:
+    """The end of what only the topic before held: the new one may hold records already that were copied
+    before its coming was noticed."""
+    if row.replaced_at is not None:
+        return row.replaced_at
+    return position if row.shortened is None else row.shortened.position

@@ -19,10 +19,10 @@ import json
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from enum import Enum
 from typing import Any
 
+from twinlog.cli.times import parse_time
 from twinlog.errors import ConfigError
 from twinlog.model import TopicPartition
 
@@ -73,13 +73,15 @@ class OffsetFile:
     """Only for a file without bad lines."""
 
 
-def parse_place(text: str) -> Place:
-    """Read `orders:3:1234` or `orders:3@2026-01-31T12:00:00Z`. Raises ConfigError."""
+def parse_place(text: str, *, now_ms: int) -> Place:
+    """Read `orders:3:1234`, `orders:3@2026-01-31T12:00:00Z` or `orders:3@-10m`. Raises ConfigError."""
     name, at, time = text.partition("@")
     if at:
         topic, _, number = name.rpartition(":")
         if topic and number.isdecimal():
-            return Place(partition=TopicPartition(topic, int(number)), timestamp_ms=parse_time(time))
+            return Place(
+                partition=TopicPartition(topic, int(number)), timestamp_ms=parse_time(time, now_ms=now_ms)
+            )
     else:
         head, _, offset = text.rpartition(":")
         topic, _, number = head.rpartition(":")
@@ -90,15 +92,6 @@ def parse_place(text: str) -> Place:
         " orders:3@2026-01-31T12:00:00Z",
         metadata={"key": "OFFSET"},
     )
-
-
-def parse_time(text: str) -> int:
-    """Milliseconds of an ISO 8601 time; one without a zone is UTC. Raises ConfigError."""
-    try:
-        at = datetime.fromisoformat(text.strip())
-    except ValueError:
-        raise ConfigError(f"{text!r} is not a time: expected 2026-01-31T12:00:00Z") from None
-    return round((at if at.tzinfo is not None else at.replace(tzinfo=UTC)).timestamp() * 1000)
 
 
 def read_places(text: str, *, topic: str = "") -> OffsetFile:
@@ -270,7 +263,7 @@ def _csv_place(cells: list[str], line: int, bad: list[BadLine]) -> Place | None:
     if offset.isdecimal():
         return Place(partition=partition, offset=int(offset))
     try:
-        return Place(partition=partition, timestamp_ms=parse_time(offset))
+        return Place(partition=partition, timestamp_ms=parse_time(offset, now_ms=None))
     except ConfigError:
         bad.append(
             BadLine(line=line, what=f"{partition}: {offset!r} is neither an offset from 0 up nor a time")

@@ -1,6 +1,7 @@
 """`twinlog positions get` and `twinlog positions set`."""
 
-from datetime import UTC, datetime
+import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -11,6 +12,7 @@ from twinlog.cli.failures import EXIT_FAILED, reported_failures, run_async
 from twinlog.cli.location import ConfigOption, EndpointOption
 from twinlog.cli.output import Column, Output, OutputOption, print_json, print_table
 from twinlog.cli.partition_rows import end_cell, lag_cell, position_cell
+from twinlog.cli.plan_view import count_of
 from twinlog.cli.source_client import (
     CALL_TIMEOUT_SECONDS,
     FlowArgument,
@@ -23,6 +25,8 @@ from twinlog.cli.source_client import (
     source_stub,
     who,
 )
+from twinlog.cli.times import EXPECTED, parse_time
+from twinlog.clock import SystemClock
 from twinlog.errors import ConfigError
 
 app = typer.Typer(
@@ -90,53 +94,102 @@ def set_command(
         typer.Option(
             "--to",
             metavar="WHERE",
-            help="An offset, earliest, latest, or a time: 2026-01-31T12:00:00Z.",
+            help="An offset, earliest, latest, or a time: 2026-01-31T12:00:00Z, now, -10m; UTC without zone.",
         ),
     ],
     topic: TopicOption = "",
     partition: PartitionOption = None,
+    everything: Annotated[
+        bool, typer.Option("--all", help="All partitions of all topics of the flow, also to one bare offset.")
+    ] = False,
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Only show what would be copied again or left out.")
     ] = False,
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
     config: ConfigOption = None,
     endpoint: EndpointOption = None,
     output: OutputOption = Output.TABLE,
 ) -> None:
     """Move where partitions are copied from. Try --dry-run first: what is copied again is there twice.
 
-    Only the partitions that are moved rest for a moment.
+    Only the partitions that are moved rest for a moment. What is left out is recorded: `twinlog gaps`.
+    A whole flow is moved after a question when this runs in a terminal. Exit code 1 when a partition was not
+    moved.
     """
     with reported_failures():
+        target = _target(to, now_ms=SystemClock().now_ms())
+        _require_clear(target, topic, everything=everything)
         request = pb2.SetPositionsRequest(
-            scope=parse_scope(flow, topic, partition), target=_target(to), dry_run=dry_run, by=who()
+            scope=parse_scope(flow, topic, partition), target=target, dry_run=dry_run, by=who()
         )
+        if not topic and not dry_run and not yes and sys.stdin.isatty():
+            _ask(request, config, endpoint, output)
         answer = run_async(_set(request, config, endpoint))
         if output is Output.JSON:
             print_json({"applied": answer.applied, "changes": [_as_json(each) for each in answer.changes]})
         else:
-            title = "done" if answer.applied else "dry run: nothing was changed"
-            print_table(title, _CHANGES, [_cells(each) for each in answer.changes])
+            title = _title(answer.changes, dry_run=dry_run)
+            print_table(title, _CHANGES, [_cells(each) for each in answer.changes], empty=title)
         if any(each.reason for each in answer.changes):
             raise typer.Exit(EXIT_FAILED)
 
 
-def _target(text: str) -> pb2.PositionTarget:
+def _require_clear(target: pb2.PositionTarget, topic: str, *, everything: bool) -> None:
+    """Raises ConfigError for what can hardly be meant."""
+    if everything and topic:
+        raise ConfigError("--all means every topic of the flow: leave --topic out", metadata={"key": "--all"})
+    if not topic and not everything and target.HasField("offset"):
+        raise ConfigError(
+            f"--to {target.offset} without --topic would move every partition of every topic to this offset:"
+            " name the --topic, or give --all if that is meant",
+            metadata={"key": "--topic"},
+        )
+
+
+def _ask(
+    request: pb2.SetPositionsRequest, config: Path | None, endpoint: list[str] | None, output: Output
+) -> None:
+    """Show what a whole flow's move means, and wait for a yes."""
+    trial = pb2.SetPositionsRequest()
+    trial.CopyFrom(request)
+    trial.dry_run = True
+    changes = run_async(_set(trial, config, endpoint)).changes
+    if output is Output.TABLE:
+        print_table("", _CHANGES, [_cells(each) for each in changes], empty="no partition is copied")
+    typer.confirm(f"Move {count_of(len(changes), 'partition')} of the whole flow?", abort=True, err=True)
+
+
+def _title(changes: Sequence[pb2.PositionChange], *, dry_run: bool) -> str:
+    """What was done, in truth."""
+    if not changes:
+        return "no partition is copied: nothing was changed"
+    if dry_run:
+        return "dry run: nothing was changed"
+    moved = sum(each.applied for each in changes)
+    uncertain = sum(each.reason == "POSITION_UNCERTAIN" for each in changes)
+    doubt = f", of {uncertain} it is not known" if uncertain else ""
+    if not moved:
+        return f"nothing was moved{doubt}"
+    return f"moved {moved} of {count_of(len(changes), 'partition')}{doubt}"
+
+
+def _target(text: str, *, now_ms: int) -> pb2.PositionTarget:
     """Raises ConfigError."""
     if text == "earliest":
         return pb2.PositionTarget(earliest=pb2.Earliest())
     if text == "latest":
         return pb2.PositionTarget(latest=pb2.Latest())
-    if text.isdecimal():
+    if text.isascii() and text.isdecimal():
         return pb2.PositionTarget(offset=int(text))
     try:
-        at = datetime.fromisoformat(text)
-    except ValueError:
+        at_ms = parse_time(text, now_ms=now_ms)
+    except ConfigError:
         raise ConfigError(
-            f"--to {text!r}: expected an offset, earliest, latest, or a time such as 2026-01-31T12:00:00Z",
+            f"--to {text!r}: expected an offset, earliest, latest, or a time such as {EXPECTED}",
             metadata={"key": "--to"},
         ) from None
     target = pb2.PositionTarget()
-    target.timestamp.FromDatetime(at if at.tzinfo is None else at.astimezone(UTC))
+    target.timestamp.FromMilliseconds(at_ms)
     return target
 
 
@@ -175,4 +228,5 @@ def _as_json(change: pb2.PositionChange) -> dict[str, Any]:
         "skipped_offsets": change.skipped_offsets,
         "reason": change.reason,
         "message": change.message,
+        "applied": change.applied,
     }

@@ -25,6 +25,7 @@ from twinlog.cli.flow_choice import chosen_flow, is_flow
 from twinlog.cli.location import ConfigOption, EndpointOption
 from twinlog.cli.offset_files import OffsetFile, Place, parse_place, read_places
 from twinlog.cli.output import Column, Output, OutputOption, print_json, print_table
+from twinlog.clock import SystemClock
 from twinlog.errors import ConfigError
 from twinlog.model import TopicPartition
 
@@ -101,7 +102,8 @@ def _asked(
     if bool(offsets) == (source is not None):
         raise ConfigError("say what to translate: OFFSET arguments, or a file with --from")
     if source is None:
-        return [parse_place(text) for text in offsets or ()], None
+        now_ms = SystemClock().now_ms()
+        return [parse_place(text, now_ms=now_ms) for text in offsets or ()], None
     if source.is_dir():
         raise ConfigError(
             f"--from {source}: a directory; name a file in it. Of a Spark checkpoint that is"

@@ -50,13 +50,13 @@ def place(topic: str, partition: int, offset: int) -> Place:
     ],
 )
 def test_places_on_the_command_line(text: str, found: Place) -> None:
-    assert parse_place(text) == found
+    assert parse_place(text, now_ms=0) == found
 
 
 @pytest.mark.parametrize("text", ["orders", "orders:3", "orders:x:1", ":3:1", "orders:3:-1", "orders:3@soon"])
 def test_what_is_no_place_is_refused_with_an_example(text: str) -> None:
     with pytest.raises(ConfigError, match=r"1234|2026"):
-        parse_place(text)
+        parse_place(text, now_ms=0)
 
 
 @pytest.mark.parametrize(

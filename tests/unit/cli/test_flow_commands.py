@@ -2,10 +2,14 @@
 
 import pytest
 
+from twinlog.api.source.v1 import source_service_pb2 as pb2
 from twinlog.cli.flow_choice import chosen_flow, required_flow
+from twinlog.cli.gaps import Wish, _request, _wish
 from twinlog.cli.groups import _named as named_groups
+from twinlog.cli.positions import _require_clear, _target, _title
 from twinlog.cli.source_client import parse_bytes, who
 from twinlog.cli.throttle import _named as named_rate
+from twinlog.cli.times import parse_time
 from twinlog.errors import ConfigError
 
 
@@ -61,3 +65,80 @@ def test_who_asks_has_a_name_also_without_a_passwd_entry() -> None:
 
     assert who(nobody).startswith("uid-")
     assert who(lambda: "root").startswith("root@")
+
+
+NOW_MS = 1_800_000_000_000
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("now", NOW_MS),
+        ("-10m", NOW_MS - 600_000),
+        ("-2h", NOW_MS - 7_200_000),
+        ("1970-01-01T00:00:01Z", 1000),
+        ("1970-01-01T00:00:01", 1000),
+        ("1970-01-01T02:00:01+02:00", 1000),
+    ],
+)
+def test_times_are_of_the_calendar_or_so_long_ago_and_utc_without_a_zone(text: str, expected: int) -> None:
+    assert parse_time(text, now_ms=NOW_MS) == expected
+
+
+@pytest.mark.parametrize("text", ["6:48", "-10", "-1.5h", "yesterday", ""])
+def test_what_is_no_time_is_told_with_what_would_be(text: str) -> None:
+    with pytest.raises(ConfigError, match="without a zone it is UTC"):
+        parse_time(text, now_ms=NOW_MS)
+
+
+def target(text: str) -> pb2.PositionTarget:
+    return _target(text, now_ms=NOW_MS)
+
+
+def test_a_bare_offset_for_a_whole_flow_is_refused_unless_it_is_meant() -> None:
+    with pytest.raises(ConfigError, match="give --all if that is meant"):
+        _require_clear(target("5"), "", everything=False)
+    with pytest.raises(ConfigError, match="leave --topic out"):
+        _require_clear(target("5"), "orders", everything=True)
+    _require_clear(target("5"), "", everything=True)
+    _require_clear(target("5"), "orders", everything=False)
+    for relative in ("earliest", "latest", "-10m"):
+        _require_clear(target(relative), "", everything=False)
+
+
+def change(*, applied: bool = False, reason: str = "") -> pb2.PositionChange:
+    return pb2.PositionChange(applied=applied, reason=reason)
+
+
+def test_what_positions_set_says_is_what_was_done() -> None:
+    refused = change(reason="OFFSET_OUT_OF_RANGE")
+    assert _title([refused], dry_run=False) == "nothing was moved"
+    assert _title([change(applied=True), refused], dry_run=False) == "moved 1 of 2 partitions"
+    doubtful = change(reason="POSITION_UNCERTAIN")
+    assert _title([doubtful], dry_run=False) == "nothing was moved, of 1 it is not known"
+    assert _title([change()], dry_run=True) == "dry run: nothing was changed"
+    assert _title([], dry_run=False) == "no partition is copied: nothing was changed"
+
+
+def test_gaps_takes_a_flow_and_ack_takes_what_is_acknowledged() -> None:
+    assert _wish([], None) == Wish(acknowledge=False, flow=None)
+    assert _wish(["A->B"], None) == _wish([], "A->B") == Wish(acknowledge=False, flow="A->B")
+    wish = _wish(["ack", "A->B"], None)
+    assert wish == Wish(acknowledge=True, flow="A->B")
+    request = _request(wish, "orders", 3, 20, everything=False)
+    assert (request.scope.source_topic, request.scope.partition, request.from_offset) == ("orders", 3, 20)
+    assert not _request(wish, "", None, None, everything=True).scope.source_topic
+    for words in (["orders"], ["A->B", "B->A"]):
+        with pytest.raises(ConfigError, match="expected a flow"):
+            _wish(words, None)
+
+
+@pytest.mark.parametrize(
+    ("topic", "partition", "begin", "everything"),
+    [("", None, None, False), ("orders", None, None, True), ("orders", None, 20, False)],
+)
+def test_an_acknowledgement_that_leaves_open_what_is_meant_is_refused(
+    topic: str, partition: int | None, begin: int | None, everything: bool
+) -> None:
+    with pytest.raises(ConfigError):
+        _request(Wish(acknowledge=True, flow="A->B"), topic, partition, begin, everything=everything)

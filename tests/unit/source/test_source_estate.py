@@ -15,7 +15,7 @@ from twinlog.api.configsync.v1 import configsync_service_pb2 as configsync_pb
 from twinlog.api.source.v1 import source_service_pb2 as source_pb
 from twinlog.api.source.v1 import worker_service_pb2 as pb
 from twinlog.config import load
-from twinlog.errors import FatalKafkaError, StateError
+from twinlog.errors import FatalKafkaError, KafkaError, StateError
 from twinlog.kafka.ports import ConfigChange
 from twinlog.model import Record, TopicPartition
 from twinlog.service.peers import open_channel
@@ -256,6 +256,66 @@ async def test_a_copy_that_was_made_anew_is_not_one_that_lost_its_tail_as_well(s
     site.say(estate.watch)
     await estate.refresh(owned=frozenset())
     assert ledger(estate) == [(0, 5, "TARGET_RECREATED")]
+
+
+async def test_what_was_copied_into_the_new_topic_already_is_no_gap_of_a_copy_that_was_made_anew(
+    site: Site,
+) -> None:
+    """Its coming is noticed after the first records are in it."""
+    await site.write(site.source, "t", 20)
+    await site.write(site.target, "A.t", 5)
+    await (await site.owner()).journal.position(P, 5)
+    estate = await site.owner()
+    reported(estate, position=5, source_end_offset=20, target_end_offset=5)
+    site.target.add_topic("A.t")
+    await site.write(site.target, "A.t", 3)
+    reported(
+        estate,
+        position=9,
+        source_end_offset=20,
+        target_end_offset=3,
+        target_shortened_to=0,
+        target_shortened_at=6,
+    )
+    await estate.target_logs.note_shortened(estate.topics)
+    reported(estate, position=12, source_end_offset=20, target_end_offset=6)
+    site.say(estate.watch)
+    await estate.refresh(owned=frozenset())
+    assert ledger(estate) == [(0, 6, "TARGET_RECREATED")]
+
+
+async def test_a_position_that_is_set_forward_without_a_task_leaves_a_gap(site: Site) -> None:
+    await site.write(site.source, "t", 5)
+    estate = await site.owner()
+    await estate.set_position(P, 3, log_start_offset=0, log_end_offset=5)
+    assert ledger(await site.owner()) == [(0, 3, "SKIPPED_BY_OPERATOR")]
+    await estate.set_position(P, 1, log_start_offset=0, log_end_offset=5)
+    assert ledger(await site.owner()) == [(0, 3, "SKIPPED_BY_OPERATOR")], "the ledger keeps what was"
+
+
+async def test_an_acknowledged_gap_stays_so_and_one_that_is_found_again_does_not(site: Site) -> None:
+    estate = await site.owner()
+    gap = Gap(partition=P, from_offset=0, to_offset=3, reason="RETENTION", found_at_ms=1)
+    await estate.ledger.write(gap)
+    await estate.ledger.acknowledge([gap.identity], by="root", now_ms=7)
+    for each in (estate, await site.owner()):
+        (held,) = each.positions.gaps.values()
+        assert (held.acknowledged_by, held.acknowledged_at_ms) == ("root", 7)
+    await estate.ledger.write(gap)
+    (held,) = (await site.owner()).positions.gaps.values()
+    assert not held.acknowledged_by
+
+
+async def test_a_ledger_that_was_not_read_is_known_as_such(site: Site) -> None:
+    estate = await site.process()
+    assert not estate.positions.is_read
+    site.target.take_away()
+    with pytest.raises(KafkaError):
+        await estate.take_over(displaced=False)
+    assert not estate.positions.is_read
+    site.target.bring_back()
+    await estate.take_over(displaced=False)
+    assert estate.positions.is_read
 
 
 async def test_a_source_topic_that_was_made_anew_while_nobody_copied_begins_at_0(site: Site) -> None:

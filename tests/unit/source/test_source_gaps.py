@@ -1,12 +1,13 @@
 """The gap ledger stays bounded, and forgets no loss."""
 
+from dataclasses import replace
 from itertools import pairwise
 
 from hypothesis import given
 from hypothesis import strategies as st
 
-from twinlog.model import TopicPartition
-from twinlog_source.gaps import MOST_RANGES, Gap, tidied
+from twinlog.model import Flow, TopicPartition
+from twinlog_source.gaps import MOST_RANGES, Gap, gap_record, parse_gap, passed_over, tidied
 
 P = TopicPartition("t", 0)
 
@@ -59,3 +60,40 @@ def test_joined_ranges_hold_exactly_what_was_lost(ranges: list[tuple[int, int]])
     assert {offset for each in tidy for offset in range(each.from_offset, each.to_offset)} == lost
     assert sum(each.lost_offsets for each in tidy) == len(lost)
     assert all(one.to_offset < other.from_offset for one, other in pairwise(tidy))
+
+
+def over(from_offset: int, to_offset: int, *, start: int = 0, end: int = 100) -> list[tuple[int, int, str]]:
+    return [
+        (gap.from_offset, gap.to_offset, gap.reason)
+        for gap in passed_over(
+            P,
+            from_offset=from_offset,
+            to_offset=to_offset,
+            log_start_offset=start,
+            log_end_offset=end,
+            found_at_ms=1,
+        )
+    ]
+
+
+def test_a_move_forward_leaves_out_what_lies_between() -> None:
+    assert over(10, 40) == [(10, 40, "SKIPPED_BY_OPERATOR")]
+    assert over(10, 10) == over(40, 10) == []
+
+
+def test_a_move_past_a_loss_tells_what_was_lost_and_what_was_left_out() -> None:
+    assert over(20, 50, start=50, end=60) == [(20, 50, "RETENTION")]
+    assert over(20, 55, start=50, end=60) == [(20, 50, "RETENTION"), (50, 55, "SKIPPED_BY_OPERATOR")]
+
+
+def test_a_move_back_to_a_log_that_lost_its_tail_tells_the_truncation() -> None:
+    assert over(80, 30, end=50) == [(50, 80, "TRUNCATION")]
+    assert over(80, 60, end=-1) == []
+
+
+def test_what_is_acknowledged_is_never_joined_with_what_is_not() -> None:
+    known, new = gap(0, 30), gap(30, 60)
+    known = replace(known, acknowledged_by="root", acknowledged_at_ms=3)
+    assert sorted(tidied([known, new]), key=lambda each: each.from_offset) == [known, new]
+    key, value = gap_record(Flow("A", "B"), known)
+    assert parse_gap("A", key, value) == known

@@ -20,6 +20,7 @@ from twinlog_source.task.copier import Copier
 from twinlog_source.task.intake import Chunk, Intake
 from twinlog_source.task.outlet import Outlet, PositionsTopic
 from twinlog_source.task.partition import PartitionCopy, State
+from twinlog_source.task.reports import Reporter
 from twinlog_source.task.syncs import OffsetSyncs, paced_syncs
 from twinlog_source.task.throttle import Throttle
 from twinlog_source.task.transport import Positions
@@ -179,7 +180,13 @@ class Bench:
             intake=self.intake,
             outlet=self.outlet,
             syncs=self.outlet.syncs,
-            reporter=nothing,
+            reporter=Reporter(
+                copies=self.copies,
+                outlet=self.outlet,
+                syncs=self.outlet.syncs,
+                source_problem=lambda: None,
+                clock=self.clock,
+            ),
             copies=self.copies,
             policies={},
             by_target={},
@@ -359,6 +366,10 @@ async def test_a_partition_whose_fault_is_in_a_round_is_moved_after_the_round() 
         bench.stop.set()
     assert told_in_round == [0]
     assert (good.committed, good.fetched) == (50, 50)
+    left_out = [gap for each in copier.report().partitions for gap in each.gaps]
+    assert [(gap.from_offset, gap.to_offset, gap.reason) for gap in left_out] == [
+        (0, 50, "SKIPPED_BY_OPERATOR")
+    ]
 
 
 @dataclass(slots=True)

@@ -15,7 +15,7 @@ from twinlog.kafka.raw import DataSession, EpochEnd, epoch_ends, list_offsets
 from twinlog.model import Flow, TopicPartition
 from twinlog.service.waiting import wait_for_any, wait_or_stop
 from twinlog_source.control import EpochStart
-from twinlog_source.gaps import Gap, gap_record
+from twinlog_source.gaps import Gap, gap_record, passed_over
 from twinlog_source.sync_paces import pace_of
 from twinlog_source.task.intake import Intake
 from twinlog_source.task.loss import (
@@ -248,8 +248,14 @@ class Copier:
             found_at_ms=self.clock.now_ms(),
         )
         copy.restart_at(loss.resume_at)
-        self.reporter.add_gap(gap)
-        self.outlet.store_soon(partition, [NewRecord(*gap_record(self.flow, gap), gap.found_at_ms)])
+        self._store_gaps(partition, [gap])
+
+    def _store_gaps(self, partition: TopicPartition, gaps: Sequence[Gap]) -> None:
+        """Write the position that was moved, and what the move leaves out: both or neither."""
+        for gap in gaps:
+            self.reporter.add_gap(gap)
+        records = [NewRecord(*gap_record(self.flow, gap), gap.found_at_ms) for gap in gaps]
+        self.outlet.store_soon(partition, records)
 
     def _set_back(self, copy: PartitionCopy, setback: pb.Setback) -> None:
         faulted = setback.state == source_pb.PARTITION_STATE_FAULTED
@@ -270,9 +276,17 @@ class Copier:
                 copy.drop_queued()
                 if copy.is_idle:
                     command = self._repositions.pop(partition)
+                    left_out = passed_over(
+                        partition,
+                        from_offset=copy.committed,
+                        to_offset=command.position,
+                        log_start_offset=command.log_start_offset,
+                        log_end_offset=command.log_end_offset,
+                        found_at_ms=self.clock.now_ms(),
+                    )
                     copy.restart_at(command.position)
                     copy.forgive()
-                    self.outlet.store_soon(partition)
+                    self._store_gaps(partition, left_out)
                     self._storing[partition] = command.id
                     self.intake.wake()
             self._note_stored_moves()

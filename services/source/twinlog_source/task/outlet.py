@@ -340,7 +340,7 @@ class Outlet:
         now, now_ms = self.clock.monotonic(), self.clock.now_ms()
         for copy, batch, acknowledged in current.sent:
             base_offset = acknowledged.result()
-            copy.written(base_offset, batch.record_count)
+            copy.written(base_offset, batch.record_count, batch.first_source_offset)
             copy.counters.records += batch.record_count
             copy.counters.bytes += batch.size_bytes
             if batch.lane is Lane.RAW:

@@ -104,6 +104,8 @@ class PartitionCopy:
     """Target offset after the last record written, by this task or one before; -1 = unknown."""
     target_shortened_to: int = -1
     """Where the target continued after it had lost records; -1 = not seen."""
+    target_shortened_at: int | None = None
+    """Source offset of the record that was written there: the target may have lost what lies before it."""
     repositioned: int = 0
     """Id of the last command to continue elsewhere that is carried out and stored."""
     _paused: bool = False
@@ -141,10 +143,11 @@ class PartitionCopy:
         """Nothing is fetched, queued or sent that is not committed, and no fault is about to be told."""
         return self.fetched == self.committed and not self.in_round
 
-    def written(self, base_offset: int, record_count: int) -> None:
-        """Records of it were committed on the target at `base_offset`."""
+    def written(self, base_offset: int, record_count: int, first_source_offset: int) -> None:
+        """Records of it, the first of them this one of the source, were committed on the target at
+        `base_offset`."""
         if base_offset < self.target_end:
-            self.target_shortened_to = base_offset
+            self.target_shortened_to, self.target_shortened_at = base_offset, first_source_offset
         self.target_end = base_offset + record_count
 
     def rewind(self) -> None:

@@ -132,6 +132,7 @@ class Reporter:
             ],
             target_end_offset=copy.target_end,
             target_shortened_to=copy.target_shortened_to,
+            target_shortened_at=copy.target_shortened_at,
             lane=source_pb.LANE_UNSPECIFIED if copy.lane is None else LANES[copy.lane],
             latency=copy.counters.latency.take(),
             record_age=copy.counters.record_age.take(),

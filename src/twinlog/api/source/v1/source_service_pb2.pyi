@@ -465,7 +465,7 @@ class SetPositionsResponse(_message.Message):
     CHANGES_FIELD_NUMBER: _builtins.int
     APPLIED_FIELD_NUMBER: _builtins.int
     applied: _builtins.bool
-    """False after a dry run."""
+    """Whether any partition was moved: false after a dry run, and when none could be."""
     @_builtins.property
     def changes(self) -> _containers.RepeatedCompositeFieldContainer[Global___PositionChange]:
         """One for each partition of the scope, sorted."""
@@ -497,6 +497,7 @@ class PositionChange(_message.Message):
     SKIPPED_OFFSETS_FIELD_NUMBER: _builtins.int
     REASON_FIELD_NUMBER: _builtins.int
     MESSAGE_FIELD_NUMBER: _builtins.int
+    APPLIED_FIELD_NUMBER: _builtins.int
     from_offset: _builtins.int
     """Next offset to copy before."""
     to_offset: _builtins.int
@@ -506,9 +507,11 @@ class PositionChange(_message.Message):
     skipped_offsets: _builtins.int
     """Offsets that are left out."""
     reason: _builtins.str
-    """Why this partition cannot be moved; empty when it can."""
+    """Why this partition cannot be moved, or was not; empty when it can, or was."""
     message: _builtins.str
     """The same in words."""
+    applied: _builtins.bool
+    """Whether it was moved, and the new position is on the log."""
     @_builtins.property
     def partition(self) -> _types_pb2.TopicPartition:
         """Source topic and partition."""
@@ -523,10 +526,11 @@ class PositionChange(_message.Message):
         skipped_offsets: _builtins.int = ...,
         reason: _builtins.str = ...,
         message: _builtins.str = ...,
+        applied: _builtins.bool = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["partition", b"partition"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["from_offset", b"from_offset", "message", b"message", "partition", b"partition", "reason", b"reason", "repeated_offsets", b"repeated_offsets", "skipped_offsets", b"skipped_offsets", "to_offset", b"to_offset"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["applied", b"applied", "from_offset", b"from_offset", "message", b"message", "partition", b"partition", "reason", b"reason", "repeated_offsets", b"repeated_offsets", "skipped_offsets", b"skipped_offsets", "to_offset", b"to_offset"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -569,9 +573,111 @@ class ListGapsResponse(_message.Message):
     DESCRIPTOR: _descriptor.Descriptor
 
     GAPS_FIELD_NUMBER: _builtins.int
+    UNKNOWN_FIELD_NUMBER: _builtins.int
     @_builtins.property
     def gaps(self) -> _containers.RepeatedCompositeFieldContainer[Global___LedgerGap]:
         """Sorted by flow, partition and offset."""
+
+    @_builtins.property
+    def unknown(self) -> _containers.RepeatedCompositeFieldContainer[Global___UnknownLedger]:
+        """Flows whose ledger is not known; none of their gaps is above."""
+
+    def __init__(
+        self,
+        *,
+        gaps: _abc.Iterable[Global___LedgerGap] | None = ...,
+        unknown: _abc.Iterable[Global___UnknownLedger] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["gaps", b"gaps", "unknown", b"unknown"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ListGapsResponse: _TypeAlias = ListGapsResponse  # noqa: Y015
+
+@_typing.final
+class UnknownLedger(_message.Message):
+    """UnknownLedger is a flow whose ledger could not be read."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    FLOW_FIELD_NUMBER: _builtins.int
+    REASON_FIELD_NUMBER: _builtins.int
+    MESSAGE_FIELD_NUMBER: _builtins.int
+    reason: _builtins.str
+    """Stable reason."""
+    message: _builtins.str
+    """The same in words."""
+    @_builtins.property
+    def flow(self) -> _types_pb2.Flow:
+        """The flow."""
+
+    def __init__(
+        self,
+        *,
+        flow: _types_pb2.Flow | None = ...,
+        reason: _builtins.str = ...,
+        message: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["flow", b"flow"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["flow", b"flow", "message", b"message", "reason", b"reason"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___UnknownLedger: _TypeAlias = UnknownLedger  # noqa: Y015
+
+@_typing.final
+class AcknowledgeGapsRequest(_message.Message):
+    """AcknowledgeGapsRequest selects gaps."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    SCOPE_FIELD_NUMBER: _builtins.int
+    FROM_OFFSET_FIELD_NUMBER: _builtins.int
+    FOUND_UNTIL_FIELD_NUMBER: _builtins.int
+    BY_FIELD_NUMBER: _builtins.int
+    from_offset: _builtins.int
+    """Only the gap of the partition that begins here."""
+    by: _builtins.str
+    """Who asks, for the record."""
+    @_builtins.property
+    def scope(self) -> Global___Scope:
+        """A flow, a topic or a partition."""
+
+    @_builtins.property
+    def found_until(self) -> _timestamp_pb2.Timestamp:
+        """Only gaps found until then; all when absent."""
+
+    def __init__(
+        self,
+        *,
+        scope: Global___Scope | None = ...,
+        from_offset: _builtins.int | None = ...,
+        found_until: _timestamp_pb2.Timestamp | None = ...,
+        by: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_from_offset", b"_from_offset", "found_until", b"found_until", "from_offset", b"from_offset", "scope", b"scope"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_from_offset", b"_from_offset", "by", b"by", "found_until", b"found_until", "from_offset", b"from_offset", "scope", b"scope"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    _WhichOneofReturnType__from_offset: _TypeAlias = _typing.Literal["from_offset"]  # noqa: Y015
+    _WhichOneofArgType__from_offset: _TypeAlias = _typing.Literal["_from_offset", b"_from_offset"]  # noqa: Y015
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__from_offset) -> _WhichOneofReturnType__from_offset | None: ...
+
+Global___AcknowledgeGapsRequest: _TypeAlias = AcknowledgeGapsRequest  # noqa: Y015
+
+@_typing.final
+class AcknowledgeGapsResponse(_message.Message):
+    """AcknowledgeGapsResponse shows what was acknowledged."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    GAPS_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def gaps(self) -> _containers.RepeatedCompositeFieldContainer[Global___LedgerGap]:
+        """Those that were not acknowledged before."""
 
     def __init__(
         self,
@@ -584,7 +690,7 @@ class ListGapsResponse(_message.Message):
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
-Global___ListGapsResponse: _TypeAlias = ListGapsResponse  # noqa: Y015
+Global___AcknowledgeGapsResponse: _TypeAlias = AcknowledgeGapsResponse  # noqa: Y015
 
 @_typing.final
 class LedgerGap(_message.Message):
@@ -599,14 +705,18 @@ class LedgerGap(_message.Message):
     REASON_FIELD_NUMBER: _builtins.int
     FOUND_AT_FIELD_NUMBER: _builtins.int
     LOST_OFFSETS_FIELD_NUMBER: _builtins.int
+    ACKNOWLEDGED_BY_FIELD_NUMBER: _builtins.int
+    ACKNOWLEDGED_AT_FIELD_NUMBER: _builtins.int
     from_offset: _builtins.int
     """First offset of the range."""
     to_offset: _builtins.int
     """First offset after it."""
     reason: _builtins.str
-    """RETENTION, TRUNCATION, TOPIC_RECREATED, TARGET_RECREATED."""
+    """RETENTION, TRUNCATION, TOPIC_RECREATED, TARGET_RECREATED, TARGET_TRUNCATED, SKIPPED_BY_OPERATOR."""
     lost_offsets: _builtins.int
     """How many offsets of the range are lost: fewer than it spans where old ranges were joined."""
+    acknowledged_by: _builtins.str
+    """Who acknowledged it; empty when nobody did."""
     @_builtins.property
     def flow(self) -> _types_pb2.Flow:
         """The flow."""
@@ -619,6 +729,10 @@ class LedgerGap(_message.Message):
     def found_at(self) -> _timestamp_pb2.Timestamp:
         """When it was found."""
 
+    @_builtins.property
+    def acknowledged_at(self) -> _timestamp_pb2.Timestamp:
+        """When."""
+
     def __init__(
         self,
         *,
@@ -629,10 +743,12 @@ class LedgerGap(_message.Message):
         reason: _builtins.str = ...,
         found_at: _timestamp_pb2.Timestamp | None = ...,
         lost_offsets: _builtins.int = ...,
+        acknowledged_by: _builtins.str = ...,
+        acknowledged_at: _timestamp_pb2.Timestamp | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["flow", b"flow", "found_at", b"found_at", "partition", b"partition"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["acknowledged_at", b"acknowledged_at", "flow", b"flow", "found_at", b"found_at", "partition", b"partition"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["flow", b"flow", "found_at", b"found_at", "from_offset", b"from_offset", "lost_offsets", b"lost_offsets", "partition", b"partition", "reason", b"reason", "to_offset", b"to_offset"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["acknowledged_at", b"acknowledged_at", "acknowledged_by", b"acknowledged_by", "flow", b"flow", "found_at", b"found_at", "from_offset", b"from_offset", "lost_offsets", b"lost_offsets", "partition", b"partition", "reason", b"reason", "to_offset", b"to_offset"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

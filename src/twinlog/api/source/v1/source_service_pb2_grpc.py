@@ -75,6 +75,11 @@ class SourceServiceStub(object):
                 request_serializer=twinlog_dot_api_dot_source_dot_v1_dot_source__service__pb2.ListGapsRequest.SerializeToString,
                 response_deserializer=twinlog_dot_api_dot_source_dot_v1_dot_source__service__pb2.ListGapsResponse.FromString,
                 _registered_method=True)
+        self.AcknowledgeGaps = channel.unary_unary(
+                '/twinlog.api.source.v1.SourceService/AcknowledgeGaps',
+                request_serializer=twinlog_dot_api_dot_source_dot_v1_dot_source__service__pb2.AcknowledgeGapsRequest.SerializeToString,
+                response_deserializer=twinlog_dot_api_dot_source_dot_v1_dot_source__service__pb2.AcknowledgeGapsResponse.FromString,
+                _registered_method=True)
 
 
 class SourceServiceServicer(object):
@@ -137,6 +142,15 @@ class SourceServiceServicer(object):
 
     def ListGaps(self, request, context):
         """ListGaps returns every range of source records that is known not to be on the target.
+        A flow whose ledger could not be read is named: nothing is known of its gaps.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def AcknowledgeGaps(self, request, context):
+        """AcknowledgeGaps notes that somebody knows of gaps and has dealt with them; they stay in the ledger.
+        Fails with FLOW_NOT_READY while the flow is not owned by this process.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -184,6 +198,11 @@ def add_SourceServiceServicer_to_server(servicer, server):
                     servicer.ListGaps,
                     request_deserializer=twinlog_dot_api_dot_source_dot_v1_dot_source__service__pb2.ListGapsRequest.FromString,
                     response_serializer=twinlog_dot_api_dot_source_dot_v1_dot_source__service__pb2.ListGapsResponse.SerializeToString,
+            ),
+            'AcknowledgeGaps': grpc.unary_unary_rpc_method_handler(
+                    servicer.AcknowledgeGaps,
+                    request_deserializer=twinlog_dot_api_dot_source_dot_v1_dot_source__service__pb2.AcknowledgeGapsRequest.FromString,
+                    response_serializer=twinlog_dot_api_dot_source_dot_v1_dot_source__service__pb2.AcknowledgeGapsResponse.SerializeToString,
             ),
     }
     generic_handler = grpc.method_handlers_generic_handler(
@@ -403,6 +422,33 @@ class SourceService(object):
             '/twinlog.api.source.v1.SourceService/ListGaps',
             twinlog_dot_api_dot_source_dot_v1_dot_source__service__pb2.ListGapsRequest.SerializeToString,
             twinlog_dot_api_dot_source_dot_v1_dot_source__service__pb2.ListGapsResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def AcknowledgeGaps(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/twinlog.api.source.v1.SourceService/AcknowledgeGaps',
+            twinlog_dot_api_dot_source_dot_v1_dot_source__service__pb2.AcknowledgeGapsRequest.SerializeToString,
+            twinlog_dot_api_dot_source_dot_v1_dot_source__service__pb2.AcknowledgeGapsResponse.FromString,
             options,
             channel_credentials,
             insecure,

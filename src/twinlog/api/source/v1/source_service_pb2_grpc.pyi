@@ -39,7 +39,13 @@ class SourceServiceStub:
     Other partitions go on meanwhile.
     """
     ListGaps: _aio.UnaryUnaryMultiCallable[_source_service_pb2.ListGapsRequest, _source_service_pb2.ListGapsResponse]
-    """ListGaps returns every range of source records that is known not to be on the target."""
+    """ListGaps returns every range of source records that is known not to be on the target.
+    A flow whose ledger could not be read is named: nothing is known of its gaps.
+    """
+    AcknowledgeGaps: _aio.UnaryUnaryMultiCallable[_source_service_pb2.AcknowledgeGapsRequest, _source_service_pb2.AcknowledgeGapsResponse]
+    """AcknowledgeGaps notes that somebody knows of gaps and has dealt with them; they stay in the ledger.
+    Fails with FLOW_NOT_READY while the flow is not owned by this process.
+    """
 
 class SourceServiceServicer(metaclass=_abc_1.ABCMeta):
     """SourceService shows and steers the copying of data."""
@@ -114,6 +120,18 @@ class SourceServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _source_service_pb2.ListGapsRequest,
         context: _aio.ServicerContext[_source_service_pb2.ListGapsRequest, _abc.Awaitable[_source_service_pb2.ListGapsResponse]],
     ) -> _abc.Awaitable[_source_service_pb2.ListGapsResponse]:
-        """ListGaps returns every range of source records that is known not to be on the target."""
+        """ListGaps returns every range of source records that is known not to be on the target.
+        A flow whose ledger could not be read is named: nothing is known of its gaps.
+        """
+
+    @_abc_1.abstractmethod
+    def AcknowledgeGaps(
+        self,
+        request: _source_service_pb2.AcknowledgeGapsRequest,
+        context: _aio.ServicerContext[_source_service_pb2.AcknowledgeGapsRequest, _abc.Awaitable[_source_service_pb2.AcknowledgeGapsResponse]],
+    ) -> _abc.Awaitable[_source_service_pb2.AcknowledgeGapsResponse]:
+        """AcknowledgeGaps notes that somebody knows of gaps and has dealt with them; they stay in the ledger.
+        Fails with FLOW_NOT_READY while the flow is not owned by this process.
+        """
 
 def add_SourceServiceServicer_to_server(servicer: SourceServiceServicer, server: _aio.Server) -> None: ...

@@ -319,6 +319,7 @@ class PartitionReport(_message.Message):
     TARGET_SHORTENED_TO_FIELD_NUMBER: _builtins.int
     EPOCHS_FIELD_NUMBER: _builtins.int
     SYNC_PACE_FIELD_NUMBER: _builtins.int
+    TARGET_SHORTENED_AT_FIELD_NUMBER: _builtins.int
     position: _builtins.int
     """Next source offset to copy; everything below is committed on the target or was not to be copied."""
     source_end_offset: _builtins.int
@@ -347,6 +348,8 @@ class PartitionReport(_message.Message):
     """Target offset after the last record this task, or one before it, has written; -1 = not known."""
     target_shortened_to: _builtins.int
     """Where a target log continued that had lost records written before; -1 = that was not seen."""
+    target_shortened_at: _builtins.int
+    """Source offset of the record that was written at target_shortened_to; absent when that was not seen."""
     @_builtins.property
     def partition(self) -> _types_pb2.TopicPartition:
         """Source topic and partition."""
@@ -409,14 +412,20 @@ class PartitionReport(_message.Message):
         target_shortened_to: _builtins.int = ...,
         epochs: _abc.Iterable[Global___EpochStart] | None = ...,
         sync_pace: Global___SyncPace | None = ...,
+        target_shortened_at: _builtins.int | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["_sync_pace", b"_sync_pace", "latency", b"latency", "partition", b"partition", "record_age", b"record_age", "replication_latency", b"replication_latency", "retry_at", b"retry_at", "sync_pace", b"sync_pace"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_sync_pace", b"_sync_pace", "_target_shortened_at", b"_target_shortened_at", "latency", b"latency", "partition", b"partition", "record_age", b"record_age", "replication_latency", b"replication_latency", "retry_at", b"retry_at", "sync_pace", b"sync_pace", "target_shortened_at", b"target_shortened_at"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_sync_pace", b"_sync_pace", "bytes", b"bytes", "epochs", b"epochs", "failures", b"failures", "gaps", b"gaps", "lane", b"lane", "latency", b"latency", "log_start_offset", b"log_start_offset", "message", b"message", "partition", b"partition", "position", b"position", "raw_records", b"raw_records", "reason", b"reason", "recoded_records", b"recoded_records", "record_age", b"record_age", "records", b"records", "replication_latency", b"replication_latency", "repositioned", b"repositioned", "retry_at", b"retry_at", "source_end_offset", b"source_end_offset", "state", b"state", "sync_pace", b"sync_pace", "target_end_offset", b"target_end_offset", "target_shortened_to", b"target_shortened_to"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_sync_pace", b"_sync_pace", "_target_shortened_at", b"_target_shortened_at", "bytes", b"bytes", "epochs", b"epochs", "failures", b"failures", "gaps", b"gaps", "lane", b"lane", "latency", b"latency", "log_start_offset", b"log_start_offset", "message", b"message", "partition", b"partition", "position", b"position", "raw_records", b"raw_records", "reason", b"reason", "recoded_records", b"recoded_records", "record_age", b"record_age", "records", b"records", "replication_latency", b"replication_latency", "repositioned", b"repositioned", "retry_at", b"retry_at", "source_end_offset", b"source_end_offset", "state", b"state", "sync_pace", b"sync_pace", "target_end_offset", b"target_end_offset", "target_shortened_at", b"target_shortened_at", "target_shortened_to", b"target_shortened_to"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__sync_pace: _TypeAlias = _typing.Literal["sync_pace"]  # noqa: Y015
     _WhichOneofArgType__sync_pace: _TypeAlias = _typing.Literal["_sync_pace", b"_sync_pace"]  # noqa: Y015
+    _WhichOneofReturnType__target_shortened_at: _TypeAlias = _typing.Literal["target_shortened_at"]  # noqa: Y015
+    _WhichOneofArgType__target_shortened_at: _TypeAlias = _typing.Literal["_target_shortened_at", b"_target_shortened_at"]  # noqa: Y015
+    @_typing.overload
     def WhichOneof(self, oneof_group: _WhichOneofArgType__sync_pace) -> _WhichOneofReturnType__sync_pace | None: ...
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__target_shortened_at) -> _WhichOneofReturnType__target_shortened_at | None: ...
 
 Global___PartitionReport: _TypeAlias = PartitionReport  # noqa: Y015
 
@@ -473,7 +482,7 @@ class Gap(_message.Message):
     to_offset: _builtins.int
     """First offset after the gap."""
     reason: _builtins.str
-    """Stable reason: RETENTION, TRUNCATION, TOPIC_RECREATED."""
+    """Stable reason: RETENTION, TRUNCATION, SKIPPED_BY_OPERATOR."""
     @_builtins.property
     def found_at(self) -> _timestamp_pb2.Timestamp:
         """When it was found."""
@@ -1044,10 +1053,16 @@ class Reposition(_message.Message):
     PARTITION_FIELD_NUMBER: _builtins.int
     POSITION_FIELD_NUMBER: _builtins.int
     ID_FIELD_NUMBER: _builtins.int
+    LOG_START_OFFSET_FIELD_NUMBER: _builtins.int
+    LOG_END_OFFSET_FIELD_NUMBER: _builtins.int
     position: _builtins.int
     """Next source offset to copy."""
     id: _builtins.int
     """Given back in a report once the position is on the log."""
+    log_start_offset: _builtins.int
+    """Bounds of the source's log when the command was given; -1 = not known."""
+    log_end_offset: _builtins.int
+    """Its end."""
     @_builtins.property
     def partition(self) -> _types_pb2.TopicPartition:
         """Which."""
@@ -1058,10 +1073,12 @@ class Reposition(_message.Message):
         partition: _types_pb2.TopicPartition | None = ...,
         position: _builtins.int = ...,
         id: _builtins.int = ...,
+        log_start_offset: _builtins.int = ...,
+        log_end_offset: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["partition", b"partition"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["id", b"id", "partition", b"partition", "position", b"position"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["id", b"id", "log_end_offset", b"log_end_offset", "log_start_offset", b"log_start_offset", "partition", b"partition", "position", b"position"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
