@@ -145,8 +145,8 @@ FLOWS: Final = ReasonGroup(
         ),
         OwnReason(
             "OWNED_ELSEWHERE",
-            "another process copies the flow; this one takes over when that one leaves or "
-            "is silent: 10 s (`twinlog.owner.timeout.seconds`), a minute for the source service",
+            "another process has the flow; this one takes over when that one leaves, or is silent for 10 s"
+            " (`twinlog.owner.timeout.seconds`)",
             "nothing, or stop one of them",
         ),
         OwnReason(

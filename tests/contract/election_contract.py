@@ -38,6 +38,15 @@ class ElectionContract:
             async with asyncio.timeout(SESSION_SECONDS * 0.8):
                 assert await stand_together(alive, after) == [True, False]
 
+    async def test_who_stands_by_puts_out_a_leader_that_is_gone(self, bench: Workbench) -> None:
+        gone: set[str] = set()
+        async with candidates(bench, "ended", "alive", gone=gone) as (ended, alive):
+            assert (await ended.stand()).leads
+            assert await stand_together(ended, alive) == [True, False]
+            gone.add("ended")
+            async with asyncio.timeout(SESSION_SECONDS * 0.8):
+                assert await stand_together(alive) == [True]
+
     async def test_who_starts_again_need_not_wait_for_its_own_session(self, bench: Workbench) -> None:
         async with candidates(bench, "ended", "after", gone={"ended"}) as (ended, after):
             assert (await ended.stand()).leads

@@ -36,8 +36,8 @@ async def reason_is(rig: Rig, service: ServiceProcess, reason: str, *words: str)
     await eventually(told)
 
 
-async def test_what_is_killed_is_replaced_and_the_newest_owner_copies(rig: Rig, unique_topic: str) -> None:
-    """Tasks, Spark's JVM, then a second service that takes the flow over, and is killed whole."""
+async def test_what_is_killed_is_replaced_and_a_second_process_stands_by(rig: Rig, unique_topic: str) -> None:
+    """Tasks, Spark's JVM, then the service: one that stood by takes over, and after its stop another."""
     topic = unique_topic
     rig.extra |= {"topics": topic, "twinlog.epoch.seconds": "60"}
     await rig.create(topic, 2)
@@ -58,20 +58,29 @@ async def test_what_is_killed_is_replaced_and_the_newest_owner_copies(rig: Rig, 
             await rig.produce(topic, [b"after the jvm %d" % n for n in range(500)], partition=number)
         await rig.same(topic, 2)
         assert "task_rejoined" in service.log()
-        async with rig.running(configsync) as newest:
-
-            async def the_one_before_steps_back() -> bool:
-                # It notices when it has something to copy.
-                await rig.produce(topic, [b"at the change"])
-                return (await rig.flow_status(service)).reason == "OWNED_ELSEWHERE"
-
-            await eventually(the_one_before_steps_back)
-            await rig.produce(topic, [b"after the change %d" % n for n in range(100)])
+        async with rig.running(configsync) as second, rig.running(configsync) as third:
+            owner = service.endpoint.rpartition(":")[2]
+            for waiting in (second, third):
+                await reason_is(rig, waiting, "OWNED_ELSEWHERE", owner)
+            await rig.produce(topic, [b"beside them %d" % n for n in range(100)])
             await rig.same(topic, 2)
-            jvms, tasks = processes(newest.process.pid)
-            assert jvms
-            await newest.kill()
+            assert service.log().count("flow_taken_over") == 1
+            assert "PRODUCER_FENCED" not in service.log(), "who comes second takes nothing away"
+
+            jvms, tasks = processes(service.process.pid)
+            await service.kill()
+            await rig.produce(topic, [b"after the first %d" % n for n in range(100)])
+            await rig.same(topic, 2)
+            assert not (await rig.flow_status(second)).reason or not (await rig.flow_status(third)).reason
             await eventually(lambda: not any(member.is_running() for member in (*jvms, *tasks)))
+
+            owns_now = second if "flow_taken_over" in second.log() else third
+            other = third if owns_now is second else second
+            assert "flow_taken_over" not in other.log()
+            owns_now.process.terminate()
+            await rig.produce(topic, [b"after the second %d" % n for n in range(100)])
+            await rig.same(topic, 2)
+            assert "flow_taken_over" in other.log()
 
 
 async def test_each_flow_that_cannot_work_says_why(rig: Rig) -> None:

@@ -17,6 +17,7 @@ from twinlog.model import Flow
 from twinlog.service.app import ServiceContext, ServiceParts
 from twinlog.service.clusters import UNKNOWN, Clusters
 from twinlog.service.grpc_server import GrpcService
+from twinlog.service.lease import FlowLease, open_lease
 from twinlog.service.runtime import Loop
 from twinlog.service.topics_client import TopicsWatch
 from twinlog_source.config import SourceFlow, source_flows
@@ -62,14 +63,24 @@ async def build(context: ServiceContext, stack: AsyncExitStack) -> ServiceParts:
         clock=context.clock,
         backoff=context.backoff(WATCH_RETRY_INITIAL_SECONDS, WATCH_RETRY_MAX_SECONDS),
     )
-    drivers = {flow.flow: await _driver(context, flow, watch, runner, stack) for flow in flows}
+    leases = {
+        flow.flow: open_lease(context, flow.flow, await context.clusters.get(flow.clients.target_admin))
+        for flow in flows
+    }
+    drivers = {
+        flow.flow: await _driver(context, flow, leases[flow.flow], watch, runner, stack) for flow in flows
+    }
     monitors = {flow.flow: await _monitor(context, flow, drivers[flow.flow], stack) for flow in flows}
     operations = {
         flow: FlowOperations(driver=driver, source=driver.estate.known.source, clock=context.clock)
         for flow, driver in drivers.items()
     }
     observe_flows(context.meter, list(drivers.values()))
-    loops: dict[str, Loop] = {f"flow {flow}": driver.run for flow, driver in drivers.items()}
+    loops: dict[str, Loop] = {f"owner of {flow}": lease.run for flow, lease in leases.items()}
+    for flow, driver in drivers.items():
+        # A coordinator that is away stops no copy: who copies fences its rivals, whatever it knows of them.
+        guarded = leases[flow].guard(driver.run, otherwise=driver.stand_by, stays_in_doubt=True)
+        loops[f"flow {flow}"] = guarded
     loops |= {f"lag of {flow}": monitor.run for flow, monitor in monitors.items()}
     loops["topics"] = watch.run
     board = PartitionBoard(drivers, history_id=context.instance_id, meter=context.meter, clock=context.clock)
@@ -124,6 +135,7 @@ def _worker_endpoint(configuration: Configuration, port: int) -> str:
 async def _driver(
     context: ServiceContext,
     flow: SourceFlow,
+    lease: FlowLease,
     watch: TopicsWatch,
     runner: SparkRunner,
     stack: AsyncExitStack,
@@ -186,6 +198,8 @@ async def _driver(
             instruments=instruments,
             clock=context.clock,
         ),
+        is_elected=lambda: lease.is_elected,
+        standing=lease.refusal,
         is_probed=lambda probed: all(
             status.reason != UNKNOWN for status in context.clusters.statuses((probed.source, probed.target))
         ),

@@ -22,6 +22,7 @@ from twinlog.api.source.v1 import worker_service_pb2 as pb
 from twinlog.clock import Clock
 from twinlog.errors import KafkaError, TwinlogError
 from twinlog.model import Flow, TopicPartition
+from twinlog.service.lease import OWNED_ELSEWHERE
 from twinlog.service.waiting import Backoff, finish_or_cancel, wait_or_stop
 from twinlog.telemetry.repeats import RepeatLimiter
 from twinlog_source.epoch import Epoch, SlotState
@@ -53,6 +54,10 @@ class FlowDriver:
     estate: FlowEstate
     jobs: EpochJobs
     host: TaskHost
+    is_elected: Callable[[], bool]
+    """Whether the flow's lease says that no other process copies it."""
+    standing: Callable[[], TwinlogError | None]
+    """What the flow's lease has against copying it here: another process does, or it is not known yet."""
     is_probed: Callable[[Flow], bool]
     """Whether both clusters have been asked who they are, with or without an answer."""
     refusal: Callable[[Flow], TwinlogError | None]
@@ -126,8 +131,24 @@ class FlowDriver:
             ),
         )
 
+    async def stand_by(self, stop: asyncio.Event) -> None:
+        """Loop until `stop`: another process copies the flow, or it is not known yet whether one does. Spark
+        is started, so that a take-over need not wait for it."""
+        self.jobs.runner.warm_up()
+        while not await wait_or_stop(stop, REPLAN_POLL_SECONDS):
+            self.estate.table.problem = self._why_standing_by()
+
+    def _why_standing_by(self) -> TwinlogError | None:
+        standing = self.standing()
+        if standing is not None and standing.reason != OWNED_ELSEWHERE and self.is_probed(self.flow):
+            # A cluster that is away or refused is why nobody can be elected.
+            return self.refusal(self.flow) or standing
+        return standing
+
     async def run(self, stop: asyncio.Event) -> None:
-        """Loop until `stop`; then the running epoch finishes and hands its positions to the log."""
+        """Loop until `stop`; then the running epoch finishes and hands its positions to the log. Runs again
+        when the flow comes back to this process."""
+        self.estate.table.problem = None
         backoff = Backoff(
             initial_seconds=1.0, max_seconds=LONGEST_RETRY_SECONDS, random=lambda: 0.5 + self.random() / 2
         )
@@ -152,7 +173,9 @@ class FlowDriver:
         if not self._owned:
             with contextlib.suppress(TwinlogError):
                 await self._end_current("FENCED")
-            await self.estate.take_over(displaced=self._displaced)
+            # With a lease the other one has left, or was silent for a session; the claim fences it all the
+            # same.
+            await self.estate.take_over(displaced=self._displaced and not self.is_elected())
             self._displaced = False
             self._owned = True
         await self._next_epoch(stop, group)
@@ -172,11 +195,13 @@ class FlowDriver:
     async def _shut_down(self) -> None:
         try:
             if self.current is not None:
-                await self._finish(self.current, "SHUTDOWN")
+                await self._end_current("SHUTDOWN")
                 await self.estate.target_logs.put_ends_on_log(self.estate.topics)
         except TwinlogError as error:
             log.warning("flow_left_unfinished", flow=str(self.flow), reason=error.reason, message=str(error))
         await self.jobs.shut_down()
+        # Another process may copy before this one does again.
+        self._owned = False
 
     # ---------------------------------------------------------------------------------------------- epochs
 

@@ -1,5 +1,7 @@
 """Who copies a flow: one process at a time, the one that claimed it last.
 
+Who should copy is elected (`twinlog.service.lease`): only the elected process claims. Who still can is
+decided here, so that an election that errs costs a pause and never a record.
 A claim is written first, then every id of earlier owners is fenced. Between a task's initialising of its ids
 and its start the owner looks whether the newest claim is still its own.
 Invariant: of two owners at most one can commit from its start positions on. Whoever claimed later fenced the
@@ -54,8 +56,9 @@ class Ownership:
     async def take_over(self, *, displaced: bool) -> None:
         """Become the owner: nobody before us can commit any more, and what is on the log is read.
 
-        `displaced`: we were the owner and were fenced. If another process claimed since, it is the owner
-        now, and we wait until it is gone: the newest start wins, and two never fight. Raises StateError
+        `displaced`: we were the owner and were fenced, and no election says that we are it again. If another
+        process claimed since, it is the owner now, and we wait until it is gone: the newest start wins, and
+        two never fight. Raises StateError
         (OWNED_ELSEWHERE), and FatalKafkaError (PRODUCER_FENCED) when another claims at the same time.
         """
         count = await self.internal.ensure()

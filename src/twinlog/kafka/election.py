@@ -68,6 +68,9 @@ class KafkaCandidate:
             if self._generation is None or not await self._is_settled(doing):
                 while not await self._join(doing):
                     await pause(_PAUSE_SECONDS)
+            elif not self._standing.leads:
+                # A leader of this machine that has ended need not be waited for.
+                await self._put_out_the_gone(doing)
         return self._standing
 
     async def withdraw(self) -> None:

@@ -87,6 +87,11 @@ class FlowLease:
             return Tenure.UNKNOWN
         return self._tenure
 
+    @property
+    def is_elected(self) -> bool:
+        """Whether the coordinator says now that this process is the owner: nobody else is at work."""
+        return self.tenure is Tenure.OWNER and not self._alone
+
     def refusal(self) -> TwinlogError | None:
         """Why this process must not work at the flow now; None for the owner."""
         match self.tenure:
@@ -155,11 +160,19 @@ class FlowLease:
             raise self.refusal() or self._unknown()
         return done[0]
 
-    def guard(self, loop: Loop, *, otherwise: Loop | None = None, in_doubt: bool = False) -> Loop:
+    def guard(
+        self,
+        loop: Loop,
+        *,
+        otherwise: Loop | None = None,
+        in_doubt: bool = False,
+        stays_in_doubt: bool = False,
+    ) -> Loop:
         """A loop that runs `loop` while this process is the flow's owner, and `otherwise` while it is not.
 
         Both get a `stop` of their own and must be able to run again. `in_doubt`: `loop` also runs while the
-        owner is not known, for what does no harm when two do it.
+        owner is not known, for what does no harm when two do it. `stays_in_doubt`: it begins only as the
+        owner, and goes on until another one is known, for what fences its rivals itself.
         """
         idle = otherwise or _idle
 
@@ -167,7 +180,7 @@ class FlowLease:
             while not stop.is_set():
                 if self._serves(in_doubt):
                     with self._working():
-                        await self._run_while(True, loop, stop, in_doubt)
+                        await self._run_while(True, loop, stop, in_doubt or stays_in_doubt)
                 else:
                     await self._run_while(False, idle, stop, in_doubt)
 

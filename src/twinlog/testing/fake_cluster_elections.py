@@ -43,8 +43,9 @@ class FakeCandidate:
 
     @operation
     async def stand(self) -> Standing:
-        if self not in self._members:
+        if self not in self._members or self._members[0] is not self:
             self._members[:] = [one for one in self._members if not (one.mark and self._is_gone(one.mark))]
+        if self not in self._members:
             self._members.append(self)
         leader = self._members[0]
         return Standing(leads=leader is self, leader=leader.name())

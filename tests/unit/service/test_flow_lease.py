@@ -35,6 +35,7 @@ class Process:
         self.works = False
         self.stands_by = False
         self.draws = False
+        self.fences = False
 
     async def work(self, stop: asyncio.Event) -> None:
         self.works = True
@@ -51,6 +52,11 @@ class Process:
         await stop.wait()
         self.draws = False
 
+    async def fence(self, stop: asyncio.Event) -> None:
+        self.fences = True
+        await stop.wait()
+        self.fences = False
+
 
 @asynccontextmanager
 async def running(*processes: Process) -> AsyncIterator[Callable[[Process], asyncio.Event]]:
@@ -62,6 +68,7 @@ async def running(*processes: Process) -> AsyncIterator[Callable[[Process], asyn
                 lease.run,
                 lease.guard(process.work, otherwise=process.stand_by),
                 lease.guard(process.draw, in_doubt=True),
+                lease.guard(process.fence, stays_in_doubt=True),
             ):
                 group.create_task(_ended(loop, stop), name=f"{loop}")
         try:
@@ -89,7 +96,8 @@ async def test_one_works_the_other_stands_by_and_takes_over() -> None:
         await until(lambda: one.works)
         async with running(two):
             await until(lambda: two.stands_by and two.lease.tenure is Tenure.ELSEWHERE)
-            assert (two.works, two.draws) == (False, False)
+            assert (two.works, two.draws, two.fences) == (False, False, False)
+            assert (one.lease.is_elected, two.lease.is_elected) == (True, False)
             with pytest.raises(StateError, match="served by another process now \\(one\\)") as refused:
                 await two.lease.require()
             assert refused.value.reason == "OWNED_ELSEWHERE"
@@ -110,6 +118,8 @@ async def test_an_owner_that_hears_nothing_stops_before_its_session_ends() -> No
         clock.advance(SESSION_SECONDS * 0.71)
         await until(lambda: not process.works)
         assert process.draws, "what does no harm goes on while the owner is not known"
+        assert process.fences, "and what fences its rivals itself"
+        assert not process.lease.is_elected
         assert process.lease.tenure is Tenure.UNKNOWN
         cluster.bring_back()
         await until(lambda: process.works)
@@ -125,6 +135,19 @@ async def test_an_owner_that_was_put_out_stands_by() -> None:
             cluster.silence("group")
             await until(lambda: two.works and one.stands_by)
             assert not one.works
+            await until(lambda: two.fences and not one.fences)
+
+
+async def test_what_fences_its_rivals_does_not_begin_in_doubt() -> None:
+    """A second process would take the flow from the first one before it has heard of it."""
+    cluster, clock = FakeCluster("B"), FakeClock()
+    cluster.take_away()
+    process = Process("one", cluster, clock)
+    async with running(process):
+        await until(lambda: process.lease._problem is not None and process.draws)
+        assert not process.fences
+        cluster.bring_back()
+        await until(lambda: process.fences)
 
 
 async def test_without_the_right_to_elect_it_works_alone() -> None:
@@ -140,6 +163,7 @@ async def test_without_the_right_to_elect_it_works_alone() -> None:
         clock.advance(3600)
         await process.lease.require()
         assert process.works
+        assert not process.lease.is_elected, "there may be others who cannot be elected either"
 
 
 async def test_a_step_is_held_by_the_owner_only_and_its_errors_are_its_own() -> None:
