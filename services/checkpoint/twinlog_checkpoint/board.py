@@ -12,6 +12,9 @@ from twinlog.service.watch import Event, ResumableRegistry
 from twinlog_checkpoint.flow_parts import FlowParts
 from twinlog_checkpoint.progress import GroupProgress
 
+HISTORY_SIZE = 1_000_000
+"""Of states the last change of each is kept, so this bounds the rows that are gone. A pass that changes every
+row lets no watcher fall behind."""
 PAUSE_SECONDS = 0.5
 """Between two batches of changes on one stream: what changes meanwhile is told once."""
 
@@ -53,7 +56,7 @@ class CheckpointBoard:
         *,
         history_id: str,
         meter: Meter,
-        history_size: int = 10_000,
+        history_size: int = HISTORY_SIZE,
         pause_seconds: float = PAUSE_SECONDS,
     ) -> None:
         """Follows the tables of these flows as soon as `run` runs."""
@@ -80,16 +83,15 @@ class CheckpointBoard:
     def publish(self) -> None:
         """Make what the tables hold now what watchers see."""
         self._dirty.clear()
-        present: dict[ItemKey, Item] = {}
         for parts in self._flows:
-            present[parts.flow, "", None] = flow_progress(parts)
-            for row in parts.checkpointer.table.rows():
-                present[row.flow, row.group, row.source] = row
-        for key in self._registry.items():
-            if key not in present:
-                self._registry.remove(key)
-        for key, item in present.items():
-            self._registry.put(key, item)
+            changes = parts.checkpointer.table.take_changes()
+            for (group, partition), row in changes.items():
+                if row is None:
+                    self._registry.remove((parts.flow, group, partition))
+            self._registry.put((parts.flow, "", None), flow_progress(parts))
+            for (group, partition), row in changes.items():
+                if row is not None:
+                    self._registry.put((parts.flow, group, partition), row)
 
     @property
     def token(self) -> bytes:

@@ -12,6 +12,7 @@ from twinlog.model import Flow, TopicPartition
 from twinlog.offsets import CheckpointHistory, target_partition
 from twinlog.service.runtime import Backoff, retrying_loop
 from twinlog.wire import Checkpoint
+from twinlog_checkpoint.at_once import each_at_once
 from twinlog_checkpoint.checkpoint_log import CheckpointLog
 from twinlog_checkpoint.config import CheckpointFlow
 from twinlog_checkpoint.groups import GroupDirectory, GroupOffsets
@@ -22,6 +23,8 @@ from twinlog_checkpoint.sync_tail import SyncTail
 from twinlog_checkpoint.topic_choice import TopicChoice
 from twinlog_checkpoint.translation import COMPARED, SourcePosition, Translation, Translator, Verdict
 
+WRITES_AT_ONCE = 256
+"""Checkpoints on their way at a time: they share batches, and none waits for another's acknowledgement."""
 TICK_SECONDS = 0.2
 """How soon a pass follows once it is due."""
 
@@ -78,7 +81,7 @@ class Checkpointer:
                 interval_seconds=TICK_SECONDS,
                 backoff=Backoff(initial_seconds=0.5, max_seconds=longest_wait, random=random),
                 clock=self.clock,
-                on_error=lambda error: self.table.on_all_unreadable(error, self.clock.now_ms()),
+                on_error=self.table.on_all_unreadable,
             )
 
     @property
@@ -172,6 +175,7 @@ class Checkpointer:
         translations: Mapping[SourcePosition, Translation],
         read_at: float,
     ) -> None:
+        due: list[Checkpoint] = []
         held_back: list[Checkpoint] = []
         for candidate in candidates:
             translation = translations[candidate.position]
@@ -186,7 +190,7 @@ class Checkpointer:
                 metadata=candidate.committed.metadata,
             )
             if self.history.admits(checkpoint, lower=self._may_be_lower(candidate, checkpoint, translation)):
-                await self._write(writer, checkpoint, read_at)
+                due.append(checkpoint)
             elif checkpoint.downstream_offset < self._last(checkpoint).downstream_offset:
                 held_back.append(checkpoint)
         ends = await _ends(self.target, {checkpoint.partition for checkpoint in held_back})
@@ -194,7 +198,14 @@ class Checkpointer:
             end = ends.get(checkpoint.partition)
             # The log was created again or cut: what the last checkpoint points at is gone.
             if end is not None and self._last(checkpoint).downstream_offset > end:
-                await self._write(writer, checkpoint, read_at)
+                due.append(checkpoint)
+
+        async def write(checkpoint: Checkpoint) -> None:
+            await self.log.append(writer, checkpoint)
+            self.history.remember(checkpoint)
+            self.instruments.emitted(self.clock.monotonic() - read_at)
+
+        await each_at_once(due, write, most=WRITES_AT_ONCE, name="write checkpoints")
 
     def _may_be_lower(self, candidate: _Candidate, checkpoint: Checkpoint, translation: Translation) -> bool:
         """Whether it replaces a last one that is ahead of it: records were compared, or the offset syncs
@@ -203,11 +214,6 @@ class Checkpointer:
         return translation.verdict in COMPARED or (
             last is not None and is_void(self.tail.history.of(candidate.source), last)
         )
-
-    async def _write(self, writer: LogWriter, checkpoint: Checkpoint, read_at: float) -> None:
-        await self.log.append(writer, checkpoint)
-        self.history.remember(checkpoint)
-        self.instruments.emitted(checkpoint.group, self.clock.monotonic() - read_at)
 
     def _last(self, checkpoint: Checkpoint) -> Checkpoint:
         """The checkpoint before it, which there is."""

@@ -12,6 +12,7 @@ from twinlog.model import TopicPartition
 from twinlog_checkpoint.aligner import Aligner
 from twinlog_checkpoint.alignment import Answer, Outcome
 from twinlog_checkpoint.alignment_log import AlignedLog
+from twinlog_checkpoint.at_once import each_at_once
 from twinlog_checkpoint.floor import within, without_floor
 from twinlog_checkpoint.group_sync import LogRange
 from twinlog_checkpoint.history import OffsetPair, Pairs
@@ -21,6 +22,8 @@ from twinlog_checkpoint.translation import FloorRule, SourcePosition, Translatio
 
 MAX_KNOWN = 200_000
 """Answers remembered, about 300 bytes each; the oldest goes first."""
+PARTITIONS_AT_ONCE = 8
+"""Both logs of so many are read side by side: each waits for the network most of the time."""
 MAX_ASTRAY = 1000
 """Pairs of one partition that are remembered as no place to count from."""
 _NOT_VISIBLE = "the topic is not visible on both clusters"
@@ -113,9 +116,12 @@ class ExactTranslator:
         bounds = await self._bounds(by_partition)
         budget = ByteBudget(self.max_bytes)
         waiting_longest_first = sorted(by_partition, key=lambda tp: (self._served.get(tp, 0), tp))
-        for partition in waiting_longest_first:
+
+        async def one(partition: TopicPartition) -> None:
             floors = {position: translations[position] for position in by_partition[partition]}
             translations.update(await self._alone(partition, floors, bounds.get(partition), budget))
+
+        await each_at_once(waiting_longest_first, one, most=PARTITIONS_AT_ONCE, name="align partitions")
         self.on_read_bytes(budget.spent_bytes)
         return translations
 
@@ -144,8 +150,9 @@ class ExactTranslator:
         pairs = self.pairs(partition)
         if pairs is None or bounds is None:
             return {position: _because(floor, _NOT_VISIBLE) for position, floor in floors.items()}
-        self._turn += 1
-        self._served[partition] = self._turn
+        if budget.left_bytes > 0:
+            self._turn += 1
+            self._served[partition] = self._turn
         told: dict[SourcePosition, Translation] = {}
         for position in floors:
             known = self._known.get(position)

@@ -15,12 +15,15 @@ from twinlog.offsets import CheckpointHistory
 from twinlog.service.runtime import Backoff, retrying_loop
 from twinlog.telemetry.repeats import RepeatLimiter
 from twinlog.wire import Checkpoint
+from twinlog_checkpoint.at_once import each_at_once
 from twinlog_checkpoint.group_deletes import GroupDeleter
 from twinlog_checkpoint.group_sync import WRITABLE_STATES, plan_group_sync
 from twinlog_checkpoint.log_ranges import log_ranges
 from twinlog_checkpoint.progress import ProgressTable
 
 TICK_SECONDS = 0.2
+GROUPS_AT_ONCE = 16
+"""Groups whose offsets are committed side by side: a coordinator takes one request for each."""
 
 _log = structlog.stdlib.get_logger(__name__)
 
@@ -83,6 +86,7 @@ class GroupSyncer:
             return
         current = await self.target.group_offsets(idle) if idle else {}
         ranges = await log_ranges(self.target, {tp for group in idle for tp in self.history.latest(group)})
+        plans: list[tuple[str, Mapping[TopicPartition, CommittedOffset]]] = []
         for group, state in sorted(idle.items()):
             held = current[group]
             if isinstance(held, KafkaError):
@@ -100,7 +104,12 @@ class GroupSyncer:
                 wrote=self._wrote,
             )
             if plan.writes:
-                await self._write(group, plan.writes)
+                plans.append((group, plan.writes))
+
+        async def write(planned: tuple[str, Mapping[TopicPartition, CommittedOffset]]) -> None:
+            await self._write(*planned)
+
+        await each_at_once(plans, write, most=GROUPS_AT_ONCE, name="commit group offsets")
         if self.deletes_enabled():
             await self.deleter.follow(present)
 

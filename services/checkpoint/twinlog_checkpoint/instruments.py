@@ -23,6 +23,6 @@ class CheckpointInstruments:
         """Both logs were read to align them."""
         self._read.add(size_bytes, self._flow)
 
-    def emitted(self, group: str, latency_seconds: float) -> None:
+    def emitted(self, latency_seconds: float) -> None:
         """The target has a checkpoint; the latency counts from the reading of the group's offsets."""
-        self._latency.record(latency_seconds, {**self._flow, metrics.GROUP: group})
+        self._latency.record(latency_seconds, self._flow)

@@ -37,12 +37,17 @@ class GroupProgress:
         )
 
 
+RowKey = tuple[str, TopicPartition]
+"""Group and source partition."""
+
+
 class ProgressTable:
     """The latest progress of each (group, partition) of one flow.
 
     Invariants:
     - A. a group with members on the target stays ACTIVE_ON_TARGET until somebody saw it without;
-    - B. what a cluster that is away hides is kept: the row with its offset, and the last translation.
+    - B. what a cluster that is away hides is kept: the row with its offsets and its age;
+    - C. what happens to one group costs no more than that group's rows.
     """
 
     def __init__(self, flow: Flow, on_change: Callable[[], None] = lambda: None) -> None:
@@ -53,10 +58,13 @@ class ProgressTable:
         """Why the last pass was not done; None when it was."""
         self.confirmed_ms: int | None = None
         """When the last pass was done."""
-        self._rows: dict[tuple[str, TopicPartition], GroupProgress] = {}
+        self._rows: dict[str, dict[TopicPartition, GroupProgress]] = {}
+        """By group and source partition."""
+        self._changed: set[RowKey] = set()
+        """Since `take_changes`."""
         self._active: set[str] = set()
-        self._translated: dict[tuple[str, TopicPartition], Translation] = {}
-        """The last offset of each group and target partition, as of the last pass."""
+        self._translated: dict[str, dict[TopicPartition, Translation]] = {}
+        """The last offset by group and target partition, as of the last pass that read the group."""
 
     def replace_all(
         self,
@@ -67,28 +75,28 @@ class ProgressTable:
     ) -> None:
         """Take a whole pass: what is not in it is gone, but for the groups whose offsets cannot be read."""
         unreadable = unreadable or {}
-        kept = {
-            key: self._unread(row, unreadable[row.group], now_ms)
-            for key, row in self._rows.items()
-            if row.group in unreadable
-        }
-        taken = list(rows)
-        self._rows = {**kept, **{(row.group, row.source): self._as_active(row) for row in taken}}
-        self._translated = {
-            **{key: known for key, known in self._translated.items() if key[0] in unreadable},
-            **{
-                (row.group, row.target): row.translation
-                for row in taken
-                if row.translation.downstream_offset is not None
-            },
-        }
+        before, self._rows = self._rows, {}
+        translated, self._translated = self._translated, {}
+        for group, error in unreadable.items():
+            if group in before:
+                self._rows[group] = {at: self._unread(row, error) for at, row in before[group].items()}
+            if group in translated:
+                self._translated[group] = translated[group]
+        for row in rows:
+            self._rows.setdefault(row.group, {})[row.source] = self._as_active(row)
+            if row.translation.downstream_offset is not None:
+                self._translated.setdefault(row.group, {})[row.target] = row.translation
+        for group in before.keys() | self._rows.keys():
+            old, new = before.get(group, {}), self._rows.get(group, {})
+            self._changed.update((group, at) for at in old.keys() | new.keys() if old.get(at) != new.get(at))
         self.problem, self.confirmed_ms = None, now_ms
         self.on_change()
 
-    def on_all_unreadable(self, error: TwinlogError, now_ms: int) -> None:
+    def on_all_unreadable(self, error: TwinlogError) -> None:
         """A cluster did not answer at all: the verdict says which."""
         self.problem = error
-        self._rows = {key: self._unread(row, error, now_ms) for key, row in self._rows.items()}
+        for group in self._rows:
+            self._change(group, lambda row: self._unread(row, error))
         self.on_change()
 
     def on_active(self, group: str) -> None:
@@ -96,9 +104,7 @@ class ProgressTable:
         if group in self._active:
             return
         self._active.add(group)
-        self._rows = {
-            key: self._as_active(row) if row.group == group else row for key, row in self._rows.items()
-        }
+        self._change(group, self._as_active)
         self.on_change()
 
     def on_idle(self, group: str) -> None:
@@ -106,30 +112,43 @@ class ProgressTable:
         if group not in self._active:
             return
         self._active.discard(group)
-        for key, row in self._rows.items():
-            known = self._translated.get((group, row.target))
-            if row.group == group and row.translation.verdict is Verdict.ACTIVE_ON_TARGET and known:
-                self._rows[key] = replace(row, translation=known)
+        self._change(group, self._as_idle)
         self.on_change()
 
     def on_committed(self, group: str, offsets: Mapping[TopicPartition, int]) -> None:
         """Offsets of the group were written on the target, by target partition."""
-        for key, row in self._rows.items():
-            if row.group == group and row.target in offsets:
-                self._rows[key] = replace(row, offset_on_target=offsets[row.target])
+
+        def committed(row: GroupProgress) -> GroupProgress:
+            if row.target not in offsets:
+                return row
+            return replace(row, offset_on_target=offsets[row.target])
+
+        self._change(group, committed)
         self.on_change()
 
     def rows(self, group: str = "") -> list[GroupProgress]:
         """Rows of one group, or of all when empty, sorted by group, topic and partition."""
+        groups = (group,) if group else sorted(self._rows)
         return [
-            self._rows[key]
-            for key in sorted(self._rows, key=lambda key: (key[0], key[1]))
-            if group in ("", key[0])
+            self._rows[name][at] for name in groups if name in self._rows for at in sorted(self._rows[name])
         ]
+
+    def take_changes(self) -> dict[RowKey, GroupProgress | None]:
+        """The rows that changed since this was last asked, None for those that are gone."""
+        changed, self._changed = self._changed, set()
+        return {(group, at): self._rows.get(group, {}).get(at) for group, at in sorted(changed)}
 
     def last_translation(self, group: str, target: TopicPartition) -> Translation | None:
         """The last one that gave an offset, also while a cluster is away; None when there was none."""
-        return self._translated.get((group, target))
+        return self._translated.get(group, {}).get(target)
+
+    def _change(self, group: str, change: Callable[[GroupProgress], GroupProgress]) -> None:
+        rows = self._rows.get(group, {})
+        for at, row in rows.items():
+            changed = change(row)
+            if changed != row:
+                rows[at] = changed
+                self._changed.add((group, at))
 
     def _as_active(self, row: GroupProgress) -> GroupProgress:
         if row.group not in self._active or row.translation.downstream_offset is None:
@@ -141,11 +160,21 @@ class ProgressTable:
         )
         return replace(row, translation=active)
 
-    def _unread(self, row: GroupProgress, error: TwinlogError, now_ms: int) -> GroupProgress:
+    def _as_idle(self, row: GroupProgress) -> GroupProgress:
+        known = self.last_translation(row.group, row.target)
+        if row.translation.verdict is not Verdict.ACTIVE_ON_TARGET or known is None:
+            return row
+        return replace(row, translation=known)
+
+    def _unread(self, row: GroupProgress, error: TwinlogError) -> GroupProgress:
+        """The row as it was known, with what is in the way now; its age grows."""
+        known = self.last_translation(row.group, row.target)
         translation = Translation(
-            verdict=unreadable_verdict(self.flow, error), downstream_offset=None, message=str(error)
+            verdict=unreadable_verdict(self.flow, error),
+            downstream_offset=None if known is None else known.downstream_offset,
+            message=str(error),
         )
-        return replace(row, translation=translation, as_of_ms=now_ms)
+        return replace(row, translation=translation)
 
 
 def unreadable_verdict(flow: Flow, error: TwinlogError) -> Verdict:

@@ -1,12 +1,13 @@
 """MM2's MirrorCheckpointTask rules (mirrormaker2.md §6.4, §11.2), on two fake clusters."""
 
 import asyncio
+from dataclasses import dataclass, field
 
 import pytest
 
 from twinlog.errors import FatalKafkaError, KafkaError
 from twinlog.kafka.ports import CommittedOffset
-from twinlog.model import TopicPartition
+from twinlog.model import Headers, TopicPartition
 from twinlog.testing.fake_cluster import Call
 from twinlog.wire import Checkpoint
 from twinlog_checkpoint.checkpointer import Checkpointer
@@ -332,13 +333,74 @@ async def test_a_source_that_goes_away_leaves_its_mark_and_heals(flow: FlowOnFak
         flow.source.take_away()
         with pytest.raises(KafkaError, match="broker") as away:
             await flow.do_pass(checkpointer)
-        checkpointer.table.on_all_unreadable(away.value, flow.clock.now_ms())
+        (before,) = checkpointer.table.rows()
+        flow.clock.advance(30)
+        checkpointer.table.on_all_unreadable(away.value)
         (row,) = checkpointer.table.rows()
         assert row.translation.verdict is Verdict.SOURCE_UNREADABLE
+        assert row.translation.downstream_offset == before.translation.downstream_offset == 20
+        assert row.as_of_ms == before.as_of_ms, "its age grows"
         flow.source.bring_back()
         await flow.do_pass(checkpointer)
         (row,) = checkpointer.table.rows()
         assert row.translation.verdict is Verdict.FLOOR
+
+
+@dataclass(slots=True)
+class GatheringWriter:
+    """A `LogWriter` that acknowledges nothing before so many records are on their way."""
+
+    wanted: int
+    under_way: int = 0
+    complete: asyncio.Event = field(default_factory=asyncio.Event)
+
+    async def append(
+        self,
+        partition: TopicPartition,
+        *,
+        key: bytes | None,
+        value: bytes | None,
+        timestamp_ms: int | None = None,
+        headers: Headers = (),
+    ) -> int:
+        self.under_way += 1
+        if self.under_way == self.wanted:
+            self.complete.set()
+        async with asyncio.timeout(10):
+            await self.complete.wait()
+        return 0
+
+
+async def test_no_checkpoint_waits_for_the_acknowledgement_of_another(flow: FlowOnFakes) -> None:
+    await flow.write_sync("orders", 10, 20)
+    for number in range(50):
+        flow.source.set_group(f"g{number}", {TopicPartition("orders", 0): 10})
+    async with flow.ready() as checkpointer:
+        checkpointer.history.clear()
+        await checkpointer.do_pass(GatheringWriter(50))
+        assert len(checkpointer.history.groups()) == 50
+
+
+async def test_what_happens_to_one_group_changes_no_other_rows(flow: FlowOnFakes) -> None:
+    orders, copy = TopicPartition("orders", 0), TopicPartition("A.orders", 0)
+    await flow.write_sync("orders", 10, 20)
+    for number in range(10):
+        flow.source.set_group(f"g{number}", {orders: 10, TopicPartition("orders", 1): 3})
+    async with flow.ready() as checkpointer:
+        await flow.do_pass(checkpointer)
+        table = checkpointer.table
+        assert len(table.take_changes()) == 20
+        table.on_committed("g3", {copy: 20})
+        assert [(key, row.offset_on_target) for key, row in table.take_changes().items() if row] == [
+            (("g3", orders), 20)
+        ]
+        table.on_committed("g3", {copy: 20})
+        assert table.take_changes() == {}
+        del flow.source.groups["g4"]
+        flow.clock.advance(10)
+        await flow.do_pass(checkpointer)
+        gone = [key for key, row in table.take_changes().items() if row is None]
+        assert gone == [("g4", orders), ("g4", TopicPartition("orders", 1))]
 
 
 async def test_a_missing_syncs_topic_is_no_sync(flow: FlowOnFakes) -> None:

@@ -152,7 +152,7 @@ async def test_the_cluster_that_is_away_is_told() -> None:
         verdicts = []
         for cluster in ("A", "B"):
             away = TransientKafkaError(f"cluster {cluster}: no broker", metadata={"cluster": cluster})
-            table.on_all_unreadable(away, served.fakes.clock.now_ms())
+            table.on_all_unreadable(away)
             served.board.publish()
             await watcher.take()
             verdicts.append((watcher.seen.rows()[0].verdict, watcher.seen.flow_rows()[0].obstacle))
