@@ -40,6 +40,13 @@ PARTITIONS: Final = ReasonGroup(
             " record's offset, which the message names",
         ),
         OwnReason(
+            "BATCH_TOO_LARGE",
+            "a batch that has to be opened stands for more than `twinlog.batch.max.uncompressed.bytes`, or"
+            " for more than there is memory",
+            "raise the key (and the memory of the service) if the data are what they should be: the copy goes"
+            " on by itself; or set the position past the batch, whose offset the message names",
+        ),
+        OwnReason(
             "CORRUPT_BATCH",
             "a batch on the source does not match its checksum, or cannot be read",
             "repair the source's disk or let another replica lead: the copy goes on by itself; or set the"

@@ -47,6 +47,7 @@ class TaskSettings:
             transactional_ids=transactional_ids(flow, epoch, slot),
             settings={
                 "twinlog.coalesce.below.bytes": str(settings.coalesce_below_bytes),
+                "twinlog.batch.max.uncompressed.bytes": str(settings.max_uncompressed_bytes),
                 "twinlog.recode.compression.level": "" if level is None else str(level),
                 "twinlog.on.data.loss": settings.on_data_loss.value,
                 "offset.flush.interval.ms": str(int(settings.sync_flush_seconds * 1000)),

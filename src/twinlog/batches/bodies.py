@@ -13,6 +13,10 @@ from twinlog.model import Record, TimestampType
 OpenRecord = tuple[int, int, bytes]
 """(offset, timestamp in ms, body). A bare tuple: one is made per record."""
 
+LEAST_BYTES_PER_RECORD = 64
+"""What a record takes of the memory that a batch may take, however small it is: an open one is three
+objects."""
+
 RawHeaders = tuple[tuple[bytes, bytes | None], ...]
 
 _NULL = b"\x01"

@@ -7,6 +7,7 @@ on JSON of 1 MB, MB/s and ratio: gzip 1 236 (2.8x), 6 49 (3.2x); lz4 1 648 (1.9x
 
 import struct
 import zlib
+from collections.abc import Callable
 from enum import IntEnum
 from io import BytesIO
 
@@ -46,6 +47,17 @@ _XERIAL_HEADER = _XERIAL_MAGIC + struct.pack(">ii", 1, 1)
 _XERIAL_BLOCK_BYTES = 32 * 1024
 _INT32 = struct.Struct(">i")
 
+MAX_OPEN_BYTES = 128 << 20
+"""What one batch may be uncompressed, unless a caller says otherwise. Kafka does not limit it: 3 KB of zstd
+can stand for 100 MB."""
+_MOST_EXPANSION = {Codec.GZIP: 1_032, Codec.LZ4: 255}
+"""Bytes that one byte can stand for. One of zstd can stand for 32,768."""
+_FIRST_ROOM_BYTES = 64 * 1024
+_FIRST_EXPANSION = 16
+_MORE_EXPANSION = 16
+_NO_ROOM = "failed to write whole buffer"
+"""cramjam's words when what it is to write into is full."""
+
 
 def compress(codec: Codec, data: bytes, level: int | None = None) -> bytes:
     """Compress the records of one batch. `level` None takes `DEFAULT_LEVELS`; snappy has none."""
@@ -65,30 +77,75 @@ def compress(codec: Codec, data: bytes, level: int | None = None) -> bytes:
     return bytes(cramjam.gzip.compress(data, level=level))
 
 
-def decompress(codec: Codec, data: memoryview | bytes | bytearray) -> bytes:
-    """Decompress the records of one batch. Raises WireFormatError (CORRUPT_BATCH) when the stream is
-    damaged."""
+def decompress(codec: Codec, data: memoryview | bytes | bytearray, max_bytes: int = MAX_OPEN_BYTES) -> bytes:
+    """Decompress the records of one batch.
+
+    Raises WireFormatError: CORRUPT_BATCH when the stream is damaged, BATCH_TOO_LARGE when it stands for more
+    than `max_bytes`. Never takes much more memory than twice that.
+    """
     try:
         if codec is Codec.NONE:
             return bytes(data)
         if codec is Codec.LZ4:
-            return bytes(cramjam.lz4.decompress(data))
+            if len(data) * _MOST_EXPANSION[codec] <= max_bytes:
+                return bytes(cramjam.lz4.decompress(data))
+            return _into_room(cramjam.lz4.decompress_into, data, max_bytes)
         if codec is Codec.ZSTD:
-            return bytes(cramjam.zstd.decompress(data))
+            return _into_room(cramjam.zstd.decompress_into, data, max_bytes)
         if codec is Codec.SNAPPY:
-            return _snappy_decompress(bytes(data))
-        return _gunzip(bytes(data))
+            return _snappy_decompress(bytes(data), max_bytes)
+        return _gunzip(bytes(data), max_bytes)
     except (cramjam.DecompressionError, zlib.error, struct.error) as error:
         raise WireFormatError(
             f"the {codec.name.lower()} stream of a batch is damaged: {error}", reason="CORRUPT_BATCH"
         ) from error
 
 
-def _gunzip(data: bytes) -> bytes:
+def too_large(what: str) -> WireFormatError:
+    """BATCH_TOO_LARGE: to open the batch would take more memory than a batch may take."""
+    return WireFormatError(
+        f"a batch {what}: raise twinlog.batch.max.uncompressed.bytes if it is no attack",
+        reason="BATCH_TOO_LARGE",
+    )
+
+
+def _too_large(codec: Codec, max_bytes: int) -> WireFormatError:
+    return too_large(
+        f"takes more than {max_bytes} bytes when its {codec.name.lower()} stream is decompressed"
+    )
+
+
+def _into_room(
+    decompress_into: Callable[[memoryview | bytes | bytearray, bytearray], int],
+    data: memoryview | bytes | bytearray,
+    max_bytes: int,
+) -> bytes:
+    """Decompress into a room that grows to `max_bytes` when it turns out too small."""
+    room_bytes = max(_FIRST_ROOM_BYTES, _FIRST_EXPANSION * len(data))
+    while True:
+        room = bytearray(min(room_bytes, max_bytes))
+        try:
+            return bytes(memoryview(room)[: decompress_into(data, room)])
+        except cramjam.DecompressionError as error:
+            if _NO_ROOM not in str(error):
+                raise
+        if room_bytes >= max_bytes:
+            codec = Codec.ZSTD if decompress_into is cramjam.zstd.decompress_into else Codec.LZ4
+            raise _too_large(codec, max_bytes)
+        room_bytes *= _MORE_EXPANSION
+
+
+def _gunzip(data: bytes, max_bytes: int) -> bytes:
     out = []
+    room_bytes = max_bytes
+    is_small = len(data) * _MOST_EXPANSION[Codec.GZIP] <= max_bytes
     while data:
         member = zlib.decompressobj(wbits=31)
-        out.append(member.decompress(data))
+        # One byte more than there is room for tells "full" from "more than full"; 0 would be no limit.
+        out.append(member.decompress(data) if is_small else member.decompress(data, room_bytes + 1))
+        room_bytes -= len(out[-1])
+        if room_bytes < 0:
+            raise _too_large(Codec.GZIP, max_bytes)
         if not member.eof:
             raise zlib.error("the stream ends early")
         data = member.unused_data
@@ -107,11 +164,14 @@ def _snappy_compress(data: bytes) -> bytes:
     return out.getvalue()
 
 
-def _snappy_decompress(data: bytes) -> bytes:
-    """Xerial framing, or one raw block as librdkafka and the Go clients write it."""
+def _snappy_decompress(data: bytes, max_bytes: int) -> bytes:
+    """Xerial framing, or one raw block as librdkafka and the Go clients write it. A block says its length."""
     if not data.startswith(_XERIAL_MAGIC):
+        if cramjam.snappy.decompress_raw_len(data) > max_bytes:
+            raise _too_large(Codec.SNAPPY, max_bytes)
         return bytes(cramjam.snappy.decompress_raw(data))
     out = []
+    room_bytes = max_bytes
     view = memoryview(data)
     position = 0
     while position < len(data):
@@ -124,5 +184,8 @@ def _snappy_decompress(data: bytes) -> bytes:
         position = start + block_bytes
         if block_bytes < 0 or position > len(data):
             raise cramjam.DecompressionError("a snappy block reaches past the end")
+        room_bytes -= cramjam.snappy.decompress_raw_len(view[start:position])
+        if room_bytes < 0:
+            raise _too_large(Codec.SNAPPY, max_bytes)
         out.append(bytes(cramjam.snappy.decompress_raw(view[start:position])))
     return b"".join(out)

@@ -28,6 +28,8 @@ CONTROL_BIT = 0x20
 DELETE_HORIZON_BIT = 0x40
 
 UNKNOWN_COUNT = -1
+HIGHEST_OFFSET = (1 << 63) - 1
+_MOST_OLD_MESSAGES = 1 << 31
 
 _CODECS = tuple(Codec)
 
@@ -132,6 +134,35 @@ def iter_batches(data: memoryview | bytes | bytearray) -> Iterator[Batch]:
         position += len(batch.data)
 
 
+def iter_following(data: memoryview | bytes | bytearray, offset: int, log_end_offset: int) -> Iterator[Batch]:
+    """As `iter_batches`, for an answer to a fetch from `offset`: raises also as `check_place`."""
+    lowest_offset = 0
+    for batch in iter_batches(data):
+        check_place(batch, lowest_offset=lowest_offset, follows=offset, log_end_offset=log_end_offset)
+        lowest_offset = batch.header.next_offset
+        yield batch
+
+
+def check_place(batch: Batch, *, lowest_offset: int, follows: int, log_end_offset: int) -> None:
+    """Raise WireFormatError (CORRUPT_BATCH) for an offset that cannot be at this place of an answer.
+
+    The base offset is outside the checksum: a false one would silently move data behind the position, or the
+    position past everything that is still to come. A batch lies at or after `lowest_offset`, where the one
+    before ended. It leaves a hole (after `follows` too, what was asked for) only below `log_end_offset`, the
+    answer's high watermark: logs are compacted only there, and what was written while the answer was made
+    follows without one.
+    """
+    header = batch.header
+    offset = header.base_offset
+    if offset < lowest_offset:
+        raise _false_offset(offset, f"a batch claims offset {offset} after offset {lowest_offset - 1}")
+    highest = max(lowest_offset, follows, log_end_offset)
+    if header.record_count == UNKNOWN_COUNT:
+        highest += _MOST_OLD_MESSAGES  # its offset is that of its last message
+    if offset > highest or header.next_offset > HIGHEST_OFFSET:
+        raise _false_offset(offset, f"a batch claims offset {offset} in a log that ends at {highest}")
+
+
 def whole_batches_bytes(data: memoryview | bytes) -> int:
     """How many of fetched bytes belong to whole batches; a cut last one does not count. Takes lengths as they
     are: what cannot be one counts with all that follows it."""
@@ -212,3 +243,7 @@ def _corrupt(view: memoryview, position: int, what: str) -> WireFormatError:
         reason="CORRUPT_BATCH",
         metadata={"offset": str(offset), "byte": str(position)},
     )
+
+
+def _false_offset(offset: int, message: str) -> WireFormatError:
+    return WireFormatError(message, reason="CORRUPT_BATCH", metadata={"offset": str(offset)})

@@ -7,8 +7,8 @@ they count up to the wrapper's own offset, which is the last one's. Source: Abst
 
 import struct
 
-from twinlog.batches.bodies import OpenRecord, encode_body
-from twinlog.batches.codec import Codec, decompress
+from twinlog.batches.bodies import LEAST_BYTES_PER_RECORD, OpenRecord, encode_body
+from twinlog.batches.codec import Codec, decompress, too_large
 from twinlog.batches.header import CODEC_MASK, LOG_APPEND_TIME_BIT, Batch
 from twinlog.errors import WireFormatError
 
@@ -22,10 +22,10 @@ _OldMessage = tuple[int, int, int, bytes | None, bytes | None]
 """(offset, attributes, timestamp in ms, key, value)."""
 
 
-def open_old_message(batch: Batch) -> list[OpenRecord]:
+def open_old_message(batch: Batch, max_bytes: int) -> list[OpenRecord]:
     """Records of one entry of an old message set, bodies as of v2.
 
-    Raises WireFormatError (CORRUPT_BATCH).
+    Raises WireFormatError: CORRUPT_BATCH, or BATCH_TOO_LARGE when it is larger than `max_bytes`.
     """
     magic = batch.header.magic
     try:
@@ -33,7 +33,7 @@ def open_old_message(batch: Batch) -> list[OpenRecord]:
         codec_number = attributes & CODEC_MASK
         if not codec_number:
             return [(offset, timestamp_ms, encode_body(key, value))]
-        inner = _read_set(_decompress(codec_number, value or b"", magic), magic)
+        inner = _read_set(_decompress(codec_number, value or b"", magic, max_bytes), magic, max_bytes)
     except (struct.error, ValueError, IndexError) as error:
         raise WireFormatError(
             f"the message at offset {batch.header.base_offset} (format v{magic}) is damaged: {error}",
@@ -53,10 +53,12 @@ def open_old_message(batch: Batch) -> list[OpenRecord]:
     ]
 
 
-def _read_set(data: bytes, magic: int) -> list[_OldMessage]:
-    messages = []
+def _read_set(data: bytes, magic: int, max_bytes: int) -> list[_OldMessage]:
+    messages: list[_OldMessage] = []
     position = 0
     while position < len(data):
+        if len(messages) >= max_bytes // LEAST_BYTES_PER_RECORD:
+            raise too_large(f"holds more messages than fit into {max_bytes} bytes")
         size = _LENGTH.unpack_from(data, position + 8)[0]
         after = position + _LOG_OVERHEAD_BYTES + size
         if size < 0 or after > len(data):
@@ -96,11 +98,11 @@ def _take(data: bytes, position: int) -> tuple[bytes | None, int]:
     return data[position:after], after
 
 
-def _decompress(codec_number: int, data: bytes, magic: int) -> bytes:
+def _decompress(codec_number: int, data: bytes, magic: int, max_bytes: int) -> bytes:
     codec = Codec(codec_number)
     if codec is Codec.LZ4 and magic == 0:
         data = _with_true_header_checksum(data)
-    return decompress(codec, data)
+    return decompress(codec, data, max_bytes)
 
 
 def _with_true_header_checksum(frame: bytes) -> bytes:

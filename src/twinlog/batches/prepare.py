@@ -6,12 +6,14 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from twinlog.batches.bodies import OpenRecord
-from twinlog.batches.codec import Codec
+from twinlog.batches.codec import MAX_OPEN_BYTES, Codec
 from twinlog.batches.header import (
     HEADER_BYTES,
+    HIGHEST_OFFSET,
     TRANSACTIONAL_BIT,
     Batch,
     BatchHeader,
+    check_place,
     corrupt_checksum,
     crc_is_valid,
     iter_batches,
@@ -44,6 +46,8 @@ class CopyPolicy:
     coalesced_bytes: int = 1 << 20
     """What packing together aims at, uncompressed, below the target's limit. As much as one fetch brings of a
     partition by default: a little less would leave a small batch over from each."""
+    max_open_bytes: int = MAX_OPEN_BYTES
+    """What a batch that has to be opened may take uncompressed; a larger one is a fault."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -51,10 +55,10 @@ class CopyFault:
     """Why a partition cannot go on: a value, as the others of its group do go on."""
 
     reason: str
-    """RECORD_TOO_LARGE or CORRUPT_BATCH, as in docs/reasons.md."""
+    """RECORD_TOO_LARGE, BATCH_TOO_LARGE or CORRUPT_BATCH, as in docs/reasons.md."""
     offset: int
-    """The source position that cannot be passed: the record's offset (RECORD_TOO_LARGE), or where the damaged
-    batch begins (CORRUPT_BATCH)."""
+    """The source position that cannot be passed: the record's offset (RECORD_TOO_LARGE), or where the batch
+    begins (the others)."""
     message: str
     size_bytes: int | None = None
     limit_bytes: int | None = None
@@ -106,23 +110,28 @@ def prepare(
     policy: CopyPolicy,
     aborted: Iterable[AbortedTransaction] = (),
     backlog: bool = False,
+    log_end_offset: int | None = None,
 ) -> Prepared:
     """Choose a lane for every batch of a fetch and make what is to be sent.
 
     `wanted_offset` is the position that was fetched from; `backlog` says that more waits behind these bytes
-    (only then are small batches packed together). Never raises on bad bytes: what comes before them is
-    prepared, and `fault` says what stands there.
+    (only then are small batches packed together). `log_end_offset` is the high watermark of the same answer;
+    None = not known. Never raises on bad bytes, nor when memory is short: what comes before is prepared, and
+    `fault` says what stands there.
     """
     tracker = VisibilityTracker(aborted, read_committed=policy.read_committed)
-    work = _Preparation(policy, wanted_offset, tracker)
+    work = _Preparation(policy, wanted_offset, tracker, log_end_offset)
     try:
-        if backlog and worth_packing(data, policy.coalesce_below_bytes):
-            work.pack_together(data)
-        else:
-            work.take_each(data)
-        work.close_group()
-    except WireFormatError as error:
-        work.fail(error)
+        try:
+            if backlog and worth_packing(data, policy.coalesce_below_bytes):
+                work.pack_together(data)
+            else:
+                work.take_each(data)
+            work.close_group()
+        except WireFormatError as error:
+            work.fail(error)
+    except MemoryError:
+        work.out_of_memory()
     return work.outcome()
 
 
@@ -130,12 +139,19 @@ class _Preparation:
     """The state of one `prepare` call: batches made so far, and the group of records being packed
     together."""
 
-    def __init__(self, policy: CopyPolicy, wanted_offset: int, tracker: VisibilityTracker) -> None:
+    def __init__(
+        self,
+        policy: CopyPolicy,
+        wanted_offset: int,
+        tracker: VisibilityTracker,
+        log_end_offset: int | None,
+    ) -> None:
         self._policy = policy
         self._tracker = tracker
         self._wanted_offset = wanted_offset
         self._position = wanted_offset
         self._lowest_offset = 0
+        self._log_end_offset = HIGHEST_OFFSET if log_end_offset is None else log_end_offset
         self._batches: list[OutgoingBatch] = []
         self._shares: dict[tuple[Lane, LaneReason], LaneShare] = {}
         self._fault: CopyFault | None = None
@@ -173,8 +189,12 @@ class _Preparation:
 
     def _take(self, batch: Batch, *, group_below_bytes: int) -> None:
         header = batch.header
-        if header.base_offset < self._lowest_offset:
-            raise _offsets_go_back(batch, self._lowest_offset)
+        check_place(
+            batch,
+            lowest_offset=self._lowest_offset,
+            follows=self._wanted_offset,
+            log_end_offset=self._log_end_offset,
+        )
         self._lowest_offset = header.next_offset
         if header.partition_leader_epoch != self._leader_epoch:
             self._note_leader(header)
@@ -196,6 +216,16 @@ class _Preparation:
         self.close_group()
         if not self._fault:
             self._fault = CopyFault(reason=error.reason, offset=self._position, message=str(error))
+
+    def out_of_memory(self) -> None:
+        """Stand after the last whole batch that was made; what was being packed is fetched again."""
+        self._group.clear()
+        self._position = self._batches[-1].next_source_offset if self._batches else self._wanted_offset
+        self._fault = CopyFault(
+            reason="BATCH_TOO_LARGE",
+            offset=self._position,
+            message=f"there was not enough memory to open the batch at offset {self._position}",
+        )
 
     def outcome(self) -> Prepared:
         return Prepared(
@@ -232,7 +262,13 @@ class _Preparation:
         policy = self._policy
         codec = self._codec_for(batch)
         if reason is LaneReason.OTHER_CODEC:
-            whole = transcode(batch, codec=codec, target=policy.target, check_crc=policy.check_crc)
+            whole = transcode(
+                batch,
+                codec=codec,
+                target=policy.target,
+                check_crc=policy.check_crc,
+                max_open_bytes=policy.max_open_bytes,
+            )
             if whole:
                 self._batches.append(whole)
                 self._position = whole.next_source_offset
@@ -265,6 +301,7 @@ class _Preparation:
             check_crc=policy.check_crc,
             skipped_bits=TRANSACTIONAL_BIT if self._tracker.hides_some else 0,
             leader_epoch=self._leader_epoch,
+            log_end_offset=self._log_end_offset,
         )
         if not gathered.batch_count:
             return position
@@ -328,7 +365,7 @@ class _Preparation:
             )
 
     def _open(self, batch: Batch) -> list[OpenRecord]:
-        records = open_records(batch, check_crc=self._policy.check_crc)
+        records = open_records(batch, check_crc=self._policy.check_crc, max_bytes=self._policy.max_open_bytes)
         wanted = self._wanted_offset
         if records and records[0][0] < wanted:
             return [record for record in records if record[0] >= wanted]
@@ -349,13 +386,3 @@ class _Preparation:
         if share is None:
             share = self._shares[lane, reason] = LaneShare()
         return share
-
-
-def _offsets_go_back(batch: Batch, lowest_offset: int) -> WireFormatError:
-    """The base offset is outside the checksum: a false one would silently move data behind the position."""
-    offset = batch.header.base_offset
-    return WireFormatError(
-        f"a batch claims offset {offset} after offset {lowest_offset - 1}",
-        reason="CORRUPT_BATCH",
-        metadata={"offset": str(offset)},
-    )

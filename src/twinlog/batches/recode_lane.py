@@ -61,14 +61,16 @@ def pack(
 
 
 def transcode(
-    batch: Batch, *, codec: Codec, target: TargetTopicLimits, check_crc: bool
+    batch: Batch, *, codec: Codec, target: TargetTopicLimits, check_crc: bool, max_open_bytes: int
 ) -> OutgoingBatch | None:
     """Change only the codec of a batch that is otherwise fit for the raw lane: no record is looked at.
 
-    None when the result is above the target's limit. Raises WireFormatError (CORRUPT_BATCH).
+    None when the result is above the target's limit. Raises WireFormatError: CORRUPT_BATCH, or
+    BATCH_TOO_LARGE when it is larger than `max_open_bytes`.
     """
     header = batch.header
-    records = compress(codec, decompress(header.codec, payload(batch, check_crc=check_crc)), target.level)
+    opened = decompress(header.codec, payload(batch, check_crc=check_crc), max_open_bytes)
+    records = compress(codec, opened, target.level)
     if HEADER_BYTES + len(records) > target.max_message_bytes:
         return None
     return OutgoingBatch(

@@ -9,11 +9,12 @@ Record (magic 2): length varint, attributes int8, timestamp delta varlong, offse
 """
 
 from collections.abc import Callable, Sequence
+from itertools import repeat
 
 import google_crc32c
 
-from twinlog.batches.bodies import DecodedRecord, OpenRecord, decode_record
-from twinlog.batches.codec import decompress
+from twinlog.batches.bodies import LEAST_BYTES_PER_RECORD, DecodedRecord, OpenRecord, decode_record
+from twinlog.batches.codec import MAX_OPEN_BYTES, decompress, too_large
 from twinlog.batches.header import (
     CRC_COVERS_FROM,
     CURRENT_MAGIC,
@@ -27,6 +28,10 @@ from twinlog.batches.varint import SMALL_VARINTS, encode_varint, wrap_int64
 from twinlog.errors import WireFormatError
 
 _INT64_LIMIT = 1 << 63
+_INT32_SHIFT = 28
+"""Of the fifth byte of a varint, the last one."""
+_INT64_SHIFT = 63
+"""Of the tenth byte of a varlong."""
 _NO_ATTRIBUTES = b"\0"
 _COPY_TWICE_BELOW_BYTES = 16 * 1024
 """Below it a second copy is cheaper than a second call of the checksum."""
@@ -52,41 +57,66 @@ def payload(batch: Batch, *, check_crc: bool) -> bytes:
     return data
 
 
-def open_records(batch: Batch, *, check_crc: bool = False) -> list[OpenRecord]:
+def open_records(
+    batch: Batch, *, check_crc: bool = False, max_bytes: int = MAX_OPEN_BYTES
+) -> list[OpenRecord]:
     """Decompress a batch of any magic and find its records, holes and all.
 
-    Raises WireFormatError (CORRUPT_BATCH) when lengths do not fit or the count of the header is not met.
+    Raises WireFormatError: CORRUPT_BATCH when lengths or offsets do not fit or the count of the header is not
+    met, BATCH_TOO_LARGE when it is larger than `max_bytes`, or has more records than fit into as much memory.
     """
     header = batch.header
     if header.magic != CURRENT_MAGIC:
         if check_crc and not crc_is_valid(batch):
             raise corrupt_checksum(batch)
-        return open_old_message(batch)
-    data = decompress(header.codec, payload(batch, check_crc=check_crc))
+        old = open_old_message(batch, max_bytes)
+        # librdkafka once produced wrappers with offset 0 around offsets of their own.
+        return _within(batch, 0, old) if header.base_offset else old
+    count = header.record_count
+    if count > max_bytes // LEAST_BYTES_PER_RECORD:
+        raise too_large(f"holds {count} records, more than fit into {max_bytes} bytes")
+    data = decompress(header.codec, payload(batch, check_crc=check_crc), max_bytes)
     records: list[OpenRecord] = []
     try:
-        walk_records(data, header.base_offset, header.base_timestamp_ms, records.append)
+        rest = walk_records(data, header.base_offset, header.base_timestamp_ms, count, records.append)
     except IndexError:
         raise _corrupt(batch, "a record reaches past the end") from None
-    if len(records) != header.record_count:
-        raise _corrupt(batch, f"the header promises {header.record_count} records, {len(records)} are there")
+    if rest or len(records) != count:
+        found = "more" if rest else len(records)
+        raise _corrupt(batch, f"the header promises {count} records, {found} are there")
+    _within(batch, header.base_offset, records)
     if header.is_log_append_time:
         at = header.max_timestamp_ms
         return [(offset, at, body) for offset, _, body in records]
     return records
 
 
-def walk_records(
-    data: bytes, base_offset: int, base_timestamp_ms: int, append: Callable[[OpenRecord], None]
-) -> None:
-    """Cut the decompressed records of a batch apart: the inner loop of everything that opens one.
+def _within(batch: Batch, first_offset: int, records: list[OpenRecord]) -> list[OpenRecord]:
+    """The records, if their offsets are those of the batch."""
+    if records and not first_offset <= records[0][0] <= records[-1][0] <= batch.header.last_offset:
+        raise _corrupt(
+            batch,
+            f"its records have the offsets {records[0][0]} to {records[-1][0]},"
+            f" its header ends at {batch.header.last_offset}",
+        )
+    return records
 
-    A length that reaches past the end raises IndexError, after records before it were appended. Timestamps
-    wrap at 64 bits, as they do in Java.
+
+def walk_records(  # noqa: C901 (one call for each number would cost more than the number)
+    data: bytes, base_offset: int, base_timestamp_ms: int, most: int, append: Callable[[OpenRecord], None]
+) -> int:
+    """Cut the decompressed records of a batch apart, `most` at most: the inner loop of everything that opens
+    one. Returns how many bytes are left.
+
+    A length that reaches past the end, and a number of more bytes than Kafka gives it (5; 10 for a
+    timestamp), raise IndexError, after records before it were appended. Timestamps wrap at 64 bits, as they
+    do in Java.
     """
     position = 0
     end = len(data)
-    while position < end:
+    for _ in repeat(None, most):
+        if position >= end:
+            break
         number = data[position]
         position += 1
         if number > 0x7F:
@@ -97,6 +127,8 @@ def walk_records(
                 number &= 0x3FFF
                 shift = 14
                 while byte > 0x7F:
+                    if shift > _INT32_SHIFT:
+                        raise IndexError
                     byte = data[position]
                     position += 1
                     number |= (byte & 0x7F) << shift
@@ -114,6 +146,8 @@ def walk_records(
             number &= 0x7F
             shift = 7
             while byte > 0x7F:
+                if shift > _INT64_SHIFT:
+                    raise IndexError
                 byte = data[position]
                 position += 1
                 number |= (byte & 0x7F) << shift
@@ -129,6 +163,8 @@ def walk_records(
             number &= 0x7F
             shift = 7
             while byte > 0x7F:
+                if shift > _INT32_SHIFT:
+                    raise IndexError
                 byte = data[position]
                 position += 1
                 number |= (byte & 0x7F) << shift
@@ -138,6 +174,7 @@ def walk_records(
             raise IndexError
         append((base_offset + number, timestamp_ms, data[position:after]))
         position = after
+    return end - position
 
 
 def write_records(records: Sequence[OpenRecord], base_timestamp_ms: int) -> bytes:

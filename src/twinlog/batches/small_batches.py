@@ -31,6 +31,7 @@ _SHORT_HEAD = struct.Struct(">5B")
 """Two bytes of length, attributes, timestamp delta, offset delta: so begin the first records of a batch that
 have 64 bytes to 8 KB. Read at once they cost half."""
 _SHORT_HEAD_BYTES = 5
+_MOST_OPEN_BYTES = 8 << 20
 _NO_WRAP_BELOW_MS = 1 << 62
 _LENGTH = struct.Struct(">i")
 _SMALLEST_LENGTH = HEADER_BYTES - LOG_OVERHEAD_BYTES
@@ -94,12 +95,13 @@ def gather(
     check_crc: bool,
     skipped_bits: int,
     leader_epoch: int,
+    log_end_offset: int,
 ) -> Gathered:
     """Append to `records` those of the plain small batches from `position` on, until another one or no room.
 
-    Plain: v2, not control, CreateTime, dense, at or after `next_offset`, below `below_bytes`, checksum right,
-    written under `leader_epoch`, none of `skipped_bits` in its attributes. What is damaged is not plain: the
-    general way says how.
+    Plain: v2, not control, CreateTime, dense, at or after `next_offset` (after a hole only up to
+    `log_end_offset`), below `below_bytes`, checksum right, written under `leader_epoch`, none of
+    `skipped_bits` in its attributes. What is damaged is not plain: the general way says how.
     """
     end = len(data)
     begin = position
@@ -126,8 +128,9 @@ def gather(
             magic != CURRENT_MAGIC
             or epoch != leader_epoch
             or attributes & skipped_bits
-            or record_count != last_offset_delta + 1
+            or not 0 < record_count == last_offset_delta + 1
             or base_offset < next_offset
+            or (base_offset > next_offset and base_offset > log_end_offset)
             or not _SMALLEST_LENGTH < length < below_bytes
             or after > end
             or number >= len(_CODECS)
@@ -139,7 +142,8 @@ def gather(
         before = len(records)
         try:
             if number:
-                payload = decompress(_CODECS[number], payload)
+                # A small batch that is a large one when it is open goes the general way.
+                payload = decompress(_CODECS[number], payload, _MOST_OPEN_BYTES)
             size_bytes = len(payload)
             packed_bytes = record_bytes + size_bytes + _HEAD_GROWTH_BYTES * record_count
             if before and packed_bytes > room_bytes:
@@ -153,12 +157,20 @@ def gather(
                 body_at, at = at + _SHORT_HEAD_BYTES, at + 2 + ((low & 0x7F | high << 7) >> 1)
                 timestamp_ms = base_timestamp_ms + (timestamp_delta >> 1)
                 append((base_offset + (offset_delta >> 1), timestamp_ms, payload[body_at:at]))
-            if at < size_bytes:
-                walk_records(payload[at:], base_offset, base_timestamp_ms, append)
+            missing = record_count - (len(records) - before)
+            if at < size_bytes and walk_records(
+                payload[at:], base_offset, base_timestamp_ms, missing, append
+            ):
+                raise IndexError
         except (IndexError, WireFormatError):
             del records[before:]
             break
-        if at > size_bytes or len(records) - before != record_count:
+        if (
+            at > size_bytes
+            or len(records) - before != record_count
+            or records[before][0] != base_offset
+            or records[-1][0] != base_offset + last_offset_delta
+        ):
             del records[before:]
             break
         record_bytes = packed_bytes

@@ -146,6 +146,7 @@ def _source(sources: _Sources, clients: FlowClients) -> SourceSettings:
         stalled_seconds=read.number("twinlog.stalled.seconds"),
         on_data_loss=OnDataLoss(read.text("twinlog.on.data.loss")),
         coalesce_below_bytes=read.integer("twinlog.coalesce.below.bytes"),
+        max_uncompressed_bytes=read.integer("twinlog.batch.max.uncompressed.bytes"),
         recode_compression_level=read.optional_integer("twinlog.recode.compression.level"),
     )
 

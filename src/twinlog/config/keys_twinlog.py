@@ -86,6 +86,9 @@ TWINLOG_KEYS: tuple[KeySpec, ...] = (
     _key("twinlog.coalesce.below.bytes", ValueType.INTEGER, "65536", _SOURCE,
          "A backlog of batches smaller than this on average is copied in larger ones; 0 = never.",
          scope=Scope.FLOW, unit="bytes", minimum=0),
+    _key("twinlog.batch.max.uncompressed.bytes", ValueType.INTEGER, "134217728", _SOURCE,
+         "What one batch that has to be opened may take uncompressed; a partition with a larger one stops"
+         " with BATCH_TOO_LARGE.", scope=Scope.FLOW, unit="bytes", minimum=1048576, maximum=2147483647),
     _key("twinlog.recode.compression.level", ValueType.INTEGER, None, _SOURCE,
          "Compression level of batches that are written anew. Default: a sensible one for each codec.",
          scope=Scope.FLOW, minimum=-7, maximum=22),

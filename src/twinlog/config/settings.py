@@ -195,6 +195,8 @@ class SourceSettings:
     on_data_loss: OnDataLoss
     coalesce_below_bytes: int
     """0 = never coalesce."""
+    max_uncompressed_bytes: int
+    """Of one batch that has to be opened."""
     recode_compression_level: int | None
     """None = a sensible one for the codec."""
 

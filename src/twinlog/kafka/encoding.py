@@ -9,6 +9,7 @@ Frame = bytes | bytearray
 
 INT16 = struct.Struct(">h")
 INT32 = struct.Struct(">i")
+_LAST_SHIFT = 28
 NO_TAGS = b"\0"
 """The end of a structure of a flexible version (KIP-482)."""
 
@@ -57,15 +58,16 @@ def compact_nullable_string(text: str | None) -> bytes:
 
 
 def take_varint(data: Frame, position: int) -> tuple[int, int]:
-    """An unsigned varint."""
+    """An unsigned varint. Raises ValueError for one of more than five bytes: Kafka's have 32 bits."""
     value = shift = 0
-    while True:
+    while shift <= _LAST_SHIFT:
         byte = data[position]
         position += 1
         value |= (byte & 0x7F) << shift
         if byte < 0x80:
             return value, position
         shift += 7
+    raise ValueError("a varint has no end")
 
 
 def take_compact_length(data: Frame, position: int) -> tuple[int, int]:

@@ -3,7 +3,7 @@
 import asyncio
 
 from twinlog.batches.bodies import decode_record
-from twinlog.batches.header import iter_batches
+from twinlog.batches.header import iter_following
 from twinlog.batches.records import open_records
 from twinlog.batches.visibility import Visibility, classify
 from twinlog.errors import FatalKafkaError, StateError, WireFormatError
@@ -114,7 +114,7 @@ def read_records(
     """The visible records from `offset` on and where reading goes on. Raises WireFormatError on damage."""
     records: list[Record] = []
     next_offset = offset
-    batches = iter_batches(bytes(fetched.records))
+    batches = iter_following(bytes(fetched.records), offset, fetched.high_watermark)
     for batch, visibility in classify(batches, fetched.aborted, read_committed=read_committed):
         if visibility is Visibility.VISIBLE:
             kind = (

@@ -93,7 +93,7 @@ def test_a_compressed_old_message_knows_its_last_offset_only() -> None:
     ("change", "complaint"),
     [
         (lambda data: struct.pack_into(">i", data, 57, 4), "promises 4 records, 3 are there"),
-        (lambda data: struct.pack_into(">i", data, 57, 2), "promises 2 records, 3 are there"),
+        (lambda data: struct.pack_into(">i", data, 57, 2), "promises 2 records, more are there"),
         (lambda data: struct.pack_into(">B", data, 61, 0x7E), "past the end"),
         (lambda data: struct.pack_into(">B", data, 61, 0x01), "past the end"),
         (lambda data: struct.pack_into(">B", data, 61, 0xFF), "past the end"),

@@ -29,6 +29,7 @@ def _gathered(data: bytes, *, check_crc: bool = True) -> tuple[list[OpenRecord],
         check_crc=check_crc,
         skipped_bits=0,
         leader_epoch=read_batches(data)[0].header.partition_leader_epoch,
+        log_end_offset=1 << 40,
     )
     return records, taken
 

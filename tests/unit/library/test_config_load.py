@@ -121,6 +121,7 @@ def test_defaults_of_the_source_service() -> None:
     assert source.sync_flush_seconds == 60
     assert source.on_data_loss is OnDataLoss.RECORD
     assert source.coalesce_below_bytes == 65536
+    assert source.max_uncompressed_bytes == 134217728
     assert source.recode_compression_level is None
 
 
@@ -139,6 +140,7 @@ def test_settings_of_the_source_service() -> None:
             "A->B.name = mirror-1",
             "A->B.twinlog.on.data.loss = fail",
             "twinlog.recode.compression.level = -3",
+            "A->B.twinlog.batch.max.uncompressed.bytes = 2000000",
         )
         .flow(A_TO_B)
         .source
@@ -154,6 +156,7 @@ def test_settings_of_the_source_service() -> None:
     assert source.connector_name == "mirror-1"
     assert source.on_data_loss is OnDataLoss.FAIL
     assert source.recode_compression_level == -3
+    assert source.max_uncompressed_bytes == 2_000_000
 
 
 def test_our_own_limit_of_slots_wins_over_tasks_max() -> None:

@@ -216,6 +216,7 @@ def copy_dials(prepare: pb.Prepare, properties: Properties, *, check_crcs: bool)
         read_committed=prepare.read_committed,
         check_crcs=check_crcs,
         coalesce_below_bytes=int(settings["twinlog.coalesce.below.bytes"]),
+        max_uncompressed_bytes=int(settings["twinlog.batch.max.uncompressed.bytes"]),
         recode_compression_level=int(level) if level else None,
         forced_codec=Codec[codec.upper()] if codec else None,
         fail_on_data_loss=settings["twinlog.on.data.loss"] == "fail",

@@ -47,6 +47,7 @@ class CopyDials:
     read_committed: bool
     check_crcs: bool
     coalesce_below_bytes: int
+    max_uncompressed_bytes: int
     recode_compression_level: int | None
     forced_codec: Codec | None
     """The producer's `compression.type` when somebody set it; None = records keep their codec."""
@@ -69,6 +70,7 @@ class CopyDials:
             read_committed=self.read_committed,
             check_crc=self.check_crcs,
             coalesce_below_bytes=self.coalesce_below_bytes,
+            max_open_bytes=self.max_uncompressed_bytes,
         )
 
 

@@ -182,6 +182,7 @@ class Intake:
             policy=self.policies[answer.partition],
             aborted=answer.aborted,
             backlog=size_bytes >= BACKLOG_BYTES,
+            log_end_offset=answer.high_watermark,
         )
         if prepared.next_offset == answer.fetch_offset and prepared.fault is None:
             return

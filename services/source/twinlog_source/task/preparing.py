@@ -27,15 +27,29 @@ def prepare_partition(
     policy: CopyPolicy,
     aborted: Sequence[AbortedTransaction],
     backlog: bool,
+    log_end_offset: int | None = None,
 ) -> Prepared:
     """As `prepare`; never raises. Where that fails only the first batch is taken, so that the fault ends up
     at the one batch that brings it out."""
     try:
-        return prepare(records, wanted_offset=wanted_offset, policy=policy, aborted=aborted, backlog=backlog)
+        return prepare(
+            records,
+            wanted_offset=wanted_offset,
+            policy=policy,
+            aborted=aborted,
+            backlog=backlog,
+            log_end_offset=log_end_offset,
+        )
     except Exception:  # noqa: BLE001 (the boundary of one partition; the first batch is judged below)
         log.debug("fetch_taken_batch_by_batch", partition=str(partition), offset=wanted_offset)
     try:
-        return prepare(_first_batch(records), wanted_offset=wanted_offset, policy=policy, aborted=aborted)
+        return prepare(
+            _first_batch(records),
+            wanted_offset=wanted_offset,
+            policy=policy,
+            aborted=aborted,
+            log_end_offset=log_end_offset,
+        )
     except Exception as error:
         log.exception("batch_not_understood", partition=str(partition), offset=wanted_offset)
         fault = CopyFault(

@@ -3,7 +3,7 @@
 import asyncio
 from dataclasses import dataclass
 
-from twinlog.batches.header import Batch, iter_batches
+from twinlog.batches.header import Batch, iter_following
 from twinlog.batches.visibility import AbortedTransaction
 from twinlog.errors import KafkaError
 from twinlog.kafka.connection import DataSession
@@ -63,7 +63,7 @@ class BatchReader:
                     limit=limit,
                 )
                 if answer.error_code == 0:
-                    return self._opened(answer)
+                    return self._opened(answer, offset)
                 error: KafkaError = partition_error(
                     answer.error_code, partition, doing, alias=self._session.alias
                 )
@@ -71,10 +71,10 @@ class BatchReader:
                     raise error
                 await self._session.forget_leader(doing)
 
-    def _opened(self, answer: FetchAnswer) -> FetchedBatches:
+    def _opened(self, answer: FetchAnswer, offset: int) -> FetchedBatches:
         end = answer.last_stable_offset if self.read_committed else answer.high_watermark
         return FetchedBatches(
-            batches=tuple(iter_batches(answer.records)),
+            batches=tuple(iter_following(answer.records, offset, answer.high_watermark)),
             aborted=answer.aborted,
             log_start_offset=answer.log_start_offset,
             end_offset=end,
