@@ -169,6 +169,8 @@ class FlowEstate:
         if owned and (recreated or self.target_logs.was_recreated(self.topics)):
             return True
         if recreated:
+            # It writes positions, and nobody fences the driver's own writer: whoever slept looks first.
+            await self.confirm()
             await self._source_logs.restart_recreated(self.topics)
         await self._marks.state_new(self.topics)
         await self._marks.state_left(self.topics)

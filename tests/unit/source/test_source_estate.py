@@ -328,6 +328,21 @@ async def test_a_source_topic_that_was_made_anew_while_nobody_copied_begins_at_0
     assert second.table.rows[P].position == 0
 
 
+async def test_who_was_frozen_writes_no_position_of_a_flow_that_is_anothers_by_now(site: Site) -> None:
+    first = await site.owner()
+    await first.journal.position(P, 5)
+    site.source.add_topic("t")
+    site.clock.advance(3)
+    site.say(first.watch)
+    second = await site.process()
+    await second.take_over(displaced=False)
+    await second.journal.position(P, 3)
+    with pytest.raises(FatalKafkaError) as displaced:
+        await first.refresh(owned=frozenset())
+    assert displaced.value.reason == "PRODUCER_FENCED"
+    assert await second.positions.refresh() == {P: 3}
+
+
 async def test_a_copy_that_lost_its_tail_while_nobody_copied_is_a_gap(site: Site) -> None:
     await site.write(site.target, "A.t", 12)
     first = await site.owner()
