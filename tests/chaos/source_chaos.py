@@ -6,9 +6,10 @@ repeated.
     python tests/chaos/source_chaos.py --kinds absence absence service --target-brokers 3 --kills 30
 
 Kills with SIGKILL, chosen by the seed: a task, all tasks, Spark's JVM, the whole service, the target
-broker. A rival is a second service that takes the flow over from the one that runs; a pause stops a process
-for a while, so that it comes back to a flow that others copy. A hang stops the target's broker for longer
-than its session lasts, so that it is fenced as it wakes up; an absence kills it and starts it again only
+broker. A rival is a second service that stands by, and takes the flow over when the one that runs is killed
+or silent; a pause stops a process for a while, the longest one for more than an owner may be silent, so that
+it comes back to a flow that others copy. A hang stops the target's broker for longer than its session lasts,
+so that it is fenced as it wakes up; an absence kills it and starts it again only
 then. With three target brokers an absent one takes partitions without another replica along while the
 coordinators of their transactions go on; it must be asked for. The same seed makes the same choices;
 moments differ with the machine. Exit code 0 only if every partition is identical.
@@ -64,7 +65,9 @@ KINDS = (
 )
 """Of a run that names none."""
 HANG, ABSENCE = "hang", "absence"
-PAUSE_SECONDS = (0.2, 1.0, 3.0)
+OWNER_TIMEOUT_SECONDS = 6
+"""The least that brokers allow."""
+PAUSE_SECONDS = (0.2, 1.0, 3.0, OWNER_TIMEOUT_SECONDS + 3.0)
 HANG_SECONDS = (3.5, 5.0, 8.0)
 """More than `broker.session.timeout.ms` of brokers in tests."""
 SERVICES_AT_ONCE = 2
@@ -119,6 +122,7 @@ class Chaos:
 
     async def run(self) -> Outcome:
         self.rig.extra["topics"] = TOPIC
+        self.rig.extra["twinlog.owner.timeout.seconds"] = str(OWNER_TIMEOUT_SECONDS)
         await self.rig.create(TOPIC, PARTITIONS)
         async with self.rig.configsync() as configsync, asyncio.TaskGroup() as group:
             load = group.create_task(self._load(), name="load")

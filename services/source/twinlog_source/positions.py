@@ -2,7 +2,8 @@
 that format cannot say, from our own mark beside it.
 
 Invariant: after `refresh` returned, `positions` holds for each partition the newest record that was
-committed before the call. It is read from the beginning once and then only its tail.
+committed before the call, also where the topic was given more partitions. It is read from the beginning once
+and then only its tail.
 """
 
 import asyncio
@@ -17,6 +18,7 @@ from twinlog.model import Record, TopicPartition
 from twinlog.wire.source_offset import SOURCE_CONNECTOR, decode_source_offset, decode_source_offset_key
 from twinlog_source.control import ControlState, parse_control
 from twinlog_source.gaps import Gap, GapIdentity, parse_gap, parse_gap_identity
+from twinlog_source.newest_records import NewestRecords
 from twinlog_source.retractions import Retractions
 
 FETCH_MAX_BYTES = 4 << 20
@@ -53,6 +55,7 @@ class PositionsLog:
     """The log was read to an end at least once: what is held here is not just its beginning."""
     _reading: asyncio.Lock = field(default_factory=asyncio.Lock)
     """Two readers side by side would apply old records after new ones."""
+    _newest: NewestRecords = field(default_factory=NewestRecords)
     _next: dict[int, int] = field(default_factory=dict)
     _positions: dict[TopicPartition, int] = field(default_factory=dict)
 
@@ -100,7 +103,13 @@ class PositionsLog:
                 partition, offset, max_wait_seconds=FETCH_WAIT_SECONDS, max_bytes=FETCH_MAX_BYTES
             )
             for record in fetched.records:
-                self._apply(record)
+                if not self._newest.is_superseded(
+                    record.key,
+                    partition.partition,
+                    record.timestamp_ms,
+                    partition_count=self.partition_count,
+                ):
+                    self._apply(record)
             offset = fetched.next_offset
             self._next[partition.partition] = offset
 

@@ -12,6 +12,7 @@ from twinlog.batches.records import decode_batch
 from twinlog.errors import KafkaError, TransientKafkaError
 from twinlog.kafka.ports import FetchedRecords, OffsetSpec
 from twinlog.model import Record, TopicPartition
+from twinlog.wire.murmur2 import partition_for_key
 from twinlog.wire.source_offset import SOURCE_CONNECTOR, encode_source_offset, source_offset_key
 from twinlog_source.positions import PositionsLog
 from twinlog_source.task.outlet import PositionsTopic
@@ -144,3 +145,55 @@ async def test_a_partition_that_cannot_be_read_is_an_error() -> None:
     positions.list_offsets = away
     with pytest.raises(KafkaError, match="moving"):
         await positions.refresh()
+
+
+@dataclass(slots=True)
+class GrownLog:
+    """A positions topic of several partitions; records lie where their key belonged then."""
+
+    logs: dict[int, list[Record]] = field(default_factory=dict)
+    count: int = 5
+
+    def store(self, partition: TopicPartition, position: int, *, at_ms: int) -> int:
+        key = source_offset_key("A", partition)
+        number = partition_for_key(key, self.count)
+        log = self.logs.setdefault(number, [])
+        value = encode_source_offset(position)
+        log.append(Record(offset=len(log), timestamp_ms=at_ms, key=key, value=value))
+        return number
+
+    async def list_offsets(
+        self, spec: OffsetSpec, partitions: Collection[TopicPartition]
+    ) -> Mapping[TopicPartition, int | KafkaError]:
+        is_start = spec is OffsetSpec.EARLIEST
+        return {one: 0 if is_start else len(self.logs.get(one.partition, ())) for one in partitions}
+
+    async def fetch(
+        self, partition: TopicPartition, offset: int, *, max_wait_seconds: float, max_bytes: int = 1 << 20
+    ) -> FetchedRecords:
+        log = self.logs[partition.partition]
+        return FetchedRecords(
+            records=log[offset:], next_offset=len(log), log_start_offset=0, high_watermark=len(log)
+        )
+
+
+@pytest.mark.parametrize("grown_to", [6, 7, 8, 9, 10, 13, 25])
+async def test_in_a_topic_that_was_given_more_partitions_the_newest_position_counts(grown_to: int) -> None:
+    log = GrownLog()
+    copied = [TopicPartition("t", number) for number in range(20)]
+    before = {each: log.store(each, 10, at_ms=1000) for each in copied}
+    log.count = grown_to
+    after = {each: log.store(each, 20, at_ms=2000) for each in copied}
+    moved_down = [each for each in copied if after[each] < before[each]]
+    assert moved_down or grown_to % 5 == 0, "an old record is read after the new one"
+    positions = PositionsLog(
+        list_offsets=log.list_offsets,
+        reader=log,
+        topic=TOPIC.topic,
+        partition_count=grown_to,
+        source_alias="A",
+    )
+    assert await positions.refresh() == dict.fromkeys(copied, 20)
+    for each in copied:
+        log.store(each, 5, at_ms=2000)  # the same millisecond, later in its log
+    assert await positions.refresh() == dict.fromkeys(copied, 5)

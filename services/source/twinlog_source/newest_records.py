@@ -1,0 +1,33 @@
+"""Which record of a key is the newest, in a topic that somebody has given more partitions.
+
+A key's partition follows from its hash and the number of partitions. Once that has changed, old records of a
+key lie in one partition and new ones in another, and partitions are read one after the other: the last one
+read need not be the newest.
+"""
+
+from dataclasses import dataclass, field
+
+from twinlog.wire.murmur2 import partition_for_key
+
+
+@dataclass(slots=True)
+class NewestRecords:
+    """Within a partition the order of the log counts; between two of them the time of writing, and of equal
+    times the partition that the key has now."""
+
+    _newest: dict[bytes, tuple[int, int]] = field(default_factory=dict)
+    """Key -> partition and timestamp of its newest record."""
+
+    def is_superseded(
+        self, key: bytes | None, partition: int, timestamp_ms: int, *, partition_count: int
+    ) -> bool:
+        """Whether a newer record of this key was read already; else this one is the newest from now on."""
+        if key is None:
+            return False
+        before = self._newest.get(key)
+        if before is not None and before[0] != partition and before[1] >= timestamp_ms:
+            home = partition_for_key(key, partition_count)
+            if (before[1], before[0] == home) >= (timestamp_ms, partition == home):
+                return True
+        self._newest[key] = partition, timestamp_ms
+        return False
