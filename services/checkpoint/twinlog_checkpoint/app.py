@@ -67,12 +67,14 @@ async def build(context: ServiceContext, stack: AsyncExitStack) -> ServiceParts:
         loops[f"checkpoints {entry.flow}"] = lease.guard(parts.checkpointer.run)
         syncer = assemble_group_syncer(parts, around)
         loops[f"group offsets {entry.flow}"] = lease.guard(syncer.run)
-        loops[f"rules {entry.flow}"] = RulesFollower(
+        follower = RulesFollower(
             configuration=context.configuration,
             rules=rules,
             checkpointer=parts.checkpointer,
             syncer=syncer,
-        ).run
+        )
+        parts.checkpointer.learn_rules = follower.learn
+        loops[f"rules {entry.flow}"] = follower.run
     board = CheckpointBoard(flows.values(), history_id=context.instance_id, meter=context.meter)
     loops["watched groups"] = board.run
     service = GrpcService(

@@ -8,7 +8,8 @@ from functools import partial
 from opentelemetry.metrics import Meter
 
 from twinlog.clock import Clock
-from twinlog.errors import TwinlogError
+from twinlog.errors import TransientKafkaError, TwinlogError
+from twinlog.kafka.errors import UNAVAILABLE
 from twinlog.kafka.ports import KafkaCluster
 from twinlog.model import ClusterAlias, Flow, TopicPartition
 from twinlog.offsets import CheckpointHistory, target_partition
@@ -100,6 +101,7 @@ def assemble_flow(entry: CheckpointFlow, clusters: FlowClusters, around: Surroun
         instruments=instruments,
         clock=around.clock,
         refusal=around.refusal,
+        away=partial(_away, entry.flow, around),
     )
     return FlowParts(
         checkpointer=checkpointer,
@@ -108,6 +110,16 @@ def assemble_flow(entry: CheckpointFlow, clusters: FlowClusters, around: Surroun
         source_log=clusters.source_log,
         target_log=clusters.target_log,
     )
+
+
+def _away(flow: Flow, around: Surroundings) -> TwinlogError | None:
+    """The cluster of a flow that did not answer the last probe."""
+    for alias in (flow.source, flow.target):
+        if not around.reachable(alias):
+            return TransientKafkaError(
+                f"cluster {alias} does not answer", reason=UNAVAILABLE.name, metadata={"cluster": alias}
+            )
+    return None
 
 
 def assemble_group_syncer(parts: FlowParts, around: Surroundings) -> GroupSyncer:

@@ -1,7 +1,7 @@
 """The loop that turns a flow's group offsets into checkpoints."""
 
 import asyncio
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from random import random
 
@@ -10,7 +10,7 @@ from twinlog.errors import KafkaError, TwinlogError
 from twinlog.kafka.ports import CommittedOffset, KafkaCluster, LogWriter, OffsetSpec
 from twinlog.model import Flow, TopicPartition
 from twinlog.offsets import CheckpointHistory, target_partition
-from twinlog.service.runtime import Backoff, retrying_loop
+from twinlog.service.runtime import Backoff, retrying_loop, wait_or_stop
 from twinlog.wire import Checkpoint
 from twinlog_checkpoint.at_once import each_at_once
 from twinlog_checkpoint.checkpoint_log import CheckpointLog
@@ -25,6 +25,7 @@ from twinlog_checkpoint.translation import COMPARED, SourcePosition, Translation
 
 WRITES_AT_ONCE = 256
 """Checkpoints on their way at a time: they share batches, and none waits for another's acknowledgement."""
+CLUSTER_LOOK_SECONDS = 1.0
 TICK_SECONDS = 0.2
 """How soon a pass follows once it is due."""
 
@@ -40,6 +41,10 @@ class _Candidate:
     @property
     def position(self) -> SourcePosition:
         return SourcePosition(partition=self.source, next_offset=self.committed.next_offset)
+
+
+async def no_rules() -> None:
+    """There are none but the file's."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -65,6 +70,10 @@ class Checkpointer:
     instruments: CheckpointInstruments
     clock: Clock
     refusal: Callable[[Flow], TwinlogError | None]
+    away: Callable[[], TwinlogError | None]
+    """Which of the two clusters did not answer the last probe; None when both did."""
+    learn_rules: Callable[[], Awaitable[None]] = no_rules
+    """Takes over the rules that were changed while the flow ran, before anything is written."""
     passes: int = 0
     """Passes done since the offset syncs were read."""
     _restored: bool = False
@@ -72,8 +81,11 @@ class Checkpointer:
     _was_ready: bool = False
 
     async def run(self, stop: asyncio.Event) -> None:
+        """Loop: a pass when one is due, until `stop`. May run again after another process had the flow."""
         longest_wait = max(1.0, min(self.entry.settings.emit_interval_seconds, 30.0))
-        async with self.writer_cluster.writer() as writer:
+        self._restored, self.passes, self._next_pass_at = False, 0, 0.0
+        async with self.writer_cluster.writer() as writer, asyncio.TaskGroup() as tasks:
+            watching = tasks.create_task(self._watch_clusters(stop), name=f"clusters of {self.entry.flow}")
             await retrying_loop(
                 f"checkpoints {self.entry.flow}",
                 lambda: self._tick(writer),
@@ -83,6 +95,15 @@ class Checkpointer:
                 clock=self.clock,
                 on_error=self.table.on_all_unreadable,
             )
+            watching.cancel()
+
+    async def _watch_clusters(self, stop: asyncio.Event) -> None:
+        """Say of the rows that a cluster is away while a pass still waits for its answer."""
+        while not stop.is_set():
+            away = self.away()
+            if away is not None and (self.table.problem is None or str(self.table.problem) != str(away)):
+                self.table.on_all_unreadable(away)
+            await wait_or_stop(stop, CLUSTER_LOOK_SECONDS)
 
     @property
     def restored(self) -> bool:
@@ -115,8 +136,10 @@ class Checkpointer:
         if refused is not None:
             raise refused
         if not self._restored:
+            await self.learn_rules()
+            self.history.clear()
             restored = await self.log.restore(self.history)
-            self.tail.release(checkpoints_restored=restored)
+            self.tail.on_restored(checkpoints_restored=restored)
             self._restored = True
         read_at = self.clock.monotonic()
         offsets = await self.groups.offsets()
@@ -127,8 +150,12 @@ class Checkpointer:
         if ready:
             await self._emit(writer, candidates, translations, read_at)
             self.passes += 1
+        rows = await self._rows(candidates, translations)
+        away = self.away()
+        if away is not None:
+            raise away
         self.table.replace_all(
-            await self._rows(candidates, translations),
+            rows,
             now_ms=self.clock.now_ms(),
             unreadable={group: held for group, held in offsets.items() if isinstance(held, KafkaError)},
         )

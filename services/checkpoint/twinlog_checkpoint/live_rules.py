@@ -6,11 +6,17 @@ Which topics are checkpointed follows from configsync's registry.
 import asyncio
 from dataclasses import dataclass
 
+import structlog
+
 from twinlog.config import Configuration
-from twinlog.service.rules_client import RulesWatch, follow_rules
+from twinlog.errors import ConfigError, FatalKafkaError, WireFormatError
+from twinlog.service.rules_client import RulesWatch, flow_in_effect, follow_rules
+from twinlog.service.stored_rules import stored_rules
 from twinlog_checkpoint.checkpointer import Checkpointer
 from twinlog_checkpoint.config import CheckpointFlow, checkpoint_flow
 from twinlog_checkpoint.group_syncer import GroupSyncer
+
+_log = structlog.stdlib.get_logger(__name__)
 
 
 @dataclass(slots=True, kw_only=True)
@@ -32,6 +38,22 @@ class RulesFollower:
             lambda config: self.follow(checkpoint_flow(config)),
             stop,
         )
+
+    async def learn(self) -> None:
+        """Take over the rules that configsync has stored, as it may be away now; its own word goes before.
+
+        Raises KafkaError while the target does not answer. Stored rules that cannot be read are said, and the
+        file counts.
+        """
+        flow = self.checkpointer.entry.flow
+        try:
+            stored = await stored_rules(self.checkpointer.target, flow.source)
+            values = self.rules.seed(flow, stored)
+            if values:
+                config = await asyncio.to_thread(flow_in_effect, self.configuration, flow, values)
+                self.follow(checkpoint_flow(config))
+        except (FatalKafkaError, WireFormatError, ConfigError) as error:
+            _log.warning("stored_rules_unusable", flow=str(flow), reason=error.reason, message=str(error))
 
     def follow(self, entry: CheckpointFlow) -> None:
         """Take over what may change while the flow runs."""

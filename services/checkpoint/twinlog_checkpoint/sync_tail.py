@@ -11,7 +11,7 @@ from twinlog.errors import TwinlogError, WireFormatError
 from twinlog.kafka.ports import KafkaCluster, OffsetSpec
 from twinlog.model import Flow
 from twinlog.offsets import OffsetSyncStore
-from twinlog.service.runtime import Backoff, retrying_loop, wait_or_stop
+from twinlog.service.runtime import Backoff, retrying_loop
 from twinlog.wire import OffsetSync, decode_offset_sync
 from twinlog_checkpoint.history import OffsetPair, SyncHistory
 from twinlog_checkpoint.log_scan import LogScan
@@ -25,8 +25,9 @@ _log = structlog.stdlib.get_logger(__name__)
 class SyncTail:
     """The offset syncs of one flow, from the first one there is.
 
-    `store` holds what MM2 would know (§6.3), `history` every pair. Nothing is translated before the first
-    pass is done (`store.read_to_end`). When the topic is made anew, both start anew.
+    Read by the flow's owner and by those that stand by, who take over without reading it all. `store` holds
+    what MM2 would know (§6.3), `history` every pair. Nothing is translated before the first pass is done
+    (`store.read_to_end`). When the topic is created again, both begin again.
     """
 
     flow: Flow
@@ -34,21 +35,20 @@ class SyncTail:
     """The one that hosts the syncs, with a consumer's settings."""
     topic: str
     clock: Clock
-    store: OffsetSyncStore = field(default_factory=lambda: OffsetSyncStore(must_read_to_end=True))
+    store: OffsetSyncStore = field(default_factory=lambda: OffsetSyncStore(must_read_to_end=False))
     history: SyncHistory = field(default_factory=SyncHistory)
     obstacle: TwinlogError | None = None
     """Why the topic cannot be read just now; None when it can."""
-    _released: asyncio.Event = field(default_factory=asyncio.Event)
     _begun: bool = False
 
-    def release(self, *, checkpoints_restored: bool) -> None:
-        """Start reading: the checkpoint guard is restored, or could not be.
+    def on_restored(self, *, checkpoints_restored: bool) -> None:
+        """Hear whether the checkpoint guard could be restored, before the syncs are used.
 
         Without the guard syncs of earlier times must not be used (MM2's mustReadToEnd), because they may take
         a group back.
         """
-        self.store = OffsetSyncStore(must_read_to_end=not checkpoints_restored)
-        self._released.set()
+        if not checkpoints_restored:
+            self.store.distrust_history()
 
     @property
     def problem(self) -> str:
@@ -56,8 +56,6 @@ class SyncTail:
         return "" if self.obstacle is None else f"{self.topic} cannot be read: {self.obstacle}"
 
     async def run(self, stop: asyncio.Event) -> None:
-        while not (self._released.is_set() or stop.is_set()):
-            await wait_or_stop(stop, 0.05)
         async with self.cluster.reader(read_committed=False) as reader:
             scan = LogScan(admin=self.cluster, reader=reader, topic=self.topic, end=OffsetSpec.LATEST)
             await retrying_loop(

@@ -76,6 +76,11 @@ class OffsetSyncStore:
         """Say that the topic was read to the end it had when reading began; translation starts now."""
         self._read_to_end = True
 
+    def distrust_history(self) -> None:
+        """Keep the newest sync of each partition only: the earlier checkpoints could not be loaded."""
+        self._must_read_to_end = True
+        self._slots = {partition: (slots[0],) * SLOTS for partition, slots in self._slots.items()}
+
     def apply(self, sync: OffsetSync) -> None:
         """Take the next sync of the topic. One that goes back on either side drops the history."""
         slots = self._slots.get(sync.partition)

@@ -33,7 +33,7 @@ _STEPS_PER_SESSION: Final = 5
 _LEAST_VALID_SHARE: Final = 0.4
 _REQUIRE_SECONDS: Final = 10.0
 _NO_ELECTION: Final = frozenset({"GROUP_UNAUTHORIZED", "UNSUPPORTED_VERSION"})
-"""Nobody can be elected here, today as ever: the process works as if it were the only one."""
+"""Nobody can be elected here: a process that has heard of no owner works as if it were the only one."""
 
 _log = structlog.stdlib.get_logger(__name__)
 
@@ -219,6 +219,8 @@ class FlowLease:
         self._tell()
 
     def _failed(self, error: KafkaError) -> None:
+        # Who stands by has heard of an owner: were the right to elect lost for a moment, all would begin.
+        works_alone = error.reason in _NO_ELECTION and self._tenure is not Tenure.ELSEWHERE
         left_out = self._limiter.admit(error.reason, now=self._clock.monotonic())
         if left_out is not None:
             _log.warning(
@@ -228,9 +230,9 @@ class FlowLease:
                 reason=error.reason,
                 message=str(error),
                 left_out=left_out,
-                works_on_alone=error.reason in _NO_ELECTION,
+                works_on_alone=works_alone,
             )
-        if error.reason in _NO_ELECTION:
+        if works_alone:
             self._tenure, self._alone = Tenure.OWNER, True
         self._problem = error
         self._tell()

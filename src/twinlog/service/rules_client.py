@@ -46,6 +46,16 @@ class RulesWatch:
         """Configuration keys of a flow that differ from its file, as written."""
         return self._values.get(flow, _NOTHING)
 
+    def seed(self, flow: Flow, values: Mapping[str, str]) -> Mapping[str, str]:
+        """Take values that were stored as what configsync said last, unless it has spoken; return those in
+        force.
+        """
+        if flow not in self._values:
+            self._values[flow] = dict(values)
+            for subscriber in self._subscribers:
+                subscriber.set()
+        return self._values[flow]
+
     def subscribe(self) -> asyncio.Event:
         """An event of the caller's own, set at every change (and at once); the caller clears it before it
         looks.

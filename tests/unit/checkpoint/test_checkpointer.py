@@ -371,6 +371,62 @@ class GatheringWriter:
         return 0
 
 
+async def test_a_process_that_regains_a_flow_goes_by_what_the_other_wrote(flow: FlowOnFakes) -> None:
+    """Its own checkpoints are old by then: it would let lower ones through, and move groups by them."""
+    orders = TopicPartition("orders", 0)
+    for offset in (100, 200, 300):
+        await flow.write_sync("orders", offset, offset)
+    flow.source.set_group("g", {orders: 150})
+    async with flow.running() as first:
+        await served_once(flow, first.checkpointer)
+        async with flow.running() as other:
+            flow.source.set_group("g", {orders: 300})
+            await flow.do_pass(other.checkpointer)
+        flow.source.set_group("g", {orders: 300})
+        assert first.checkpointer.history.latest("g")[TopicPartition("A.orders", 0)].downstream_offset == 101
+        await served_once(flow, first.checkpointer)
+        (latest,) = first.checkpointer.history.latest("g").values()
+    assert latest == checkpoint(300, 300)
+    assert flow.checkpoints() == [checkpoint(150, 101), checkpoint(300, 300)]
+
+
+async def served_once(flow: FlowOnFakes, checkpointer: Checkpointer) -> None:
+    """The flow is this process's for one pass."""
+    stop = asyncio.Event()
+    flow.clock.advance(1)
+    async with asyncio.TaskGroup() as group:
+        group.create_task(checkpointer.run(stop), name="owner")
+        await turns(lambda: checkpointer.table.confirmed_ms == flow.clock.now_ms())
+        stop.set()
+
+
+async def test_a_stand_by_reads_the_offset_syncs_before_its_turn(flow: FlowOnFakes) -> None:
+    await flow.write_sync("orders", 10, 20)
+    tail = flow.checkpointer().tail
+    stop = asyncio.Event()
+    async with asyncio.TaskGroup() as group:
+        group.create_task(tail.run(stop), name="tail")
+        await turns(lambda: tail.store.read_to_end)
+        stop.set()
+    assert tail.store.translate(TopicPartition("orders", 0), 10).downstream_offset == 20
+
+
+async def test_a_cluster_that_hangs_is_told_while_a_pass_waits_for_it(flow: FlowOnFakes) -> None:
+    orders = TopicPartition("orders", 0)
+    await flow.write_sync("orders", 10, 20)
+    flow.source.set_group("g", {orders: 10})
+    async with flow.ready() as checkpointer:
+        await flow.do_pass(checkpointer)
+        flow.target.hooks.available = False
+        stop = asyncio.Event()
+        async with asyncio.TaskGroup() as group:
+            group.create_task(checkpointer.run(stop), name="owner")
+            await turns(lambda: checkpointer.table.problem is not None)
+            (row,) = checkpointer.table.rows()
+            stop.set()
+    assert (row.translation.verdict, row.translation.downstream_offset) == (Verdict.TARGET_UNREADABLE, 20)
+
+
 async def test_no_checkpoint_waits_for_the_acknowledgement_of_another(flow: FlowOnFakes) -> None:
     await flow.write_sync("orders", 10, 20)
     for number in range(50):

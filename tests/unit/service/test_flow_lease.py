@@ -166,6 +166,27 @@ async def test_without_the_right_to_elect_it_works_alone() -> None:
         assert not process.lease.is_elected, "there may be others who cannot be elected either"
 
 
+async def test_losing_the_right_to_elect_makes_no_stand_by_an_owner() -> None:
+    cluster, clock = FakeCluster("B"), FakeClock()
+    one, two = Process("one", cluster, clock), Process("two", cluster, clock)
+    refused: set[str] = set()
+
+    def refuse(call: Call) -> None:
+        refused.add("now")
+        raise FatalKafkaError("no", reason="GROUP_UNAUTHORIZED", code=30)
+
+    async with running(one):
+        await until(lambda: one.works)
+        async with running(two):
+            await until(lambda: two.stands_by and two.lease.tenure is Tenure.ELSEWHERE)
+            cluster.intercept("stand", refuse)
+            await until(lambda: two.lease._problem is not None and one.lease._problem is not None)
+            assert two.lease.tenure is Tenure.ELSEWHERE
+            assert two.stands_by
+            assert not two.works
+            assert one.works, "it was the owner, and nobody else can become one"
+
+
 async def test_a_step_is_held_by_the_owner_only_and_its_errors_are_its_own() -> None:
     cluster, clock = FakeCluster("B"), FakeClock()
     one, two = Process("one", cluster, clock), Process("two", cluster, clock)

@@ -1,0 +1,58 @@
+"""The rules of a flow as configsync has stored them, for a service that starts while configsync is away.
+
+They are the record `["rules"]` of `mm2-configsync.<A>.internal`, which configsync alone writes.
+"""
+
+import json
+from collections.abc import Mapping
+
+from twinlog.errors import KafkaError, WireFormatError
+from twinlog.kafka.ports import KafkaCluster, OffsetSpec
+from twinlog.model import TopicPartition
+from twinlog.policy.internal_topics import configsync_topic
+
+_KEY = b'["rules"]'
+_VERSION = 1
+_FETCH_WAIT_SECONDS = 0.5
+_UNKNOWN_TOPIC = "TOPIC_UNKNOWN"
+
+
+async def stored_rules(cluster: KafkaCluster, source: str) -> Mapping[str, str]:
+    """Configuration keys that differ from the file, as written; empty when none were changed.
+
+    `cluster` is the flow's target. Raises KafkaError, WireFormatError for a record of a newer version.
+    """
+    partition = TopicPartition(configsync_topic(source), 0)
+    bounds: list[int] = []
+    for spec in (OffsetSpec.EARLIEST, OffsetSpec.LATEST):
+        answer = (await cluster.list_offsets(spec, [partition]))[partition]
+        if isinstance(answer, KafkaError):
+            if answer.reason == _UNKNOWN_TOPIC:
+                return {}
+            raise answer
+        bounds.append(answer)
+    position, end = bounds
+    newest: bytes | None = None
+    async with cluster.reader() as reader:
+        while position < end:
+            fetched = await reader.fetch(partition, position, max_wait_seconds=_FETCH_WAIT_SECONDS)
+            for record in fetched.records:
+                if record.key == _KEY:
+                    newest = record.value
+            if fetched.next_offset <= position:
+                break
+            position = fetched.next_offset
+    return {} if newest is None else _values(newest)
+
+
+def _values(raw: bytes) -> Mapping[str, str]:
+    """Raises WireFormatError."""
+    try:
+        document = json.loads(raw)
+        version = document["version"]
+        values = {str(key): str(value) for key, value in document["values"].items()}
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
+        raise WireFormatError("the stored rules are no record of configsync") from error
+    if version != _VERSION:
+        raise WireFormatError(f"the stored rules are of version {version}, this Twinlog knows {_VERSION}")
+    return values
