@@ -157,6 +157,26 @@ FLOWS: Final = ReasonGroup(
             "nothing, or stop one of them",
         ),
         OwnReason(
+            "NO_FLOWS",
+            "`twinlog status --check`: services answer, and none of them has a flow",
+            "ask the deployment that was meant (`--config`), or enable a flow in the file",
+        ),
+        OwnReason(
+            "LAG_UNKNOWN",
+            "`twinlog status --check`: ends of the source's logs, or positions, are not known now",
+            "nothing just after the start; else see what is said of the clusters",
+        ),
+        OwnReason(
+            "TOPICS_WAITING",
+            "`twinlog status --check`: topics are selected and not copied yet",
+            "the message names topics and why they wait",
+        ),
+        OwnReason(
+            "NOT_COPIED",
+            "`twinlog status --check`: other services have the flow, and no source service that answers does",
+            "see that the source service runs, with the same file",
+        ),
+        OwnReason(
             "NO_TOPICS",
             "no topic of the flow can be copied yet",
             "`twinlog explain topic` says why a topic is not replicated",
@@ -202,7 +222,7 @@ FLOWS: Final = ReasonGroup(
         OwnReason(
             "HEARTBEAT_MISSING",
             "heartbeats are written on the source and do not arrive on the target",
-            "see the state of the flow's source service",
+            "nothing while the flow is paused; else see what `twinlog status` says of its partitions",
         ),
     ),
 )

@@ -151,6 +151,6 @@ class DelayTracker:
         since = f"for {(now_ms - newest) / 1000:.0f} s" if newest is not None else "since the start"
         message = (
             f"heartbeats are written on {self.flow.source} but none has reached {self.flow.target} {since}: "
-            f"is the source service of {self.flow} running, and does it replicate heartbeats?"
+            f"`twinlog status` says whether {self.flow} is paused, stands still or does not copy heartbeats"
         )
         return PathState.SILENT, Reason.HEARTBEAT_MISSING, message

@@ -14,6 +14,10 @@ The services are looked for where --config says (or the variable TWINLOG_CONFIG)
 of this machine; --endpoint names one directly, as the ready line of `twinlog run` does.
 
 Exit code 0 when all services serve, 1 when one does not (it is a row with its reason), 2 for wrong usage.
+
+With --check it is a probe: exit code 0 only if everything moves, 1 when something does not or nobody knows \
+whether it does, with a line for each reason, 2 for wrong usage. A pause, a waiting topic, a partition that \
+is not RUNNING and a cluster or service that is away count; lag that shrinks, gaps and limits do not.
 """
 
 
@@ -21,6 +25,10 @@ def status_command(
     config: ConfigOption = None,
     endpoint: EndpointOption = None,
     output: OutputOption = Output.TABLE,
+    check: Annotated[
+        bool,
+        typer.Option("--check", help="Only say whether everything moves, by the exit code and in words."),
+    ] = False,
     timeout: Annotated[
         float, typer.Option(min=0.1, help="Seconds that each service may take to answer.")
     ] = 5.0,
@@ -28,12 +36,17 @@ def status_command(
     with reported_failures():
         endpoints = service_endpoints(config, endpoint)
     from twinlog.cli import status_view as view
+    from twinlog.cli.status_check import problems_of
     from twinlog.cli.status_query import query_status
 
     status = run_async(query_status(endpoints, timeout_seconds=timeout))
+    problems = problems_of(status) if check else []
     with reported_failures():
         if output is Output.JSON:
-            print_json(view.as_json(status))
+            document = view.as_json(status)
+            print_json({**document, "check": view.check_as_json(problems)} if check else document)
+        elif check:
+            typer.echo("\n".join(view.check_lines(problems)))
         else:
             print_table("", view.SERVICE_COLUMNS, map(view.service_cells, status.services))
             if status.flows:
@@ -45,9 +58,11 @@ def status_command(
             if status.clusters:
                 cells = [view.cluster_cells(status.clusters[alias]) for alias in sorted(status.clusters)]
                 print_table("", view.CLUSTER_COLUMNS, cells)
+            if in_force := view.in_force_cells(status):
+                print_table("", view.IN_FORCE_COLUMNS, in_force)
             if notes := view.note_cells(status):
                 print_table("", view.NOTE_COLUMNS, notes)
-    if not status.all_serving:
+    if problems or not (check or status.all_serving):
         raise typer.Exit(EXIT_FAILED)
 
 

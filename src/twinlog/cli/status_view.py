@@ -5,9 +5,14 @@ from dataclasses import asdict
 from typing import Any
 
 from twinlog.cli.output import Column
-from twinlog.cli.status_query import ClusterRow, FlowRow, Note, ServiceRow, Status
+from twinlog.cli.partition_rows import shown_seconds
+from twinlog.cli.status_check import Problem
+from twinlog.cli.status_rows import ClusterRow, FlowRow, InForce, Note, ServiceRow, Status
 
 UNKNOWN = "-"
+"""Of what no service told."""
+NOT_KNOWN = "?"
+"""Of what a service was asked for and does not know now."""
 
 SERVICE_COLUMNS = (
     Column(title="SERVICE"),
@@ -17,13 +22,20 @@ SERVICE_COLUMNS = (
 )
 FLOW_COLUMNS = (
     Column(title="FLOW"),
-    Column(title="TOPICS", right=True),
+    Column(title="TOPICS", spare=3),
     Column(title="PARTITIONS"),
-    Column(title="RECORDS/S", right=True),
-    Column(title="MB/S", right=True),
+    Column(title="RECORDS/S", right=True, spare=1),
+    Column(title="MB/S", right=True, spare=4),
     Column(title="LAG", right=True),
-    Column(title="DELAY", right=True),
-    Column(title="GROUPS"),
+    Column(title="BEHIND", right=True),
+    Column(title="LAST COPIED", right=True),
+    Column(title="DELAY", right=True, spare=2),
+    Column(title="GROUPS", spare=5),
+)
+IN_FORCE_COLUMNS = (
+    Column(title="IN FORCE"),
+    Column(title="ON"),
+    Column(title="WHAT"),
 )
 CLUSTER_COLUMNS = (Column(title="CLUSTER"), Column(title="REACHABLE"))
 NOTE_COLUMNS = (
@@ -43,6 +55,16 @@ def as_json(status: Status) -> dict[str, Any]:
     }
 
 
+def check_as_json(problems: Sequence[Problem]) -> dict[str, Any]:
+    """What `--check` adds to the document."""
+    return {"ok": not problems, "problems": [asdict(each) for each in problems]}
+
+
+def check_lines(problems: Sequence[Problem]) -> list[str]:
+    """One line for each thing that does not move."""
+    return [f"{each.about}: {each.reason}: {each.message}" for each in problems] or ["everything moves"]
+
+
 def service_cells(row: ServiceRow) -> Sequence[str]:
     return row.name, row.endpoint, row.health, row.version or UNKNOWN
 
@@ -50,11 +72,13 @@ def service_cells(row: ServiceRow) -> Sequence[str]:
 def flow_cells(row: FlowRow) -> Sequence[str]:
     return (
         row.flow,
-        str(sum(row.topics.values())) if row.topics else UNKNOWN,
+        _topics(row.topics),
         _counts(row.partitions),
         _number(row.records_per_second),
         UNKNOWN if row.bytes_per_second is None else f"{row.bytes_per_second / 1e6:,.1f}",
-        _number(row.lag_records),
+        _lag(row),
+        UNKNOWN if row.records is None and row.lag_seconds is None else shown_seconds(row.lag_seconds),
+        _ago(row.last_copied_age_seconds),
         _delay(row),
         _groups(row),
     )
@@ -114,11 +138,50 @@ def _number(value: float | None) -> str:
     return UNKNOWN if value is None else f"{value:,.0f}"
 
 
+def in_force_cells(status: Status) -> list[Sequence[str]]:
+    """What holds until somebody acts: pauses, limits, changed rules, waiting topics, gaps."""
+    return [
+        (each.kind, each.about, _in_force(each)) for row in _sorted_flows(status) for each in row.in_force
+    ]
+
+
+def _in_force(each: InForce) -> str:
+    by = f", by {each.by}" if each.by else ""
+    since = f" since {each.since}" if each.since else ""
+    return f"{each.message}{by}{since}"
+
+
+def _topics(counts: Mapping[str, int]) -> str:
+    if not counts:
+        return UNKNOWN
+    others = {state: count for state, count in counts.items() if state != "READY" and count}
+    ready = str(counts.get("READY", 0))
+    return f"{ready} ({_counts(others)})" if others else ready
+
+
+def _lag(row: FlowRow) -> str:
+    """Where it is not known, what was known last and when."""
+    if row.lag_records is not None or row.last_known_lag_records is None:
+        return _number(row.lag_records)
+    if row.source_ends_age_seconds is None:
+        return NOT_KNOWN
+    return f"{NOT_KNOWN} ({row.last_known_lag_records:,} {_ago(row.source_ends_age_seconds)})"
+
+
+def _ago(seconds: float | None) -> str:
+    return UNKNOWN if seconds is None else f"{shown_seconds(seconds)} ago"
+
+
 def _delay(row: FlowRow) -> str:
     if row.path == "SILENT":
         age = "" if row.heartbeat_age_seconds is None else f" {row.heartbeat_age_seconds:.0f} s"
         return f"silent{age}"
-    return UNKNOWN if row.delay_seconds is None else f"{row.delay_seconds:.2f} s"
+    if row.delay_seconds is None:
+        return UNKNOWN
+    delay = f"{row.delay_seconds:.2f} s"
+    if row.path == "ALIVE" or row.heartbeat_age_seconds is None:
+        return delay
+    return f"{NOT_KNOWN} ({delay} {_ago(row.heartbeat_age_seconds)})"
 
 
 def _groups(row: FlowRow) -> str:

@@ -8,8 +8,15 @@ from twinlog.api.common.v1 import types_pb2
 from twinlog.cli import COMMANDS
 from twinlog.cli.decoding import Kind, decode, kind_of
 from twinlog.cli.location import service_endpoints
-from twinlog.cli.status_query import ClusterRow, FlowRow, Note, ServiceRow, Status
-from twinlog.cli.status_view import as_json, cluster_cells, flow_cells, note_cells, service_cells
+from twinlog.cli.status_rows import ClusterRow, FlowRow, InForce, Note, ServiceRow, Status
+from twinlog.cli.status_view import (
+    as_json,
+    cluster_cells,
+    flow_cells,
+    in_force_cells,
+    note_cells,
+    service_cells,
+)
 from twinlog.errors import ConfigError, WireFormatError
 from twinlog.model import Flow, Record, TopicPartition
 from twinlog.policy import DefaultReplicationPolicy
@@ -104,6 +111,7 @@ def _status() -> Status:
     row = status.flow(types_pb2.Flow(source="A", target="B"))
     row.topics, row.partitions = {"READY": 2, "WAITING": 1}, {"RUNNING": 3, "PAUSED": 1, "FAULTED": 0}
     row.records_per_second, row.bytes_per_second, row.lag_records = 12345.6, 2_500_000.0, 0
+    row.lag_seconds, row.last_copied_age_seconds, row.records = 0.0, 3.2, 7
     row.path, row.delay_seconds = "ALIVE", 0.123
     row.group_count, row.groups = 1, {"EXACT": 3}
     return status
@@ -113,16 +121,39 @@ def test_a_flow_is_one_row() -> None:
     row = _status().flows["A->B"]
     cells = flow_cells(row)
 
-    assert cells == ("A->B", "3", "1 paused, 3 running", "12,346", "2.5", "0", "0.12 s", "1 (3 exact)")
+    assert cells == (
+        "A->B",
+        "2 (1 waiting)",
+        "1 paused, 3 running",
+        "12,346",
+        "2.5",
+        "0",
+        "0 s",
+        "3 s ago",
+        "0.12 s",
+        "1 (3 exact)",
+    )
 
 
 def test_what_nobody_said_is_a_dash_and_never_a_zero() -> None:
-    assert flow_cells(FlowRow(flow="A->B")) == ("A->B", "-", "-", "-", "-", "-", "-", "-")
+    assert flow_cells(FlowRow(flow="A->B")) == ("A->B", *["-"] * 9)
+
+
+def test_a_lag_that_is_not_known_shows_what_was_known_last_and_how_old_that_is() -> None:
+    row = FlowRow(flow="A->B", records=0, last_known_lag_records=1040, source_ends_age_seconds=185.0)
+    assert flow_cells(row)[5:7] == ("? (1,040 3 min ago)", "?")
+    row = FlowRow(flow="A->B", records=0, last_known_lag_records=0)
+    assert flow_cells(row)[5] == "?", "never 0 before the first look"
+
+
+def test_a_delay_of_long_ago_is_not_shown_as_the_delay_of_now() -> None:
+    row = FlowRow(flow="A->B", path="UNKNOWN", delay_seconds=0.01, heartbeat_age_seconds=179.0)
+    assert flow_cells(row)[8] == "? (0.01 s 3 min ago)"
 
 
 def test_a_cut_path_shows_how_long_it_is_silent() -> None:
     row = FlowRow(flow="A->B", path="SILENT", delay_seconds=0.1, heartbeat_age_seconds=42.4)
-    assert flow_cells(row)[6] == "silent 42 s"
+    assert flow_cells(row)[8] == "silent 42 s"
 
 
 @pytest.mark.parametrize(
@@ -190,6 +221,18 @@ def test_the_json_document_holds_everything_and_null_for_unknown() -> None:
     assert flow["records_per_second"] == 12345.6
     assert flow["heartbeat_age_seconds"] is None
     assert document["clusters"] == []
+
+
+def test_what_is_in_force_says_who_and_since_when() -> None:
+    status = _status()
+    status.flows["A->B"].in_force += [
+        InForce(kind="PAUSE", about="A->B t-3", message="paused", by="ann@h", since="2026-01-01T00:00:00Z"),
+        InForce(kind="LIMIT", about="A->B", message="limited to 1.0 MB/s"),
+    ]
+    assert in_force_cells(status) == [
+        ("PAUSE", "A->B t-3", "paused, by ann@h since 2026-01-01T00:00:00Z"),
+        ("LIMIT", "A->B", "limited to 1.0 MB/s"),
+    ]
 
 
 def test_every_command_has_a_summary_that_fits_its_line() -> None:

@@ -1,0 +1,152 @@
+"""What `twinlog status` knows when all services have been asked: rows of services, flows and clusters."""
+
+from collections.abc import Awaitable, Iterable
+from dataclasses import dataclass, field
+from typing import TypeVar
+
+import grpc
+from google.protobuf.timestamp_pb2 import Timestamp
+
+from twinlog.api.common.v1 import types_pb2
+from twinlog.service.errors_wire import error_from_rpc
+
+Answer = TypeVar("Answer")
+
+DOWN = "DOWN"
+PAUSE, LIMIT, RULE, MANUAL, WAITING, GAPS = "PAUSE", "LIMIT", "RULE", "MANUAL", "WAITING", "GAPS"
+HEARTBEAT_MISSING = "HEARTBEAT_MISSING"
+SERVING = "SERVING"
+NOT_LOOKED_YET = "UNKNOWN"
+
+
+@dataclass(slots=True, kw_only=True)
+class ServiceRow:
+    name: str
+    endpoint: str
+    health: str = DOWN
+    """SERVING, NOT_SERVING, or DOWN when it does not answer."""
+    version: str = ""
+    reason: str = ""
+    message: str = ""
+
+
+@dataclass(slots=True, kw_only=True)
+class Note:
+    service: str
+    reason: str
+    message: str
+
+
+@dataclass(slots=True, kw_only=True)
+class InForce:
+    """Something that somebody ordered, or that is left of what happened, and holds until somebody acts."""
+
+    kind: str
+    """PAUSE, LIMIT, RULE, MANUAL, WAITING (topics), GAPS."""
+    about: str
+    message: str
+    by: str | None = None
+    since: str | None = None
+    """RFC 3339."""
+
+
+@dataclass(slots=True, kw_only=True)
+class FlowRow:
+    """None and empty = the service that knows did not say."""
+
+    flow: str
+    topics: dict[str, int] = field(default_factory=dict)
+    partitions: dict[str, int] = field(default_factory=dict)
+    records: int | None = None
+    bytes: int | None = None
+    records_per_second: float | None = None
+    bytes_per_second: float | None = None
+    lag_records: int | None = None
+    lag_seconds: float | None = None
+    """Age of the oldest record that is not copied."""
+    last_known_lag_records: int | None = None
+    """What was known last of each partition; see `source_ends_as_of`."""
+    partitions_of_unknown_lag: int | None = None
+    source_ends_as_of: str | None = None
+    """RFC 3339: when the end of a source log was read that was read longest ago."""
+    source_ends_age_seconds: float | None = None
+    last_copied_at: str | None = None
+    """RFC 3339: when the target acknowledged records last, since the service started."""
+    last_copied_age_seconds: float | None = None
+    last_copied_record_age_seconds: float | None = None
+    """By the record's own timestamp."""
+    exactly_once: bool | None = None
+    path: str | None = None
+    """ALIVE, SILENT or UNKNOWN: what heartbeats say."""
+    delay_seconds: float | None = None
+    heartbeat_age_seconds: float | None = None
+    groups: dict[str, int] = field(default_factory=dict)
+    """Partitions of groups by the verdict on their offsets."""
+    group_count: int | None = None
+    notes: list[Note] = field(default_factory=list)
+    in_force: list[InForce] = field(default_factory=list)
+
+    def add_note(self, service: str, reason: str, message: str) -> None:
+        """Nothing without a reason."""
+        if reason:
+            self.notes.append(Note(service=service, reason=reason, message=message))
+
+    @property
+    def is_paused(self) -> bool:
+        """The whole flow, heartbeats with it."""
+        return any(each.kind == PAUSE and each.about == self.flow for each in self.in_force)
+
+
+@dataclass(slots=True, kw_only=True)
+class ClusterRow:
+    alias: str
+    seen_by: dict[str, bool | None] = field(default_factory=dict)
+    """By service; None when it has not looked yet."""
+    notes: list[Note] = field(default_factory=list)
+
+
+@dataclass(slots=True, kw_only=True)
+class Status:
+    services: list[ServiceRow]
+    flows: dict[str, FlowRow] = field(default_factory=dict)
+    clusters: dict[str, ClusterRow] = field(default_factory=dict)
+
+    @property
+    def all_serving(self) -> bool:
+        return all(row.health == SERVING for row in self.services)
+
+    def flow(self, message: types_pb2.Flow) -> FlowRow:
+        name = f"{message.source}->{message.target}"
+        return self.flows.setdefault(name, FlowRow(flow=name))
+
+    def add_clusters(self, service: str, statuses: Iterable[types_pb2.ClusterStatus]) -> None:
+        for status in statuses:
+            row = self.clusters.setdefault(status.alias, ClusterRow(alias=status.alias))
+            if status.reason == NOT_LOOKED_YET:
+                row.seen_by.setdefault(service, None)
+                continue
+            row.seen_by[service] = status.reachable
+            if not status.reachable and not any(note.service == service for note in row.notes):
+                row.notes.append(Note(service=service, reason=status.reason, message=status.message))
+
+
+async def asked(
+    call: Awaitable[Answer], rows: Iterable[FlowRow], service: str, otherwise: str
+) -> Answer | None:
+    """The answer, or None and a note with each row: what else is known of them stands."""
+    try:
+        return await call
+    except grpc.aio.AioRpcError as failure:
+        error = error_from_rpc(failure, peer=service)
+        for row in rows:
+            row.add_note(service, error.reason, f"{otherwise}: {error}")
+        return None
+
+
+def shown_stamp(stamp: Timestamp) -> str:
+    """RFC 3339."""
+    return stamp.ToJsonString()
+
+
+def age_seconds(stamp: Timestamp, now_ms: int) -> float:
+    return max(0.0, (now_ms - stamp.ToMilliseconds()) / 1000)

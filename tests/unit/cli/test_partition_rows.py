@@ -1,0 +1,82 @@
+"""How partitions look: the worst first, `?` for what is not known, and a table on 80 columns."""
+
+import pytest
+
+from twinlog.api.common.v1 import types_pb2
+from twinlog.api.source.v1 import source_service_pb2 as pb2
+from twinlog.cli import partition_rows as rows
+from twinlog.cli.table import table_lines
+
+NOW_MS = 1_700_000_000_000
+
+
+def status(
+    topic: str, state: str = "RUNNING", *, lag: int | None = 0, reason: str = "", oldest_ms: int = 0
+) -> pb2.PartitionStatus:
+    told = pb2.PartitionStatus(
+        flow=types_pb2.Flow(source="A", target="B"),
+        source=types_pb2.TopicPartition(topic=topic, partition=3),
+        target_topic=f"A.{topic}",
+        state=pb2.PartitionState.Value(f"PARTITION_STATE_{state}"),
+        position=10_000,
+        source_end_offset=-1 if lag is None else 10_000 + lag,
+        lag_records=lag,
+        reason=reason,
+        message="target B has not answered for a while, it is tried again" if reason else "",
+    )
+    if oldest_ms:
+        told.oldest_record_at.FromMilliseconds(oldest_ms)
+    return told
+
+
+def test_the_worst_come_first_and_those_alike_in_their_order() -> None:
+    several = [
+        status("a"),
+        status("b", "PAUSED", reason="PAUSED_BY_OPERATOR"),
+        status("c", reason="TARGET_SLOW"),
+        status("d", "STALLED", reason="NO_TASK"),
+        status("e", "FAULTED", reason="CORRUPT_BATCH"),
+        status("f", "FAULTED", reason="CORRUPT_BATCH"),
+    ]
+    assert [each.source.topic for each in rows.worst_first(several)] == ["e", "f", "d", "b", "c", "a"]
+    assert [each.source.topic for each in several if rows.is_troubled(each)] == ["b", "c", "d", "e", "f"]
+
+
+def test_what_is_not_known_is_a_question_mark_for_people_and_null_for_programs() -> None:
+    unknown, old = status("a", lag=None), status("b", lag=7, oldest_ms=NOW_MS - 90_000)
+    assert rows.lag_cell(unknown) == "?"
+    document = rows.as_json(unknown, now_ms=NOW_MS)
+    assert (document["lag_records"], document["lag_seconds"], document["source_end_offset"]) == (None,) * 3
+    document = rows.as_json(old, now_ms=NOW_MS)
+    assert (document["lag_records"], document["lag_seconds"]) == (7, 90.0)
+    assert rows.as_json(status("c", lag=7), now_ms=NOW_MS)["lag_seconds"] is None
+    assert rows.as_json(status("d"), now_ms=NOW_MS)["lag_seconds"] == 0.0
+
+
+def test_the_next_try_is_told() -> None:
+    told = status("a", "BACKOFF", reason="KAFKA_TIMEOUT")
+    told.retry_at.FromMilliseconds(NOW_MS + 32_400)
+    assert "in 32 s" in rows.cells(told, now_ms=NOW_MS)
+    assert rows.as_json(told, now_ms=NOW_MS)["retry_at"] == told.retry_at.ToJsonString()
+
+
+@pytest.mark.parametrize("width", [80, 100, 200])
+def test_partitions_are_a_table_also_on_a_narrow_terminal(width: int) -> None:
+    several = [
+        status(f"orders-of-region-{n}", "STALLED", lag=123_456, reason="TARGET_SLOW") for n in range(9)
+    ]
+    cells = [rows.cells(each, now_ms=NOW_MS) for each in several]
+    lines = table_lines(rows.COLUMNS, cells, width=width)
+    assert all(len(line) <= width for line in lines)
+    assert lines[1].startswith("─"), "a head, not a paragraph for each"
+    for kept in ("partition", "state", "lag", "behind", "reason"):
+        assert kept in lines[0].split()
+    assert ("lane" in lines[0].split()) is (width == 200)
+
+
+@pytest.mark.parametrize(
+    ("seconds", "told"),
+    [(None, "?"), (0.0, "0 s"), (119.4, "119 s"), (300.0, "5 min"), (9_000.0, "2.5 h"), (200_000.0, "2.3 d")],
+)
+def test_times_are_told_in_one_unit(seconds: float | None, told: str) -> None:
+    assert rows.shown_seconds(seconds) == told
