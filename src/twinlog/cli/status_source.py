@@ -59,7 +59,12 @@ async def ask_source(channel: grpc.aio.Channel, status: Status, timeout_seconds:
     if gaps is None:
         return
     by_flow: dict[str, list[source.LedgerGap]] = {}
+    for unknown in gaps.unknown:
+        told = f"gaps are not known: {unknown.message}"
+        status.flow(unknown.flow).add_note("source", unknown.reason, told)
     for gap in gaps.gaps:
+        if gap.acknowledged_by:
+            continue
         by_flow.setdefault(status.flow(gap.flow).flow, []).append(gap)
     for name, found in by_flow.items():
         status.flows[name].in_force.append(_gaps_in_force(name, found))
