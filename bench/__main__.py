@@ -16,7 +16,7 @@ from bench.display import Display
 from bench.goals import judge
 from bench.idle import IdlePlan
 from bench.latency import LatencyPlan
-from bench.loads import LOADS, choose_loads
+from bench.loads import LATENCY_LOADS, LOADS, choose_latency_loads, choose_loads
 from bench.results import Copier, to_json, write_results
 from bench.stage import open_stage
 from bench.tables import all_tables, markdown, show
@@ -27,6 +27,7 @@ _RESULTS = Path(__file__).parent / "results"
 _FILE_WIDTH = 160
 _QUICK_SCALE = 0.1
 _QUICK_LOADS = ("1kb-none", "100b-zstd", "tiny-batches")
+_QUICK_LATENCY_LOADS = ("busy", "quiet", "mixed")
 _QUICK_COPIERS = (Copier.MM2, Copier.TWINLOG)
 
 
@@ -34,7 +35,7 @@ def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="python -m bench",
         description="Twinlog beside the real MirrorMaker 2, on the same two brokers and loads. "
-        "A full run takes about half an hour; nothing else should run on the machine.",
+        "A full run takes about three quarters of an hour; nothing else should run on the machine.",
     )
     parser.add_argument(
         "--quick", action="store_true", help="small and few loads: a few minutes, figures of cold processes"
@@ -51,6 +52,11 @@ def _parser() -> argparse.ArgumentParser:
         "--loads", nargs="+", metavar="LOAD", choices=tuple(load.name for load in LOADS),
         help=f"{', '.join(load.name for load in LOADS)} "
         f"(default: all; with --quick {', '.join(_QUICK_LOADS)})",
+    )  # fmt: skip
+    parser.add_argument(
+        "--latency-loads", nargs="+", metavar="LOAD", choices=tuple(load.name for load in LATENCY_LOADS),
+        help=f"{', '.join(load.name for load in LATENCY_LOADS)} "
+        f"(default: all; with --quick {', '.join(_QUICK_LATENCY_LOADS)})",
     )  # fmt: skip
     parser.add_argument("--repeat", type=int, default=1, help="runs of each; medians are shown (default: 1)")
     parser.add_argument("--scale", type=float, help="records, as a multiple of a full run (default: 1)")
@@ -75,7 +81,11 @@ def plan_of(arguments: argparse.Namespace) -> Plan:
         repeat=max(arguments.repeat, 1),
         batch_bytes=arguments.batch_bytes,
         broker_warm_up_seconds=5.0 if quick else 60.0,
-        latency=LatencyPlan(warm_up_seconds=5.0 if quick else 40.0, measured_seconds=15.0 if quick else 60.0),
+        latency=LatencyPlan(
+            loads=choose_latency_loads(arguments.latency_loads or (_QUICK_LATENCY_LOADS if quick else ())),
+            warm_up_seconds=5.0 if quick else 40.0,
+            measured_seconds=15.0 if quick else 60.0,
+        ),
         idle=IdlePlan(settle_seconds=5.0 if quick else 30.0, measured_seconds=10.0 if quick else 60.0),
     )
 

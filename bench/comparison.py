@@ -174,16 +174,18 @@ class Comparison:
 
     async def _run_latencies(self) -> None:
         plan = self._plan.latency
-        self._display.step("latency at 1,000 records/s")
-        for copier in self._plan.copiers:
+        for load, copier in itertools.product(plan.loads, self._plan.copiers):
+            self._display.step(f"latency, {load.title}")
             with (
-                self._noting_failure(f"latency: {copier.label}", copier) as directory,
+                self._noting_failure(f"latency, {load.name}: {copier.label}", copier) as directory,
                 self._display.bar(copier.label, plan.seconds) as progress,
             ):
-                run = await run_latency(self._stage, copier, self._new_flow(), plan, directory, progress)
+                flow = self._new_flow()
+                run = await run_latency(self._stage, copier, flow, load, plan, directory, progress)
                 self.results.latencies.append(run)
                 self._display.fact(
-                    f"{copier.label}: p50 {run.p50_ms:.1f} ms, p99 {run.p99_ms:.1f}, p99.9 {run.p999_ms:.1f}"
+                    f"{copier.label}: p50 {run.p50_ms:.1f} ms, p90 {run.p90_ms:.1f}, p99 {run.p99_ms:.1f},"
+                    f" p99.9 {run.p999_ms:.1f}"
                 )
 
     async def _run_idles(self) -> None:

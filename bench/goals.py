@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from bench.loads import LATENCY_LOADS
 from bench.results import Copier, Results
 
 _CPU_RATIOS = {"1kb-none": 7.0, "1kb-zstd": 8.0, "100b-zstd": 15.0, "tiny-batches": 3.0}
@@ -65,16 +66,17 @@ def _rate_goals(results: Results) -> Iterator[Goal]:
 
 
 def _latency_goals(results: Results) -> Iterator[Goal]:
-    ours, theirs = results.latency(Copier.TWINLOG), results.latency(Copier.MM2)
-    for name, field in (("p50", "p50_ms"), ("p99", "p99_ms"), ("p99.9", "p999_ms")):
-        limit: float | None = getattr(theirs, field, None)
-        found: float | None = getattr(ours, field, None)
-        yield Goal(
-            text=f"latency {name} against MM2's defaults",
-            wanted="at most MM2's" if limit is None else f"≤ {limit:.1f} ms",
-            found="not measured" if found is None else f"{found:.1f} ms",
-            reached=None if limit is None or found is None else found <= limit,
-        )
+    for load in LATENCY_LOADS:
+        ours, theirs = results.latency(Copier.TWINLOG, load.name), results.latency(Copier.MM2, load.name)
+        for name, field in (("p50", "p50_ms"), ("p99", "p99_ms"), ("p99.9", "p999_ms")):
+            limit: float | None = getattr(theirs, field, None)
+            found: float | None = getattr(ours, field, None)
+            yield Goal(
+                text=f"latency {name} against MM2's defaults, {load.name}",
+                wanted="at most MM2's" if limit is None else f"≤ {limit:.1f} ms",
+                found="not measured" if found is None else f"{found:.1f} ms",
+                reached=None if limit is None or found is None else found <= limit,
+            )
 
 
 def _idle_goal(results: Results) -> Goal:

@@ -1,16 +1,17 @@
-"""How long a record takes at a moderate, steady rate."""
+"""How long a record takes at a steady rate, over few partitions or many, alone or beside a stream."""
 
 import asyncio
 import contextlib
 import json
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from bench.copiers import RunningCopier, copier_in, copier_properties, starting
 from bench.figures import percentile
 from bench.latency_probe import ProbeOutcome, ProbePlan
+from bench.loads import LatencyLoad
 from bench.priming import put_first_records, wait_for_first_records
 from bench.results import Copier, LatencyRun
 from bench.stage import Stage
@@ -18,8 +19,7 @@ from bench.tree_meter import TreeMeter
 from twinlog.errors import StateError
 from twinlog.model import Flow
 
-_PARTITIONS = 8
-_RECORDS_PER_SECOND = 1000
+_STREAM_PARTITIONS = 8
 _METER_SECONDS = 0.5
 _PROBE = Path(__file__).with_name("latency_probe.py")
 _LONGEST_LINE_BYTES = 16 << 20
@@ -27,6 +27,7 @@ _LONGEST_LINE_BYTES = 16 << 20
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LatencyPlan:
+    loads: Sequence[LatencyLoad]
     warm_up_seconds: float
     measured_seconds: float
 
@@ -39,6 +40,7 @@ async def run_latency(
     stage: Stage,
     copier: Copier,
     flow: Flow,
+    load: LatencyLoad,
     plan: LatencyPlan,
     directory: Path,
     progress: Callable[[float], None],
@@ -48,36 +50,47 @@ async def run_latency(
     `flow` must be new to these clusters. Raises TwinlogError when the copier does not start or records do not
     arrive.
     """
-    topic = f"latency-{flow.source}"
+    topic, stream_topic = f"latency-{flow.source}", f"stream-{flow.source}"
     remote_topic = f"{flow.source}.{topic}"
+    topics = {topic: load.partitions}
+    if load.stream_bytes_per_second:
+        topics[stream_topic] = _STREAM_PARTITIONS
     source, target = stage.source.brokers, stage.target.brokers
-    await put_first_records(stage, topic, _PARTITIONS)
+    for each, partition_count in topics.items():
+        await put_first_records(stage, each, partition_count)
     properties = copier_properties(
-        copier, flow, source.client_properties(), target.client_properties(), topics=topic
+        copier, flow, source.client_properties(), target.client_properties(), topics=", ".join(topics)
     )
     probe_plan = ProbePlan(
         source_servers=source.bootstrap_servers,
         target_servers=target.bootstrap_servers,
         source_topic=topic,
         target_topic=remote_topic,
-        partitions=_PARTITIONS,
-        records_per_second=_RECORDS_PER_SECOND,
+        partitions=load.partitions,
+        records_per_second=load.records_per_second,
+        stream_topic=stream_topic,
+        stream_partitions=_STREAM_PARTITIONS,
+        stream_bytes_per_second=load.stream_bytes_per_second,
         warm_up_seconds=plan.warm_up_seconds,
         measured_seconds=plan.measured_seconds,
     )
     try:
         async with copier_in(directory, copier, properties) as running, starting(running):
-            await wait_for_first_records(stage, remote_topic, _PARTITIONS)
+            for each, partition_count in topics.items():
+                await wait_for_first_records(stage, f"{flow.source}.{each}", partition_count)
             outcome, cpu_share = await _watch(probe_plan, running, progress)
     finally:
-        await stage.source.delete_topic(topic)
-        await stage.target.delete_topic(remote_topic)
+        for each in topics:
+            await stage.source.delete_topic(each)
+            await stage.target.delete_topic(f"{flow.source}.{each}")
     if outcome.missing:
         raise StateError(f"{outcome.missing:,} of {probe_plan.all_records:,} records did not arrive")
     latencies = outcome.latencies_ms
     return LatencyRun(
         copier=copier,
+        load=load.name,
         p50_ms=percentile(latencies, 50),
+        p90_ms=percentile(latencies, 90),
         p99_ms=percentile(latencies, 99),
         p999_ms=percentile(latencies, 99.9),
         longest_ms=latencies[-1],

@@ -67,6 +67,42 @@ def choose_loads(names: Collection[str]) -> Sequence[Load]:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class LatencyLoad:
+    """Records of 1 KB at a steady rate, each sent by itself, to one partition after the other."""
+
+    name: str
+    """For `--latency-loads` and results."""
+    title: str
+    records_per_second: int
+    partitions: int
+    stream_bytes_per_second: int = 0
+    """Beside them, into another topic of eight partitions, as records of 100 KB."""
+
+
+LATENCY_LOADS = (
+    LatencyLoad(
+        name="busy", title="1,000 records/s over 8 partitions", records_per_second=1000, partitions=8
+    ),
+    LatencyLoad(
+        name="quiet", title="200 records/s over 24 partitions", records_per_second=200, partitions=24
+    ),
+    LatencyLoad(name="sparse", title="50 records/s over 24 partitions", records_per_second=50, partitions=24),
+    LatencyLoad(
+        name="mixed",
+        title="200 records/s over 24 partitions, beside 10 MB/s in another topic",
+        records_per_second=200,
+        partitions=24,
+        stream_bytes_per_second=10_000_000,
+    ),
+)
+
+
+def choose_latency_loads(names: Collection[str]) -> Sequence[LatencyLoad]:
+    """The named loads in the order of `LATENCY_LOADS`; all when none is named."""
+    return [load for load in LATENCY_LOADS if not names or load.name in names]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class BatchPool:
     """Ready batches, to be sent again and again."""
 

@@ -56,7 +56,9 @@ class LatencyRun:
     """From the producer's call on the source to a read_committed consumer on the target."""
 
     copier: Copier
+    load: str
     p50_ms: float
+    p90_ms: float
     p99_ms: float
     p999_ms: float
     longest_ms: float
@@ -113,9 +115,9 @@ class Results:
         runs = [run for run in self.ceilings if run.load == load]
         return max(runs, key=lambda run: run.records_per_second, default=None)
 
-    def latency(self, copier: Copier) -> LatencyRun | None:
+    def latency(self, copier: Copier, load: str) -> LatencyRun | None:
         """Of several runs the one whose p99 is the median."""
-        runs = [run for run in self.latencies if run.copier is copier]
+        runs = [run for run in self.latencies if (run.copier, run.load) == (copier, load)]
         return runs[middle([run.p99_ms for run in runs])] if runs else None
 
     def idle(self, copier: Copier) -> IdleRun | None:

@@ -9,6 +9,7 @@ from rich.table import Table
 
 from bench.figures import Stretch
 from bench.goals import Goal, judge
+from bench.loads import LATENCY_LOADS
 from bench.results import Copier, DrainRun, LoadFacts, Results
 
 _NOTHING = "-"
@@ -147,21 +148,38 @@ def _costs(results: Results) -> TextTable:
 
 
 def _latencies(results: Results) -> TextTable:
-    runs = [run for copier in Copier if (run := results.latency(copier)) is not None]
+    runs = [
+        (load, run)
+        for load in LATENCY_LOADS
+        for copier in Copier
+        if (run := results.latency(copier, load.name)) is not None
+    ]
     return TextTable(
-        title="Latency at 1,000 records/s, read_committed consumer",
-        columns=("copier", "p50", "p99", "p99.9", "longest", "CPU of a core", "repeated records"),
+        title="Latency, read_committed consumer",
+        columns=(
+            "load",
+            "copier",
+            "p50",
+            "p90",
+            "p99",
+            "p99.9",
+            "longest",
+            "CPU of a core",
+            "repeated records",
+        ),
         rows=tuple(
             (
+                load.title,
                 run.copier.label,
                 f"{run.p50_ms:.1f} ms",
+                f"{run.p90_ms:.1f} ms",
                 f"{run.p99_ms:.1f} ms",
                 f"{run.p999_ms:.1f} ms",
                 f"{run.longest_ms:.1f} ms",
                 f"{run.cpu_share:.0%}",
                 f"{run.duplicates:,}",
             )
-            for run in runs
+            for load, run in runs
         ),
     )
 

@@ -39,10 +39,14 @@ def drain_run(
     )
 
 
-def latency_run(copier: Copier, p50_ms: float, p99_ms: float, p999_ms: float) -> LatencyRun:
+def latency_run(
+    copier: Copier, p50_ms: float, p99_ms: float, p999_ms: float, *, load: str = "busy"
+) -> LatencyRun:
     return LatencyRun(
         copier=copier,
+        load=load,
         p50_ms=p50_ms,
+        p90_ms=p50_ms + 1,
         p99_ms=p99_ms,
         p999_ms=p999_ms,
         longest_ms=p999_ms + 1,

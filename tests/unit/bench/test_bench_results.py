@@ -4,6 +4,7 @@ import json
 from pathlib import Path
 
 from bench.goals import judge
+from bench.loads import LATENCY_LOADS
 from bench.results import Copier, to_json, write_results
 from bench.tables import all_tables, markdown
 
@@ -27,7 +28,8 @@ def test_the_median_run_is_shown_and_the_fastest_ceiling() -> None:
     assert shown is not None
     assert shown is results.drains[2]
     assert results.ceiling("1kb-none") is results.ceilings[1]
-    assert results.latency(Copier.MM2) is results.latencies[2]
+    assert results.latency(Copier.MM2, "busy") is results.latencies[2]
+    assert results.latency(Copier.MM2, "quiet") is None
     assert results.drain("1kb-none", Copier.MM2) is None
     assert results.idle(Copier.MM2) is None
 
@@ -91,10 +93,11 @@ def test_markdown_has_a_row_for_each_row() -> None:
     results = empty_results()
     results.latencies = [latency_run(Copier.TWINLOG, 2.04, 7, 28)]
     (table,) = all_tables(results)
+    figures = "2.0 ms | 3.0 ms | 7.0 ms | 28.0 ms | 29.0 ms"
     assert markdown(table).splitlines() == [
-        "**Latency at 1,000 records/s, read_committed consumer**",
+        "**Latency, read_committed consumer**",
         "",
-        "| copier | p50 | p99 | p99.9 | longest | CPU of a core | repeated records |",
-        "| --- | ---: | ---: | ---: | ---: | ---: | ---: |",
-        "| Twinlog, exactly once | 2.0 ms | 7.0 ms | 28.0 ms | 29.0 ms | 20% | 0 |",
+        "| load | copier | p50 | p90 | p99 | p99.9 | longest | CPU of a core | repeated records |",
+        "| --- | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: |",
+        f"| {LATENCY_LOADS[0].title} | Twinlog, exactly once | {figures} | 20% | 0 |",
     ]
