@@ -2,8 +2,11 @@
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from dataclasses import replace
 
 from twinlog.batches import NewRecord, build_batch, decode_batch, read_batches
+from twinlog.clock import SystemClock
+from twinlog.errors import KafkaError
 from twinlog.kafka.clients import fetch_options
 from twinlog.kafka.cluster import open_cluster
 from twinlog.kafka.ports import NewTopic, OffsetSpec, QuotaEntity
@@ -88,17 +91,72 @@ async def test_every_reader_waits_out_a_consumer_byte_rate(kafka_pair: KafkaPair
         assert fetched.records
 
 
+async def test_a_producer_waits_out_a_producer_byte_rate_that_is_longer_than_its_time_out(
+    kafka_pair: KafkaPair, unique_topic: str
+) -> None:
+    partitions = [TopicPartition(unique_topic, number) for number in range(3)]
+    settings = replace(QUICK, delivery_timeout_seconds=6.0, request_timeout_seconds=6.0)
+    async with (
+        limited_session(
+            kafka_pair.a, unique_topic, unique_topic, partition_count=3, producer_byte_rate=RATE
+        ) as session,
+        RawProducer(session, settings, transactional_id=unique_topic) as producer,
+    ):
+        throttles = []
+        for _ in range(4):
+            producer.begin()
+            sent = [
+                producer.send(partition, build_batch([NewRecord(None, bytes(RECORD_BYTES), number)]))
+                for number in range(8)
+                for partition in partitions
+            ]
+            await producer.commit()
+            assert all(acknowledged.result() >= 0 for acknowledged in sent)
+            client = await session.client("look")
+            throttles += [connection.throttled_seconds for connection in client._conns.values()]
+    assert max(throttles) > 0
+
+
+async def test_topics_are_created_under_a_controller_mutation_rate(
+    kafka_pair: KafkaPair, unique_topic: str
+) -> None:
+    """A controller that is asked for too much says so, or takes its time: no refusal is final."""
+    entity = QuotaEntity((("client-id", unique_topic),))
+    topics = [
+        NewTopic(name=f"{unique_topic}-{number}", partition_count=10, replication_factor=1, configs={})
+        for number in range(6)
+    ]
+    async with (
+        open_cluster("A", kafka_pair.a.client_properties()) as admin,
+        open_cluster("A", {**kafka_pair.a.client_properties(), "client.id": unique_topic}) as limited,
+    ):
+        await carried_out(lambda: admin.alter_client_quotas({entity: {"controller_mutation_rate": 2.0}}))
+
+        async def are_in_force() -> bool:
+            return entity in await admin.describe_client_quotas()
+
+        await eventually(are_in_force)
+        for topic in topics:
+            await carried_out(lambda topic=topic: limited.create_topics([topic]))  # type: ignore[misc]
+        await carried_out(lambda: limited.create_partitions({topics[0].name: 20}))
+        described = await admin.describe_topics([topic.name for topic in topics])
+        assert not [answer for answer in described.values() if isinstance(answer, KafkaError)]
+        await carried_out(lambda: limited.delete_topics([topic.name for topic in topics]))
+
+
 async def test_every_kind_of_request_waits_out_a_request_percentage(
     kafka_pair: KafkaPair, unique_topic: str
 ) -> None:
     partition = TopicPartition(unique_topic, 0)
-    async with limited_session(kafka_pair.a, unique_topic, unique_topic, request_percentage=0.1) as session:
+    async with limited_session(kafka_pair.a, unique_topic, unique_topic, request_percentage=1.0) as session:
         async with TransactionRotation(
             session, (f"{unique_topic}-0", f"{unique_topic}-1"), QUICK
         ) as rotation:
             for number in range(5):
                 rotation.begin()
-                rotation.send(partition, build_batch([NewRecord(None, bytes([number]), 1)]))
+                rotation.send(
+                    partition, build_batch([NewRecord(None, bytes([number]), SystemClock().now_ms())])
+                )
                 await rotation.commit()
 
         async def are_over() -> bool:

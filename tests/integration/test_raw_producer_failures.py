@@ -219,7 +219,7 @@ async def test_a_killed_broker_forgets_all_but_the_last_batch_of_a_producer(
                 transactional_id="forgotten",
                 timeout_ms=20_000,
             )
-            (answer,) = await session.send(1, request, "send a batch")
+            ((answer,), _) = await session.send(1, request, "send a batch")
             return int(answer.error_code)
 
         assert [await send(sequence) for sequence in (0, 1, 2, 1)] == [0, 0, 0, 0]

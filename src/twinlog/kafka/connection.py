@@ -236,9 +236,17 @@ async def close_client(client: DataClient) -> None:
 class DataSession:
     """One lazily opened client with what readers need of it. Not to be shared between event loops."""
 
-    def __init__(self, alias: str, options: Mapping[str, Any], *, timeout_seconds: float) -> None:
-        """`options` are those of `aiokafka_client_options`."""
+    def __init__(
+        self,
+        alias: str,
+        options: Mapping[str, Any],
+        *,
+        timeout_seconds: float,
+        new_client: Callable[..., DataClient] = DataClient,
+    ) -> None:
+        """`options` are those of `aiokafka_client_options`; `new_client` takes them."""
         self.alias = alias
+        self._new_client = new_client
         self._options = {**options, "request_timeout_ms": request_timeout_ms(timeout_seconds)}
         self.timeout_seconds = timeout_seconds
         self._client: DataClient | None = None
@@ -256,7 +264,7 @@ class DataSession:
             if self._client is not None and self._suspect and not await self._answers(self._client):
                 await self._drop()
             if self._client is None:
-                client = DataClient(**self._options)
+                client = self._new_client(**self._options)
                 try:
                     await client.bootstrap()
                 except KAFKA_CLIENT_ERRORS as error:

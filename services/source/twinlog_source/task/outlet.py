@@ -24,7 +24,7 @@ import structlog
 from twinlog.batches import Lane, NewRecord, OutgoingBatch, build_batch
 from twinlog.clock import Clock
 from twinlog.errors import KafkaError, TransientKafkaError
-from twinlog.kafka.raw import COMMITTED, OUTCOME
+from twinlog.kafka.raw import COMMITTED, OUTCOME, Window
 from twinlog.model import TopicPartition
 from twinlog.service.waiting import Backoff, wait_or_stop
 from twinlog.wire.murmur2 import partition_for_key
@@ -45,10 +45,23 @@ from twinlog_source.task.syncs import OffsetSyncs
 from twinlog_source.task.transport import Transport
 
 ROUND_MAX_BYTES = 8 << 20
+ROUND_LEAST_BYTES = 256 << 10
+ROUND_SECONDS = 10.0
+"""A round that takes longer is too large for the way to the target: the next one is half of it."""
 IDLE_SECONDS = 0.25
 DOUBTFUL_SECONDS = 1.0
+"""For partitions that failed last time, once the others are written; a slow way may take longer for what it
+carries of them."""
+
+TOO_SLOW = frozenset({"KAFKA_TIMEOUT", "KAFKA_UNAVAILABLE"})
+"""What a round ends with that was too large for the way to the target."""
 
 log = structlog.get_logger(__name__)
+
+
+def doubtful_seconds(others_took: float, *, doubtful_bytes: int, other_bytes: int) -> float:
+    """How much longer than the others doubtful partitions may take: twice what the way took for as much."""
+    return max(DOUBTFUL_SECONDS, 2 * others_took * doubtful_bytes / max(other_bytes, 1))
 
 
 @dataclass(slots=True)
@@ -58,6 +71,8 @@ class Round:
     chunks: list[Chunk] = field(default_factory=list)
     sent: list[tuple[PartitionCopy, OutgoingBatch, "asyncio.Future[int]"]] = field(default_factory=list)
     size_bytes: int = 0
+    began_at: float = 0.0
+    """Monotonic seconds."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -151,6 +166,14 @@ class Outlet:
     """What the others of the present round did not wait for any longer."""
     _hanging_committed: set[TopicPartition] = field(default_factory=set)
     """Target partitions that were refused because a transaction of ours that was committed hangs there."""
+    _window: Window = field(
+        default_factory=lambda: Window(
+            most_bytes=ROUND_MAX_BYTES, least_bytes=ROUND_LEAST_BYTES, slow_seconds=ROUND_SECONDS
+        )
+    )
+    """How much one round may hold."""
+    _round: Round = field(default_factory=Round)
+    """The present one, or the one before."""
     _store_now: bool = False
     _transport: Transport | None = None
     _stack: AsyncExitStack = field(default_factory=AsyncExitStack)
@@ -209,7 +232,7 @@ class Outlet:
         while not stop.is_set():
             chunk = self.intake.pop()
             if chunk is not None:
-                await self._round(transport, chunk)
+                await self._copy_round(transport, chunk)
                 backoff.reset()
             elif self._store_now:
                 await self._store(transport)
@@ -232,13 +255,13 @@ class Outlet:
         except TimeoutError:
             return
 
-    async def _round(self, transport: Transport, first: Chunk) -> None:
+    async def _copy_round(self, transport: Transport, first: Chunk) -> None:
         """One transaction: everything that is fetched now."""
-        current = Round()
+        current = self._round = Round(began_at=self.clock.monotonic())
         chunk: Chunk | None = first
         while chunk is not None:
             self._send(transport, current, chunk)
-            if current.size_bytes >= ROUND_MAX_BYTES:
+            if current.size_bytes >= self._window.size_bytes:
                 break
             chunk = self.intake.pop()
         await self._await_doubtful(current)
@@ -252,6 +275,7 @@ class Outlet:
             self._unstored |= ends.keys()
             self._extra_records += marks
         self._settle(current)
+        self._window.passed(current.size_bytes, began=current.began_at, now=self.clock.monotonic())
         for partition, after in epochs.items():
             self.copies[partition].epochs = after
 
@@ -262,7 +286,12 @@ class Outlet:
         if not doubtful or not others:
             return
         await asyncio.wait(others)  # bounded by the producer's deadline
-        _, late = await asyncio.wait([sent for _, sent in doubtful], timeout=DOUBTFUL_SECONDS)
+        patience_seconds = doubtful_seconds(
+            self.clock.monotonic() - current.began_at,
+            doubtful_bytes=sum(batch.size_bytes for copy, batch, _ in current.sent if copy.failures),
+            other_bytes=sum(batch.size_bytes for copy, batch, _ in current.sent if not copy.failures),
+        )
+        _, late = await asyncio.wait([sent for _, sent in doubtful], timeout=patience_seconds)
         for copy, sent in doubtful:
             if sent in late:
                 reason = copy.reason_before or "KAFKA_TIMEOUT"
@@ -363,6 +392,8 @@ class Outlet:
         """Decide who is to blame, and go back to what is committed."""
         now = self.clock.monotonic()
         self.aborted_rounds += 1
+        if error.reason in TOO_SLOW:
+            self._window.shrink(self._round.size_bytes, began=self._round.began_at, now=now)
         blamed = dict(self._transport.partition_failures) if self._transport is not None else {}
         self._hanging_committed |= {
             target for target, why in blamed.items() if why.metadata.get(OUTCOME) == COMMITTED

@@ -38,6 +38,7 @@ from twinlog.kafka.raw.rotation import TransactionRotation
 from twinlog.kafka.raw.routes import prepare_to_produce
 from twinlog.kafka.raw.settings import ProducerSettings
 from twinlog.kafka.raw.transaction_wire import ProducerIdentity
+from twinlog.kafka.raw.window import Window
 
 __all__ = [
     "COMMITTED",
@@ -56,6 +57,7 @@ __all__ = [
     "RawProducer",
     "TransactionCoordinator",
     "TransactionRotation",
+    "Window",
     "epoch_ends",
     "fence",
     "list_offsets",

@@ -3,11 +3,16 @@
 Not aiokafka's sender: that one copies large requests several times, allows one request per broker at a time,
 keeps retrying without a deadline, cannot be stopped while a broker is away, and loses the number of many
 refusals. What is kept is its connection. The order within a partition is `PartitionOutbox`'s.
+
+What is under way to a broker is bounded by a `Window`, nothing is sent to one that throttles its client, and
+a batch that only waits for its turn is not late while its broker takes others.
 """
 
 import asyncio
 from collections.abc import Coroutine, Iterable, Mapping
+from dataclasses import dataclass
 from functools import partial
+from weakref import WeakKeyDictionary
 
 from twinlog.batches.outgoing import OutgoingBatch
 from twinlog.errors import KafkaError
@@ -30,6 +35,7 @@ from twinlog.kafka.raw.outbox import Parcel, PartitionOutbox
 from twinlog.kafka.raw.routes import Routes
 from twinlog.kafka.raw.settings import ProducerSettings
 from twinlog.kafka.raw.transaction_wire import ProducerIdentity
+from twinlog.kafka.raw.window import Window
 from twinlog.kafka.raw.wire import ProduceAnswer, ProducePart, ProduceResponse, produce_request
 from twinlog.model import TopicPartition
 
@@ -48,6 +54,32 @@ _CORRUPT_ATTEMPTS = 3
 _LONGEST_PAUSE_DOUBLINGS = 5
 _TIMER_MARGIN_SECONDS = 0.001
 """A timer may come early by a rounding, and then there is nothing to send yet."""
+_LEAST_WINDOW_BYTES = 1 << 20
+_SLOW_SECONDS = 5.0
+"""Of a request, until its answer: a third of the default time-out."""
+_LONG_THROTTLE_SECONDS = 1.0
+
+
+@dataclass(slots=True)
+class _Way:
+    """What is under way to one broker."""
+
+    window: Window
+    requests: int = 0
+    size_bytes: int = 0
+
+    def has_room(self, size_bytes: int) -> bool:
+        """For so much; a batch that is larger than the window goes alone."""
+        return self.requests == 0 or self.size_bytes + size_bytes <= self.window.size_bytes
+
+
+@dataclass(frozen=True, slots=True)
+class _Request:
+    node: int
+    connection: DataConnection
+    parcels: list[Parcel]
+    size_bytes: int
+    sent_at: float
 
 
 class Delivery:
@@ -83,11 +115,14 @@ class Delivery:
         self._busy: dict[TopicPartition, PartitionOutbox] = {}
         self._open = 0
         self._wake = asyncio.Event()
-        self._requests: dict[int, int] = {}
+        self._ways: dict[int, _Way] = {}
+        self._taken_until: WeakKeyDictionary[object, float] = WeakKeyDictionary()
+        """When the broker last took something on a connection, or its throttle ends; loop time."""
         self._added: set[TopicPartition] = set()
         self._adding: set[TopicPartition] = set()
         self._children: set[asyncio.Task[None]] = set()
         self._deadline_timer: asyncio.TimerHandle | None = None
+        self._throttle_timer: asyncio.TimerHandle | None = None
         self._loop = asyncio.get_running_loop()
         self._routes = Routes(session, settings, self._spawn, self._wake.set)
         self._guard = HangingGuard(
@@ -107,10 +142,12 @@ class Delivery:
 
     def put(self, partition: TopicPartition, batch: OutgoingBatch) -> asyncio.Future[int]:
         """Queue a batch; the future gives the base offset."""
+        now, settings = self._loop.time(), self._settings
         parcel = Parcel(
             partition=partition,
             batch=batch,
-            deadline=self._loop.time() + self._settings.delivery_timeout_seconds,
+            deadline=now + settings.delivery_timeout_seconds,
+            latest=now + settings.longest_delivery_seconds,
             acknowledged=self._loop.create_future(),
         )
         outbox = self._outboxes.get(partition)
@@ -169,8 +206,9 @@ class Delivery:
         self._stop_with(from_code(_NOT_ATTEMPTED, "send batches", detail="the producer was closed"))
         for child in self._children:
             child.cancel()
-        if self._deadline_timer is not None:
-            self._deadline_timer.cancel()
+        for timer in (self._deadline_timer, self._throttle_timer):
+            if timer is not None:
+                timer.cancel()
 
     # ------------------------------------------------------------------------------------ sending
 
@@ -211,6 +249,7 @@ class Delivery:
         now = self._loop.time()
         chosen: dict[tuple[int, DataConnection], list[Parcel]] = {}
         sizes: dict[int, int] = {}
+        most_bytes = self._settings.max_request_bytes
         is_open_to_all = self._transactional_id is None
         for partition, outbox in list(self._busy.items()):
             if outbox.is_empty:
@@ -222,13 +261,16 @@ class Delivery:
             if route is None:
                 continue
             leader, connection = route
-            if self._requests.get(leader, 0) >= self._settings.max_in_flight:
+            outbox.lead_to(connection)
+            way = self._way(leader)
+            if way.requests >= self._settings.max_in_flight or self._is_throttled(connection):
                 continue
             parcel = outbox.peek(now, connection)
             if parcel is None:
                 continue
             size = sizes.get(leader, 0) + parcel.batch.size_bytes
-            if route in chosen and size > self._settings.max_request_bytes:
+            is_first = route not in chosen
+            if not way.has_room(size) or not (is_first or size <= min(most_bytes, way.window.size_bytes)):
                 continue
             chosen.setdefault(route, []).append(
                 outbox.take(*self._identity, transactional=self._transactional_id is not None)
@@ -283,20 +325,56 @@ class Delivery:
         except KAFKA_CLIENT_ERRORS as error:
             self._undelivered(parcels, error)
             return
-        self._requests[node] = self._requests.get(node, 0) + 1
-        answered.add_done_callback(partial(self._answered, node, parcels))
+        size_bytes = sum(parcel.batch.size_bytes for parcel in parcels)
+        sent = _Request(node, connection, parcels, size_bytes, self._loop.time())
+        way = self._way(node)
+        way.requests += 1
+        way.size_bytes += size_bytes
+        answered.add_done_callback(partial(self._answered, sent))
 
-    def _answered(
-        self, node: int, parcels: list[Parcel], answered: "asyncio.Future[ProduceResponse]"
-    ) -> None:
-        self._requests[node] -= 1
+    def _answered(self, sent: _Request, answered: "asyncio.Future[ProduceResponse]") -> None:
+        way, now = self._way(sent.node), self._loop.time()
+        under_way = way.size_bytes
+        way.requests -= 1
+        way.size_bytes -= sent.size_bytes
         error = answered.exception()
         if self._stopped:
             return
-        if error is None:
-            self._settle(parcels, answered.result().answers)
+        throttled_seconds = sent.connection.throttled_seconds
+        if error is not None or throttled_seconds > _LONG_THROTTLE_SECONDS:
+            way.window.shrink(under_way, began=sent.sent_at, now=now)
         else:
-            self._undelivered(parcels, error)
+            way.window.passed(under_way, began=sent.sent_at, now=now)
+        if error is None:
+            self._taken_until[sent.connection] = now + throttled_seconds
+            self._settle(sent.parcels, answered.result().answers)
+        else:
+            self._undelivered(sent.parcels, error)
+        self._wake.set()
+
+    def _way(self, node: int) -> _Way:
+        way = self._ways.get(node)
+        if way is None:
+            most_bytes = self._settings.max_request_bytes * self._settings.max_in_flight
+            window = Window(
+                most_bytes=most_bytes, least_bytes=_LEAST_WINDOW_BYTES, slow_seconds=_SLOW_SECONDS
+            )
+            way = self._ways[node] = _Way(window)
+        return way
+
+    def _is_throttled(self, connection: DataConnection) -> bool:
+        """If so this looks again when it is over."""
+        left_seconds = connection.throttled_seconds
+        if left_seconds <= 0:
+            return False
+        if self._throttle_timer is None:
+            self._throttle_timer = self._loop.call_later(
+                left_seconds + _TIMER_MARGIN_SECONDS, self._throttle_over
+            )
+        return True
+
+    def _throttle_over(self) -> None:
+        self._throttle_timer = None
         self._wake.set()
 
     def _undelivered(self, parcels: list[Parcel], error: BaseException) -> None:
@@ -357,6 +435,8 @@ class Delivery:
     def _send_again(self, parcel: Parcel, error: KafkaError) -> None:
         if self._stopped:
             return
+        # From its first failure on a batch no longer waits for its turn.
+        parcel.deadline = self._deadline_of(parcel)
         parcel.last_error = error
         doublings = min(parcel.attempts - 1, _LONGEST_PAUSE_DOUBLINGS)
         pause_seconds = self._settings.retry_pause_seconds * 2**doublings
@@ -367,13 +447,26 @@ class Delivery:
         """Runs at the deadline of what was then the oldest parcel: mostly it is long delivered."""
         self._deadline_timer = None
         now = self._loop.time()
-        oldest = [parcel for outbox in self._outboxes.values() if (parcel := outbox.oldest())]
-        late = {parcel.partition: self._lateness(parcel) for parcel in oldest if parcel.deadline <= now}
+        oldest = [
+            parcel for outbox in self._outboxes.values() if (parcel := outbox.oldest(self._deadline_of))
+        ]
+        late = {
+            parcel.partition: self._lateness(parcel) for parcel in oldest if self._deadline_of(parcel) <= now
+        }
         if late:
             self._refuse(late)
         elif oldest:
-            next_deadline = min(parcel.deadline for parcel in oldest)
+            next_deadline = min(map(self._deadline_of, oldest))
             self._deadline_timer = self._loop.call_at(next_deadline, self._check_deadlines)
+
+    def _deadline_of(self, parcel: Parcel) -> float:
+        """Loop time: moves while the broker takes what is before this batch, until it has failed once."""
+        if parcel.last_error is not None:
+            return parcel.deadline
+        connection = self._outboxes[parcel.partition].connection
+        taken_until = self._taken_until.get(connection, 0.0) if connection is not None else 0.0
+        moved = max(parcel.deadline, taken_until + self._settings.delivery_timeout_seconds)
+        return min(moved, parcel.latest)
 
     def _not_clear(self, error: KafkaError | None) -> None:
         """A leader did not say whether something hangs, or (None) it may be ending just now."""

@@ -16,9 +16,10 @@ from twinlog.batches.visibility import AbortedTransaction
 from twinlog.errors import KafkaError
 from twinlog.kafka.clients import FetchOptions
 from twinlog.kafka.connection import DataClient, DataSession, request_timeout_ms
-from twinlog.kafka.errors import from_code
+from twinlog.kafka.errors import TIMEOUT, from_code
 from twinlog.kafka.raw.errors import about, again, partition_error
 from twinlog.kafka.raw.leaders import leader_of, no_leader, refresh_metadata
+from twinlog.kafka.raw.window import Window
 from twinlog.kafka.raw.wire import FETCH, FetchAnswer, FetchPart, FetchResponse, fetch_request
 from twinlog.model import TopicPartition
 
@@ -37,6 +38,10 @@ _LONGEST_RETRY_SECONDS = 5.0
 _PREFERRED_REPLICA_SECONDS = 300.0
 """Java asks the leader again after metadata.max.age.ms."""
 _NO_REPLICA = -1
+_LEAST_WINDOW_BYTES = 256 << 10
+_SLOW_SECONDS = 5.0
+"""An answer that is full and took longer is too large for the way from its broker."""
+_LONG_THROTTLE_SECONDS = 1.0
 _TIMER_MARGIN_SECONDS = 0.001
 """A timer may come early by a rounding, and then the broker may not be asked yet."""
 
@@ -117,6 +122,7 @@ class RawFetcher:
         self._arrived = asyncio.Event()
         self._interrupted = False
         self._requests: dict[int, int] = {}
+        self._windows: dict[int, Window] = {}
         self._served = 0
         self._tasks = asyncio.TaskGroup()
         self._children: set[asyncio.Task[None]] = set()
@@ -268,7 +274,8 @@ class RawFetcher:
         self, node: int, parts: list[FetchPart], max_bytes: int | None, max_wait_ms: int
     ) -> None:
         options = self._options
-        most = options.max_bytes if max_bytes is None else min(options.max_bytes, max_bytes)
+        window = self._window(node)
+        most = min(window.size_bytes, options.max_bytes if max_bytes is None else max_bytes)
         request = fetch_request(
             parts,
             max_wait_ms=max_wait_ms,
@@ -279,6 +286,7 @@ class RawFetcher:
             rack=options.client_rack,
         )
         offsets = {part.partition: part.offset for part in parts}
+        began = self._loop.time()
         try:
             response: FetchResponse = await self._session.send(node, request, f"fetch from broker {node}")
             if response.error_code:
@@ -289,7 +297,12 @@ class RawFetcher:
                 if offset is not None:
                     moved |= answer.error_code in _LEADER_MOVED
                     self._take_answer(answer, offset, node)
+            received = sum(len(answer.records) for answer in response.answers)
             throttled_seconds = self._session.throttled_seconds(node, FETCH)
+            if throttled_seconds > _LONG_THROTTLE_SECONDS:
+                window.shrink(most, began=began, now=self._loop.time())
+            elif received * 2 >= most:
+                window.passed(most, began=began, now=self._loop.time())
             if throttled_seconds > 0:
                 self._loop.call_later(throttled_seconds + _TIMER_MARGIN_SECONDS, self._arrived.set)
             elif offsets and not response.throttle_ms:
@@ -298,12 +311,24 @@ class RawFetcher:
                 with contextlib.suppress(KafkaError):
                     await refresh_metadata(self._session, await self._session.client("fetch"))
         except KafkaError as error:
+            if error.reason == TIMEOUT.name:
+                window.shrink(most, began=began, now=self._loop.time())
             for partition, offset in offsets.items():
                 self._standing(partition).preferred_replica = _NO_REPLICA
                 self._fail(partition, offset, about(partition, again(error)))
         finally:
             self._requests[node] -= 1
             self._no_longer_asked(parts)
+
+    def _window(self, node: int) -> Window:
+        window = self._windows.get(node)
+        if window is None:
+            window = self._windows[node] = Window(
+                most_bytes=self._options.max_bytes,
+                least_bytes=_LEAST_WINDOW_BYTES,
+                slow_seconds=_SLOW_SECONDS,
+            )
+        return window
 
     def _most_bytes(self, partition: TopicPartition, sizes: FetchSizes) -> int | None:
         limit = sizes.partition_bytes.get(partition.topic)

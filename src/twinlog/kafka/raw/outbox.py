@@ -10,6 +10,7 @@ Invariants, each with its reason:
 """
 
 import asyncio
+import math
 from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -30,9 +31,11 @@ class Parcel:
     partition: TopicPartition
     batch: OutgoingBatch
     deadline: float
-    """Loop time by which it must be acknowledged."""
+    """Loop time by which it must be acknowledged, if its broker takes nothing before it meanwhile."""
     acknowledged: asyncio.Future[int]
     """The target base offset."""
+    latest: float = math.inf
+    """Loop time by which it must be acknowledged in any case: its transaction does not live for ever."""
     base_sequence: int = _NO_SEQUENCE
     header: bytes = b""
     attempts: int = 0
@@ -52,7 +55,7 @@ class PartitionOutbox:
     in_flight: list[Parcel] = field(default_factory=list)
     returned: list[Parcel] = field(default_factory=list)
     connection: object = None
-    """Where the parcels in flight were sent."""
+    """Where the parcels in flight were sent; without any, where the next one will be."""
     is_known: bool = False
     """The broker has acknowledged a batch of this producer on this partition."""
 
@@ -73,10 +76,15 @@ class PartitionOutbox:
         assert self.is_empty
         self.next_sequence = 0
 
-    def oldest(self) -> Parcel | None:
-        """The parcel that has been here longest."""
+    def oldest(self, deadline_of: Callable[[Parcel], float]) -> Parcel | None:
+        """The parcel that must be acknowledged first."""
         here = (*self.in_flight, *self.returned, *islice(self.waiting, 1))
-        return min(here, key=lambda parcel: parcel.deadline, default=None)
+        return min(here, key=deadline_of, default=None)
+
+    def lead_to(self, connection: object) -> None:
+        """The leader and the connection to it are known: from now on parcels only wait for their turn."""
+        if not self.in_flight:
+            self.connection = connection
 
     def put(self, parcel: Parcel) -> None:
         self.waiting.append(parcel)

@@ -106,7 +106,8 @@ class RawProducer:
         return self._delivery.put(partition, batch)
 
     async def flush(self) -> None:
-        """Wait until everything sent is acknowledged; at most the delivery time-out. Raises the failure."""
+        """Wait until everything sent is acknowledged; at most the longest delivery takes. Raises the
+        failure."""
         await self._delivery.idle.wait()
         if self.failure is not None:
             raise self.failure

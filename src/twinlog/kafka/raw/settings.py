@@ -11,7 +11,8 @@ class ProducerSettings:
     """After this the coordinator aborts an open transaction; at most the broker's
     transaction.max.timeout.ms."""
     delivery_timeout_seconds: float = 120.0
-    """From `send` to the acknowledgement; also for each call to the coordinator."""
+    """From `send` to the acknowledgement, or from when the broker last took something that was sent before:
+    see `longest_delivery_seconds`. Also for each call to the coordinator."""
     request_timeout_seconds: float = 30.0
     """How long a broker may wait for its replicas."""
     unknown_topic_seconds: float = 5.0
@@ -23,3 +24,8 @@ class ProducerSettings:
     max_in_flight: int = 5
     """Requests per broker and, in transactions, batches per partition; with more than 5 a broker could not
     keep the order. Without transactions a partition's batches go one by one."""
+
+    @property
+    def longest_delivery_seconds(self) -> float:
+        """What a batch may take that waits while its broker takes others: a transaction must end in time."""
+        return max(self.delivery_timeout_seconds, self.transaction_timeout_seconds / 2)
