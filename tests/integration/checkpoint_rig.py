@@ -3,7 +3,7 @@
 import asyncio
 import json
 import sys
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import Any
@@ -11,16 +11,20 @@ from typing import Any
 from twinlog.api.checkpoint.v1 import checkpoint_service_pb2 as pb2
 from twinlog.api.checkpoint.v1.checkpoint_service_pb2_grpc import CheckpointServiceStub
 from twinlog.api.common.v1.types_pb2 import Flow
+from twinlog.batches import NewRecord, build_batch
 from twinlog.clock import SystemClock
 from twinlog.errors import KafkaError
 from twinlog.kafka.cluster import open_cluster
 from twinlog.kafka.ports import CommittedOffset, KafkaCluster, NewTopic, OffsetSpec
+from twinlog.kafka.raw import ProducerSettings, RawProducer
 from twinlog.model import TopicPartition
 from twinlog.testing.brokers import KafkaPair, carried_out, eventually, unique_name
+from twinlog.testing.raw_copying import open_session
 from twinlog.testing.service_process import CALL_SECONDS, ServiceProcess
 from twinlog.wire import Checkpoint, OffsetSync, decode_checkpoint, encode_offset_sync
 
 COMMAND_SECONDS = 120.0
+SYNCS_IN_A_BATCH = 5000
 BEGINNING_MS = SystemClock().now_ms()
 """Timestamp of record 0."""
 
@@ -36,6 +40,7 @@ class Mirror:
     source: KafkaCluster
     target: KafkaCluster
     properties: str
+    source_servers: str
 
     @property
     def syncs_topic(self) -> str:
@@ -71,6 +76,29 @@ class Mirror:
         )
         async with self.source.writer() as writer:
             await writer.append(TopicPartition(self.syncs_topic, 0), key=key, value=value)
+
+    async def many_syncs(self, places: Iterable[tuple[str, int]]) -> None:
+        """Offset syncs of other topics, in large batches: each at this offset on both sides."""
+        now_ms = SystemClock().now_ms()
+        records = [
+            NewRecord(
+                *encode_offset_sync(
+                    OffsetSync(
+                        partition=TopicPartition(topic, 0), upstream_offset=offset, downstream_offset=offset
+                    )
+                ),
+                now_ms,
+            )
+            for topic, offset in places
+        ]
+        properties = {"bootstrap.servers": self.source_servers}
+        async with (
+            open_session(self.a, properties) as session,
+            RawProducer(session, ProducerSettings()) as producer,
+        ):
+            for start in range(0, len(records), SYNCS_IN_A_BATCH):
+                batch = build_batch(records[start : start + SYNCS_IN_A_BATCH])
+                await producer.send(TopicPartition(self.syncs_topic, 0), batch)
 
     async def commit(self, next_offset: int, *, group: str = "") -> None:
         """The group has read up to here on the source."""
@@ -159,7 +187,16 @@ async def mirror(admin: Ends, *more: str, service: Ends | None = None) -> AsyncI
         ]
     )
     async with open_cluster("a", admin.a) as source, open_cluster("b", admin.b) as target:
-        made = Mirror(a=a, b=b, topic=topic, group=group, source=source, target=target, properties=config)
+        made = Mirror(
+            a=a,
+            b=b,
+            topic=topic,
+            group=group,
+            source=source,
+            target=target,
+            properties=config,
+            source_servers=admin.a["bootstrap.servers"],
+        )
         syncs = NewTopic(
             name=made.syncs_topic,
             partition_count=1,

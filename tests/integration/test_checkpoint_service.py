@@ -10,8 +10,9 @@ from twinlog.api.checkpoint.v1 import checkpoint_service_pb2 as pb2
 from twinlog.api.checkpoint.v1.checkpoint_service_pb2_grpc import CheckpointServiceStub
 from twinlog.api.common.v1.types_pb2 import Flow
 from twinlog.testing.brokers import KafkaPair, eventually
-from twinlog.testing.service_process import CALL_SECONDS, run_service
+from twinlog.testing.service_process import CALL_SECONDS, ServiceProcess, run_service
 from twinlog.wire import Checkpoint
+from twinlog_checkpoint.sync_history_log import SAVE_AFTER_SYNCS
 
 
 async def test_checkpoints_appear_and_idle_groups_get_their_offsets(
@@ -65,6 +66,33 @@ async def test_a_restart_emits_nothing_twice_and_goes_on(kafka_pair: KafkaPair, 
 
             await eventually(went_on)
         assert (await flow.checkpoints())[-1].downstream_offset == 49
+
+
+async def test_a_start_takes_what_was_kept_of_many_syncs_and_answers_the_same(
+    kafka_pair: KafkaPair, tmp_path: Path
+) -> None:
+    async with mirror(Ends.of(kafka_pair)) as flow:
+        await flow.fill(range(50))
+        others = [(f"other-{number % 100}", number) for number in range(SAVE_AFTER_SYNCS)]
+        await flow.many_syncs(others)
+        await flow.sync(40, 40)
+        await flow.commit(41)
+        answers = []
+        for start in ("first", "second"):
+            async with run_service("checkpoint", tmp_path / start, flow.properties) as service:
+
+                async def exact(service: ServiceProcess = service) -> bool:
+                    return [row.downstream_offset for row in await flow.rows(service)] == [41]
+
+                await eventually(exact)
+                answers.append([row.downstream_offset for row in await flow.rows(service)])
+                done = "sync_history_saved" if start == "first" else "sync_history_taken"
+
+                def kept(service: ServiceProcess = service, done: str = done) -> bool:
+                    return done in service.log()
+
+                await eventually(kept)
+        assert answers[0] == answers[1]
 
 
 async def test_it_serves_with_the_source_away_and_says_so(kafka_pair: KafkaPair, tmp_path: Path) -> None:

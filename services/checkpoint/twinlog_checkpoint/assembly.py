@@ -13,6 +13,7 @@ from twinlog.kafka.errors import UNAVAILABLE
 from twinlog.kafka.ports import KafkaCluster
 from twinlog.model import ClusterAlias, Flow, TopicPartition
 from twinlog.offsets import CheckpointHistory, target_partition
+from twinlog.policy.internal_topics import sync_history_topic
 from twinlog_checkpoint.checkpoint_log import CheckpointLog
 from twinlog_checkpoint.checkpointer import Checkpointer
 from twinlog_checkpoint.config import CheckpointFlow
@@ -31,6 +32,7 @@ from twinlog_checkpoint.move_route_back import FailbackRoute
 from twinlog_checkpoint.move_runner import MoveRunner
 from twinlog_checkpoint.progress import ProgressTable
 from twinlog_checkpoint.servicer import ServedFlow
+from twinlog_checkpoint.sync_history_log import SyncHistoryLog
 from twinlog_checkpoint.sync_tail import SyncTail
 from twinlog_checkpoint.topic_choice import KnownTopics, TopicChoice
 from twinlog_checkpoint.translation import Translator
@@ -70,7 +72,17 @@ def assemble_flow(entry: CheckpointFlow, clusters: FlowClusters, around: Surroun
     """The parts of one flow; nothing runs yet."""
     settings = entry.settings
     tail = SyncTail(
-        flow=entry.flow, cluster=clusters.syncs, topic=entry.syncs_topic.topic, clock=around.clock
+        flow=entry.flow,
+        cluster=clusters.syncs,
+        topic=entry.syncs_topic.topic,
+        kept=SyncHistoryLog(
+            flow=entry.flow,
+            topic=sync_history_topic(entry.flow.source),
+            replication_factor=settings.topic_replication_factor,
+            admin=clusters.target,
+            reader_cluster=clusters.checkpoints_reader,
+        ),
+        clock=around.clock,
     )
     instruments = CheckpointInstruments(around.meter, entry.flow)
     forward = _forward(entry, clusters, tail, instruments)

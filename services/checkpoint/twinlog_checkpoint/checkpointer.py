@@ -84,6 +84,7 @@ class Checkpointer:
         """Loop: a pass when one is due, until `stop`. May run again after another process had the flow."""
         longest_wait = max(1.0, min(self.entry.settings.emit_interval_seconds, 30.0))
         self._restored, self.passes, self._next_pass_at = False, 0, 0.0
+        self.tail.kept.begin()
         async with self.writer_cluster.writer() as writer, asyncio.TaskGroup() as tasks:
             watching = tasks.create_task(self._watch_clusters(stop), name=f"clusters of {self.entry.flow}")
             await retrying_loop(
@@ -159,6 +160,7 @@ class Checkpointer:
             now_ms=self.clock.now_ms(),
             unreadable={group: held for group, held in offsets.items() if isinstance(held, KafkaError)},
         )
+        await self.tail.keep(writer)
 
     async def _translations(self, candidates: Iterable[_Candidate]) -> Mapping[SourcePosition, Translation]:
         """A verdict for each position; those of topics that are not copied never reach the translator."""

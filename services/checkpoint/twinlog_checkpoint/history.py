@@ -16,6 +16,10 @@ from twinlog.model import TopicPartition
 MAX_PAIRS_PER_PARTITION = 4096
 """16 bytes each. When full, every second pair of the older half goes."""
 
+CONDENSED_NEWEST = 64
+CONDENSED_OLDER = 64
+"""Pairs of a partition that are kept over a restart."""
+
 _generations = count()
 """No two states of any two histories share a number."""
 
@@ -34,6 +38,17 @@ class OffsetPair:
 def _target_went_back(newest: OffsetPair | None, sync: OffsetPair) -> bool:
     """Whether another record lies on the target where the newest one was, or before."""
     return newest is not None and sync.downstream <= newest.downstream and sync != newest
+
+
+@dataclass(frozen=True, slots=True)
+class CondensedPairs:
+    """What is kept of a history over a restart."""
+
+    newest_sync: OffsetPair
+    vouched_from: int
+    """See `PairHistory.vouched`."""
+    pairs: tuple[OffsetPair, ...]
+    """Rising on both sides."""
 
 
 class PairHistory:
@@ -55,6 +70,30 @@ class PairHistory:
 
     def __len__(self) -> int:
         return len(self._upstream)
+
+    @classmethod
+    def restored(cls, condensed: CondensedPairs) -> "PairHistory":
+        """A history as it was, less dense."""
+        history = cls()
+        history._newest_sync = condensed.newest_sync
+        history._vouched_from = condensed.vouched_from
+        history._upstream.extend(pair.upstream for pair in condensed.pairs)
+        history._downstream.extend(pair.downstream for pair in condensed.pairs)
+        return history
+
+    def condensed(self) -> CondensedPairs | None:
+        """The newest pairs and some of the older ones, spread evenly; None before the first sync."""
+        if self._newest_sync is None:
+            return None
+        older = max(0, len(self) - CONDENSED_NEWEST)
+        spread = range(0, older, max(1, -(-older // CONDENSED_OLDER)))
+        kept = [self._pair(index) for index in (*spread, *range(older, len(self)))]
+        pairs = tuple(pair for pair in kept if pair is not None)
+        return CondensedPairs(newest_sync=self._newest_sync, vouched_from=self._vouched_from, pairs=pairs)
+
+    @property
+    def newest_sync(self) -> OffsetPair | None:
+        return self._newest_sync
 
     def on_sync(self, sync: OffsetPair) -> None:
         """Take an offset sync, in the order of the offset-syncs topic; the newest one is always right.
@@ -203,6 +242,9 @@ class SyncHistory:
 
     def on_sync(self, partition: TopicPartition, sync: OffsetPair) -> None:
         self._partitions.setdefault(partition, PairHistory()).on_sync(sync)
+
+    def restore(self, partition: TopicPartition, condensed: CondensedPairs) -> None:
+        self._partitions[partition] = PairHistory.restored(condensed)
 
     def of(self, partition: TopicPartition) -> PairHistory | None:
         """None when no sync of the partition was ever seen."""

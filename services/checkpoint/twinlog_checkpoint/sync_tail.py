@@ -7,39 +7,52 @@ from random import random
 import structlog
 
 from twinlog.clock import Clock
-from twinlog.errors import TwinlogError, WireFormatError
-from twinlog.kafka.ports import KafkaCluster, OffsetSpec
-from twinlog.model import Flow
+from twinlog.errors import KafkaError, TwinlogError, WireFormatError
+from twinlog.kafka.deadline import pause
+from twinlog.kafka.ports import KafkaCluster, LogWriter, OffsetSpec
+from twinlog.model import Flow, TopicPartition
 from twinlog.offsets import OffsetSyncStore
 from twinlog.service.runtime import Backoff, retrying_loop
 from twinlog.wire import OffsetSync, decode_offset_sync
 from twinlog_checkpoint.history import OffsetPair, SyncHistory
 from twinlog_checkpoint.log_scan import LogScan
+from twinlog_checkpoint.sync_history_log import SavedHistory, SyncHistoryLog
 
 FETCH_WAIT_SECONDS = 0.5
+_TAKEN_AT_ONCE = 50
 
 _log = structlog.stdlib.get_logger(__name__)
 
 
 @dataclass(slots=True, kw_only=True)
 class SyncTail:
-    """The offset syncs of one flow, from the first one there is.
+    """The offset syncs of one flow: what was kept of them, then every one since.
 
-    Read by the flow's owner and by those that stand by, who take over without reading it all. `store` holds
-    what MM2 would know (§6.3), `history` every pair. Nothing is translated before the first pass is done
-    (`store.read_to_end`). When the topic is created again, both begin again.
+    `store` holds what MM2 would know (§6.3), `history` every pair. Nothing is translated before the first
+    pass is done (`store.read_to_end`). When the topic is created again, both begin again. Also a process that
+    stands by follows the syncs, so it is ready when it takes over.
     """
 
     flow: Flow
     cluster: KafkaCluster
     """The one that hosts the syncs, with a consumer's settings."""
     topic: str
+    kept: SyncHistoryLog
     clock: Clock
     store: OffsetSyncStore = field(default_factory=lambda: OffsetSyncStore(must_read_to_end=False))
     history: SyncHistory = field(default_factory=SyncHistory)
     obstacle: TwinlogError | None = None
     """Why the topic cannot be read just now; None when it can."""
+    _reading: bool = False
+    """The position, and what is held, belong together."""
     _begun: bool = False
+    """It was so at least once."""
+    _topic_id: str = ""
+    _first_offset: int = 0
+    _through: int = 0
+    """Every sync before this offset is in `history`."""
+    _held_through: dict[TopicPartition, int] = field(default_factory=dict)
+    """Partitions of which more was kept than where reading began: syncs before that are known."""
 
     def on_restored(self, *, checkpoints_restored: bool) -> None:
         """Hear whether the checkpoint guard could be restored, before the syncs are used.
@@ -49,6 +62,13 @@ class SyncTail:
         """
         if not checkpoints_restored:
             self.store.distrust_history()
+
+    async def keep(self, writer: LogWriter) -> None:
+        """Keep what is known for the next start, when enough is new. For the flow's owner."""
+        if not self.store.read_to_end or not self._topic_id:
+            return
+        if self.kept.is_due(through=self._through, first_offset=self._first_offset):
+            await self.kept.save(writer, self.history, through=self._through, syncs_topic_id=self._topic_id)
 
     @property
     def problem(self) -> str:
@@ -69,30 +89,73 @@ class SyncTail:
             )
 
     async def _step(self, scan: LogScan) -> None:
-        if not self._begun or scan.lost_position:
+        if scan.lost_position:
+            self._reading = False
+        if not self._reading:
             await self._begin(scan)
         if scan.first_pass_done and not self.store.read_to_end:
             self._finish_first_pass()
         records = await scan.more(max_wait_seconds=FETCH_WAIT_SECONDS)
         self.obstacle = None
+        # No pause until all are applied: `_through` may be asked for in every pause.
         for record in records:
             try:
-                self.apply(decode_offset_sync(record.key, record.value))
+                sync = decode_offset_sync(record.key, record.value)
             except WireFormatError as error:
                 _log.warning(
                     "offset_sync_skipped", flow=str(self.flow), offset=record.offset, message=str(error)
                 )
+                continue
+            if not self._held_through or record.offset >= self._held_through.get(sync.partition, 0):
+                self.apply(sync)
+        self._through = scan.next_offset
         if scan.first_pass_done and not self.store.read_to_end:
             self._finish_first_pass()
 
     async def _begin(self, scan: LogScan) -> None:
         await scan.begin()
+        described = (await self.cluster.describe_topics([self.topic]))[self.topic]
+        topic_id = "" if isinstance(described, KafkaError) else described.topic_id
+        kept = await self.kept.load(topic_id) if topic_id else None
+        if kept is not None and not scan.next_offset <= kept.through <= scan.end_at_begin:
+            _log.warning("sync_history_does_not_fit", flow=str(self.flow), topic=self.topic)
+            kept = None
         if self._begun:
             # The guard has lived on in memory, so the new topic's history may be used at once.
             self.store = OffsetSyncStore(must_read_to_end=False)
             self.history = SyncHistory()
+            self.kept.begin()
             _log.warning("offset_syncs_read_anew", flow=str(self.flow), topic=self.topic)
-        self._begun = True
+        self._topic_id, self._first_offset, self._held_through = topic_id, scan.next_offset, {}
+        if kept is not None:
+            await self._take(kept)
+            scan.next_offset = kept.through
+        self._through, self._begun, self._reading = scan.next_offset, True, True
+
+    async def _take(self, kept: SavedHistory) -> None:
+        """Begin with what was kept."""
+        for number, record in enumerate(kept.records):
+            self.history.restore(record.partition, record.condensed)
+            for pair in record.condensed.pairs:
+                if pair.upstream >= record.condensed.vouched_from:
+                    self.store.apply(
+                        OffsetSync(
+                            partition=record.partition,
+                            upstream_offset=pair.upstream,
+                            downstream_offset=pair.downstream,
+                        )
+                    )
+            if record.through > kept.through:
+                self._held_through[record.partition] = record.through
+            if number % _TAKEN_AT_ONCE == 0:
+                await pause(0)
+        _log.info(
+            "sync_history_taken",
+            flow=str(self.flow),
+            topic=self.kept.topic,
+            partitions=len(kept.records),
+            through=kept.through,
+        )
 
     def apply(self, sync: OffsetSync) -> None:
         """Take the next sync of the topic."""

@@ -11,7 +11,7 @@ from twinlog.wire.formatters import RecordKind
 _INTERNAL_SUFFIX: Final = ".internal"
 _MIRROR_PREFIXES: Final = (
     *("mm2-offset-syncs", "mm2-offsets", "mm2-configs", "mm2-status"),
-    *("mm2-configsync", "mm2-failover"),
+    *("mm2-configsync", "mm2-failover", "mm2-sync-history"),
 )
 
 
@@ -52,6 +52,11 @@ def configsync_topic(source: ClusterAlias) -> str:
 def failover_topic(source: ClusterAlias) -> str:
     """Topic on the target with the record of moves of groups from `source` and back."""
     return f"mm2-failover.{source}.internal"
+
+
+def sync_history_topic(source: ClusterAlias) -> str:
+    """Topic on the target with the condensed offset syncs of flows from `source`."""
+    return f"mm2-sync-history.{source}.internal"
 
 
 def is_mirror_topic(policy: ReplicationPolicy, topic: str) -> bool:

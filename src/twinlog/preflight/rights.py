@@ -8,7 +8,12 @@ from twinlog.config import FlowConfig
 from twinlog.errors import KafkaError
 from twinlog.model import ClusterAlias
 from twinlog.policy.internal_topics import OffsetSyncsLocation as HostedLocation
-from twinlog.policy.internal_topics import configsync_topic, offset_syncs_topic, source_offsets_topic
+from twinlog.policy.internal_topics import (
+    configsync_topic,
+    offset_syncs_topic,
+    source_offsets_topic,
+    sync_history_topic,
+)
 from twinlog.policy.replication import ReplicationPolicy
 from twinlog.preflight.facts import FlowFacts, InternalTopic, TopicFacts
 from twinlog.preflight.findings import Finding, error, fine, warning
@@ -196,7 +201,11 @@ def all_rights(flow: FlowFacts) -> list[Right]:
         rights.append(_right(source, reader, "--group '*'", "DESCRIBE"))
     if config.checkpoint.sync_group_offsets_enabled:
         rights.append(_right(target, writer, "--group '*'", "READ"))
-    for cluster, topic in internal_topics(config, policy):
+    internal = internal_topics(config, policy)
+    if config.checkpoint.enabled:
+        # Nothing depends on it, but the checkpoint service starts sooner with it.
+        internal.append((target, sync_history_topic(source)))
+    for cluster, topic in internal:
         principal = reader if cluster == source else writer
         rights += [
             _right(cluster, principal, f"--topic '{topic}'", each)
