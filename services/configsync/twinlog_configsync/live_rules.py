@@ -12,6 +12,9 @@ from twinlog.errors import ConfigError
 from twinlog.filters import split_list
 from twinlog_configsync.records import RulesRecord
 
+MAX_RULE_CHARACTERS = 1 << 16
+"""Of one change: rules live in one record of the registry."""
+
 
 class RuleOperation(StrEnum):
     SET = "set"
@@ -71,6 +74,11 @@ def _meant(key: str) -> str:
 
 def _changed(change: RuleChange, before: str) -> str:
     value = change.value.strip()
+    if len(value) > MAX_RULE_CHARACTERS:
+        raise ConfigError(
+            f"{change.key}: has {len(value)} characters, at most {MAX_RULE_CHARACTERS} are taken",
+            metadata={"key": change.key},
+        )
     if change.operation is RuleOperation.SET:
         return ", ".join(split_list(change.key, value)) if is_list(change.key) else value
     if not is_list(change.key):
@@ -78,12 +86,12 @@ def _changed(change: RuleChange, before: str) -> str:
             f"{change.key}: is no list, so nothing is added to it or removed from it: set it",
             metadata={"key": change.key},
         )
-    elements = list(split_list(change.key, before))
+    elements = dict.fromkeys(split_list(change.key, before))
     for element in split_list(change.key, value):
         if change.operation is RuleOperation.ADD:
-            elements += [element] if element not in elements else []
+            elements[element] = None
         elif element in elements:
-            elements.remove(element)
+            del elements[element]
         else:
             raise ConfigError(
                 f"{change.key}: {element!r} is not in the list ({before})", metadata={"key": change.key}

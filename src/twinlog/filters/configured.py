@@ -1,6 +1,7 @@
 """The filters that a properties file asks for."""
 
 import re
+from collections import Counter
 from collections.abc import Mapping, Sequence
 
 from twinlog.errors import ConfigError
@@ -79,7 +80,7 @@ def split_list(key: str, text: str) -> tuple[str, ...]:
     elements = tuple(re.split(r"\s*,\s*", text)) if text else ()
     if "" in elements:
         raise ConfigError(f"{key}: an element of the list {text!r} is empty", metadata={"key": key})
-    doubles = {element for element in elements if elements.count(element) > 1}
+    doubles = [element for element, count in Counter(elements).items() if count > 1]
     if doubles:
         raise ConfigError(f"{key}: {min(doubles)!r} is in the list twice", metadata={"key": key})
     return elements

@@ -12,6 +12,7 @@ import re
 from dataclasses import dataclass
 
 from twinlog.filters.java_classes import CharacterClasses, RegexSyntaxError
+from twinlog.filters.linear import LONGEST_PATTERN, LinearPattern
 
 _REPETITION = re.compile(r"\{\d+(?:,\d*)?\}")
 _FLAG_GROUP = re.compile(r"\(\?([a-zA-Z]*)(?:-([a-zA-Z]*))?([:)])")
@@ -30,14 +31,26 @@ _ANCHORS = "AbB"
 
 def compile_java(pattern: str) -> re.Pattern[str]:
     """Compile a Java pattern. Raises RegexSyntaxError, whose text says what is wrong and where."""
-    translated = translate(pattern)
     try:
-        return re.compile(translated, re.ASCII)
+        return re.compile(translate(pattern), re.ASCII)
     except re.error as error:
         # Its position would be one of the translation, which the user never sees.
         raise RegexSyntaxError(error.msg) from error
     except (RecursionError, OverflowError) as error:
         raise RegexSyntaxError(str(error)) from error
+
+
+def compile_linear(pattern: str) -> LinearPattern:
+    """Compile a Java pattern that people or peers wrote, to match names in bounded time. Raises
+    RegexSyntaxError, also for one that could take very long.
+    """
+    if len(pattern) > LONGEST_PATTERN:
+        raise RegexSyntaxError(f"it has more than {LONGEST_PATTERN} characters")
+    compile_java(pattern)
+    try:
+        return LinearPattern(translate(pattern))
+    except RecursionError as error:
+        raise RegexSyntaxError("its groups are nested too deeply") from error
 
 
 def translate(pattern: str) -> str:

@@ -1,18 +1,21 @@
 """A list of name patterns as MM2 writes it: joined with `|`, matched against the whole name."""
 
-import re
 from collections.abc import Iterable
 
 from twinlog.errors import ConfigError
 from twinlog.filters.java_classes import RegexSyntaxError
-from twinlog.filters.java_regex import compile_java
+from twinlog.filters.java_regex import compile_linear
+from twinlog.filters.linear import LinearPattern
+
+_SHOWN_CHARACTERS = 500
 
 
 class PatternList:
     """Names or Java regular expressions; a name matches when any of them matches all of it.
 
     An empty list matches nothing, and there is no lone `*`: "every topic" is `.*`. Raises ConfigError that
-    names the key and the pattern when one does not compile.
+    names the key and the pattern when one does not compile, or could take very long to match. Matching takes
+    time in proportion to the name.
     """
 
     __slots__ = ("_alternatives", "_joined", "key", "patterns")
@@ -24,7 +27,7 @@ class PatternList:
         self._alternatives = [(pattern, _compile_alone(pattern)) for pattern in self.patterns]
 
     def matches(self, name: str) -> bool:
-        return self._joined is not None and self._joined.fullmatch(name) is not None
+        return self._joined is not None and self._joined.matches(name)
 
     def deciding_pattern(self, name: str) -> str | None:
         """Return the first pattern that matches `name`, None when none does.
@@ -36,7 +39,7 @@ class PatternList:
         if not self.matches(name):
             return None
         for pattern, alone in self._alternatives:
-            if alone is not None and alone.fullmatch(name):
+            if alone is not None and alone.matches(name):
                 return pattern
         return "|".join(self.patterns)
 
@@ -50,31 +53,31 @@ class PatternList:
         return f"PatternList({self.key!r}, {self.patterns!r})"
 
 
-def _compile_all(key: str, patterns: tuple[str, ...]) -> re.Pattern[str] | None:
+def _compile_all(key: str, patterns: tuple[str, ...]) -> LinearPattern | None:
     if not patterns:
         return None
     try:
-        return compile_java("|".join(patterns))
+        return compile_linear("|".join(patterns))
     except RegexSyntaxError as error:
         culprit = next(
             (pattern for pattern in patterns if _compile_alone(pattern) is None), "|".join(patterns)
-        )
+        )[:_SHOWN_CHARACTERS]
         raise ConfigError(
             f"{key}: {culprit!r} is no valid regular expression: {_reason(culprit, error)}{_remedy(culprit)}",
             metadata={"key": key, "pattern": culprit},
         ) from error
 
 
-def _compile_alone(pattern: str) -> re.Pattern[str] | None:
+def _compile_alone(pattern: str) -> LinearPattern | None:
     try:
-        return compile_java(pattern)
+        return compile_linear(pattern)
     except RegexSyntaxError:
         return None
 
 
 def _reason(pattern: str, of_the_list: RegexSyntaxError) -> str:
     try:
-        compile_java(pattern)
+        compile_linear(pattern)
     except RegexSyntaxError as error:
         return str(error)
     return str(of_the_list)
