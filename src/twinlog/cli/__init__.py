@@ -7,6 +7,7 @@ import typer
 
 from twinlog import __version__
 from twinlog.cli.lazy import LazyCommand, LazyGroup
+from twinlog.cli.output import filter_output
 
 COMMANDS: dict[str, LazyCommand] = {
     "run": LazyCommand(
@@ -119,6 +120,12 @@ def twinlog(
     """Options of all commands."""
 
 
+_DRAW_THEMSELVES = (["run"], ["demo"], ["local"])
+"""They move the cursor, or write whatever their children say; names of others come to none of them raw."""
+
+
 def main() -> None:
     """The console script."""
+    if sys.argv[1:2] not in _DRAW_THEMSELVES:
+        filter_output()
     sys.exit(app())

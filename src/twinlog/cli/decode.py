@@ -9,6 +9,7 @@ import typer
 from twinlog.cli.failures import reported_failures, run_async
 from twinlog.cli.location import ConfigOption, load_config
 from twinlog.cli.output import Output, OutputOption, print_json_line
+from twinlog.printable import printable
 
 if TYPE_CHECKING:
     from twinlog.cli.decoding import Kind
@@ -113,7 +114,7 @@ async def _print_topic(
         if as_json:
             print_json_line({"record": place, "kind": str(kind), "value": decoded.fields})
         else:
-            typer.echo(decoded.line)
+            typer.echo(printable(decoded.line))
 
     async with open_cluster(alias, properties, timeout_seconds=_TIMEOUT_SECONDS) as cluster:
         await read_topic(cluster, topic, print_record, from_beginning=from_beginning, follow=follow)

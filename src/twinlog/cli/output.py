@@ -10,12 +10,14 @@ from typing import Annotated, Any
 import typer
 
 from twinlog.cli.table import Column, table_lines
+from twinlog.printable import PrintableStream, printable_json
 
 __all__ = [
     "Column",
     "Output",
     "OutputOption",
     "clear_screen",
+    "filter_output",
     "print_json",
     "print_json_line",
     "print_table",
@@ -33,18 +35,25 @@ OutputOption = Annotated[Output, typer.Option("--output", "-o", help="How to pri
 
 def print_json(value: Any) -> None:
     """One indented document."""
-    typer.echo(json.dumps(value, indent=2, ensure_ascii=False))
+    typer.echo(printable_json(json.dumps(value, indent=2, ensure_ascii=False)))
 
 
 def print_json_line(value: Any) -> None:
     """One document a line, for streams."""
-    typer.echo(json.dumps(value, ensure_ascii=False))
+    typer.echo(printable_json(json.dumps(value, ensure_ascii=False)))
+
+
+def filter_output() -> None:
+    """Let no control sequence through but colours: names come from elsewhere. For the whole process."""
+    sys.stdout = PrintableStream(sys.stdout)
+    sys.stderr = PrintableStream(sys.stderr)
 
 
 def clear_screen() -> None:
     """Does nothing when stdout is no terminal."""
     if sys.stdout.isatty():
-        typer.echo("\033[2J\033[H", nl=False)
+        stream = sys.stdout
+        typer.echo("\033[2J\033[H", nl=False, file=getattr(stream, "unfiltered", stream))
 
 
 def screen_rows() -> int | None:

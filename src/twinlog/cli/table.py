@@ -5,10 +5,13 @@ longer than the terminal is wide: long cells are wrapped, and where that would l
 columns that may be spared are left out, else each row becomes a paragraph instead.
 """
 
+import re
 import textwrap
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Final
+
+from twinlog.printable import printable
 
 _GAP: Final = "  "
 _NARROWEST: Final = 20
@@ -30,7 +33,7 @@ class Column:
 
 def table_lines(columns: Sequence[Column], rows: Sequence[Sequence[str]], *, width: int | None) -> list[str]:
     """Head and rows; `width` in characters, None in a pipe. No line ends with a blank."""
-    cells = [[" ".join(cell.split("\n")) for cell in row] for row in rows]
+    cells = [[printable(" ".join(re.split("[\n\t]", cell))) for cell in row] for row in rows]
     natural = [
         max([len(column.title), *(len(row[index]) for row in cells)]) for index, column in enumerate(columns)
     ]

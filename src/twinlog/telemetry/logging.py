@@ -13,6 +13,7 @@ from typing import Any, TextIO
 import structlog
 from structlog.typing import Processor
 
+from twinlog.printable import printable
 from twinlog.telemetry.redaction import redact
 
 FORMATS = ("auto", "json", "console")
@@ -88,6 +89,11 @@ def _redact_event(_logger: Any, _method: str, event: MutableMapping[str, Any]) -
     return redact(event)  # type: ignore[no-any-return]  # a mapping in, a mapping out
 
 
+def _print_event(_logger: Any, _method: str, event: MutableMapping[str, Any]) -> MutableMapping[str, Any]:
+    """For a terminal: JSON writes control characters out by itself."""
+    return {key: printable(value) if isinstance(value, str) else value for key, value in event.items()}
+
+
 def _rendering(format: str) -> list[Processor]:  # noqa: A002
     if format == "json":
         return [
@@ -99,5 +105,6 @@ def _rendering(format: str) -> list[Processor]:  # noqa: A002
     return [
         structlog.processors.format_exc_info,
         _redact_event,
+        _print_event,
         structlog.dev.ConsoleRenderer(colors=sys.stdout.isatty(), timestamp_key="time", sort_keys=False),
     ]

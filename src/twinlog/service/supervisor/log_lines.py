@@ -10,6 +10,7 @@ from datetime import UTC, datetime
 from typing import Any, TextIO
 
 from twinlog.clock import Clock
+from twinlog.printable import printable
 from twinlog.service.supervisor.streams import write_line
 from twinlog.telemetry.redaction import redact, redact_text
 
@@ -89,6 +90,10 @@ def _json_line(fields: dict[str, Any]) -> str:
 
 
 def _plain_line(fields: dict[str, Any]) -> str:
+    return printable(_line(fields))
+
+
+def _line(fields: dict[str, Any]) -> str:
     time = str(fields.get("time", ""))[11:19]
     service, level = fields.get("service", ""), fields.get("level", "")
     if fields.get("event") == "output":
