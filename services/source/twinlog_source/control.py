@@ -19,6 +19,10 @@ from twinlog.wire.source_offset import (
     encode_document,
 )
 
+MOST_SLOTS = 1_024
+"""Of a flow, whatever the file says. Each is some transactional ids, which every new owner fences."""
+_INT64_LIMIT = 1 << 63
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClaimMark:
@@ -260,6 +264,8 @@ def parse_control(source_alias: str, key: bytes | None, value: bytes | None) -> 
         return None
     if not isinstance(topic, str | None) or not isinstance(partition, int | None):
         return None
+    if not _has_sound_numbers(partition):
+        return None
     fact = None if value is None else _fact(kind, topic, partition, decode_document(value) or {})
     if value is not None and fact is None:
         return None
@@ -267,12 +273,15 @@ def parse_control(source_alias: str, key: bytes | None, value: bytes | None) -> 
 
 
 def _fact(kind: str, topic: str | None, partition: int | None, document: dict[str, object]) -> Fact | None:
-    """None for a fact that this version does not know."""
+    """None for a fact that this version does not know, and for numbers that no process of ours writes."""
+    if not _has_sound_numbers(document):
+        return None
     match kind, topic, document:
         case "claim", None, {"instance": str(instance), "at_ms": int(at)}:
             return ClaimMark(instance=instance, at_ms=at)
         case "owner", None, {"instance": str(instance), "slots": int(slots), "renewed_at_ms": int(at)}:
-            return OwnerMark(instance=instance, slots=slots, renewed_at_ms=at)
+            # Each slot is some ids to fence: a forged mark must not keep an owner at that for ever.
+            return OwnerMark(instance=instance, slots=min(max(slots, 0), MOST_SLOTS), renewed_at_ms=at)
         case "topic", str(), {"topic_id": str(topic_id), "known_partitions": int(count)}:
             target_id = document.get("target_topic_id")
             return TopicMark(
@@ -315,3 +324,19 @@ def _partition_fact(kind: str, partition: TopicPartition, document: dict[str, ob
 
 def _is_pair_of_ints(value: object) -> bool:
     return isinstance(value, list) and len(value) == 2 and all(isinstance(each, int) for each in value)
+
+
+def _has_sound_numbers(document: object) -> bool:
+    """Whether all integers in it have 64 bits."""
+    waiting = [document]
+    while waiting:
+        match waiting.pop():
+            case int(number) if not -_INT64_LIMIT <= number < _INT64_LIMIT:
+                return False
+            case list(items):
+                waiting += items
+            case dict(items):
+                waiting += items.values()
+            case _:
+                pass
+    return True

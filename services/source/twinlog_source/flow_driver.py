@@ -25,6 +25,7 @@ from twinlog.model import Flow, TopicPartition
 from twinlog.service.lease import OWNED_ELSEWHERE
 from twinlog.service.waiting import Backoff, finish_or_cancel, wait_or_stop
 from twinlog.telemetry.repeats import RepeatLimiter
+from twinlog_source.control import MOST_SLOTS
 from twinlog_source.epoch import Epoch, SlotState
 from twinlog_source.epoch_jobs import EpochJobs
 from twinlog_source.estate import FlowEstate
@@ -246,7 +247,7 @@ class FlowDriver:
                 continue
             partitions = self.estate.table.plannable()
             if partitions:
-                self._most_slots = self.max_slots or await self.jobs.runner.slots()
+                self._most_slots = min(self.max_slots or await self.jobs.runner.slots(), MOST_SLOTS)
                 previous = self.current.plan if self.current else ()
                 backlog = 0 if previous else await self.estate.backlog_records(partitions)
                 return plan(

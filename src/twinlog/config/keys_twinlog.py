@@ -79,7 +79,7 @@ TWINLOG_KEYS: tuple[KeySpec, ...] = (
          scope=Scope.FLOW, unit="s", minimum=1),
     _key("twinlog.max.slots", ValueType.INTEGER, None, _SOURCE,
          "The most slots that copy at the same time; wins over `tasks.max`. Default: as many as Spark has"
-         " cores.", scope=Scope.FLOW, minimum=1),
+         " cores.", scope=Scope.FLOW, minimum=1, maximum=1024),
     _key("twinlog.on.data.loss", ValueType.TEXT, "record", _SOURCE,
          "What to do when the source no longer has the next records: `record` the gap and go on, or "
          "`fail` the partition.", scope=Scope.FLOW, choices=("record", "fail")),

@@ -7,6 +7,8 @@ from hypothesis import strategies as st
 from twinlog.model import Flow, TopicPartition
 from twinlog.wire.source_offset import source_offset_key
 from twinlog_source.control import (
+    MOST_SLOTS,
+    ClaimMark,
     ControlState,
     EpochsMark,
     EpochStart,
@@ -29,7 +31,7 @@ NAMES = st.text(st.characters(codec="utf-8"), min_size=1, max_size=12)
 NUMBERS = st.integers(0, 2**53)
 PARTITIONS = st.builds(TopicPartition, NAMES, NUMBERS)
 FACTS: st.SearchStrategy[Fact] = st.one_of(
-    st.builds(OwnerMark, instance=NAMES, slots=NUMBERS, renewed_at_ms=NUMBERS),
+    st.builds(OwnerMark, instance=NAMES, slots=st.integers(0, MOST_SLOTS), renewed_at_ms=NUMBERS),
     st.builds(
         TopicMark,
         topic=NAMES,
@@ -48,6 +50,25 @@ FACTS: st.SearchStrategy[Fact] = st.one_of(
     ),
     st.builds(TargetMark, partition=PARTITIONS, topic_id=NAMES, end_offset=NUMBERS, position=NUMBERS),
 )
+
+
+@pytest.mark.parametrize("slots", [MOST_SLOTS + 1, 1_000_000_000, (1 << 63) - 1])
+def test_a_forged_owner_makes_nobody_fence_more_ids_than_there_can_be(slots: int) -> None:
+    forged = fact_record("A", OwnerMark(instance="x", slots=slots, renewed_at_ms=0))
+    found = parse_control("A", *forged)
+    assert found is not None
+    assert found.fact == OwnerMark(instance="x", slots=MOST_SLOTS, renewed_at_ms=0)
+
+
+@pytest.mark.parametrize("number", [1 << 63, -(1 << 63) - 1, 10**400])
+def test_a_number_that_no_process_writes_makes_no_fact(number: int) -> None:
+    for fact in (
+        OwnerMark(instance="x", slots=1, renewed_at_ms=number),
+        ClaimMark(instance="x", at_ms=number),
+        EpochsMark(partition=TopicPartition("t", 0), epochs=(EpochStart(1, number),)),
+        PauseMark(topic="t", partition=None, by="x", at_ms=number),
+    ):
+        assert parse_control("A", *fact_record("A", fact)) is None
 
 
 @given(FACTS)
