@@ -428,6 +428,10 @@ PROCESSES: Final = ReasonGroup(
         OwnReason("STILL_RUNS", "a local cluster did not end", "run `twinlog local down NAME` again"),
         OwnReason("DEMO_STUCK", "a step of the demo did not come to its end", "see the logs it names"),
         OwnReason("EPOCH_OVER", "a task came back to an epoch that has ended", _NOTHING),
+        OwnReason("HELLO_MISSING", "a stream did not say which task it is", _NOTHING),
+        OwnReason(
+            "TOO_MANY_STREAMS", "too many streams are open that did not say which task they are", _NOTHING
+        ),
         OwnReason("EPOCH_UNKNOWN", "a task without a live epoch was refused", _NOTHING),
         OwnReason("END_OF_EPOCH", "a task ended in order", _NOTHING),
         OwnReason("PLAN_CHANGED", "an epoch ended because there is something else to copy", _NOTHING),

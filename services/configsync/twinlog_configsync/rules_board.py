@@ -26,6 +26,8 @@ class RulesBoard:
             self._registry.put(flow, rules)
         self._registry.mark(flow)
 
-    def watch(self, token: bytes, *, stop: asyncio.Event) -> AsyncGenerator[Event[Flow, RulesRecord], None]:
+    def watch(
+        self, token: bytes, *, stop: asyncio.Event, is_peer: bool = False
+    ) -> AsyncGenerator[Event[Flow, RulesRecord], None]:
         """As ResumableRegistry.watch; a flow's mark says that its registry was read."""
-        return self._registry.watch(token, stop=stop)
+        return self._registry.watch(token, stop=stop, is_peer=is_peer)

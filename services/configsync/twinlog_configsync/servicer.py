@@ -15,6 +15,7 @@ from twinlog.errors import ConfigError, NotFoundError
 from twinlog.model import Flow
 from twinlog.service.clusters import Clusters
 from twinlog.service.grpc_server import Context
+from twinlog.service.interceptors import is_peer
 from twinlog.service.watch import Changed, Event, Marked, Progress, Removed, SnapshotEnd, SnapshotItem
 from twinlog_configsync.boards import Boards
 from twinlog_configsync.entry import TopicEntry
@@ -87,7 +88,9 @@ class ConfigSyncServicer(ConfigSyncServiceServicer):
         self, request: pb2.WatchTopicsRequest, context: Context
     ) -> AsyncIterator[pb2.WatchTopicsResponse]:
         flow = self._asked(request)
-        events = self._boards.topics.watch(request.resume_token, stop=self._stop, flow=flow)
+        events = self._boards.topics.watch(
+            request.resume_token, stop=self._stop, flow=flow, is_peer=is_peer(context)
+        )
         async with aclosing(events):
             async for event in events:
                 yield self._watch_message(event)
@@ -153,7 +156,7 @@ class ConfigSyncServicer(ConfigSyncServiceServicer):
     async def WatchRules(  # noqa: N802
         self, request: pb2.WatchRulesRequest, context: Context
     ) -> AsyncIterator[pb2.WatchRulesResponse]:
-        events = self._boards.rules.watch(request.resume_token, stop=self._stop)
+        events = self._boards.rules.watch(request.resume_token, stop=self._stop, is_peer=is_peer(context))
         async with aclosing(events):
             async for event in events:
                 message = watch_rules_message(event, now_ms=self._clock.now_ms())

@@ -52,7 +52,9 @@ class TopicBoard:
         return self._registry.token
 
     def watch(
-        self, token: bytes, *, stop: asyncio.Event, flow: Flow | None = None
+        self, token: bytes, *, stop: asyncio.Event, flow: Flow | None = None, is_peer: bool = False
     ) -> AsyncGenerator[Event[TopicKey, TopicEntry], None]:
         """As ResumableRegistry.watch, of one flow or all."""
-        return self._registry.watch(token, stop=stop, selects=lambda key: flow in (None, key[0]))
+        return self._registry.watch(
+            token, stop=stop, selects=lambda key: flow in (None, key[0]), is_peer=is_peer
+        )

@@ -10,12 +10,15 @@ from twinlog.api.source.v1 import worker_service_pb2 as pb
 from twinlog.api.source.v1 import worker_service_pb2_grpc as pb_grpc
 from twinlog.errors import NotFoundError, StateError, TwinlogError
 from twinlog.model import Flow
+from twinlog.service.errors_wire import ExhaustedError
 from twinlog.service.grpc_server import Context
 from twinlog.service.waiting import wait_or_stop
 from twinlog_source.epoch import Epoch, Slot, SlotState, rejoin_wait
 
 ALIVE_INTERVAL_SECONDS = 1.0
 HELLO_SECONDS = 10.0
+MOST_SILENT_STREAMS = 500
+"""A token costs nothing to whoever has none: before it is shown, streams are few and short."""
 REPORTS_OF_A_HEALTHY_TASK = 10
 """A task that has sent so many, one a second, does not crash at its start."""
 
@@ -45,16 +48,36 @@ class WorkerServicer(pb_grpc.WorkerServiceServicer):
 
     def __init__(self, hosts: Mapping[Flow, WorkerHost]) -> None:
         self._hosts = hosts
+        self._silent = 0
+        """Streams that have not said hello yet."""
 
     async def Run(  # type: ignore[override]  # noqa: N802  # reads and writes through the context
         self, request_iterator: AsyncIterator[pb.WorkerReport], context: Context
     ) -> None:
         requests = aiter(request_iterator)
-        async with asyncio.timeout(HELLO_SECONDS):
-            first = await anext(requests)
+        first = await self._hello(requests)
         host, epoch, slot = self._admit(first.hello)
         talk = _Conversation(host, epoch, slot, context)
         await talk.run(requests, worker=first.hello.worker)
+
+    async def _hello(self, requests: AsyncIterator[pb.WorkerReport]) -> pb.WorkerReport:
+        """The first message. Raises StateError (HELLO_MISSING), and ExhaustedError (TOO_MANY_STREAMS) when
+        too many others have not said one yet."""
+        if self._silent >= MOST_SILENT_STREAMS:
+            raise ExhaustedError(
+                f"{self._silent} streams are open that have not said which task they are",
+                reason="TOO_MANY_STREAMS",
+            )
+        self._silent += 1
+        try:
+            async with asyncio.timeout(HELLO_SECONDS):
+                return await anext(requests)
+        except (TimeoutError, StopAsyncIteration):
+            raise StateError(
+                f"the stream did not say within {HELLO_SECONDS:g} s which task it is", reason="HELLO_MISSING"
+            ) from None
+        finally:
+            self._silent -= 1
 
     def _admit(self, hello: pb.Hello) -> tuple[WorkerHost, Epoch, Slot]:
         host = self._hosts.get(Flow(hello.flow.source, hello.flow.target))

@@ -281,6 +281,12 @@ class Address:
     def __str__(self) -> str:
         return f"{self.host}:{self.port}"
 
+    @property
+    def is_loopback(self) -> bool:
+        """Whether only this machine reaches it."""
+        host = self.host.strip("[]").lower()
+        return host in ("localhost", "::1") or host.startswith("127.")
+
     def dialled_from_here(self) -> "Address":
         """The loopback address where this one stands for all interfaces."""
         loopback = {"0.0.0.0": "127.0.0.1", "[::]": "[::1]"}  # noqa: S104 - compared with, not bound to

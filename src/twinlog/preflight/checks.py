@@ -34,7 +34,21 @@ def judge(facts: Facts) -> list[Finding]:
             findings += check_topic(flow, topic, target)
         findings += check_rights(flow)
     findings += check_loops(facts)
+    findings += check_listens(facts)
     return findings
+
+
+def check_listens(facts: Facts) -> Iterator[Finding]:
+    """Services that others than this machine reach: whoever does may steer them."""
+    for service, address in facts.listens.items():
+        if not address.is_loopback:
+            yield warning(
+                service,
+                "listen address",
+                f"{address} is reached from other machines, and there is no authentication: whoever reaches"
+                " it may change what is copied",
+                f"set twinlog.{service}.listen to 127.0.0.1, or keep it inside a network you trust",
+            )
 
 
 def check_cluster(cluster: ClusterFacts) -> Iterator[Finding]:

@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from twinlog.config import FlowConfig
+from twinlog.config import Address, FlowConfig
 from twinlog.errors import KafkaError
 from twinlog.kafka.ports import ConfigEntry, TopicDescription
 from twinlog.model import ClusterAlias, Flow
@@ -75,3 +75,5 @@ class Facts:
     clusters: Mapping[ClusterAlias, ClusterFacts]
     flows: Sequence[FlowFacts]
     """Enabled flows; those with an unreachable end have no topics."""
+    listens: Mapping[str, Address] = field(default_factory=dict)
+    """Where the services will listen, by name."""

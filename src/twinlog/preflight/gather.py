@@ -37,6 +37,7 @@ async def gather_facts(configuration: Configuration, *, timeout_seconds: float) 
     return Facts(
         clusters=clusters,
         flows=[await _flow(config, clusters, timeout_seconds) for config in flows],
+        listens={str(service): entry.listen for service, entry in configuration.endpoints.items()},
     )
 
 

@@ -15,7 +15,7 @@ from opentelemetry.metrics import Meter
 from twinlog.config import Address
 from twinlog.errors import ConfigError
 from twinlog.service.interceptors import Context, RpcBoundary
-from twinlog.service.limits import MAX_MESSAGE_BYTES
+from twinlog.service.limits import MAX_CONCURRENT_RPCS, MAX_CONCURRENT_STREAMS, MAX_MESSAGE_BYTES
 from twinlog.service.runtime import wait_or_stop
 
 __all__ = ["Context", "GrpcServer", "GrpcService"]
@@ -39,6 +39,9 @@ _OPTIONS: tuple[tuple[str, Any], ...] = (
     ("grpc.keepalive_permit_without_calls", 1),
     ("grpc.keepalive_time_ms", 60_000),
     ("grpc.keepalive_timeout_ms", 20_000),
+    ("grpc.max_concurrent_streams", MAX_CONCURRENT_STREAMS),
+    # A connection over which nothing is asked is given up; who comes back connects again.
+    ("grpc.max_connection_idle_ms", 600_000),
     # Two servers on one port must be an error, not a lottery.
     ("grpc.so_reuseport", 0),
 )
@@ -81,7 +84,7 @@ class GrpcServer:
         self._server = grpc.aio.server(
             interceptors=[RpcBoundary(service=service, meter=meter)],
             options=_OPTIONS,
-            maximum_concurrent_rpcs=None,
+            maximum_concurrent_rpcs=MAX_CONCURRENT_RPCS,
         )
         for entry in services:
             entry.add(entry.servicer, self._server)
@@ -112,6 +115,13 @@ class GrpcServer:
         await self._server.start()
         bound = Address(host=self._listen.host, port=self.port)
         _log.info("listening", address=str(bound), port=self.port, services=self._names)
+        if not bound.is_loopback:
+            _log.warning(
+                "listening_beyond_loopback",
+                address=str(bound),
+                message="there is no authentication: whoever reaches this address may change what is copied;"
+                " keep it inside a network you trust",
+            )
         if self._port_file is not None:
             await asyncio.to_thread(_write_port, self._port_file, self.port)
 

@@ -18,6 +18,7 @@ from twinlog import __version__
 from twinlog.errors import TwinlogError
 from twinlog.service.errors_wire import internal_status, status_of
 from twinlog.telemetry import metrics
+from twinlog.telemetry.repeats import RepeatLimiter
 
 _log = structlog.stdlib.get_logger(__name__)
 
@@ -33,9 +34,18 @@ _SOUND_REQUEST_ID = re.compile(r"[A-Za-z0-9._-]{1,64}")
 _QUIET_PREFIXES = ("/grpc.health.", "/grpc.reflection.")
 """Asked every few seconds by whoever watches a service: neither logged nor counted."""
 
+_PEER = "twinlog-peer"
+PEER_METADATA = ((_PEER, "1"),)
+"""What a service of Twinlog calls another one with."""
+
 VERSION_METADATA_KEY = "twinlog-version"
 _VERSION_METADATA = ((VERSION_METADATA_KEY, __version__),)
 """Every answer says which version gave it."""
+
+
+def is_peer(context: Context) -> bool:
+    """Whether the caller says that it is a service of Twinlog. It is believed: no right follows from it."""
+    return any(key == _PEER for key, _ in context.invocation_metadata() or ())
 
 
 def request_id_of(given: str | bytes | None) -> str:
@@ -47,11 +57,16 @@ def request_id_of(given: str | bytes | None) -> str:
     return uuid.uuid4().hex[:16]
 
 
+LOG_INTERVAL_SECONDS = 0.2
+"""Between lines of refused calls of one method and reason: whoever calls in a loop fills no disk."""
+
+
 class RpcBoundary(grpc.aio.ServerInterceptor):
     """Nothing but our own statuses leaves: an unmapped exception would show its text to the client."""
 
     def __init__(self, *, service: str, meter: Meter) -> None:
         self._service = service
+        self._limiter = RepeatLimiter(interval_seconds=LOG_INTERVAL_SECONDS)
         self._duration = metrics.histogram(meter, metrics.RPC_SERVER_CALL_DURATION)
 
     async def intercept_service(
@@ -119,13 +134,17 @@ class RpcBoundary(grpc.aio.ServerInterceptor):
                 except (asyncio.CancelledError, grpc.aio.AbortError, GeneratorExit):
                     raise
                 except TwinlogError as error:
-                    _log.info("rpc_refused", reason=error.reason, message=str(error))
+                    left_out = self._limiter.admit((method, error.reason), now=time.monotonic())
+                    if left_out is not None:
+                        _log.info("rpc_refused", reason=error.reason, message=str(error), left_out=left_out)
                     await context.abort_with_status(
                         rpc_status.to_status(status_of(error, service=self._service))
                     )
-                except Exception:  # noqa: BLE001 (the boundary to the wire)
+                except Exception as error:  # noqa: BLE001 (the boundary to the wire)
                     error_id = uuid.uuid4().hex[:12]
-                    _log.exception("rpc_failed", error_id=error_id)
+                    left_out = self._limiter.admit((method, type(error)), now=time.monotonic())
+                    if left_out is not None:
+                        _log.exception("rpc_failed", error_id=error_id, left_out=left_out)
                     status = internal_status(service=self._service, error_id=error_id)
                     await context.abort_with_status(rpc_status.to_status(status))
         except asyncio.CancelledError:

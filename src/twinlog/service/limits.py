@@ -1,4 +1,9 @@
 """Limits that both ends of a gRPC connection have to agree on."""
 
+MAX_CONCURRENT_RPCS = 4_000
+"""Of a server, streams of tasks and watchers among them; more are refused with RESOURCE_EXHAUSTED."""
+MAX_CONCURRENT_STREAMS = 1_000
+"""Of one connection."""
+
 MAX_MESSAGE_BYTES = 16 << 20
 """Largest request or response: a page of 10 000 partitions is about 3 MB."""

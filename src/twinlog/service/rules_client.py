@@ -17,6 +17,7 @@ from twinlog.config import Configuration, FlowConfig
 from twinlog.config.live import live_overrides
 from twinlog.errors import ConfigError
 from twinlog.model import Flow
+from twinlog.service.interceptors import PEER_METADATA
 from twinlog.service.runtime import Backoff, wait_for_any
 from twinlog.service.watch_client import Lost, Received, Restarted, WatchEvent, watch
 from twinlog.telemetry.repeats import RepeatLimiter
@@ -76,7 +77,7 @@ class RulesWatch:
         def open_stream(
             token: bytes,
         ) -> grpc.aio.UnaryStreamCall[pb2.WatchRulesRequest, pb2.WatchRulesResponse]:
-            return self._stub.WatchRules(pb2.WatchRulesRequest(resume_token=token))
+            return self._stub.WatchRules(pb2.WatchRulesRequest(resume_token=token), metadata=PEER_METADATA)
 
         async for event in watch(open_stream, peer="configsync", stop=stop, backoff=self._backoff):
             self.handle(event)

@@ -16,6 +16,7 @@ from twinlog.api.configsync.v1 import configsync_service_pb2 as pb2
 from twinlog.api.configsync.v1.configsync_service_pb2_grpc import ConfigSyncServiceStub
 from twinlog.clock import Clock
 from twinlog.model import Flow
+from twinlog.service.interceptors import PEER_METADATA
 from twinlog.service.runtime import Backoff
 from twinlog.service.watch_client import Lost, Received, Restarted, WatchEvent, watch
 from twinlog.telemetry.repeats import RepeatLimiter
@@ -151,7 +152,7 @@ class TopicsWatch:
         def open_stream(
             token: bytes,
         ) -> grpc.aio.UnaryStreamCall[pb2.WatchTopicsRequest, pb2.WatchTopicsResponse]:
-            return self._stub.WatchTopics(pb2.WatchTopicsRequest(resume_token=token))
+            return self._stub.WatchTopics(pb2.WatchTopicsRequest(resume_token=token), metadata=PEER_METADATA)
 
         async for event in watch(open_stream, peer="configsync", stop=stop, backoff=self._backoff):
             self.handle(event)

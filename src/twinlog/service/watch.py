@@ -29,6 +29,8 @@ V = TypeVar("V")
 
 PROGRESS_SECONDS = 10.0
 
+_PLACES_OF_PEERS = 50
+"""Beyond those of everybody: people who leave watches open must not keep a service from its peers."""
 _TOKEN_VERSION = 1
 _TOKEN = struct.Struct(">B16sQ")
 """version, first 16 bytes of the history's id, sequence of the last change that the holder has seen."""
@@ -181,13 +183,17 @@ class ResumableRegistry(Generic[K, V]):
         stop: asyncio.Event,
         selects: Callable[[K], bool] = lambda _key: True,
         progress_seconds: float = PROGRESS_SECONDS,
+        is_peer: bool = False,
     ) -> AsyncGenerator[Event[K, V], None]:
         """Yield the snapshot (empty token) or what came after the token, then every change until `stop`.
 
-        `selects` is asked with each key and mark. Raises ResumeTokenExpiredError, ExhaustedError
-        (TOO_MANY_WATCHERS), and ConfigError for bytes that are no token.
+        `selects` is asked with each key and mark; for peers (`is_peer`) some places are kept. Raises
+        ResumeTokenExpiredError, ExhaustedError (TOO_MANY_WATCHERS), and ConfigError for bytes that are no
+        token.
         """
-        batches = self.watch_batches(token, stop=stop, selects=selects, progress_seconds=progress_seconds)
+        batches = self.watch_batches(
+            token, stop=stop, selects=selects, progress_seconds=progress_seconds, is_peer=is_peer
+        )
         async with aclosing(batches):
             async for batch in batches:
                 for event in batch:
@@ -201,10 +207,11 @@ class ResumableRegistry(Generic[K, V]):
         selects: Callable[[K], bool] = lambda _key: True,
         progress_seconds: float = PROGRESS_SECONDS,
         pause_seconds: float = 0.0,
+        is_peer: bool = False,
     ) -> AsyncGenerator[list[Event[K, V]], None]:
         """As `watch`, with all that came at the same time in one list; then silent for `pause_seconds`, so
         that what comes meanwhile is in one list as well. A list is never empty."""
-        if self._watchers >= self._max_watchers:
+        if self._watchers >= self._max_watchers + (_PLACES_OF_PEERS if is_peer else 0):
             raise ExhaustedError(
                 f"{self._watchers} watchers are connected already; end some, or watch less often",
                 reason="TOO_MANY_WATCHERS",

@@ -17,6 +17,7 @@ from twinlog.errors import NotFoundError
 from twinlog.model import Flow
 from twinlog.service.clusters import Clusters
 from twinlog.service.errors_wire import ResumeTokenExpiredError
+from twinlog.service.interceptors import Context
 from twinlog.testing.fake_clock import FakeClock
 from twinlog.testing.fake_cluster import FakeCluster
 from twinlog_configsync.boards import Boards
@@ -28,6 +29,13 @@ from twinlog_configsync.topic_board import TopicBoard
 
 A_B, C_B = Flow("A", "B"), Flow("C", "B")
 _METER = NoOpMeterProvider().get_meter("test")
+
+
+class Caller:
+    """A context that says nothing."""
+
+    def invocation_metadata(self) -> tuple[tuple[str, str], ...]:
+        return ()
 
 
 def entry(name: str, partitions: int = 1) -> TopicEntry:
@@ -72,7 +80,7 @@ class Watcher:
                     self.topics.clear()
                     self.settled.clear()
                 request = pb2.WatchTopicsRequest(resume_token=self.token)
-                answers = self.servicer.WatchTopics(request, cast("object", None))  # type: ignore[arg-type]
+                answers = self.servicer.WatchTopics(request, cast("Context", Caller()))
                 self._stream = cast("AsyncGenerator[pb2.WatchTopicsResponse, None]", answers)
             async with asyncio.timeout(60):
                 self._take(await anext(self._stream))

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from twinlog.config import Configuration, load
+from twinlog.config import Address, Configuration, load
 from twinlog.errors import FatalKafkaError, TransientKafkaError
 from twinlog.kafka.inspector import release_of
 from twinlog.kafka.ports import ConfigEntry, ConfigSource, TopicDescription
@@ -104,6 +104,21 @@ def the_trouble(facts: Facts) -> Finding:
 
 def test_nothing_stands_in_the_way(configure: Configure) -> None:
     assert troubles(facts_of(configure({}))) == []
+
+
+@pytest.mark.parametrize("host", ["127.0.0.1", "127.0.1.1", "localhost", "[::1]"])
+def test_an_address_that_only_this_machine_reaches_is_fine(configure: Configure, host: str) -> None:
+    facts = replace(facts_of(configure({})), listens={"source": Address(host=host, port=1)})
+    assert troubles(facts) == []
+
+
+@pytest.mark.parametrize("host", ["0.0.0.0", "[::]", "10.0.0.7", "source.internal"])
+def test_an_address_that_others_reach_is_warned_of(configure: Configure, host: str) -> None:
+    facts = replace(facts_of(configure({})), listens={"source": Address(host=host, port=1)})
+    found = the_trouble(facts)
+    assert found.level is Level.WARNING
+    assert "no authentication" in found.message
+    assert "twinlog.source.listen" in found.remedy
 
 
 def test_a_cluster_that_is_away_is_named_and_nothing_is_said_about_its_flows(configure: Configure) -> None:

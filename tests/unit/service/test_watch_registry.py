@@ -288,6 +288,21 @@ def test_watchers_beyond_the_limit_are_refused_until_one_leaves() -> None:
     run_in_virtual_time(scenario())
 
 
+def test_people_who_watch_do_not_keep_a_service_from_its_peers() -> None:
+    async def scenario() -> None:
+        registry = _registry(max_watchers=1)
+        first = registry.watch(b"", stop=asyncio.Event())
+        await anext(first)
+        peer = registry.watch(b"", stop=asyncio.Event(), is_peer=True)
+        assert isinstance(await anext(peer), SnapshotEnd)
+        await first.aclose()
+        with pytest.raises(ExhaustedError):
+            await anext(registry.watch(b"", stop=asyncio.Event()))
+        await peer.aclose()
+
+    run_in_virtual_time(scenario())
+
+
 def test_a_selecting_watcher_gets_its_keys_only_and_progress_beyond_the_others() -> None:
     async def scenario() -> list[Event[str, int]]:
         registry = _registry()
