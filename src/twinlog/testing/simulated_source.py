@@ -19,6 +19,7 @@ from twinlog.kafka.requests import HandWrittenRequest
 from twinlog.model import TopicPartition
 
 _FETCH_VERSION = 11
+_OUT_OF_RANGE = 1
 _MAX_WAIT_AT, _MAX_BYTES_AT, _TOPICS_AT = 4, 12, 25
 _PARTITION_BYTES = 28
 
@@ -47,6 +48,8 @@ class SimulatedBrokers:
     """Every fetch, in the order of arrival."""
     throttles_ms: dict[int, list[int]] = field(default_factory=dict)
     """By node: how the next answers are throttled; each of them is empty."""
+    out_of_range: set[TopicPartition] = field(default_factory=set)
+    """Partitions that hold no position at all."""
     waiting: int = 0
     """Fetches that wait for data now."""
     most_waiting: int = 0
@@ -84,7 +87,10 @@ class SimulatedBrokers:
         return FetchResponse(0, list(self._answers(asked)), 0)
 
     def _has_data(self, asked: Asked) -> Iterable[bool]:
-        return (self._end(partition) > offset for partition, offset in asked.positions.items())
+        return (
+            partition in self.out_of_range or self._end(partition) > offset
+            for partition, offset in asked.positions.items()
+        )
 
     def _end(self, partition: TopicPartition) -> int:
         log = self._logs.get(partition)
@@ -93,6 +99,9 @@ class SimulatedBrokers:
     def _answers(self, asked: Asked) -> Iterable[FetchAnswer]:
         left = asked.max_bytes
         for partition, offset in asked.positions.items():
+            if partition in self.out_of_range:
+                yield FetchAnswer(partition, _OUT_OF_RANGE, -1, -1, -1, (), -1, memoryview(b""))
+                continue
             end = self._end(partition)
             records = b""
             while offset < end and left > 0:

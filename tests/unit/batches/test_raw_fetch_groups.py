@@ -4,9 +4,11 @@ import pytest
 
 from twinlog.kafka.clients import FetchOptions
 from twinlog.kafka.connection import request_timeout_ms
-from twinlog.kafka.raw import DataSession, RawFetcher
+from twinlog.kafka.raw import DataSession, FetchSizes, RawFetcher
 from twinlog.kafka.raw.fetcher import _BRIEF_WAIT_MS, _FEW_PARTITIONS, _REQUESTS_PER_BROKER
 from twinlog.model import TopicPartition
+from twinlog.testing.simulated_source import SimulatedBrokers
+from twinlog.testing.virtual_time import run_in_virtual_time
 
 
 def partitions(count: int) -> list[TopicPartition]:
@@ -57,3 +59,28 @@ async def test_no_more_requests_than_a_broker_may_have() -> None:
     fetcher = fetcher_with(many[:1])
     fetcher._requests[1] = _REQUESTS_PER_BROKER - 1
     assert fetcher._apart(1, many) == [many]
+
+
+def test_what_all_brokers_may_bring_together_does_not_grow_with_their_number() -> None:
+    async def run() -> None:
+        brokers = SimulatedBrokers({TopicPartition("t", number): number for number in range(1, 17)})
+        async with RawFetcher(brokers.session(), FetchOptions()) as fetcher:
+            positions = dict.fromkeys(brokers.leaders, 0)
+            await fetcher.poll(positions, max_wait_seconds=1, sizes=FetchSizes(max_bytes=4 << 20))
+        asked = {one.node: one.max_bytes for one in reversed(brokers.asked)}
+        assert len(asked) == 16
+        assert sum(asked.values()) == 4 << 20
+
+    run_in_virtual_time(run())
+
+
+def test_one_broker_alone_may_bring_all() -> None:
+    async def run() -> None:
+        brokers = SimulatedBrokers({TopicPartition("t", 0): 1})
+        async with RawFetcher(brokers.session(), FetchOptions()) as fetcher:
+            await fetcher.poll(
+                {TopicPartition("t", 0): 0}, max_wait_seconds=1, sizes=FetchSizes(max_bytes=4 << 20)
+            )
+        assert brokers.asked[0].max_bytes == 4 << 20
+
+    run_in_virtual_time(run())

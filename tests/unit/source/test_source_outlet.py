@@ -1,7 +1,7 @@
 """Rounds of data and positions: what counts after a failure, and after an answer that was lost."""
 
 import asyncio
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Self, cast
 
@@ -411,11 +411,12 @@ async def test_what_is_found_while_the_last_positions_are_stored_is_on_the_log_o
     bench = Bench()
     gap_found, asked = asyncio.Event(), asyncio.Event()
 
-    async def gap(copy: PartitionCopy) -> None:
+    async def gap(copies: Sequence[PartitionCopy]) -> None:
         asked.set()
         await gap_found.wait()
-        copy.restart_at(9)
-        bench.outlet.store_soon(copy.partition, [NewRecord(b"gap", b"", 0)])
+        for copy in copies:
+            copy.restart_at(9)
+            bench.outlet.store_soon(copy.partition, [NewRecord(b"gap", b"", 0)])
 
     bench.intake.on_out_of_range = gap
     bench.intake.fetcher = cast("RawFetcher", OneOutOfRange(GOOD))

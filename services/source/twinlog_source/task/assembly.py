@@ -100,8 +100,8 @@ async def open_copier(
             written = {at_target: copy.partition for at_target, copy in by_target.items()}
             await take_over.take(prepare.transactional_ids, written, committed=committed)
 
-        async def out_of_range(copy: PartitionCopy) -> None:
-            await copier.on_out_of_range(copy)
+        async def out_of_range(beyond: Sequence[PartitionCopy]) -> None:
+            await copier.on_out_of_range(beyond)
 
         async def other_leaders(under_others: Sequence[PartitionCopy]) -> Collection[TopicPartition]:
             return await copier.on_other_leaders(under_others)

@@ -180,40 +180,56 @@ class Copier:
         """The state of the partitions that changed, and the gaps found since the last report."""
         return self.reporter.report(everything=everything)
 
-    async def on_out_of_range(self, copy: PartitionCopy) -> None:
-        """The source does not hold the position: find out what is missing, and go on or stop by policy."""
-        if copy.is_idle:
-            await self._judge(copy)
-        # Else it is judged again once what is in flight is committed.
+    async def on_out_of_range(self, copies: Sequence[PartitionCopy]) -> None:
+        """The source does not hold the positions: find out what is missing, and go on or stop by policy."""
+        # The others are judged again once what is in flight is committed.
+        await self._judge([copy for copy in copies if copy.is_idle])
 
     async def on_other_leaders(self, copies: Sequence[PartitionCopy]) -> Collection[TopicPartition]:
         """Ask the leaders whether their logs go on where the copies stand; those that do not are judged."""
         refused: set[TopicPartition] = set()
+        diverged: list[PartitionCopy] = []
+        generations = {copy.partition: copy.generation for copy in copies}
         ends = await self._epoch_ends({copy.partition: copy.fetched_epoch for copy in copies})
         for copy in copies:
             end = ends[copy.partition]
             if isinstance(end, KafkaError):
                 if end.reason != UNSUPPORTED:
                     refused.add(copy.partition)
-                    self._not_answered(copy, end)
+                    if copy.generation == generations[copy.partition]:
+                        self._not_answered(copy, end)
             elif not goes_on(copy.fetched, copy.fetched_epoch, end, compacted=copy.compacted):
                 refused.add(copy.partition)
                 if copy.is_idle:
-                    await self._judge(copy)
+                    diverged.append(copy)
+        await self._judge(diverged)
         return refused
 
-    async def _judge(self, copy: PartitionCopy) -> None:
-        partition, generation = copy.partition, copy.generation
-        now = self.clock.monotonic()
-        try:
-            start = await self._offset(OffsetSpec.EARLIEST, partition)
-            end = await self._offset(OffsetSpec.LATEST, partition)
-            diverged_at = await self._divergence(copy)
-        except KafkaError as error:
-            self._not_answered(copy, error)
+    async def _judge(self, copies: Sequence[PartitionCopy]) -> None:
+        """Ask the leaders about all of them together, and decide for each by itself."""
+        if not copies:
             return
-        if copy.generation != generation or not copy.is_idle:
-            return  # it was moved meanwhile: what was asked is not about where it stands
+        generations = {copy.partition: copy.generation for copy in copies}
+        starts = await self._offsets(OffsetSpec.EARLIEST, copies)
+        ends = await self._offsets(OffsetSpec.LATEST, copies)
+        divergences = await self._divergences(copies)
+        for copy in copies:
+            partition = copy.partition
+            if copy.generation != generations[partition] or not copy.is_idle:
+                continue  # it was moved meanwhile: what was asked is not about where it stands
+            start, end, diverged_at = starts[partition], ends[partition], divergences[partition]
+            unanswered = next((one for one in (start, end, diverged_at) if isinstance(one, KafkaError)), None)
+            if unanswered is not None:
+                self._not_answered(copy, unanswered)
+                continue
+            assert isinstance(start, int)
+            assert isinstance(end, int)
+            assert not isinstance(diverged_at, KafkaError)
+            self._decide(copy, start, end, diverged_at)
+
+    def _decide(self, copy: PartitionCopy, start: int, end: int, diverged_at: int | None) -> None:
+        """The log runs from `start` to `end`, and differs from `diverged_at` on from what was copied."""
+        partition, now = copy.partition, self.clock.monotonic()
         loss = find_loss(
             position=copy.committed, log_start_offset=start, log_end_offset=end, diverged_at=diverged_at
         )
@@ -301,19 +317,30 @@ class Copier:
         for partition in [p for p in self._storing if self.outlet.is_stored(p)]:
             self.copies[partition].repositioned = self._storing.pop(partition)
 
-    async def _divergence(self, copy: PartitionCopy) -> int | None:
-        """Where the log stopped being the one that was copied, None while it is. Raises KafkaError."""
-        ends: dict[int, tuple[int, int]] = {}
-        for start in reversed(copy.epochs):
-            (end,) = (await self._epoch_ends({copy.partition: start.leader_epoch})).values()
-            if isinstance(end, KafkaError):
-                if end.reason == UNSUPPORTED:
-                    return None
-                raise end
-            ends[start.leader_epoch] = end
-            if settles(start.leader_epoch, end.epoch, compacted=copy.compacted):
-                break
-        return find_divergence(copy.committed, copy.epochs, ends, compacted=copy.compacted)
+    async def _divergences(
+        self, copies: Sequence[PartitionCopy]
+    ) -> Mapping[TopicPartition, int | KafkaError | None]:
+        """Where each log stopped being the one that was copied, None while it is."""
+        found: dict[TopicPartition, int | KafkaError | None] = {}
+        ends: dict[TopicPartition, dict[int, EpochEnd]] = {copy.partition: {} for copy in copies}
+        left = {copy.partition: list(copy.epochs) for copy in copies}
+        compacted = {copy.partition: copy.compacted for copy in copies}
+        while wanted := {each: epochs.pop().leader_epoch for each, epochs in left.items() if epochs}:
+            for partition, end in (await self._epoch_ends(wanted)).items():
+                epoch = wanted[partition]
+                if isinstance(end, KafkaError):
+                    found[partition] = None if end.reason == UNSUPPORTED else end
+                    left[partition].clear()
+                    continue
+                ends[partition][epoch] = end
+                if settles(epoch, end.epoch, compacted=compacted[partition]):
+                    left[partition].clear()
+        for copy in copies:
+            if copy.partition not in found:
+                found[copy.partition] = find_divergence(
+                    copy.committed, copy.epochs, ends[copy.partition], compacted=copy.compacted
+                )
+        return found
 
     async def _epoch_ends(
         self, epochs: Mapping[TopicPartition, int]
@@ -332,9 +359,11 @@ class Copier:
             keep_in_flight=True,
         )
 
-    async def _offset(self, spec: OffsetSpec, partition: TopicPartition) -> int:
-        answers = await list_offsets(self.source, spec, [partition], timeout_seconds=CALL_TIMEOUT_SECONDS)
-        offset = answers[partition]
-        if isinstance(offset, KafkaError):
-            raise offset
-        return offset
+    async def _offsets(
+        self, spec: OffsetSpec, copies: Sequence[PartitionCopy]
+    ) -> Mapping[TopicPartition, int | KafkaError]:
+        partitions = [copy.partition for copy in copies]
+        try:
+            return await list_offsets(self.source, spec, partitions, timeout_seconds=CALL_TIMEOUT_SECONDS)
+        except KafkaError as error:
+            return dict.fromkeys(partitions, error)

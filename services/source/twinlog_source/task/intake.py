@@ -10,7 +10,7 @@ before ended, and none survives a rewind (its generation is old).
 
 import asyncio
 from collections import deque
-from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Coroutine, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from twinlog.batches import CopyPolicy, Prepared
@@ -45,7 +45,8 @@ class Chunk:
         return self.generation == self.copy.generation
 
 
-OutOfRange = Callable[[PartitionCopy], Awaitable[None]]
+OutOfRange = Callable[[Sequence[PartitionCopy]], Awaitable[None]]
+"""The source does not hold the positions of these: finds out why, and sets them right or aside."""
 OtherLeaders = Callable[[Sequence[PartitionCopy]], Awaitable[Collection[TopicPartition]]]
 """What comes next was written under other leaders: names those whose log does not go on where the copy
 stands."""
@@ -69,6 +70,8 @@ class Intake:
     """Why the source cluster as a whole cannot be read; None while it can."""
     failures: dict[str, int] = field(default_factory=dict)
     """Fetches that failed as a whole, by reason."""
+    _in_question: set[TopicPartition] = field(default_factory=set)
+    """Partitions about whose logs the leaders are asked: nothing of them is fetched or taken meanwhile."""
     _buffered_bytes: int = 0
     _room: asyncio.Event = field(default_factory=asyncio.Event)
     _turns: Turns = field(init=False)
@@ -82,12 +85,31 @@ class Intake:
 
     async def run(self, stop: asyncio.Event) -> None:
         """Loop until `stop`."""
+        questions: set[asyncio.Task[None]] = set()
+        async with asyncio.TaskGroup() as group:
+
+            def ask(question: Coroutine[None, None, None], name: str) -> None:
+                asked = group.create_task(question, name=name)
+                questions.add(asked)
+                asked.add_done_callback(questions.discard)
+
+            try:
+                await self._read(stop, ask)
+            finally:
+                for asked in questions:
+                    asked.cancel()
+
+    async def _read(
+        self, stop: asyncio.Event, ask: Callable[[Coroutine[None, None, None], str], None]
+    ) -> None:
         while not stop.is_set():
             if self._buffered_bytes >= self.max_buffered_bytes:
                 await self._wait_for_room(stop)
                 continue
             now = self.clock.monotonic()
             positions, wait_seconds = self._turns.next(now), self._turns.wait_seconds(now)
+            for partition in self._in_question:
+                positions.pop(partition, None)
             if not positions:
                 await self.fetcher.pause(wait_seconds)
                 continue
@@ -105,12 +127,23 @@ class Intake:
                 self.failures[error.reason] = self.failures.get(error.reason, 0) + 1
                 await wait_or_stop(stop, CLUSTER_RETRY_SECONDS)
                 continue
-            refused = await self._look_at_leaders(answers.values())
+            under_others: list[FetchedPartition] = []
+            out_of_range: list[PartitionCopy] = []
             for answer in answers.values():
                 if isinstance(answer, FetchFailure):
-                    await self._failed(answer)
-                elif answer.partition not in refused:
+                    if self._failed(answer):
+                        out_of_range.append(self.copies[answer.partition])
+                elif self._is_under_another_leader(answer):
+                    under_others.append(answer)
+                else:
                     self._take(answer)
+            # In the background: an answer may take as long as a broker hangs, and the others go on meanwhile.
+            if under_others:
+                self._in_question |= {answer.partition for answer in under_others}
+                ask(self._look_at_leaders(under_others), "look at leaders")
+            if out_of_range:
+                self._in_question |= {copy.partition for copy in out_of_range}
+                ask(self._look_for_positions(out_of_range), "look for positions")
 
     def pop(self) -> Chunk | None:
         """The next chunk to send, None when everything fetched is drained. Skips what a rewind made void."""
@@ -141,16 +174,26 @@ class Intake:
             except TimeoutError:
                 continue
 
-    async def _look_at_leaders(
-        self, answers: Iterable[FetchedPartition | FetchFailure]
-    ) -> Collection[TopicPartition]:
-        """Partitions whose answer must not be taken: the log does not go on where the copy stands."""
-        under_others = [
-            self.copies[answer.partition]
-            for answer in answers
-            if isinstance(answer, FetchedPartition) and self._is_under_another_leader(answer)
-        ]
-        return await self.on_other_leaders(under_others) if under_others else ()
+    async def _look_at_leaders(self, answers: Sequence[FetchedPartition]) -> None:
+        """Take the answers of partitions whose log goes on where the copy stands."""
+        copies = [self.copies[answer.partition] for answer in answers]
+        generations = [copy.generation for copy in copies]
+        try:
+            refused = await self.on_other_leaders(copies)
+        finally:
+            self._in_question -= {answer.partition for answer in answers}
+        for answer, copy, generation in zip(answers, copies, generations, strict=True):
+            # One that was moved meanwhile may stand there again, and its log be another.
+            if answer.partition not in refused and copy.generation == generation:
+                self._take(answer)
+        self.wake()
+
+    async def _look_for_positions(self, copies: Sequence[PartitionCopy]) -> None:
+        try:
+            await self.on_out_of_range(copies)
+        finally:
+            self._in_question -= {copy.partition for copy in copies}
+        self.wake()
 
     def _is_under_another_leader(self, answer: FetchedPartition) -> bool:
         """Whether what was fetched begins with another leader epoch than what is copied ends with."""
@@ -206,18 +249,19 @@ class Intake:
         )
         self.arrived.set()
 
-    async def _failed(self, failure: FetchFailure) -> None:
+    def _failed(self, failure: FetchFailure) -> bool:
+        """Set the partition aside; True instead when the source does not hold the position."""
         copy = self.copies.get(failure.partition)
         if copy is None or copy.fetched != failure.fetch_offset:
-            return
+            return False
         error = failure.error
         if error.reason == "OFFSET_OUT_OF_RANGE":
-            await self.on_out_of_range(copy)
-        else:
-            copy.fail(
-                reason=error.reason,
-                message=f"source: {error}",
-                retriable=error.retriable,
-                now=self.clock.monotonic(),
-                keep_in_flight=True,
-            )
+            return True
+        copy.fail(
+            reason=error.reason,
+            message=f"source: {error}",
+            retriable=error.retriable,
+            now=self.clock.monotonic(),
+            keep_in_flight=True,
+        )
+        return False

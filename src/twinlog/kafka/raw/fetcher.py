@@ -172,6 +172,8 @@ class RawFetcher:
         if leaderless:
             self._asked.update((part.partition, part.offset) for part in leaderless)
             self._spawn(self._find_leaders(client, leaderless), "find leaders")
+        for node in by_node:
+            self._window(node)  # each gets its share of what all may bring
         for node, partitions in by_node.items():
             for together in self._apart(node, partitions):
                 self._start(node, together, positions, sizes)
@@ -275,7 +277,7 @@ class RawFetcher:
     ) -> None:
         options = self._options
         window = self._window(node)
-        most = min(window.size_bytes, options.max_bytes if max_bytes is None else max_bytes)
+        most = min(window.size_bytes, self._share(options.max_bytes if max_bytes is None else max_bytes))
         request = fetch_request(
             parts,
             max_wait_ms=max_wait_ms,
@@ -329,6 +331,11 @@ class RawFetcher:
                 slow_seconds=_SLOW_SECONDS,
             )
         return window
+
+    def _share(self, max_bytes: int) -> int:
+        """Of one request: what all brokers together may bring is bounded, however many they are."""
+        share = max_bytes // max(1, len(self._windows))
+        return min(max_bytes, max(share, _LEAST_WINDOW_BYTES))
 
     def _most_bytes(self, partition: TopicPartition, sizes: FetchSizes) -> int | None:
         limit = sizes.partition_bytes.get(partition.topic)

@@ -1,0 +1,151 @@
+"""What the leaders are asked about logs: together, in the background, and at nobody else's cost."""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Collection, Sequence
+from typing import Any
+
+from twinlog.batches import CopyPolicy, DecodedRecord
+from twinlog.kafka.clients import FetchOptions
+from twinlog.kafka.deadline import pause
+from twinlog.kafka.raw import RawFetcher
+from twinlog.model import TopicPartition
+from twinlog.testing.simulated_source import SimulatedBrokers, requests_for
+from twinlog.testing.source_batches import source_batch
+from twinlog.testing.virtual_time import LoopClock, run_in_virtual_time
+from twinlog_source.task.intake import Intake
+from twinlog_source.task.partition import PartitionCopy
+from twinlog_source.task.throttle import Throttle
+
+ONE, OTHER = TopicPartition("t", 0), TopicPartition("t", 1)
+BATCH = source_batch([DecodedRecord(0, 0, None, b"v", ())])
+UNKNOWN_EPOCH = 77
+"""Not that of the batches."""
+
+Copies = dict[TopicPartition, PartitionCopy]
+
+
+def copies_of(partitions: Collection[TopicPartition]) -> Copies:
+    return {
+        each: PartitionCopy(partition=each, target_topic="A.t", committed=0, random=lambda: 1.0)
+        for each in partitions
+    }
+
+
+def reading(
+    brokers: SimulatedBrokers,
+    copies: Copies,
+    story: Callable[[Intake], Awaitable[None]],
+    **asked: Any,
+) -> None:
+    """The reading half, with a writing half that takes whatever comes, for as long as the story lasts."""
+    nothing: Any = None
+
+    async def run() -> None:
+        async with RawFetcher(brokers.session(), FetchOptions()) as fetcher, asyncio.TaskGroup() as group:
+            intake = Intake(
+                fetcher=fetcher,
+                copies=copies,
+                policies=dict.fromkeys(copies, CopyPolicy()),
+                throttle=Throttle(),
+                read_committed=True,
+                clock=LoopClock(),
+                max_buffered_bytes=8 << 20,
+                **{"on_out_of_range": nothing, "on_other_leaders": nothing, **asked},
+            )
+
+            async def write() -> None:
+                while True:
+                    intake.arrived.clear()
+                    while intake.pop() is not None:
+                        pass
+                    intake.release()
+                    await intake.arrived.wait()
+
+            stop = asyncio.Event()
+            writing = group.create_task(write(), name="write")
+            group.create_task(intake.run(stop), name="intake")
+            async with asyncio.timeout(600):
+                await story(intake)
+            writing.cancel()
+            stop.set()
+            intake.wake()
+
+    run_in_virtual_time(run())
+
+
+async def until(condition: Callable[[], bool]) -> None:
+    while not condition():
+        await pause(0.01)
+
+
+def test_a_leader_that_does_not_answer_holds_up_no_other_partition() -> None:
+    brokers, copies = SimulatedBrokers({ONE: 1, OTHER: 1}), copies_of((ONE, OTHER))
+    copies[ONE].fetched_epoch = UNKNOWN_EPOCH
+    asked: list[list[TopicPartition]] = []
+    answered = asyncio.Event()
+
+    async def other_leaders(under_others: Sequence[PartitionCopy]) -> Collection[TopicPartition]:
+        asked.append([copy.partition for copy in under_others])
+        await answered.wait()
+        return ()
+
+    async def story(_: Intake) -> None:
+        await brokers.append(ONE, [BATCH])
+        await until(lambda: bool(asked))
+        before = len(requests_for(brokers.asked, ONE))
+        for number in range(5):
+            await brokers.append(OTHER, [BATCH])
+            await until(lambda number=number: copies[OTHER].fetched == number + 1)  # type: ignore[misc]
+        assert copies[ONE].fetched == 0
+        assert len(requests_for(brokers.asked, ONE)) == before
+        answered.set()
+        await until(lambda: copies[ONE].fetched == 1)
+        assert asked == [[ONE]]
+
+    reading(brokers, copies, story, on_other_leaders=other_leaders)
+
+
+def test_what_was_fetched_before_a_partition_was_moved_is_not_taken_after_it() -> None:
+    brokers, copies = SimulatedBrokers({ONE: 1}), copies_of((ONE,))
+    copies[ONE].fetched_epoch = UNKNOWN_EPOCH
+    asked, answered = asyncio.Event(), asyncio.Event()
+
+    async def other_leaders(_: Sequence[PartitionCopy]) -> Collection[TopicPartition]:
+        asked.set()
+        await answered.wait()
+        return ()
+
+    async def story(intake: Intake) -> None:
+        await brokers.append(ONE, [BATCH])
+        await asked.wait()
+        copies[ONE].restart_at(0)
+        copies[ONE].pause(paused=True)
+        answered.set()
+        await until(lambda: not intake._in_question)
+        assert copies[ONE].fetched == 0
+
+    reading(brokers, copies, story, on_other_leaders=other_leaders)
+
+
+def test_partitions_that_retention_overtook_are_looked_at_together_while_others_go_on() -> None:
+    overtaken = {TopicPartition("overtaken", number) for number in range(1000)}
+    brokers = SimulatedBrokers(dict.fromkeys([*overtaken, OTHER], 1), out_of_range=set(overtaken))
+    copies = copies_of([*overtaken, OTHER])
+    looked_at: list[set[TopicPartition]] = []
+    answered = asyncio.Event()
+
+    async def out_of_range(beyond: Sequence[PartitionCopy]) -> None:
+        looked_at.append({copy.partition for copy in beyond})
+        await answered.wait()
+        brokers.out_of_range.clear()
+
+    async def story(_: Intake) -> None:
+        await until(lambda: bool(looked_at))
+        await brokers.append(OTHER, [BATCH])
+        await until(lambda: copies[OTHER].fetched == 1)
+        assert looked_at == [overtaken]
+        answered.set()
+        await brokers.append(min(overtaken), [BATCH])
+        await until(lambda: copies[min(overtaken)].fetched == 1)
+
+    reading(brokers, copies, story, on_out_of_range=out_of_range)
