@@ -12,7 +12,7 @@ and is longer than walking looks ahead, the place is counted back from the next 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from twinlog_checkpoint.alignment import WINDOWS, Answer, Outcome
+from twinlog_checkpoint.alignment import WINDOWS, Answer, Outcome, same_record
 from twinlog_checkpoint.history import OffsetPair, Pairs
 from twinlog_checkpoint.log_sides import (
     COUNT_BYTES,
@@ -85,6 +85,8 @@ class Aligner:
         entry = await self._approach(offset)
         if entry is None:
             answers[offset] = await self._enter_without_pair(offset)
+            if answers[offset].outcome is Outcome.LOST:
+                await self._answer_between([offset], answers)
             return
         together = [offset]
         for other in sorted(set(wanted)):
@@ -104,6 +106,15 @@ class Aligner:
         answers.update(
             {other: told for other, told in walk.answers.items() if lost or told.outcome is not Outcome.LOST}
         )
+        if lost:
+            await self._answer_between(together, answers)
+
+    async def _answer_between(self, offsets: Sequence[int], answers: dict[int, Answer]) -> None:
+        """Answer those rising offsets for whose records the copy has none, by the next one that it has."""
+        pair = await self._between(offsets[0])
+        if pair is not None:
+            found = Answer(Outcome.MATCH, pair.downstream)
+            answers.update({offset: found for offset in offsets if offset <= pair.upstream})
 
     async def _approach(self, offset: int) -> OffsetPair | None:
         """A pair at or shortly before `offset` from which both logs can be read; None when there is none."""
@@ -166,6 +177,24 @@ class Aligner:
             return None
         self.pairs.on_verified(walk.first_match)
         return walk.first_match
+
+    async def _between(self, offset: int) -> OffsetPair | None:
+        """The pair above, where its copy follows that of the pair below without a record between: nothing of
+        what lies between them here is there, as after the copy lost its tail.
+
+        Without a pair below its copy has to be the first record of a log that still has its first offset.
+        """
+        above, below = self.pairs.above(offset - 1), self.pairs.at_or_below(offset - 1)
+        if above is None or not self.walks.readable(above):
+            return None
+        begin = self.there.bounds.start if below is None else below.downstream + 1
+        if below is None and begin > 0:
+            return None
+        there = await first_visible(self.there, begin, self.budget)
+        here = await first_visible(self.here, above.upstream, self.budget)
+        if here is None or there is None or OffsetPair(here.offset, there.offset) != above:
+            return None
+        return above if same_record(here, there) else None
 
     async def _count(self, side: Side, start: int, stop: int) -> int | None:
         """Visible records in [start, stop); None when that takes more than a stride."""

@@ -278,6 +278,28 @@ async def test_a_group_before_the_log_start_gets_the_first_record_that_it_could_
     assert not found[300].message
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize("again", [False, True])
+async def test_records_that_the_copy_lost_lead_to_the_next_one_it_has(again: bool) -> None:
+    """Far more than walking looks ahead are gone: the copies of what lies around them are neighbours."""
+    logs = MirroredLogs(seed=12)
+    logs.produce(12_000)
+    logs.copy()
+    lost_to = logs.visible_source()[-1].offset
+    if again:
+        logs.create_again(from_start=False)
+    else:
+        logs.lose_tail(0.9)
+    kept = len(logs.visible_target())
+    logs.produce(6_000)
+    logs.copy()
+    offsets = [logs.visible_source()[kept].offset, lost_to // 2, lost_to - 4_500, lost_to, lost_to + 1]
+    found = await translate(translator(logs), offsets)
+    assert {translation.verdict for translation in found.values()} == {Verdict.EXACT}, found
+    for offset, translation in found.items():
+        logs.check(offset, translation.downstream_offset or 0)
+
+
 async def test_a_floor_past_the_end_of_the_copy_is_no_answer() -> None:
     """The copy lost its tail: the end of its log would leave out whatever is copied from now on."""
     logs = MirroredLogs(seed=9)
