@@ -114,6 +114,11 @@ async def _watchers(
             on_heartbeat=state.on_heartbeat,
             on_obstacle=state.on_watch_obstacle,
             on_read_obstacle=state.on_read_obstacle,
+            expected=frozenset(
+                each.policy.format_remote_topic(each.flow.source, each.policy.heartbeats_topic())
+                for each in flows
+                if each.flow.target == alias and each.replicates and each.copies_heartbeats
+            ),
         )
         for alias, entry in sorted(by_target.items())
     ]

@@ -8,7 +8,7 @@ from random import random
 import structlog
 
 from twinlog.clock import Clock
-from twinlog.errors import TwinlogError, WireFormatError
+from twinlog.errors import KafkaError, TwinlogError, WireFormatError
 from twinlog.kafka.ports import KafkaCluster, LogReader, OffsetSpec, TopicAdmin
 from twinlog.model import ClusterAlias, TopicPartition
 from twinlog.policy import ReplicationPolicy, heartbeat_topics
@@ -18,11 +18,16 @@ from twinlog.wire.heartbeat import HEARTBEATS_PARTITION
 from twinlog_heartbeat.topology import PathBook
 
 TOPICS_INTERVAL_SECONDS = 5.0
-"""How often the cluster is asked for its topics."""
+"""How often the cluster is asked for the topics that are followed, or should be there."""
+LIST_INTERVAL_SECONDS = 60.0
+"""How often it is asked for all of its topics: others may have come by more hops. Kafka lists no names
+without all partitions, so this is large where topics are many."""
 FETCH_WAIT_SECONDS = 1.0
 LOOK_BACK_RECORDS = 100
 """Where reading a topic starts: this far before its end, so that a path that is cut still shows when it last
 worked."""
+
+TOPIC_UNKNOWN = "TOPIC_UNKNOWN"
 
 _log = structlog.stdlib.get_logger(__name__)
 
@@ -56,15 +61,17 @@ class HeartbeatWatcher:
     on_obstacle: Callable[[ClusterAlias, TwinlogError | None], None]
     on_read_obstacle: Callable[[ClusterAlias, str, TwinlogError | None], None]
     """As `on_obstacle`, of one topic: the cluster answers, and this cannot be read."""
+    expected: frozenset[str] = frozenset()
+    """Replicated heartbeats topics that the flows of the file write there."""
     _tails: dict[str, _Tail] = field(default_factory=dict)
+    _list_at: float = float("-inf")
 
     async def run(self, stop: asyncio.Event) -> None:
         """List the topics now and then; tail those that hold replicated heartbeats."""
         async with asyncio.TaskGroup() as group:
 
             async def look() -> None:
-                topics = heartbeat_topics(self.policy, await self.admin.list_topics())
-                self._follow(frozenset(topics - {self.policy.heartbeats_topic()}), group)
+                self._follow(await self.topics(), group)
                 self.on_obstacle(self.alias, None)
 
             try:
@@ -80,6 +87,21 @@ class HeartbeatWatcher:
             finally:
                 for tail in self._tails.values():
                     tail.stop.set()
+
+    async def topics(self) -> frozenset[str]:
+        """The replicated heartbeats topics that are there now. Raises KafkaError."""
+        now = self.clock.monotonic()
+        if now >= self._list_at:
+            topics = heartbeat_topics(self.policy, await self.admin.list_topics())
+            self._list_at = now + LIST_INTERVAL_SECONDS
+            return frozenset(topics - {self.policy.heartbeats_topic()})
+        described = await self.admin.describe_topics(self.expected | self._tails.keys())
+        gone = {
+            name
+            for name, found in described.items()
+            if isinstance(found, KafkaError) and (name not in self._tails or found.reason == TOPIC_UNKNOWN)
+        }
+        return frozenset(described.keys() - gone)
 
     def _follow(self, topics: frozenset[str], group: asyncio.TaskGroup) -> None:
         self.paths.on_topics(self.alias, self.policy, topics)

@@ -1,7 +1,7 @@
 """Configuration of topics and brokers."""
 
 from collections.abc import Collection, Mapping, Sequence
-from typing import Any
+from typing import Any, Final
 
 from confluent_kafka.admin import AlterConfigOpType, ConfigResource, ResourceType
 from confluent_kafka.admin import ConfigEntry as LibrdkafkaConfigEntry
@@ -9,7 +9,7 @@ from confluent_kafka.admin import ConfigSource as LibrdkafkaConfigSource
 
 from twinlog.errors import KafkaError
 from twinlog.kafka.admin_client import AdminSession
-from twinlog.kafka.batches import in_batches
+from twinlog.kafka.batches import batches, in_batches, no_answer_at_all
 from twinlog.kafka.ports import ConfigChange, ConfigEntry, ConfigSource
 
 _SOURCES = {
@@ -19,6 +19,10 @@ _SOURCES = {
     LibrdkafkaConfigSource.STATIC_BROKER_CONFIG.value: ConfigSource.STATIC_BROKER,
     LibrdkafkaConfigSource.DEFAULT_CONFIG.value: ConfigSource.DEFAULT,
 }
+
+
+TOPICS_A_REQUEST: Final = 500
+"""The configs of a topic are about 4 KB on the wire; librdkafka and brokers bound an answer."""
 
 
 class ConfigAdminMixin:
@@ -31,7 +35,19 @@ class ConfigAdminMixin:
     ) -> Mapping[str, Sequence[ConfigEntry] | KafkaError]:
         if not names:
             return {}
-        resources = [ConfigResource(ResourceType.TOPIC, name) for name in sorted(set(names))]
+        answers: dict[str, Sequence[ConfigEntry] | KafkaError] = {}
+        silence: KafkaError | None = None
+        for page in batches(sorted(set(names)), most=TOPICS_A_REQUEST):
+            if silence is not None:
+                answers |= dict.fromkeys(page, silence)
+                continue
+            answered = await self._describe(page)
+            answers |= answered
+            silence = no_answer_at_all(answered)
+        return answers
+
+    async def _describe(self, names: Sequence[str]) -> dict[str, Sequence[ConfigEntry] | KafkaError]:
+        resources = [ConfigResource(ResourceType.TOPIC, name) for name in names]
         described = await self._admin.each(
             "describe topic configs",
             lambda admin, seconds: admin.describe_configs(resources, request_timeout=seconds),

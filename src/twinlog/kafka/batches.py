@@ -62,9 +62,13 @@ async def in_batches(
             continue
         answered = await send(batch)
         answers |= answered
-        unanswered = [
-            error for error in answered.values() if error is not None and error.reason in _NO_ANSWER
-        ]
-        if len(unanswered) == len(answered):
-            silence = next(iter(unanswered), None)
+        silence = no_answer_at_all(answered)
     return answers
+
+
+def no_answer_at_all(answered: Mapping[K, object]) -> KafkaError | None:
+    """The error of a batch that nothing answered; None when anything of it was answered."""
+    unanswered = [
+        error for error in answered.values() if isinstance(error, KafkaError) and error.reason in _NO_ANSWER
+    ]
+    return unanswered[0] if unanswered and len(unanswered) == len(answered) else None

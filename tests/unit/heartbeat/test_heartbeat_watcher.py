@@ -11,12 +11,10 @@ from twinlog_heartbeat.topology import PathBook
 from twinlog_heartbeat.watcher import HeartbeatWatcher
 
 
-async def test_a_topic_that_may_not_be_read_is_told_until_it_may() -> None:
-    clock = FakeClock()
-    cluster = FakeCluster("B", clock=clock)
-    cluster.add_topic("A.heartbeats")
-    told: dict[str, TwinlogError | None] = {}
-    watcher = HeartbeatWatcher(
+def watcher_of(
+    cluster: FakeCluster, clock: FakeClock, told: dict[str, TwinlogError | None], *expected: str
+) -> HeartbeatWatcher:
+    return HeartbeatWatcher(
         alias="B",
         admin=cluster,
         cluster=cluster,
@@ -26,7 +24,36 @@ async def test_a_topic_that_may_not_be_read_is_told_until_it_may() -> None:
         on_heartbeat=lambda *_heartbeat: None,
         on_obstacle=lambda _alias, _error: None,
         on_read_obstacle=lambda _alias, topic, error: told.update({topic: error}),
+        expected=frozenset(expected),
     )
+
+
+async def test_the_topics_of_the_cluster_are_not_all_listed_every_few_seconds() -> None:
+    """Once a minute; those that are followed, or should be there, are asked for by name in between."""
+    clock = FakeClock()
+    cluster = FakeCluster("B", clock=clock)
+    cluster.add_topic("heartbeats")
+    cluster.add_topic("C.A.heartbeats")
+    watcher = watcher_of(cluster, clock, {}, "A.heartbeats")
+    listed: list[Call] = []
+    cluster.intercept("list_topics", listed.append)
+    assert await watcher.topics() == {"C.A.heartbeats"}
+    cluster.add_topic("A.heartbeats")
+    for _ in range(11):
+        clock.advance(5)
+        assert await watcher.topics() == {"A.heartbeats"}
+    assert len(listed) == 1
+    clock.advance(5)
+    assert await watcher.topics() == {"A.heartbeats", "C.A.heartbeats"}
+    assert len(listed) == 2
+
+
+async def test_a_topic_that_may_not_be_read_is_told_until_it_may() -> None:
+    clock = FakeClock()
+    cluster = FakeCluster("B", clock=clock)
+    cluster.add_topic("A.heartbeats")
+    told: dict[str, TwinlogError | None] = {}
+    watcher = watcher_of(cluster, clock, told)
 
     def refuse(_call: Call) -> None:
         raise FatalKafkaError("an ACL for the topic is missing", reason="TOPIC_UNAUTHORIZED", code=29)

@@ -1,0 +1,149 @@
+"""What many idle flows cost: `python -m bench.many_flows [--flows 100] [--topics 100] [--seconds 60]`.
+
+Two local brokers. Every flow has a source alias of its own (one broker stands for all of them) and the hub as
+its target, with as many topics each; nothing is produced. Prints the processor time that each service takes
+while it idles, as a share of one core, its memory, threads and connections.
+"""
+
+import argparse
+import asyncio
+import contextlib
+import os
+import sys
+import tempfile
+from pathlib import Path
+
+from twinlog.api.configsync.v1 import configsync_service_pb2 as pb2
+from twinlog.api.configsync.v1.configsync_service_pb2_grpc import ConfigSyncServiceStub
+from twinlog.kafka.cluster import open_cluster
+from twinlog.kafka.ports import NewTopic
+from twinlog.local.blocking_cluster import BlockingCluster
+from twinlog.local.spec import ClusterSpec
+from twinlog.service.runtime import wait_or_stop
+from twinlog.testing.service_process import ServiceProcess, run_service
+
+SERVICES = ("configsync", "heartbeat", "checkpoint")
+_CLOCK_TICKS = os.sysconf("SC_CLK_TCK")
+
+
+def settings(flows: int, source: str, hub: str) -> str:
+    aliases = [f"s{number:03}" for number in range(flows)]
+    lines = [f"clusters = hub, {', '.join(aliases)}", f"hub.bootstrap.servers = {hub}"]
+    lines += [f"{alias}.bootstrap.servers = {source}" for alias in aliases]
+    for alias in aliases:
+        lines += [f"{alias}->hub.enabled = true", f"hub->{alias}.emit.heartbeats.enabled = false"]
+    lines += ["topics = t-.*", "replication.factor = 1", "offset.storage.replication.factor = 1"]
+    lines += [f"{kind}.replication.factor = 1" for kind in ("heartbeats.topic", "checkpoints.topic")]
+    lines += ["offset-syncs.topic.replication.factor = 1"]
+    return "\n".join(lines)
+
+
+async def make_topics(source: str, count: int) -> None:
+    async with open_cluster("source", {"bootstrap.servers": source}) as cluster:
+        wanted = [
+            NewTopic(name=f"t-{number:03}", partition_count=1, replication_factor=1)
+            for number in range(count)
+        ]
+        made = await cluster.create_topics([*wanted, _syncs()])
+        print("topics of the source:", sum(error is None for error in made.values()))
+
+
+def _syncs() -> NewTopic:
+    """The source service would make it."""
+    return NewTopic(name="mm2-offset-syncs.hub.internal", partition_count=1, replication_factor=1)
+
+
+async def pause(seconds: float) -> None:
+    await wait_or_stop(asyncio.Event(), seconds)
+
+
+async def settled(service: ServiceProcess, flows: int, topics: int) -> None:
+    stub = ConfigSyncServiceStub(service.channel)
+    while True:
+        answer = await stub.ListFlows(pb2.ListFlowsRequest(), timeout=60)
+        in_step = [
+            flow
+            for flow in answer.flows
+            if flow.state == pb2.FLOW_STATE_SETTLED and flow.topics_by_state["READY"] >= topics
+        ]
+        ready = sum(flow.topics_by_state["READY"] for flow in in_step)
+        print(f"{len(in_step)} of {flows} flows are in step, {ready} topics", flush=True)
+        if len(in_step) == flows:
+            return
+        await pause(10)
+
+
+def cpu_seconds(pid: int) -> float:
+    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / _CLOCK_TICKS
+
+
+def size(pid: int) -> str:
+    status = dict(
+        line.split(":", 1) for line in Path(f"/proc/{pid}/status").read_text().splitlines() if ":" in line
+    )
+    sockets = sum(1 for _ in _sockets(pid))
+    return (
+        f"{int(status['VmRSS'].split()[0]) // 1024} MiB, {int(status['Threads'])} threads, {sockets} sockets"
+    )
+
+
+def _sockets(pid: int) -> list[str]:
+    found = []
+    for entry in Path(f"/proc/{pid}/fd").iterdir():
+        with contextlib.suppress(OSError):
+            if str(entry.readlink()).startswith("socket:"):
+                found.append(entry.name)
+    return found
+
+
+async def measure(services: list[ServiceProcess], seconds: float) -> None:
+    before = {service.name: cpu_seconds(service.process.pid) for service in services}
+    await pause(seconds)
+    total = 0.0
+    for service in services:
+        share = (cpu_seconds(service.process.pid) - before[service.name]) / seconds
+        total += share
+        print(f"{service.name:<12} {share:6.1%} of a core, {size(service.process.pid)}")
+    print(f"{'together':<12} {total:6.1%} of a core")
+
+
+async def compare(arguments: argparse.Namespace, source: str, hub: str, directory: Path) -> None:
+    await make_topics(source, arguments.topics)
+    text = settings(arguments.flows, source, hub)
+    async with contextlib.AsyncExitStack() as stack:
+        services: list[ServiceProcess] = []
+        for name in arguments.services.split(","):
+            own = text
+            if services:
+                own += f"\ntwinlog.configsync.endpoint = {services[0].endpoint}"
+            folder = directory / name
+            folder.mkdir()
+            service = await stack.enter_async_context(run_service(name, folder, own))
+            services.append(service)
+            if name == "configsync":
+                await settled(service, arguments.flows, arguments.topics)
+        await pause(arguments.warm_up)
+        await measure(services, arguments.seconds)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--flows", type=int, default=100)
+    parser.add_argument("--topics", type=int, default=100, help="of each flow")
+    parser.add_argument("--seconds", type=float, default=60.0)
+    parser.add_argument("--warm-up", type=float, default=60.0)
+    parser.add_argument("--services", default=",".join(SERVICES), help="configsync first")
+    arguments = parser.parse_args()
+    heap = 1024
+    with (
+        tempfile.TemporaryDirectory(prefix="twinlog-many-flows-") as directory,
+        BlockingCluster(ClusterSpec(name="source", heap_megabytes=512)) as source,
+        BlockingCluster(ClusterSpec(name="hub", heap_megabytes=heap)) as hub,
+    ):
+        asyncio.run(compare(arguments, source.bootstrap_servers, hub.bootstrap_servers, Path(directory)))
+    sys.exit(0)
+
+
+if __name__ == "__main__":
+    main()
