@@ -177,6 +177,12 @@ FLOWS: Final = ReasonGroup(
             "see that the source service runs, with the same file",
         ),
         OwnReason(
+            "TWIN_DEPLOYMENT",
+            "another deployment, whose file selects other topics or groups, owns the flow; what only this "
+            "file selects is not replicated",
+            "put both selections into one file, or give the source another alias in one of them",
+        ),
+        OwnReason(
             "NO_TOPICS",
             "no topic of the flow can be copied yet",
             "`twinlog explain topic` says why a topic is not replicated",

@@ -1,5 +1,6 @@
 """The composition root of the configsync service: one loop per flow, one board, the gRPC service."""
 
+import asyncio
 from contextlib import AsyncExitStack
 
 from twinlog.api.configsync.v1.configsync_service_pb2 import DESCRIPTOR
@@ -25,6 +26,8 @@ from twinlog_configsync.topic_board import TopicBoard
 
 _RETRY_INITIAL_SECONDS = 0.5
 _RETRY_MAX_SECONDS = 15.0
+_PASSES_AT_A_TIME = 4
+"""Passes wait for brokers most of the time; more of them would gain little, and delay everything else."""
 
 
 async def build(context: ServiceContext, stack: AsyncExitStack) -> ServiceParts:
@@ -35,11 +38,12 @@ async def build(context: ServiceContext, stack: AsyncExitStack) -> ServiceParts:
     )
     configured = configsync_flows(context.configuration)
     claims = Claims({flow.flow for flow in configured if Scope.ACLS in flow.rules.intervals_seconds})
+    gate = asyncio.Semaphore(_PASSES_AT_A_TIME)
     served: dict[Flow, ServedFlow] = {}
     loops: dict[str, Loop] = {}
     for entry in configured:
         lease = open_lease(context, entry.flow, await context.clusters.get(entry.target_client))
-        flow = await _flow(context, entry, boards, claims, lease)
+        flow = await _flow(context, entry, boards, claims, lease, gate)
         served[entry.flow] = flow
         loops[f"owner of {entry.flow}"] = lease.run
         loops[f"flow {entry.flow}"] = lease.guard(flow.sync.run, otherwise=flow.sync.stand_by)
@@ -60,7 +64,12 @@ async def build(context: ServiceContext, stack: AsyncExitStack) -> ServiceParts:
 
 
 async def _flow(
-    context: ServiceContext, flow: ConfigSyncFlow, boards: Boards, claims: Claims, lease: FlowLease
+    context: ServiceContext,
+    flow: ConfigSyncFlow,
+    boards: Boards,
+    claims: Claims,
+    lease: FlowLease,
+    gate: asyncio.Semaphore,
 ) -> ServedFlow:
     journal = Journal(
         flow=flow.flow,
@@ -75,6 +84,7 @@ async def _flow(
         claims=claims,
         clock=context.clock,
         journal=journal,
+        gate=gate,
     )
     backoff = context.backoff(_RETRY_INITIAL_SECONDS, _RETRY_MAX_SECONDS)
     sync = FlowSync(passes, clock=context.clock, backoff=backoff, journal=journal, refusal=lease.refusal)

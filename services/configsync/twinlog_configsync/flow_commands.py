@@ -61,7 +61,7 @@ class FlowCommands:
         return await self._owner.hold(lambda: self._preview(scopes))
 
     async def _preview(self, scopes: Collection[Scope]) -> tuple[Plan, World]:
-        async with self._passes.lock:
+        async with self._passes.lock, self._passes.turn():
             chosen = frozenset(scopes) or frozenset(self._passes.rules.intervals_seconds)
             world = await self._passes.look(chosen)
             plan = await self._passes.plan(world, chosen)
@@ -81,8 +81,7 @@ class FlowCommands:
         return await self._owner.hold(lambda: self._apply(plan_id, stop))
 
     async def _apply(self, plan_id: str, stop: asyncio.Event) -> Outcome:
-        async with self._passes.lock:
-            await self._passes.open()
+        async with self._passes.lock, self._passes.turn():
             scopes = self._scopes_of(plan_id)
             world = await self._passes.look(scopes)
             plan = await self._passes.plan(world, scopes)
@@ -118,7 +117,7 @@ class FlowCommands:
         """What the flow does about each ACL. Raises as `FlowPasses.look`, and StateError when a side has no
         authorizer or hides its ACLs.
         """
-        async with self._passes.lock:
+        async with self._passes.lock, self._passes.turn():
             world = await self._passes.look([Scope.ACLS])
             translations: list[Translation] = []
             if isinstance(world.acls, AclObservation):

@@ -1,7 +1,8 @@
 """The steps that every pass over a flow is made of: open, look, plan, carry out, remember, tell."""
 
 import asyncio
-from collections.abc import Collection, Mapping
+from collections.abc import AsyncIterator, Collection, Mapping
+from contextlib import asynccontextmanager
 from dataclasses import replace
 from typing import Final
 
@@ -58,7 +59,12 @@ class FlowPasses:
         claims: Claims,
         clock: Clock,
         journal: Journal,
+        gate: asyncio.Semaphore | None = None,
     ) -> None:
+        """`gate`: how many flows of the process may be at a pass at a time; None = all. A hundred at once
+        would keep the event loop from renewing leases.
+        """
+        self._gate = gate or asyncio.Semaphore()
         self.config = flow
         self.source = source
         self.target = target
@@ -123,9 +129,19 @@ class FlowPasses:
                 self.flow, frozenset((entity, key) for entity, values in quotas for key in values)
             )
 
-    async def look(self, scopes: Collection[Scope]) -> World:
-        """See what these scopes need. Raises KafkaError when a cluster as a whole does not answer."""
+    @asynccontextmanager
+    async def turn(self) -> AsyncIterator[None]:
+        """Both clusters answer, and it is this flow's turn: one whose cluster is away holds nobody up. Raises
+        as `open`.
+        """
         await self.open()
+        async with self._gate:
+            yield
+
+    async def look(self, scopes: Collection[Scope]) -> World:
+        """See what these scopes need; in a `turn`. Raises KafkaError when a cluster as a whole does not
+        answer.
+        """
         candidates = set(self.memory.entries)
         listed: frozenset[str] = frozenset()
         if Scope.TOPICS in scopes:

@@ -6,7 +6,7 @@ from enum import StrEnum
 from typing import Final
 
 from twinlog.errors import TwinlogError
-from twinlog.service.lease import OWNED_ELSEWHERE
+from twinlog.service.lease import STANDS_BY
 from twinlog_configsync.actions import is_drift, scope_of
 from twinlog_configsync.apply import Outcome
 from twinlog_configsync.observation import Problem
@@ -107,7 +107,7 @@ def standing_by(before: FlowStatus, refusal: TwinlogError, *, settled: bool) -> 
     """The status in a process that is not the flow's owner, and may not know yet who is."""
     if refusal.reason == Reason.STARTING:
         return before
-    if refusal.reason != OWNED_ELSEWHERE:
+    if refusal.reason not in STANDS_BY:
         return after_failure(before, refusal, settled=settled)
     return FlowStatus(
         state=FlowState.SETTLED if settled else FlowState.STARTING,

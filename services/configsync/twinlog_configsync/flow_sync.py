@@ -100,7 +100,7 @@ class FlowSync:
         What is wrong with one topic is its state. Raises TwinlogError when a cluster as a whole does not
         answer, or the flow cannot be; what was known stays.
         """
-        async with self.passes.lock:
+        async with self.passes.lock, self.passes.turn():
             world = await self.passes.look(scopes)
             plan = await self.passes.plan(world, scopes)
             if self.passes.rules.automatic:

@@ -76,8 +76,12 @@ class Clusters:
 
     async def get(self, config: ClientConfig, *, timeout_seconds: float | None = None) -> KafkaCluster:
         """The process's connection to a cluster with these client settings, and this bound of every call
-        (None = the client's default). Never waits for brokers."""
-        key = (config.alias, frozenset(config.properties.items()), timeout_seconds)
+        (None = the client's default). Never waits for brokers.
+
+        Flows share it: `client.id` makes no difference, it is that of the first one.
+        """
+        settings = frozenset(item for item in config.properties.items() if item[0] != "client.id")
+        key = (config.alias, settings, timeout_seconds)
         cluster = self._open.get(key)
         if cluster is None:
             cluster = self._open[key] = self._open_cluster(config, timeout_seconds)

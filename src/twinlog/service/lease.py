@@ -6,6 +6,8 @@ before the others may begin: what it was told last counts for less than a sessio
 """
 
 import asyncio
+import hashlib
+import json
 import os
 import socket
 from collections.abc import Callable, Coroutine, Iterator
@@ -16,6 +18,7 @@ from typing import Any, Final, TypeVar
 import structlog
 
 from twinlog.clock import Clock
+from twinlog.config import FlowConfig
 from twinlog.errors import KafkaError, StateError, TransientKafkaError, TwinlogError
 from twinlog.kafka.ports import Candidate, KafkaCluster, Standing
 from twinlog.model import Flow
@@ -28,6 +31,12 @@ from twinlog.telemetry.repeats import RepeatLimiter
 T = TypeVar("T")
 
 OWNED_ELSEWHERE: Final = "OWNED_ELSEWHERE"
+TWIN_DEPLOYMENT: Final = "TWIN_DEPLOYMENT"
+STANDS_BY: Final = frozenset({OWNED_ELSEWHERE, TWIN_DEPLOYMENT})
+"""Reasons of a refusal that say: another process works at the flow."""
+
+_RULES: Final = ", rules "
+"""In a process's name, before the fingerprint of the selection in its file."""
 
 _STEPS_PER_SESSION: Final = 5
 _LEAST_VALID_SHARE: Final = 0.4
@@ -61,7 +70,10 @@ class FlowLease:
         session_seconds: float,
         clock: Clock,
         backoff: Backoff,
+        rules: str = "",
     ) -> None:
+        """`rules`: as `selection_fingerprint`; "" is like any other."""
+        self._rules = rules
         self.flow = flow
         self._candidate = candidate
         self._group = group
@@ -97,6 +109,15 @@ class FlowLease:
         match self.tenure:
             case Tenure.OWNER:
                 return None
+            case Tenure.ELSEWHERE if self._is_twin():
+                return StateError(
+                    f"{self.flow} is served by another deployment now, whose file selects other topics or "
+                    f"groups ({self._owner}): what only this file selects is not replicated. Put both "
+                    f"selections into one file, or give {self.flow.source} another alias in one of them, so "
+                    "that each has topics of its own on the target",
+                    reason="TWIN_DEPLOYMENT",
+                    metadata={"flow": str(self.flow), "owner": self._owner},
+                )
             case Tenure.ELSEWHERE:
                 return StateError(
                     f"{self.flow} is served by another process now ({self._owner}); this one stands by, and "
@@ -106,6 +127,11 @@ class FlowLease:
                 )
             case Tenure.UNKNOWN:
                 return self._problem or self._unknown()
+
+    def _is_twin(self) -> bool:
+        """Owners of earlier releases do not tell their rules: they count as of this deployment."""
+        _, _, theirs = self._owner.partition(_RULES)
+        return bool(self._rules and theirs) and theirs != self._rules
 
     def _unknown(self) -> TransientKafkaError:
         return TransientKafkaError(
@@ -213,10 +239,17 @@ class FlowLease:
         if (self.tenure, self._owner) != (tenure, standing.leader):
             event = "flow_owned" if standing.leads else "flow_owned_elsewhere"
             _log.info(event, flow=str(self.flow), owner=standing.leader, group=self._group)
+            self._tell_twin(standing)
         self._tenure, self._owner, self._problem = tenure, standing.leader, None
         self._alone = False
         self._valid_until = asked_at + self._valid_seconds
         self._tell()
+
+    def _tell_twin(self, standing: Standing) -> None:
+        self._tenure, self._owner = Tenure.OWNER if standing.leads else Tenure.ELSEWHERE, standing.leader
+        refusal = None if standing.leads else self.refusal()
+        if refusal is not None and refusal.reason == TWIN_DEPLOYMENT:
+            _log.warning("twin_deployment", flow=str(self.flow), reason=refusal.reason, message=str(refusal))
 
     def _failed(self, error: KafkaError) -> None:
         # Who stands by has heard of an owner: were the right to elect lost for a moment, all would begin.
@@ -296,8 +329,13 @@ def open_lease(context: ServiceContext, flow: Flow, target: KafkaCluster) -> Flo
     """The lease of a flow for the service of this context. Connects nothing yet."""
     seconds = context.configuration.runtime.owner_timeout_seconds
     group = lease_group(context.name, flow)
+    rules = selection_fingerprint(context.configuration.flow(flow))
     candidate = target.candidate(
-        group, name=_process_name(context), session_seconds=seconds, mark=process_mark(), is_gone=is_gone
+        group,
+        name=_process_name(context, rules),
+        session_seconds=seconds,
+        mark=process_mark(),
+        is_gone=is_gone,
     )
     return FlowLease(
         flow,
@@ -306,9 +344,19 @@ def open_lease(context: ServiceContext, flow: Flow, target: KafkaCluster) -> Flo
         session_seconds=seconds,
         clock=context.clock,
         backoff=context.backoff(0.2, seconds / _STEPS_PER_SESSION),
+        rules=rules,
     )
 
 
-def _process_name(context: ServiceContext) -> Callable[[], str]:
-    """What people need to find the process."""
-    return lambda: f"{socket.gethostname()}:{context.bound.number}, process {os.getpid()}"
+def selection_fingerprint(config: FlowConfig) -> str:
+    """Tells deployments apart whose files select other topics or groups for one flow. Changed rules do not
+    count: they are the flow's, whoever owns it.
+    """
+    selections = (config.configsync.topics, config.checkpoint.groups)
+    text = json.dumps([[sorted(each.include), sorted(each.exclude)] for each in selections])
+    return hashlib.sha256(text.encode()).hexdigest()[:12]
+
+
+def _process_name(context: ServiceContext, rules: str) -> Callable[[], str]:
+    """What people need to find the process, and what tells twins apart."""
+    return lambda: f"{socket.gethostname()}:{context.bound.number}, process {os.getpid()}{_RULES}{rules}"

@@ -54,6 +54,8 @@ class FlowUnderTest:
     rules_board: RulesBoard = field(init=False)
     sync: FlowSync = field(init=False)
     commands: FlowCommands = field(init=False)
+    gate: asyncio.Semaphore = field(default_factory=asyncio.Semaphore)
+    """What flows of one process share: whose turn it is."""
     refusal: TwinlogError | None = None
     """Why another process is the flow's owner."""
     stop: asyncio.Event = field(default_factory=asyncio.Event)
@@ -78,6 +80,7 @@ class FlowUnderTest:
             claims=Claims({self.config.flow}),
             clock=self.clock,
             journal=journal,
+            gate=self.gate,
         )
         backoff = Backoff(initial_seconds=1.0, max_seconds=1.0, random=random)
         self.sync = FlowSync(

@@ -1,5 +1,6 @@
 """A flow's passes over two clusters in memory: order of effects, failures, restarts."""
 
+import asyncio
 from pathlib import Path
 
 import pytest
@@ -7,6 +8,7 @@ import pytest
 from twinlog.errors import FatalKafkaError, KafkaError, StateError, TransientKafkaError, WireFormatError
 from twinlog.kafka.ports import ConfigChange, NewTopic
 from twinlog.model import TopicPartition
+from twinlog.testing.brokers import eventually
 from twinlog.testing.fake_cluster import Call, FakeCluster
 from twinlog_configsync.entry import TopicState
 from twinlog_configsync.flow_status import FlowState
@@ -318,3 +320,24 @@ async def test_configs_are_read_when_they_are_needed_and_now_and_then(flow: Flow
     assert await read_by([Scope.TOPICS]) == ["users", "A.users"]
     flow.clock.advance(120)
     assert await read_by([Scope.TOPICS]) == ["orders", "users", "A.orders", "A.users"]
+
+
+async def test_a_flow_whose_cluster_is_away_takes_nobodys_turn(flow: FlowUnderTest) -> None:
+    """Flows of a process look a few at a time; who waits for a cluster is not in line."""
+    flow.source.take_away()
+    async with flow.gate:
+        with pytest.raises(TransientKafkaError):
+            await flow.refresh()
+
+
+async def test_a_pass_waits_for_its_turn(tmp_path: Path) -> None:
+    flow = make_flow(tmp_path)
+    flow.source.add_topic("orders")
+    async with flow.gate, asyncio.TaskGroup() as group:
+        waiting = group.create_task(flow.refresh(), name="waits")
+        await eventually(lambda: flow.sync.passes.loaded)
+        assert "A.orders" not in flow.target.topics
+        flow.gate.release()
+        await waiting
+        await flow.gate.acquire()
+    assert "A.orders" in flow.target.topics

@@ -3,13 +3,15 @@
 import asyncio
 from collections.abc import AsyncIterator, Callable, Coroutine
 from contextlib import asynccontextmanager
+from pathlib import Path
 from typing import Any
 
 import pytest
 
+from twinlog.config import load
 from twinlog.errors import ConflictError, FatalKafkaError, StateError
 from twinlog.model import Flow
-from twinlog.service.lease import FlowLease, Tenure
+from twinlog.service.lease import FlowLease, Tenure, selection_fingerprint
 from twinlog.service.runtime import Backoff, Loop
 from twinlog.testing.brokers import eventually
 from twinlog.testing.fake_clock import FakeClock
@@ -23,7 +25,7 @@ SESSION_SECONDS = 0.05
 class Process:
     """One process with a lease, and what its guarded loops do."""
 
-    def __init__(self, name: str, cluster: FakeCluster, clock: FakeClock) -> None:
+    def __init__(self, name: str, cluster: FakeCluster, clock: FakeClock, *, rules: str = "") -> None:
         self.lease = FlowLease(
             FLOW,
             cluster.candidate("group", name=lambda: name, session_seconds=SESSION_SECONDS),
@@ -31,6 +33,7 @@ class Process:
             session_seconds=SESSION_SECONDS,
             clock=clock,
             backoff=Backoff(initial_seconds=0.005, max_seconds=0.01, random=lambda: 0.5),
+            rules=rules,
         )
         self.works = False
         self.stands_by = False
@@ -261,3 +264,45 @@ async def _refused(step: Coroutine[Any, Any, None]) -> str:
     with pytest.raises(StateError) as refused:
         await step
     return refused.value.reason
+
+
+@pytest.mark.parametrize(
+    ("owner", "reason"),
+    [
+        ("host:1, process 7, rules aaaa", "OWNED_ELSEWHERE"),
+        ("host:1, process 7", "OWNED_ELSEWHERE"),
+        ("host:1, process 7, rules bbbb", "TWIN_DEPLOYMENT"),
+    ],
+)
+async def test_a_deployment_that_selects_something_else_is_named_as_a_twin(owner: str, reason: str) -> None:
+    cluster, clock = FakeCluster("B"), FakeClock()
+    first = Process(owner, cluster, clock)
+    second = Process("host:2, process 8, rules aaaa", cluster, clock, rules="aaaa")
+    async with running(first):
+        await until(lambda: first.lease.tenure is Tenure.OWNER)
+        async with running(second):
+            await until(lambda: second.lease.tenure is Tenure.ELSEWHERE)
+            refusal = second.lease.refusal()
+            assert refusal is not None
+            assert refusal.reason == reason
+            assert owner in str(refusal)
+
+
+def test_the_fingerprint_is_of_what_the_file_selects(tmp_path: Path) -> None:
+    def fingerprint(**settings: str) -> str:
+        file = tmp_path / "mm2.properties"
+        values = {
+            "clusters": "A, B",
+            "A.bootstrap.servers": "a:9092",
+            "B.bootstrap.servers": "b:9092",
+            "A->B.enabled": "true",
+            **settings,
+        }
+        file.write_text("\n".join(f"{key} = {value}" for key, value in values.items()))
+        return selection_fingerprint(load(file, environ={}).flow(FLOW))
+
+    first = fingerprint(topics="a, b", groups="g")
+    assert fingerprint(topics="b, a", groups="g") == first
+    assert fingerprint(topics="b, a", groups="g", **{"replication.factor": "2"}) == first
+    assert fingerprint(topics="a", groups="g") != first
+    assert fingerprint(topics="a, b", groups="h") != first

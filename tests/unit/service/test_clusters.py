@@ -1,0 +1,42 @@
+"""Connections to clusters are shared by the flows of a process."""
+
+from contextlib import AsyncExitStack
+from pathlib import Path
+
+from twinlog.config import ClientConfig, load
+from twinlog.model import Flow
+from twinlog.service.clusters import Clusters
+from twinlog.testing.fake_clock import FakeClock
+from twinlog.testing.fake_cluster import FakeCluster
+
+
+async def test_flows_share_the_connection_to_a_cluster_where_their_settings_are_equal(tmp_path: Path) -> None:
+    """The flow is only in the client.id; a hundred flows into one cluster are no hundred clients."""
+    file = tmp_path / "mm2.properties"
+    file.write_text(
+        "clusters = A, B, C, D\n"
+        + "".join(f"{alias}.bootstrap.servers = {alias.lower()}:9092\n" for alias in "ABCD")
+        + "".join(f"{alias}->D.enabled = true\n" for alias in "ABC")
+        + "C->D.target.cluster.request.timeout.ms = 7000\nC->D.target.admin.request.timeout.ms = 7000\n"
+    )
+    configuration = load(file, environ={})
+    opened: list[ClientConfig] = []
+
+    def open_cluster(config: ClientConfig, _timeout: float | None) -> FakeCluster:
+        opened.append(config)
+        return FakeCluster(config.alias)
+
+    async with AsyncExitStack() as stack:
+        clusters = Clusters({}, open_cluster=open_cluster, stack=stack, clock=FakeClock())
+        found = [
+            await clusters.get(entry.clients.target_admin.for_role(entry.flow, "c", "target-admin"))
+            for entry in configuration.enabled_flows
+        ]
+        assert [entry.flow for entry in configuration.enabled_flows] == [
+            Flow("A", "D"),
+            Flow("B", "D"),
+            Flow("C", "D"),
+        ]
+        assert found[0] is found[1]
+        assert found[0] is not found[2], "its settings are others"
+        assert [config.properties["client.id"].split("|")[0] for config in opened] == ["A->D", "C->D"]
