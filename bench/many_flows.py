@@ -31,7 +31,9 @@ def settings(flows: int, source: str, hub: str) -> str:
     lines = [f"clusters = hub, {', '.join(aliases)}", f"hub.bootstrap.servers = {hub}"]
     lines += [f"{alias}.bootstrap.servers = {source}" for alias in aliases]
     for alias in aliases:
-        lines += [f"{alias}->hub.enabled = true", f"hub->{alias}.emit.heartbeats.enabled = false"]
+        lines += [f"{alias}->hub.enabled = true", f"{alias}->hub.emit.heartbeats.enabled = true"]
+    # As in MM2, every two clusters of a file would be a flow that carries heartbeats: ten thousand of them.
+    lines += ["emit.heartbeats.enabled = false"]
     lines += ["topics = t-.*", "replication.factor = 1", "offset.storage.replication.factor = 1"]
     lines += [f"{kind}.replication.factor = 1" for kind in ("heartbeats.topic", "checkpoints.topic")]
     lines += ["offset-syncs.topic.replication.factor = 1"]

@@ -17,6 +17,16 @@ class ConfigAdminContract:
         assert entries["max.message.bytes"].source is not ConfigSource.TOPIC
         assert not entries["retention.ms"].sensitive
 
+    async def test_some_properties_are_told_as_all_are(self, bench: Workbench) -> None:
+        name = await new_topic(bench.cluster, "few", configs={"retention.ms": "123456"})
+        everything = await _configs(bench, name)
+        keys = ["retention.ms", "max.message.bytes", "no.such.property"]
+        found = await bench.cluster.describe_topic_configs([name, "not-there"], keys=keys)
+        assert {entry.name: entry for entry in success(found[name])} == {
+            key: everything[key] for key in keys[:2]
+        }
+        assert failure(found["not-there"]).reason == "TOPIC_UNKNOWN"
+
     async def test_only_what_is_named_changes(self, bench: Workbench) -> None:
         name = await new_topic(
             bench.cluster, "incremental", configs={"retention.ms": "1000", "max.message.bytes": "2000"}

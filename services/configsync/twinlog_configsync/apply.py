@@ -32,6 +32,17 @@ from twinlog_configsync.plan import Plan
 
 _AS_WANTED: Final = {CreateTopic: "TOPIC_EXISTS", DeleteTopic: TOPIC_UNKNOWN}
 """Refusals that say: somebody else has done it meanwhile."""
+_CONFIG_REFUSED: Final = "CONFIG_REFUSED"
+_TIERED: Final = frozenset(
+    {
+        "remote.storage.enable",
+        "remote.log.copy.disable",
+        "remote.log.delete.on.disable",
+        "local.retention.ms",
+        "local.retention.bytes",
+    }
+)
+"""Properties that brokers without tiered storage know and refuse."""
 _CONFIRM_SECONDS: Final = 10.0
 _CONFIRM_POLL_SECONDS: Final = 0.2
 
@@ -100,9 +111,7 @@ class Applier:
         """
         by_target = {action.target_topic: action for action in actions}
         answers: dict[str, KafkaError | None] = {}
-        answers |= await self.target.create_topics(
-            [_new_topic(action) for action in actions if isinstance(action, CreateTopic)]
-        )
+        answers |= await self._created([action for action in actions if isinstance(action, CreateTopic)])
         answers |= await self.target.create_partitions(
             {action.target_topic: action.to_count for action in actions if isinstance(action, GrowPartitions)}
         )
@@ -114,6 +123,27 @@ class Applier:
             for name, error in answers.items()
             if error is not None and error.reason != _AS_WANTED.get(type(by_target[name]))
         ]
+
+    async def _created(self, actions: Sequence[CreateTopic]) -> dict[str, KafkaError | None]:
+        """A topic with tiered storage is made without it where the target has none: its records are copied
+        all the same. That the property is missing is said by the next sync of configs.
+        """
+        answers = dict(await self.target.create_topics([_new_topic(action) for action in actions]))
+        refused = [
+            action
+            for action in actions
+            if (error := answers[action.target_topic]) is not None
+            and error.reason == _CONFIG_REFUSED
+            and not _TIERED.isdisjoint(action.configs)
+        ]
+        without = [
+            replace(
+                action,
+                configs={name: value for name, value in action.configs.items() if name not in _TIERED},
+            )
+            for action in refused
+        ]
+        return answers | dict(await self.target.create_topics([_new_topic(action) for action in without]))
 
     async def _quotas(self, actions: Sequence[QuotaAction]) -> list[Refusal[QuotaAction]]:
         """Kafka takes or refuses all changes of an entity together."""

@@ -37,7 +37,7 @@ from twinlog_configsync.store import RegistryStore
 ANSWER_SECONDS: Final = 10.0
 """How long a cluster may take to say that it is there."""
 
-_ALL_CONFIGS_SECONDS: Final = 120.0
+_KEPT_CONFIGS_SECONDS: Final = 120.0
 """How old what is told of a target topic's limits may get when others change them there."""
 
 
@@ -148,7 +148,8 @@ class FlowPasses:
             listed = frozenset(await self.source.list_topics())
             candidates |= listed | self.rules.named_topics
         now = self._clock.monotonic()
-        all_configs = Scope.CONFIGS in scopes or now - self._configs_seen_at >= _ALL_CONFIGS_SECONDS
+        all_configs = Scope.CONFIGS in scopes
+        kept_configs = now - self._configs_seen_at >= _KEPT_CONFIGS_SECONDS
         world = await self._observer.world(
             Ask(
                 counterparts=self._counterparts(candidates),
@@ -157,6 +158,7 @@ class FlowPasses:
                 known=self.memory.entries,
                 group_patterns=self.rules.acls.follows_removals,
                 all_configs=all_configs,
+                kept_configs=kept_configs and not all_configs,
             )
         )
         world = replace(
@@ -164,7 +166,7 @@ class FlowPasses:
             topics=replace(world.topics, source_cluster_id=self._source_id),
             failover=await self._failover() if self._may_delete(scopes) else "",
         )
-        if all_configs:
+        if all_configs or kept_configs:
             self._configs_seen_at = now
         for scope in scopes:
             problem = world.problem(scope)

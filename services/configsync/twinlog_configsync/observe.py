@@ -25,6 +25,8 @@ from twinlog_configsync.schedule import Scope
 Described = Mapping[str, TopicDescription | KafkaError]
 
 _DEFAULT_REPLICATION_FACTOR: Final = "default.replication.factor"
+_KEPT_OF_SOURCE: Final = ("cleanup.policy",)
+_KEPT_OF_TARGET: Final = ("max.message.bytes", "compression.type", "message.timestamp.type")
 _MIN_ISR: Final = "min.insync.replicas"
 
 
@@ -44,6 +46,8 @@ class Ask:
     all_configs: bool = True
     """False: only configs of which the registry does not have what it keeps; reading them all is what a
     pass over thousands of topics spends most on."""
+    kept_configs: bool = False
+    """Beside `all_configs=False`: of the others the few properties that the registry keeps."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -69,10 +73,15 @@ class Observer:
     async def _topics(self, ask: Ask) -> Observation:
         source = await self._described(self.source, ask.counterparts.keys())
         target = await self._described(self.target, ask.counterparts.values())
-        source_configs = await self._configs(self.source, _hidden_on_source(ask, source, target))
-        target_configs = await self._configs(
-            self.target, {*_hidden_on_target(ask, target), self.registry_topic}
-        )
+        hidden = _hidden_on_source(ask, source, target)
+        source_configs = await self._configs(self.source, hidden)
+        copies = {*_hidden_on_target(ask, target), self.registry_topic}
+        target_configs = await self._configs(self.target, copies)
+        if ask.kept_configs:
+            others = _existing(source) - hidden
+            source_configs = {**await self._configs(self.source, others, _KEPT_OF_SOURCE), **source_configs}
+            others = _existing(target) - copies
+            target_configs = {**await self._configs(self.target, others, _KEPT_OF_TARGET), **target_configs}
         pairs = {
             source_name: TopicPair(
                 source_topic=source_name,
@@ -149,8 +158,10 @@ class Observer:
     async def _described(self, cluster: KafkaCluster, names: Collection[str]) -> Described:
         return await cluster.describe_topics(names) if names else {}
 
-    async def _configs(self, cluster: KafkaCluster, names: Collection[str]) -> Mapping[str, Configs]:
-        return await cluster.describe_topic_configs(names) if names else {}
+    async def _configs(
+        self, cluster: KafkaCluster, names: Collection[str], keys: Collection[str] = ()
+    ) -> Mapping[str, Configs]:
+        return await cluster.describe_topic_configs(names, keys=keys) if names else {}
 
     async def _target_cluster(self) -> TargetCluster:
         brokers = await self.target.brokers()

@@ -3,13 +3,17 @@
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any, Final
 
+from aiokafka.protocol.admin import DescribeConfigsRequest
 from confluent_kafka.admin import AlterConfigOpType, ConfigResource, ResourceType
 from confluent_kafka.admin import ConfigEntry as LibrdkafkaConfigEntry
 from confluent_kafka.admin import ConfigSource as LibrdkafkaConfigSource
 
-from twinlog.errors import KafkaError
+from twinlog.errors import KafkaError, TransientKafkaError
 from twinlog.kafka.admin_client import AdminSession
 from twinlog.kafka.batches import batches, in_batches, no_answer_at_all
+from twinlog.kafka.connection import DataSession
+from twinlog.kafka.deadline import deadline
+from twinlog.kafka.errors import from_code
 from twinlog.kafka.ports import ConfigChange, ConfigEntry, ConfigSource
 
 _SOURCES = {
@@ -21,6 +25,8 @@ _SOURCES = {
 }
 
 
+_TOPIC: Final = 2
+"""Type of a resource in the protocol."""
 TOPICS_A_REQUEST: Final = 500
 """The configs of a topic are about 4 KB on the wire; librdkafka and brokers bound an answer."""
 
@@ -29,9 +35,10 @@ class ConfigAdminMixin:
     """`ConfigAdmin` over confluent-kafka."""
 
     _admin: AdminSession
+    _wire: DataSession
 
     async def describe_topic_configs(
-        self, names: Collection[str]
+        self, names: Collection[str], *, keys: Collection[str] = ()
     ) -> Mapping[str, Sequence[ConfigEntry] | KafkaError]:
         if not names:
             return {}
@@ -41,7 +48,7 @@ class ConfigAdminMixin:
             if silence is not None:
                 answers |= dict.fromkeys(page, silence)
                 continue
-            answered = await self._describe(page)
+            answered = await (self._describe_keys(page, keys) if keys else self._describe(page))
             answers |= answered
             silence = no_answer_at_all(answered)
         return answers
@@ -55,6 +62,34 @@ class ConfigAdminMixin:
         return {
             resource.name: answer if isinstance(answer, KafkaError) else _entries(answer)
             for resource, answer in described.items()
+        }
+
+    async def _describe_keys(
+        self, names: Sequence[str], keys: Collection[str]
+    ) -> dict[str, Sequence[ConfigEntry] | KafkaError]:
+        """librdkafka always asks for everything."""
+        doing = "describe topic configs"
+        request = DescribeConfigsRequest([(_TOPIC, name, sorted(keys)) for name in names], False)
+        try:
+            async with deadline(self._wire.timeout_seconds, doing, alias=self._wire.alias):
+                answer = await self._wire.send(await self._wire.any_node(doing), request, doing)
+        except TransientKafkaError as error:
+            # As librdkafka: a cluster that is away is an error of each topic.
+            return dict.fromkeys(names, error)
+        return {
+            name: from_code(code, doing, alias=self._wire.alias, detail=message or "")
+            if code
+            else [
+                ConfigEntry(
+                    name=key,
+                    value=value,
+                    source=_SOURCES.get(source, ConfigSource.UNKNOWN),
+                    read_only=read_only,
+                    sensitive=sensitive,
+                )
+                for key, value, read_only, source, sensitive, *_ in sorted(entries)
+            ]
+            for code, message, _type, name, entries in answer.resources
         }
 
     async def describe_broker_configs(self, node_id: int) -> Sequence[ConfigEntry]:

@@ -105,8 +105,10 @@ class ConfigChange:
 
 class ConfigAdmin(Protocol):
     async def describe_topic_configs(
-        self, names: Collection[str]
-    ) -> Mapping[str, Sequence[ConfigEntry] | KafkaError]: ...
+        self, names: Collection[str], *, keys: Collection[str] = ()
+    ) -> Mapping[str, Sequence[ConfigEntry] | KafkaError]:
+        """Only these properties, all when `keys` is empty: a topic has about 35."""
+        ...
 
     async def describe_broker_configs(self, node_id: int) -> Sequence[ConfigEntry]: ...
 

@@ -130,9 +130,15 @@ class FakeConfigAdmin(FakeClusterBase):
 
     @operation
     async def describe_topic_configs(
-        self, names: Collection[str]
+        self, names: Collection[str], *, keys: Collection[str] = ()
     ) -> Mapping[str, Sequence[ConfigEntry] | KafkaError]:
-        return {name: self._topic_configs(name) for name in names}
+        found = {name: self._topic_configs(name) for name in names}
+        return {
+            name: entries
+            if isinstance(entries, KafkaError) or not keys
+            else [entry for entry in entries if entry.name in keys]
+            for name, entries in found.items()
+        }
 
     @operation
     async def describe_broker_configs(self, node_id: int) -> Sequence[ConfigEntry]:

@@ -341,3 +341,20 @@ async def test_a_pass_waits_for_its_turn(tmp_path: Path) -> None:
         await waiting
         await flow.gate.acquire()
     assert "A.orders" in flow.target.topics
+
+
+async def test_a_topic_with_tiered_storage_is_made_without_it_where_the_target_has_none(
+    flow: FlowUnderTest,
+) -> None:
+    flow.source.add_topic("orders", configs={"remote.storage.enable": "true", "retention.ms": "1000"})
+
+    def refuse(call: Call) -> None:
+        for topic in call.arguments["topics"]:
+            if "remote.storage.enable" in topic.configs:
+                del flow.target.topics[topic.name]
+                call.result[topic.name] = FatalKafkaError("tiered storage is off", reason="CONFIG_REFUSED")
+
+    flow.target.intercept("create_topics", refuse, after=True)
+    await flow.refresh([Scope.TOPICS])
+    assert flow.topics()["orders"].state is TopicState.READY
+    assert await flow.target_overrides("A.orders") == {"retention.ms": "1000"}
