@@ -32,6 +32,7 @@ from twinlog.kafka.raw.errors import about, partition_error
 from twinlog.kafka.raw.hanging_guard import HangingGuard
 from twinlog.kafka.raw.leaders import leader_of
 from twinlog.kafka.raw.outbox import Parcel, PartitionOutbox
+from twinlog.kafka.raw.owned_tasks import OwnedTasks
 from twinlog.kafka.raw.routes import Routes
 from twinlog.kafka.raw.settings import ProducerSettings
 from twinlog.kafka.raw.transaction_wire import ProducerIdentity
@@ -134,7 +135,7 @@ class Delivery:
             now=self._loop.time,
         )
 
-    def start(self, tasks: asyncio.TaskGroup, identity: ProducerIdentity) -> None:
+    def start(self, tasks: OwnedTasks, identity: ProducerIdentity) -> None:
         self._tasks = tasks
         self._identity = identity
         self._guard.all_committed_from(identity.producer_epoch)

@@ -19,6 +19,7 @@ from twinlog.kafka.connection import DataClient, DataSession, request_timeout_ms
 from twinlog.kafka.errors import TIMEOUT, from_code
 from twinlog.kafka.raw.errors import about, again, partition_error
 from twinlog.kafka.raw.leaders import leader_of, no_leader, refresh_metadata
+from twinlog.kafka.raw.owned_tasks import OwnedTasks
 from twinlog.kafka.raw.window import Window
 from twinlog.kafka.raw.wire import FETCH, FetchAnswer, FetchPart, FetchResponse, fetch_request
 from twinlog.model import TopicPartition
@@ -124,20 +125,24 @@ class RawFetcher:
         self._requests: dict[int, int] = {}
         self._windows: dict[int, Window] = {}
         self._served = 0
-        self._tasks = asyncio.TaskGroup()
+        self._tasks = OwnedTasks("a fetcher", self._failed)
+        self._failure: Exception | None = None
         self._children: set[asyncio.Task[None]] = set()
         self._loop = asyncio.get_running_loop()
 
     async def __aenter__(self) -> Self:
-        await self._tasks.__aenter__()
+        await self._tasks.open()
         return self
 
     async def __aexit__(self, *exc: object) -> None:
         """End every request under way."""
         for child in self._children:
             child.cancel()
-        # The caller's own exception is not shown to the group: it would come back wrapped.
-        await self._tasks.__aexit__(None, None, None)
+        await self._tasks.close()
+
+    def _failed(self, error: Exception) -> None:
+        self._failure = error
+        self._arrived.set()
 
     def is_asked(self, partition: TopicPartition) -> bool:
         """Its fetch is under way, or answered since the last poll: leaving it out of the next one would throw
@@ -240,6 +245,8 @@ class RawFetcher:
         give_up_at = self._loop.time() + max_wait_seconds
         while True:
             self._arrived.clear()
+            if self._failure is not None:
+                raise self._failure  # a mistake of ours: in the task that fetches, not in whoever opened this
             await self.request(positions, sizes)
             answers = self._collect(positions)
             left = give_up_at - self._loop.time()

@@ -10,6 +10,7 @@ from twinlog.errors import KafkaError, StateError
 from twinlog.kafka.connection import DataSession
 from twinlog.kafka.raw.coordinator import TransactionCoordinator
 from twinlog.kafka.raw.delivery import Delivery
+from twinlog.kafka.raw.owned_tasks import OwnedTasks
 from twinlog.kafka.raw.settings import ProducerSettings
 from twinlog.kafka.raw.transaction_wire import ProducerIdentity
 from twinlog.model import TopicPartition
@@ -51,7 +52,7 @@ class RawProducer:
             session, transactional_id, transaction_timeout_seconds=settings.transaction_timeout_seconds
         )
         self._delivery = Delivery(session, settings, self._coordinator, transactional_id)
-        self._tasks = asyncio.TaskGroup()
+        self._tasks = OwnedTasks("a producer", self._failed)
 
     async def __aenter__(self) -> Self:
         """Get an identity, which fences earlier holders of the transactional id. Raises KafkaError."""
@@ -60,7 +61,7 @@ class RawProducer:
         )
         if self.transactional_id is not None:
             await self._coordinator.agree(timeout_seconds=self._settings.delivery_timeout_seconds)
-        await self._tasks.__aenter__()
+        await self._tasks.open()
         self._delivery.start(self._tasks, self._identity)
         self._state = ProducerState.READY
         return self
@@ -70,8 +71,7 @@ class RawProducer:
         owner."""
         self._state = ProducerState.CLOSED
         self._delivery.stop()
-        # The caller's own exception is not shown to the group: it would come back wrapped.
-        await self._tasks.__aexit__(None, None, None)
+        await self._tasks.close()
 
     @property
     def state(self) -> ProducerState:
@@ -148,6 +148,10 @@ class RawProducer:
                 raise
             self._delivery.transaction_ended(self._identity, committed=commit)
         self._state = ProducerState.READY
+
+    def _failed(self, error: Exception) -> None:
+        """A mistake of ours ended what sends: nothing more would be acknowledged."""
+        self._delivery.fail(KafkaError(f"{type(error).__name__}: {error}", reason="INTERNAL"))
 
     def _expect(self, state: ProducerState) -> None:
         if self.state is state:

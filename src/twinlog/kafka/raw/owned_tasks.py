@@ -1,0 +1,49 @@
+"""Background tasks of something that is opened in one task and closed in another.
+
+A TaskGroup belongs to the task that enters it: an unexpected error of a child cancels that task, which may be
+at something else by then, or have ended. So a task of its own enters and leaves the group here, and whoever
+uses what the children do is told of the error.
+"""
+
+import asyncio
+from collections.abc import Callable, Coroutine
+
+import structlog
+
+log = structlog.get_logger(__name__)
+
+
+class OwnedTasks:
+    """`open`, then `create_task` as often as wanted, then `close`; each from any task of the loop."""
+
+    def __init__(self, name: str, on_failure: Callable[[Exception], None]) -> None:
+        """`on_failure` is called once, when a child ended with an unexpected error and the others were
+        cancelled."""
+        self._name = name
+        self._on_failure = on_failure
+        self._group: asyncio.TaskGroup | None = None
+        self._owner: asyncio.Task[None] | None = None
+        self._opened, self._closing = asyncio.Event(), asyncio.Event()
+
+    async def open(self) -> None:
+        self._owner = asyncio.get_running_loop().create_task(self._own(), name=f"owner of {self._name}")
+        await self._opened.wait()
+
+    async def close(self) -> None:
+        """Wait for the children; whoever closes has cancelled those that go on."""
+        self._closing.set()
+        if self._owner is not None:
+            await asyncio.wait([self._owner])
+
+    def create_task(self, work: Coroutine[None, None, None], name: str) -> "asyncio.Task[None]":
+        assert self._group is not None, "open comes first"
+        return self._group.create_task(work, name=name)
+
+    async def _own(self) -> None:
+        try:
+            async with asyncio.TaskGroup() as self._group:
+                self._opened.set()
+                await self._closing.wait()
+        except* Exception as failures:
+            log.exception("background_task_failed", of=self._name)
+            self._on_failure(failures.exceptions[0])

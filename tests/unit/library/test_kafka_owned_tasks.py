@@ -1,0 +1,57 @@
+"""A mistake in the background is told to whoever uses its work, not to whoever opened it."""
+
+import asyncio
+
+from twinlog.kafka.raw.owned_tasks import OwnedTasks
+from twinlog.testing.brokers import eventually
+
+
+async def test_an_unexpected_error_ends_the_others_and_leaves_the_task_that_opened_them_alone() -> None:
+    told: list[Exception] = []
+    tasks = OwnedTasks("a test", told.append)
+    opened, may_end = asyncio.Event(), asyncio.Event()
+
+    async def opens() -> str:
+        await tasks.open()
+        opened.set()
+        await may_end.wait()
+        return "not cancelled"
+
+    async def fails() -> None:
+        raise ZeroDivisionError("a mistake of ours")
+
+    async def goes_on() -> None:
+        await asyncio.Event().wait()
+
+    async with asyncio.TaskGroup() as group:
+        opener = group.create_task(opens(), name="opens")
+        await opened.wait()
+        other = tasks.create_task(goes_on(), name="goes on")
+        tasks.create_task(fails(), name="fails")
+        assert await eventually(lambda: told)
+        assert other.cancelled()
+        may_end.set()
+    assert opener.result() == "not cancelled"
+    await tasks.close()
+    assert [type(error) for error in told] == [ZeroDivisionError]
+
+
+async def test_it_is_closed_by_another_task_than_opened_it() -> None:
+    told: list[Exception] = []
+    tasks = OwnedTasks("a test", told.append)
+    done: list[int] = []
+
+    async def work() -> None:
+        done.append(1)
+
+    async with asyncio.TaskGroup() as group:
+        await group.create_task(tasks.open(), name="opens")
+        tasks.create_task(work(), name="work")
+        await group.create_task(tasks.close(), name="closes")
+    assert (done, told) == ([1], [])
+
+
+async def test_what_was_never_opened_is_closed_at_once() -> None:
+    told: list[Exception] = []
+    await OwnedTasks("a test", told.append).close()
+    assert not told
