@@ -88,6 +88,11 @@ PARTITIONS: Final = ReasonGroup(
             "look at the broker that leads the partition, and at quotas of the principal on the source",
         ),
         OwnReason(
+            "QUOTA",
+            "the partition is STALLED: a client quota of a broker holds its task up",
+            "raise the quota of the principal or client id on the cluster that the message names",
+        ),
+        OwnReason(
             "THROTTLED",
             "the partition is STALLED: a limit that an operator set leaves it no share",
             "`twinlog throttle` with a higher limit, or `none`",

@@ -127,6 +127,8 @@ class FlowDriver:
             is_paused=control.is_paused,
             is_limited=lambda partition: None in control.throttles or partition.topic in control.throttles,
             heard_at=table.heard_at.get,
+            source_throttled_at=table.source_throttled_at.get,
+            target_throttled_at=table.target_throttled_at.get,
             slow_slots=frozenset(
                 row.slot for row in list(table.rows.values()) if row.task_reason == TARGET_SLOW
             ),

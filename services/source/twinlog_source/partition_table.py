@@ -228,6 +228,9 @@ class PartitionTable:
     """
     heard_at: dict[int, float] = field(default_factory=dict)
     """When each slot reported last, in monotonic seconds."""
+    source_throttled_at: dict[int, float] = field(default_factory=dict)
+    """When each slot said last that a quota of the source holds it up, in monotonic seconds."""
+    target_throttled_at: dict[int, float] = field(default_factory=dict)
     followed_at: float | None = None
     """When the positions were read that another process moves; None = they are this process's own."""
     last_copied_at_ms: int = 0
@@ -301,6 +304,10 @@ class PartitionTable:
         """Take a task's reports and return what they added."""
         progress = []
         self.heard_at[slot] = now
+        if reports.source_throttled:
+            self.source_throttled_at[slot] = now
+        if reports.target_throttled:
+            self.target_throttled_at[slot] = now
         for report in reports.partitions:
             partition = TopicPartition(report.partition.topic, report.partition.partition)
             row = self.rows.get(partition) or self._leaving.get(partition)

@@ -23,6 +23,9 @@ END_VALID_SECONDS = 15.0
 NO_TASK = "NO_TASK"
 FETCH_UNANSWERED = "FETCH_UNANSWERED"
 THROTTLED = "THROTTLED"
+QUOTA = "QUOTA"
+QUOTA_SECONDS = 15.0
+"""Brokers throttle for moments, again and again: so long a quota counts as what holds a task up."""
 
 _MAY_STALL = frozenset((pb.PARTITION_STATE_RUNNING, pb.PARTITION_STATE_BACKOFF, pb.PARTITION_STATE_WAITING))
 
@@ -50,6 +53,9 @@ class FlowFacts:
     """Whether an operator's limit holds for it."""
     heard_at: Callable[[int], float | None]
     """When the task of a slot was heard last."""
+    source_throttled_at: Callable[[int], float | None]
+    """When a quota of the source held the task of a slot up last."""
+    target_throttled_at: Callable[[int], float | None]
     slow_slots: frozenset[int]
     """Slots that wait for the target with some of their partitions."""
 
@@ -117,10 +123,19 @@ def _is_heard(row: PartitionRow, facts: FlowFacts) -> bool:
     return heard_at is not None and facts.now - heard_at <= SILENT_SECONDS
 
 
+def _is_recent(at: float | None, facts: FlowFacts) -> bool:
+    return at is not None and facts.now - at <= QUOTA_SECONDS
+
+
 def _waits_for(
     row: PartitionRow, facts: FlowFacts, state: State, reason: str, message: str
 ) -> tuple[str, str]:
-    """What keeps a partition that should move: the task's word, else what the driver sees itself."""
+    """What keeps a partition that should move: a quota, the task's word, else what the driver sees itself."""
+    if reason in ("", TARGET_SLOW):
+        if _is_recent(facts.target_throttled_at(row.slot), facts):
+            return QUOTA, f"a quota of the target holds the copy up ({TARGET_SLOW})"
+        if not reason and _is_recent(facts.source_throttled_at(row.slot), facts):
+            return QUOTA, f"a quota of source {facts.source} holds the copy up"
     if reason:
         return reason, message or reason
     problem = row.end_problem

@@ -352,6 +352,12 @@ class DataSession:
         until = self._throttled_until.get((node_id, api_key), 0.0)
         return max(0.0, until - asyncio.get_running_loop().time()) if until else 0.0
 
+    @property
+    def is_throttled(self) -> bool:
+        """Whether any broker asks to be left alone for now, as a quota says."""
+        now = asyncio.get_running_loop().time()
+        return any(until > now for until in self._throttled_until.values())
+
     async def close(self) -> None:
         """Close the client. Takes at most a second or so."""
         await self._drop()

@@ -185,6 +185,8 @@ class Bench:
                 outlet=self.outlet,
                 syncs=self.outlet.syncs,
                 source_problem=lambda: None,
+                source_throttled=lambda: False,
+                target_throttled=lambda: False,
                 clock=self.clock,
             ),
             copies=self.copies,

@@ -14,6 +14,8 @@ def reporter(bench: Bench, problem: KafkaError | None = None) -> Reporter:
         outlet=bench.outlet,
         syncs=bench.outlet.syncs,
         source_problem=lambda: problem,
+        source_throttled=lambda: False,
+        target_throttled=lambda: False,
         clock=bench.clock,
     )
 

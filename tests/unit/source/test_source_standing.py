@@ -34,6 +34,8 @@ FACTS = FlowFacts(
     is_paused=lambda _: False,
     is_limited=lambda _: False,
     heard_at=lambda _: 99.0,
+    source_throttled_at=lambda _: None,
+    target_throttled_at=lambda _: None,
     slow_slots=frozenset(),
 )
 
@@ -175,6 +177,12 @@ def test_a_stalled_partition_says_what_it_waits_for() -> None:
         (behind(report=said(), since=0.0), replace(FACTS, slow_slots=frozenset((0,))), "TARGET_SLOW"),
         (behind(report=said(), since=0.0), replace(FACTS, is_limited=lambda _: True), "THROTTLED"),
         (behind(report=said(), since=0.0), FACTS, "FETCH_UNANSWERED"),
+        (behind(report=said(), since=0.0), replace(FACTS, source_throttled_at=heard(90.0)), "QUOTA"),
+        (
+            behind(report=said(reason="TARGET_SLOW"), since=0.0),
+            replace(FACTS, target_throttled_at=heard(90.0)),
+            "QUOTA",
+        ),
     ]
     hung = behind(report=said(), since=0.0)
     hung.end_problem = TransientKafkaError("no answer", reason="KAFKA_TIMEOUT")

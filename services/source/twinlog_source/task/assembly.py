@@ -160,6 +160,8 @@ async def open_copier(
                 outlet=outlet,
                 syncs=syncs,
                 source_problem=lambda: intake.source_problem,
+                source_throttled=lambda: source.is_throttled,
+                target_throttled=lambda: target.is_throttled,
                 clock=clock,
             ),
             copies=copies,

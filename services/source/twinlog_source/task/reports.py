@@ -41,6 +41,9 @@ class Reporter:
     outlet: Outlet
     syncs: OffsetSyncs
     source_problem: Callable[[], KafkaError | None]
+    source_throttled: Callable[[], bool]
+    """Whether a quota of the source holds the task up now."""
+    target_throttled: Callable[[], bool]
     clock: Clock
     _gaps: dict[TopicPartition, list[Gap]] = field(default_factory=dict)
     _told: dict[TopicPartition, _Seen] = field(default_factory=dict)
@@ -63,6 +66,8 @@ class Reporter:
             transactions_aborted=self.outlet.aborted_rounds,
             offset_syncs=self.syncs.emitted,
             failures=self._failures(),
+            source_throttled=self.source_throttled(),
+            target_throttled=self.target_throttled(),
         )
         for partition, copy in self.copies.items():
             waited_seconds = self._waited_seconds(copy, now)

@@ -177,12 +177,18 @@ class PartitionReports(_message.Message):
     TRANSACTIONS_ABORTED_FIELD_NUMBER: _builtins.int
     OFFSET_SYNCS_FIELD_NUMBER: _builtins.int
     FAILURES_FIELD_NUMBER: _builtins.int
+    SOURCE_THROTTLED_FIELD_NUMBER: _builtins.int
+    TARGET_THROTTLED_FIELD_NUMBER: _builtins.int
     transactions_committed: _builtins.int
     """Transactions committed and aborted since the start of the task."""
     transactions_aborted: _builtins.int
     """Aborted ones."""
     offset_syncs: _builtins.int
     """Offset syncs written since the start of the task."""
+    source_throttled: _builtins.bool
+    """A quota of the source cluster holds the task up now."""
+    target_throttled: _builtins.bool
+    """A quota of the target cluster holds the task up now."""
     @_builtins.property
     def partitions(self) -> _containers.RepeatedCompositeFieldContainer[Global___PartitionReport]:
         """One for each assigned partition that changed since the last report; for all of them every ten seconds."""
@@ -199,10 +205,12 @@ class PartitionReports(_message.Message):
         transactions_aborted: _builtins.int = ...,
         offset_syncs: _builtins.int = ...,
         failures: _abc.Mapping[_builtins.str, _builtins.int] | None = ...,
+        source_throttled: _builtins.bool = ...,
+        target_throttled: _builtins.bool = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["failures", b"failures", "offset_syncs", b"offset_syncs", "partitions", b"partitions", "transactions_aborted", b"transactions_aborted", "transactions_committed", b"transactions_committed"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["failures", b"failures", "offset_syncs", b"offset_syncs", "partitions", b"partitions", "source_throttled", b"source_throttled", "target_throttled", b"target_throttled", "transactions_aborted", b"transactions_aborted", "transactions_committed", b"transactions_committed"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
