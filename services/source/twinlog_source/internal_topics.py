@@ -29,7 +29,7 @@ class InternalTopics:
             key="offset.storage.replication.factor",
             replication_factor=storage.replication_factor,
             partition_count=storage.partitions,
-            configs={},
+            configs=dict(storage.topic_configs),
         )
         syncs, settings = self.flow.offset_syncs, self.flow.settings.offset_syncs
         if syncs is not None:

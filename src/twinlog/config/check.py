@@ -12,6 +12,7 @@ from twinlog.config.client_keys import (
     EFFECTIVE_BY_CLIENT,
     KEYS_BY_CLIENT,
     NO_EFFECT_REASONS,
+    REFUSED_KEYS,
     SECURITY_KEYS,
     is_secret,
 )
@@ -29,7 +30,8 @@ _AT_CLUSTER = frozenset((Scope.TARGET, Scope.TARGET_OR_TOP))
 
 _OPEN_PREFIXES = ("config.providers.", "replication.policy.", SPARK_CONF_PREFIX)
 """Below these every name is somebody else's."""
-_TOPIC_SETTING_PREFIXES = ("offset.storage.", "config.storage.", "status.storage.")
+_POSITIONS_TOPIC_PREFIX = "offset.storage."
+_TOPIC_SETTING_PREFIXES = ("config.storage.", "status.storage.")
 _NOT_FOR_THIS_CLIENT = "Twinlog's clients have no such setting"
 _CONNECTS_OWN_TOPICS = "settings of Connect's own topics"
 
@@ -46,6 +48,8 @@ class _Verdict:
     """Known at another place, and which."""
     remark: str = ""
     """It works; what is worth knowing about it."""
+    refused: str = ""
+    """Why it cannot be obeyed and must not be passed over, unless its value is empty."""
     unknown: bool = False
     candidates: Iterable[str] = ()
     """For an unknown key: the names it may have meant."""
@@ -64,7 +68,10 @@ def check_keys(
             continue
         if verdict.spec is not None and not verdict.no_effect:
             _check_value(verdict.spec, prop, findings)
-        if verdict.no_effect:
+        if verdict.refused:
+            if prop.value.strip():
+                findings.problem(key, verdict.refused, line=prop.line)
+        elif verdict.no_effect:
             findings.info(key, f"has no effect: {verdict.no_effect}", line=prop.line)
         elif verdict.remark:
             findings.warning(key, verdict.remark, line=prop.line)
@@ -149,7 +156,7 @@ def _at_top(key: str, clusters: Collection[ClusterAlias]) -> _Verdict:
     if spec is not None:
         place = f"{some}.{key}" if spec.scope is Scope.TARGET else f"{_other(clusters, some)}->{some}.{key}"
         return _Verdict(instead=f"write it as {place}")
-    if key.startswith(_OPEN_PREFIXES):
+    if key.startswith((*_OPEN_PREFIXES, _POSITIONS_TOPIC_PREFIX)):
         return _FINE
     if key.startswith(_TOPIC_SETTING_PREFIXES):
         return _Verdict(no_effect=_CONNECTS_OWN_TOPICS)
@@ -181,6 +188,8 @@ def _at_cluster(alias: ClusterAlias, key: str, other: ClusterAlias) -> _Verdict:
         return _Verdict(
             instead="write it at the top level" if at_top else f"write it as {other}->{alias}.{key}"
         )
+    if key.startswith(_POSITIONS_TOPIC_PREFIX):
+        return _FINE
     if key.startswith(_TOPIC_SETTING_PREFIXES):
         return _Verdict(no_effect=_CONNECTS_OWN_TOPICS)
     places = [f"{alias}.{client}.{key}" for client, names in KEYS_BY_CLIENT.items() if key in names]
@@ -224,8 +233,10 @@ def _client_key_at_flow(target: ClusterAlias, key: str) -> _Verdict | None:
         for prefix in (plain, f"source.{plain}", f"target.{plain}"):
             name = key[len(prefix) :]
             if key.startswith(prefix) and name in names:
-                of_producer = client == "producer"
-                return _offset_syncs_only(target, name) if of_producer else _client_key(client, name)
+                verdict = _client_key(client, name)
+                return (
+                    _offset_syncs_only(target, name) if client == "producer" and verdict == _FINE else verdict
+                )
     return None
 
 
@@ -237,6 +248,8 @@ def _offset_syncs_only(target: ClusterAlias, name: str) -> _Verdict:
 def _client_key(client: str, name: str) -> _Verdict:
     if name in EFFECTIVE_BY_CLIENT[client]:
         return _FINE
+    if name in REFUSED_KEYS:
+        return _Verdict(refused=REFUSED_KEYS[name])
     return _Verdict(no_effect=NO_EFFECT_REASONS.get(name, _NOT_FOR_THIS_CLIENT))
 
 

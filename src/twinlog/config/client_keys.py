@@ -82,12 +82,12 @@ _EFFECTIVE_SECURITY_KEYS = frozenset((
     "ssl.truststore.type", "ssl.truststore.location", "ssl.truststore.password",
     "ssl.truststore.certificates", "ssl.keystore.type", "ssl.keystore.location", "ssl.keystore.password",
     "ssl.keystore.key", "ssl.keystore.certificate.chain", "ssl.key.password",
-    "ssl.endpoint.identification.algorithm",
+    "ssl.endpoint.identification.algorithm", "ssl.enabled.protocols", "ssl.cipher.suites",
 ))  # fmt: skip
 
 _EFFECTIVE = _EFFECTIVE_SECURITY_KEYS | {
     "bootstrap.servers", "client.id", "connections.max.idle.ms", "metadata.max.age.ms",
-    "reconnect.backoff.max.ms", "reconnect.backoff.ms", "request.timeout.ms", "retry.backoff.ms",
+    "request.timeout.ms", "retry.backoff.ms",
 }  # fmt: skip
 
 EFFECTIVE_BY_CLIENT: dict[str, frozenset[str]] = {
@@ -96,14 +96,25 @@ EFFECTIVE_BY_CLIENT: dict[str, frozenset[str]] = {
         "fetch.min.bytes", "isolation.level", "max.partition.fetch.bytes",
     },
     "producer": _EFFECTIVE | {
-        "batch.size", "compression.type", "delivery.timeout.ms", "linger.ms", "max.request.size",
-        "transaction.timeout.ms",
+        "compression.type", "delivery.timeout.ms", "max.request.size", "transaction.timeout.ms",
     },
-    "admin": _EFFECTIVE,
+    "admin": _EFFECTIVE | {"default.api.timeout.ms", "reconnect.backoff.max.ms", "reconnect.backoff.ms"},
 }  # fmt: skip
 """Settings that our clients have: what `twinlog.kafka.clients` maps, and the start of new partitions."""
 
+_BATCHES_STAY = "copied records keep the batches of their producer, see twinlog.coalesce.below.bytes"
+_RECONNECT = "connections that carry data are opened again after retry.backoff.ms"
+
+REFUSED_KEYS: dict[str, str] = {
+    "interceptor.classes": "interceptors are not run here: what they check or record would be missing",
+}
+"""Settings whose silence would weaken a promise: an error unless empty."""
+
 NO_EFFECT_REASONS: dict[str, str] = {
+    "batch.size": _BATCHES_STAY,
+    "linger.ms": _BATCHES_STAY,
+    "reconnect.backoff.ms": _RECONNECT,
+    "reconnect.backoff.max.ms": _RECONNECT,
     "acks": "always all, positions may only follow what the target cannot lose",
     "enable.idempotence": "always true",
     "enable.auto.commit": "positions are kept by Twinlog",

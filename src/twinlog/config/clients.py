@@ -14,6 +14,8 @@ from twinlog.properties import Property
 
 READ_COMMITTED = "read_committed"
 
+_ADMIN_TIMEOUT = "admin.timeout.ms"
+
 _CHOICES = {
     "security.protocol": ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL"),
     "isolation.level": (READ_COMMITTED, "read_uncommitted"),
@@ -27,16 +29,22 @@ class ClientBuilder:
 
     def of_flow(self, flow: Flow, *, connector: Settings, worker: Settings) -> FlowClients:
         source_consumer = precedence.consumer_properties(connector, Side.SOURCE)
+        timeout = connector.get(_ADMIN_TIMEOUT)
+        admin_timeout = {} if timeout is None else {"default.api.timeout.ms": timeout}
         isolation = precedence.default("isolation.level", READ_COMMITTED)
         return FlowClients(
             source_consumer=self._client(flow.source, {"isolation.level": isolation, **source_consumer}),
-            source_admin=self._client(flow.source, precedence.admin_properties(connector, Side.SOURCE)),
+            source_admin=self._client(
+                flow.source, {**admin_timeout, **precedence.admin_properties(connector, Side.SOURCE)}
+            ),
             source_producer=self._client(flow.source, precedence.producer_properties(connector, Side.SOURCE)),
             target_consumer=self._client(
                 flow.target,
                 {"isolation.level": isolation, **precedence.consumer_properties(connector, Side.TARGET)},
             ),
-            target_admin=self._client(flow.target, precedence.admin_properties(connector, Side.TARGET)),
+            target_admin=self._client(
+                flow.target, {**admin_timeout, **precedence.admin_properties(connector, Side.TARGET)}
+            ),
             target_producer=self._client(flow.target, precedence.producer_properties(connector, Side.TARGET)),
             data_producer=self._client(flow.target, precedence.data_producer_properties(worker, connector)),
         )

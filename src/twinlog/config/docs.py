@@ -60,9 +60,9 @@ _PLACES = (
     ("a cluster", "`A.bootstrap.servers = …`", "every client of that cluster"),
     ("one kind of client", "`A.consumer.fetch.max.bytes = …`", "wins over the cluster's"),
     ("a flow's target", "`B.exactly.once.source.support = …`", "all flows into B: what MM2's workers read"),
-    ("records written to B", "`B.producer.linger.ms = …`", "all flows into B"),
-    ("records of one flow", "`A->B.producer.override.linger.ms = …`", "wins over `B.producer.`"),
-    ("offset syncs", "`A->B.producer.linger.ms = …`", "**not** the records"),
+    ("records written to B", "`B.producer.delivery.timeout.ms = …`", "all flows into B"),
+    ("records of one flow", "`A->B.producer.override.delivery.timeout.ms = …`", "wins over `B.producer.`"),
+    ("offset syncs", "`A->B.producer.delivery.timeout.ms = …`", "**not** the records"),
 )
 
 _DIFFERENCES = """\

@@ -60,6 +60,7 @@ def flow_config(raw: Settings, flow: Flow, *, resolver: Resolver, findings: Find
     )
     enabled = sources.read.boolean("enabled")
     _check_aliases(sources, enabled=enabled)
+    _check_converters(sources)
     clients = ClientBuilder(resolver, findings).of_flow(flow, connector=connector, worker=worker)
     topics = Selection(
         include=sources.read.patterns("topics"), exclude=sources.read.patterns("topics.exclude")
@@ -68,9 +69,7 @@ def flow_config(raw: Settings, flow: Flow, *, resolver: Resolver, findings: Find
     return FlowConfig(
         flow=flow,
         enabled=enabled,
-        heartbeats_enabled=sources.read.boolean("emit.heartbeats.enabled"),
         policy_config=_policy(sources),
-        admin_timeout_seconds=sources.read.integer("admin.timeout.ms") / 1000,
         source=source,
         checkpoint=_checkpoint(sources, topics, enabled=enabled, syncs=source.offset_syncs),
         heartbeat=_heartbeat(sources),
@@ -138,6 +137,7 @@ def _source(sources: _Sources, clients: FlowClients) -> SourceSettings:
             topic=read.optional_text("offsets.storage.topic") or worker.text("offset.storage.topic"),
             partitions=worker.integer("offset.storage.partitions"),
             replication_factor=worker.integer("offset.storage.replication.factor"),
+            topic_configs=_topic_configs(sources),
         ),
         offset_syncs=_offset_syncs(sources),
         sync_flush_seconds=worker.integer("offset.flush.interval.ms") / 1000,
@@ -149,6 +149,35 @@ def _source(sources: _Sources, clients: FlowClients) -> SourceSettings:
         max_uncompressed_bytes=read.integer("twinlog.batch.max.uncompressed.bytes"),
         recode_compression_level=read.optional_integer("twinlog.recode.compression.level"),
     )
+
+
+_NO_TOPIC_CONFIGS = frozenset(("topic", "partitions", "replication.factor", "cleanup.policy"))
+
+
+def _topic_configs(sources: _Sources) -> dict[str, str]:
+    """`offset.storage.<config of a topic>`: Connect makes its topic with them (cleanup.policy is its own)."""
+    stored = precedence.strip_prefix(sources.worker, "offset.storage.")
+    return {
+        name: sources.resolver.resolve(prop).value.strip()
+        for name, prop in sorted(stored.items())
+        if name not in _NO_TOPIC_CONFIGS
+    }
+
+
+def _check_converters(sources: _Sources) -> None:
+    """Another converter would change records in MM2; here nothing is converted, which must not go unsaid."""
+    for name in ("key.converter", "value.converter", "header.converter"):
+        for settings in (sources.worker, sources.connector):
+            prop = settings.get(name)
+            if prop is None:
+                continue
+            value = sources.resolver.resolve(prop).value.strip()
+            if value.rpartition(".")[2] != "ByteArrayConverter":
+                sources.findings.problem(
+                    prop.key,
+                    f"{value} would convert records, and they are copied byte for byte here; remove it",
+                    line=prop.line,
+                )
 
 
 def _auto_offset_reset(sources: _Sources) -> AutoOffsetReset:

@@ -161,6 +161,8 @@ class OffsetStorage:
     """-1 = the broker's default."""
     replication_factor: int
     """-1 = the broker's default."""
+    topic_configs: Mapping[str, str] = field(default_factory=dict)
+    """Configs of the topic when it is created, beside those that it always has."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -260,11 +262,9 @@ class FlowConfig:
     flow: Flow
     enabled: bool
     """False: only heartbeats."""
-    heartbeats_enabled: bool
     policy_config: Mapping[str, str]
     """`replication.policy.*` of the flow, the class always by its full name. A key that the file leaves out
     is absent: a separator that is configured means more than the same one by default."""
-    admin_timeout_seconds: float
     source: SourceSettings
     checkpoint: CheckpointSettings
     heartbeat: HeartbeatSettings

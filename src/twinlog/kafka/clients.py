@@ -25,18 +25,21 @@ _CLIENT_NUMBERS = {
     "metadata.max.age.ms": "metadata_max_age_ms",
     "retry.backoff.ms": "retry_backoff_ms",
 }
-_PRODUCER_NUMBERS = {
-    "batch.size": "max_batch_size",
-    "max.request.size": "max_request_size",
-    "linger.ms": "linger_ms",
-}
+_PRODUCER_NUMBERS = {"max.request.size": "max_request_size"}
 _ADMIN_NUMBERS = {
     "retry.backoff.ms": (1, 300_000),
     "reconnect.backoff.ms": (0, 3_600_000),
     "reconnect.backoff.max.ms": (0, 3_600_000),
+    "request.timeout.ms": (10, 300_000),
+    "metadata.max.age.ms": (1, 86_400_000),
 }
-"""What librdkafka takes under Java's name, with the range it accepts: values outside are moved to its
-edge."""
+"""What librdkafka takes, with the range it accepts: values outside are moved to its edge."""
+_LIBRDKAFKA_NAMES = {
+    "request.timeout.ms": "socket.timeout.ms",
+    "metadata.max.age.ms": "topic.metadata.refresh.interval.ms",
+}
+"""Where librdkafka has another name than Java."""
+_CALL_TIMEOUT_KEY = "default.api.timeout.ms"
 _IDLE_KEY = "connections.max.idle.ms"
 """Java's -1 (never) is None for aiokafka and 0 for librdkafka."""
 _SECURITY_KEYS = (
@@ -54,12 +57,13 @@ _SECURITY_KEYS = (
     "ssl.keystore.certificate.chain",
     "ssl.key.password",
     "ssl.endpoint.identification.algorithm",
+    "ssl.enabled.protocols",
+    "ssl.cipher.suites",
 )
 
-CLIENT_KEYS = frozenset(
-    ("bootstrap.servers", "client.id", *_SECURITY_KEYS, *_CLIENT_NUMBERS, *_ADMIN_NUMBERS, _IDLE_KEY)
-)
+CLIENT_KEYS = frozenset(("bootstrap.servers", "client.id", *_SECURITY_KEYS, *_CLIENT_NUMBERS, _IDLE_KEY))
 """Keys every client takes and that have an effect here."""
+ADMIN_KEYS = frozenset((*_ADMIN_NUMBERS, _CALL_TIMEOUT_KEY)) - CLIENT_KEYS
 PRODUCER_KEYS = frozenset(
     ("compression.type", "delivery.timeout.ms", "transaction.timeout.ms", *_PRODUCER_NUMBERS)
 )
@@ -167,6 +171,13 @@ def fetch_options(properties: Mapping[str, str], *, alias: str = "") -> FetchOpt
     if numbers.get("min_bytes", 1) > 1:
         # Then a little data does not end the wait: it is how late a record may come.
         numbers.setdefault("max_wait_ms", _JAVA_MAX_WAIT_MS)
+    request_timeout_ms = _numbers(properties, {"request.timeout.ms": "timeout"}, alias, minimum=1).get(
+        "timeout"
+    )
+    if request_timeout_ms is not None:
+        # A broker that waits for data must answer before the request counts as lost.
+        longest_wait_ms = numbers.get("max_wait_ms", FetchOptions().max_wait_ms)
+        numbers["max_wait_ms"] = min(longest_wait_ms, request_timeout_ms // 2)
     return FetchOptions(
         **numbers,
         read_committed=level == "read_committed",
@@ -181,6 +192,13 @@ def delivery_timeout_seconds(
     """`delivery.timeout.ms` in seconds: how long one record may take until it is acknowledged."""
     number = _numbers(properties, {"delivery.timeout.ms": "delivery_timeout_ms"}, alias, minimum=1)
     return number["delivery_timeout_ms"] / 1000 if number else default
+
+
+def call_timeout_seconds(properties: Mapping[str, str], *, alias: str = "", default: float) -> float:
+    """`default.api.timeout.ms` of an admin client in seconds: the bound of each of its calls. A flow's
+    `admin.timeout.ms` is handed on under this name."""
+    number = _numbers(properties, {_CALL_TIMEOUT_KEY: "timeout"}, alias, minimum=1)
+    return number["timeout"] / 1000 if number else default
 
 
 def librdkafka_options(
@@ -205,7 +223,7 @@ def librdkafka_options(
     }
     for key, (least, most) in _ADMIN_NUMBERS.items():
         for number in _numbers(properties, {key: key}, alias).values():
-            options[key] = min(max(number, least), most)
+            options[_LIBRDKAFKA_NAMES.get(key, key)] = min(max(number, least), most)
     idle_ms = _idle_ms(properties, alias)
     if idle_ms is not None:
         options[_IDLE_KEY] = min(max(idle_ms, 0), (1 << 31) - 1)
@@ -237,6 +255,8 @@ def _librdkafka_security(security: ClientSecurity) -> dict[str, Any]:
         options["sasl.password"] = security.sasl.password
     if security.tls is not None:
         options["ssl.endpoint.identification.algorithm"] = "https" if security.tls.check_hostname else "none"
+        if security.tls.limits.ciphers:
+            options["ssl.cipher.suites"] = security.tls.limits.ciphers
         if security.tls.trusted_pem is not None:
             options["ssl.ca.pem"] = security.tls.trusted_pem
         if security.tls.identity is not None:

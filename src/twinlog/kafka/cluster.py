@@ -15,6 +15,7 @@ from twinlog.kafka.admin_quotas import QuotaAdminMixin
 from twinlog.kafka.clients import (
     aiokafka_client_options,
     aiokafka_producer_options,
+    call_timeout_seconds,
     fetch_options,
     librdkafka_options,
 )
@@ -33,15 +34,18 @@ def open_cluster(
     alias: str,
     properties: Mapping[str, str],
     *,
-    timeout_seconds: float = DEFAULT_TIMEOUT_SECONDS,
+    timeout_seconds: float | None = None,
     client_id_suffix: str = "",
 ) -> KafkaCluster:
     """A connection to the cluster `alias` with Java client `properties` (prefixes removed). Never waits for
     brokers.
 
-    `timeout_seconds` bounds every call. Readers and writers that are not closed by their own context live
-    until the process ends: use them as context managers. Raises ConfigError for properties that cannot work.
+    `timeout_seconds` bounds every call; None = `default.api.timeout.ms`, else 30 s. Readers and writers
+    that are not closed by their own context live until the process ends: use them as context managers.
+    Raises ConfigError for properties that cannot work.
     """
+    if timeout_seconds is None:
+        timeout_seconds = call_timeout_seconds(properties, alias=alias, default=DEFAULT_TIMEOUT_SECONDS)
     return _Cluster(
         alias, dict(properties), timeout_seconds=timeout_seconds, client_id_suffix=client_id_suffix
     )

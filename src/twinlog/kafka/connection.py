@@ -247,7 +247,7 @@ class DataSession:
         """`options` are those of `aiokafka_client_options`; `new_client` takes them."""
         self.alias = alias
         self._new_client = new_client
-        self._options = {**options, "request_timeout_ms": request_timeout_ms(timeout_seconds)}
+        self._options = {"request_timeout_ms": request_timeout_ms(timeout_seconds), **options}
         self.timeout_seconds = timeout_seconds
         self._client: DataClient | None = None
         self._suspect = False

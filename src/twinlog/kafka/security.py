@@ -16,6 +16,7 @@ from pathlib import Path
 from twinlog.errors import ConfigError
 from twinlog.kafka.identity import ClientIdentity, StoreError
 from twinlog.kafka.jaas import JaasSyntaxError, parse_jaas
+from twinlog.kafka.tls_limits import TLS_1_2, TlsLimitError, TlsLimits, tls_limits
 
 PROTOCOLS = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
 MECHANISMS = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512")
@@ -37,6 +38,7 @@ class TlsTrust:
     trusted_pem: str | None = field(repr=False)
     identity: ClientIdentity | None
     check_hostname: bool
+    limits: TlsLimits = field(default_factory=TlsLimits)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -66,6 +68,11 @@ def ssl_context(trust: TlsTrust) -> ssl.SSLContext:
     truststore."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     context.check_hostname = trust.check_hostname
+    context.minimum_version = ssl.TLSVersion.TLSv1_2
+    if trust.limits.most == TLS_1_2:
+        context.maximum_version = ssl.TLSVersion.TLSv1_2
+    if trust.limits.ciphers:
+        context.set_ciphers(trust.limits.ciphers)
     if trust.trusted_pem is None:
         context.load_default_certs(ssl.Purpose.SERVER_AUTH)
     else:
@@ -122,7 +129,17 @@ def _tls_trust(properties: Mapping[str, str], alias: str) -> TlsTrust:
         trusted_pem=_trusted(properties, alias),
         identity=_identity(properties, alias),
         check_hostname=algorithm == "https",
+        limits=_tls_limits(properties, alias),
     )
+
+
+def _tls_limits(properties: Mapping[str, str], alias: str) -> TlsLimits:
+    try:
+        return tls_limits(
+            properties.get("ssl.enabled.protocols", ""), properties.get("ssl.cipher.suites", "")
+        )
+    except TlsLimitError as error:
+        raise refused(alias, error.key, str(error)) from None
 
 
 def _trusted(properties: Mapping[str, str], alias: str) -> str | None:

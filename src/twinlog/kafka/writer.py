@@ -49,7 +49,7 @@ class KafkaLogWriter:
     def __init__(self, alias: str, options: Mapping[str, Any], *, timeout_seconds: float) -> None:
         """`options` are those of `aiokafka_producer_options`."""
         self._alias = alias
-        self._options = {**options, "request_timeout_ms": request_timeout_ms(timeout_seconds)}
+        self._options = {"request_timeout_ms": request_timeout_ms(timeout_seconds), **options}
         self._timeout_seconds = timeout_seconds
         self._generation: _Generation | None = None
         self._opening = asyncio.Lock()

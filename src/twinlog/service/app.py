@@ -252,8 +252,6 @@ def _clusters_of_flows(configuration: Configuration) -> dict[ClusterAlias, Clien
 
 
 def _open_cluster(config: ClientConfig, timeout_seconds: float | None) -> KafkaCluster:
-    if timeout_seconds is None:
-        return open_cluster(config.alias, config.properties)
     return open_cluster(config.alias, config.properties, timeout_seconds=timeout_seconds)
 
 

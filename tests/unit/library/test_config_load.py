@@ -27,7 +27,7 @@ THREE_CLUSTERS = "clusters = A, B, C\nbootstrap.servers = all:9092\n"
 
 def test_a_minimal_file_replicates_one_flow_and_beats_on_both() -> None:
     configuration = load_text(TWO_CLUSTERS)
-    assert [(flow.flow, flow.enabled, flow.heartbeats_enabled) for flow in configuration.flows] == [
+    assert [(flow.flow, flow.enabled, flow.heartbeat.enabled) for flow in configuration.flows] == [
         (A_TO_B, True, True),
         (B_TO_A, False, True),
     ]
@@ -47,8 +47,7 @@ def test_a_minimal_file_replicates_one_flow_and_beats_on_both() -> None:
 def test_heartbeats_of_a_flow(lines: str, expected: list[tuple[str, bool, bool]]) -> None:
     off = "clusters = A, B\nbootstrap.servers = x:1, y:2\nB->A.emit.heartbeats.enabled = false\n"
     flows = load_text(off + lines).flows
-    assert [(str(flow.flow), flow.enabled, flow.heartbeats_enabled) for flow in flows] == expected
-    assert [flow.heartbeat.enabled for flow in flows] == [beats for _, _, beats in expected]
+    assert [(str(flow.flow), flow.enabled, flow.heartbeat.enabled) for flow in flows] == expected
 
 
 def test_a_file_without_flows_is_refused() -> None:

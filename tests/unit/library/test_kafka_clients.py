@@ -141,8 +141,6 @@ def test_dials_are_mapped() -> None:
         "connections.max.idle.ms": "-1",
         "reconnect.backoff.ms": "50",
         "reconnect.backoff.max.ms": "999999999",
-        "batch.size": "4",
-        "linger.ms": "5",
         "max.request.size": "6",
         "transaction.timeout.ms": "7",
         "compression.type": "zstd",
@@ -156,8 +154,6 @@ def test_dials_are_mapped() -> None:
         "metadata_max_age_ms": 2000,
         "retry_backoff_ms": 3,
         "connections_max_idle_ms": None,
-        "max_batch_size": 4,
-        "linger_ms": 5,
         "max_request_size": 6,
         "transaction_timeout_ms": 7,
         "compression_type": "zstd",
@@ -169,6 +165,8 @@ def test_dials_are_mapped() -> None:
     assert admin["reconnect.backoff.max.ms"] == 3_600_000
     assert admin["connections.max.idle.ms"] == 0
     assert admin["client.id"] == "mirror"
+    assert admin["socket.timeout.ms"] == 1000
+    assert admin["topic.metadata.refresh.interval.ms"] == 2000
 
 
 def test_acks_and_idempotence_stay_safe() -> None:

@@ -64,12 +64,14 @@ async def open_copier(
         target = session("data_producer", flow.target)
         settings = producer_settings(properties["data_producer"], alias=flow.target)
         on_source = prepare.offset_syncs_on_source
+        syncs_role = "source_producer" if on_source else "target_producer"
+        syncs_host = flow.source if on_source else flow.target
         syncs = OffsetSyncs(
             topic=prepare.offset_syncs_topic,
-            session=session("source_producer", flow.source)
-            if on_source
-            else session("target_producer", flow.target),
-            settings=producer_settings({}, alias=flow.target, delivery_seconds=SYNCS_DELIVERY_SECONDS),
+            session=session(syncs_role, syncs_host),
+            settings=producer_settings(
+                properties[syncs_role], alias=syncs_host, delivery_seconds=SYNCS_DELIVERY_SECONDS
+            ),
             paced=paced_syncs(
                 prepare.offset_lag_max,
                 flush_seconds=int(prepare.settings["offset.flush.interval.ms"]) / 1000,

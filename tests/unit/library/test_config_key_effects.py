@@ -1,0 +1,136 @@
+"""Keys that are documented as effective change what a client is made with; keys whose silence would weaken a
+promise are refused."""
+
+import ssl
+
+import pytest
+from aiokafka.client import AIOKafkaClient
+from confluent_kafka.admin import AdminClient
+
+from twinlog.kafka.clients import (
+    aiokafka_client_options,
+    call_timeout_seconds,
+    fetch_options,
+    librdkafka_options,
+)
+from twinlog.kafka.connection import DataSession
+from twinlog.kafka.security import client_security, ssl_context
+from twinlog.kafka.tls_limits import TlsLimitError, tls_limits
+from unit.library.config_files import TWO_CLUSTERS, load_text, problems
+
+TLS = {"bootstrap.servers": "one:9092", "security.protocol": "SSL"}
+GCM = "TLS_ECDHE_RSA_WITH_AES_256_GCM_SHA384"
+ALL_OF_1_3 = "TLS_AES_128_GCM_SHA256, TLS_AES_256_GCM_SHA384, TLS_CHACHA20_POLY1305_SHA256"
+
+
+def _context(**settings: str) -> ssl.SSLContext:
+    trust = client_security({**TLS, **settings}).tls
+    assert trust is not None
+    return ssl_context(trust)
+
+
+def _suites_of_1_2(context: ssl.SSLContext) -> set[str]:
+    return {each["name"] for each in context.get_ciphers() if each["protocol"] == "TLSv1.2"}
+
+
+def test_nothing_older_than_tls_1_2_is_spoken() -> None:
+    assert _context().minimum_version is ssl.TLSVersion.TLSv1_2
+
+
+def test_ssl_enabled_protocols_bounds_what_is_spoken() -> None:
+    only_1_2 = _context(**{"ssl.enabled.protocols": "TLSv1.2"})
+    assert only_1_2.maximum_version is ssl.TLSVersion.TLSv1_2
+    both = _context(**{"ssl.enabled.protocols": "TLSv1.2,TLSv1.3"})
+    assert both.maximum_version is not ssl.TLSVersion.TLSv1_2
+
+
+def test_ssl_cipher_suites_bounds_what_is_offered_by_both_clients() -> None:
+    properties = {**TLS, "ssl.cipher.suites": f"{GCM}, {ALL_OF_1_3}"}
+    assert _suites_of_1_2(_context(**properties)) == {"ECDHE-RSA-AES256-GCM-SHA384"}
+    options = librdkafka_options(properties)
+    assert options["ssl.cipher.suites"] == "ECDHE-RSA-AES256-GCM-SHA384"
+    AdminClient(options)  # OpenSSL knows the name
+
+
+def test_suites_of_tls_1_2_alone_leave_tls_1_3_out() -> None:
+    assert _context(**{"ssl.cipher.suites": GCM}).maximum_version is ssl.TLSVersion.TLSv1_2
+
+
+@pytest.mark.parametrize(
+    ("suite", "name"),
+    [
+        ("TLS_ECDHE_ECDSA_WITH_CHACHA20_POLY1305_SHA256", "ECDHE-ECDSA-CHACHA20-POLY1305"),
+        ("TLS_DHE_RSA_WITH_AES_128_GCM_SHA256", "DHE-RSA-AES128-GCM-SHA256"),
+        ("TLS_ECDHE_RSA_WITH_AES_128_CBC_SHA256", "ECDHE-RSA-AES128-SHA256"),
+        ("TLS_RSA_WITH_AES_256_GCM_SHA384", "AES256-GCM-SHA384"),
+    ],
+)
+def test_java_names_of_suites_are_openssls(suite: str, name: str) -> None:
+    limits = tls_limits("", suite)
+    assert limits.ciphers == name
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    context.set_ciphers(limits.ciphers)
+    assert _suites_of_1_2(context) == {name}
+
+
+@pytest.mark.parametrize(
+    ("protocols", "suites", "key"),
+    [
+        ("TLSv1.3", "", "ssl.enabled.protocols"),
+        ("TLSv1.2,TLSv1", "", "ssl.enabled.protocols"),
+        ("", f"{GCM},TLS_AES_128_GCM_SHA256", "ssl.cipher.suites"),
+        ("", ALL_OF_1_3, "ssl.cipher.suites"),
+        ("", "TLS_KRB5_WITH_RC4_128_MD5", "ssl.cipher.suites"),
+    ],
+)
+def test_what_cannot_be_obeyed_is_refused(protocols: str, suites: str, key: str) -> None:
+    with pytest.raises(TlsLimitError) as refused:
+        tls_limits(protocols, suites)
+    assert refused.value.key == key
+
+
+@pytest.mark.parametrize("converter", ["key", "value", "header"])
+@pytest.mark.parametrize("place", ["", "B.", "A->B."])
+def test_a_converter_that_would_convert_is_refused(converter: str, place: str) -> None:
+    line = f"{place}{converter}.converter = org.apache.kafka.connect.storage.StringConverter"
+    (problem,) = problems(f"{TWO_CLUSTERS}\n{line}")
+    assert "StringConverter would convert records" in problem
+    harmless = line.replace("storage.StringConverter", "converters.ByteArrayConverter")
+    load_text(f"{TWO_CLUSTERS}\n{harmless}")
+
+
+@pytest.mark.parametrize("place", ["A.consumer.", "B.producer.", "A->B.producer.override.", "A->B.consumer."])
+def test_interceptors_are_refused_unless_there_are_none(place: str) -> None:
+    (problem,) = problems(f"{TWO_CLUSTERS}\n{place}interceptor.classes = com.example.Audit")
+    assert "interceptors are not run here" in problem
+    load_text(f"{TWO_CLUSTERS}\n{place}interceptor.classes =")
+
+
+async def test_request_timeout_ms_is_that_of_each_request_of_every_client() -> None:
+    properties = {"bootstrap.servers": "one:9092", "request.timeout.ms": "4000"}
+    session = DataSession("A", aiokafka_client_options(properties), timeout_seconds=30)
+    assert AIOKafkaClient(**session._options)._request_timeout_ms == 4000
+    assert librdkafka_options(properties)["socket.timeout.ms"] == 4000
+    AdminClient(librdkafka_options(properties))
+
+
+def test_a_broker_that_waits_for_data_answers_within_request_timeout_ms() -> None:
+    assert fetch_options({"bootstrap.servers": "one:9092", "request.timeout.ms": "4000"}).max_wait_ms == 2000
+    assert fetch_options({"bootstrap.servers": "one:9092"}).max_wait_ms == 5000
+
+
+def test_admin_timeout_ms_bounds_every_administrative_call_of_the_flow() -> None:
+    (flow,) = load_text(f"{TWO_CLUSTERS}\nadmin.timeout.ms = 7000").enabled_flows
+    for client in (flow.clients.source_admin, flow.clients.target_admin):
+        assert call_timeout_seconds(client.properties, default=30.0) == 7.0
+    unset = load_text(TWO_CLUSTERS).enabled_flows[0].clients.source_admin
+    assert call_timeout_seconds(unset.properties, default=30.0) == 30.0
+
+
+def test_topic_settings_of_offset_storage_reach_the_positions_topic() -> None:
+    lines = "B.offset.storage.min.insync.replicas = 2\noffset.storage.segment.bytes = 1048576"
+    (flow,) = load_text(f"{TWO_CLUSTERS}\n{lines}").enabled_flows
+    assert flow.source.offset_storage.topic_configs == {
+        "min.insync.replicas": "2",
+        "segment.bytes": "1048576",
+    }
