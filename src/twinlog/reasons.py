@@ -313,12 +313,25 @@ GROUPS: Final = ReasonGroup(
         OwnReason(
             "MOVE_IN_PROGRESS",
             "another move of this flow is running",
-            "wait for its end",
+            "`twinlog failover attach` shows it, `twinlog failover cancel` stops it",
         ),
         OwnReason(
             "BACKLOG_NOT_COPIED",
             "the rest of the source's records was not copied in time",
             "the message names the partitions, each with the cause; run the command again to go on waiting",
+        ),
+        OwnReason(
+            "MOVE_CANCELLED", "somebody stopped the run; what it did stays", "run it again, or abort it"
+        ),
+        OwnReason(
+            "NO_MOVE",
+            "no move of this flow has run in this process since it started",
+            "`twinlog failover status` shows what is on record",
+        ),
+        OwnReason(
+            "PLAN_TOO_LARGE",
+            "the plan does not fit into one message",
+            "`twinlog failover plan` and `PlanMove` get it in parts",
         ),
         OwnReason(
             "NOTHING_TO_ABORT",

@@ -77,11 +77,14 @@ async def build(context: ServiceContext, stack: AsyncExitStack) -> ServiceParts:
         loops[f"rules {entry.flow}"] = follower.run
     board = CheckpointBoard(flows.values(), history_id=context.instance_id, meter=context.meter)
     loops["watched groups"] = board.run
+    moves = assemble_moves(flows, around)
+    for flow, served in moves.items():
+        loops[f"moves of {flow}"] = served.host.run
     service = GrpcService(
         name=DESCRIPTOR.services_by_name["CheckpointService"].full_name,
         add=add_CheckpointServiceServicer_to_server,
         servicer=CheckpointServicer(
-            assemble_moves(flows, around),
+            moves,
             board=board,
             statuses=context.clusters.statuses,
             clock=context.clock,

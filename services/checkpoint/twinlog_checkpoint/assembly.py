@@ -25,13 +25,15 @@ from twinlog_checkpoint.group_deletes import GroupDeleter
 from twinlog_checkpoint.group_syncer import GroupSyncer
 from twinlog_checkpoint.groups import GroupDirectory
 from twinlog_checkpoint.instruments import CheckpointInstruments
+from twinlog_checkpoint.move_host import MoveHost
 from twinlog_checkpoint.move_journal import MoveJournal
 from twinlog_checkpoint.move_planner import MovePlanner
 from twinlog_checkpoint.move_route import FailoverRoute, Route
 from twinlog_checkpoint.move_route_back import FailbackRoute
 from twinlog_checkpoint.move_runner import MoveRunner
+from twinlog_checkpoint.moves import MoveKind
+from twinlog_checkpoint.moves_servicer import ServedFlow
 from twinlog_checkpoint.progress import ProgressTable
-from twinlog_checkpoint.servicer import ServedFlow
 from twinlog_checkpoint.sync_history_log import SyncHistoryLog
 from twinlog_checkpoint.sync_tail import SyncTail
 from twinlog_checkpoint.topic_choice import KnownTopics, TopicChoice
@@ -168,10 +170,14 @@ def assemble_moves(flows: Mapping[Flow, FlowParts], around: Surroundings) -> dic
     for flow, parts in flows.items():
         lock = asyncio.Lock()
         reverse = flows.get(Flow(flow.target, flow.source))
+        failover = _runner(FailoverRoute(parts=parts, reverse=reverse), parts, around, lock)
+        failback = _runner(FailbackRoute(parts=parts, reverse=reverse), parts, around, lock)
+        runners = {MoveKind.FAILOVER: failover, MoveKind.FAILBACK: failback}
         served[flow] = ServedFlow(
             parts=parts,
-            failover=_runner(FailoverRoute(parts=parts, reverse=reverse), parts, around, lock),
-            failback=_runner(FailbackRoute(parts=parts, reverse=reverse), parts, around, lock),
+            failover=failover,
+            failback=failback,
+            host=MoveHost(flow, runners, duty=parts.duty, clock=around.clock),
         )
     return served
 

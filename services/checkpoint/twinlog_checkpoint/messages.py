@@ -2,7 +2,6 @@
 
 from collections.abc import Iterable
 
-from google.protobuf.duration_pb2 import Duration
 from google.protobuf.timestamp_pb2 import Timestamp
 
 from twinlog.api.checkpoint.v1 import checkpoint_service_pb2 as pb2
@@ -13,22 +12,11 @@ from twinlog.service.clusters import ClusterStatus
 from twinlog.service.watch import Changed, Event, Removed, SnapshotEnd, SnapshotItem
 from twinlog_checkpoint.board import FlowProgress, Item, ItemKey
 from twinlog_checkpoint.group_explainer import GroupExplanation
-from twinlog_checkpoint.move_events import MoveReport, StepEvent
-from twinlog_checkpoint.moves import (
-    DEFAULT_WAIT_SECONDS,
-    LastMove,
-    MoveAction,
-    MoveOptions,
-    MovePartition,
-    MovePlan,
-    TopicBacklog,
-)
 from twinlog_checkpoint.offset_queries import Direction, OffsetQuery, OffsetTranslation
 from twinlog_checkpoint.progress import GroupProgress
 from twinlog_checkpoint.translation import Verdict
 
-_VERDICTS = {verdict: pb2.Verdict.Value(f"VERDICT_{verdict.value}") for verdict in Verdict}
-_ACTIONS = {action: pb2.MoveAction.Value(f"MOVE_ACTION_{action.value}") for action in MoveAction}
+VERDICTS = {verdict: pb2.Verdict.Value(f"VERDICT_{verdict.value}") for verdict in Verdict}
 
 
 # ---------------------------------------------------------------------------------------------- groups
@@ -42,7 +30,7 @@ def group_partition(row: GroupProgress) -> pb2.GroupPartition:
         target=partition_message(row.target),
         upstream_offset=row.upstream_offset,
         downstream_offset=row.translation.downstream_offset,
-        verdict=_VERDICTS[row.translation.verdict],
+        verdict=VERDICTS[row.translation.verdict],
         message=row.translation.message,
         as_of=timestamp(row.as_of_ms),
         committed_on_target=row.committed_on_target,
@@ -132,100 +120,8 @@ def offset_translation(answer: OffsetTranslation) -> pb2.OffsetTranslation:
         offset=answer.offset,
         translated_partition=None if answer.partition is None else partition_message(answer.partition),
         translated_offset=answer.translation.downstream_offset,
-        verdict=_VERDICTS[answer.translation.verdict],
+        verdict=VERDICTS[answer.translation.verdict],
         message=answer.translation.message,
-    )
-
-
-# ----------------------------------------------------------------------------------------------- moves
-
-
-def move_options(options: pb2.MoveOptions, *, by: str) -> MoveOptions:
-    """`by` is used when the request names nobody. Raises ConfigError for a negative wait."""
-    wait_seconds = DEFAULT_WAIT_SECONDS
-    if options.HasField("wait"):
-        wait_seconds = options.wait.ToMilliseconds() / 1000
-    if wait_seconds < 0:
-        raise ConfigError("wait: expected 0 or more seconds", reason="INVALID_WAIT")
-    return MoveOptions(
-        groups=tuple(options.groups),
-        fence=options.fence,
-        include_active=options.include_active,
-        wait_seconds=wait_seconds,
-        accept_loss=options.accept_loss,
-        by=options.by or by,
-    )
-
-
-def move_plan(plan: MovePlan) -> pb2.MovePlan:
-    return pb2.MovePlan(
-        flow=flow_message(plan.flow),
-        from_cluster=plan.from_alias,
-        to_cluster=plan.to_alias,
-        from_reachable=plan.from_reachable,
-        partitions=[_move_partition(entry) for entry in plan.partitions],
-        backlog=[_backlog(entry) for entry in plan.backlog],
-        records_not_copied=plan.records_not_copied,
-        estimated=None if plan.estimated_seconds is None else _duration(plan.estimated_seconds),
-        warnings=plan.warnings,
-        blockers=plan.blockers,
-        last=None if plan.last is None else _last_move(plan.last),
-        fenced_topics=plan.fenced_topics,
-    )
-
-
-def _last_move(last: LastMove) -> pb2.LastMove:
-    return pb2.LastMove(
-        run_id=last.run_id,
-        kind=last.kind,
-        finished=last.finished,
-        steps=last.steps,
-        by=last.by,
-        started=timestamp(last.started_ms),
-    )
-
-
-def move_step(event: StepEvent) -> pb2.MoveStep:
-    return pb2.MoveStep(
-        name=event.step,
-        state=pb2.StepState.Value(f"STEP_STATE_{event.state.value}"),
-        message=event.message,
-        at=timestamp(event.at_ms),
-        records_left=event.records_left,
-    )
-
-
-def move_report(report: MoveReport) -> pb2.MoveReport:
-    return pb2.MoveReport(
-        run_id=report.run_id,
-        already_done=report.already_done,
-        started=timestamp(report.started_ms),
-        finished=timestamp(report.finished_ms),
-        plan=move_plan(report.plan),
-    )
-
-
-def _move_partition(entry: MovePartition) -> pb2.MovePartition:
-    to_partition = entry.to_partition
-    return pb2.MovePartition(
-        group=entry.group,
-        from_partition=partition_message(entry.from_partition),
-        to_partition=None if to_partition is None else partition_message(to_partition),
-        from_offset=entry.from_offset,
-        to_offset=entry.to_offset,
-        present_offset=entry.present_offset,
-        verdict=_VERDICTS[entry.translation.verdict],
-        action=_ACTIONS[entry.action],
-        message=entry.message,
-    )
-
-
-def _backlog(entry: TopicBacklog) -> pb2.TopicBacklog:
-    return pb2.TopicBacklog(
-        partition=partition_message(entry.partition),
-        end_offset=entry.end_offset,
-        records_not_copied=entry.records_not_copied,
-        message=entry.message,
     )
 
 
@@ -253,10 +149,4 @@ def cluster_status(status: ClusterStatus) -> types_pb2.ClusterStatus:
 def timestamp(milliseconds: int) -> Timestamp:
     message = Timestamp()
     message.FromMilliseconds(milliseconds)
-    return message
-
-
-def _duration(seconds: float) -> Duration:
-    message = Duration()
-    message.FromMilliseconds(round(seconds * 1000))
     return message

@@ -1,7 +1,8 @@
 """Looks at both clusters and says what a move would do now. Changes nothing."""
 
 import asyncio
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import AsyncGenerator, Callable, Collection, Mapping, Sequence
+from contextlib import aclosing
 from dataclasses import dataclass, replace
 
 from twinlog.clock import Clock
@@ -33,17 +34,22 @@ from twinlog_checkpoint.moves import (
 )
 from twinlog_checkpoint.translation import SourcePosition, Translation, Verdict
 
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Due:
+    """What the record of the flow the other way says of a move."""
+
+    notes: Sequence[str] = ()
+    """Warnings."""
+    obstacles: Sequence[str] = ()
+    """Blockers."""
+
+
+NOTHING_DUE = Due()
 ANSWER_SECONDS = 6.0
 """A cluster that says nothing for so long is away."""
 MOST_LOOKS = 4
 """At a backlog that is not counted yet: a plan is an answer within a minute."""
-
-Progress = Callable[[str], None]
-"""Hears what a long look is about."""
-
-
-def nobody(_message: str) -> None:
-    """Hears nothing."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -78,16 +84,24 @@ class MovePlanner:
         *,
         without: Collection[str] = (),
         last: MoveRecord | None = None,
-        notes: Collection[str] = (),
-        obstacles: Collection[str] = (),
-        progress: Progress = nobody,
+        due: Due = NOTHING_DUE,
     ) -> MovePlan:
-        """The move as of now; `without` names groups that are done with, `notes` and `obstacles` are warnings
-        and blockers from elsewhere. Raises KafkaError.
+        """The move as of now; `without` names groups that are done with. Raises KafkaError.
 
         A cluster that does not answer now counts as away, whatever the last probe said.
         """
-        progress("asking both clusters")
+        return await at_last(self.look(options, without=without, last=last, due=due))
+
+    async def look(
+        self,
+        options: MoveOptions,
+        *,
+        without: Collection[str] = (),
+        last: MoveRecord | None = None,
+        due: Due = NOTHING_DUE,
+    ) -> AsyncGenerator[str | MovePlan, None]:
+        """As `plan`, which comes last; before it what is looked at, in words."""
+        yield "asking both clusters"
         from_reachable = await self._answers(self.route.from_alias, self.route.from_cluster)
         to_reachable = await self._answers(self.route.to_alias, self.route.to_cluster)
         fences = fences_where_left(last, self.route.kind)
@@ -100,26 +114,28 @@ class MovePlanner:
         seconds: float | None = None
         looked = to_reachable and self.route.obstacle(from_reachable=from_reachable) is None
         if looked:
-            progress("reading where the groups stand, and translating it")
+            yield "reading where the groups stand, and translating it"
             partitions = await self.partitions(options, from_reachable=from_reachable, without=without)
-            progress(f"offsets translated: {len(partitions)}; looking at what is not copied")
-            backlog, seconds = await self._backlog_and_rate(from_reachable, progress)
-        plan = MovePlan(
-            kind=self.route.kind,
-            flow=self.route.flow,
-            from_alias=self.route.from_alias,
-            to_alias=self.route.to_alias,
-            from_reachable=from_reachable,
-            looked=looked,
-            partitions=partitions,
-            backlog=backlog,
-            estimated_seconds=seconds,
-            warnings=(),
-            blockers=[*blockers, *obstacles],
-            fenced_topics=sorted({*scope.topics, *(fence.resource_name for fence in fences)}),
-            last=None if last is None else _shown(last),
+            yield f"offsets translated: {len(partitions)}; looking at what is not copied"
+            backlog, seconds = await self._backlog_and_rate(from_reachable)
+        yield self._with_warnings(
+            MovePlan(
+                kind=self.route.kind,
+                flow=self.route.flow,
+                from_alias=self.route.from_alias,
+                to_alias=self.route.to_alias,
+                from_reachable=from_reachable,
+                looked=looked,
+                partitions=partitions,
+                backlog=backlog,
+                estimated_seconds=seconds,
+                warnings=(),
+                blockers=[*blockers, *due.obstacles],
+                fenced_topics=sorted({*scope.topics, *(fence.resource_name for fence in fences)}),
+                last=None if last is None else shown_move(last),
+            ),
+            due.notes,
         )
-        return self._with_warnings(plan, notes)
 
     async def done(self, plan: MovePlan, partitions: Sequence[MovePartition]) -> MovePlan:
         """The plan as it was carried out, with what is left to copy now. Raises KafkaError."""
@@ -217,16 +233,13 @@ class MovePlanner:
                 break
         return backlog
 
-    async def _backlog_and_rate(
-        self, from_reachable: bool, progress: Progress
-    ) -> tuple[list[TopicBacklog], float | None]:
+    async def _backlog_and_rate(self, from_reachable: bool) -> tuple[list[TopicBacklog], float | None]:
         """A second look gives the rate of the copy, when there is something left to copy."""
         started = self.clock.monotonic()
         meter = self.meter()
         first = await self._counted(meter, from_reachable)
         if not total_backlog(first):
             return first, estimated_seconds(first, first, 1.0) if first else None
-        progress("looking a second time, for the rate of the copy")
         await wait_or_stop(self.stop, self.rate_seconds)
         second = await self._counted(meter, from_reachable)
         elapsed = max(self.clock.monotonic() - started, 1e-3)
@@ -315,6 +328,15 @@ _NOT_REPLICATED = Translation(
 )
 
 
+async def at_last(look: AsyncGenerator[str | MovePlan, None]) -> MovePlan:
+    """The plan that a look ends with."""
+    async with aclosing(look) as told:
+        async for each in told:
+            if isinstance(each, MovePlan):
+                return each
+    raise AssertionError("a look ends with a plan")
+
+
 def fences_where_left(last: MoveRecord | None, kind: MoveKind) -> Collection[AclBinding]:
     """The fences that are up on the cluster that a move of this kind leaves."""
     if last is None:
@@ -322,7 +344,8 @@ def fences_where_left(last: MoveRecord | None, kind: MoveKind) -> Collection[Acl
     return last.fences if last.kind is kind else last.former_fences
 
 
-def _shown(last: MoveRecord) -> LastMove:
+def shown_move(last: MoveRecord) -> LastMove:
+    """As plans and answers show it."""
     return LastMove(
         run_id=last.run_id,
         kind=last.kind,

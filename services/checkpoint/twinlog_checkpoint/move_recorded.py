@@ -4,14 +4,14 @@ A fence of the record is acted on only if its topic is one of the flow's. One th
 refused (FENCE_NOT_OURS): somebody has to look at it. One that nobody has in force is forgotten.
 """
 
-from collections.abc import Collection, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Collection
+from dataclasses import replace
 
 from twinlog.errors import KafkaError, StateError, WireFormatError
 from twinlog.kafka.ports import AclBinding, KafkaCluster
 from twinlog.model import ClusterAlias
 from twinlog_checkpoint.move_journal import MoveJournal
-from twinlog_checkpoint.move_planner import MovePlanner
+from twinlog_checkpoint.move_planner import NOTHING_DUE, Due, MovePlanner
 from twinlog_checkpoint.move_record import MoveRecord, MoveState
 from twinlog_checkpoint.move_route import Route
 from twinlog_checkpoint.moves import MoveKind
@@ -67,14 +67,6 @@ def _not_ours(journal: MoveJournal, alias: ClusterAlias, topic: str) -> StateErr
     )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Due:
-    """What the record of the flow the other way says of a failover."""
-
-    notes: Sequence[str] = ()
-    obstacles: Sequence[str] = ()
-
-
 async def failback_due(reverse: MoveJournal, planner: MovePlanner) -> Due:
     """Whether the groups came by a failover of the flow the other way, so that its failback takes them home.
 
@@ -82,13 +74,13 @@ async def failback_due(reverse: MoveJournal, planner: MovePlanner) -> Due:
     """
     route = planner.route
     if route.kind is not MoveKind.FAILOVER or not planner.reachable(route.from_alias):
-        return Due()
+        return NOTHING_DUE
     try:
         other = await reverse.load()
     except (KafkaError, WireFormatError) as error:
         return Due(notes=[f"the last move of {reverse.flow} is not known: {error}"])
     if other is None or other.kind is not MoveKind.FAILOVER or other.aborted:
-        return Due()
+        return NOTHING_DUE
     remedy = f"`twinlog failback run '{reverse.flow}'` takes them back"
     what = f"groups came from {route.to_alias} by failover run {other.run_id} of {reverse.flow}"
     if other.state is MoveState.RUNNING:

@@ -7,6 +7,7 @@ of the final offsets, which it takes itself, is copied or its loss is accepted.
 import asyncio
 import uuid
 from collections.abc import AsyncGenerator, Collection, Mapping, Sequence
+from contextlib import aclosing
 from dataclasses import dataclass, field, replace
 
 import structlog
@@ -17,11 +18,11 @@ from twinlog.model import TopicPartition
 from twinlog_checkpoint.flow_parts import Duty
 from twinlog_checkpoint.move_arrival import commit, verify
 from twinlog_checkpoint.move_departure import Departed, Departure
-from twinlog_checkpoint.move_events import MoveEvent, MoveReport, StepState, step_event
+from twinlog_checkpoint.move_events import MoveEvent, MoveReport, StepEvent, StepState, step_event
 from twinlog_checkpoint.move_fence import lift_fences
 from twinlog_checkpoint.move_journal import MoveJournal
 from twinlog_checkpoint.move_outcome import finished_with, going_on, left_behind, stood_at, writes
-from twinlog_checkpoint.move_planner import MovePlanner, Progress, fences_where_left, nobody
+from twinlog_checkpoint.move_planner import MovePlanner, at_last, fences_where_left
 from twinlog_checkpoint.move_record import MoveRecord, MoveState, Step
 from twinlog_checkpoint.move_recorded import failback_due, recorded_move
 from twinlog_checkpoint.moves import MoveAction, MoveOptions, MovePartition, MovePlan
@@ -46,8 +47,8 @@ class MoveRunner:
     drain_look_seconds: float = 1.0
     """Between two looks at the backlog."""
 
-    async def run(self, options: MoveOptions, progress: Progress = nobody) -> AsyncGenerator[MoveEvent, None]:
-        """Yield each step as it happens, the report at the end; `progress` hears of long looks between.
+    async def run(self, options: MoveOptions) -> AsyncGenerator[MoveEvent, None]:
+        """Yield each step as it happens, the report at the end.
 
         Raises StateError (OWNED_ELSEWHERE, MOVE_IN_PROGRESS, MOVE_BLOCKED, BACKLOG_NOT_COPIED,
         FENCE_NOT_OURS), ConflictError (NOT_VERIFIED), WireFormatError or KafkaError; the run may then be
@@ -74,17 +75,23 @@ class MoveRunner:
                 accept_loss=options.accept_loss,
                 resumed=last is not None and record.run_id == last.run_id,
             )
-            async for event in self._steps(record, options, last, progress):
+            async for event in self._steps(record, options, last):
                 yield event
 
-    async def plan(self, options: MoveOptions, progress: Progress = nobody) -> MovePlan:
+    async def plan(self, options: MoveOptions) -> MovePlan:
         """What `run` would do now, with what is recorded of the last move. Changes nothing.
 
         Raises KafkaError, WireFormatError or StateError (FENCE_NOT_OURS).
         """
+        return await at_last(self.look(options))
+
+    async def look(self, options: MoveOptions) -> AsyncGenerator[str | MovePlan, None]:
+        """As `plan`, which comes last; before it what is looked at, in words."""
         home = self.journal.flow.target
         last = await self.recorded() if self.planner.reachable(home) else None
-        return await self._planned(options, last, (), progress)
+        async with aclosing(self._look(options, last, ())) as told:
+            async for each in told:
+                yield each
 
     async def check_target(self, options: MoveOptions) -> None:
         """Raises StateError (MOVE_BLOCKED) when the flow's target is away: the record of moves is there, and
@@ -126,21 +133,16 @@ class MoveRunner:
             _log.info("move_aborted", kind=kind, flow=str(self.journal.flow), run_id=last.run_id, by=by)
             return sorted(fence.resource_name for fence in last.fences)
 
-    async def _planned(
-        self, options: MoveOptions, last: MoveRecord | None, without: Collection[str], progress: Progress
-    ) -> MovePlan:
+    async def _look(
+        self, options: MoveOptions, last: MoveRecord | None, without: Collection[str]
+    ) -> AsyncGenerator[str | MovePlan, None]:
         due = await failback_due(self.reverse_journal, self.planner)
-        return await self.planner.plan(
-            options,
-            without=without,
-            last=last,
-            notes=due.notes,
-            obstacles=due.obstacles,
-            progress=progress,
-        )
+        async with aclosing(self.planner.look(options, without=without, last=last, due=due)) as told:
+            async for each in told:
+                yield each
 
     async def _steps(
-        self, record: MoveRecord, options: MoveOptions, last: MoveRecord | None, progress: Progress
+        self, record: MoveRecord, options: MoveOptions, last: MoveRecord | None
     ) -> AsyncGenerator[MoveEvent, None]:
         goes_on = last is not None and last.run_id == record.run_id
         # What an earlier run has finished is looked at again, and recorded only if something is to be done.
@@ -150,7 +152,14 @@ class MoveRunner:
             did = ", ".join(step.lower() for step in record.done)
             looking = f"going on with run {record.run_id}, which did before: {did}"
         yield step_event(self.clock, Step.CHECK, StepState.STARTED, looking)
-        plan = await self._planned(options, last, record.moved, progress)
+        plan: MovePlan | None = None
+        async with aclosing(self._look(options, last, record.moved)) as told:
+            async for each in told:
+                if isinstance(each, MovePlan):
+                    plan = each
+                else:
+                    yield step_event(self.clock, Step.CHECK, StepState.PROGRESS, each)
+        assert plan is not None, "a look ends with a plan"
         if plan.blockers:
             raise _blocked(plan)
         record = record.after(Step.CHECK)
@@ -160,15 +169,11 @@ class MoveRunner:
             self.clock, Step.CHECK, StepState.DONE, f"offsets to look at: {len(plan.partitions)}"
         )
         departed = Departed(record=record, fenced=False, drained=False)
-        if plan.from_reachable:
-            async for entry in self._departure.leave(record, options, recorded=not again):
-                if isinstance(entry, Departed):
-                    departed = entry
-                else:
-                    yield entry
-        else:
-            for step in (Step.FENCE, Step.FINAL_OFFSETS, Step.DRAIN):
-                yield step_event(self.clock, step, StepState.SKIPPED, f"{plan.from_alias} does not answer")
+        async for entry in self._leave(plan, record, options, recorded=not again):
+            if isinstance(entry, Departed):
+                departed = entry
+            else:
+                yield entry
         record = departed.record
         yield step_event(self.clock, Step.TRANSLATE, StepState.STARTED, "reading where the groups stand now")
         partitions = await self.planner.partitions(
@@ -188,6 +193,16 @@ class MoveRunner:
             await self._store(record)
         async for event in self._arrive(record, plan, partitions, options, departed):
             yield event
+
+    async def _leave(
+        self, plan: MovePlan, record: MoveRecord, options: MoveOptions, *, recorded: bool
+    ) -> AsyncGenerator[StepEvent | Departed, None]:
+        if plan.from_reachable:
+            async for entry in self._departure.leave(record, options, recorded=recorded):
+                yield entry
+            return
+        for step in (Step.FENCE, Step.FINAL_OFFSETS, Step.DRAIN):
+            yield step_event(self.clock, step, StepState.SKIPPED, f"{plan.from_alias} does not answer")
 
     async def _arrive(
         self,

@@ -3,35 +3,25 @@
 import asyncio
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import aclosing
-from dataclasses import dataclass
 
 from twinlog.api.checkpoint.v1 import checkpoint_service_pb2 as pb2
 from twinlog.api.checkpoint.v1 import checkpoint_service_pb2_grpc as pb2_grpc
 from twinlog.api.common.v1 import types_pb2
 from twinlog.clock import Clock
-from twinlog.errors import ConfigError, NotFoundError, TransientKafkaError
+from twinlog.errors import ConfigError, TransientKafkaError
 from twinlog.model import Flow
 from twinlog.service.clusters import ClusterStatus
 from twinlog.service.grpc_server import Context
 from twinlog_checkpoint import messages
 from twinlog_checkpoint.board import CheckpointBoard, flow_progress
-from twinlog_checkpoint.flow_parts import FlowParts
 from twinlog_checkpoint.group_explainer import explain_group
-from twinlog_checkpoint.move_events import MoveEvent, StepEvent
-from twinlog_checkpoint.move_runner import MoveRunner
+from twinlog_checkpoint.moves_servicer import MovesServicer, ServedFlow
 from twinlog_checkpoint.offset_queries import answer_queries
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ServedFlow:
-    """One flow and what moves its groups."""
+class CheckpointServicer(MovesServicer, pb2_grpc.CheckpointServiceServicer):
+    """The RPCs about moves are `MovesServicer`'s."""
 
-    parts: FlowParts
-    failover: MoveRunner
-    failback: MoveRunner
-
-
-class CheckpointServicer(pb2_grpc.CheckpointServiceServicer):
     def __init__(
         self,
         flows: Mapping[Flow, ServedFlow],
@@ -42,11 +32,9 @@ class CheckpointServicer(pb2_grpc.CheckpointServiceServicer):
         stop: asyncio.Event,
     ) -> None:
         """Watches end at `stop`."""
-        self._flows = flows
+        super().__init__(flows, clock=clock, stop=stop)
         self._board = board
         self._statuses = statuses
-        self._clock = clock
-        self._stop = stop
 
     async def ListGroups(  # noqa: N802
         self, request: pb2.ListGroupsRequest, context: Context
@@ -108,38 +96,6 @@ class CheckpointServicer(pb2_grpc.CheckpointServiceServicer):
             translations=[messages.offset_translation(answer) for answer in answers]
         )
 
-    async def PlanFailover(  # noqa: N802
-        self, request: pb2.PlanFailoverRequest, context: Context
-    ) -> pb2.PlanFailoverResponse:
-        options = messages.move_options(request.options, by=context.peer())
-        plan = await self._served(request.flow).failover.plan(options)
-        return pb2.PlanFailoverResponse(plan=messages.move_plan(plan))
-
-    async def RunFailover(  # noqa: N802
-        self, request: pb2.RunFailoverRequest, context: Context
-    ) -> AsyncIterator[pb2.RunFailoverResponse]:
-        options = messages.move_options(request.options, by=context.peer())
-        async with aclosing(self._served(request.flow).failover.run(options)) as events:
-            async for event in events:
-                step, report = _event(event)
-                yield pb2.RunFailoverResponse(step=step, report=report)
-
-    async def PlanFailback(  # noqa: N802
-        self, request: pb2.PlanFailbackRequest, context: Context
-    ) -> pb2.PlanFailbackResponse:
-        options = messages.move_options(request.options, by=context.peer())
-        plan = await self._served(request.flow).failback.plan(options)
-        return pb2.PlanFailbackResponse(plan=messages.move_plan(plan))
-
-    async def RunFailback(  # noqa: N802
-        self, request: pb2.RunFailbackRequest, context: Context
-    ) -> AsyncIterator[pb2.RunFailbackResponse]:
-        options = messages.move_options(request.options, by=context.peer())
-        async with aclosing(self._served(request.flow).failback.run(options)) as events:
-            async for event in events:
-                step, report = _event(event)
-                yield pb2.RunFailbackResponse(step=step, report=report)
-
     def _both_ends_answer(self, flow: Flow) -> None:
         """Raises TransientKafkaError naming the cluster that is away: sooner than a client's time-out."""
         for status in self._statuses():
@@ -151,22 +107,3 @@ class CheckpointServicer(pb2_grpc.CheckpointServiceServicer):
 
     def _selected(self, flow: types_pb2.Flow | None) -> list[ServedFlow]:
         return [self._flows[known] for known in sorted(self._flows)] if flow is None else [self._served(flow)]
-
-    def _served(self, flow: types_pb2.Flow) -> ServedFlow:
-        """Raises NotFoundError naming the flows there are."""
-        wanted = Flow(flow.source, flow.target)
-        served = self._flows.get(wanted)
-        if served is None:
-            known = ", ".join(str(known) for known in sorted(self._flows)) or "none"
-            raise NotFoundError(
-                f"flow {wanted} translates no groups in this process; these do: {known}",
-                reason="FLOW_UNKNOWN",
-                metadata={"flow": str(wanted)},
-            )
-        return served
-
-
-def _event(event: MoveEvent) -> tuple[pb2.MoveStep | None, pb2.MoveReport | None]:
-    if isinstance(event, StepEvent):
-        return messages.move_step(event), None
-    return None, messages.move_report(event)

@@ -1,28 +1,24 @@
-"""`twinlog failback plan` and `twinlog failback run`: consumer groups go back to the source."""
-
-from pathlib import Path
+"""`twinlog failback`: consumer groups go back to the source."""
 
 import typer
 
-from twinlog.api.checkpoint.v1 import checkpoint_service_pb2 as pb2
-from twinlog.cli.checkpoint_client import CALL_TIMEOUT_SECONDS, answered, checkpoint_stub
-from twinlog.cli.configsync_client import parse_flow
 from twinlog.cli.failures import reported_failures, run_async
 from twinlog.cli.location import ConfigOption, EndpointOption
+from twinlog.cli.move_calls import MoveCall
 from twinlog.cli.moves import (
-    RUN_TIMEOUT_SECONDS,
     AcceptLossOption,
     DryRunOption,
     FenceOption,
     GroupsOption,
     IncludeActiveOption,
     WaitOption,
+    YesOption,
     options_message,
-    print_plan,
-    print_run,
 )
 from twinlog.cli.output import Output, OutputOption
 from twinlog.cli.source_client import FlowArgument
+
+_KIND = "failback"
 
 app = typer.Typer(
     no_args_is_help=True, add_completion=False, help="Move consumer groups back to the source cluster."
@@ -38,8 +34,9 @@ _RUN_HELP = """Move the groups of a flow back from its target to its source: the
 becomes progress on the originals, record by record; progress on the target's own topics becomes progress \
 on their copies, when the file has the flow in the other direction.
 
-Stop the groups' consumers on the target first. Steps are recorded as by `twinlog failover run`; a fence \
-that it left is taken away.
+Stop the groups' consumers on the target first. In a terminal the plan is shown and it is asked before \
+anything changes. Steps are recorded as by `twinlog failover run`, and the move runs in the service; a fence \
+that the failover left is taken away. Exit codes as there.
 """
 
 
@@ -58,7 +55,7 @@ def plan_command(
         options = options_message(
             group, fence=fence, include_active=include_active, accept_loss=accept_loss, wait_seconds=0
         )
-        print_plan(run_async(_plan(flow, options, config, endpoint)), output)
+        run_async(MoveCall.of(_KIND, flow, config, endpoint, output).plan(options))
 
 
 @app.command("run")
@@ -69,6 +66,7 @@ def run_command(
     include_active: IncludeActiveOption = False,
     accept_loss: AcceptLossOption = False,
     wait: WaitOption = 300.0,
+    yes: YesOption = False,
     dry_run: DryRunOption = False,
     config: ConfigOption = None,
     endpoint: EndpointOption = None,
@@ -78,27 +76,57 @@ def run_command(
         options = options_message(
             group, fence=fence, include_active=include_active, accept_loss=accept_loss, wait_seconds=wait
         )
-        if dry_run:
-            print_plan(run_async(_plan(flow, options, config, endpoint)), output)
-        else:
-            run_async(_run(flow, options, config, endpoint, output))
+        call = MoveCall.of(_KIND, flow, config, endpoint, output)
+        run_async(call.plan(options) if dry_run else call.run(options, yes=yes))
+
+
+@app.command("status")
+def status_command(
+    flow: FlowArgument,
+    config: ConfigOption = None,
+    endpoint: EndpointOption = None,
+    output: OutputOption = Output.TABLE,
+) -> None:
+    """Show the move of a flow that is under way, or was last, its steps, and what is on record."""
+    with reported_failures():
+        run_async(MoveCall.of(_KIND, flow, config, endpoint, output).status())
+
+
+@app.command("attach")
+def attach_command(
+    flow: FlowArgument,
+    config: ConfigOption = None,
+    endpoint: EndpointOption = None,
+    output: OutputOption = Output.TABLE,
+) -> None:
+    """Follow a move that is under way, as `run` does. Ctrl-C stops following, not the move."""
+    with reported_failures():
+        run_async(MoveCall.of(_KIND, flow, config, endpoint, output).attach())
+
+
+@app.command("cancel")
+def cancel_command(
+    flow: FlowArgument,
+    config: ConfigOption = None,
+    endpoint: EndpointOption = None,
+    output: OutputOption = Output.TABLE,
+) -> None:
+    """Stop a move that is under way. What it did stays, a fence as well; `run` continues it."""
+    with reported_failures():
+        run_async(MoveCall.of(_KIND, flow, config, endpoint, output).cancel())
+
+
+@app.command("abort")
+def abort_command(
+    flow: FlowArgument,
+    config: ConfigOption = None,
+    endpoint: EndpointOption = None,
+    output: OutputOption = Output.TABLE,
+) -> None:
+    """Give up a move that was cut or cancelled: take its fence down. Offsets that it committed stay."""
+    with reported_failures():
+        run_async(MoveCall.of(_KIND, flow, config, endpoint, output).abort())
 
 
 plan_command.__doc__ = _PLAN_HELP
 run_command.__doc__ = _RUN_HELP
-
-
-async def _plan(
-    flow: str, options: pb2.MoveOptions, config: Path | None, endpoint: list[str] | None
-) -> pb2.MovePlan:
-    async with checkpoint_stub(config, endpoint) as stub:
-        request = pb2.PlanFailbackRequest(flow=parse_flow(flow), options=options)
-        return (await answered(stub.PlanFailback(request, timeout=CALL_TIMEOUT_SECONDS))).plan
-
-
-async def _run(
-    flow: str, options: pb2.MoveOptions, config: Path | None, endpoint: list[str] | None, output: Output
-) -> None:
-    async with checkpoint_stub(config, endpoint) as stub:
-        request = pb2.RunFailbackRequest(flow=parse_flow(flow), options=options)
-        await print_run(stub.RunFailback(request, timeout=RUN_TIMEOUT_SECONDS), output)

@@ -1,28 +1,24 @@
-"""`twinlog failover plan` and `twinlog failover run`: consumer groups go on at the target."""
-
-from pathlib import Path
+"""`twinlog failover`: consumer groups go on at the target."""
 
 import typer
 
-from twinlog.api.checkpoint.v1 import checkpoint_service_pb2 as pb2
-from twinlog.cli.checkpoint_client import CALL_TIMEOUT_SECONDS, answered, checkpoint_stub
-from twinlog.cli.configsync_client import parse_flow
 from twinlog.cli.failures import reported_failures, run_async
 from twinlog.cli.location import ConfigOption, EndpointOption
+from twinlog.cli.move_calls import MoveCall
 from twinlog.cli.moves import (
-    RUN_TIMEOUT_SECONDS,
     AcceptLossOption,
     DryRunOption,
     FenceOption,
     GroupsOption,
     IncludeActiveOption,
     WaitOption,
+    YesOption,
     options_message,
-    print_plan,
-    print_run,
 )
 from twinlog.cli.output import Output, OutputOption
 from twinlog.cli.source_client import FlowArgument
+
+_KIND = "failover"
 
 app = typer.Typer(
     no_args_is_help=True, add_completion=False, help="Move consumer groups to the target cluster."
@@ -37,10 +33,14 @@ Exit code 1 when something stands against the move.
 _RUN_HELP = """Move the groups of a flow from its source to its target: note where the source's logs end, \
 wait until that is copied, commit the translated offsets on the target, read them back.
 
-Stop the groups' consumers on the source first. Every step is recorded on the target: a run that was cut \
-goes on when it is started again, a second run changes nothing. With the source gone --accept-loss goes on \
-with the last checkpoints and says what is missing. --fence keeps writers out of the source until `twinlog \
-failback run`.
+Stop the groups' consumers on the source first. In a terminal the plan is shown and it is asked before \
+anything changes. The move runs in the service: Ctrl-C stops following it, not the move. Every step is \
+recorded on the target: a run that was cut continues when it is started again. With the source gone \
+--accept-loss goes on with the last checkpoints and says what is missing. --fence keeps writers out of the \
+source until `twinlog failback run`.
+
+Exit code 0: every group asked for goes on at the target, and all that the source held when the final \
+offsets were taken is copied (or its loss accepted). 1 otherwise.
 """
 
 
@@ -59,7 +59,7 @@ def plan_command(
         options = options_message(
             group, fence=fence, include_active=include_active, accept_loss=accept_loss, wait_seconds=0
         )
-        print_plan(run_async(_plan(flow, options, config, endpoint)), output)
+        run_async(MoveCall.of(_KIND, flow, config, endpoint, output).plan(options))
 
 
 @app.command("run")
@@ -70,6 +70,7 @@ def run_command(
     include_active: IncludeActiveOption = False,
     accept_loss: AcceptLossOption = False,
     wait: WaitOption = 300.0,
+    yes: YesOption = False,
     dry_run: DryRunOption = False,
     config: ConfigOption = None,
     endpoint: EndpointOption = None,
@@ -79,27 +80,57 @@ def run_command(
         options = options_message(
             group, fence=fence, include_active=include_active, accept_loss=accept_loss, wait_seconds=wait
         )
-        if dry_run:
-            print_plan(run_async(_plan(flow, options, config, endpoint)), output)
-        else:
-            run_async(_run(flow, options, config, endpoint, output))
+        call = MoveCall.of(_KIND, flow, config, endpoint, output)
+        run_async(call.plan(options) if dry_run else call.run(options, yes=yes))
+
+
+@app.command("status")
+def status_command(
+    flow: FlowArgument,
+    config: ConfigOption = None,
+    endpoint: EndpointOption = None,
+    output: OutputOption = Output.TABLE,
+) -> None:
+    """Show the move of a flow that is under way, or was last, its steps, and what is on record."""
+    with reported_failures():
+        run_async(MoveCall.of(_KIND, flow, config, endpoint, output).status())
+
+
+@app.command("attach")
+def attach_command(
+    flow: FlowArgument,
+    config: ConfigOption = None,
+    endpoint: EndpointOption = None,
+    output: OutputOption = Output.TABLE,
+) -> None:
+    """Follow a move that is under way, as `run` does. Ctrl-C stops following, not the move."""
+    with reported_failures():
+        run_async(MoveCall.of(_KIND, flow, config, endpoint, output).attach())
+
+
+@app.command("cancel")
+def cancel_command(
+    flow: FlowArgument,
+    config: ConfigOption = None,
+    endpoint: EndpointOption = None,
+    output: OutputOption = Output.TABLE,
+) -> None:
+    """Stop a move that is under way. What it did stays, a fence as well; `run` continues it."""
+    with reported_failures():
+        run_async(MoveCall.of(_KIND, flow, config, endpoint, output).cancel())
+
+
+@app.command("abort")
+def abort_command(
+    flow: FlowArgument,
+    config: ConfigOption = None,
+    endpoint: EndpointOption = None,
+    output: OutputOption = Output.TABLE,
+) -> None:
+    """Give up a move that was cut or cancelled: take its fence down. Offsets that it committed stay."""
+    with reported_failures():
+        run_async(MoveCall.of(_KIND, flow, config, endpoint, output).abort())
 
 
 plan_command.__doc__ = _PLAN_HELP
 run_command.__doc__ = _RUN_HELP
-
-
-async def _plan(
-    flow: str, options: pb2.MoveOptions, config: Path | None, endpoint: list[str] | None
-) -> pb2.MovePlan:
-    async with checkpoint_stub(config, endpoint) as stub:
-        request = pb2.PlanFailoverRequest(flow=parse_flow(flow), options=options)
-        return (await answered(stub.PlanFailover(request, timeout=CALL_TIMEOUT_SECONDS))).plan
-
-
-async def _run(
-    flow: str, options: pb2.MoveOptions, config: Path | None, endpoint: list[str] | None, output: Output
-) -> None:
-    async with checkpoint_stub(config, endpoint) as stub:
-        request = pb2.RunFailoverRequest(flow=parse_flow(flow), options=options)
-        await print_run(stub.RunFailover(request, timeout=RUN_TIMEOUT_SECONDS), output)

@@ -1,6 +1,5 @@
 """What `twinlog failover` and `twinlog failback` share: options, the plan's table, the steps of a run."""
 
-import asyncio
 from collections.abc import AsyncIterable, Iterable
 from typing import Annotated, Any
 
@@ -15,9 +14,6 @@ from twinlog.cli.failures import EXIT_FAILED
 from twinlog.cli.output import Column, Output, print_json, print_json_line, print_table
 from twinlog.cli.source_client import who
 from twinlog.service.errors_wire import error_from_rpc
-
-RUN_TIMEOUT_SECONDS = 24 * 3600.0
-"""A run waits for the copy; --wait bounds that."""
 
 GroupsOption = Annotated[
     list[str] | None,
@@ -39,7 +35,15 @@ WaitOption = Annotated[
     float,
     typer.Option("--wait", min=0, metavar="SECONDS", help="How long to wait for the copy; 0 = not at all."),
 ]
+YesOption = Annotated[
+    bool,
+    typer.Option("--yes", "-y", help="Do not ask. Nothing is asked where stdin is no terminal either."),
+]
 DryRunOption = Annotated[bool, typer.Option("--dry-run", help="Only show the plan.")]
+
+_ROWS_SHOWN = 500
+"""Of a plan, to people: those that do not move come first."""
+_NAMES_SHOWN = 10
 
 _BACKLOG = (Column(title="partition"), Column(title="not copied", right=True), Column(title="message"))
 
@@ -79,73 +83,121 @@ def print_plan(plan: pb2.MovePlan, output: Output) -> None:
 
 
 async def print_run(
-    events: AsyncIterable[pb2.RunFailoverResponse] | AsyncIterable[pb2.RunFailbackResponse], output: Output
+    events: AsyncIterable[pb2.RunFailoverResponse]
+    | AsyncIterable[pb2.RunFailbackResponse]
+    | AsyncIterable[pb2.WatchMoveResponse],
+    output: Output,
 ) -> None:
-    """Each step as it comes, the report at the end. Raises the error that the service told; exits with 1 when
-    groups stay because they have members."""
-    left: int | None = None
-    staying: list[str] = []
+    """Each step as it comes, the report at the end. Raises the error that the service told; exits with 1
+    unless everything asked for is done."""
+    told: tuple[str, str] | None = None
+    incomplete = False
+    rows = pb2.MovePlanPart()
     try:
         async for event in events:
+            if event.HasField("part"):
+                rows.MergeFrom(event.part)
+                continue
             if event.HasField("report"):
-                staying = _staying(event.report.plan)
+                plan = event.report.plan
+                plan.partitions.MergeFrom(rows.partitions)
+                plan.backlog.MergeFrom(rows.backlog)
+                incomplete = bool(event.report.left_behind or _staying(plan))
             if output is Output.JSON:
                 print_json_line(_event_as_json(event))
             elif event.HasField("report"):
                 _print_report(event.report)
-            elif event.step.state != pb2.STEP_STATE_PROGRESS or event.step.records_left != left:
-                left = event.step.records_left
-                _print_step(event.step)
-    except asyncio.CancelledError:
-        typer.echo("the run is left as it is; start it again to go on with it", err=True)
-        raise
+            elif event.step.state != pb2.STEP_STATE_PROGRESS or told != _sign(event.step):
+                told = _sign(event.step)
+                print_step(event.step)
     except grpc.aio.AioRpcError as error:
         raise error_from_rpc(error, peer="checkpoint") from error
-    if staying:
+    if incomplete:
         raise typer.Exit(EXIT_FAILED)
 
 
-def _print_step(step: pb2.MoveStep) -> None:
+def _sign(step: pb2.MoveStep) -> tuple[str, str]:
+    """What a sign of life says: of a wait how much is left, whatever its words."""
+    return step.name, str(step.records_left) if step.HasField("records_left") else step.message
+
+
+def print_step(step: pb2.MoveStep) -> None:
+    """One line."""
     left = f" ({step.records_left})" if step.HasField("records_left") and step.records_left else ""
     state = pb2.StepState.Name(step.state).removeprefix("STEP_STATE_").lower()
-    typer.echo(f"{_clock_time(step.at)}  {step.name:<13} {state:<8} {step.message}{left}")
+    typer.echo(f"{clock_time(step.at)}  {step.name:<13} {state:<8} {step.message}{left}")
 
 
 def _print_report(report: pb2.MoveReport) -> None:
     plan = report.plan
+    moved, all_groups = _moved(plan)
     if report.already_done:
         title = (
-            f"run {report.run_id} had done it already, at {_clock_time(report.finished)}: nothing was changed"
+            f"run {report.run_id} had moved the groups already, at {clock_time(report.finished)}: nothing was"
+            " changed now"
         )
     else:
-        title = f"run {report.run_id}: groups of {flow_name(plan.flow)} go on at {plan.to_cluster}"
+        title = f"run {report.run_id}: {moved} of {all_groups} groups of {flow_name(plan.flow)} go on at"
+        title += f" {plan.to_cluster}"
     _print_plan(plan, title)
     lines = summary(plan)
     # A second run is about the groups that are left: how many were moved is not in its plan.
     for line in lines[1:] if report.already_done else lines:
         typer.echo(line)
+    for line in (*_next_steps(plan), *(f"not done: {reason}" for reason in report.left_behind)):
+        typer.echo(line)
+    if report.left_behind:
+        typer.echo(f"do not switch {plan.from_cluster} off yet")
 
 
-def _clock_time(at: Timestamp) -> str:
-    """`2026-01-31T12:00:00Z`: operators compare it with logs."""
+def _next_steps(plan: pb2.MovePlan) -> list[str]:
+    """What the groups' consumers have to do now."""
+    names: dict[str, str] = {}
+    for entry in plan.partitions:
+        if _action(entry) in _THERE:
+            names.setdefault(entry.from_partition.topic, entry.to_partition.topic)
+    if not names:
+        return []
+    lines = [f"next: start the consumers of these groups on {plan.to_cluster}"]
+    other = sorted((here, there) for here, there in names.items() if here != there)
+    if other:
+        shown_names = ", ".join(f"{there} in place of {here}" for here, there in other[:_NAMES_SHOWN])
+        more = f", and {len(other) - _NAMES_SHOWN} more" if len(other) > _NAMES_SHOWN else ""
+        lines.append(f"      they have to subscribe to {shown_names}{more}")
+    return lines
+
+
+def _moved(plan: pb2.MovePlan) -> tuple[int, int]:
+    """Groups that go on where they move to, and all."""
+    by_group = _actions_by_group(plan)
+    active = _staying(plan)
+    return sum(group not in active and bool(acts & _THERE) for group, acts in by_group.items()), len(by_group)
+
+
+def _actions_by_group(plan: pb2.MovePlan) -> dict[str, set[str]]:
+    by_group: dict[str, set[str]] = {}
+    for entry in plan.partitions:
+        by_group.setdefault(entry.group, set()).add(_action(entry))
+    return by_group
+
+
+def clock_time(at: Timestamp) -> str:
+    """In UTC: `2026-01-31T12:00:00Z`: operators compare it with logs."""
     return f"{at.ToDatetime():%Y-%m-%dT%H:%M:%SZ}"
 
 
 def summary(plan: pb2.MovePlan) -> list[str]:
     """What became of the groups, in a line for each outcome."""
-    by_group: dict[str, set[str]] = {}
-    for entry in plan.partitions:
-        by_group.setdefault(entry.group, set()).add(_action(entry))
-    active = _staying(plan)
+    active = set(_staying(plan))
     partly = sorted(
-        group for group, actions in by_group.items() if group not in active and actions & _NOWHERE
+        group for group, acts in _actions_by_group(plan).items() if group not in active and acts & _NOWHERE
     )
-    moved = sum(group not in active and bool(actions & _THERE) for group, actions in by_group.items())
-    lines = [f"moved: {moved} of {len(by_group)} groups"]
+    moved, all_groups = _moved(plan)
+    lines = [f"moved: {moved} of {all_groups} groups"]
     if partly:
         lines.append(f"without an offset for some partitions: {', '.join(partly)}")
     if active:
-        lines.append(f"not moved, they have members: {', '.join(active)}; stop them and run it again")
+        lines.append(f"not moved, they have members: {', '.join(sorted(active))}; stop them and run it again")
     return lines
 
 
@@ -161,12 +213,18 @@ _THERE = {"WRITE", "ALREADY_THERE", "KEEP_AHEAD"}
 
 def _print_plan(plan: pb2.MovePlan, title: str) -> None:
     if plan.partitions:
-        print_table(title, _columns(plan), [_cells(entry) for entry in plan.partitions])
+        rows = sorted(plan.partitions, key=lambda entry: _action(entry) in _THERE)
+        shown_rows = sorted(rows[:_ROWS_SHOWN], key=lambda entry: entry.group)
+        print_table(title, _columns(plan), [_cells(entry) for entry in shown_rows])
+        if len(rows) > _ROWS_SHOWN:
+            typer.echo(f"and {len(rows) - _ROWS_SHOWN} more offsets: -o json has all of them")
     else:
         typer.echo(title if plan.blockers else f"{title}\nnothing to move")
     backlog = list(_backlog_cells(plan.backlog))
     if backlog:
-        print_table("", _BACKLOG, backlog)
+        print_table("", _BACKLOG, backlog[:_ROWS_SHOWN])
+    if len(backlog) > _ROWS_SHOWN:
+        typer.echo(f"and {len(backlog) - _ROWS_SHOWN} more partitions")
     typer.echo(_backlog_line(plan))
     if plan.fenced_topics:
         typer.echo(f"fence on {plan.from_cluster}, no writes to: {', '.join(plan.fenced_topics)}")
@@ -174,7 +232,7 @@ def _print_plan(plan: pb2.MovePlan, title: str) -> None:
         steps = ", ".join(plan.last.steps) or "nothing"
         typer.echo(
             f"note: {plan.last.kind} run {plan.last.run_id} by {plan.last.by or 'somebody'} was cut after"
-            f" {steps}; `twinlog {plan.last.kind} run` goes on with it"
+            f" {steps}; `twinlog {plan.last.kind} run` goes on with it, `abort` gives it up"
         )
     for warning in plan.warnings:
         typer.echo(f"note: {warning}")
@@ -185,6 +243,8 @@ def _print_plan(plan: pb2.MovePlan, title: str) -> None:
 def _backlog_line(plan: pb2.MovePlan) -> str:
     if not plan.from_reachable:
         return f"not copied: unknown, {plan.from_cluster} does not answer"
+    if plan.counting and plan.HasField("at_most_not_copied"):
+        return f"not copied yet: at most {plan.at_most_not_copied} records; they are still being counted"
     if not plan.HasField("records_not_copied"):
         return "not copied yet: an unknown number of records"
     if not plan.records_not_copied:
@@ -203,9 +263,13 @@ def _backlog_cells(backlog: Iterable[pb2.TopicBacklog]) -> Iterable[list[str]]:
         if not known or entry.records_not_copied:
             yield [
                 topic_partition(entry.partition),
-                shown(entry.records_not_copied if known else None),
+                shown(entry.records_not_copied) if known else _at_most(entry),
                 entry.message,
             ]
+
+
+def _at_most(entry: pb2.TopicBacklog) -> str:
+    return f"<= {entry.at_most}" if entry.HasField("at_most") else "-"
 
 
 def _cells(entry: pb2.MovePartition) -> list[str]:
@@ -226,22 +290,30 @@ def _action(entry: pb2.MovePartition) -> str:
     return pb2.MoveAction.Name(entry.action).removeprefix("MOVE_ACTION_")
 
 
-def _event_as_json(event: pb2.RunFailoverResponse | pb2.RunFailbackResponse) -> dict[str, Any]:
+def step_as_json(step: pb2.MoveStep) -> dict[str, Any]:
+    """One step for programs."""
+    return {
+        "step": step.name,
+        "state": pb2.StepState.Name(step.state).removeprefix("STEP_STATE_"),
+        "message": step.message,
+        "at": step.at.ToJsonString(),
+        "records_left": step.records_left if step.HasField("records_left") else None,
+    }
+
+
+def _event_as_json(
+    event: pb2.RunFailoverResponse | pb2.RunFailbackResponse | pb2.WatchMoveResponse,
+) -> dict[str, Any]:
     if event.HasField("step"):
-        step = event.step
-        return {
-            "step": step.name,
-            "state": pb2.StepState.Name(step.state).removeprefix("STEP_STATE_"),
-            "message": step.message,
-            "at": step.at.ToJsonString(),
-            "records_left": step.records_left if step.HasField("records_left") else None,
-        }
+        return step_as_json(event.step)
     report = event.report
     return {
         "run_id": report.run_id,
         "already_done": report.already_done,
         "started": report.started.ToJsonString(),
         "finished": report.finished.ToJsonString(),
+        "left_behind": list(report.left_behind),
+        "complete": not (report.left_behind or _staying(report.plan)),
         "plan": plan_as_json(report.plan),
     }
 
@@ -257,6 +329,8 @@ def plan_as_json(plan: pb2.MovePlan) -> dict[str, Any]:
         "estimated_seconds": (
             plan.estimated.ToTimedelta().total_seconds() if plan.HasField("estimated") else None
         ),
+        "counting": plan.counting,
+        "at_most_not_copied": plan.at_most_not_copied if plan.HasField("at_most_not_copied") else None,
         "partitions": [
             {
                 "group": entry.group,
@@ -279,18 +353,21 @@ def plan_as_json(plan: pb2.MovePlan) -> dict[str, Any]:
                 "records_not_copied": (
                     entry.records_not_copied if entry.HasField("records_not_copied") else None
                 ),
+                "counting": entry.counting,
+                "at_most": entry.at_most if entry.HasField("at_most") else None,
                 "message": entry.message,
             }
             for entry in plan.backlog
         ],
         "fenced_topics": list(plan.fenced_topics),
-        "last": _last_as_json(plan.last) if plan.HasField("last") else None,
+        "last": last_as_json(plan.last) if plan.HasField("last") else None,
         "warnings": list(plan.warnings),
         "blockers": list(plan.blockers),
     }
 
 
-def _last_as_json(last: pb2.LastMove) -> dict[str, Any]:
+def last_as_json(last: pb2.LastMove) -> dict[str, Any]:
+    """The move on record for programs."""
     return {
         "run_id": last.run_id,
         "kind": last.kind,
@@ -298,4 +375,6 @@ def _last_as_json(last: pb2.LastMove) -> dict[str, Any]:
         "steps": list(last.steps),
         "by": last.by or None,
         "started": last.started.ToJsonString(),
+        "aborted": last.aborted,
+        "fenced_topics": list(last.fenced_topics),
     }

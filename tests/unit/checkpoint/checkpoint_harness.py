@@ -28,7 +28,7 @@ from twinlog_checkpoint.config import CheckpointClients, CheckpointFlow
 from twinlog_checkpoint.copy_states import CopyReport
 from twinlog_checkpoint.exact import LogSide
 from twinlog_checkpoint.flow_parts import FlowParts
-from twinlog_checkpoint.servicer import ServedFlow
+from twinlog_checkpoint.moves_servicer import ServedFlow
 
 A_TO_B = Flow("A", "B")
 B_TO_A = Flow("B", "A")

@@ -1,7 +1,8 @@
 """The CheckpointService of one flow on fakes, asked with the messages of its API."""
 
 import asyncio
-from collections.abc import Iterable
+from collections.abc import AsyncIterator, Iterable
+from contextlib import asynccontextmanager
 from typing import Any
 
 from opentelemetry.metrics import NoOpMeter
@@ -11,6 +12,7 @@ from twinlog.service.clusters import ClusterStatus
 from twinlog_checkpoint.assembly import assemble_moves
 from twinlog_checkpoint.board import CheckpointBoard
 from twinlog_checkpoint.flow_parts import FlowParts
+from twinlog_checkpoint.move_host import MoveHost
 from twinlog_checkpoint.servicer import CheckpointServicer
 from unit.checkpoint.checkpoint_harness import A_TO_B, FlowOnFakes
 
@@ -42,13 +44,27 @@ class ServiceOnFakes:
         self.board = CheckpointBoard(
             [parts], history_id=history_id, meter=NoOpMeter("test"), pause_seconds=0.0
         )
+        moves = assemble_moves({A_TO_B: parts}, fakes.around())
+        self.moves = moves[A_TO_B]
+        for runner in (self.moves.failover, self.moves.failback):
+            runner.drain_look_seconds = runner.planner.rate_seconds = 0
         self.servicer = CheckpointServicer(
-            assemble_moves({A_TO_B: parts}, fakes.around()),
+            moves,
             board=self.board,
             statuses=lambda: list(statuses),
             clock=fakes.clock,
             stop=self.stop,
         )
+
+    @asynccontextmanager
+    async def hosting(self) -> AsyncIterator[MoveHost]:
+        """While the service carries out moves."""
+        async with asyncio.TaskGroup() as tasks:
+            tasks.create_task(self.moves.host.run(self.stop), name="moves")
+            try:
+                yield self.moves.host
+            finally:
+                self.stop.set()
 
     async def pass_and_publish(self) -> None:
         """What the loops of the service do each interval."""

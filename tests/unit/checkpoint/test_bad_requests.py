@@ -9,7 +9,14 @@ import pytest
 
 from twinlog.api.checkpoint.v1 import checkpoint_service_pb2 as pb2
 from twinlog.api.common.v1 import types_pb2
-from twinlog.errors import ConfigError, KafkaError, NotFoundError, StateError, TransientKafkaError
+from twinlog.errors import (
+    ConfigError,
+    KafkaError,
+    NotFoundError,
+    StateError,
+    TransientKafkaError,
+    TwinlogError,
+)
 from twinlog.model import TopicPartition
 from twinlog.service.clusters import ClusterStatus
 from twinlog.testing.fake_cluster import Call
@@ -44,7 +51,16 @@ class Asked:
 
     async def run(self, *groups: str) -> list[pb2.RunFailoverResponse]:
         request = pb2.RunFailoverRequest(flow=FLOW, options=pb2.MoveOptions(groups=groups, by="test"))
-        return [event async for event in self.service.servicer.RunFailover(request, CONTEXT)]
+        events: list[pb2.RunFailoverResponse] = []
+        failure: TwinlogError | None = None
+        async with self.service.hosting():
+            try:
+                events = [event async for event in self.service.servicer.RunFailover(request, CONTEXT)]
+            except TwinlogError as error:
+                failure = error
+        if failure is not None:
+            raise failure
+        return events
 
     async def explain(self, group: str) -> pb2.GroupExplanation:
         request = pb2.ExplainGroupRequest(group=group)

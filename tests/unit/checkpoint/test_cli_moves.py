@@ -1,5 +1,6 @@
 """What `twinlog groups`, `failover` and `failback` print, from values."""
 
+import json
 from collections.abc import AsyncIterator, Callable
 
 import pytest
@@ -8,6 +9,7 @@ import typer
 from twinlog.api.checkpoint.v1 import checkpoint_service_pb2 as pb2
 from twinlog.api.common.v1 import types_pb2
 from twinlog.cli.groups_view import age, group_cells, notes
+from twinlog.cli.move_status import print_status, status_as_json
 from twinlog.cli.moves import plan_as_json, print_plan, print_run, summary
 from twinlog.cli.output import Output
 
@@ -179,3 +181,87 @@ async def test_a_run_that_leaves_groups_behind_does_not_count_as_done(
     if output is Output.TABLE:
         assert "not moved, they have members: busy" in out
         assert ("moved: 1 of 2 groups" in out) is not already_done
+
+
+def report_of(plan: pb2.MovePlan, *reasons: str) -> pb2.MoveReport:
+    return pb2.MoveReport(run_id="r1", plan=plan, left_behind=reasons)
+
+
+async def told(*events: pb2.RunFailoverResponse) -> AsyncIterator[pb2.RunFailoverResponse]:
+    for event in events:
+        yield event
+
+
+async def test_a_run_says_what_consumers_do_next(capsys: pytest.CaptureFixture[str]) -> None:
+    await print_run(told(pb2.RunFailoverResponse(report=report_of(a_plan()))), Output.TABLE)
+    out = capsys.readouterr().out
+    assert "run r1: 1 of 1 groups of A->B go on at B" in out
+    assert "next: start the consumers of these groups on B" in out
+    assert "they have to subscribe to A.orders in place of orders" in out
+
+
+@pytest.mark.parametrize("output", Output)
+async def test_a_run_with_records_left_behind_is_not_complete(
+    output: Output, capsys: pytest.CaptureFixture[str]
+) -> None:
+    report = report_of(a_plan(), "not copied: orders-3: 10 records (PAUSED: by ann)")
+    with pytest.raises(typer.Exit) as exit_info:
+        await print_run(told(pb2.RunFailoverResponse(report=report)), output)
+    assert exit_info.value.exit_code == 1
+    out = capsys.readouterr().out
+    assert "not copied: orders-3: 10 records (PAUSED: by ann)" in out
+    assert ("do not switch A off yet" in out) is (output is Output.TABLE)
+
+
+async def test_the_parts_of_a_large_report_are_one_document(capsys: pytest.CaptureFixture[str]) -> None:
+    part = pb2.MovePlanPart(
+        partitions=[partition(f"g{number}", pb2.MOVE_ACTION_WRITE) for number in range(3)]
+    )
+    empty = a_plan(lambda plan: plan.ClearField("partitions"))
+    events = told(pb2.RunFailoverResponse(part=part), pb2.RunFailoverResponse(report=report_of(empty)))
+    await print_run(events, Output.JSON)
+    (line,) = capsys.readouterr().out.splitlines()
+    document = json.loads(line)
+    assert [entry["group"] for entry in document["plan"]["partitions"]] == ["g0", "g1", "g2"]
+    assert document["complete"] is True
+
+
+def test_what_is_still_being_counted_is_not_unknown(capsys: pytest.CaptureFixture[str]) -> None:
+    def still_counting(plan: pb2.MovePlan) -> None:
+        plan.ClearField("records_not_copied")
+        plan.counting, plan.at_most_not_copied = True, 120
+        plan.backlog.append(
+            pb2.TopicBacklog(
+                partition=types_pb2.TopicPartition(topic="orders", partition=1),
+                counting=True,
+                at_most=120,
+                message="counting; it is being copied",
+            )
+        )
+
+    print_plan(a_plan(still_counting), Output.TABLE)
+    out = capsys.readouterr().out
+    assert "not copied yet: at most 120 records; they are still being counted" in out
+    assert "<= 120" in out
+
+
+def test_the_status_names_the_command_that_helps(capsys: pytest.CaptureFixture[str]) -> None:
+    last = pb2.LastMove(run_id="r1", kind="failover", steps=["CHECK", "FENCE"], fenced_topics=["orders"])
+    run = pb2.MoveRun(
+        kind=pb2.MOVE_KIND_FAILOVER,
+        running=True,
+        steps=[pb2.MoveStep(name="DRAIN", state=pb2.STEP_STATE_PROGRESS, message="waiting")],
+    )
+    print_status(FLOW, pb2.GetMoveResponse(run=run, last=last))
+    out = capsys.readouterr().out
+    assert "`twinlog failover attach 'A->B'` follows it" in out
+    assert "DRAIN" in out
+    print_status(FLOW, pb2.GetMoveResponse(last=last))
+    out = capsys.readouterr().out
+    assert "cut after CHECK, FENCE" in out
+    assert "`twinlog failover abort 'A->B'` gives it up" in out
+    assert "its fence keeps writers out of orders" in out
+    print_status(FLOW, pb2.GetMoveResponse())
+    assert capsys.readouterr().out == "no move of A->B is on record\n"
+    document = status_as_json(pb2.GetMoveResponse(run=run, last=last))
+    assert (document["run"]["running"], document["last"]["fenced_topics"]) == (True, ["orders"])

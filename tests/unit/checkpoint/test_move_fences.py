@@ -18,6 +18,7 @@ from unit.checkpoint.mirrored_logs import COPY, ORIGIN
 from unit.checkpoint.test_moves import NO_WAIT, estate, offset_of, run
 
 FENCED = MoveOptions(wait_seconds=0, fence=True)
+DRAINING = (Step.DRAIN, StepState.PROGRESS)
 FENCE = fence_of(ORIGIN.topic)
 
 
@@ -118,7 +119,7 @@ async def test_what_is_written_until_the_fence_holds_belongs_to_the_move() -> No
         async for event in events:
             if isinstance(event, StepEvent) and event.step is Step.FINAL_OFFSETS:
                 undo()
-            if isinstance(event, StepEvent) and event.state is StepState.PROGRESS:
+            if isinstance(event, StepEvent) and (event.step, event.state) == DRAINING:
                 waited_for = event.records_left
                 break
         await events.aclose()

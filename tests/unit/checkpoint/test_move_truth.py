@@ -18,6 +18,7 @@ from unit.checkpoint.mirrored_logs import COPY, ORIGIN
 from unit.checkpoint.test_moves import NO_WAIT, Estate, actions, estate, offset_of, run
 
 T = TypeVar("T")
+DRAINING = (Step.DRAIN, StepState.PROGRESS)
 
 
 async def refused_for_the_backlog(world: Estate, options: MoveOptions) -> StateError:
@@ -137,7 +138,7 @@ async def test_a_plan_while_a_run_drains_does_not_change_the_run() -> None:
         events = world.served.failover.run(MoveOptions(wait_seconds=60))
         report = None
         async for event in events:
-            if isinstance(event, StepEvent) and event.state is StepState.PROGRESS:
+            if isinstance(event, StepEvent) and (event.step, event.state) == DRAINING:
                 world.logs.source.take_away()
                 plan = await world.served.failover.plan(NO_WAIT)
                 assert not plan.from_reachable

@@ -19,7 +19,7 @@ from twinlog_checkpoint.move_journal import MoveJournal
 from twinlog_checkpoint.move_record import MoveRecord, MoveState, Step
 from twinlog_checkpoint.move_runner import MoveRunner
 from twinlog_checkpoint.moves import GroupPlace, MoveAction, MoveKind, MoveOptions, MovePlan, decide
-from twinlog_checkpoint.servicer import ServedFlow
+from twinlog_checkpoint.moves_servicer import ServedFlow
 from twinlog_checkpoint.translation import Translation, Verdict
 from unit.checkpoint.checkpoint_harness import A_TO_B, B_TO_A, FlowOnFakes, ToldTopics, turns
 from unit.checkpoint.mirrored_logs import COPY, ORIGIN, MirroredLogs

@@ -122,6 +122,28 @@ MOVE_ACTION_SKIP_NO_PARTITION: MoveAction.ValueType  # 7
 """The cluster it moves to has no such partition."""
 Global___MoveAction: _TypeAlias = MoveAction  # noqa: Y015
 
+class _MoveKind:
+    ValueType = _typing.NewType("ValueType", _builtins.int)
+    V: _TypeAlias = ValueType  # noqa: Y015
+
+class _MoveKindEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_MoveKind.ValueType], _builtins.type):
+    DESCRIPTOR: _descriptor.EnumDescriptor
+    MOVE_KIND_UNSPECIFIED: _MoveKind.ValueType  # 0
+    MOVE_KIND_FAILOVER: _MoveKind.ValueType  # 1
+    """From the flow's source to its target."""
+    MOVE_KIND_FAILBACK: _MoveKind.ValueType  # 2
+    """From the flow's target back to its source."""
+
+class MoveKind(_MoveKind, metaclass=_MoveKindEnumTypeWrapper):
+    """MoveKind is the direction of a move."""
+
+MOVE_KIND_UNSPECIFIED: MoveKind.ValueType  # 0
+MOVE_KIND_FAILOVER: MoveKind.ValueType  # 1
+"""From the flow's source to its target."""
+MOVE_KIND_FAILBACK: MoveKind.ValueType  # 2
+"""From the flow's target back to its source."""
+Global___MoveKind: _TypeAlias = MoveKind  # noqa: Y015
+
 class _StepState:
     ValueType = _typing.NewType("ValueType", _builtins.int)
     V: _TypeAlias = ValueType  # noqa: Y015
@@ -888,12 +910,18 @@ class TopicBacklog(_message.Message):
     END_OFFSET_FIELD_NUMBER: _builtins.int
     RECORDS_NOT_COPIED_FIELD_NUMBER: _builtins.int
     MESSAGE_FIELD_NUMBER: _builtins.int
+    COUNTING_FIELD_NUMBER: _builtins.int
+    AT_MOST_FIELD_NUMBER: _builtins.int
     end_offset: _builtins.int
     """End of its log, committed records only."""
     records_not_copied: _builtins.int
     """Visible records that are not in the copy; absent when it cannot be known."""
     message: _builtins.str
-    """Why it cannot be known, in words."""
+    """Why it cannot be known, or why what is missing is not copied (who paused it, a slow target, no task), in words."""
+    counting: _builtins.bool
+    """True when the records are still being counted: records_not_copied is absent, at_most is there."""
+    at_most: _builtins.int
+    """No more records than this are missing; absent when not even that is known."""
     @_builtins.property
     def partition(self) -> _types_pb2.TopicPartition:
         """Topic and partition where records are written."""
@@ -905,15 +933,21 @@ class TopicBacklog(_message.Message):
         end_offset: _builtins.int | None = ...,
         records_not_copied: _builtins.int | None = ...,
         message: _builtins.str = ...,
+        counting: _builtins.bool = ...,
+        at_most: _builtins.int | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["_end_offset", b"_end_offset", "_records_not_copied", b"_records_not_copied", "end_offset", b"end_offset", "partition", b"partition", "records_not_copied", b"records_not_copied"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_at_most", b"_at_most", "_end_offset", b"_end_offset", "_records_not_copied", b"_records_not_copied", "at_most", b"at_most", "end_offset", b"end_offset", "partition", b"partition", "records_not_copied", b"records_not_copied"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_end_offset", b"_end_offset", "_records_not_copied", b"_records_not_copied", "end_offset", b"end_offset", "message", b"message", "partition", b"partition", "records_not_copied", b"records_not_copied"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_at_most", b"_at_most", "_end_offset", b"_end_offset", "_records_not_copied", b"_records_not_copied", "at_most", b"at_most", "counting", b"counting", "end_offset", b"end_offset", "message", b"message", "partition", b"partition", "records_not_copied", b"records_not_copied"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    _WhichOneofReturnType__at_most: _TypeAlias = _typing.Literal["at_most"]  # noqa: Y015
+    _WhichOneofArgType__at_most: _TypeAlias = _typing.Literal["_at_most", b"_at_most"]  # noqa: Y015
     _WhichOneofReturnType__end_offset: _TypeAlias = _typing.Literal["end_offset"]  # noqa: Y015
     _WhichOneofArgType__end_offset: _TypeAlias = _typing.Literal["_end_offset", b"_end_offset"]  # noqa: Y015
     _WhichOneofReturnType__records_not_copied: _TypeAlias = _typing.Literal["records_not_copied"]  # noqa: Y015
     _WhichOneofArgType__records_not_copied: _TypeAlias = _typing.Literal["_records_not_copied", b"_records_not_copied"]  # noqa: Y015
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__at_most) -> _WhichOneofReturnType__at_most | None: ...
     @_typing.overload
     def WhichOneof(self, oneof_group: _WhichOneofArgType__end_offset) -> _WhichOneofReturnType__end_offset | None: ...
     @_typing.overload
@@ -939,6 +973,8 @@ class MovePlan(_message.Message):
     BLOCKERS_FIELD_NUMBER: _builtins.int
     LAST_FIELD_NUMBER: _builtins.int
     FENCED_TOPICS_FIELD_NUMBER: _builtins.int
+    AT_MOST_NOT_COPIED_FIELD_NUMBER: _builtins.int
+    COUNTING_FIELD_NUMBER: _builtins.int
     from_cluster: _builtins.str
     """The cluster that the groups leave."""
     to_cluster: _builtins.str
@@ -947,6 +983,10 @@ class MovePlan(_message.Message):
     """Whether the cluster that they leave answers."""
     records_not_copied: _builtins.int
     """Sum of the backlog; absent when a part of it is not known."""
+    at_most_not_copied: _builtins.int
+    """The most records that can be missing in the copy; absent when a part of it is not known."""
+    counting: _builtins.bool
+    """True when records_not_copied is absent only because counting takes longer."""
     @_builtins.property
     def flow(self) -> _types_pb2.Flow:
         """The flow whose copies the groups move along."""
@@ -994,21 +1034,57 @@ class MovePlan(_message.Message):
         blockers: _abc.Iterable[_builtins.str] | None = ...,
         last: Global___LastMove | None = ...,
         fenced_topics: _abc.Iterable[_builtins.str] | None = ...,
+        at_most_not_copied: _builtins.int | None = ...,
+        counting: _builtins.bool = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["_last", b"_last", "_records_not_copied", b"_records_not_copied", "estimated", b"estimated", "flow", b"flow", "last", b"last", "records_not_copied", b"records_not_copied"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_at_most_not_copied", b"_at_most_not_copied", "_last", b"_last", "_records_not_copied", b"_records_not_copied", "at_most_not_copied", b"at_most_not_copied", "estimated", b"estimated", "flow", b"flow", "last", b"last", "records_not_copied", b"records_not_copied"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_last", b"_last", "_records_not_copied", b"_records_not_copied", "backlog", b"backlog", "blockers", b"blockers", "estimated", b"estimated", "fenced_topics", b"fenced_topics", "flow", b"flow", "from_cluster", b"from_cluster", "from_reachable", b"from_reachable", "last", b"last", "partitions", b"partitions", "records_not_copied", b"records_not_copied", "to_cluster", b"to_cluster", "warnings", b"warnings"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_at_most_not_copied", b"_at_most_not_copied", "_last", b"_last", "_records_not_copied", b"_records_not_copied", "at_most_not_copied", b"at_most_not_copied", "backlog", b"backlog", "blockers", b"blockers", "counting", b"counting", "estimated", b"estimated", "fenced_topics", b"fenced_topics", "flow", b"flow", "from_cluster", b"from_cluster", "from_reachable", b"from_reachable", "last", b"last", "partitions", b"partitions", "records_not_copied", b"records_not_copied", "to_cluster", b"to_cluster", "warnings", b"warnings"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    _WhichOneofReturnType__at_most_not_copied: _TypeAlias = _typing.Literal["at_most_not_copied"]  # noqa: Y015
+    _WhichOneofArgType__at_most_not_copied: _TypeAlias = _typing.Literal["_at_most_not_copied", b"_at_most_not_copied"]  # noqa: Y015
     _WhichOneofReturnType__last: _TypeAlias = _typing.Literal["last"]  # noqa: Y015
     _WhichOneofArgType__last: _TypeAlias = _typing.Literal["_last", b"_last"]  # noqa: Y015
     _WhichOneofReturnType__records_not_copied: _TypeAlias = _typing.Literal["records_not_copied"]  # noqa: Y015
     _WhichOneofArgType__records_not_copied: _TypeAlias = _typing.Literal["_records_not_copied", b"_records_not_copied"]  # noqa: Y015
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__at_most_not_copied) -> _WhichOneofReturnType__at_most_not_copied | None: ...
     @_typing.overload
     def WhichOneof(self, oneof_group: _WhichOneofArgType__last) -> _WhichOneofReturnType__last | None: ...
     @_typing.overload
     def WhichOneof(self, oneof_group: _WhichOneofArgType__records_not_copied) -> _WhichOneofReturnType__records_not_copied | None: ...
 
 Global___MovePlan: _TypeAlias = MovePlan  # noqa: Y015
+
+@_typing.final
+class MovePlanPart(_message.Message):
+    """MovePlanPart is some rows of a plan that is too large for one message. They belong before those of the plan itself."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    PARTITIONS_FIELD_NUMBER: _builtins.int
+    BACKLOG_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def partitions(self) -> _containers.RepeatedCompositeFieldContainer[Global___MovePartition]:
+        """Sorted by group, topic, partition."""
+
+    @_builtins.property
+    def backlog(self) -> _containers.RepeatedCompositeFieldContainer[Global___TopicBacklog]:
+        """Sorted by topic, partition."""
+
+    def __init__(
+        self,
+        *,
+        partitions: _abc.Iterable[Global___MovePartition] | None = ...,
+        backlog: _abc.Iterable[Global___TopicBacklog] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["backlog", b"backlog", "partitions", b"partitions"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___MovePlanPart: _TypeAlias = MovePlanPart  # noqa: Y015
 
 @_typing.final
 class LastMove(_message.Message):
@@ -1022,6 +1098,8 @@ class LastMove(_message.Message):
     STEPS_FIELD_NUMBER: _builtins.int
     BY_FIELD_NUMBER: _builtins.int
     STARTED_FIELD_NUMBER: _builtins.int
+    ABORTED_FIELD_NUMBER: _builtins.int
+    FENCED_TOPICS_FIELD_NUMBER: _builtins.int
     run_id: _builtins.str
     """Names the run."""
     kind: _builtins.str
@@ -1030,6 +1108,8 @@ class LastMove(_message.Message):
     """False when the run was cut: it goes on when it is asked for again."""
     by: _builtins.str
     """Who asked."""
+    aborted: _builtins.bool
+    """True when it was given up (AbortMove): it is finished, and its fence is gone."""
     @_builtins.property
     def steps(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
         """Names of the steps that are done."""
@@ -1037,6 +1117,10 @@ class LastMove(_message.Message):
     @_builtins.property
     def started(self) -> _timestamp_pb2.Timestamp:
         """When it started."""
+
+    @_builtins.property
+    def fenced_topics(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
+        """Topics whose writers are kept out by a fence of this move, or of the one before it the other way."""
 
     def __init__(
         self,
@@ -1047,10 +1131,12 @@ class LastMove(_message.Message):
         steps: _abc.Iterable[_builtins.str] | None = ...,
         by: _builtins.str = ...,
         started: _timestamp_pb2.Timestamp | None = ...,
+        aborted: _builtins.bool = ...,
+        fenced_topics: _abc.Iterable[_builtins.str] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["started", b"started"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["by", b"by", "finished", b"finished", "kind", b"kind", "run_id", b"run_id", "started", b"started", "steps", b"steps"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["aborted", b"aborted", "by", b"by", "fenced_topics", b"fenced_topics", "finished", b"finished", "kind", b"kind", "run_id", b"run_id", "started", b"started", "steps", b"steps"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -1155,6 +1241,7 @@ class MoveReport(_message.Message):
     STARTED_FIELD_NUMBER: _builtins.int
     FINISHED_FIELD_NUMBER: _builtins.int
     PLAN_FIELD_NUMBER: _builtins.int
+    LEFT_BEHIND_FIELD_NUMBER: _builtins.int
     run_id: _builtins.str
     """Names the run in the record."""
     already_done: _builtins.bool
@@ -1171,6 +1258,10 @@ class MoveReport(_message.Message):
     def plan(self) -> Global___MovePlan:
         """What was done."""
 
+    @_builtins.property
+    def left_behind(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
+        """Why the cluster that was left must not be switched off yet, in words; empty when it may be."""
+
     def __init__(
         self,
         *,
@@ -1179,10 +1270,11 @@ class MoveReport(_message.Message):
         started: _timestamp_pb2.Timestamp | None = ...,
         finished: _timestamp_pb2.Timestamp | None = ...,
         plan: Global___MovePlan | None = ...,
+        left_behind: _abc.Iterable[_builtins.str] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["finished", b"finished", "plan", b"plan", "started", b"started"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["already_done", b"already_done", "finished", b"finished", "plan", b"plan", "run_id", b"run_id", "started", b"started"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["already_done", b"already_done", "finished", b"finished", "left_behind", b"left_behind", "plan", b"plan", "run_id", b"run_id", "started", b"started"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -1280,6 +1372,7 @@ class RunFailoverResponse(_message.Message):
 
     STEP_FIELD_NUMBER: _builtins.int
     REPORT_FIELD_NUMBER: _builtins.int
+    PART_FIELD_NUMBER: _builtins.int
     @_builtins.property
     def step(self) -> Global___MoveStep:
         """A step."""
@@ -1288,17 +1381,22 @@ class RunFailoverResponse(_message.Message):
     def report(self) -> Global___MoveReport:
         """The end."""
 
+    @_builtins.property
+    def part(self) -> Global___MovePlanPart:
+        """Rows of the report's plan, before it; only of a large one."""
+
     def __init__(
         self,
         *,
         step: Global___MoveStep | None = ...,
         report: Global___MoveReport | None = ...,
+        part: Global___MovePlanPart | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["event", b"event", "report", b"report", "step", b"step"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["event", b"event", "part", b"part", "report", b"report", "step", b"step"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["event", b"event", "report", b"report", "step", b"step"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["event", b"event", "part", b"part", "report", b"report", "step", b"step"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    _WhichOneofReturnType_event: _TypeAlias = _typing.Literal["step", "report"]  # noqa: Y015
+    _WhichOneofReturnType_event: _TypeAlias = _typing.Literal["step", "report", "part"]  # noqa: Y015
     _WhichOneofArgType_event: _TypeAlias = _typing.Literal["event", b"event"]  # noqa: Y015
     def WhichOneof(self, oneof_group: _WhichOneofArgType_event) -> _WhichOneofReturnType_event | None: ...
 
@@ -1396,6 +1494,7 @@ class RunFailbackResponse(_message.Message):
 
     STEP_FIELD_NUMBER: _builtins.int
     REPORT_FIELD_NUMBER: _builtins.int
+    PART_FIELD_NUMBER: _builtins.int
     @_builtins.property
     def step(self) -> Global___MoveStep:
         """A step."""
@@ -1404,18 +1503,382 @@ class RunFailbackResponse(_message.Message):
     def report(self) -> Global___MoveReport:
         """The end."""
 
+    @_builtins.property
+    def part(self) -> Global___MovePlanPart:
+        """Rows of the report's plan, before it; only of a large one."""
+
     def __init__(
         self,
         *,
         step: Global___MoveStep | None = ...,
         report: Global___MoveReport | None = ...,
+        part: Global___MovePlanPart | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["event", b"event", "report", b"report", "step", b"step"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["event", b"event", "part", b"part", "report", b"report", "step", b"step"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["event", b"event", "report", b"report", "step", b"step"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["event", b"event", "part", b"part", "report", b"report", "step", b"step"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    _WhichOneofReturnType_event: _TypeAlias = _typing.Literal["step", "report"]  # noqa: Y015
+    _WhichOneofReturnType_event: _TypeAlias = _typing.Literal["step", "report", "part"]  # noqa: Y015
     _WhichOneofArgType_event: _TypeAlias = _typing.Literal["event", b"event"]  # noqa: Y015
     def WhichOneof(self, oneof_group: _WhichOneofArgType_event) -> _WhichOneofReturnType_event | None: ...
 
 Global___RunFailbackResponse: _TypeAlias = RunFailbackResponse  # noqa: Y015
+
+@_typing.final
+class PlanMoveRequest(_message.Message):
+    """PlanMoveRequest names the move."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    FLOW_FIELD_NUMBER: _builtins.int
+    KIND_FIELD_NUMBER: _builtins.int
+    OPTIONS_FIELD_NUMBER: _builtins.int
+    kind: Global___MoveKind.ValueType
+    """Which way."""
+    @_builtins.property
+    def flow(self) -> _types_pb2.Flow:
+        """The flow; of a failback that of the failover."""
+
+    @_builtins.property
+    def options(self) -> Global___MoveOptions:
+        """How."""
+
+    def __init__(
+        self,
+        *,
+        flow: _types_pb2.Flow | None = ...,
+        kind: Global___MoveKind.ValueType = ...,
+        options: Global___MoveOptions | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["flow", b"flow", "options", b"options"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["flow", b"flow", "kind", b"kind", "options", b"options"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___PlanMoveRequest: _TypeAlias = PlanMoveRequest  # noqa: Y015
+
+@_typing.final
+class PlanMoveResponse(_message.Message):
+    """PlanMoveResponse is one event of the look; the last one is the plan."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    STEP_FIELD_NUMBER: _builtins.int
+    PART_FIELD_NUMBER: _builtins.int
+    PLAN_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def step(self) -> Global___MoveStep:
+        """A sign of life of the step CHECK."""
+
+    @_builtins.property
+    def part(self) -> Global___MovePlanPart:
+        """Rows of the plan, before it; only of a large one."""
+
+    @_builtins.property
+    def plan(self) -> Global___MovePlan:
+        """As of now."""
+
+    def __init__(
+        self,
+        *,
+        step: Global___MoveStep | None = ...,
+        part: Global___MovePlanPart | None = ...,
+        plan: Global___MovePlan | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["event", b"event", "part", b"part", "plan", b"plan", "step", b"step"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["event", b"event", "part", b"part", "plan", b"plan", "step", b"step"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    _WhichOneofReturnType_event: _TypeAlias = _typing.Literal["step", "part", "plan"]  # noqa: Y015
+    _WhichOneofArgType_event: _TypeAlias = _typing.Literal["event", b"event"]  # noqa: Y015
+    def WhichOneof(self, oneof_group: _WhichOneofArgType_event) -> _WhichOneofReturnType_event | None: ...
+
+Global___PlanMoveResponse: _TypeAlias = PlanMoveResponse  # noqa: Y015
+
+@_typing.final
+class GetMoveRequest(_message.Message):
+    """GetMoveRequest names the flow."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    FLOW_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def flow(self) -> _types_pb2.Flow:
+        """The flow; of a failback that of the failover."""
+
+    def __init__(
+        self,
+        *,
+        flow: _types_pb2.Flow | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["flow", b"flow"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["flow", b"flow"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___GetMoveRequest: _TypeAlias = GetMoveRequest  # noqa: Y015
+
+@_typing.final
+class GetMoveResponse(_message.Message):
+    """GetMoveResponse is what is known of the flow's moves."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    RUN_FIELD_NUMBER: _builtins.int
+    LAST_FIELD_NUMBER: _builtins.int
+    PROBLEM_FIELD_NUMBER: _builtins.int
+    problem: _builtins.str
+    """Why the record cannot be read, in words; empty when it can."""
+    @_builtins.property
+    def run(self) -> Global___MoveRun:
+        """The run of this process; absent when there was none since it started."""
+
+    @_builtins.property
+    def last(self) -> Global___LastMove:
+        """The last move on record; absent when there was none, or the record cannot be read."""
+
+    def __init__(
+        self,
+        *,
+        run: Global___MoveRun | None = ...,
+        last: Global___LastMove | None = ...,
+        problem: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_last", b"_last", "_run", b"_run", "last", b"last", "run", b"run"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_last", b"_last", "_run", b"_run", "last", b"last", "problem", b"problem", "run", b"run"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    _WhichOneofReturnType__last: _TypeAlias = _typing.Literal["last"]  # noqa: Y015
+    _WhichOneofArgType__last: _TypeAlias = _typing.Literal["_last", b"_last"]  # noqa: Y015
+    _WhichOneofReturnType__run: _TypeAlias = _typing.Literal["run"]  # noqa: Y015
+    _WhichOneofArgType__run: _TypeAlias = _typing.Literal["_run", b"_run"]  # noqa: Y015
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__last) -> _WhichOneofReturnType__last | None: ...
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__run) -> _WhichOneofReturnType__run | None: ...
+
+Global___GetMoveResponse: _TypeAlias = GetMoveResponse  # noqa: Y015
+
+@_typing.final
+class MoveRun(_message.Message):
+    """MoveRun is a run in this process."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    KIND_FIELD_NUMBER: _builtins.int
+    RUNNING_FIELD_NUMBER: _builtins.int
+    OPTIONS_FIELD_NUMBER: _builtins.int
+    STARTED_FIELD_NUMBER: _builtins.int
+    STEPS_FIELD_NUMBER: _builtins.int
+    REASON_FIELD_NUMBER: _builtins.int
+    MESSAGE_FIELD_NUMBER: _builtins.int
+    kind: Global___MoveKind.ValueType
+    """Which way."""
+    running: _builtins.bool
+    """Whether it is under way."""
+    reason: _builtins.str
+    """Why it ended without a report: the reason, and in words; empty while it is under way, and when it is done."""
+    message: _builtins.str
+    """See reason."""
+    @_builtins.property
+    def options(self) -> Global___MoveOptions:
+        """How it was asked for."""
+
+    @_builtins.property
+    def started(self) -> _timestamp_pb2.Timestamp:
+        """When it was asked for."""
+
+    @_builtins.property
+    def steps(self) -> _containers.RepeatedCompositeFieldContainer[Global___MoveStep]:
+        """What it told so far: of each step the newest sign of life."""
+
+    def __init__(
+        self,
+        *,
+        kind: Global___MoveKind.ValueType = ...,
+        running: _builtins.bool = ...,
+        options: Global___MoveOptions | None = ...,
+        started: _timestamp_pb2.Timestamp | None = ...,
+        steps: _abc.Iterable[Global___MoveStep] | None = ...,
+        reason: _builtins.str = ...,
+        message: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["options", b"options", "started", b"started"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["kind", b"kind", "message", b"message", "options", b"options", "reason", b"reason", "running", b"running", "started", b"started", "steps", b"steps"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___MoveRun: _TypeAlias = MoveRun  # noqa: Y015
+
+@_typing.final
+class WatchMoveRequest(_message.Message):
+    """WatchMoveRequest names the flow."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    FLOW_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def flow(self) -> _types_pb2.Flow:
+        """The flow; of a failback that of the failover."""
+
+    def __init__(
+        self,
+        *,
+        flow: _types_pb2.Flow | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["flow", b"flow"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["flow", b"flow"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___WatchMoveRequest: _TypeAlias = WatchMoveRequest  # noqa: Y015
+
+@_typing.final
+class WatchMoveResponse(_message.Message):
+    """WatchMoveResponse is one event of the run; the last one is the report."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    STEP_FIELD_NUMBER: _builtins.int
+    REPORT_FIELD_NUMBER: _builtins.int
+    PART_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def step(self) -> Global___MoveStep:
+        """A step."""
+
+    @_builtins.property
+    def report(self) -> Global___MoveReport:
+        """The end."""
+
+    @_builtins.property
+    def part(self) -> Global___MovePlanPart:
+        """Rows of the report's plan, before it; only of a large one."""
+
+    def __init__(
+        self,
+        *,
+        step: Global___MoveStep | None = ...,
+        report: Global___MoveReport | None = ...,
+        part: Global___MovePlanPart | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["event", b"event", "part", b"part", "report", b"report", "step", b"step"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["event", b"event", "part", b"part", "report", b"report", "step", b"step"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    _WhichOneofReturnType_event: _TypeAlias = _typing.Literal["step", "report", "part"]  # noqa: Y015
+    _WhichOneofArgType_event: _TypeAlias = _typing.Literal["event", b"event"]  # noqa: Y015
+    def WhichOneof(self, oneof_group: _WhichOneofArgType_event) -> _WhichOneofReturnType_event | None: ...
+
+Global___WatchMoveResponse: _TypeAlias = WatchMoveResponse  # noqa: Y015
+
+@_typing.final
+class CancelMoveRequest(_message.Message):
+    """CancelMoveRequest names the flow."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    FLOW_FIELD_NUMBER: _builtins.int
+    BY_FIELD_NUMBER: _builtins.int
+    by: _builtins.str
+    """Who asks, for the log."""
+    @_builtins.property
+    def flow(self) -> _types_pb2.Flow:
+        """The flow; of a failback that of the failover."""
+
+    def __init__(
+        self,
+        *,
+        flow: _types_pb2.Flow | None = ...,
+        by: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["flow", b"flow"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["by", b"by", "flow", b"flow"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___CancelMoveRequest: _TypeAlias = CancelMoveRequest  # noqa: Y015
+
+@_typing.final
+class CancelMoveResponse(_message.Message):
+    """CancelMoveResponse is the run as it ended."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    RUN_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def run(self) -> Global___MoveRun:
+        """No longer running."""
+
+    def __init__(
+        self,
+        *,
+        run: Global___MoveRun | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["run", b"run"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["run", b"run"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___CancelMoveResponse: _TypeAlias = CancelMoveResponse  # noqa: Y015
+
+@_typing.final
+class AbortMoveRequest(_message.Message):
+    """AbortMoveRequest names the run."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    FLOW_FIELD_NUMBER: _builtins.int
+    KIND_FIELD_NUMBER: _builtins.int
+    BY_FIELD_NUMBER: _builtins.int
+    kind: Global___MoveKind.ValueType
+    """Which way it went."""
+    by: _builtins.str
+    """Who asks, for the log."""
+    @_builtins.property
+    def flow(self) -> _types_pb2.Flow:
+        """The flow; of a failback that of the failover."""
+
+    def __init__(
+        self,
+        *,
+        flow: _types_pb2.Flow | None = ...,
+        kind: Global___MoveKind.ValueType = ...,
+        by: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["flow", b"flow"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["by", b"by", "flow", b"flow", "kind", b"kind"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___AbortMoveRequest: _TypeAlias = AbortMoveRequest  # noqa: Y015
+
+@_typing.final
+class AbortMoveResponse(_message.Message):
+    """AbortMoveResponse says what was taken down."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    UNFENCED_TOPICS_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def unfenced_topics(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
+        """Topics that writers may write to again."""
+
+    def __init__(
+        self,
+        *,
+        unfenced_topics: _abc.Iterable[_builtins.str] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["unfenced_topics", b"unfenced_topics"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___AbortMoveResponse: _TypeAlias = AbortMoveResponse  # noqa: Y015

@@ -75,6 +75,31 @@ class CheckpointServiceStub(object):
                 request_serializer=twinlog_dot_api_dot_checkpoint_dot_v1_dot_checkpoint__service__pb2.RunFailbackRequest.SerializeToString,
                 response_deserializer=twinlog_dot_api_dot_checkpoint_dot_v1_dot_checkpoint__service__pb2.RunFailbackResponse.FromString,
                 _registered_method=True)
+        self.PlanMove = channel.unary_stream(
+                '/twinlog.api.checkpoint.v1.CheckpointService/PlanMove',
+                request_serializer=twinlog_dot_api_dot_checkpoint_dot_v1_dot_checkpoint__service__pb2.PlanMoveRequest.SerializeToString,
+                response_deserializer=twinlog_dot_api_dot_checkpoint_dot_v1_dot_checkpoint__service__pb2.PlanMoveResponse.FromString,
+                _registered_method=True)
+        self.GetMove = channel.unary_unary(
+                '/twinlog.api.checkpoint.v1.CheckpointService/GetMove',
+                request_serializer=twinlog_dot_api_dot_checkpoint_dot_v1_dot_checkpoint__service__pb2.GetMoveRequest.SerializeToString,
+                response_deserializer=twinlog_dot_api_dot_checkpoint_dot_v1_dot_checkpoint__service__pb2.GetMoveResponse.FromString,
+                _registered_method=True)
+        self.WatchMove = channel.unary_stream(
+                '/twinlog.api.checkpoint.v1.CheckpointService/WatchMove',
+                request_serializer=twinlog_dot_api_dot_checkpoint_dot_v1_dot_checkpoint__service__pb2.WatchMoveRequest.SerializeToString,
+                response_deserializer=twinlog_dot_api_dot_checkpoint_dot_v1_dot_checkpoint__service__pb2.WatchMoveResponse.FromString,
+                _registered_method=True)
+        self.CancelMove = channel.unary_unary(
+                '/twinlog.api.checkpoint.v1.CheckpointService/CancelMove',
+                request_serializer=twinlog_dot_api_dot_checkpoint_dot_v1_dot_checkpoint__service__pb2.CancelMoveRequest.SerializeToString,
+                response_deserializer=twinlog_dot_api_dot_checkpoint_dot_v1_dot_checkpoint__service__pb2.CancelMoveResponse.FromString,
+                _registered_method=True)
+        self.AbortMove = channel.unary_unary(
+                '/twinlog.api.checkpoint.v1.CheckpointService/AbortMove',
+                request_serializer=twinlog_dot_api_dot_checkpoint_dot_v1_dot_checkpoint__service__pb2.AbortMoveRequest.SerializeToString,
+                response_deserializer=twinlog_dot_api_dot_checkpoint_dot_v1_dot_checkpoint__service__pb2.AbortMoveResponse.FromString,
+                _registered_method=True)
 
 
 class CheckpointServiceServicer(object):
@@ -122,7 +147,9 @@ class CheckpointServiceServicer(object):
 
     def RunFailover(self, request, context):
         """RunFailover moves groups from the flow's source to its target. Each finished step is recorded on the target: a run
-        that was cut continues when it is asked for again, a finished one is answered from the record.
+        that was cut continues when it is asked for again. Every run takes the final offsets and waits for the copy anew;
+        one that then finds nothing to do says so.
+        The run belongs to the service: when this stream ends early the run continues, and WatchMove follows it.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -137,6 +164,45 @@ class CheckpointServiceServicer(object):
 
     def RunFailback(self, request, context):
         """RunFailback moves groups from the flow's target back to its source, with the same guarantees as RunFailover.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def PlanMove(self, request, context):
+        """PlanMove says what RunFailover or RunFailback would do now, of any size: signs of life while it looks, then the rows
+        in parts, then the plan. Changes nothing.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def GetMove(self, request, context):
+        """GetMove returns the run of a flow that is under way in this process, or was last, and what is on record.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def WatchMove(self, request, context):
+        """WatchMove follows the run of a flow in this process: what it told so far, then each step until its report. Fails
+        as the run does, and with NO_MOVE when there was none.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def CancelMove(self, request, context):
+        """CancelMove stops the run of a flow in this process. What it did stays, a fence as well: it continues when it is asked
+        for again, and AbortMove takes the fence down.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def AbortMove(self, request, context):
+        """AbortMove gives up a run that was cut or cancelled: its fence is taken down, and nothing continues it. Offsets that it
+        committed stay.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -184,6 +250,31 @@ def add_CheckpointServiceServicer_to_server(servicer, server):
                     servicer.RunFailback,
                     request_deserializer=twinlog_dot_api_dot_checkpoint_dot_v1_dot_checkpoint__service__pb2.RunFailbackRequest.FromString,
                     response_serializer=twinlog_dot_api_dot_checkpoint_dot_v1_dot_checkpoint__service__pb2.RunFailbackResponse.SerializeToString,
+            ),
+            'PlanMove': grpc.unary_stream_rpc_method_handler(
+                    servicer.PlanMove,
+                    request_deserializer=twinlog_dot_api_dot_checkpoint_dot_v1_dot_checkpoint__service__pb2.PlanMoveRequest.FromString,
+                    response_serializer=twinlog_dot_api_dot_checkpoint_dot_v1_dot_checkpoint__service__pb2.PlanMoveResponse.SerializeToString,
+            ),
+            'GetMove': grpc.unary_unary_rpc_method_handler(
+                    servicer.GetMove,
+                    request_deserializer=twinlog_dot_api_dot_checkpoint_dot_v1_dot_checkpoint__service__pb2.GetMoveRequest.FromString,
+                    response_serializer=twinlog_dot_api_dot_checkpoint_dot_v1_dot_checkpoint__service__pb2.GetMoveResponse.SerializeToString,
+            ),
+            'WatchMove': grpc.unary_stream_rpc_method_handler(
+                    servicer.WatchMove,
+                    request_deserializer=twinlog_dot_api_dot_checkpoint_dot_v1_dot_checkpoint__service__pb2.WatchMoveRequest.FromString,
+                    response_serializer=twinlog_dot_api_dot_checkpoint_dot_v1_dot_checkpoint__service__pb2.WatchMoveResponse.SerializeToString,
+            ),
+            'CancelMove': grpc.unary_unary_rpc_method_handler(
+                    servicer.CancelMove,
+                    request_deserializer=twinlog_dot_api_dot_checkpoint_dot_v1_dot_checkpoint__service__pb2.CancelMoveRequest.FromString,
+                    response_serializer=twinlog_dot_api_dot_checkpoint_dot_v1_dot_checkpoint__service__pb2.CancelMoveResponse.SerializeToString,
+            ),
+            'AbortMove': grpc.unary_unary_rpc_method_handler(
+                    servicer.AbortMove,
+                    request_deserializer=twinlog_dot_api_dot_checkpoint_dot_v1_dot_checkpoint__service__pb2.AbortMoveRequest.FromString,
+                    response_serializer=twinlog_dot_api_dot_checkpoint_dot_v1_dot_checkpoint__service__pb2.AbortMoveResponse.SerializeToString,
             ),
     }
     generic_handler = grpc.method_handlers_generic_handler(
@@ -403,6 +494,141 @@ class CheckpointService(object):
             '/twinlog.api.checkpoint.v1.CheckpointService/RunFailback',
             twinlog_dot_api_dot_checkpoint_dot_v1_dot_checkpoint__service__pb2.RunFailbackRequest.SerializeToString,
             twinlog_dot_api_dot_checkpoint_dot_v1_dot_checkpoint__service__pb2.RunFailbackResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def PlanMove(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_stream(
+            request,
+            target,
+            '/twinlog.api.checkpoint.v1.CheckpointService/PlanMove',
+            twinlog_dot_api_dot_checkpoint_dot_v1_dot_checkpoint__service__pb2.PlanMoveRequest.SerializeToString,
+            twinlog_dot_api_dot_checkpoint_dot_v1_dot_checkpoint__service__pb2.PlanMoveResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def GetMove(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/twinlog.api.checkpoint.v1.CheckpointService/GetMove',
+            twinlog_dot_api_dot_checkpoint_dot_v1_dot_checkpoint__service__pb2.GetMoveRequest.SerializeToString,
+            twinlog_dot_api_dot_checkpoint_dot_v1_dot_checkpoint__service__pb2.GetMoveResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def WatchMove(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_stream(
+            request,
+            target,
+            '/twinlog.api.checkpoint.v1.CheckpointService/WatchMove',
+            twinlog_dot_api_dot_checkpoint_dot_v1_dot_checkpoint__service__pb2.WatchMoveRequest.SerializeToString,
+            twinlog_dot_api_dot_checkpoint_dot_v1_dot_checkpoint__service__pb2.WatchMoveResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def CancelMove(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/twinlog.api.checkpoint.v1.CheckpointService/CancelMove',
+            twinlog_dot_api_dot_checkpoint_dot_v1_dot_checkpoint__service__pb2.CancelMoveRequest.SerializeToString,
+            twinlog_dot_api_dot_checkpoint_dot_v1_dot_checkpoint__service__pb2.CancelMoveResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def AbortMove(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/twinlog.api.checkpoint.v1.CheckpointService/AbortMove',
+            twinlog_dot_api_dot_checkpoint_dot_v1_dot_checkpoint__service__pb2.AbortMoveRequest.SerializeToString,
+            twinlog_dot_api_dot_checkpoint_dot_v1_dot_checkpoint__service__pb2.AbortMoveResponse.FromString,
             options,
             channel_credentials,
             insecure,

@@ -34,12 +34,32 @@ class CheckpointServiceStub:
     """
     RunFailover: _aio.UnaryStreamMultiCallable[_checkpoint_service_pb2.RunFailoverRequest, _checkpoint_service_pb2.RunFailoverResponse]
     """RunFailover moves groups from the flow's source to its target. Each finished step is recorded on the target: a run
-    that was cut continues when it is asked for again, a finished one is answered from the record.
+    that was cut continues when it is asked for again. Every run takes the final offsets and waits for the copy anew;
+    one that then finds nothing to do says so.
+    The run belongs to the service: when this stream ends early the run continues, and WatchMove follows it.
     """
     PlanFailback: _aio.UnaryUnaryMultiCallable[_checkpoint_service_pb2.PlanFailbackRequest, _checkpoint_service_pb2.PlanFailbackResponse]
     """PlanFailback says what RunFailback would do now. Changes nothing."""
     RunFailback: _aio.UnaryStreamMultiCallable[_checkpoint_service_pb2.RunFailbackRequest, _checkpoint_service_pb2.RunFailbackResponse]
     """RunFailback moves groups from the flow's target back to its source, with the same guarantees as RunFailover."""
+    PlanMove: _aio.UnaryStreamMultiCallable[_checkpoint_service_pb2.PlanMoveRequest, _checkpoint_service_pb2.PlanMoveResponse]
+    """PlanMove says what RunFailover or RunFailback would do now, of any size: signs of life while it looks, then the rows
+    in parts, then the plan. Changes nothing.
+    """
+    GetMove: _aio.UnaryUnaryMultiCallable[_checkpoint_service_pb2.GetMoveRequest, _checkpoint_service_pb2.GetMoveResponse]
+    """GetMove returns the run of a flow that is under way in this process, or was last, and what is on record."""
+    WatchMove: _aio.UnaryStreamMultiCallable[_checkpoint_service_pb2.WatchMoveRequest, _checkpoint_service_pb2.WatchMoveResponse]
+    """WatchMove follows the run of a flow in this process: what it told so far, then each step until its report. Fails
+    as the run does, and with NO_MOVE when there was none.
+    """
+    CancelMove: _aio.UnaryUnaryMultiCallable[_checkpoint_service_pb2.CancelMoveRequest, _checkpoint_service_pb2.CancelMoveResponse]
+    """CancelMove stops the run of a flow in this process. What it did stays, a fence as well: it continues when it is asked
+    for again, and AbortMove takes the fence down.
+    """
+    AbortMove: _aio.UnaryUnaryMultiCallable[_checkpoint_service_pb2.AbortMoveRequest, _checkpoint_service_pb2.AbortMoveResponse]
+    """AbortMove gives up a run that was cut or cancelled: its fence is taken down, and nothing continues it. Offsets that it
+    committed stay.
+    """
 
 class CheckpointServiceServicer(metaclass=_abc_1.ABCMeta):
     """CheckpointService translates the progress of consumer groups to the target cluster, and moves groups there and back."""
@@ -97,7 +117,9 @@ class CheckpointServiceServicer(metaclass=_abc_1.ABCMeta):
         context: _aio.ServicerContext[_checkpoint_service_pb2.RunFailoverRequest, _abc.AsyncIterator[_checkpoint_service_pb2.RunFailoverResponse]],
     ) -> _abc.AsyncIterator[_checkpoint_service_pb2.RunFailoverResponse]:
         """RunFailover moves groups from the flow's source to its target. Each finished step is recorded on the target: a run
-        that was cut continues when it is asked for again, a finished one is answered from the record.
+        that was cut continues when it is asked for again. Every run takes the final offsets and waits for the copy anew;
+        one that then finds nothing to do says so.
+        The run belongs to the service: when this stream ends early the run continues, and WatchMove follows it.
         """
 
     @_abc_1.abstractmethod
@@ -115,5 +137,53 @@ class CheckpointServiceServicer(metaclass=_abc_1.ABCMeta):
         context: _aio.ServicerContext[_checkpoint_service_pb2.RunFailbackRequest, _abc.AsyncIterator[_checkpoint_service_pb2.RunFailbackResponse]],
     ) -> _abc.AsyncIterator[_checkpoint_service_pb2.RunFailbackResponse]:
         """RunFailback moves groups from the flow's target back to its source, with the same guarantees as RunFailover."""
+
+    @_abc_1.abstractmethod
+    def PlanMove(
+        self,
+        request: _checkpoint_service_pb2.PlanMoveRequest,
+        context: _aio.ServicerContext[_checkpoint_service_pb2.PlanMoveRequest, _abc.AsyncIterator[_checkpoint_service_pb2.PlanMoveResponse]],
+    ) -> _abc.AsyncIterator[_checkpoint_service_pb2.PlanMoveResponse]:
+        """PlanMove says what RunFailover or RunFailback would do now, of any size: signs of life while it looks, then the rows
+        in parts, then the plan. Changes nothing.
+        """
+
+    @_abc_1.abstractmethod
+    def GetMove(
+        self,
+        request: _checkpoint_service_pb2.GetMoveRequest,
+        context: _aio.ServicerContext[_checkpoint_service_pb2.GetMoveRequest, _abc.Awaitable[_checkpoint_service_pb2.GetMoveResponse]],
+    ) -> _abc.Awaitable[_checkpoint_service_pb2.GetMoveResponse]:
+        """GetMove returns the run of a flow that is under way in this process, or was last, and what is on record."""
+
+    @_abc_1.abstractmethod
+    def WatchMove(
+        self,
+        request: _checkpoint_service_pb2.WatchMoveRequest,
+        context: _aio.ServicerContext[_checkpoint_service_pb2.WatchMoveRequest, _abc.AsyncIterator[_checkpoint_service_pb2.WatchMoveResponse]],
+    ) -> _abc.AsyncIterator[_checkpoint_service_pb2.WatchMoveResponse]:
+        """WatchMove follows the run of a flow in this process: what it told so far, then each step until its report. Fails
+        as the run does, and with NO_MOVE when there was none.
+        """
+
+    @_abc_1.abstractmethod
+    def CancelMove(
+        self,
+        request: _checkpoint_service_pb2.CancelMoveRequest,
+        context: _aio.ServicerContext[_checkpoint_service_pb2.CancelMoveRequest, _abc.Awaitable[_checkpoint_service_pb2.CancelMoveResponse]],
+    ) -> _abc.Awaitable[_checkpoint_service_pb2.CancelMoveResponse]:
+        """CancelMove stops the run of a flow in this process. What it did stays, a fence as well: it continues when it is asked
+        for again, and AbortMove takes the fence down.
+        """
+
+    @_abc_1.abstractmethod
+    def AbortMove(
+        self,
+        request: _checkpoint_service_pb2.AbortMoveRequest,
+        context: _aio.ServicerContext[_checkpoint_service_pb2.AbortMoveRequest, _abc.Awaitable[_checkpoint_service_pb2.AbortMoveResponse]],
+    ) -> _abc.Awaitable[_checkpoint_service_pb2.AbortMoveResponse]:
+        """AbortMove gives up a run that was cut or cancelled: its fence is taken down, and nothing continues it. Offsets that it
+        committed stay.
+        """
 
 def add_CheckpointServiceServicer_to_server(servicer: CheckpointServiceServicer, server: _aio.Server) -> None: ...
