@@ -128,9 +128,10 @@ class MoveCall:
         plan = await self._planned(stub, options)
         if self.output is Output.TABLE or plan.blockers:
             print_plan(plan, self.output)
-        groups = len({entry.group for entry in plan.partitions})
+        count = len({entry.group for entry in plan.partitions})
+        groups = "1 group" if count == 1 else f"{count} groups"
         fence = f", with a fence on {plan.from_cluster}" if options.fence else ""
-        question = f"Move {groups} groups from {plan.from_cluster} to {plan.to_cluster}{fence}?"
+        question = f"Move {groups} from {plan.from_cluster} to {plan.to_cluster}{fence}?"
         if not await asyncio.to_thread(typer.confirm, question, err=True):
             typer.echo("nothing was changed", err=True)
             raise typer.Exit(EXIT_FAILED)
