@@ -9,14 +9,15 @@ from functools import partial
 
 import grpc
 
-from chaos.mirrored_truth import PARTITIONS, HistoryWriter, Truth, all_copied, read_truths
+from chaos.mirrored_truth import PARTITIONS, HistoryWriter, Truth, all_copied, read_truths, read_view
 from twinlog.api.common.v1.types_pb2 import Flow as FlowMessage
 from twinlog.api.source.v1 import source_service_pb2 as pb2
 from twinlog.api.source.v1.source_service_pb2_grpc import SourceServiceStub
+from twinlog.errors import KafkaError
 from twinlog.kafka.ports import ConfigChange, KafkaCluster, NewTopic
 from twinlog.local.blocking_cluster import BlockingCluster
 from twinlog.local.mm2 import quick_mm2_properties
-from twinlog.model import Flow
+from twinlog.model import Flow, TopicPartition
 from twinlog.testing.brokers import carried_out, eventually, unique_name
 from twinlog.testing.twinlog_run import TwinlogRun
 
@@ -93,6 +94,8 @@ class RoughMirror:
     """Records of aborted transactions."""
     again: int = 0
     """Offsets that were copied a second time on purpose."""
+    created_again: set[Mirrored] = field(default_factory=set)
+    """Their copies lost what they had: nothing of it can be EXACT, and no answer may be ahead."""
 
     async def make(self) -> None:
         new = [
@@ -106,9 +109,9 @@ class RoughMirror:
         ]
         await carried_out(lambda: self.source.create_topics(new))
 
-    async def fill(self, records: int, *, kills: int, rewinds: int) -> None:
+    async def fill(self, records: int, *, kills: int, rewinds: int, recreations: int = 0) -> None:
         """Write in pieces, and kill a service after each of some of them: it is copying then. After some, but
-        never the last, a stretch is copied again."""
+        never the last, a stretch is copied again, or a copy is deleted and created again."""
         writers = {
             entry.topic: HistoryWriter(cluster=self.cluster, topic=entry.topic, rng=self.dice, keys=200)
             for entry in self.mirrored
@@ -121,9 +124,35 @@ class RoughMirror:
                 await writers[entry.topic].write(count, batch_records=max(20, records // 4000))
             if lap < min(rewinds, laps - 1):
                 await self.copy_again(self.dice.choice(self.mirrored))
+            if lap < min(recreations, laps - 1):
+                await self.create_again(self.mirrored[0])
             if lap < kills:
                 await self.kill(("source", "source", "checkpoint")[lap % 3])
         self.aborted = sum(writer.aborted for writer in writers.values())
+
+    async def create_again(self, entry: Mirrored) -> None:
+        """Delete a copy once it has records; the run creates it again and goes on at its position."""
+        name = entry.remote
+
+        async def has_records() -> bool:
+            if name not in await self.target.list_topics():
+                return False
+            first = await read_view(self.target, TopicPartition(name, 0), last_offsets=1)
+            return bool(first.names)
+
+        async def topic_id() -> str:
+            described = (await self.target.describe_topics([name]))[name]
+            return "" if isinstance(described, KafkaError) else described.topic_id
+
+        await eventually(has_records, LONG_PATIENCE_SECONDS)
+        former = await topic_id()
+        await carried_out(partial(self.target.delete_topics, [name]))
+
+        async def is_there_again() -> bool:
+            return await topic_id() not in ("", former)
+
+        await eventually(is_there_again, LONG_PATIENCE_SECONDS)
+        self.created_again.add(entry)
 
     async def copy_again(self, entry: Mirrored) -> None:
         """Move a partition's position back, as operators do: the copy holds a stretch twice."""

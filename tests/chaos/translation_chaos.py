@@ -4,9 +4,9 @@ skipped, none read again.
     python tests/chaos/translation_chaos.py --seed 7 --records 1000000 --offsets 1000
 
 Two flows, exactly once on and off, with a kept and a compacted topic each; plain, transactional and aborted
-records; stretches that are copied twice; the source and the checkpoint service are killed (SIGKILL) while
-they work. Asked are TranslateOffsets and the checkpoints that the service writes for groups, before and after
-it is killed again.
+records; stretches that are copied twice; a copy that is deleted and created again; the source and the
+checkpoint service are killed (SIGKILL) while they work. Asked are TranslateOffsets and the checkpoints that
+the service writes for groups, before and after it is killed again.
 The seed chooses everything but the moments. Exit code 0 only if every answer is the very same record.
 """
 
@@ -24,7 +24,7 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
-from chaos.mirrored_truth import PARTITIONS, Truth
+from chaos.mirrored_truth import PARTITIONS, Fault, Truth
 from chaos.rough_mirror import LONG_PATIENCE_SECONDS, RoughMirror, Truths, new_topics, run_properties
 from chaos.translated_places import Place, as_groups, random_places, read_checkpoints, translate
 from twinlog.api.checkpoint.v1 import checkpoint_service_pb2 as pb2
@@ -57,6 +57,9 @@ class Outcome:
     faults: Counter[str] = field(default_factory=Counter)
     examples: list[str] = field(default_factory=list)
     changed_by_restart: int = 0
+    recreations: int = 0
+    verdicts_of_recreated: Counter[str] = field(default_factory=Counter)
+    """Of copies that were created again: records that they lost have no answer, or one that is not ahead."""
     seconds: float = 0.0
 
     @property
@@ -71,10 +74,11 @@ class Outcome:
         self.copies = sum(len(truth.target.names) for truth in every)
         self.duplicates = sum(truth.duplicates for truth in every)
 
-    def judge(self, truths: Truths, place: Place, translated: int, what: str) -> None:
+    def judge(self, truths: Truths, place: Place, translated: int, what: str, *, exact: bool = True) -> None:
+        """Unless `exact`, records may be read again, but none may be skipped."""
         entry, number, offset = place
         fault = truths[entry][number].fault(offset, translated)
-        if fault is not None:
+        if fault is not None and (exact or fault is Fault.SKIPPED):
             self._on_fault(fault, f"{what} on {entry.topic}-{number}: {offset} -> {translated}")
 
     def _on_fault(self, fault: str, example: str) -> None:
@@ -100,6 +104,7 @@ class TranslationChaos:
     kills: int
     rewinds: int
     groups: int
+    recreations: int = 0
     outcome: Outcome = field(init=False)
     dice: random.Random = field(init=False)
 
@@ -126,7 +131,10 @@ class TranslationChaos:
                 kills=self.outcome.kills,
             )
             await mirror.make()
-            await mirror.fill(self.records, kills=self.kills, rewinds=self.rewinds)
+            await mirror.fill(
+                self.records, kills=self.kills, rewinds=self.rewinds, recreations=self.recreations
+            )
+            self.outcome.recreations = len(mirror.created_again)
             truths = await mirror.truths()
             self.outcome.aborted, self.outcome.again = mirror.aborted, mirror.again
             self.outcome.on_truths(truths)
@@ -141,13 +149,19 @@ class TranslationChaos:
         asked = random_places(truths, self.offsets, self.dice)
         before = await translate(endpoint, asked)
         for place, answer in before.items():
-            self.outcome.verdicts[pb2.Verdict.Name(answer.verdict)] += 1
-            self.outcome.judge(truths, place, answer.translated_offset, "an answer")
+            whole = place[0] not in mirror.created_again
+            verdicts = self.outcome.verdicts if whole else self.outcome.verdicts_of_recreated
+            verdicts[pb2.Verdict.Name(answer.verdict)] += 1
+            if whole or answer.HasField("translated_offset"):
+                exact = whole or answer.verdict in GOOD
+                self.outcome.judge(truths, place, answer.translated_offset, "an answer", exact=exact)
         self.outcome.offsets = len(before)
         await mirror.kill("checkpoint")
         after = await translate(endpoint, asked)
         self.outcome.changed_by_restart = sum(
-            after[place].translated_offset != answer.translated_offset for place, answer in before.items()
+            after[place].translated_offset != answer.translated_offset
+            for place, answer in before.items()
+            if place[0] not in mirror.created_again
         )
 
     async def _follow_groups(self, mirror: RoughMirror, truths: Truths) -> None:
@@ -164,6 +178,13 @@ class TranslationChaos:
             (group, TopicPartition(place[0].remote, place[1])): place
             for group, held in groups.items()
             for place in held.values()
+            if place[0] not in mirror.created_again
+        }
+        lossy = {
+            (group, TopicPartition(place[0].remote, place[1])): place
+            for group, held in groups.items()
+            for place in held.values()
+            if place[0] in mirror.created_again
         }
         aliases = sorted({entry.flow.source for entry in truths})
 
@@ -175,6 +196,9 @@ class TranslationChaos:
         self.outcome.group_offsets = len(wanted)
         for key, place in wanted.items():
             self.outcome.judge(truths, place, found[key], key[0])
+        for key, place in lossy.items():
+            if key in found:
+                self.outcome.judge(truths, place, found[key], key[0], exact=False)
 
 
 def main() -> int:
@@ -184,6 +208,7 @@ def main() -> int:
     parser.add_argument("--offsets", type=int, default=1000)
     parser.add_argument("--kills", type=int, default=9)
     parser.add_argument("--rewinds", type=int, default=8, help="stretches that are copied twice")
+    parser.add_argument("--recreations", type=int, default=1, help="copies deleted and created again")
     parser.add_argument("--groups", type=int, default=50)
     options = parser.parse_args()
     with tempfile.TemporaryDirectory(prefix="twinlog-chaos-") as directory:
@@ -199,6 +224,7 @@ def main() -> int:
                 kills=options.kills,
                 rewinds=options.rewinds,
                 groups=options.groups,
+                recreations=options.recreations,
             )
             outcome = asyncio.run(chaos.run())
         finally:
