@@ -52,7 +52,7 @@ MAX_OPEN_BYTES = 128 << 20
 can stand for 100 MB."""
 _MOST_EXPANSION = {Codec.GZIP: 1_032, Codec.LZ4: 255}
 """Bytes that one byte can stand for. One of zstd can stand for 32,768."""
-_FIRST_ROOM_BYTES = 64 * 1024
+_FIRST_ROOM_BYTES = 4 * 1024
 _FIRST_EXPANSION = 16
 _MORE_EXPANSION = 16
 _NO_ROOM = "failed to write whole buffer"
