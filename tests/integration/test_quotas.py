@@ -148,7 +148,7 @@ async def test_every_kind_of_request_waits_out_a_request_percentage(
     kafka_pair: KafkaPair, unique_topic: str
 ) -> None:
     partition = TopicPartition(unique_topic, 0)
-    async with limited_session(kafka_pair.a, unique_topic, unique_topic, request_percentage=1.0) as session:
+    async with limited_session(kafka_pair.a, unique_topic, unique_topic, request_percentage=0.3) as session:
         async with TransactionRotation(
             session, (f"{unique_topic}-0", f"{unique_topic}-1"), QUICK
         ) as rotation:
@@ -172,4 +172,5 @@ async def test_every_kind_of_request_waits_out_a_request_percentage(
                     found = len(answer.records)
         reader = KafkaLogReader(session, fetch_options({}), read_committed=True, timeout_seconds=20)
         fetched = await reader.fetch(partition, 0, max_wait_seconds=1)
+        assert session._throttled_until, "the quota was never exceeded"
         assert [record.value for record in fetched.records] == [bytes([number]) for number in range(5)]
