@@ -71,7 +71,6 @@ async def test_what_is_killed_is_replaced_and_a_second_process_stands_by(rig: Ri
             await service.kill()
             await rig.produce(topic, [b"after the first %d" % n for n in range(100)])
             await rig.same(topic, 2)
-            assert not (await rig.flow_status(second)).reason or not (await rig.flow_status(third)).reason
             await eventually(lambda: not any(member.is_running() for member in (*jvms, *tasks)))
 
             owns_now = second if "flow_taken_over" in second.log() else third
