@@ -32,13 +32,13 @@ EndpointOption = Annotated[
 ]
 
 
-def load_config(path: Path) -> "Configuration":
-    """Read a properties file as the services do. Raises ConfigError."""
+def load_config(path: Path, *, strict: bool = False) -> "Configuration":
+    """Read a properties file as the services do; `strict`: an unknown key is an error. Raises ConfigError."""
     import os
 
     from twinlog.config import load
 
-    return load(path, environ=os.environ)
+    return load(path, environ=os.environ, strict=strict)
 
 
 def service_endpoints(config: Path | None, endpoints: list[str] | None) -> dict[str, str]:

@@ -11,12 +11,13 @@ from twinlog.cli.output import Output, OutputOption, print_json
 
 _HELP = """Check a properties file against its clusters before anything is started; nothing is changed.
 
-Reachability and versions, different cluster ids, rights on both sides (with the commands that grant what is \
-missing), replication factors and in-sync replicas, message sizes, timestamp limits, name collisions and \
-loops over several flows.
+Unknown keys, reachability and versions, different cluster ids, rights on both sides (with the commands that \
+grant what is missing), replication factors and in-sync replicas, message sizes, timestamp limits, name \
+collisions and loops over several flows.
 
-Exit code 0 when nothing stands in the way, 1 when something does (with --strict also for warnings), 2 when \
-the file itself is wrong.
+The file is read as `twinlog run` reads it; with --strict as `twinlog run --strict` does, so that an unknown \
+key is an error. Exit code 0 when nothing stands in the way, 1 when something does (with --strict also for \
+warnings), 2 when the file itself is wrong.
 """
 
 _COLOURS = {"ok": typer.colors.GREEN, "warning": typer.colors.YELLOW, "error": typer.colors.RED}
@@ -25,7 +26,7 @@ _COLOURS = {"ok": typer.colors.GREEN, "warning": typer.colors.YELLOW, "error": t
 def preflight_command(
     file: Annotated[Path, typer.Argument(metavar="FILE", help="A MirrorMaker 2 properties file.")],
     output: OutputOption = Output.TABLE,
-    strict: Annotated[bool, typer.Option("--strict", help="Warnings count as errors.")] = False,
+    strict: Annotated[bool, typer.Option("--strict", help="Warnings count as errors, unknown keys too.")] = False,
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Leave out what is in order.")] = False,
     acls: Annotated[
         bool, typer.Option("--acls", help="Print the commands for all rights that the flows need, and end.")
@@ -40,7 +41,7 @@ def preflight_command(
     from twinlog.preflight.report import needed_acl_commands
 
     with reported_failures():
-        configuration = load_config(file)
+        configuration = load_config(file, strict=strict)
         if acls:
             for command in needed_acl_commands(configuration):
                 typer.echo(command)

@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Sequence
 from typing import Final
 
-from twinlog.config import OffsetSyncsLocation
+from twinlog.config import NoticeLevel, OffsetSyncsLocation
 from twinlog.errors import KafkaError
 from twinlog.filters import PatternList
 from twinlog.kafka.ports import ConfigEntry, ConfigSource
@@ -22,8 +22,9 @@ _NEVER: Final = 9_223_372_036_854_775_807
 
 
 def judge(facts: Facts) -> list[Finding]:
-    """Every finding, cluster by cluster, then flow by flow."""
-    findings = [finding for cluster in facts.clusters.values() for finding in check_cluster(cluster)]
+    """Every finding: of the file, cluster by cluster, then flow by flow."""
+    findings = list(check_file(facts))
+    findings += [finding for cluster in facts.clusters.values() for finding in check_cluster(cluster)]
     for flow in facts.flows:
         source, target = facts.clusters[flow.flow.source], facts.clusters[flow.flow.target]
         if source.unreachable is not None or target.unreachable is not None:
@@ -36,6 +37,14 @@ def judge(facts: Facts) -> list[Finding]:
     findings += check_loops(facts)
     findings += check_listens(facts)
     return findings
+
+
+def check_file(facts: Facts) -> Iterator[Finding]:
+    """What reading the file had to say: misspelt keys, keys without effect."""
+    for notice in facts.notices:
+        make = warning if notice.level is NoticeLevel.WARNING else fine
+        place = f"{facts.file}:{notice.line}" if notice.line else facts.file
+        yield make(place, "configuration", f"{notice.key}: {notice.text}")
 
 
 def check_listens(facts: Facts) -> Iterator[Finding]:

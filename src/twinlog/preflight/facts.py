@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from twinlog.config import Address, FlowConfig
+from twinlog.config import Address, FlowConfig, Notice
 from twinlog.errors import KafkaError
 from twinlog.kafka.ports import ConfigEntry, TopicDescription
 from twinlog.model import ClusterAlias, Flow
@@ -77,3 +77,6 @@ class Facts:
     """Enabled flows; those with an unreachable end have no topics."""
     listens: Mapping[str, Address] = field(default_factory=dict)
     """Where the services will listen, by name."""
+    file: str = ""
+    notices: Sequence[Notice] = ()
+    """What was said of the file when it was read: the same that `twinlog run` says."""

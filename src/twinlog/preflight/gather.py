@@ -38,6 +38,8 @@ async def gather_facts(configuration: Configuration, *, timeout_seconds: float) 
         clusters=clusters,
         flows=[await _flow(config, clusters, timeout_seconds) for config in flows],
         listens={str(service): entry.listen for service, entry in configuration.endpoints.items()},
+        file=configuration.file,
+        notices=configuration.notices,
     )
 
 

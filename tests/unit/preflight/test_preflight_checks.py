@@ -121,6 +121,22 @@ def test_an_address_that_others_reach_is_warned_of(configure: Configure, host: s
     assert "twinlog.source.listen" in found.remedy
 
 
+def test_a_misspelt_key_is_a_warning_with_its_place_and_the_key_that_was_meant(configure: Configure) -> None:
+    configuration = configure({"A->B.topcis": "orders"})
+    facts = replace(facts_of(configuration), file="mm2.properties", notices=configuration.notices)
+    found = the_trouble(facts)
+    assert (found.level, found.check) == (Level.WARNING, "configuration")
+    assert found.about == "mm2.properties:6"
+    assert found.message == "A->B.topcis: unknown key; did you mean A->B.topics?"
+
+
+def test_a_key_without_effect_is_mentioned_and_no_trouble(configure: Configure) -> None:
+    configuration = configure({"tasks.max.enforce": "true"})
+    facts = replace(facts_of(configuration), notices=configuration.notices)
+    assert troubles(facts) == []
+    assert any(found.message.startswith("tasks.max.enforce") for found in judge(facts))
+
+
 def test_a_cluster_that_is_away_is_named_and_nothing_is_said_about_its_flows(configure: Configure) -> None:
     away = ClusterFacts(alias="B", unreachable=TransientKafkaError("connection refused"))
     finding = the_trouble(facts_of(configure({}), clusters={"B": away}))
