@@ -10,8 +10,9 @@ from typing import Any
 
 from integration.conftest import MIRROR, PASSWORD, GuardedPair
 from twinlog.kafka.cluster import open_cluster
-from twinlog.kafka.ports import AclBinding, KafkaCluster, NewTopic
+from twinlog.kafka.ports import AclBinding, CommittedOffset, KafkaCluster, NewTopic
 from twinlog.local.properties_text import render_properties
+from twinlog.model import TopicPartition
 from twinlog.testing.brokers import KafkaPair, carried_out, eventually, unique_name
 
 STAMPED = "LogAppendTime"
@@ -30,11 +31,17 @@ async def preflight(file: Path, *arguments: str) -> tuple[int, str]:
     return process.returncode, out.decode()
 
 
+async def findings(file: Path) -> list[dict[str, Any]]:
+    _, out = await preflight(file, "-o", "json")
+    found: list[dict[str, Any]] = json.loads(out)
+    return found
+
+
 async def errors(file: Path) -> list[dict[str, Any]]:
     code, out = await preflight(file, "-o", "json")
-    findings = [finding for finding in json.loads(out) if finding["level"] == "error"]
-    assert code == (1 if findings else 0)
-    return findings
+    wrong = [finding for finding in json.loads(out) if finding["level"] == "error"]
+    assert code == (1 if wrong else 0)
+    return wrong
 
 
 def write(directory: Path, a: Mapping[str, str], b: Mapping[str, str], **more: str) -> Path:
@@ -90,22 +97,55 @@ async def test_its_commands_grant_what_it_misses(guarded: GuardedPair, tmp_path:
     ):
         topic = NewTopic(name="preflight-orders", partition_count=1, replication_factor=1)
         await carried_out(lambda: source.create_topics([topic]))
+        orders = TopicPartition("preflight-orders", 0)
+        await carried_out(
+            lambda: source.alter_group_offsets("billing", {orders: CommittedOffset(next_offset=0)})
+        )
         before = await errors(file)
         assert {finding["check"] for finding in before} == {"rights"}
-        assert any("mm2-offsets.A.internal" in finding["message"] for finding in before)
+        for missing in ("mm2-offsets.A.internal", "mm2-failover.A.internal", "--transactional-id"):
+            assert any(missing in finding["message"] for finding in before), missing
+        blind = [each["message"] for each in await findings(file) if each["check"] == "not checked"]
+        assert len(blind) == 1
+        assert "A does not list them" in blind[0]
 
         code, out = await preflight(file, "--acls")
         assert code == 0
         assert PASSWORD not in out
-        for command in out.splitlines():
+        for command in (line for line in out.splitlines() if not line.startswith("#")):
             servers = guarded.a.bootstrap_servers if guarded.a.bootstrap_servers in command else ""
             await grant(source if servers else target, command)
 
         async def nothing_missing() -> bool:
-            return await errors(file) == []
+            lacking = {"rights", "not checked"}
+            return [each for each in await findings(file) if each["check"] in lacking] == [
+                {
+                    "level": "ok",
+                    "about": "A->B",
+                    "check": "rights",
+                    "message": "both ends allow what is needed on topics, groups, transactional ids and"
+                    " clusters",
+                    "remedy": "",
+                }
+            ]
 
         await eventually(nothing_missing)
-        assert "A.preflight-orders" not in await target.list_topics()
+        assert not {"A.preflight-orders", "mm2-failover.A.internal"} & set(await target.list_topics())
+
+        taken = {"TRANSACTIONAL_ID", "GROUP"}
+        granted = [each for each in await target.describe_acls() or () if each.resource_type in taken]
+        await carried_out(lambda: target.delete_acls(granted))
+        lacks = {
+            "WRITE on --transactional-id 'twinlog-A-B-' --resource-pattern-type prefixed",
+            "READ on --group 'twinlog-' --resource-pattern-type prefixed",
+            "READ on --group 'billing'",
+        }
+
+        async def all_missed() -> bool:
+            messages = [each["message"] for each in await findings(file)]
+            return all(any(f"lacks {lack} of B" in message for message in messages) for lack in lacks)
+
+        await eventually(all_missed)
 
 
 async def test_open_clusters_pass_and_one_cluster_twice_does_not(

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from google.protobuf.duration_pb2 import Duration
 
 from twinlog.api.source.v1 import worker_service_pb2 as pb
+from twinlog.policy.names import transactional_id_prefix
 from twinlog_source.config import SourceFlow
 
 IDS_PER_SLOT = 4
@@ -27,7 +28,7 @@ def every_transactional_id(flow: SourceFlow, slots: int) -> tuple[str, ...]:
 
 
 def _transactional_id(flow: SourceFlow, slot: int, turn: int) -> str:
-    return f"twinlog-{flow.flow.source}-{flow.flow.target}-{slot}-{turn}"
+    return f"{transactional_id_prefix(flow.flow)}{slot}-{turn}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

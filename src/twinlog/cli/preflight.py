@@ -8,6 +8,7 @@ import typer
 from twinlog.cli.failures import EXIT_FAILED, reported_failures, run_async
 from twinlog.cli.location import load_config
 from twinlog.cli.output import Output, OutputOption, print_json
+from twinlog.printable import printable
 
 _HELP = """Check a properties file against its clusters before anything is started; nothing is changed.
 
@@ -26,7 +27,9 @@ _COLOURS = {"ok": typer.colors.GREEN, "warning": typer.colors.YELLOW, "error": t
 def preflight_command(
     file: Annotated[Path, typer.Argument(metavar="FILE", help="A MirrorMaker 2 properties file.")],
     output: OutputOption = Output.TABLE,
-    strict: Annotated[bool, typer.Option("--strict", help="Warnings count as errors, unknown keys too.")] = False,
+    strict: Annotated[
+        bool, typer.Option("--strict", help="Warnings count as errors, unknown keys too.")
+    ] = False,
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Leave out what is in order.")] = False,
     acls: Annotated[
         bool, typer.Option("--acls", help="Print the commands for all rights that the flows need, and end.")
@@ -65,9 +68,9 @@ def preflight_command(
         else:
             for finding in shown:
                 typer.secho(f"{finding.level.value:8}", fg=_COLOURS[finding.level.value], nl=False)
-                typer.echo(f"{finding.about}: {finding.check}: {finding.message}")
+                typer.echo(printable(f"{finding.about}: {finding.check}: {finding.message}"))
                 if finding.remedy:
-                    typer.echo(f"        {finding.remedy}")
+                    typer.echo(printable(f"        {finding.remedy}"))
             errors = sum(finding.level is Level.ERROR for finding in findings)
             warnings = sum(finding.level is Level.WARNING for finding in findings)
             typer.echo(f"{errors} errors, {warnings} warnings")

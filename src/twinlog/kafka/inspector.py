@@ -14,8 +14,11 @@ from twinlog.kafka.clients import aiokafka_client_options, librdkafka_options
 from twinlog.kafka.connection import DataSession
 from twinlog.kafka.deadline import deadline
 from twinlog.kafka.ports import NewTopic
+from twinlog.kafka.raw.transaction_wire import ProducerIdentity, end_request
 
 _FETCH: Final = 1
+_TRANSACTION_UNAUTHORIZED: Final = 53
+_NOBODY: Final = ProducerIdentity(producer_id=0, producer_epoch=0)
 
 _RELEASES: Final = (
     (80, "3.9"),  # AddRaftVoter
@@ -81,6 +84,36 @@ class ClusterInspector:
             name: answer if isinstance(answer, KafkaError) else _names(answer.authorized_operations)
             for name, answer in described.items()
         }
+
+    async def group_operations(self, names: Collection[str]) -> Mapping[str, frozenset[str] | KafkaError]:
+        """What the principal may do with these groups, present or not; GROUP_UNAUTHORIZED when it may not
+        even DESCRIBE one. Raises KafkaError.
+        """
+        if not names:
+            return {}
+        described = await self._admin.each(
+            "ask for rights on groups",
+            lambda admin, seconds: admin.describe_consumer_groups(
+                sorted(set(names)), include_authorized_operations=True, request_timeout=seconds
+            ),
+        )
+        return {
+            name: answer if isinstance(answer, KafkaError) else _names(answer.authorized_operations)
+            for name, answer in described.items()
+        }
+
+    async def may_write_transactions(self, transactional_id: str) -> bool:
+        """Whether the principal may WRITE with a transactional id that nobody uses.
+
+        The id is asked to end a transaction that it does not have: brokers look at the right first, and
+        answer anything else but TRANSACTION_UNAUTHORIZED when it is there. Nothing is changed. Raises
+        KafkaError when no broker answers.
+        """
+        doing = "ask for the right to write transactions"
+        request = end_request(transactional_id, _NOBODY, commit=False, gives_identity=False)
+        async with deadline(self._wire.timeout_seconds, doing, alias=self._wire.alias):
+            answer = await self._wire.send(await self._wire.any_node(doing), request, doing)
+        return bool(answer.error_code != _TRANSACTION_UNAUTHORIZED)
 
     async def try_creating(self, topics: Collection[NewTopic]) -> Mapping[str, KafkaError | None]:
         """Whether these topics could be created; none is. Raises KafkaError."""

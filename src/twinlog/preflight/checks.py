@@ -33,7 +33,7 @@ def judge(facts: Facts) -> list[Finding]:
         findings += check_factors(flow, source, target)
         for topic in flow.topics:
             findings += check_topic(flow, topic, target)
-        findings += check_rights(flow)
+        findings += check_rights(flow, facts.clusters)
     findings += check_loops(facts)
     findings += check_listens(facts)
     return findings

@@ -2,12 +2,16 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import TypeAlias
 
 from twinlog.config import Address, FlowConfig, Notice
 from twinlog.errors import KafkaError
 from twinlog.kafka.ports import ConfigEntry, TopicDescription
 from twinlog.model import ClusterAlias, Flow
 from twinlog.selection import TopicSelector
+
+Operations: TypeAlias = frozenset[str] | KafkaError
+"""What may be done with something, in Kafka's own words, or why that is not known."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -33,8 +37,8 @@ class TopicFacts:
     source_configs: Sequence[ConfigEntry] | KafkaError = ()
     target: TopicDescription | KafkaError
     target_configs: Sequence[ConfigEntry] | KafkaError = ()
-    source_operations: frozenset[str] | KafkaError = frozenset()
-    target_operations: frozenset[str] | KafkaError = frozenset()
+    source_operations: Operations = frozenset()
+    target_operations: Operations = frozenset()
     """Of a target topic that exists."""
     creation: KafkaError | None = None
     """Why the target topic, which does not exist, could not be created."""
@@ -46,10 +50,30 @@ class InternalTopic:
 
     cluster: ClusterAlias
     name: str
-    operations: frozenset[str] | KafkaError
+    operations: Operations
     """TOPIC_UNKNOWN while it does not exist."""
     creation: KafkaError | None = None
     """Why it, which does not exist, could not be created."""
+    purpose: str = ""
+    """What it is needed for when the flow works without it; empty when it does not."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GroupRights:
+    """What the principal may do with groups, by group; errors are the coordinators' answers."""
+
+    elections: Mapping[str, Operations] = field(default_factory=dict)
+    """On the target: the groups that elect the process which works."""
+    on_source: Mapping[str, Operations] = field(default_factory=dict)
+    """Of the groups that the rules take, those that can be seen and were asked about."""
+    on_target: Mapping[str, Operations] = field(default_factory=dict)
+    """The same groups there, present or not."""
+    sees_all: bool = True
+    """Whether the source lists groups that the principal has no rights on too."""
+    not_asked: int = 0
+    """Groups that the rules take beyond those that were asked about."""
+    unlisted: KafkaError | None = None
+    """Why the source's groups are not known."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -58,12 +82,17 @@ class FlowFacts:
     selector: TopicSelector
     topics: Sequence[TopicFacts] = ()
     internal: Sequence[InternalTopic] = ()
-    source_operations: frozenset[str] | KafkaError = frozenset()
+    source_operations: Operations = frozenset()
     """On the source cluster itself."""
-    target_operations: frozenset[str] | KafkaError = frozenset()
+    target_operations: Operations = frozenset()
     source_principal: str = ""
     """As far as the properties tell it; empty otherwise."""
     target_principal: str = ""
+    other_principals: Mapping[str, str] = field(default_factory=dict)
+    """Clients of the flow (`A consumer`) that log in as somebody else than the one that preflight asks as."""
+    groups: GroupRights = field(default_factory=GroupRights)
+    transactions: bool | KafkaError = True
+    """Whether the flow's transactional ids may be written with; the error when that could not be asked."""
 
     @property
     def flow(self) -> Flow:

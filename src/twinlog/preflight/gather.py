@@ -4,6 +4,7 @@ import asyncio
 import re
 from collections.abc import Mapping, Sequence
 from contextlib import AsyncExitStack
+from dataclasses import replace
 from typing import Final
 
 from twinlog.config import ClientConfig, Configuration, FlowConfig
@@ -13,7 +14,8 @@ from twinlog.kafka.inspector import ClusterInspector
 from twinlog.kafka.ports import KafkaCluster, NewTopic
 from twinlog.model import ClusterAlias
 from twinlog.preflight.facts import ClusterFacts, Facts, FlowFacts, InternalTopic, TopicFacts
-from twinlog.preflight.rights import internal_topics
+from twinlog.preflight.gather_groups import group_rights, transaction_rights
+from twinlog.preflight.own_topics import own_topics
 from twinlog.selection import TopicSelector
 from twinlog.selection_configured import topic_selector
 
@@ -95,15 +97,16 @@ async def _flow(
             source_rights=await stack.enter_async_context(_inspect(source, timeout_seconds)),
             target_rights=await stack.enter_async_context(_inspect(target, timeout_seconds)),
         )
-        return FlowFacts(
-            config=config,
-            selector=selector,
+        on_source = await _operations(look.source_rights)
+        return replace(
+            facts,
             topics=await look.topics(selected),
             internal=await look.internal(),
-            source_operations=await _operations(look.source_rights),
+            source_operations=on_source,
             target_operations=await _operations(look.target_rights),
-            source_principal=facts.source_principal,
-            target_principal=facts.target_principal,
+            other_principals=other_principals(config),
+            groups=await group_rights(config, look.source, look.source_rights, look.target_rights, on_source),
+            transactions=await transaction_rights(config, look.target_rights),
         )
 
 
@@ -122,7 +125,7 @@ class _FlowLook:
     ) -> None:
         self._config = config
         self._selector = selector
-        self._source = source
+        self.source = source
         self._target = target
         self.source_rights = source_rights
         self.target_rights = target_rights
@@ -130,8 +133,8 @@ class _FlowLook:
     async def topics(self, names: Sequence[str]) -> list[TopicFacts]:
         policy, alias = self._selector.policy, self._config.flow.source
         remote = {name: policy.format_remote_topic(alias, name) for name in names}
-        source = await self._source.describe_topics(names)
-        source_configs = await self._source.describe_topic_configs(names)
+        source = await self.source.describe_topics(names)
+        source_configs = await self.source.describe_topic_configs(names)
         source_operations = await self.source_rights.topic_operations(names)
         target = await self._target.describe_topics(remote.values())
         present = [name for name, topic in target.items() if not isinstance(topic, KafkaError)]
@@ -157,14 +160,18 @@ class _FlowLook:
 
     async def internal(self) -> list[InternalTopic]:
         found: list[InternalTopic] = []
-        for alias, name in internal_topics(self._config, self._selector.policy):
+        for alias, name, purpose in own_topics(self._config, self._selector.policy):
             on_source = alias == self._config.flow.source
             rights = self.source_rights if on_source else self.target_rights
             operations = (await rights.topic_operations([name]))[name]
             creation: KafkaError | None = None
             if isinstance(operations, KafkaError):
                 creation = (await rights.try_creating([self._new_topic(name)]))[name]
-            found.append(InternalTopic(cluster=alias, name=name, operations=operations, creation=creation))
+            found.append(
+                InternalTopic(
+                    cluster=alias, name=name, operations=operations, creation=creation, purpose=purpose
+                )
+            )
         return found
 
     def _new_topic(self, name: str) -> NewTopic:
@@ -182,6 +189,22 @@ def principal_of(client: ClientConfig) -> str:
     """`User:name` as far as the properties tell it; empty for certificates and where there is no login."""
     found = _USER.search(client.properties.get("sasl.jaas.config", ""))
     return f"User:{found.group(1)}" if found else ""
+
+
+def other_principals(config: FlowConfig) -> dict[str, str]:
+    """Clients of the flow that log in as another user than the admin client of their cluster, which asks."""
+    clients, source, target = config.clients, config.flow.source, config.flow.target
+    roles = (
+        (f"{source} consumer", clients.source_consumer, clients.source_admin),
+        (f"{source} producer", clients.source_producer, clients.source_admin),
+        (f"{target} consumer", clients.target_consumer, clients.target_admin),
+        (f"{target} producer", clients.data_producer, clients.target_admin),
+    )
+    return {
+        name: principal_of(client) or "another user"
+        for name, client, admin in roles
+        if principal_of(client) != principal_of(admin)
+    }
 
 
 def _open(client: ClientConfig, timeout_seconds: float) -> KafkaCluster:

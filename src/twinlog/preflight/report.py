@@ -3,22 +3,35 @@
 from twinlog.config import Configuration
 from twinlog.preflight.facts import FlowFacts
 from twinlog.preflight.gather import principal_of
-from twinlog.preflight.rights import Right, acl_commands, all_rights, servers_of
+from twinlog.preflight.needed_rights import needed_rights
+from twinlog.preflight.right import Right, acl_commands, servers_of
 from twinlog.selection_configured import topic_selector
 
 
 def needed_acl_commands(configuration: Configuration) -> list[str]:
-    """The kafka-acls commands for everything that the enabled flows do, one for each resource."""
-    rights: list[Right] = []
+    """Lines for a shell: the kafka-acls commands for everything that the enabled flows do, one for each
+    resource; then, under a comment that says what for, those that are needed for one thing only.
+    """
     servers: dict[str, str] = {}
+    rights: dict[str, list[Right]] = {"": []}
     for config in configuration.enabled_flows:
         servers |= servers_of(config)
-        rights += all_rights(
-            FlowFacts(
-                config=config,
-                selector=topic_selector(config),
-                source_principal=principal_of(config.clients.source_admin),
-                target_principal=principal_of(config.clients.target_admin),
-            )
+        flow = FlowFacts(
+            config=config,
+            selector=topic_selector(config),
+            source_principal=principal_of(config.clients.source_admin),
+            target_principal=principal_of(config.clients.target_admin),
         )
-    return acl_commands(rights, servers)
+        for right in needed_rights(flow):
+            rights.setdefault(right.purpose, []).append(right)
+    needed = {_place(right) for right in rights[""]}
+    lines = acl_commands(rights.pop(""), servers)
+    for purpose, each in rights.items():
+        commands = acl_commands([right for right in each if _place(right) not in needed], servers)
+        if commands:
+            lines += [f"# {purpose}:", *commands]
+    return lines
+
+
+def _place(right: Right) -> tuple[str, str, str, str]:
+    return right.cluster, right.principal, right.resource, right.operation

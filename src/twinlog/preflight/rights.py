@@ -1,148 +1,180 @@
-"""What the service's principals may not do and would have to, and the commands that let them. Pure."""
+"""What the service's principals may not do and would have to, with the commands that let them; and what
+could not be told. Pure.
+"""
 
-from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
-from typing import Final
+from collections.abc import Iterator, Mapping
+from typing import Final, TypeGuard
 
-from twinlog.config import FlowConfig
 from twinlog.errors import KafkaError
 from twinlog.model import ClusterAlias
-from twinlog.policy.internal_topics import OffsetSyncsLocation as HostedLocation
-from twinlog.policy.internal_topics import (
-    configsync_topic,
-    offset_syncs_topic,
-    source_offsets_topic,
-    sync_history_topic,
-)
-from twinlog.policy.replication import ReplicationPolicy
-from twinlog.preflight.facts import FlowFacts, InternalTopic, TopicFacts
+from twinlog.preflight.facts import ClusterFacts, FlowFacts, InternalTopic, TopicFacts
 from twinlog.preflight.findings import Finding, error, fine, warning
+from twinlog.preflight.group_rights import missing_group_rights, unchecked_groups
+from twinlog.preflight.right import CLUSTER, Right, acl_commands, right_of, servers_of, transactions_of
+from twinlog.preflight.unchecked import not_checked
 
-_SOMEBODY: Final = "User:<the principal of your properties>"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Right:
-    """One right of one principal."""
-
-    cluster: ClusterAlias
-    principal: str
-    resource: str
-    """Arguments of kafka-acls that name it: `--topic orders`, `--cluster`."""
-    operation: str
-    """In Kafka's own words, upper case."""
+FENCING: Final = "needed only for failover --fence"
+_FORBIDDEN: Final = frozenset({"TOPIC_UNAUTHORIZED", "CLUSTER_UNAUTHORIZED"})
+_LETS_WRITERS_BE_IDEMPOTENT: Final = (2, 8)
+"""From this release on, who may WRITE to a topic needs no IDEMPOTENT_WRITE (KIP-679)."""
 
 
-def acl_commands(rights: Iterable[Right], servers: Mapping[ClusterAlias, str]) -> list[str]:
-    """The commands that grant these rights: one for each resource, in the order in which they come."""
-    operations: dict[tuple[ClusterAlias, str, str], dict[str, None]] = {}
-    for right in rights:
-        place = (right.cluster, right.principal, right.resource)
-        operations.setdefault(place, {})[right.operation] = None
-    return [
-        f"kafka-acls.sh --bootstrap-server {servers[cluster]} --command-config admin.properties --add "
-        f"--allow-principal '{principal}' {_options(names)} {resource}"
-        for (cluster, principal, resource), names in operations.items()
-    ]
-
-
-def check_rights(flow: FlowFacts) -> Iterator[Finding]:
-    """One finding for each resource with missing rights; the remedy is the command that grants them."""
+def check_rights(flow: FlowFacts, clusters: Mapping[ClusterAlias, ClusterFacts]) -> Iterator[Finding]:
+    """One finding for each resource with missing rights, whose remedy is the command that grants them, and
+    one for each thing that could not be checked.
+    """
     servers = servers_of(flow.config)
-    missing: dict[tuple[ClusterAlias, str, bool], list[Right]] = {}
-    for right, optional in missing_rights(flow):
-        missing.setdefault((right.cluster, right.resource, optional), []).append(right)
-    for (cluster, resource, optional), rights in missing.items():
+    missing: dict[tuple[ClusterAlias, str, str, str], list[Right]] = {}
+    for right in missing_rights(flow, clusters):
+        place = (right.cluster, right.principal, right.resource, right.purpose)
+        missing.setdefault(place, []).append(right)
+    for (cluster, principal, resource, purpose), rights in missing.items():
         operations = ", ".join(right.operation for right in rights)
-        message = f"{rights[0].principal} lacks {operations} on {resource} of {cluster}"
-        make = warning if optional else error
-        yield make(str(flow.flow), "rights", message, acl_commands(rights, servers)[0])
-    if not missing:
-        yield fine(str(flow.flow), "rights", "both ends allow what is needed on topics and clusters")
+        message = f"{principal} lacks {operations} on {resource} of {cluster}"
+        make = warning if purpose else error
+        words = f"{message}: {purpose}" if purpose else message
+        yield make(str(flow.flow), "rights", words, acl_commands(rights, servers)[0])
+    unknown = list(_unchecked(flow))
+    yield from unknown
+    if not missing and not unknown:
+        yield fine(
+            str(flow.flow),
+            "rights",
+            "both ends allow what is needed on topics, groups, transactional ids and clusters",
+        )
 
 
-def servers_of(config: FlowConfig) -> dict[ClusterAlias, str]:
-    """Bootstrap servers of both ends, as commands take them."""
-    return {
-        config.flow.source: ",".join(config.clients.source_admin.bootstrap_servers),
-        config.flow.target: ",".join(config.clients.target_admin.bootstrap_servers),
-    }
-
-
-def missing_rights(flow: FlowFacts) -> Iterator[tuple[Right, bool]]:
-    """Rights that are needed and not there; True beside one that the flow can go on without."""
-    yield from _on_clusters(flow)
+def missing_rights(flow: FlowFacts, clusters: Mapping[ClusterAlias, ClusterFacts]) -> Iterator[Right]:
+    """Rights that are needed and not there; those with a purpose are needed for no more than that."""
+    yield from _on_clusters(flow, clusters)
     for internal in flow.internal:
         yield from _on_internal_topic(flow, internal)
     for topic in flow.topics:
         yield from _on_source_topic(flow, topic)
         yield from _on_target_topic(flow, topic)
+    yield from missing_group_rights(flow)
+    if flow.transactions is False:
+        yield right_of(flow.flow.target, flow.target_principal, transactions_of(flow.flow), "WRITE")
 
 
-def _on_clusters(flow: FlowFacts) -> Iterator[tuple[Right, bool]]:
+def _unchecked(flow: FlowFacts) -> Iterator[Finding]:
+    ends = (
+        (flow.flow.source, flow.source_operations),
+        (flow.flow.target, flow.target_operations),
+    )
+    for alias, granted in ends:
+        if isinstance(granted, KafkaError):
+            yield not_checked(flow, f"rights on the cluster {alias} itself", granted)
+    for internal in flow.internal:
+        if _is_unknown(internal.operations):
+            yield not_checked(flow, f"rights on {internal.name} of {internal.cluster}", internal.operations)
+    for topic in flow.topics:
+        if _is_unknown(topic.source_operations):
+            yield not_checked(flow, f"rights on {topic.name} of {flow.flow.source}", topic.source_operations)
+        if not isinstance(topic.target, KafkaError) and isinstance(topic.target_operations, KafkaError):
+            about = f"rights on {topic.target_name} of {flow.flow.target}"
+            yield not_checked(flow, about, topic.target_operations)
+    yield from unchecked_groups(flow)
+    if isinstance(flow.transactions, KafkaError):
+        about = f"the right to WRITE on {transactions_of(flow.flow)} of {flow.flow.target}"
+        yield not_checked(flow, about, flow.transactions)
+    for client, principal in flow.other_principals.items():
+        yield not_checked(
+            flow,
+            f"rights of {principal}, as whom the {client} logs in",
+            "preflight asks as the admin client does",
+            "grant it the rights that --acls prints",
+        )
+
+
+def _is_unknown(operations: frozenset[str] | KafkaError) -> TypeGuard[KafkaError]:
+    """Whether nothing can be said of a topic, neither that it is absent nor that a right is missing."""
+    return isinstance(operations, KafkaError) and operations.reason not in (_FORBIDDEN | {"TOPIC_UNKNOWN"})
+
+
+def _on_clusters(flow: FlowFacts, clusters: Mapping[ClusterAlias, ClusterFacts]) -> Iterator[Right]:
     config = flow.config
-    source: dict[str, bool] = {}
-    target: dict[str, bool] = {"DESCRIBE_CONFIGS": True}
+    source: dict[str, str] = {}
+    target: dict[str, str] = {"DESCRIBE_CONFIGS": "the brokers' defaults are not known without it"}
+    if config.checkpoint.enabled:
+        source |= {"DESCRIBE": FENCING, "ALTER": FENCING}
     if config.configsync.sync_acls_enabled:
-        source["DESCRIBE"] = True
-        target |= {"DESCRIBE": True, "ALTER": True}
+        source["DESCRIBE"] = "ACLs are not copied without it"
+        target |= dict.fromkeys(("DESCRIBE", "ALTER"), "ACLs are not copied without it")
     if config.configsync.sync_quotas_enabled:
-        source["DESCRIBE_CONFIGS"] = True
-        target["ALTER_CONFIGS"] = True
-    if not config.source.exactly_once:
-        target["IDEMPOTENT_WRITE"] = False
+        source["DESCRIBE_CONFIGS"] = "quotas are not copied without it"
+        target["ALTER_CONFIGS"] = ""
+    if _is_older(clusters[flow.flow.target], _LETS_WRITERS_BE_IDEMPOTENT):
+        target["IDEMPOTENT_WRITE"] = ""
+    writes_on_source = any(topic.cluster == flow.flow.source for topic in flow.internal)
+    if writes_on_source and _is_older(clusters[flow.flow.source], _LETS_WRITERS_BE_IDEMPOTENT):
+        source["IDEMPOTENT_WRITE"] = ""
     for alias, principal, needed, granted in (
         (flow.flow.source, flow.source_principal, source, flow.source_operations),
         (flow.flow.target, flow.target_principal, target, flow.target_operations),
     ):
         if isinstance(granted, KafkaError):
             continue
-        for operation, optional in sorted(needed.items()):
+        for operation, purpose in sorted(needed.items()):
             if operation not in granted:
-                yield _right(alias, principal, "--cluster", operation), optional
+                yield right_of(alias, principal, CLUSTER, operation, purpose)
 
 
-def _on_source_topic(flow: FlowFacts, topic: TopicFacts) -> Iterator[tuple[Right, bool]]:
-    needed: Mapping[str, bool] = {"DESCRIBE": False, "READ": False, "DESCRIBE_CONFIGS": False}
+def _is_older(cluster: ClusterFacts, release: tuple[int, ...]) -> bool:
+    return tuple(int(part) for part in cluster.release.split(".")) < release
+
+
+def _on_source_topic(flow: FlowFacts, topic: TopicFacts) -> Iterator[Right]:
+    needed = {"DESCRIBE": "", "READ": "", "DESCRIBE_CONFIGS": ""}
     if not flow.config.configsync.sync_configs_enabled:
-        needed = {**needed, "DESCRIBE_CONFIGS": True}
+        needed["DESCRIBE_CONFIGS"] = "limits of the topic are not known without it"
     granted = topic.source_operations
+    if _is_unknown(granted):
+        return
     if isinstance(granted, KafkaError):
         granted = frozenset()
-    for operation, optional in needed.items():
+    for operation, purpose in needed.items():
         if operation not in granted:
-            yield (
-                _right(flow.flow.source, flow.source_principal, f"--topic '{topic.name}'", operation),
-                optional,
-            )
+            resource = f"--topic '{topic.name}'"
+            yield right_of(flow.flow.source, flow.source_principal, resource, operation, purpose)
 
 
-def _on_target_topic(flow: FlowFacts, topic: TopicFacts) -> Iterator[tuple[Right, bool]]:
+def _on_target_topic(flow: FlowFacts, topic: TopicFacts) -> Iterator[Right]:
+    config = flow.config
     name = f"--topic '{topic.target_name}'"
     if isinstance(topic.target, KafkaError):
         for operation in _of_the_unseen(topic.target, topic.creation):
-            yield _right(flow.flow.target, flow.target_principal, name, operation), False
+            yield right_of(flow.flow.target, flow.target_principal, name, operation)
         return
-    needed = {"DESCRIBE": False, "WRITE": False, "READ": True, "ALTER": True, "DESCRIBE_CONFIGS": True}
-    if flow.config.configsync.sync_configs_enabled:
-        needed["ALTER_CONFIGS"] = False
+    needed = {
+        "DESCRIBE": "",
+        "WRITE": "",
+        "READ": "offsets of groups are neither checked nor committed on it without it",
+        "ALTER": "partitions are not added without it",
+        "DESCRIBE_CONFIGS": "its configs are not compared without it",
+    }
+    if config.checkpoint.sync_group_offsets_enabled:
+        needed["READ"] = ""
+    if config.configsync.sync_configs_enabled:
+        needed["ALTER_CONFIGS"] = ""
+    if config.configsync.follow_deletes:
+        needed["DELETE"] = ""
     if isinstance(topic.target_operations, KafkaError):
         return
-    for operation, optional in needed.items():
+    for operation, purpose in needed.items():
         if operation not in topic.target_operations:
-            yield _right(flow.flow.target, flow.target_principal, name, operation), optional
+            yield right_of(flow.flow.target, flow.target_principal, name, operation, purpose)
 
 
-def _on_internal_topic(flow: FlowFacts, topic: InternalTopic) -> Iterator[tuple[Right, bool]]:
+def _on_internal_topic(flow: FlowFacts, topic: InternalTopic) -> Iterator[Right]:
     principal = flow.source_principal if topic.cluster == flow.flow.source else flow.target_principal
     name = f"--topic '{topic.name}'"
     if isinstance(topic.operations, KafkaError):
-        for operation in _of_the_unseen(topic.operations, topic.creation):
-            yield _right(topic.cluster, principal, name, operation), False
-        return
-    for operation in ("DESCRIBE", "READ", "WRITE"):
-        if operation not in topic.operations:
-            yield _right(topic.cluster, principal, name, operation), False
+        lacking = list(_of_the_unseen(topic.operations, topic.creation))
+    else:
+        lacking = [each for each in ("DESCRIBE", "READ", "WRITE") if each not in topic.operations]
+    for operation in lacking:
+        yield right_of(topic.cluster, principal, name, operation, topic.purpose)
 
 
 def _of_the_unseen(seeing: KafkaError, creation: KafkaError | None) -> Iterator[str]:
@@ -153,76 +185,3 @@ def _of_the_unseen(seeing: KafkaError, creation: KafkaError | None) -> Iterator[
         yield "CREATE"
     if seeing.reason in _FORBIDDEN:
         yield from ("DESCRIBE", "READ", "WRITE")
-
-
-def _options(operations: Iterable[str]) -> str:
-    """As kafka-acls takes them: DESCRIBE_CONFIGS is `--operation DescribeConfigs`."""
-    spelled = ("".join(word.capitalize() for word in each.split("_")) for each in operations)
-    return " ".join(f"--operation {name}" for name in spelled)
-
-
-_FORBIDDEN: Final = frozenset({"TOPIC_UNAUTHORIZED", "CLUSTER_UNAUTHORIZED"})
-
-
-def _right(cluster: ClusterAlias, principal: str, resource: str, operation: str) -> Right:
-    return Right(cluster=cluster, principal=principal or _SOMEBODY, resource=resource, operation=operation)
-
-
-def internal_topics(config: FlowConfig, policy: ReplicationPolicy) -> list[tuple[ClusterAlias, str]]:
-    """The mirror's own topics of a flow, each with the cluster it is on."""
-    source, target = config.flow.source, config.flow.target
-    topics = [(target, source_offsets_topic(source)), (target, configsync_topic(source))]
-    if config.source.offset_syncs.enabled:
-        location = HostedLocation(config.source.offset_syncs.location.value)
-        syncs = offset_syncs_topic(policy, config.flow, location)
-        topics.append((syncs.cluster, syncs.topic))
-    if config.checkpoint.enabled:
-        topics.append((target, policy.checkpoints_topic(source)))
-    if config.heartbeat.enabled:
-        topics += [(source, policy.heartbeats_topic()), (target, policy.heartbeats_topic())]
-    return topics
-
-
-def all_rights(flow: FlowFacts) -> list[Right]:
-    """Every right a flow needs, for a new principal: with prefixes and patterns instead of single topics."""
-    config, policy = flow.config, flow.selector.policy
-    source, target = flow.flow.source, flow.flow.target
-    reader, writer = flow.source_principal, flow.target_principal
-    copies = policy.format_remote_topic(source, "")
-    remote = f"--topic '{copies}' --resource-pattern-type prefixed" if copies else "--topic '*'"
-    rights = [
-        *(_right(source, reader, "--topic '*'", each) for each in ("DESCRIBE", "READ", "DESCRIBE_CONFIGS")),
-        *(
-            _right(target, writer, remote, each)
-            for each in ("CREATE", "DESCRIBE", "READ", "WRITE", "ALTER", "DESCRIBE_CONFIGS", "ALTER_CONFIGS")
-        ),
-    ]
-    if config.checkpoint.enabled:
-        rights.append(_right(source, reader, "--group '*'", "DESCRIBE"))
-    if config.checkpoint.sync_group_offsets_enabled:
-        rights.append(_right(target, writer, "--group '*'", "READ"))
-    internal = internal_topics(config, policy)
-    if config.checkpoint.enabled:
-        # Nothing depends on it, but the checkpoint service starts sooner with it.
-        internal.append((target, sync_history_topic(source)))
-    for cluster, topic in internal:
-        principal = reader if cluster == source else writer
-        rights += [
-            _right(cluster, principal, f"--topic '{topic}'", each)
-            for each in ("CREATE", "DESCRIBE", "READ", "WRITE")
-        ]
-    if config.source.exactly_once:
-        resource = f"--transactional-id 'twinlog-{source}-{target}-' --resource-pattern-type prefixed"
-        rights += [_right(target, writer, resource, each) for each in ("DESCRIBE", "WRITE")]
-    else:
-        rights.append(_right(target, writer, "--cluster", "IDEMPOTENT_WRITE"))
-    rights.append(_right(target, writer, "--cluster", "DESCRIBE_CONFIGS"))
-    # Of several processes with a flow, the groups elect the one that works.
-    rights.append(_right(target, writer, "--group 'twinlog-' --resource-pattern-type prefixed", "READ"))
-    if config.configsync.sync_acls_enabled:
-        rights += [_right(source, reader, "--cluster", "DESCRIBE")]
-        rights += [_right(target, writer, "--cluster", each) for each in ("DESCRIBE", "ALTER")]
-    if config.configsync.sync_quotas_enabled:
-        rights += [_right(source, reader, "--cluster", "DESCRIBE_CONFIGS")]
-        rights += [_right(target, writer, "--cluster", "ALTER_CONFIGS")]
-    return rights

@@ -22,6 +22,7 @@ from twinlog.config import FlowConfig
 from twinlog.errors import KafkaError, StateError, TransientKafkaError, TwinlogError
 from twinlog.kafka.ports import Candidate, KafkaCluster, Standing
 from twinlog.model import Flow
+from twinlog.policy.names import lease_group
 from twinlog.service.app import ServiceContext
 from twinlog.service.process_mark import is_gone, process_mark
 from twinlog.service.runtime import Backoff, Loop, LoopExited, finish_or_cancel, wait_for_any
@@ -318,11 +319,6 @@ class FlowLease:
 
 async def _idle(stop: asyncio.Event) -> None:
     await stop.wait()
-
-
-def lease_group(service: str, flow: Flow) -> str:
-    """The group on the flow's target whose leader is the owner; the right to READ it is needed."""
-    return f"twinlog-{service}-{flow.source}-{flow.target}"
 
 
 def open_lease(context: ServiceContext, flow: Flow, target: KafkaCluster) -> FlowLease:

@@ -1,5 +1,6 @@
 """What preflight says of facts: every check, in order and out of order."""
 
+import shlex
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -12,15 +13,30 @@ from twinlog.errors import FatalKafkaError, TransientKafkaError
 from twinlog.kafka.inspector import release_of
 from twinlog.kafka.ports import ConfigEntry, ConfigSource, TopicDescription
 from twinlog.preflight.checks import judge
-from twinlog.preflight.facts import ClusterFacts, Facts, FlowFacts, InternalTopic, TopicFacts
+from twinlog.preflight.facts import ClusterFacts, Facts, FlowFacts, GroupRights, InternalTopic, TopicFacts
 from twinlog.preflight.findings import Finding, Level
+from twinlog.preflight.group_rights import FAILING_OVER
+from twinlog.preflight.own_topics import own_topics
 from twinlog.preflight.report import needed_acl_commands
+from twinlog.preflight.right import ELECTIONS
 from twinlog.selection_configured import topic_selector
 
 ABSENT = FatalKafkaError("no such topic", reason="TOPIC_UNKNOWN", code=3)
+NO_GROUP = FatalKafkaError("an ACL for the group is missing", reason="GROUP_UNAUTHORIZED", code=30)
+AWAY = TransientKafkaError("no answer in time", reason="KAFKA_TIMEOUT")
 FORBIDDEN = FatalKafkaError("an ACL for the topic is missing", reason="TOPIC_UNAUTHORIZED", code=29)
 EVERYTHING = frozenset(
-    {"ALTER", "ALTER_CONFIGS", "CREATE", "DESCRIBE", "DESCRIBE_CONFIGS", "IDEMPOTENT_WRITE", "READ", "WRITE"}
+    {
+        "ALTER",
+        "ALTER_CONFIGS",
+        "CREATE",
+        "DELETE",
+        "DESCRIBE",
+        "DESCRIBE_CONFIGS",
+        "IDEMPOTENT_WRITE",
+        "READ",
+        "WRITE",
+    }
 )
 IDENTITY = "org.apache.kafka.connect.mirror.IdentityReplicationPolicy"
 
@@ -343,8 +359,136 @@ def test_missing_rights_come_with_the_command_that_grants_them(configure: Config
 def test_rights_that_a_flow_can_go_on_without_are_warnings(configure: Configure) -> None:
     facts = facts_of(configure({}), source_operations=frozenset(), target_operations=frozenset())
     assert {finding.level for finding in troubles(facts)} == {Level.WARNING}
-    without_acls = configure({"sync.topic.acls.enabled": "false"})
+    without_acls = configure({"sync.topic.acls.enabled": "false", "emit.checkpoints.enabled": "false"})
     assert troubles(facts_of(without_acls, source_operations=frozenset())) == []
+
+
+def test_fencing_is_named_as_what_alter_on_the_source_is_needed_for(configure: Configure) -> None:
+    configuration = configure({"sync.topic.acls.enabled": "false"})
+    found = the_trouble(facts_of(configuration, source_operations=EVERYTHING - {"ALTER"}))
+    assert found.level is Level.WARNING
+    assert found.message.endswith("lacks ALTER on --cluster of A: needed only for failover --fence")
+
+
+def test_a_right_on_transactional_ids_that_is_missing_is_an_error(configure: Configure) -> None:
+    found = the_trouble(facts_of(configure({}), transactions=False, target_principal="User:mirror"))
+    assert found.level is Level.ERROR
+    assert found.message == (
+        "User:mirror lacks WRITE on --transactional-id 'twinlog-A-B-' --resource-pattern-type prefixed of B"
+    )
+
+
+def test_rights_on_groups_are_missing_where_they_are_needed(configure: Configure) -> None:
+    groups = GroupRights(
+        elections={"twinlog-source-A-B": NO_GROUP},
+        on_source={"billing": frozenset({"DESCRIBE"})},
+        on_target={"billing": NO_GROUP},
+    )
+    found = troubles(facts_of(configure({"twinlog.sync.group.deletes.enabled": "true"}), groups=groups))
+    assert [(each.level, each.message.partition("lacks ")[2]) for each in found] == [
+        (
+            Level.WARNING,
+            f"READ on {ELECTIONS} of B: a second process with this flow does not stand by without it",
+        ),
+        (
+            Level.WARNING,
+            "READ on --group 'billing' of A: needed only for failback, which commits offsets of groups there",
+        ),
+        (
+            Level.WARNING,
+            "READ on --group 'billing' of B: needed only for failover, which commits offsets of groups there",
+        ),
+        (Level.ERROR, "DELETE on --group 'billing' of B"),
+    ]
+    syncing = facts_of(configure({"sync.group.offsets.enabled": "true"}), groups=groups)
+    errors = [each.message for each in troubles(syncing) if each.level is Level.ERROR]
+    assert [each.partition("lacks ")[2] for each in errors] == ["READ on --group 'billing' of B"]
+
+
+def test_many_groups_without_a_right_are_one_finding(configure: Configure) -> None:
+    groups = GroupRights(on_source={f"g{number}": NO_GROUP for number in range(40)})
+    found = [each for each in troubles(facts_of(configure({}), groups=groups)) if each.level is Level.ERROR]
+    assert [each.message.partition("lacks ")[2] for each in found] == ["DESCRIBE on --group '*' of A"]
+
+
+def test_the_name_of_a_group_ends_no_quotation_of_a_command(configure: Configure) -> None:
+    groups = GroupRights(on_source={"x'; rm -rf ~; '": NO_GROUP})
+    (command,) = {
+        each.remedy for each in troubles(facts_of(configure({}), groups=groups)) if each.level is Level.ERROR
+    }
+    assert shlex.split(command)[-1] == "x'; rm -rf ~; '"
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        ({"source_operations": AWAY}, "rights on the cluster A itself: "),
+        ({"target_operations": AWAY}, "rights on the cluster B itself: "),
+        ({"transactions": AWAY}, "the right to WRITE on --transactional-id 'twinlog-A-B-'"),
+        ({"groups": GroupRights(unlisted=AWAY)}, "the groups of A cannot be listed"),
+        ({"groups": GroupRights(sees_all=False)}, "A does not list them, so they are not translated"),
+        ({"groups": GroupRights(not_asked=7)}, "rights on 7 more groups"),
+        ({"groups": GroupRights(elections={"twinlog-source-A-B": AWAY})}, "group twinlog-source-A-B of B"),
+        ({"other_principals": {"B producer": "User:writer"}}, "User:writer, as whom the B producer logs in"),
+        (
+            {"internal": (InternalTopic(cluster="B", name="mm2-failover.A.internal", operations=AWAY),)},
+            "rights on mm2-failover.A.internal of B",
+        ),
+    ],
+)
+def test_what_cannot_be_checked_is_said(configure: Configure, changes: dict[str, Any], words: str) -> None:
+    found = the_trouble(facts_of(configure({}), **changes))
+    assert (found.level, found.check) == (Level.WARNING, "not checked")
+    assert words in found.message
+
+
+def test_deleting_topics_takes_the_right_to(configure: Configure) -> None:
+    present = topic(target=described("A.orders"), target_operations=EVERYTHING - {"DELETE"})
+    assert troubles(facts_of(configure({}), topics={"A->B": (present,)})) == []
+    deleting = configure({"twinlog.sync.topic.deletes.enabled": "true"})
+    found = the_trouble(facts_of(deleting, topics={"A->B": (present,)}))
+    assert found.message.endswith("lacks DELETE on --topic 'A.orders' of B")
+
+
+@pytest.mark.parametrize(("release", "needed"), [("2.7", True), ("2.8", False), ("4.0", False)])
+def test_idempotent_writers_need_a_right_of_their_own_on_old_brokers(
+    configure: Configure, release: str, needed: bool
+) -> None:
+    facts = facts_of(
+        configure({}),
+        clusters={"B": cluster("B", release=release)},
+        target_operations=EVERYTHING - {"IDEMPOTENT_WRITE"},
+    )
+    assert bool(troubles(facts)) is needed
+
+
+def test_every_topic_of_the_mirrors_own_is_looked_at_and_granted(configure: Configure) -> None:
+    configuration = configure({"offset.storage.topic": "positions"})
+    (config,) = configuration.enabled_flows
+    names = {
+        "positions",
+        "mm2-configsync.A.internal",
+        "mm2-offset-syncs.B.internal",
+        "A.checkpoints.internal",
+        "mm2-failover.A.internal",
+        "mm2-sync-history.A.internal",
+        "heartbeats",
+    }
+    assert {own.name for own in own_topics(config, topic_selector(config).policy)} == names
+    commands = needed_acl_commands(configuration)
+    for name in names:
+        (command,) = {each for each in commands if f"--topic '{name}'" in each and "server b" in each} or {
+            each for each in commands if f"--topic '{name}'" in each
+        }
+        assert "--operation Create --operation Describe --operation Read --operation Write" in command
+
+
+def test_rights_for_one_purpose_stand_below_it_in_a_comment(configure: Configure) -> None:
+    lines = needed_acl_commands(configure({"sync.topic.acls.enabled": "false"}))
+    fencing = lines.index("# needed only for failover --fence:")
+    assert lines[fencing + 1].endswith("--operation Describe --operation Alter --cluster")
+    assert "--bootstrap-server a:9092" in lines[fencing + 1]
+    assert not any(line.startswith("#") for line in lines[: lines.index(f"# {FAILING_OVER}:")])
 
 
 def test_internal_topics_need_rights_too(configure: Configure) -> None:

@@ -1,0 +1,46 @@
+"""The mirror's own topics of a flow. Pure."""
+
+from typing import Final, NamedTuple
+
+from twinlog.config import FlowConfig
+from twinlog.model import ClusterAlias
+from twinlog.policy.internal_topics import OffsetSyncsLocation as HostedLocation
+from twinlog.policy.internal_topics import (
+    configsync_topic,
+    failover_topic,
+    offset_syncs_topic,
+    sync_history_topic,
+)
+from twinlog.policy.replication import ReplicationPolicy
+
+WARM_START: Final = "the checkpoint service starts slower without it"
+
+
+class OwnTopic(NamedTuple):
+    cluster: ClusterAlias
+    """Where it is."""
+    name: str
+    purpose: str = ""
+    """What it is needed for when the flow works without it; empty when it does not."""
+
+
+def own_topics(config: FlowConfig, policy: ReplicationPolicy) -> list[OwnTopic]:
+    """Every topic that the services create, read and write for a flow."""
+    source, target = config.flow.source, config.flow.target
+    topics = [
+        OwnTopic(target, config.source.offset_storage.topic),
+        OwnTopic(target, configsync_topic(source)),
+    ]
+    if config.source.offset_syncs.enabled:
+        location = HostedLocation(config.source.offset_syncs.location.value)
+        syncs = offset_syncs_topic(policy, config.flow, location)
+        topics.append(OwnTopic(syncs.cluster, syncs.topic))
+    if config.checkpoint.enabled:
+        topics += [
+            OwnTopic(target, policy.checkpoints_topic(source)),
+            OwnTopic(target, failover_topic(source)),
+            OwnTopic(target, sync_history_topic(source), WARM_START),
+        ]
+    if config.heartbeat.enabled:
+        topics += [OwnTopic(cluster, policy.heartbeats_topic()) for cluster in (source, target)]
+    return topics

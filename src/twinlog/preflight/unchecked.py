@@ -1,0 +1,10 @@
+"""What preflight cannot tell is said, never passed over. Pure."""
+
+from twinlog.errors import KafkaError
+from twinlog.preflight.facts import FlowFacts
+from twinlog.preflight.findings import Finding, warning
+
+
+def not_checked(flow: FlowFacts, what: str, why: KafkaError | str, remedy: str = "") -> Finding:
+    """A warning that nothing is known of `what`."""
+    return warning(str(flow.flow), "not checked", f"{what}: {why}", remedy)
