@@ -162,6 +162,11 @@ FLOWS: Final = ReasonGroup(
             "nothing, or stop one of them",
         ),
         OwnReason(
+            "MOVES_UNKNOWN",
+            "the record of failovers cannot be read: fences and cut moves are not shown",
+            "the message says why",
+        ),
+        OwnReason(
             "NO_FLOWS",
             "`twinlog status --check`: services answer, and none of them has a flow",
             "ask the deployment that was meant (`--config`), or enable a flow in the file",

@@ -130,6 +130,8 @@ def last_move(last: LastMove) -> pb2.LastMove:
         started=timestamp(last.started_ms),
         aborted=last.aborted,
         fenced_topics=last.fenced_topics,
+        fenced_where_left=last.fenced_where_left,
+        fenced_where_entered=last.fenced_where_entered,
     )
 
 

@@ -346,6 +346,8 @@ def fences_where_left(last: MoveRecord | None, kind: MoveKind) -> Collection[Acl
 
 def shown_move(last: MoveRecord) -> LastMove:
     """As plans and answers show it."""
+    left = {fence.resource_name for fence in last.fences}
+    entered = {fence.resource_name for fence in last.former_fences}
     return LastMove(
         run_id=last.run_id,
         kind=last.kind,
@@ -354,7 +356,9 @@ def shown_move(last: MoveRecord) -> LastMove:
         by=last.by,
         started_ms=last.started_ms,
         aborted=last.aborted,
-        fenced_topics=sorted({fence.resource_name for fence in (*last.fences, *last.former_fences)}),
+        fenced_topics=sorted(left | entered),
+        fenced_where_left=sorted(left),
+        fenced_where_entered=sorted(entered),
     )
 
 

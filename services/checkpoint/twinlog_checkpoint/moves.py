@@ -103,6 +103,10 @@ class LastMove:
     """Given up: its fences are gone."""
     fenced_topics: Sequence[str] = ()
     """Whose writers its fences, or those of the move before it, keep out."""
+    fenced_where_left: Sequence[str] = ()
+    """Of these, those on the cluster that it leaves."""
+    fenced_where_entered: Sequence[str] = ()
+    """Of these, those on the cluster that it goes to: of the move before."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -7,10 +7,9 @@ import grpc
 from twinlog.api.common.v1 import types_pb2
 from twinlog.api.configsync.v1 import configsync_service_pb2 as configsync
 from twinlog.api.configsync.v1.configsync_service_pb2_grpc import ConfigSyncServiceStub
-from twinlog.cli.status_rows import MANUAL, RULE, WAITING, InForce, Status, asked, shown_stamp
+from twinlog.cli.status_rows import MANUAL, NAMED_TOPICS, RULE, WAITING, InForce, Status, asked, shown_stamp
 
 SYNC_MODE = "twinlog.sync.mode"
-NAMED_TOPICS = 5
 
 
 async def ask_configsync(channel: grpc.aio.Channel, status: Status, timeout_seconds: float) -> None:

@@ -9,10 +9,9 @@ import grpc
 from google.protobuf.duration_pb2 import Duration
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 
-from twinlog.api.checkpoint.v1 import checkpoint_service_pb2 as checkpoint
-from twinlog.api.checkpoint.v1.checkpoint_service_pb2_grpc import CheckpointServiceStub
 from twinlog.api.heartbeat.v1 import heartbeat_service_pb2 as heartbeat
 from twinlog.api.heartbeat.v1.heartbeat_service_pb2_grpc import HeartbeatServiceStub
+from twinlog.cli.status_checkpoint import ask_checkpoint
 from twinlog.cli.status_configsync import ask_configsync
 from twinlog.cli.status_rows import HEARTBEAT_MISSING, SERVING, FlowRow, Note, ServiceRow, Status
 from twinlog.cli.status_source import ask_source
@@ -68,26 +67,6 @@ async def _ask(row: ServiceRow, status: Status, timeout_seconds: float) -> None:
             row.reason, row.message = error.reason, str(error)
 
 
-async def _checkpoint(channel: grpc.aio.Channel, status: Status, timeout_seconds: float) -> None:
-    answer = await CheckpointServiceStub(channel).ListGroups(
-        checkpoint.ListGroupsRequest(), timeout=timeout_seconds
-    )
-    status.add_clusters("checkpoint", answer.clusters)
-    for flow in answer.ready_flows:
-        status.flow(flow).group_count = 0
-    for progress in answer.flows:
-        if progress.obstacle:
-            row = status.flow(progress.flow)
-            row.add_note("checkpoint", reason="GROUPS_NOT_TRANSLATED", message=progress.obstacle)
-    names: dict[str, set[str]] = {}
-    for entry in answer.groups:
-        row = status.flow(entry.flow)
-        verdict = checkpoint.Verdict.Name(entry.verdict).removeprefix("VERDICT_")
-        row.groups[verdict] = row.groups.get(verdict, 0) + 1
-        names.setdefault(row.flow, set()).add(entry.group)
-        row.group_count = len(names[row.flow])
-
-
 async def _heartbeat(channel: grpc.aio.Channel, status: Status, timeout_seconds: float) -> None:
     stub = HeartbeatServiceStub(channel)
     topology = await stub.GetTopology(heartbeat.GetTopologyRequest(), timeout=timeout_seconds)
@@ -103,7 +82,7 @@ async def _heartbeat(channel: grpc.aio.Channel, status: Status, timeout_seconds:
 
 _DETAILS: dict[str, Details] = {
     "source": ask_source,
-    "checkpoint": _checkpoint,
+    "checkpoint": ask_checkpoint,
     "heartbeat": _heartbeat,
     "configsync": ask_configsync,
 }

@@ -14,6 +14,9 @@ Answer = TypeVar("Answer")
 
 DOWN = "DOWN"
 PAUSE, LIMIT, RULE, MANUAL, WAITING, GAPS = "PAUSE", "LIMIT", "RULE", "MANUAL", "WAITING", "GAPS"
+MOVE, FENCE = "MOVE", "FENCE"
+NAMED_TOPICS = 5
+"""Of many topics so many are named."""
 HEARTBEAT_MISSING = "HEARTBEAT_MISSING"
 SERVING = "SERVING"
 NOT_LOOKED_YET = "UNKNOWN"
@@ -42,7 +45,8 @@ class InForce:
     """Something that somebody ordered, or that is left of what happened, and holds until somebody acts."""
 
     kind: str
-    """PAUSE, LIMIT, RULE, MANUAL, WAITING (topics), GAPS."""
+    """PAUSE, LIMIT, RULE, MANUAL, WAITING (topics), GAPS, FENCE, MOVE (a failover or failback that is not
+    finished)."""
     about: str
     message: str
     by: str | None = None

@@ -117,6 +117,7 @@ async def test_a_cancelled_run_leaves_its_fence_until_it_is_aborted() -> None:
         assert service.world.logs.source.acls
         status = await service.status()
         assert (status.last.finished, list(status.last.fenced_topics)) == (False, [ORIGIN.topic])
+        assert list(status.last.fenced_where_left) == [ORIGIN.topic]
         with pytest.raises(ConfigError, match="failover or failback"):
             await service.abort(pb2.MOVE_KIND_UNSPECIFIED)
         assert await service.abort() == [ORIGIN.topic]

@@ -1100,6 +1100,8 @@ class LastMove(_message.Message):
     STARTED_FIELD_NUMBER: _builtins.int
     ABORTED_FIELD_NUMBER: _builtins.int
     FENCED_TOPICS_FIELD_NUMBER: _builtins.int
+    FENCED_WHERE_LEFT_FIELD_NUMBER: _builtins.int
+    FENCED_WHERE_ENTERED_FIELD_NUMBER: _builtins.int
     run_id: _builtins.str
     """Names the run."""
     kind: _builtins.str
@@ -1122,6 +1124,14 @@ class LastMove(_message.Message):
     def fenced_topics(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
         """Topics whose writers are kept out by a fence of this move, or of the one before it the other way."""
 
+    @_builtins.property
+    def fenced_where_left(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
+        """Of these, those on the cluster that this move leaves."""
+
+    @_builtins.property
+    def fenced_where_entered(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
+        """Of these, those on the cluster that this move goes to: the fence of the move before, lifted when this one ends."""
+
     def __init__(
         self,
         *,
@@ -1133,10 +1143,12 @@ class LastMove(_message.Message):
         started: _timestamp_pb2.Timestamp | None = ...,
         aborted: _builtins.bool = ...,
         fenced_topics: _abc.Iterable[_builtins.str] | None = ...,
+        fenced_where_left: _abc.Iterable[_builtins.str] | None = ...,
+        fenced_where_entered: _abc.Iterable[_builtins.str] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["started", b"started"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["aborted", b"aborted", "by", b"by", "fenced_topics", b"fenced_topics", "finished", b"finished", "kind", b"kind", "run_id", b"run_id", "started", b"started", "steps", b"steps"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["aborted", b"aborted", "by", b"by", "fenced_topics", b"fenced_topics", "fenced_where_entered", b"fenced_where_entered", "fenced_where_left", b"fenced_where_left", "finished", b"finished", "kind", b"kind", "run_id", b"run_id", "started", b"started", "steps", b"steps"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

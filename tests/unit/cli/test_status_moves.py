@@ -1,0 +1,40 @@
+"""What a failover left in force is shown until it is gone."""
+
+from twinlog.api.checkpoint.v1 import checkpoint_service_pb2 as checkpoint
+from twinlog.cli.status_checkpoint import left_of_move
+
+
+def last(**more: object) -> checkpoint.LastMove:
+    told = checkpoint.LastMove(run_id="r1", kind="failover", finished=True, by="ann")
+    for name, value in more.items():
+        if isinstance(value, list):
+            getattr(told, name).extend(value)
+        else:
+            setattr(told, name, value)
+    return told
+
+
+def test_a_finished_move_that_fences_nobody_is_not_in_force() -> None:
+    assert left_of_move("A->B", last(), running=False) == []
+
+
+def test_a_cut_move_and_one_under_way_say_how_far_they_are() -> None:
+    cut = last(finished=False, steps=["CHECK", "FENCE"])
+    (shown,) = left_of_move("A->B", cut, running=False)
+    assert (shown.kind, shown.by) == ("MOVE", "ann")
+    assert "was cut, done: CHECK, FENCE" in shown.message
+    (shown,) = left_of_move("A->B", cut, running=True)
+    assert "is under way" in shown.message
+
+
+def test_a_fence_names_the_cluster_that_it_is_on_and_its_topics() -> None:
+    (shown,) = left_of_move("A->B", last(fenced_where_left=["orders"]), running=False)
+    assert (shown.kind, shown.message) == ("FENCE", "nobody may write to 1 topics on A: orders")
+    (shown,) = left_of_move("A->B", last(kind="failback", fenced_where_left=["a"]), running=False)
+    assert "on B" in shown.message
+
+
+def test_a_failback_that_was_given_up_leaves_the_fence_of_the_failover() -> None:
+    given_up = last(kind="failback", aborted=True, fenced_where_entered=["orders"])
+    (shown,) = left_of_move("A->B", given_up, running=False)
+    assert (shown.kind, "on A" in shown.message) == ("FENCE", True)
