@@ -60,6 +60,9 @@ class MoveRecord:
     """Those of the move before, where the groups move to: taken away at the end of this one."""
     aborted: bool = False
     """The run was given up; its fences are gone. The state is DONE then: nothing goes on with it."""
+    on_target: bool = True
+    """Groups may work on the flow's target because of this run or one before it. False before a failover has
+    committed anything, and after a failback."""
     chain: str = ""
     """Names the runs of one kind since the last move the other way: what they finished with counts."""
     moved: tuple[str, ...] = ()
@@ -98,6 +101,7 @@ def encode_record(flow: Flow, record: MoveRecord) -> tuple[bytes, bytes]:
         "fences": [asdict(fence) for fence in record.fences],
         "former_fences": [asdict(fence) for fence in record.former_fences],
         "aborted": record.aborted,
+        "on_target": record.on_target,
         "chain": record.chain,
         "moved": sorted(set(record.moved) - record.stood_at.keys()),
         # Read by earlier releases.
@@ -117,10 +121,13 @@ def decode_record(value: bytes) -> MoveRecord:
                 f"the record of the last move has format {fields['format']}, this release reads {_FORMAT}",
                 reason="WIRE_VERSION",
             )
+        kind, state = MoveKind(fields["kind"]), MoveState(fields["state"])
+        aborted = fields.get("aborted", False) is True
+        back = kind is MoveKind.FAILBACK and state is MoveState.DONE and not aborted
         return MoveRecord(
             run_id=_text(fields["run_id"]),
-            kind=MoveKind(fields["kind"]),
-            state=MoveState(fields["state"]),
+            kind=kind,
+            state=state,
             groups=_texts(fields["groups"]),
             by=_text(fields["by"]),
             started_ms=_number(fields["started_ms"]),
@@ -128,7 +135,8 @@ def decode_record(value: bytes) -> MoveRecord:
             done=tuple(Step(step) for step in fields["done"]),
             fences=_fences(fields["fences"]),
             former_fences=_fences(fields["former_fences"]),
-            aborted=fields.get("aborted", False) is True,
+            aborted=aborted,
+            on_target=fields.get("on_target", not back) is True,
             chain=_text(fields.get("chain", "")),
             moved=_texts(fields["moved"]),
         )

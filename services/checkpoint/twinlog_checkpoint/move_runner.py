@@ -25,7 +25,7 @@ from twinlog_checkpoint.move_outcome import finished_with, going_on, left_behind
 from twinlog_checkpoint.move_planner import MovePlanner, at_last, fences_where_left
 from twinlog_checkpoint.move_record import MoveRecord, MoveState, Step
 from twinlog_checkpoint.move_recorded import failback_due, recorded_move
-from twinlog_checkpoint.moves import MoveAction, MoveOptions, MovePartition, MovePlan
+from twinlog_checkpoint.moves import MoveAction, MoveKind, MoveOptions, MovePartition, MovePlan
 
 _log = structlog.stdlib.get_logger(__name__)
 
@@ -215,6 +215,10 @@ class MoveRunner:
         cluster = self.planner.route.to_cluster
         groups = len(writes(partitions))
         yield step_event(self.clock, Step.COMMIT, StepState.STARTED, f"writing on {plan.to_alias}")
+        if record.kind is MoveKind.FAILOVER and not record.on_target:
+            # Before the first offset: a run that is cut in between, and then given up, may have moved groups.
+            record = replace(record, on_target=True)
+            await self._store(record)
         commits = commit(cluster, partitions)
         while True:
             # Each part is held by itself: a process that lost the flow in between commits nothing more.
@@ -294,6 +298,7 @@ class MoveRunner:
             done=(Step.FENCE,) if fenced_before else (),
             fences=tuple(fences_where_left(last, kind)),
             former_fences=() if last is None else last.former_fences if same else last.fences,
+            on_target=last is not None and last.on_target,
             chain=(last.chain or run_id) if last is not None and same else run_id,
             moved=tuple(sorted(kept)),
             stood_at=kept,
@@ -306,6 +311,7 @@ class MoveRunner:
             record.after(Step.DONE),
             state=MoveState.DONE,
             finished_ms=self.clock.now_ms(),
+            on_target=record.kind is MoveKind.FAILOVER,
             moved=tuple(sorted({*record.moved, *newly})),
             stood_at={**record.stood_at, **_of(newly, stood_at(partitions))},
         )

@@ -1,8 +1,9 @@
 """Whether the flow's applications work on the target now, as the checkpoint service's record of moves says.
 
-`mm2-failover.<A>.internal` is the checkpoint service's. Of its record only the kind and the state are read:
-while groups move, and until they have moved back, a topic that is gone from the source is no reason to delete
-the copy that they work with.
+`mm2-failover.<A>.internal` is the checkpoint service's. Of its record only these are read: the kind, the
+state, whether the run was given up, and whether groups may work on the target. While groups move, and
+until they have moved back, a topic gone from the source is no reason to delete the copy they work with.
+A run that was given up before it committed an offset holds nothing.
 """
 
 import json
@@ -38,13 +39,22 @@ def words(flow: Flow, record: bytes | None) -> str:
     try:
         fields = json.loads(record)
         kind, state = str(fields["kind"]), str(fields["state"])
+        aborted = fields.get("aborted", False) is True
+        # Earlier releases did not record it.
+        on_target = fields.get("on_target", kind != "failback" or aborted) is True
     except (ValueError, KeyError, TypeError) as error:
         raise WireFormatError(f"the record of the last move is damaged: {error!r}") from error
-    if kind == "failback" and state == "DONE":
+    if state != "DONE":
+        return (
+            f"a {kind} is under way or was cut ({state}): `twinlog {kind} run '{flow}'` continues it,"
+            f" `twinlog {kind} abort '{flow}'` gives it up"
+        )
+    if not on_target:
         return ""
-    if state == "DONE":
-        return f"groups were moved to {flow.target} and not back: `twinlog failback run '{flow}'` ends it"
-    return f"a {kind} is under way ({state})"
+    given_up = f" (the last {kind} was given up)" if aborted else ""
+    return (
+        f"groups were moved to {flow.target} and not back{given_up}: `twinlog failback run '{flow}'` ends it"
+    )
 
 
 async def _newest(target: KafkaCluster, flow: Flow, partition: TopicPartition) -> bytes | None:

@@ -27,6 +27,7 @@ FAILOVER_CHANGES = [
     "create_acls",
     "append",  # FENCE
     "append",  # FINAL_OFFSETS
+    "append",  # groups may work on the target from here on
     "alter_group_offsets",
     "append",  # the group
     "append",  # DONE

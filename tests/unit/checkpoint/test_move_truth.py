@@ -171,7 +171,7 @@ async def changes_of(runner: MoveRunner, options: MoveOptions) -> TwinlogError |
     return None
 
 
-@pytest.mark.parametrize(("changes", "seen"), [(0, 0), (1, 0), (2, 0), (3, 1), (5, 1), (6, 2)])
+@pytest.mark.parametrize(("changes", "seen"), [(0, 0), (1, 0), (2, 0), (3, 1), (6, 1), (7, 2)])
 async def test_only_the_owner_of_the_flow_changes_anything(changes: int, seen: int) -> None:
     """A process that was out for a while must not write its old record, fence or offsets over newer ones."""
     async with estate() as world:
@@ -242,3 +242,41 @@ async def test_a_finished_failover_is_not_aborted_but_taken_back() -> None:
             await world.served.failover.abort("ann")
         assert refused.value.reason == "NOTHING_TO_ABORT"
         assert world.logs.source.acls
+
+
+@pytest.mark.parametrize(("step", "on_target"), [(Step.FENCE, False), (Step.COMMIT, True)])
+async def test_the_record_says_whether_groups_may_work_on_the_target(step: Step, on_target: bool) -> None:
+    """Also of a run that was given up: configsync deletes no copy that they may work with."""
+    async with estate() as world:
+        world.logs.source.set_group("g", {ORIGIN: 100})
+        cut = world.served.failover.run(MoveOptions(wait_seconds=0, fence=True))
+        async for event in cut:
+            if isinstance(event, StepEvent) and (event.step, event.state) == (step, StepState.DONE):
+                break
+        await cut.aclose()
+        await world.served.failover.abort("ann")
+        given_up = await world.served.failover.journal.load()
+        await run(world.served.failover)
+        moved = await world.served.failover.journal.load()
+        await run(world.served.failback)
+        back = await world.served.failover.journal.load()
+    assert given_up is not None
+    assert moved is not None
+    assert back is not None
+    assert (given_up.aborted, given_up.on_target) == (True, on_target)
+    assert (moved.on_target, back.on_target) == (True, False)
+
+
+async def test_a_failback_that_was_given_up_leaves_the_groups_on_the_target() -> None:
+    async with estate() as world:
+        world.logs.source.set_group("g", {ORIGIN: 100})
+        await run(world.served.failover)
+        cut = world.served.failback.run(MoveOptions(wait_seconds=0, fence=True))
+        async for event in cut:
+            if isinstance(event, StepEvent) and event.step is Step.FENCE:
+                break
+        await cut.aclose()
+        await world.served.failback.abort("ann")
+        given_up = await world.served.failback.journal.load()
+    assert given_up is not None
+    assert (given_up.aborted, given_up.on_target) == (True, True)

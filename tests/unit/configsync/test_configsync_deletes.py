@@ -205,7 +205,7 @@ async def test_nothing_is_deleted_after_a_source_that_is_another_cluster(tmp_pat
     await flow.refresh(TOPICS)
 
 
-async def record_move(flow: FlowUnderTest, kind: str, state: str) -> None:
+async def record_move(flow: FlowUnderTest, kind: str, state: str, **more: bool) -> None:
     name = "mm2-failover.A.internal"
     if name not in flow.target.topics:
         flow.target.add_topic(name)
@@ -213,7 +213,7 @@ async def record_move(flow: FlowUnderTest, kind: str, state: str) -> None:
         await writer.append(
             TopicPartition(name, 0),
             key=b'["TwinlogMove",{"flow":"A->B"}]',
-            value=json.dumps({"format": 1, "kind": kind, "state": state}).encode(),
+            value=json.dumps({"format": 1, "kind": kind, "state": state, **more}).encode(),
         )
 
 
@@ -236,6 +236,26 @@ async def test_nothing_is_deleted_while_a_failover_is_under_way_or_in_effect(
     await flow.refresh(TOPICS)
     assert copies(flow) == ["A.b", "A.c"]
     assert flow.sync.status.reason == ""
+
+
+@pytest.mark.parametrize("kind", ["failover", "failback"])
+@pytest.mark.parametrize("on_target", [True, False])
+async def test_a_move_that_was_given_up_holds_only_while_groups_may_work_on_the_target(
+    tmp_path: Path, kind: str, on_target: bool
+) -> None:
+    flow = following(tmp_path, grace_seconds=0)
+    await flow.refresh(TOPICS)
+    await flow.source.delete_topics(["a"])
+    await record_move(flow, kind, "RUNNING", on_target=on_target)
+    for _ in range(3):
+        await flow.refresh(TOPICS)
+    assert f"twinlog {kind} abort 'A->B'" in flow.sync.status.message
+    assert copies(flow) == ["A.a", "A.b", "A.c"]
+    await record_move(flow, kind, "DONE", aborted=True, on_target=on_target)
+    for _ in range(3):
+        await flow.refresh(TOPICS)
+    assert copies(flow) == (["A.a", "A.b", "A.c"] if on_target else ["A.b", "A.c"])
+    assert flow.sync.status.reason == (Reason.FAILED_OVER if on_target else "")
 
 
 async def test_a_record_of_a_failover_that_cannot_be_read_stops_deletions(tmp_path: Path) -> None:
