@@ -24,6 +24,7 @@ from twinlog.service.topics_client import TopicsWatch
 from twinlog.service.watch_client import Received, Restarted
 from twinlog.testing.fake_clock import FakeClock
 from twinlog.testing.fake_cluster import FakeCluster
+from twinlog.testing.fake_cluster_hooks import Call
 from twinlog.testing.fake_cluster_state import Transaction
 from twinlog.wire.murmur2 import partition_for_key
 from twinlog.wire.source_offset import encode_source_offset, source_offset_key
@@ -357,6 +358,23 @@ async def test_a_copy_that_lost_its_tail_while_nobody_copied_is_a_gap(site: Site
     assert second.table.rows[P].position == 10
     await site.write(site.target, "A.t", 1)
     assert ledger(await site.owner()) == [(6, 10, "TARGET_TRUNCATED")], "only once"
+
+
+async def test_what_is_copied_while_the_targets_end_is_asked_for_is_no_loss_of_the_copy(site: Site) -> None:
+    """A broker that hangs delays the answer about all copies: it is old when it comes."""
+    await site.write(site.target, "A.t", 12)
+    estate = await site.owner()
+    await estate.journal.position(P, 10)
+    reported(estate, position=10, source_end_offset=30, target_end_offset=12)
+
+    def goes_on(_: Call) -> None:
+        reported(estate, position=20, source_end_offset=30, target_end_offset=22)
+
+    site.target.intercept("list_offsets", goes_on, after=True)
+    await estate.target_logs.look_at_ends(estate.topics)
+    await estate.target_logs.note_shortened(estate.topics)
+    assert ledger(estate) == []
+    assert estate.table.rows[P].target_end == 22
 
 
 async def test_a_copy_that_stays_behind_retention_leaves_a_bounded_ledger(site: Site) -> None:

@@ -454,6 +454,18 @@ async def test_a_fenced_task_ends_at_once() -> None:
         await bench.outlet.run(bench.stop)
 
 
+async def test_no_part_of_a_fenced_task_outlives_its_writing_half() -> None:
+    """Its driver learns of it from its last words, not when it asks the task to end."""
+    bench = Bench()
+    bench.intake.fetcher = cast("RawFetcher", OneOutOfRange(None))
+    bench.target.commit_failures = [(FatalKafkaError("fenced", reason="PRODUCER_FENCED"), False)]
+    bench.fetched(GOOD, 3)
+    async with asyncio.timeout(60):
+        with pytest.raises(KafkaError, match="fenced"):
+            await bench.copier().run(bench.stop)
+    assert not bench.stop.is_set()
+
+
 async def test_what_hangs_of_the_ids_is_ended_before_they_write_again() -> None:
     bench = Bench()
     bad = TopicPartition("A.bad", 0)

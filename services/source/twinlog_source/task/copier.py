@@ -138,7 +138,7 @@ class Copier:
             reading = group.create_task(self.intake.run(copied), name="intake")
             group.create_task(self.syncs.run(copied), name="offset syncs")
             # Not after `stop`: what is moved then would be reported, and be in no log.
-            group.create_task(self._move_positions(stop), name="positions")
+            moving = group.create_task(self._move_positions(stop), name="positions")
             try:
                 await self.outlet.run(stop)
                 # Only then: what is found while the last positions are stored would be in no log.
@@ -149,8 +149,9 @@ class Copier:
                 failure = error
             finally:
                 copied.set()
-                reading.cancel()
-                waking.cancel()
+                # All of them: who is fenced ends without a `stop`, and the driver waits for its last words.
+                for part in (reading, waking, moving):
+                    part.cancel()
         self._note_stored_moves()
         await self.syncs.close()
         if failure is not None:
