@@ -103,6 +103,7 @@ async def test_a_producer_waits_out_a_producer_byte_rate_that_is_longer_than_its
         RawProducer(session, settings, transactional_id=unique_topic) as producer,
     ):
         throttles = []
+        is_known = False
         for _ in range(4):
             producer.begin()
             sent = [
@@ -114,7 +115,9 @@ async def test_a_producer_waits_out_a_producer_byte_rate_that_is_longer_than_its
             assert all(acknowledged.result() >= 0 for acknowledged in sent)
             client = await session.client("look")
             throttles += [connection.throttled_seconds for connection in client._conns.values()]
+            is_known |= session.is_throttled
     assert max(throttles) > 0
+    assert is_known, "a task says by it what it waits for"
 
 
 async def test_topics_are_created_under_a_controller_mutation_rate(

@@ -5,6 +5,7 @@ key lie in one partition and new ones in another, and partitions are read one af
 read need not be the newest.
 """
 
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from twinlog.wire.murmur2 import partition_for_key
@@ -31,3 +32,11 @@ class NewestRecords:
                 return True
         self._newest[key] = partition, timestamp_ms
         return False
+
+    def forget(self, keys: Iterable[bytes]) -> None:
+        """Nothing older of these keys will be read any more: every partition was read to its end."""
+        for key in keys:
+            self._newest.pop(key, None)
+
+    def __len__(self) -> int:
+        return len(self._newest)

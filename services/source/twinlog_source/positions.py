@@ -56,6 +56,8 @@ class PositionsLog:
     _reading: asyncio.Lock = field(default_factory=asyncio.Lock)
     """Two readers side by side would apply old records after new ones."""
     _newest: NewestRecords = field(default_factory=NewestRecords)
+    _removed_gaps: set[bytes] = field(default_factory=set)
+    """Keys that have gone from the ledger: a copy that stays behind retention makes new ones for ever."""
     _next: dict[int, int] = field(default_factory=dict)
     _positions: dict[TopicPartition, int] = field(default_factory=dict)
 
@@ -69,6 +71,8 @@ class PositionsLog:
             # Not the last stable offset: a transaction of another slot that is open now would hide what is
             # committed behind its beginning.
             await self._read_up_to(OffsetSpec.LATEST)
+            self._newest.forget(self._removed_gaps)
+            self._removed_gaps.clear()
             return self.known()
 
     def known(self) -> dict[TopicPartition, int]:
@@ -134,8 +138,10 @@ class PositionsLog:
         gap = parse_gap(self.source_alias, record.key, record.value)
         if gap is not None:
             self.gaps[identity] = gap
+            self._removed_gaps.discard(record.key or b"")
         elif record.value is None:
             self.gaps.pop(identity, None)
+            self._removed_gaps.add(record.key or b"")
 
     def _take(self, partition: TopicPartition, position: int | None) -> None:
         self.unreadable.pop(partition, None)

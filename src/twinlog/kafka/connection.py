@@ -354,9 +354,13 @@ class DataSession:
 
     @property
     def is_throttled(self) -> bool:
-        """Whether any broker asks to be left alone for now, as a quota says."""
+        """Whether any broker asks to be left alone for now, as a quota says: also one that told so on a
+        connection which others use, as producers do."""
         now = asyncio.get_running_loop().time()
-        return any(until > now for until in self._throttled_until.values())
+        connections = () if self._client is None else self._client._conns.values()
+        return any(until > now for until in self._throttled_until.values()) or any(
+            map(_is_muted, connections)
+        )
 
     async def close(self) -> None:
         """Close the client. Takes at most a second or so."""

@@ -11,9 +11,10 @@ from twinlog.batches.outgoing import Seal, sealed
 from twinlog.batches.records import decode_batch
 from twinlog.errors import KafkaError, TransientKafkaError
 from twinlog.kafka.ports import FetchedRecords, OffsetSpec
-from twinlog.model import Record, TopicPartition
+from twinlog.model import Flow, Record, TopicPartition
 from twinlog.wire.murmur2 import partition_for_key
 from twinlog.wire.source_offset import SOURCE_CONNECTOR, encode_source_offset, source_offset_key
+from twinlog_source.gaps import Gap, gap_key, gap_record
 from twinlog_source.positions import PositionsLog
 from twinlog_source.task.outlet import PositionsTopic
 
@@ -155,10 +156,11 @@ class GrownLog:
     count: int = 5
 
     def store(self, partition: TopicPartition, position: int, *, at_ms: int) -> int:
-        key = source_offset_key("A", partition)
+        return self.put(source_offset_key("A", partition), encode_source_offset(position), at_ms=at_ms)
+
+    def put(self, key: bytes, value: bytes | None, *, at_ms: int) -> int:
         number = partition_for_key(key, self.count)
         log = self.logs.setdefault(number, [])
-        value = encode_source_offset(position)
         log.append(Record(offset=len(log), timestamp_ms=at_ms, key=key, value=value))
         return number
 
@@ -171,10 +173,51 @@ class GrownLog:
     async def fetch(
         self, partition: TopicPartition, offset: int, *, max_wait_seconds: float, max_bytes: int = 1 << 20
     ) -> FetchedRecords:
-        log = self.logs[partition.partition]
+        log = self.logs.get(partition.partition, [])
         return FetchedRecords(
             records=log[offset:], next_offset=len(log), log_start_offset=0, high_watermark=len(log)
         )
+
+
+async def test_gaps_that_left_the_ledger_are_not_remembered_for_ever() -> None:
+    """A copy that stays behind a short retention finds one after the other, and the owner joins them."""
+    log = GrownLog()
+    positions = PositionsLog(
+        list_offsets=log.list_offsets,
+        reader=log,
+        topic=TOPIC.topic,
+        partition_count=log.count,
+        source_alias="A",
+    )
+    for begin in range(1000):
+        gap = Gap(partition=A, from_offset=begin, to_offset=begin + 1, reason="RETENTION", found_at_ms=begin)
+        log.put(*gap_record(Flow("A", "B"), gap), at_ms=begin)
+        log.put(gap_key(Flow("A", "B"), gap.identity), None, at_ms=begin)
+        await positions.refresh()
+        assert not positions.gaps
+        assert len(positions._newest) == 0
+
+
+async def test_a_gap_that_was_removed_stays_so_in_a_topic_that_was_given_more_partitions() -> None:
+    log = GrownLog()
+    gaps = [
+        Gap(partition=A, from_offset=begin, to_offset=begin + 1, reason="RETENTION", found_at_ms=begin)
+        for begin in range(20)
+    ]
+    for gap in gaps:
+        log.put(*gap_record(Flow("A", "B"), gap), at_ms=1000)
+    log.count = 7
+    for gap in gaps:
+        log.put(gap_key(Flow("A", "B"), gap.identity), None, at_ms=2000)
+    positions = PositionsLog(
+        list_offsets=log.list_offsets, reader=log, topic=TOPIC.topic, partition_count=7, source_alias="A"
+    )
+    for _ in range(2):
+        await positions.refresh()
+        assert not positions.gaps
+    log.put(*gap_record(Flow("A", "B"), gaps[0]), at_ms=3000)
+    await positions.refresh()
+    assert list(positions.gaps) == [gaps[0].identity]
 
 
 @pytest.mark.parametrize("grown_to", [6, 7, 8, 9, 10, 13, 25])

@@ -368,10 +368,13 @@ class Delivery:
         left_seconds = connection.throttled_seconds
         if left_seconds <= 0:
             return False
-        if self._throttle_timer is None:
-            self._throttle_timer = self._loop.call_later(
-                left_seconds + _TIMER_MARGIN_SECONDS, self._throttle_over
-            )
+        over_at = self._loop.time() + left_seconds + _TIMER_MARGIN_SECONDS
+        timer = self._throttle_timer
+        if timer is None or over_at < timer.when():
+            # The first one that is over: brokers throttle for times of their own.
+            if timer is not None:
+                timer.cancel()
+            self._throttle_timer = self._loop.call_at(over_at, self._throttle_over)
         return True
 
     def _throttle_over(self) -> None:

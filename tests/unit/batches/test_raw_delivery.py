@@ -1,0 +1,110 @@
+"""What a producer sends to brokers that throttle it (KIP-219), each for a time of its own."""
+
+import asyncio
+from dataclasses import dataclass, field
+from typing import Any, cast
+
+from twinlog.batches import NewRecord, build_batch
+from twinlog.kafka.connection import DataClient, DataSession
+from twinlog.kafka.deadline import pause
+from twinlog.kafka.raw import ProducerSettings
+from twinlog.kafka.raw.coordinator import TransactionCoordinator
+from twinlog.kafka.raw.delivery import Delivery
+from twinlog.kafka.raw.owned_tasks import OwnedTasks
+from twinlog.kafka.raw.transaction_wire import ProducerIdentity
+from twinlog.kafka.raw.wire import ProduceAnswer, ProduceResponse
+from twinlog.model import TopicPartition
+from twinlog.testing.virtual_time import run_in_virtual_time
+
+LONG, SHORT = TopicPartition("t", 1), TopicPartition("t", 2)
+"""Each is led by the broker of its number."""
+_PRODUCE_CONNECTION = 1
+
+
+class _Connection:
+    """Takes every batch at once, once its throttle is over."""
+
+    def __init__(self, partition: TopicPartition, throttled_until: float) -> None:
+        self._partition = partition
+        self._until = throttled_until
+        self.posted_at: list[float] = []
+
+    @property
+    def throttled_seconds(self) -> float:
+        return max(0.0, self._until - asyncio.get_running_loop().time())
+
+    def connected(self) -> bool:
+        return True
+
+    def post(self, _request: object) -> "asyncio.Future[ProduceResponse]":
+        loop = asyncio.get_running_loop()
+        self.posted_at.append(loop.time())
+        answered: asyncio.Future[ProduceResponse] = loop.create_future()
+        answered.set_result(ProduceResponse([ProduceAnswer(self._partition, 0, 7, "")], 0))
+        return answered
+
+
+class _Leaders:
+    def leader_for_partition(self, partition: TopicPartition) -> int:
+        return partition.partition
+
+
+@dataclass(slots=True)
+class _Client:
+    _conns: dict[tuple[int, int], Any]
+    cluster: _Leaders = field(default_factory=_Leaders)
+
+
+@dataclass(slots=True)
+class _Session:
+    """What `Delivery` asks of a `DataSession`."""
+
+    opened: _Client
+    alias: str = "B"
+
+    async def client(self, _doing: str) -> _Client:
+        return self.opened
+
+
+def test_a_broker_whose_throttle_is_over_does_not_wait_for_that_of_another() -> None:
+    async def run() -> None:
+        long, short = _Connection(LONG, 10.0), _Connection(SHORT, 0.5)
+        client = _Client(
+            {(LONG.partition, _PRODUCE_CONNECTION): long, (SHORT.partition, _PRODUCE_CONNECTION): short}
+        )
+        session = cast("DataSession", _Session(client))
+        coordinator = TransactionCoordinator(session, None, transaction_timeout_seconds=60)
+        delivery = Delivery(session, ProducerSettings(), coordinator, None)
+        mistakes: list[Exception] = []
+        tasks = OwnedTasks("a test", mistakes.append)
+        await tasks.open()
+        delivery.start(tasks, ProducerIdentity(1, 0))
+        batch = build_batch([NewRecord(None, b"v", 0)])
+        sent = [delivery.put(partition, batch) for partition in (LONG, SHORT)]
+        assert [await acknowledged for acknowledged in sent] == [7, 7]
+        delivery.stop()
+        await tasks.close()
+        assert not mistakes
+        assert 10.0 <= long.posted_at[0] < 10.1
+        assert 0.5 <= short.posted_at[0] < 0.6
+
+    run_in_virtual_time(run())
+
+
+def test_a_session_knows_that_a_broker_throttles_what_a_producer_sends() -> None:
+    """Its batches do not go by the session: a task that waits for nothing else would not know for what."""
+
+    class Opened(_Client):
+        async def bootstrap(self) -> None:
+            return None
+
+    async def run() -> None:
+        opened = Opened({(1, _PRODUCE_CONNECTION): _Connection(LONG, 10.0)})
+        session = DataSession("B", {}, timeout_seconds=30, new_client=lambda **_: cast("DataClient", opened))
+        assert not session.is_throttled
+        await session.client("write")
+        assert session.is_throttled
+        await pause(10.0)
+        assert not session.is_throttled
+
+    run_in_virtual_time(run())
