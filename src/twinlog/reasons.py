@@ -454,7 +454,10 @@ PROCESSES: Final = ReasonGroup(
             "see the end of its log",
         ),
         OwnReason("CLUSTER_RUNS", "a local cluster of this name runs already", "`twinlog local down NAME`"),
-        OwnReason("STILL_RUNS", "a local cluster did not end", "run `twinlog local down NAME` again"),
+        OwnReason("STILL_RUNS", "a local cluster did not end or stop", "run the command again"),
+        OwnReason(
+            "OWNER_SILENT", "a local cluster did not do in time what was asked", "`twinlog local status`"
+        ),
         OwnReason("DEMO_STUCK", "a step of the demo did not come to its end", "see the logs it names"),
         OwnReason("EPOCH_OVER", "a task came back to an epoch that has ended", _NOTHING),
         OwnReason("HELLO_MISSING", "a stream did not say which task it is", _NOTHING),

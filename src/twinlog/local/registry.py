@@ -11,6 +11,7 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
+from enum import StrEnum
 from pathlib import Path
 from typing import IO, Any
 
@@ -22,12 +23,30 @@ _POLL_SECONDS = 0.05
 _LOCK_SECONDS = 0.3
 
 
+class BrokerState(StrEnum):
+    RUNNING = "running"
+    STOPPED = "stopped"
+    """By `twinlog local stop`."""
+    DIED = "died"
+    """By itself, by a kill, or while it was started."""
+
+
+class Request(StrEnum):
+    """What others want of the owner; the value is the suffix of the file that says so."""
+
+    END = "end"
+    STOP = "stop"
+    START = "start"
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunningBroker:
     broker_id: int
-    pid: int
+    pid: int | None
+    """None while it does not run."""
     address: str
     log_file: str
+    state: BrokerState = BrokerState.RUNNING
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -45,7 +64,10 @@ class RunningCluster:
 
     @classmethod
     def from_json(cls, content: Mapping[str, Any]) -> "RunningCluster":
-        brokers = tuple(RunningBroker(**broker) for broker in content["brokers"])
+        brokers = tuple(
+            RunningBroker(**{**broker, "state": BrokerState(broker.get("state", BrokerState.RUNNING))})
+            for broker in content["brokers"]
+        )
         return cls(**{**content, "brokers": brokers})
 
     def to_json(self) -> dict[str, Any]:
@@ -59,10 +81,13 @@ class ClusterEntry:
         self._name = name
         self._lock = lock
 
-    @property
-    def end_requested(self) -> bool:
-        """Whether someone wants this cluster down."""
-        return _request_file(self._name).exists()
+    def is_requested(self, request: Request) -> bool:
+        """Whether someone wants this of the cluster."""
+        return _request_file(self._name, request).exists()
+
+    def carried_out(self, request: Request) -> None:
+        """Tell who asked; what came of it is `publish`ed before."""
+        _request_file(self._name, request).unlink(missing_ok=True)
 
     def publish(self, cluster: RunningCluster) -> None:
         """Tell others. Replaces what was told before, in one step."""
@@ -118,7 +143,21 @@ def is_owned(name: str) -> bool:
 
 def request_end(name: str) -> None:
     """Ask the owner to end the cluster; `wait_until_gone` tells when it did."""
-    _request_file(name).touch()
+    _request_file(name, Request.END).touch()
+
+
+def ask(name: str, request: Request, timeout_seconds: float) -> RunningCluster | None:
+    """Have the owner stop or start the cluster's brokers. Blocks; returns what then runs, None when nobody
+    owns the cluster any more or `timeout_seconds` pass first.
+    """
+    file = _request_file(name, request)
+    file.touch()
+    deadline = time.monotonic() + timeout_seconds
+    while file.exists():
+        if not is_owned(name) or time.monotonic() > deadline:
+            return None
+        time.sleep(_POLL_SECONDS)
+    return find_running(name)
 
 
 def wait_until_gone(name: str, timeout_seconds: float) -> bool:
@@ -157,7 +196,8 @@ def _lock(lock: int, name: str) -> None:
 
 def _forget(name: str) -> None:
     _entry_file(name).unlink(missing_ok=True)
-    _request_file(name).unlink(missing_ok=True)
+    for request in Request:
+        _request_file(name, request).unlink(missing_ok=True)
 
 
 def _directory() -> Path:
@@ -172,5 +212,5 @@ def _lock_file(name: str) -> Path:
     return _directory() / f"{name}.lock"
 
 
-def _request_file(name: str) -> Path:
-    return _directory() / f"{name}.end"
+def _request_file(name: str, request: Request) -> Path:
+    return _directory() / f"{name}.{request}"
