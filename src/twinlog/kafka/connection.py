@@ -62,7 +62,8 @@ class DataClient(AIOKafkaClient):  # type: ignore[misc]  # aiokafka has no types
         """Connect to any bootstrap server and read the brokers' addresses.
 
         Raises the most telling client error of all hosts: refused credentials or certificates before
-        unreachable ones.
+        unreachable ones. A broker that knows of none that is up (it is itself fenced, as after a start or a
+        long pause) counts as unreachable: a client without addresses would have nobody to ask ever after.
         """
         failures: list[BaseException] = []
         async with asyncio.TaskGroup() as group:
@@ -77,7 +78,7 @@ class DataClient(AIOKafkaClient):  # type: ignore[misc]  # aiokafka has no types
                     timeout=_NEXT_HOST_AFTER_SECONDS if hosts else None,
                     return_when=asyncio.FIRST_COMPLETED,
                 )
-                answers = [task.result() for task in done]
+                answers = [_with_brokers(task.result()) for task in done]
                 failures += [answer for answer in answers if isinstance(answer, BaseException)]
                 metadata = next((answer for answer in answers if not isinstance(answer, BaseException)), None)
                 if metadata is not None:
@@ -290,6 +291,7 @@ class DataSession:
         """Node id of some broker. Raises KafkaError."""
         node_id: int | None = (await self.client(doing)).get_random_node()
         if node_id is None:
+            self.suspect()
             raise from_reason(UNAVAILABLE, doing, alias=self.alias)
         return node_id
 
@@ -377,6 +379,13 @@ class DataSession:
         client, self._client = self._client, None
         if client is not None:
             await close_client(client)
+
+
+def _with_brokers(answer: Any) -> Any:
+    """The answer, or the error that stands for one without any broker."""
+    if isinstance(answer, BaseException) or answer.brokers:
+        return answer
+    return aiokafka.errors.BrokerNotAvailableError("the broker that answers knows of none that is up")
 
 
 def _is_muted(connection: DataConnection | None) -> TypeGuard[DataConnection]:

@@ -1,0 +1,53 @@
+"""What a session does when brokers answer and have nobody to name."""
+
+import asyncio
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+from aiokafka.protocol.metadata import MetadataResponse_v1
+
+from twinlog.errors import TransientKafkaError
+from twinlog.kafka.connection import DataClient, DataSession, close_client
+
+ONE_BROKER = [(1, "one", 9092, None)]
+NONE_UP: list[tuple[int, str, int, None]] = []
+
+
+class _Client(DataClient):
+    """Gets the next of the given lists of brokers at each bootstrap."""
+
+    told: Sequence[Sequence[tuple[int, str, int, None]]] = ()
+    bootstraps = 0
+
+    async def _ask(self, host: str, port: int) -> Any:
+        brokers = _Client.told[_Client.bootstraps]
+        _Client.bootstraps += 1
+        return MetadataResponse_v1(list(brokers), -1, [])
+
+
+def _session(*told: Sequence[tuple[int, str, int, None]]) -> DataSession:
+    _Client.told, _Client.bootstraps = told, 0
+    return DataSession("B", {"bootstrap_servers": "one:9092"}, timeout_seconds=1.0, new_client=_Client)
+
+
+async def test_a_session_that_met_a_fenced_broker_bootstraps_again() -> None:
+    session = _session(NONE_UP, ONE_BROKER)
+    try:
+        with pytest.raises(TransientKafkaError, match="none that is up") as refused:
+            await session.any_node("look")
+        assert refused.value.reason == "KAFKA_UNAVAILABLE"
+        assert await session.any_node("look") == 1
+    finally:
+        await session.close()
+
+
+async def test_another_host_is_asked_when_one_knows_of_no_broker() -> None:
+    _Client.told, _Client.bootstraps = (NONE_UP, ONE_BROKER), 0
+    client = _Client(bootstrap_servers=["one:9092", "two:9092"])
+    try:
+        async with asyncio.timeout(30):
+            await client.bootstrap()
+        assert client.get_random_node() == 1
+    finally:
+        await close_client(client)
