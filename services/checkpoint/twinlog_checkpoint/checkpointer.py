@@ -230,7 +230,13 @@ class Checkpointer:
                 due.append(checkpoint)
 
         async def write(checkpoint: Checkpoint) -> None:
-            await self.log.append(writer, checkpoint)
+            try:
+                await self.log.append(writer, checkpoint)
+            except KafkaError as error:
+                if error.reason == "TOPIC_UNKNOWN":
+                    # It could not be made at the start, or somebody deleted it: the next pass makes it.
+                    self._restored = False
+                raise
             self.history.remember(checkpoint)
             self.instruments.emitted(self.clock.monotonic() - read_at)
 

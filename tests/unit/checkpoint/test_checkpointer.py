@@ -265,6 +265,44 @@ async def test_old_syncs_are_not_used_when_the_checkpoints_cannot_be_read(flow: 
     assert row.translation.verdict is Verdict.TOO_OLD
 
 
+async def test_a_checkpoints_topic_that_could_not_be_made_at_the_start_is_made_later(
+    flow: FlowOnFakes,
+) -> None:
+    """A right that is granted while the service runs heals it without a restart."""
+    await flow.write_sync("orders", 10, 20)
+    flow.source.set_group("g", {TopicPartition("orders", 0): 10})
+    granted = False
+
+    def refuse(call: Call) -> None:
+        if not granted:
+            flow.target.topics.pop(CHECKPOINTS_TOPIC)
+            refusal = FatalKafkaError("no right to create", reason="TOPIC_UNAUTHORIZED", code=29)
+            call.result[CHECKPOINTS_TOPIC] = refusal
+
+    flow.target.intercept("create_topics", refuse, after=True)
+    async with flow.ready() as checkpointer:
+        with pytest.raises(KafkaError) as missing:
+            await flow.do_pass(checkpointer)
+        assert missing.value.reason == "TOPIC_UNKNOWN"
+        granted = True
+        await flow.do_pass(checkpointer)
+    assert flow.checkpoints() == [checkpoint(10, 20)]
+
+
+async def test_a_checkpoints_topic_that_somebody_deleted_is_made_and_filled_again(flow: FlowOnFakes) -> None:
+    await flow.write_sync("orders", 10, 20)
+    await flow.write_sync("orders", 11, 21)
+    flow.source.set_group("g", {TopicPartition("orders", 0): 10})
+    async with flow.ready() as checkpointer:
+        await flow.do_pass(checkpointer)
+        await flow.target.delete_topics([CHECKPOINTS_TOPIC])
+        flow.source.set_group("g", {TopicPartition("orders", 0): 11})
+        with pytest.raises(KafkaError):
+            await flow.do_pass(checkpointer)
+        await flow.do_pass(checkpointer)
+    assert flow.checkpoints() == [checkpoint(11, 21)]
+
+
 async def test_damaged_checkpoints_are_passed_over(flow: FlowOnFakes) -> None:
     flow.target.add_topic(CHECKPOINTS_TOPIC)
     async with flow.target.writer() as writer:
