@@ -389,8 +389,11 @@ COMMANDS: Final = ReasonGroup(
         OwnReason("INVALID_QUERY", "the question is not complete", _READ_THE_MESSAGE),
         OwnReason("INVALID_WAIT", "the time to wait is out of range", _READ_THE_MESSAGE),
         OwnReason(
-            "INVALID_PAGE_TOKEN", "the page token is not one of this service", "begin with the first page"
+            "INVALID_PAGE_TOKEN",
+            "the page token is not one of this service, or of an answer that is no longer kept",
+            "begin with the first page",
         ),
+        OwnReason("INVALID_PAGE_SIZE", "a page size is negative", "give 0 (as many as fit) or more"),
         OwnReason(
             "INVALID_RESUME_TOKEN", "the resume token is not one of this service", "watch anew without one"
         ),

@@ -9,11 +9,12 @@ from twinlog.api.common.v1 import types_pb2
 from twinlog.errors import ConfigError
 from twinlog.model import Flow, TopicPartition
 from twinlog.service.clusters import ClusterStatus
+from twinlog.service.pages import decode_key, encode_key
 from twinlog.service.watch import Changed, Event, Removed, SnapshotEnd, SnapshotItem
 from twinlog_checkpoint.board import FlowProgress, Item, ItemKey
 from twinlog_checkpoint.group_explainer import GroupExplanation
 from twinlog_checkpoint.offset_queries import Direction, OffsetQuery, OffsetTranslation
-from twinlog_checkpoint.progress import GroupProgress
+from twinlog_checkpoint.progress import GroupProgress, ProgressSummary, RowKey
 from twinlog_checkpoint.translation import Verdict
 
 VERDICTS = {verdict: pb2.Verdict.Value(f"VERDICT_{verdict.value}") for verdict in Verdict}
@@ -38,6 +39,37 @@ def group_partition(row: GroupProgress) -> pb2.GroupPartition:
         target_lag=row.target_lag,
         offset_on_target=row.offset_on_target,
     )
+
+
+def page_token(last: pb2.GroupPartition) -> str:
+    """The token of the page behind this row."""
+    at = last.source
+    return encode_key((last.flow.source, last.flow.target, last.group, at.topic, at.partition))
+
+
+def page_key(token: str) -> tuple[Flow, RowKey] | None:
+    """The row behind which a page begins; None for the first page.
+
+    Raises ConfigError (INVALID_PAGE_TOKEN).
+    """
+    if not token:
+        return None
+    source, target, group, topic, number = decode_key(token, (str, str, str, str, int))
+    return Flow(str(source), str(target)), (str(group), TopicPartition(str(topic), int(number)))
+
+
+def group_summary(flow: Flow, summary: ProgressSummary) -> pb2.GroupSummary:
+    return pb2.GroupSummary(
+        flow=flow_message(flow),
+        group_count=summary.group_count,
+        partitions_by_verdict={
+            verdict.value: count for verdict, count in summary.partitions_by_verdict.items()
+        },
+    )
+
+
+def unsupported_group(flow: Flow, group: str, group_type: str) -> pb2.UnsupportedGroup:
+    return pb2.UnsupportedGroup(flow=flow_message(flow), group=group, group_type=group_type)
 
 
 def flow_progress(progress: FlowProgress) -> pb2.FlowProgress:

@@ -1,6 +1,8 @@
 """What is known of every group of a flow: the table behind ListGroups. Pure."""
 
-from collections.abc import Callable, Iterable, Mapping
+from bisect import bisect_left
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 
 from twinlog.errors import KafkaError, TwinlogError
@@ -39,6 +41,14 @@ class GroupProgress:
 
 RowKey = tuple[str, TopicPartition]
 """Group and source partition."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ProgressSummary:
+    """A table, counted."""
+
+    group_count: int
+    partitions_by_verdict: Mapping[Verdict, int]
 
 
 class ProgressTable:
@@ -132,6 +142,21 @@ class ProgressTable:
         return [
             self._rows[name][at] for name in groups if name in self._rows for at in sorted(self._rows[name])
         ]
+
+    def rows_after(self, group: str = "", after: RowKey | None = None) -> Iterator[GroupProgress]:
+        """As `rows`, one by one, those that come behind `after`. To be used up before anything changes."""
+        groups = [group] if group else sorted(self._rows)
+        for name in groups if after is None else groups[bisect_left(groups, after[0]) :]:
+            of_group = self._rows.get(name, {})
+            for at in sorted(of_group):
+                if after is None or (name, at) > after:
+                    yield of_group[at]
+
+    def summary(self, group: str = "") -> ProgressSummary:
+        """How many groups there are, and how many of their partitions have which verdict."""
+        chosen = [rows for name, rows in self._rows.items() if rows and group in ("", name)]
+        verdicts = Counter(row.translation.verdict for rows in chosen for row in rows.values())
+        return ProgressSummary(group_count=len(chosen), partitions_by_verdict=verdicts)
 
     def take_changes(self) -> dict[RowKey, GroupProgress | None]:
         """The rows that changed since this was last asked, None for those that are gone."""

@@ -1,7 +1,7 @@
 """CheckpointService over gRPC: request, question to the flows, response."""
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from contextlib import aclosing
 
 from twinlog.api.checkpoint.v1 import checkpoint_service_pb2 as pb2
@@ -12,11 +12,13 @@ from twinlog.errors import ConfigError, TransientKafkaError
 from twinlog.model import Flow
 from twinlog.service.clusters import ClusterStatus
 from twinlog.service.grpc_server import Context
+from twinlog.service.pages import checked_page_size, page_of
 from twinlog_checkpoint import messages
 from twinlog_checkpoint.board import CheckpointBoard, flow_progress
 from twinlog_checkpoint.group_explainer import explain_group
 from twinlog_checkpoint.moves_servicer import MovesServicer, ServedFlow
 from twinlog_checkpoint.offset_queries import answer_queries
+from twinlog_checkpoint.progress import GroupProgress, RowKey
 
 
 class CheckpointServicer(MovesServicer, pb2_grpc.CheckpointServiceServicer):
@@ -40,26 +42,38 @@ class CheckpointServicer(MovesServicer, pb2_grpc.CheckpointServiceServicer):
         self, request: pb2.ListGroupsRequest, context: Context
     ) -> pb2.ListGroupsResponse:
         flows = self._selected(request.flow if request.HasField("flow") else None)
-        # The token first: what changes while the answer is made comes again, and is not missed.
-        token = self._board.token
-        rows = [row for served in flows for row in served.parts.checkpointer.table.rows(request.group)]
-        return pb2.ListGroupsResponse(
-            groups=[messages.group_partition(row) for row in rows],
+        size = checked_page_size(request.page_size)
+        after = messages.page_key(request.page_token)
+        response = pb2.ListGroupsResponse(
             clusters=[messages.cluster_status(status) for status in self._statuses()],
             ready_flows=[
                 messages.flow_message(served.parts.flow) for served in flows if served.parts.syncs_are_read
             ],
-            unsupported_groups=[
-                pb2.UnsupportedGroup(
-                    flow=messages.flow_message(served.parts.flow), group=group, group_type=kind
-                )
+            flows=[messages.flow_progress(flow_progress(served.parts)) for served in flows],
+        )
+        if after is None:
+            # The token first: what changes while the answer is made comes again, and is not missed.
+            response.resume_token = self._board.token
+            response.unsupported_groups.extend(
+                messages.unsupported_group(served.parts.flow, group, kind)
                 for served in flows
                 for group, kind in served.parts.checkpointer.groups.unsupported.items()
                 if request.group in ("", group)
-            ],
-            flows=[messages.flow_progress(flow_progress(served.parts)) for served in flows],
-            resume_token=token,
-        )
+            )
+            response.summaries.extend(
+                messages.group_summary(
+                    served.parts.flow, served.parts.checkpointer.table.summary(request.group)
+                )
+                for served in flows
+            )
+        if request.summary_only:
+            return response
+        rows = (messages.group_partition(row) for row in _rows_after(flows, request.group, after))
+        page, more = page_of(rows, size=size, beside_bytes=response.ByteSize())
+        response.groups.extend(page)
+        if more:
+            response.next_page_token = messages.page_token(page[-1])
+        return response
 
     async def WatchCheckpoints(  # noqa: N802
         self, request: pb2.WatchCheckpointsRequest, context: Context
@@ -107,3 +121,14 @@ class CheckpointServicer(MovesServicer, pb2_grpc.CheckpointServiceServicer):
 
     def _selected(self, flow: types_pb2.Flow | None) -> list[ServedFlow]:
         return [self._flows[known] for known in sorted(self._flows)] if flow is None else [self._served(flow)]
+
+
+def _rows_after(
+    flows: Sequence[ServedFlow], group: str, after: tuple[Flow, RowKey] | None
+) -> Iterator[GroupProgress]:
+    """Sorted by flow, group, topic, partition; of the flows given in their order."""
+    for served in flows:
+        flow = served.parts.flow
+        if after is None or flow >= after[0]:
+            behind = after[1] if after is not None and flow == after[0] else None
+            yield from served.parts.checkpointer.table.rows_after(group, behind)

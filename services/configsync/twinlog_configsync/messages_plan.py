@@ -59,13 +59,13 @@ _ACL_STATES: Final = {
 }
 
 
-def plan_message(plan: Plan, world: World) -> pb2.Plan:
+def plan_head_message(plan: Plan, world: World) -> pb2.Plan:
+    """Without its actions."""
     problems = {scope: world.problem(scope) for scope in sorted(plan.scopes)}
     return pb2.Plan(
         flow=flow_message(plan.flow),
         plan_id=plan.plan_id,
         scopes=sorted(plan.scopes),
-        actions=[action_message(action) for action in plan.actions],
         change_count=len(plan.changes),
         problems=[
             pb2.ScopeStatus(scope=scope, reason=problem.reason, message=problem.message)

@@ -4,6 +4,7 @@ import asyncio
 from collections.abc import AsyncIterator, Iterable, Mapping
 from contextlib import aclosing
 from dataclasses import dataclass
+from itertools import islice
 
 import structlog
 
@@ -16,7 +17,10 @@ from twinlog.model import Flow
 from twinlog.service.clusters import Clusters
 from twinlog.service.grpc_server import Context
 from twinlog.service.interceptors import is_peer
+from twinlog.service.pages import KeptAnswer, KeptAnswers, checked_page_size, page_of
 from twinlog.service.watch import Changed, Event, Marked, Progress, Removed, SnapshotEnd, SnapshotItem
+from twinlog_configsync.acl_listing import AclEntry
+from twinlog_configsync.actions import Action
 from twinlog_configsync.boards import Boards
 from twinlog_configsync.entry import TopicEntry
 from twinlog_configsync.flow_commands import FlowCommands
@@ -30,9 +34,10 @@ from twinlog_configsync.messages import (
 )
 from twinlog_configsync.messages_plan import (
     acl_entry_message,
+    action_message,
     explanation_message,
     outcome_message,
-    plan_message,
+    plan_head_message,
 )
 from twinlog_configsync.messages_rules import rule_change_of, rules_message, watch_rules_message
 from twinlog_configsync.schedule import Scope
@@ -62,6 +67,8 @@ class ConfigSyncServicer(ConfigSyncServiceServicer):
         self._clusters = clusters
         self._clock = clock
         self._stop = stop
+        self._plans: KeptAnswers[Action, pb2.Plan] = KeptAnswers()
+        self._acls: KeptAnswers[AclEntry, None] = KeptAnswers()
 
     async def ListFlows(self, request: pb2.ListFlowsRequest, context: Context) -> pb2.ListFlowsResponse:  # noqa: N802
         return pb2.ListFlowsResponse(
@@ -96,8 +103,20 @@ class ConfigSyncServicer(ConfigSyncServiceServicer):
                 yield self._watch_message(event)
 
     async def PlanSync(self, request: pb2.PlanSyncRequest, context: Context) -> pb2.PlanSyncResponse:  # noqa: N802
-        plan, world = await self._served(request.flow).commands.preview(_scopes(request.scopes))
-        return pb2.PlanSyncResponse(plan=plan_message(plan, world))
+        commands, flow = self._served(request.flow).commands, flow_of(request.flow)
+        size = checked_page_size(request.page_size)
+        if request.page_token:
+            answer, first = self._plans.at(request.page_token, subject=flow)
+        else:
+            plan, world = await commands.preview(_scopes(request.scopes))
+            head = plan_head_message(plan, world)
+            answer, first = KeptAnswer(subject=flow, rows=plan.actions, head=head), 0
+        message = pb2.PlanSyncResponse(plan=answer.head)
+        rows = map(action_message, islice(answer.rows, first, None))
+        page, _ = page_of(rows, size=size, beside_bytes=message.ByteSize())
+        message.plan.actions.extend(page)
+        message.next_page_token = self._plans.next_token(answer, request.page_token, shown=first + len(page))
+        return message
 
     async def ApplySync(self, request: pb2.ApplySyncRequest, context: Context) -> pb2.ApplySyncResponse:  # noqa: N802
         served = self._served(request.flow)
@@ -126,8 +145,15 @@ class ConfigSyncServicer(ConfigSyncServiceServicer):
         )
 
     async def ListAcls(self, request: pb2.ListAclsRequest, context: Context) -> pb2.ListAclsResponse:  # noqa: N802
-        entries = await self._served(request.flow).commands.acls()
-        return pb2.ListAclsResponse(entries=[acl_entry_message(entry) for entry in entries])
+        commands, flow = self._served(request.flow).commands, flow_of(request.flow)
+        size = checked_page_size(request.page_size)
+        if request.page_token:
+            answer, first = self._acls.at(request.page_token, subject=flow)
+        else:
+            answer, first = KeptAnswer(subject=flow, rows=await commands.acls(), head=None), 0
+        page, _ = page_of(map(acl_entry_message, islice(answer.rows, first, None)), size=size)
+        token = self._acls.next_token(answer, request.page_token, shown=first + len(page))
+        return pb2.ListAclsResponse(entries=page, next_page_token=token)
 
     async def GetRules(self, request: pb2.GetRulesRequest, context: Context) -> pb2.GetRulesResponse:  # noqa: N802
         served = self._served(request.flow)

@@ -12,6 +12,7 @@ from twinlog.kafka.ports import OffsetSpec
 from twinlog.model import Flow
 from twinlog.service.clusters import Clusters
 from twinlog.service.grpc_server import Context
+from twinlog.service.pages import checked_page_size, page_start
 from twinlog_source.flow_driver import FlowDriver
 from twinlog_source.gaps import Gap
 from twinlog_source.messages import (
@@ -61,8 +62,8 @@ class SourceServicer(pb_grpc.SourceServiceServicer):
         self, request: pb.ListPartitionsRequest, context: Context
     ) -> pb.ListPartitionsResponse:
         flows = [self._named(request.flow).flow] if request.HasField("flow") else sorted(self._drivers)
-        size = min(request.page_size or DEFAULT_PAGE, LARGEST_PAGE)
-        first = _page_start(request.page_token)
+        size = min(checked_page_size(request.page_size) or DEFAULT_PAGE, LARGEST_PAGE)
+        first = page_start(request.page_token)
         rows = [
             (flow, row)
             for flow in flows
@@ -178,14 +179,6 @@ class SourceServicer(pb_grpc.SourceServiceServicer):
                 metadata={"flow": f"{flow.source}->{flow.target}"},
             )
         return driver
-
-
-def _page_start(token: str) -> int:
-    if not token:
-        return 0
-    if not token.isdecimal():
-        raise ConfigError(f"page_token {token!r} is not one of ours", reason="INVALID_PAGE_TOKEN")
-    return int(token)
 
 
 def _subject(scope: pb.Scope) -> Subject:

@@ -12,6 +12,7 @@ from twinlog.api.common.v1 import types_pb2
 from twinlog.api.configsync.v1 import configsync_service_pb2 as pb2
 from twinlog.api.configsync.v1.configsync_service_pb2_grpc import ConfigSyncServiceStub
 from twinlog.cli.configsync_client import (
+    PAGE,
     PASS_TIMEOUT_SECONDS,
     answered,
     chosen_flows,
@@ -117,15 +118,22 @@ async def _acls(
     async with configsync_stub(config, endpoint) as stub:
         if cluster is None:
             flows = [parse_flow(scope)] if scope is not None else await chosen_flows(stub, None)
-            return await ask_each(flows, lambda flow: _ask(stub, flow))
+            return await ask_each(flows, lambda flow: every_acl(stub, flow))
         flows = flows_of(await chosen_flows(stub, None), cluster)
-        answers = await ask_each(flows, lambda flow: _ask(stub, flow))
+        answers = await ask_each(flows, lambda flow: every_acl(stub, flow))
     return [on_cluster(each, cluster) if isinstance(each, FlowAcls) else each for each in answers]
 
 
-async def _ask(stub: ConfigSyncServiceStub, flow: types_pb2.Flow) -> FlowAcls:
-    answer = await answered(stub.ListAcls(pb2.ListAclsRequest(flow=flow), timeout=PASS_TIMEOUT_SECONDS))
-    return FlowAcls(flow=flow, entries=answer.entries)
+async def every_acl(stub: ConfigSyncServiceStub, flow: types_pb2.Flow, *, page: int = PAGE) -> FlowAcls:
+    """Page by page, all as seen by one look. Raises the error that the service told."""
+    request = pb2.ListAclsRequest(flow=flow, page_size=page)
+    entries: list[pb2.AclEntry] = []
+    while True:
+        answer = await answered(stub.ListAcls(request, timeout=PASS_TIMEOUT_SECONDS))
+        entries += answer.entries
+        if not answer.next_page_token:
+            return FlowAcls(flow=flow, entries=entries)
+        request.page_token = answer.next_page_token
 
 
 def _print_flow(acls: FlowAcls) -> None:

@@ -19,6 +19,8 @@ from twinlog.service.peers import open_channel
 
 CALL_TIMEOUT_SECONDS = 60.0
 """Translating many offsets reads logs; most calls take milliseconds."""
+PAGE = 5000
+"""Rows of one answer."""
 
 Answer = TypeVar("Answer")
 
@@ -45,9 +47,26 @@ async def answered(call: Awaitable[Answer]) -> Answer:
         raise error_from_rpc(error, peer="checkpoint") from error
 
 
+async def every_group(
+    stub: CheckpointServiceStub, request: pb2.ListGroupsRequest, *, page: int = PAGE
+) -> pb2.ListGroupsResponse:
+    """The answer with the rows of all its pages. Raises the error that the service told."""
+    asked = pb2.ListGroupsRequest()
+    asked.CopyFrom(request)
+    asked.page_size = page
+    whole = await answered(stub.ListGroups(asked, timeout=CALL_TIMEOUT_SECONDS))
+    while whole.next_page_token:
+        asked.page_token = whole.next_page_token
+        more = await answered(stub.ListGroups(asked, timeout=CALL_TIMEOUT_SECONDS))
+        whole.groups.extend(more.groups)
+        whole.next_page_token = more.next_page_token
+    return whole
+
+
 async def only_flow(stub: CheckpointServiceStub) -> types_pb2.Flow:
     """The one flow that the service translates. Raises ConfigError when it is not exactly one."""
-    listed = await answered(stub.ListGroups(pb2.ListGroupsRequest(), timeout=CALL_TIMEOUT_SECONDS))
+    request = pb2.ListGroupsRequest(summary_only=True)
+    listed = await answered(stub.ListGroups(request, timeout=CALL_TIMEOUT_SECONDS))
     flows = [each.flow for each in listed.flows]
     if len(flows) == 1:
         return flows[0]

@@ -21,6 +21,9 @@ Answer = TypeVar("Answer")
 PASS_TIMEOUT_SECONDS = 90.0
 """Looking at two clusters takes as long as their clients wait, and a pass may be under way before."""
 
+PAGE = 5000
+"""Actions or ACLs of one answer."""
+
 
 @asynccontextmanager
 async def configsync_stub(

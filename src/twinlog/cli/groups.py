@@ -9,7 +9,7 @@ import typer
 
 from twinlog.api.checkpoint.v1 import checkpoint_service_pb2 as pb2
 from twinlog.api.checkpoint.v1.checkpoint_service_pb2_grpc import CheckpointServiceStub
-from twinlog.cli.checkpoint_client import CALL_TIMEOUT_SECONDS, FlowOption, answered, checkpoint_stub
+from twinlog.cli.checkpoint_client import FlowOption, checkpoint_stub, every_group
 from twinlog.cli.configsync_client import parse_flow
 from twinlog.cli.failures import EXIT_FAILED, reported_failures, run_async
 from twinlog.cli.flow_choice import chosen_flow, is_flow
@@ -100,7 +100,7 @@ async def _list(
     request: pb2.ListGroupsRequest, config: Path | None, endpoint: list[str] | None
 ) -> pb2.ListGroupsResponse:
     async with checkpoint_stub(config, endpoint) as stub:
-        return await answered(stub.ListGroups(request, timeout=CALL_TIMEOUT_SECONDS))
+        return await every_group(stub, request)
 
 
 async def _watch(

@@ -10,6 +10,7 @@ from twinlog.api.common.v1 import types_pb2
 from twinlog.api.configsync.v1 import configsync_service_pb2 as pb2
 from twinlog.api.configsync.v1.configsync_service_pb2_grpc import ConfigSyncServiceStub
 from twinlog.cli.configsync_client import (
+    PAGE,
     PASS_TIMEOUT_SECONDS,
     answered,
     chosen_flows,
@@ -169,17 +170,26 @@ async def _plans(
 ) -> list[pb2.Plan | FlowFailure]:
     async with configsync_stub(config, endpoint) as stub:
         flows = await chosen_flows(stub, None)
-        return await ask_each(flows, lambda flow: _ask_for_plan(stub, flow, scopes))
+        return await ask_each(flows, lambda flow: whole_plan(stub, flow, scopes))
 
 
 async def _plan(flow: str, scopes: list[str], config: Path | None, endpoint: list[str] | None) -> pb2.Plan:
     async with configsync_stub(config, endpoint) as stub:
-        return await _ask_for_plan(stub, parse_flow(flow), scopes)
+        return await whole_plan(stub, parse_flow(flow), scopes)
 
 
-async def _ask_for_plan(stub: ConfigSyncServiceStub, flow: types_pb2.Flow, scopes: Sequence[str]) -> pb2.Plan:
-    request = pb2.PlanSyncRequest(flow=flow, scopes=scopes)
-    return (await answered(stub.PlanSync(request, timeout=PASS_TIMEOUT_SECONDS))).plan
+async def whole_plan(
+    stub: ConfigSyncServiceStub, flow: types_pb2.Flow, scopes: Sequence[str], *, page: int = PAGE
+) -> pb2.Plan:
+    """One plan, page by page. Raises the error that the service told."""
+    request = pb2.PlanSyncRequest(flow=flow, scopes=scopes, page_size=page)
+    answer = await answered(stub.PlanSync(request, timeout=PASS_TIMEOUT_SECONDS))
+    plan = answer.plan
+    while answer.next_page_token:
+        request.page_token = answer.next_page_token
+        answer = await answered(stub.PlanSync(request, timeout=PASS_TIMEOUT_SECONDS))
+        plan.actions.extend(answer.plan.actions)
+    return plan
 
 
 async def _apply(

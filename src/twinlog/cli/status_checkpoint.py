@@ -12,7 +12,15 @@ from twinlog.cli.status_rows import FENCE, MOVE, NAMED_TOPICS, InForce, Status, 
 
 async def ask_checkpoint(channel: grpc.aio.Channel, status: Status, timeout_seconds: float) -> None:
     stub = CheckpointServiceStub(channel)
-    answer = await stub.ListGroups(checkpoint.ListGroupsRequest(), timeout=timeout_seconds)
+    answer = await stub.ListGroups(checkpoint.ListGroupsRequest(summary_only=True), timeout=timeout_seconds)
+    add_groups(answer, status)
+    async with asyncio.TaskGroup() as group:
+        for progress in answer.flows:
+            group.create_task(_move(stub, progress.flow, status, timeout_seconds), name="last move")
+
+
+def add_groups(answer: checkpoint.ListGroupsResponse, status: Status) -> None:
+    """What is known of groups, counted."""
     status.add_clusters("checkpoint", answer.clusters)
     for flow in answer.ready_flows:
         status.flow(flow).group_count = 0
@@ -20,16 +28,11 @@ async def ask_checkpoint(channel: grpc.aio.Channel, status: Status, timeout_seco
         if progress.obstacle:
             row = status.flow(progress.flow)
             row.add_note("checkpoint", reason="GROUPS_NOT_TRANSLATED", message=progress.obstacle)
-    names: dict[str, set[str]] = {}
-    for entry in answer.groups:
-        row = status.flow(entry.flow)
-        verdict = checkpoint.Verdict.Name(entry.verdict).removeprefix("VERDICT_")
-        row.groups[verdict] = row.groups.get(verdict, 0) + 1
-        names.setdefault(row.flow, set()).add(entry.group)
-        row.group_count = len(names[row.flow])
-    async with asyncio.TaskGroup() as group:
-        for progress in answer.flows:
-            group.create_task(_move(stub, progress.flow, status, timeout_seconds), name="last move")
+    for summary in answer.summaries:
+        row = status.flow(summary.flow)
+        row.groups = dict(sorted(summary.partitions_by_verdict.items()))
+        if summary.group_count or row.group_count is not None:
+            row.group_count = summary.group_count
 
 
 async def _move(

@@ -299,8 +299,17 @@ class ListGroupsRequest(_message.Message):
 
     FLOW_FIELD_NUMBER: _builtins.int
     GROUP_FIELD_NUMBER: _builtins.int
+    PAGE_SIZE_FIELD_NUMBER: _builtins.int
+    PAGE_TOKEN_FIELD_NUMBER: _builtins.int
+    SUMMARY_ONLY_FIELD_NUMBER: _builtins.int
     group: _builtins.str
     """Only this group; all when empty."""
+    page_size: _builtins.int
+    """Most entries of groups in one answer; as many as one message takes when 0."""
+    page_token: _builtins.str
+    """From an earlier answer; the other fields have to be as they were."""
+    summary_only: _builtins.bool
+    """Only what there is beside the entries of groups, which are left out: summaries, clusters, flows."""
     @_builtins.property
     def flow(self) -> _types_pb2.Flow:
         """Only this flow; all when absent."""
@@ -310,10 +319,13 @@ class ListGroupsRequest(_message.Message):
         *,
         flow: _types_pb2.Flow | None = ...,
         group: _builtins.str = ...,
+        page_size: _builtins.int = ...,
+        page_token: _builtins.str = ...,
+        summary_only: _builtins.bool = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["_flow", b"_flow", "flow", b"flow"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_flow", b"_flow", "flow", b"flow", "group", b"group"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_flow", b"_flow", "flow", b"flow", "group", b"group", "page_size", b"page_size", "page_token", b"page_token", "summary_only", b"summary_only"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__flow: _TypeAlias = _typing.Literal["flow"]  # noqa: Y015
     _WhichOneofArgType__flow: _TypeAlias = _typing.Literal["_flow", b"_flow"]  # noqa: Y015
@@ -323,7 +335,9 @@ Global___ListGroupsRequest: _TypeAlias = ListGroupsRequest  # noqa: Y015
 
 @_typing.final
 class ListGroupsResponse(_message.Message):
-    """ListGroupsResponse lists them sorted by flow, group, topic, partition."""
+    """ListGroupsResponse is one page, sorted by flow, group, topic, partition. A row that is there from the first page to
+    the last is on exactly one of them.
+    """
 
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -333,8 +347,12 @@ class ListGroupsResponse(_message.Message):
     UNSUPPORTED_GROUPS_FIELD_NUMBER: _builtins.int
     FLOWS_FIELD_NUMBER: _builtins.int
     RESUME_TOKEN_FIELD_NUMBER: _builtins.int
+    NEXT_PAGE_TOKEN_FIELD_NUMBER: _builtins.int
+    SUMMARIES_FIELD_NUMBER: _builtins.int
     resume_token: _builtins.bytes
-    """From where WatchCheckpoints goes on."""
+    """From where WatchCheckpoints goes on; on the first page only."""
+    next_page_token: _builtins.str
+    """Empty on the last page."""
     @_builtins.property
     def groups(self) -> _containers.RepeatedCompositeFieldContainer[Global___GroupPartition]:
         """The progress."""
@@ -349,11 +367,15 @@ class ListGroupsResponse(_message.Message):
 
     @_builtins.property
     def unsupported_groups(self) -> _containers.RepeatedCompositeFieldContainer[Global___UnsupportedGroup]:
-        """Groups that cannot be translated (share groups)."""
+        """Groups that cannot be translated (share groups); on the first page only."""
 
     @_builtins.property
     def flows(self) -> _containers.RepeatedCompositeFieldContainer[Global___FlowProgress]:
         """How far each flow is, sorted."""
+
+    @_builtins.property
+    def summaries(self) -> _containers.RepeatedCompositeFieldContainer[Global___GroupSummary]:
+        """All groups of each selected flow, counted, sorted by flow; on the first page only."""
 
     def __init__(
         self,
@@ -364,14 +386,70 @@ class ListGroupsResponse(_message.Message):
         unsupported_groups: _abc.Iterable[Global___UnsupportedGroup] | None = ...,
         flows: _abc.Iterable[Global___FlowProgress] | None = ...,
         resume_token: _builtins.bytes = ...,
+        next_page_token: _builtins.str = ...,
+        summaries: _abc.Iterable[Global___GroupSummary] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["clusters", b"clusters", "flows", b"flows", "groups", b"groups", "ready_flows", b"ready_flows", "resume_token", b"resume_token", "unsupported_groups", b"unsupported_groups"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["clusters", b"clusters", "flows", b"flows", "groups", b"groups", "next_page_token", b"next_page_token", "ready_flows", b"ready_flows", "resume_token", b"resume_token", "summaries", b"summaries", "unsupported_groups", b"unsupported_groups"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___ListGroupsResponse: _TypeAlias = ListGroupsResponse  # noqa: Y015
+
+@_typing.final
+class GroupSummary(_message.Message):
+    """GroupSummary counts what is known of one flow's groups, or of the one group that was asked for."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    @_typing.final
+    class PartitionsByVerdictEntry(_message.Message):
+        DESCRIPTOR: _descriptor.Descriptor
+
+        KEY_FIELD_NUMBER: _builtins.int
+        VALUE_FIELD_NUMBER: _builtins.int
+        key: _builtins.str
+        value: _builtins.int
+        def __init__(
+            self,
+            *,
+            key: _builtins.str = ...,
+            value: _builtins.int = ...,
+        ) -> None: ...
+        _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+        def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+        _ClearFieldArgType: _TypeAlias = _typing.Literal["key", b"key", "value", b"value"]  # noqa: Y015
+        def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+        def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+    FLOW_FIELD_NUMBER: _builtins.int
+    GROUP_COUNT_FIELD_NUMBER: _builtins.int
+    PARTITIONS_BY_VERDICT_FIELD_NUMBER: _builtins.int
+    group_count: _builtins.int
+    """Groups with at least one partition that is known."""
+    @_builtins.property
+    def flow(self) -> _types_pb2.Flow:
+        """The flow."""
+
+    @_builtins.property
+    def partitions_by_verdict(self) -> _containers.ScalarMap[_builtins.str, _builtins.int]:
+        """(group, partition) pairs by the name of their verdict: EXACT, FLOOR, ..."""
+
+    def __init__(
+        self,
+        *,
+        flow: _types_pb2.Flow | None = ...,
+        group_count: _builtins.int = ...,
+        partitions_by_verdict: _abc.Mapping[_builtins.str, _builtins.int] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["flow", b"flow"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["flow", b"flow", "group_count", b"group_count", "partitions_by_verdict", b"partitions_by_verdict"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___GroupSummary: _TypeAlias = GroupSummary  # noqa: Y015
 
 @_typing.final
 class FlowProgress(_message.Message):

@@ -861,6 +861,12 @@ class PlanSyncRequest(_message.Message):
 
     FLOW_FIELD_NUMBER: _builtins.int
     SCOPES_FIELD_NUMBER: _builtins.int
+    PAGE_SIZE_FIELD_NUMBER: _builtins.int
+    PAGE_TOKEN_FIELD_NUMBER: _builtins.int
+    page_size: _builtins.int
+    """Most actions in one answer; as many as one message takes when 0."""
+    page_token: _builtins.str
+    """From an earlier answer: more of that plan, without another look at the clusters."""
     @_builtins.property
     def flow(self) -> _types_pb2.Flow:
         """The flow."""
@@ -874,10 +880,12 @@ class PlanSyncRequest(_message.Message):
         *,
         flow: _types_pb2.Flow | None = ...,
         scopes: _abc.Iterable[_builtins.str] | None = ...,
+        page_size: _builtins.int = ...,
+        page_token: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["flow", b"flow"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["flow", b"flow", "scopes", b"scopes"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["flow", b"flow", "page_size", b"page_size", "page_token", b"page_token", "scopes", b"scopes"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -885,11 +893,16 @@ Global___PlanSyncRequest: _TypeAlias = PlanSyncRequest  # noqa: Y015
 
 @_typing.final
 class PlanSyncResponse(_message.Message):
-    """PlanSyncResponse holds the plan."""
+    """PlanSyncResponse holds the plan, or a page of it: the actions follow one another from page to page, all else is the
+    same on each.
+    """
 
     DESCRIPTOR: _descriptor.Descriptor
 
     PLAN_FIELD_NUMBER: _builtins.int
+    NEXT_PAGE_TOKEN_FIELD_NUMBER: _builtins.int
+    next_page_token: _builtins.str
+    """Empty on the last page. Fails with INVALID_PAGE_TOKEN once several newer answers were paged."""
     @_builtins.property
     def plan(self) -> Global___Plan:
         """The plan."""
@@ -898,10 +911,11 @@ class PlanSyncResponse(_message.Message):
         self,
         *,
         plan: Global___Plan | None = ...,
+        next_page_token: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["plan", b"plan"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["plan", b"plan"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["next_page_token", b"next_page_token", "plan", b"plan"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -1110,6 +1124,12 @@ class ListAclsRequest(_message.Message):
     DESCRIPTOR: _descriptor.Descriptor
 
     FLOW_FIELD_NUMBER: _builtins.int
+    PAGE_SIZE_FIELD_NUMBER: _builtins.int
+    PAGE_TOKEN_FIELD_NUMBER: _builtins.int
+    page_size: _builtins.int
+    """Most entries in one answer; as many as one message takes when 0."""
+    page_token: _builtins.str
+    """From an earlier answer: more of what was seen then."""
     @_builtins.property
     def flow(self) -> _types_pb2.Flow:
         """The flow."""
@@ -1118,10 +1138,12 @@ class ListAclsRequest(_message.Message):
         self,
         *,
         flow: _types_pb2.Flow | None = ...,
+        page_size: _builtins.int = ...,
+        page_token: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["flow", b"flow"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["flow", b"flow"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["flow", b"flow", "page_size", b"page_size", "page_token", b"page_token"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -1129,11 +1151,14 @@ Global___ListAclsRequest: _TypeAlias = ListAclsRequest  # noqa: Y015
 
 @_typing.final
 class ListAclsResponse(_message.Message):
-    """ListAclsResponse lists what the flow does about ACLs."""
+    """ListAclsResponse lists what the flow does about ACLs, or a page of it."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
     ENTRIES_FIELD_NUMBER: _builtins.int
+    NEXT_PAGE_TOKEN_FIELD_NUMBER: _builtins.int
+    next_page_token: _builtins.str
+    """Empty on the last page. Fails with INVALID_PAGE_TOKEN once several newer answers were paged."""
     @_builtins.property
     def entries(self) -> _containers.RepeatedCompositeFieldContainer[Global___AclEntry]:
         """Sorted: bindings of the source first, then what is only on the target."""
@@ -1142,10 +1167,11 @@ class ListAclsResponse(_message.Message):
         self,
         *,
         entries: _abc.Iterable[Global___AclEntry] | None = ...,
+        next_page_token: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["entries", b"entries"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["entries", b"entries", "next_page_token", b"next_page_token"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

@@ -1,0 +1,147 @@
+"""Pages of long answers: how many entries go into one message, and where the next page begins. Pure.
+
+An answer without a page size holds as much as one message takes; there is a token when there is more.
+"""
+
+import base64
+import json
+from collections import OrderedDict
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import Generic, Protocol, TypeVar
+from uuid import uuid4
+
+from twinlog.errors import ConfigError
+from twinlog.service.limits import MAX_MESSAGE_BYTES
+
+PAGED_ANSWERS = 16
+"""So many answers are kept until their last page was asked for."""
+_ROOM_BYTES = 64 << 10
+"""Of a message, for the token and what surrounds the entries."""
+_ENTRY_BYTES = 8
+"""Tag and length of one entry, at most."""
+
+
+class SizedMessage(Protocol):
+    """A protobuf message."""
+
+    def ByteSize(self) -> int: ...  # noqa: N802
+
+
+MessageT = TypeVar("MessageT", bound=SizedMessage)
+T = TypeVar("T")
+HeadT = TypeVar("HeadT")
+
+
+def checked_page_size(size: int) -> int:
+    """As it is; 0 = as many as fit. Raises ConfigError (INVALID_PAGE_SIZE) for a negative one."""
+    if size < 0:
+        raise ConfigError(f"page_size {size}: expected 0 or more", reason="INVALID_PAGE_SIZE")
+    return size
+
+
+def bad_token(token: str) -> ConfigError:
+    shown = token if len(token) <= 80 else token[:80] + "…"
+    return ConfigError(
+        f"page_token {shown!r} is not one of this service, or too old: begin with the first page",
+        reason="INVALID_PAGE_TOKEN",
+    )
+
+
+def page_of(
+    entries: Iterable[MessageT], *, size: int, beside_bytes: int = 0, most_bytes: int = MAX_MESSAGE_BYTES
+) -> tuple[list[MessageT], bool]:
+    """Entries from the front until the page is full, and whether there are more; never none while there are
+    some.
+
+    `size`: most entries, 0 = any number. `beside_bytes`: of the message without them.
+    """
+    room = most_bytes - _ROOM_BYTES - beside_bytes
+    page: list[MessageT] = []
+    for entry in entries:
+        room -= entry.ByteSize() + _ENTRY_BYTES
+        if page and (room < 0 or len(page) == size):
+            return page, True
+        page.append(entry)
+    return page, False
+
+
+def encode_key(parts: Sequence[str | int]) -> str:
+    """A token that says behind which entry the next page begins."""
+    return base64.urlsafe_b64encode(json.dumps(list(parts), separators=(",", ":")).encode()).decode()
+
+
+def decode_key(token: str, kinds: Sequence[type]) -> list[str | int]:
+    """The parts of `encode_key`. Raises ConfigError (INVALID_PAGE_TOKEN)."""
+    try:
+        parts = json.loads(base64.urlsafe_b64decode(token.encode()))
+    except (ValueError, RecursionError):
+        raise bad_token(token) from None
+    if not isinstance(parts, list) or [type(part) for part in parts] != list(kinds):
+        raise bad_token(token)
+    return parts
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KeptAnswer(Generic[T, HeadT]):
+    """A whole answer as it was when its first page was asked for."""
+
+    subject: object
+    """What was asked about, such as the flow: a token of another subject is refused."""
+    rows: Sequence[T]
+    head: HeadT
+    """What stands on every page."""
+
+
+@dataclass(slots=True)
+class KeptAnswers(Generic[T, HeadT]):
+    """Answers that cost a look at clusters: later pages come from the same look. Used from one event loop.
+
+    Only answers of more than one page are kept, and of these the `most` newest.
+    """
+
+    most: int = PAGED_ANSWERS
+    new_id: Callable[[], str] = field(default=lambda: uuid4().hex)
+    _kept: OrderedDict[str, KeptAnswer[T, HeadT]] = field(default_factory=OrderedDict)
+
+    def at(self, token: str, *, subject: object) -> tuple[KeptAnswer[T, HeadT], int]:
+        """The answer that a token belongs to, and the first row of its page.
+
+        Raises ConfigError (INVALID_PAGE_TOKEN).
+        """
+        name, _, number = token.partition(":")
+        answer = self._kept.get(name)
+        if answer is None or answer.subject != subject or not _is_number(number):
+            raise bad_token(token)
+        first = int(number)
+        if first >= len(answer.rows):
+            raise bad_token(token)
+        return answer, first
+
+    def next_token(self, answer: KeptAnswer[T, HeadT], token: str, *, shown: int) -> str:
+        """The token of the page after the row number `shown`; "" when that was the last one.
+
+        `token`: of the page that is answered, "" for the first.
+        """
+        if shown >= len(answer.rows):
+            return ""
+        name = token.partition(":")[0]
+        if not name:
+            name = self.new_id()
+            self._kept[name] = answer
+            while len(self._kept) > self.most:
+                self._kept.popitem(last=False)
+        return f"{name}:{shown}"
+
+
+def page_start(token: str) -> int:
+    """Of a token that is the number of the page's first row. Raises ConfigError (INVALID_PAGE_TOKEN)."""
+    if not token:
+        return 0
+    if not _is_number(token):
+        raise bad_token(token)
+    return int(token)
+
+
+def _is_number(text: str) -> bool:
+    return text.isascii() and text.isdigit() and len(text) <= 18
