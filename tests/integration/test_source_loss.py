@@ -259,6 +259,8 @@ async def test_what_was_lost_while_the_service_was_down_is_found_at_its_start(
         async with rig.running(configsync) as service:
             expected = {
                 ("expired", 40, 60, "RETENTION"),
+                # Recorded by the command that moved the stopped partition past it.
+                ("cut", 40, 50, "TRUNCATION"),
                 ("cut-and-grown", 40, 50, "TRUNCATION"),
                 ("created-again", 40, 40, "TOPIC_RECREATED"),
                 ("target-gone", 0, 40, "TARGET_RECREATED"),
