@@ -234,7 +234,9 @@ def _without_gain(translation: Translation, lost: Collection[AclBinding]) -> Tra
     binding = translation.source
     if binding.permission != ALLOW or not translation.targets:
         return translation
-    denial = next((each for each in lost if limits(each, binding)), None)
+    # What counts is the right that the copy gives: READ, where mode mm2 makes that of ALL.
+    given = replace(binding, operation=translation.targets[0].operation)
+    denial = next((each for each in lost if limits(each, given)), None)
     if denial is None:
         return translation
     return _left_out(

@@ -195,6 +195,13 @@ def test_a_denial_of_something_else_takes_nothing_away() -> None:
     assert acl("READ A.orders") in targets([acl("READ orders"), *others])
 
 
+@pytest.mark.parametrize("text", ["DELETE *", "WRITE orders*", "ALTER_CONFIGS *"])
+def test_a_denial_of_what_the_copy_does_not_give_leaves_mm2s_reading_right(text: str) -> None:
+    """ALL becomes READ: that nobody may delete topics on the source takes nothing from that."""
+    denial = replace(deny(text), principal="User:*")
+    assert acl("READ A.orders") in targets([acl("ALL orders"), denial])
+
+
 def test_a_denial_of_a_topic_that_is_not_replicated_need_not_be_copied_beside_a_pattern() -> None:
     source = [acl("READ *"), deny("READ payroll")]
     assert targets(source, AclMode.READ_ONLY) == [acl(f"READ A.{name}") for name in sorted(REPLICATED)]
