@@ -120,12 +120,13 @@ class GroupDeleter:
         return deleted
 
     async def _moved(self, groups: set[str]) -> set[str]:
-        """Those that a failover has given to the target, and all while a move is under way."""
+        """Those that a failover has given to the target, and all while a move is under way, or one back has
+        left some of them there."""
         last = await self.journal.load()
-        if last is None or (last.kind is MoveKind.FAILBACK and last.state is MoveState.DONE):
+        if last is None or (last.state is MoveState.DONE and not last.on_target):
             return set()
         # A run that was given up may have moved groups before it was cut.
-        under_way = last.state is MoveState.RUNNING or last.aborted
+        under_way = last.state is MoveState.RUNNING or last.aborted or last.kind is MoveKind.FAILBACK
         return groups if under_way else groups & set(last.moved)
 
     async def _with_topics(self, groups: set[str]) -> set[str]:

@@ -8,6 +8,8 @@ from twinlog_checkpoint.translation import Verdict
 
 _THERE = (MoveAction.WRITE, MoveAction.ALREADY_THERE, MoveAction.KEEP_AHEAD)
 _STAYING = (MoveAction.SKIP_ACTIVE_BEFORE, MoveAction.SKIP_ACTIVE_THERE)
+_LATER = frozenset({Verdict.NOT_READY, Verdict.SOURCE_UNREADABLE, Verdict.TARGET_UNREADABLE})
+"""Verdicts that say nothing of the offset: asked again there may be an answer."""
 
 
 def writes(partitions: Sequence[MovePartition]) -> Mapping[str, Sequence[MovePartition]]:
@@ -21,8 +23,21 @@ def writes(partitions: Sequence[MovePartition]) -> Mapping[str, Sequence[MovePar
 
 def going_on(partitions: Sequence[MovePartition]) -> set[str]:
     """The groups that go on where they move to, with one partition at least."""
-    staying = {entry.group for entry in partitions if entry.action in _STAYING}
-    return {entry.group for entry in partitions if entry.action in _THERE} - staying
+    return {entry.group for entry in partitions if entry.action in _THERE} - staying(partitions)
+
+
+def staying(partitions: Sequence[MovePartition]) -> set[str]:
+    """The groups that have members, on one side or the other, and are not moved."""
+    return {entry.group for entry in partitions if entry.action in _STAYING}
+
+
+def unread(partitions: Sequence[MovePartition]) -> dict[str, str]:
+    """The groups of which an offset could not be translated for now, with the reason."""
+    return {
+        entry.group: entry.message
+        for entry in partitions
+        if entry.action is MoveAction.SKIP_NO_OFFSET and entry.translation.verdict in _LATER
+    }
 
 
 def finished_with(partitions: Sequence[MovePartition]) -> set[str]:
@@ -51,15 +66,24 @@ def stood_at(partitions: Sequence[MovePartition]) -> dict[str, dict[TopicPartiti
 def left_behind(
     partitions: Sequence[MovePartition], backlog: Sequence[TopicBacklog], *, drained: bool, accepted: bool
 ) -> list[str]:
-    """Why a move is not complete for what it was asked: groups with members, records that nobody waited for.
+    """Why a move is not complete for what it was asked: groups with members, offsets of which nothing was
+    known, records that nobody waited for.
 
     `accepted`: the loss of what is not copied.
     """
     reasons: list[str] = []
-    staying = sorted({entry.group for entry in partitions if entry.action in _STAYING})
-    if staying:
-        more = f" and {len(staying) - 5} more" if len(staying) > 5 else ""
-        reasons.append(f"groups with members were not moved: {', '.join(staying[:5])}{more}")
+    stay = sorted(staying(partitions))
+    if stay:
+        reasons.append(f"groups with members were not moved: {_named(stay)}")
+    silent = sorted(unread(partitions).items())
+    if silent:
+        groups = [group for group, _ in silent]
+        reasons.append(f"offsets that could not be translated now: {_named(groups)}: {silent[0][1]}")
     if not drained and not accepted:
         reasons.append(f"not copied: {blocking(backlog) or 'what was written before the move ended'}")
     return reasons
+
+
+def _named(groups: Sequence[str], most: int = 5) -> str:
+    more = f" and {len(groups) - most} more" if len(groups) > most else ""
+    return f"{', '.join(groups[:most])}{more}"

@@ -67,6 +67,11 @@ class MoveRecord:
     """Names the runs of one kind since the last move the other way: what they finished with counts."""
     moved: tuple[str, ...] = ()
     """Groups that these runs have finished with."""
+    whole: bool = False
+    """Runs of this chain have finished for every group that was there: none was left out, or stayed because
+    it had members. Groups work on the target until that is so of a failback."""
+    fences_before: tuple[AclBinding, ...] = ()
+    """Those of `fences` that earlier runs of the chain put up: giving this run up does not take them down."""
     stood_at: Mapping[str, GroupOffsets] = field(default_factory=dict)
     """Where these stood on the cluster that was left. A group of which an offset is larger now, or new, went
     on there and is not finished with."""
@@ -103,6 +108,8 @@ def encode_record(flow: Flow, record: MoveRecord) -> tuple[bytes, bytes]:
         "aborted": record.aborted,
         "on_target": record.on_target,
         "chain": record.chain,
+        "whole": record.whole,
+        "fences_before": [asdict(fence) for fence in record.fences_before],
         "moved": sorted(set(record.moved) - record.stood_at.keys()),
         # Read by earlier releases.
         "stood_at": {},
@@ -138,6 +145,8 @@ def decode_record(value: bytes) -> MoveRecord:
             aborted=aborted,
             on_target=fields.get("on_target", not back) is True,
             chain=_text(fields.get("chain", "")),
+            whole=fields.get("whole", fields["state"] == MoveState.DONE and not fields["groups"]) is True,
+            fences_before=_fences(fields.get("fences_before", [])),
             moved=_texts(fields["moved"]),
         )
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:

@@ -79,7 +79,7 @@ async def failback_due(reverse: MoveJournal, planner: MovePlanner) -> Due:
         other = await reverse.load()
     except (KafkaError, WireFormatError) as error:
         return Due(notes=[f"the last move of {reverse.flow} is not known: {error}"])
-    if other is None or other.kind is not MoveKind.FAILOVER or other.aborted:
+    if other is None or other.kind is not MoveKind.FAILOVER or (other.aborted and not other.fences):
         return NOTHING_DUE
     remedy = f"`twinlog failback run '{reverse.flow}'` takes them back"
     what = f"groups came from {route.to_alias} by failover run {other.run_id} of {reverse.flow}"

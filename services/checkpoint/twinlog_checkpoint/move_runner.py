@@ -21,7 +21,15 @@ from twinlog_checkpoint.move_departure import Departed, Departure
 from twinlog_checkpoint.move_events import MoveEvent, MoveReport, StepEvent, StepState, step_event
 from twinlog_checkpoint.move_fence import lift_fences
 from twinlog_checkpoint.move_journal import MoveJournal
-from twinlog_checkpoint.move_outcome import finished_with, going_on, left_behind, stood_at, writes
+from twinlog_checkpoint.move_outcome import (
+    finished_with,
+    going_on,
+    left_behind,
+    staying,
+    stood_at,
+    unread,
+    writes,
+)
 from twinlog_checkpoint.move_planner import MovePlanner, at_last, fences_where_left
 from twinlog_checkpoint.move_record import MoveRecord, MoveState, Step
 from twinlog_checkpoint.move_recorded import failback_due, recorded_move
@@ -106,7 +114,8 @@ class MoveRunner:
 
     async def abort(self, by: str) -> Sequence[str]:
         """Give up a run that was cut: take down its fence, so that nothing is left of it but what it
-        committed. Returns the topics that are open to writers again.
+        committed. The fence of a run that was finished before it stays. Returns the topics that are open to
+        writers again.
 
         Raises StateError (NOTHING_TO_ABORT, MOVE_IN_PROGRESS, OWNED_ELSEWHERE), or KafkaError; it may then be
         asked for again.
@@ -120,18 +129,22 @@ class MoveRunner:
             if last is None or last.state is not MoveState.RUNNING or last.kind is not kind:
                 raise _nothing_to_abort(self.journal, kind, last)
             cluster = self.planner.route.from_cluster
-            await self.duty.hold(lambda: lift_fences(cluster, last.fences))
+            kept = tuple(fence for fence in last.fences if fence in last.fences_before)
+            lifted = [fence for fence in last.fences if fence not in kept]
+            await self.duty.hold(lambda: lift_fences(cluster, lifted))
             given_up = replace(
                 last,
                 state=MoveState.DONE,
                 aborted=True,
-                fences=(),
+                whole=False,
+                fences=kept,
+                fences_before=kept,
                 finished_ms=self.clock.now_ms(),
                 done=tuple(step for step in last.done if step is not Step.FENCE),
             )
             await self._store(given_up)
             _log.info("move_aborted", kind=kind, flow=str(self.journal.flow), run_id=last.run_id, by=by)
-            return sorted(fence.resource_name for fence in last.fences)
+            return sorted(fence.resource_name for fence in lifted)
 
     async def _look(
         self, options: MoveOptions, last: MoveRecord | None, without: Collection[str]
@@ -186,6 +199,9 @@ class MoveRunner:
             and last is not None
             and not (departed.fenced or unfinished or writes(partitions) or record.former_fences)
         ):
+            if not (last.whole or options.groups):
+                last = replace(last, whole=True, on_target=last.kind is MoveKind.FAILOVER)
+                await self._store(last)
             finished = await self.planner.done(_fenced(plan, record), partitions)
             yield self._report(last, finished, options, departed, already_done=True)
             return
@@ -297,6 +313,8 @@ class MoveRunner:
             started_ms=self.clock.now_ms(),
             done=(Step.FENCE,) if fenced_before else (),
             fences=tuple(fences_where_left(last, kind)),
+            fences_before=tuple(fences_where_left(last, kind)),
+            whole=same and last is not None and last.whole,
             former_fences=() if last is None else last.former_fences if same else last.fences,
             on_target=last is not None and last.on_target,
             chain=(last.chain or run_id) if last is not None and same else run_id,
@@ -307,11 +325,13 @@ class MoveRunner:
     def _finished(
         self, record: MoveRecord, newly: set[str], partitions: Sequence[MovePartition]
     ) -> MoveRecord:
+        whole = (record.whole or not record.groups) and not (staying(partitions) or unread(partitions))
         return replace(
             record.after(Step.DONE),
             state=MoveState.DONE,
             finished_ms=self.clock.now_ms(),
-            on_target=record.kind is MoveKind.FAILOVER,
+            whole=whole,
+            on_target=record.kind is MoveKind.FAILOVER or (record.on_target and not whole),
             moved=tuple(sorted({*record.moved, *newly})),
             stood_at={**record.stood_at, **_of(newly, stood_at(partitions))},
         )

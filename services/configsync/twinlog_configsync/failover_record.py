@@ -42,7 +42,7 @@ def words(flow: Flow, record: bytes | None) -> str:
         aborted = fields.get("aborted", False) is True
         # Earlier releases did not record it.
         on_target = fields.get("on_target", kind != "failback" or aborted) is True
-    except (ValueError, KeyError, TypeError) as error:
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         raise WireFormatError(f"the record of the last move is damaged: {error!r}") from error
     if state != "DONE":
         return (
@@ -80,6 +80,8 @@ async def _newest(target: KafkaCluster, flow: Flow, partition: TopicPartition) -
 
 def _is_of(key: bytes | None, flow: Flow) -> bool:
     try:
-        return bool(json.loads(key or b"")[1]["flow"] == str(flow))
-    except (ValueError, KeyError, TypeError, IndexError):
+        name, place = json.loads(key or b"")
+        # Each group that was moved has a record of its own beside that of the move.
+        return bool(name == "TwinlogMove" and place["flow"] == str(flow))
+    except (ValueError, KeyError, TypeError, RecursionError):
         return False

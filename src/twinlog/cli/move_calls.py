@@ -100,7 +100,7 @@ class MoveCall:
         if self.output is Output.JSON:
             print_json({"unfenced_topics": topics})
             return
-        fence = f"writers may write again to {', '.join(topics)}" if topics else "it had no fence"
+        fence = f"writers may write again to {', '.join(topics)}" if topics else "it had no fence of its own"
         typer.echo(f"the {self.kind} of {flow_name(self.flow)} is given up: {fence}")
         typer.echo("offsets that it committed stay")
 

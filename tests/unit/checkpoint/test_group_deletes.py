@@ -85,20 +85,30 @@ async def test_a_source_that_lost_its_topics_deletes_nothing() -> None:
 
 
 @pytest.mark.parametrize(
-    ("kind", "state", "stays"),
+    ("kind", "state", "on_target", "moved", "stays"),
     [
-        (MoveKind.FAILOVER, MoveState.DONE, True),
-        (MoveKind.FAILOVER, MoveState.RUNNING, True),
-        (MoveKind.FAILBACK, MoveState.DONE, False),
+        (MoveKind.FAILOVER, MoveState.DONE, True, ("g",), True),
+        (MoveKind.FAILOVER, MoveState.RUNNING, True, ("g",), True),
+        (MoveKind.FAILBACK, MoveState.DONE, True, ("other",), True),
+        (MoveKind.FAILBACK, MoveState.DONE, False, ("g",), False),
     ],
 )
 async def test_groups_that_were_moved_stay_until_they_are_back(
-    kind: MoveKind, state: MoveState, stays: bool
+    kind: MoveKind, state: MoveState, on_target: bool, moved: tuple[str, ...], stays: bool
 ) -> None:
     async with translated() as world:
         journal = world.fakes.served(world.parts).failover.journal
         await journal.store(
-            MoveRecord(run_id="r", kind=kind, state=state, groups=(), by="", started_ms=0, moved=("g",))
+            MoveRecord(
+                run_id="r",
+                kind=kind,
+                state=state,
+                groups=(),
+                by="",
+                started_ms=0,
+                on_target=on_target,
+                moved=moved,
+            )
         )
         world.forget_on_source()
         await world.sync()

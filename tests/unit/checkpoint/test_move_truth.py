@@ -7,13 +7,16 @@ from typing import Any, TypeVar
 import pytest
 
 from twinlog.errors import StateError, TransientKafkaError, TwinlogError
+from twinlog.fences import fence_of
 from twinlog.model import TopicPartition
 from twinlog.testing.fake_cluster import Call
 from twinlog_checkpoint.flow_parts import OnlyProcess
 from twinlog_checkpoint.move_events import StepEvent, StepState
+from twinlog_checkpoint.move_outcome import left_behind
 from twinlog_checkpoint.move_record import MoveState, Step
 from twinlog_checkpoint.move_runner import MoveRunner
-from twinlog_checkpoint.moves import MoveAction, MoveOptions
+from twinlog_checkpoint.moves import MoveAction, MoveOptions, MovePartition
+from twinlog_checkpoint.translation import Translation, Verdict
 from unit.checkpoint.mirrored_logs import COPY, ORIGIN
 from unit.checkpoint.test_moves import NO_WAIT, Estate, actions, estate, offset_of, run
 
@@ -280,3 +283,95 @@ async def test_a_failback_that_was_given_up_leaves_the_groups_on_the_target() ->
         given_up = await world.served.failback.journal.load()
     assert given_up is not None
     assert (given_up.aborted, given_up.on_target) == (True, True)
+
+
+async def test_giving_a_run_up_leaves_the_fence_of_the_failover_before_it() -> None:
+    """The groups of the first one work on the target: only the failback lets writers in again."""
+    async with estate() as world:
+        world.logs.source.set_group("g", {ORIGIN: 100})
+        await run(world.served.failover, MoveOptions(wait_seconds=0, fence=True))
+        world.logs.source.set_group("late", {ORIGIN: 100})
+        world.logs.produce(40)
+        await refused_for_the_backlog(world, MoveOptions(wait_seconds=5))
+        await world.copy()
+
+        def fail(call: Call) -> None:
+            raise TransientKafkaError("the broker went away")
+
+        undo = world.logs.target.intercept("alter_group_offsets", fail)
+        with pytest.raises(TransientKafkaError):
+            await run(world.served.failover, MoveOptions(wait_seconds=5))
+        undo()
+        assert await world.served.failover.abort("ann") == []
+        assert world.logs.source.acls == {fence_of(ORIGIN.topic)}
+        plan = await world.served.failover.plan(NO_WAIT)
+        assert plan.fenced_topics == [ORIGIN.topic]
+        other_way = await world.back_to_front().failover.plan(NO_WAIT)
+        assert any("failback run 'A->B'" in blocker for blocker in other_way.blockers)
+        await run(world.served.failback)
+        assert not world.logs.source.acls
+
+
+def _moved(verdict: Verdict, action: MoveAction) -> MovePartition:
+    return MovePartition(
+        group="g",
+        from_partition=COPY,
+        to_partition=ORIGIN,
+        from_offset=7,
+        present_offset=None,
+        translation=Translation(verdict=verdict, downstream_offset=None, message="why"),
+        action=action,
+        message="why",
+    )
+
+
+@pytest.mark.parametrize("verdict", [Verdict.NOT_READY, Verdict.SOURCE_UNREADABLE, Verdict.TARGET_UNREADABLE])
+def test_a_run_is_not_done_while_an_offset_cannot_be_translated_for_now(verdict: Verdict) -> None:
+    """As when the offset syncs of the flow the other way are still being read."""
+    (reason,) = left_behind([_moved(verdict, MoveAction.SKIP_NO_OFFSET)], [], drained=True, accepted=False)
+    assert reason == "offsets that could not be translated now: g: why"
+
+
+@pytest.mark.parametrize("verdict", [Verdict.NOT_REPLICATED, Verdict.NO_SYNC, Verdict.TOO_OLD])
+def test_what_no_later_run_can_translate_does_not_keep_a_run_from_being_done(verdict: Verdict) -> None:
+    assert left_behind([_moved(verdict, MoveAction.SKIP_NO_OFFSET)], [], drained=True, accepted=False) == []
+
+
+async def test_the_record_says_whether_all_groups_have_moved() -> None:
+    """One that asked for some groups only, left some behind or was given up is not about all."""
+    async with estate() as world:
+        runner = world.served.failover
+
+        async def whole() -> bool:
+            record = await runner.journal.load()
+            return record is not None and record.whole
+
+        world.logs.source.set_group("g", {ORIGIN: 100})
+        world.logs.source.set_group("busy", {ORIGIN: 100}, state="STABLE", member_count=1)
+        await run(runner, MoveOptions(groups=("g",), wait_seconds=0))
+        assert not await whole()
+        await run(runner)
+        assert not await whole()
+        world.logs.source.set_group("busy", {ORIGIN: 100})
+        await run(runner, MoveOptions(groups=("busy",), wait_seconds=0))
+        assert not await whole()
+        _, report = await run(runner)
+        assert report.already_done
+        assert await whole()
+        await run(runner, MoveOptions(groups=("g",), wait_seconds=0))
+        assert await whole()
+
+
+async def test_a_failback_of_some_groups_leaves_the_others_on_the_target() -> None:
+    """configsync deletes no copy that these work with, and no group of them goes with one of the source."""
+    async with estate() as world:
+        for group in ("g", "other"):
+            world.logs.source.set_group(group, {ORIGIN: 100})
+        await run(world.served.failover)
+        left: list[bool] = []
+        for options in (MoveOptions(groups=("g",), wait_seconds=0), NO_WAIT):
+            await run(world.served.failback, options)
+            record = await world.served.failback.journal.load()
+            assert record is not None
+            left.append(record.on_target)
+    assert left == [True, False]
