@@ -94,13 +94,13 @@ class TargetLogs:
         names = {row.partition.topic: row.target_topic for row in shortened}
         described = await self.target.describe_topics(list(names.values()))
         for row in shortened:
-            found, topic = described[row.target_topic], topics[row.partition.topic]
-            lost, row.shortened = row.shortened, None
-            if lost is None or isinstance(found, KafkaError):
-                continue
+            found, topic, lost = described[row.target_topic], topics.get(row.partition.topic), row.shortened
+            if lost is None or topic is None or isinstance(found, KafkaError):
+                continue  # the next look asks again
             if found.topic_id != topic.target_topic_id:
                 # Another topic: that is noted once configsync has spoken of it.
                 row.replaced_at = lost.position if row.replaced_at is None else row.replaced_at
+                row.shortened = None
                 continue
             gap = Gap(
                 partition=row.partition,
@@ -110,6 +110,8 @@ class TargetLogs:
                 found_at_ms=self.clock.now_ms(),
             )
             await self.ledger.write(gap)
+            if row.shortened is lost:
+                row.shortened = None
             await self.journal.state(
                 TargetMark(
                     partition=row.partition,
@@ -121,11 +123,15 @@ class TargetLogs:
 
     async def put_ends_on_log(self, topics: Topics) -> None:
         """Put on the log how far the copies reach, so that a target that loses records while nobody copies
-        is found out. Raises KafkaError."""
+        is found out. Raises KafkaError.
+
+        What they have lost comes first: behind a later end nobody would find it.
+        """
+        await self.note_shortened(topics)
         marks = []
         for partition, row in self.table.rows.items():
             topic = topics.get(partition.topic)
-            if topic is None or row.target_end < 0:
+            if topic is None or row.target_end < 0 or row.shortened is not None:
                 continue
             mark = TargetMark(
                 partition=partition,

@@ -16,6 +16,7 @@ from twinlog.api.source.v1 import source_service_pb2 as source_pb
 from twinlog.api.source.v1 import worker_service_pb2 as pb
 from twinlog.config import load
 from twinlog.errors import FatalKafkaError, KafkaError, StateError
+from twinlog.kafka.errors import UNAVAILABLE, from_reason
 from twinlog.kafka.ports import ConfigChange
 from twinlog.model import Record, TopicPartition
 from twinlog.service.peers import open_channel
@@ -358,6 +359,65 @@ async def test_a_copy_that_lost_its_tail_while_nobody_copied_is_a_gap(site: Site
     assert second.table.rows[P].position == 10
     await site.write(site.target, "A.t", 1)
     assert ledger(await site.owner()) == [(6, 10, "TARGET_TRUNCATED")], "only once"
+
+
+@pytest.mark.parametrize("operation", ["describe_topics", "append"])
+async def test_a_loss_of_the_copy_is_on_record_once_the_target_answers_again(
+    site: Site, operation: str
+) -> None:
+    """Brokers that lose records are those that do not answer just then."""
+    await site.write(site.target, "A.t", 12)
+    estate = await site.owner()
+    await estate.journal.position(P, 10)
+    reported(estate, position=10, source_end_offset=10, target_end_offset=12)
+    await estate.target_logs.put_ends_on_log(estate.topics)
+    site.target.truncate(TopicPartition("A.t", 0), 8)
+    await estate.target_logs.look_at_ends(estate.topics)
+
+    def fails(_: Call) -> None:
+        raise from_reason(UNAVAILABLE, operation, alias="B")
+
+    mend = site.target.intercept(operation, fails)
+    with pytest.raises(KafkaError):
+        await estate.target_logs.put_ends_on_log(estate.topics)
+    mend()
+    await estate.target_logs.put_ends_on_log(estate.topics)
+    assert ledger(estate) == [(6, 10, "TARGET_TRUNCATED")]
+    assert ledger(await site.owner()) == [(6, 10, "TARGET_TRUNCATED")]
+
+
+async def test_a_loss_of_the_copy_is_on_record_before_the_end_it_left(site: Site) -> None:
+    """A task says with its last words that the log had lost its tail: nobody would find that later."""
+    await site.write(site.target, "A.t", 12)
+    estate = await site.owner()
+    await estate.journal.position(P, 10)
+    reported(estate, position=10, source_end_offset=20, target_end_offset=12)
+    site.target.truncate(TopicPartition("A.t", 0), 8)
+    await site.write(site.target, "A.t", 6)
+    reported(
+        estate,
+        position=16,
+        source_end_offset=20,
+        target_end_offset=14,
+        target_shortened_to=8,
+        target_shortened_at=10,
+    )
+    await estate.target_logs.put_ends_on_log(estate.topics)
+    assert ledger(await site.owner()) == [(6, 10, "TARGET_TRUNCATED")]
+
+
+async def test_a_copy_whose_topic_cannot_be_described_keeps_its_loss_for_later(site: Site) -> None:
+    await site.write(site.target, "A.t", 12)
+    estate = await site.owner()
+    await estate.journal.position(P, 10)
+    reported(estate, position=10, source_end_offset=10, target_end_offset=12)
+    site.target.truncate(TopicPartition("A.t", 0), 8)
+    await estate.target_logs.look_at_ends(estate.topics)
+    topic = site.target.topics.pop("A.t")
+    await estate.target_logs.note_shortened(estate.topics)
+    site.target.topics["A.t"] = topic
+    await estate.target_logs.note_shortened(estate.topics)
+    assert ledger(estate) == [(6, 10, "TARGET_TRUNCATED")]
 
 
 async def test_what_is_copied_while_the_targets_end_is_asked_for_is_no_loss_of_the_copy(site: Site) -> None:
