@@ -5,6 +5,7 @@ python examples/logical_topic/consumer.py HOST:PORT [COUNT]
 # ruff: noqa: INP001
 
 import asyncio
+import contextlib
 import sys
 
 from twinlog.client import LogicalConsumer
@@ -25,4 +26,6 @@ async def main(bootstrap_servers: str, count: int | None) -> None:
 if __name__ == "__main__":
     if len(sys.argv) < 2:
         sys.exit(__doc__)
-    asyncio.run(main(sys.argv[1], int(sys.argv[2]) if len(sys.argv) > 2 else None))
+    # Ctrl-C is how it ends: what was read and not committed is read again.
+    with contextlib.suppress(KeyboardInterrupt):
+        asyncio.run(main(sys.argv[1], int(sys.argv[2]) if len(sys.argv) > 2 else None))

@@ -19,10 +19,13 @@ if TYPE_CHECKING:
 
 _TIMEOUT_SECONDS = 10.0
 
-_HELP = """Print the records of an internal topic: offset syncs, checkpoints, heartbeats, positions.
+_HELP = """Print the records of an internal topic: offset syncs, checkpoints, heartbeats, positions, \
+and what configsync and failovers record.
 
 The lines are those of MM2's formatters, so scripts that read them go on working. Say where the topic is \
 with --config and --cluster, or with --bootstrap-server (and --command-config when the cluster is secured).
+
+With -o json one document a line: `jq` reads it, `python -m json.tool` with --json-lines.
 
 A record that cannot be read is reported on stderr with its offset; the rest is printed all the same.
 
@@ -48,7 +51,7 @@ def decode_command(
     kind: Annotated[
         str | None,
         typer.Option(
-            metavar="offset-sync|checkpoint|heartbeat|position",
+            metavar="offset-sync|checkpoint|heartbeat|position|json",
             help="What the topic holds, when its name does not say.",
         ),
     ] = None,
@@ -130,7 +133,7 @@ def _cluster_properties(
 
     if bootstrap_server is not None:
         security = {} if command_config is None else _read_properties(command_config)
-        return alias or "cluster", {**security, "bootstrap.servers": bootstrap_server}
+        return alias or bootstrap_server, {**security, "bootstrap.servers": bootstrap_server}
     if configuration is None:
         raise ConfigError("say where the topic is: --config FILE with --cluster ALIAS, or --bootstrap-server")
     known = ", ".join(configuration.clusters)

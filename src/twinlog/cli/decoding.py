@@ -17,12 +17,14 @@ from twinlog.wire.source_offset import decode_connect_key, decode_source_offset,
 
 
 class Kind(StrEnum):
-    """What a topic holds: the three binary formats, and Connect's offsets."""
+    """What a topic holds: the three binary formats, Connect's offsets, and Twinlog's own JSON."""
 
     OFFSET_SYNC = "offset-sync"
     CHECKPOINT = "checkpoint"
     HEARTBEAT = "heartbeat"
     POSITION = "position"
+    JSON = "json"
+    """`mm2-configsync.<A>.internal` and `mm2-failover.<A>.internal`."""
 
 
 _BINARY_KINDS = {
@@ -42,13 +44,16 @@ def kind_of(topic: str, policies: Iterable[ReplicationPolicy]) -> Kind:
     """What a topic holds, by its name. Raises ConfigError when no policy knows it."""
     if topic.startswith("mm2-offsets."):
         return Kind.POSITION
+    if topic.startswith(("mm2-configsync.", "mm2-failover.")):
+        return Kind.JSON
     for policy in policies:
         found = record_kind(policy, topic)
         if found is not None:
             return _BINARY_KINDS[found]
     raise ConfigError(
         f"{topic} is not the name of an internal topic (mm2-offset-syncs.*.internal, *.checkpoints.internal,"
-        f" heartbeats, mm2-offsets.*.internal): say what it holds with --kind",
+        " heartbeats, mm2-offsets.*.internal, mm2-configsync.*.internal, mm2-failover.*.internal): say what"
+        " it holds with --kind",
         metadata={"topic": topic},
     )
 
@@ -64,6 +69,8 @@ def decode(kind: Kind, record: Record) -> Decoded:
             return _heartbeat(record)
         case Kind.POSITION:
             return _position(record)
+        case Kind.JSON:
+            return _document(record)
 
 
 def _offset_sync(record: Record) -> Decoded:
@@ -127,3 +134,19 @@ def _position(record: Record) -> Decoded:
         line=f"ConnectOffset{{connector={other.connector}, partition={json.dumps(whose)}, value={value}}}",
         fields={"connector": other.connector, "source_partition": whose, "value": value},
     )
+
+
+def _document(record: Record) -> Decoded:
+    """Twinlog's own records: keys and values are JSON; a value that is null removes the key's."""
+    fields = {"key": _parsed(record.key), "value": _parsed(record.value)}
+    key, value = (json.dumps(each, ensure_ascii=False) for each in fields.values())
+    return Decoded(line=f"Record{{key={key}, value={value}}}", fields=fields)
+
+
+def _parsed(content: bytes | None) -> Any:
+    if content is None:
+        return None
+    try:
+        return json.loads(content)
+    except (ValueError, RecursionError) as error:
+        raise WireFormatError(f"not JSON: {error}") from error

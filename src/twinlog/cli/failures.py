@@ -1,20 +1,27 @@
-"""How a command fails: one line on stderr that names the thing and the remedy, and an exit code.
+"""How a command fails: one line on stderr that names the thing and the remedy, and an exit code. With
+`-o json` the line is a document: error, reason, metadata.
 
 Exit codes of every command: 0 it did what was asked; 1 it did not; 2 the command line or the configuration is
 wrong.
 """
 
 import asyncio
+import json
 import sys
 from collections.abc import Coroutine, Iterator
 from contextlib import contextmanager
+from contextvars import ContextVar
 from typing import Any, TypeVar
 
 import typer
 
 from twinlog.errors import ConfigError, TwinlogError
+from twinlog.printable import printable_json
 
 T = TypeVar("T")
+
+ANSWERS_IN_JSON: ContextVar[bool] = ContextVar("ANSWERS_IN_JSON", default=False)
+"""Whether the command that runs was called with `-o json`."""
 
 EXIT_FAILED = 1
 EXIT_WRONG_USE = 2
@@ -45,15 +52,23 @@ def _report(failure: Exception) -> None:
     try:
         raise failure
     except ConfigError as error:
-        typer.echo(f"error: {error}", err=True)
+        _say(error, f"error: {error}")
         raise typer.Exit(EXIT_WRONG_USE) from None
     except TwinlogError as error:
-        typer.echo(f"error: {error} ({error.reason})", err=True)
+        _say(error, f"error: {error} ({error.reason})")
         raise typer.Exit(EXIT_FAILED) from None
     except BrokenPipeError:
         # Whoever read our output (head, less) has enough; nothing may be flushed into it at exit.
         sys.stdout = None
         raise typer.Exit(0) from None
+
+
+def _say(error: TwinlogError, text: str) -> None:
+    """On stderr; as one JSON document where the command's answer would be JSON."""
+    if ANSWERS_IN_JSON.get():
+        told = {"error": str(error), "reason": error.reason, "metadata": dict(error.metadata)}
+        text = printable_json(json.dumps(told, ensure_ascii=False))
+    typer.echo(text, err=True)
 
 
 def run_async(work: Coroutine[Any, Any, T]) -> T:

@@ -9,6 +9,7 @@ from typing import Annotated, Any
 
 import typer
 
+from twinlog.cli.failures import ANSWERS_IN_JSON
 from twinlog.cli.table import Column, table_lines
 from twinlog.printable import PrintableStream, printable_json
 
@@ -30,7 +31,13 @@ class Output(StrEnum):
     JSON = "json"
 
 
-OutputOption = Annotated[Output, typer.Option("--output", "-o", help="How to print.")]
+def _note(output: Output) -> Output:
+    """Failures are told in the same form."""
+    ANSWERS_IN_JSON.set(output is Output.JSON)
+    return output
+
+
+OutputOption = Annotated[Output, typer.Option("--output", "-o", help="How to print.", callback=_note)]
 
 
 def print_json(value: Any) -> None:

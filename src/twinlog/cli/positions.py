@@ -22,12 +22,13 @@ from twinlog.cli.source_client import (
     every_partition,
     parse_scope,
     partition_name,
+    scope_name,
     source_stub,
     who,
 )
 from twinlog.cli.times import EXPECTED, parse_time
 from twinlog.clock import SystemClock
-from twinlog.errors import ConfigError
+from twinlog.errors import ConfigError, NotFoundError
 
 app = typer.Typer(
     no_args_is_help=True, add_completion=False, help="Show or move where partitions are copied from."
@@ -197,7 +198,13 @@ async def _get(
     scope: pb2.Scope, config: Path | None, endpoint: list[str] | None
 ) -> list[pb2.PartitionStatus]:
     async with source_stub(config, endpoint) as stub:
-        return await every_partition(stub, scope.flow, scope.source_topic)
+        found = await every_partition(stub, scope.flow, scope.source_topic)
+    if scope.source_topic and not found:
+        raise NotFoundError(
+            f"{scope_name(scope)} is not copied: `twinlog partitions` shows what is",
+            reason="PARTITION_UNKNOWN",
+        )
+    return found
 
 
 async def _set(

@@ -8,15 +8,13 @@ from types import TracebackType
 from typing import Self
 
 from twinlog.client.logical_topics import Member, members
-from twinlog.client.properties import ADMIN, client_properties, consumer_properties
+from twinlog.client.properties import ADMIN, client_properties, cluster_name, consumer_properties
 from twinlog.errors import KafkaError, NotFoundError, StateError
 from twinlog.kafka.cluster import open_cluster
 from twinlog.kafka.group_consumer import ConsumedRecord, GroupConsumer
 from twinlog.kafka.ports import KafkaCluster
 from twinlog.model import ClusterAlias, Headers, TopicPartition
 from twinlog.policy import policy_from_config
-
-ALIAS = "the logical consumer's cluster"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -69,7 +67,8 @@ class LogicalConsumer:
         self._refresh_seconds = refresh_seconds
         self._policy = policy_from_config(properties)
         self._consumer_properties = consumer_properties(properties)
-        self._cluster: KafkaCluster = open_cluster(ALIAS, client_properties(properties, ADMIN))
+        self._alias = cluster_name(properties)
+        self._cluster: KafkaCluster = open_cluster(self._alias, client_properties(properties, ADMIN))
         self._members: Mapping[str, Member] = {}
         self._origins: dict[str, Member] = {}
         """Also of topics that are read no longer: their last records may still be on their way."""
@@ -92,7 +91,7 @@ class LogicalConsumer:
                     metadata={"topics": names},
                 )
             consumer = GroupConsumer(
-                ALIAS, self._consumer_properties, group=self._group, topics=sorted(self._members)
+                self._alias, self._consumer_properties, group=self._group, topics=sorted(self._members)
             )
             self._consumer = await opening.enter_async_context(consumer)
             self._refresh_at = asyncio.get_running_loop().time() + self._refresh_seconds

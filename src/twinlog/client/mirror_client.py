@@ -7,7 +7,7 @@ from contextlib import AsyncExitStack
 from types import TracebackType
 from typing import Self
 
-from twinlog.client.properties import ADMIN, CONSUMER, client_properties
+from twinlog.client.properties import ADMIN, CONSUMER, client_properties, cluster_name
 from twinlog.errors import KafkaError, StateError, WireFormatError
 from twinlog.filters import compile_java
 from twinlog.kafka.cluster import open_cluster
@@ -25,7 +25,6 @@ from twinlog.policy import (
 from twinlog.wire import Checkpoint, decode_checkpoint
 from twinlog.wire.checkpoint import CHECKPOINTS_PARTITION
 
-ALIAS = "the mirror client's cluster"
 _FETCH_WAIT_SECONDS = 0.5
 
 OpenCluster = Callable[[str, Mapping[str, str]], KafkaCluster]
@@ -45,8 +44,9 @@ class MirrorClient:
         `admin.<key>` and `consumer.<key>` win for one client. Raises ConfigError for what cannot work.
         """
         self._policy = policy_from_config(properties)
-        self._admin = open_cluster(ALIAS, client_properties(properties, ADMIN))
-        self._reading = open_cluster(ALIAS, client_properties(properties, CONSUMER))
+        alias = cluster_name(properties)
+        self._admin = open_cluster(alias, client_properties(properties, ADMIN))
+        self._reading = open_cluster(alias, client_properties(properties, CONSUMER))
         self._opened = False
         self._stack = AsyncExitStack()
 

@@ -40,3 +40,8 @@ def _overlaid(properties: Mapping[str, str], client: str) -> dict[str, str]:
     prefix = f"{client}."
     own = {key.removeprefix(prefix): value for key, value in properties.items() if key.startswith(prefix)}
     return {**properties, **own}
+
+
+def cluster_name(properties: Mapping[str, str]) -> str:
+    """What errors call the cluster: a client has no alias for it, only addresses."""
+    return f"at {properties.get('bootstrap.servers', '?')}"

@@ -181,6 +181,11 @@ def _clusters(top: SettingsReader, findings: Findings) -> tuple[ClusterAlias, ..
     for alias in aliases:
         if "->" in alias:
             findings.problem("clusters", f"{alias!r} is not an alias: it contains an arrow", line=prop.line)
+        elif alias.split() != [alias]:
+            text = f"{alias!r} is not an alias: write commas between aliases, as {', '.join(alias.split())}"
+            findings.problem("clusters", text, line=prop.line)
+            # What else there is to say of the file would follow from this alone.
+            return ()
     return aliases
 
 

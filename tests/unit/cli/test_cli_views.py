@@ -81,10 +81,19 @@ def test_a_record_of_another_kind_is_a_wire_format_error(kind: Kind) -> None:
         ("heartbeats", Kind.HEARTBEAT),
         ("A.heartbeats", Kind.HEARTBEAT),
         ("mm2-offsets.A.internal", Kind.POSITION),
+        ("mm2-configsync.A.internal", Kind.JSON),
+        ("mm2-failover.A.internal", Kind.JSON),
     ],
 )
 def test_a_topics_name_says_what_it_holds(topic: str, kind: Kind) -> None:
     assert kind_of(topic, POLICIES) is kind
+
+
+def test_twinlogs_own_records_are_shown_as_the_json_that_they_are() -> None:
+    shown = decode(Kind.JSON, _record(b'["topic","orders"]', b'{"version":1,"state":"ACTIVE"}'))
+    assert shown.line == 'Record{key=["topic", "orders"], value={"version": 1, "state": "ACTIVE"}}'
+    assert shown.fields == {"key": ["topic", "orders"], "value": {"version": 1, "state": "ACTIVE"}}
+    assert decode(Kind.JSON, _record(b'["plan"]', None)).fields == {"key": ["plan"], "value": None}
 
 
 def test_an_ordinary_topic_asks_for_the_kind() -> None:

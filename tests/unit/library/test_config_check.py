@@ -50,6 +50,14 @@ def test_what_is_not_understood_is_a_warning_and_an_error_when_strict(line: str,
     assert str(caught.value) == f"{FILE}:5: {line.partition(' = ')[0]}: {expected}"
 
 
+def test_aliases_without_a_comma_between_them_are_named_with_the_way_to_write_them() -> None:
+    with pytest.raises(ConfigError) as caught:
+        load_text("clusters = A B\nA.bootstrap.servers = a:1\nA->B.enabled = true\n")
+    assert f"{FILE}:1: clusters: 'A B' is not an alias: write commas between aliases, as A, B" in str(
+        caught.value
+    )
+
+
 @pytest.mark.parametrize(
     ("line", "reason"),
     [

@@ -89,7 +89,9 @@ def test_a_stream_that_is_gone_does_not_stop_the_run() -> None:
 @pytest.mark.parametrize(
     ("lines", "words"),
     [
-        ([], ""),
+        ([], "nothing said why"),
+        (['{"event": "spark_started", "level": "info"}'], "nothing said why"),
+        (["just text", '{"event": "spark_started", "level": "info"}'], "just text"),
         (["just text"], "just text"),
         (
             ['{"event": "crashed", "exception": "Traceback\\n  at x\\nValueError: broken"}'],
@@ -102,4 +104,22 @@ def test_a_stream_that_is_gone_does_not_stop_the_run() -> None:
     ],
 )
 def test_the_cause_of_a_crash_is_its_last_error(lines: list[str], words: str) -> None:
-    assert last_words(lines) == words
+    assert last_words(lines, 1) == words
+
+
+def test_the_cause_of_an_end_by_a_signal_is_the_signal() -> None:
+    lines = ["a panic", '{"event": "bad", "level": "error", "message": "long ago"}']
+    assert last_words(lines, 137).startswith("ended by SIGKILL")
+    assert last_words(["a panic"], 134) == "ended by SIGABRT; a panic"
+    assert last_words([], 139) == "ended by SIGSEGV; nothing said why"
+
+
+def test_what_was_said_of_the_configuration_is_said_once() -> None:
+    log, stream = _lines("json")
+    log.event("warning", "configuration_notice", key="topcis", line=3, message="unknown key")
+    for service in ("source", "checkpoint"):
+        log.child_line(
+            service, '{"event": "configuration_notice", "key": "topcis", "line": 3, "message": "unknown key"}'
+        )
+        log.child_line(service, '{"event": "configuration_notice", "key": "x", "line": 4, "message": "no"}')
+    assert [json.loads(line)["key"] for line in stream.getvalue().splitlines()] == ["topcis", "x"]

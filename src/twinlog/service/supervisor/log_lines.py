@@ -5,6 +5,7 @@ native library) becomes the `line` of an `output` event.
 """
 
 import json
+import signal
 from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
 from typing import Any, TextIO
@@ -19,6 +20,10 @@ _RESET = "\x1b[0m"
 _SHOWN_FIRST = frozenset({"time", "service", "level", "event", "version", "logger", "exception"})
 
 SUPERVISOR = "twinlog"
+_NOTICE = "configuration_notice"
+_SIGNALS = 128
+"""An exit code above is that of a signal."""
+_BY_SIGKILL = _SIGNALS + signal.SIGKILL
 
 
 class LogLines:
@@ -28,6 +33,8 @@ class LogLines:
         readable = format == "console" or (format == "auto" and stream.isatty())
         self._stream = stream
         self._clock = clock
+        self._notices: set[tuple[Any, ...]] = set()
+        """What was said of the configuration: every child reads the same file, once is enough."""
         self._render: Callable[[dict[str, Any]], str] = _json_line
         if readable:
             self._render = _coloured_line if stream.isatty() else _plain_line
@@ -35,12 +42,25 @@ class LogLines:
     def event(self, level: str, event: str, /, **values: Any) -> None:
         """A line of the supervisor's own."""
         line = {"time": self._now(), "service": SUPERVISOR, "level": level, "event": event, **values}
+        self._is_repeated(line)
         self._write(redact(line))
 
     def child_line(self, service: str, line: str) -> None:
         """Whatever a child printed."""
-        if line:
-            self._write(self._parsed(service, line))
+        if not line:
+            return
+        fields = self._parsed(service, line)
+        if not self._is_repeated(fields):
+            self._write(fields)
+
+    def _is_repeated(self, fields: dict[str, Any]) -> bool:
+        """Whether it is a notice of the configuration that was written before; notes it if not."""
+        if fields["event"] != _NOTICE:
+            return False
+        notice = tuple(str(fields.get(name)) for name in ("key", "line", "message"))
+        known = notice in self._notices
+        self._notices.add(notice)
+        return known
 
     def _parsed(self, service: str, line: str) -> dict[str, Any]:
         fields = _parse(line)
@@ -61,8 +81,13 @@ class LogLines:
         return datetime.fromtimestamp(self._clock.now_ms() / 1000, UTC).isoformat().replace("+00:00", "Z")
 
 
-def last_words(lines: Sequence[str]) -> str:
-    """The most telling of a dead child's last lines: the error it logged, else the last thing it printed."""
+def last_words(lines: Sequence[str], exit_code: int) -> str:
+    """Why a child died, as far as it is known: the signal that nothing can be said to, the error that it
+    logged, the last thing that it printed beside its log. What it logged while all was well is no cause.
+    """
+    signal_name = _signal_name(exit_code)
+    if exit_code == _BY_SIGKILL:
+        return f"ended by {signal_name}: killed by somebody, or by the system for its memory"
     for line in reversed(lines):
         fields = _parse(line)
         if fields is None:
@@ -71,7 +96,17 @@ def last_words(lines: Sequence[str]) -> str:
             return redact_text(str(fields["exception"]).strip().splitlines()[-1])
         if fields.get("level") in ("error", "critical"):
             return redact_text(str(fields.get("message", fields["event"])))
-    return redact_text(lines[-1]) if lines else ""
+    printed = [line for line in lines if line.strip() and _parse(line) is None]
+    words = redact_text(printed[-1]) if printed else "nothing said why"
+    return f"ended by {signal_name}; {words}" if signal_name else words
+
+
+def _signal_name(exit_code: int) -> str:
+    """Empty when no signal ended it."""
+    try:
+        return signal.Signals(exit_code - _SIGNALS).name if exit_code > _SIGNALS else ""
+    except ValueError:
+        return ""
 
 
 def _parse(line: str) -> dict[str, Any] | None:

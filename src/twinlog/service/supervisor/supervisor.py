@@ -98,7 +98,7 @@ class Supervisor:
                 exit_code=end.exit_code,
                 crashes_in_a_row=step.crashes_in_a_row,
                 restart_in_seconds=round(step.after_seconds, 2),
-                cause=last_words(end.last_lines),
+                cause=last_words(end.last_lines, end.exit_code),
             )
             await wait_or_stop(stop, step.after_seconds)
 
