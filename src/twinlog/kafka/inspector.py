@@ -1,5 +1,6 @@
 """What a client may do on a cluster and what the cluster can do: asked before anything is started."""
 
+import asyncio
 from collections.abc import Collection, Mapping
 from functools import partial
 from typing import Any, Final
@@ -12,12 +13,13 @@ from twinlog.errors import KafkaError
 from twinlog.kafka.admin_client import AdminSession
 from twinlog.kafka.clients import aiokafka_client_options, librdkafka_options
 from twinlog.kafka.connection import DataSession
-from twinlog.kafka.deadline import deadline
+from twinlog.kafka.deadline import deadline, pause
 from twinlog.kafka.ports import NewTopic
 from twinlog.kafka.raw.transaction_wire import ProducerIdentity, end_request
 
 _FETCH: Final = 1
 _TRANSACTION_UNAUTHORIZED: Final = 53
+_PAUSE_SECONDS: Final = 0.25
 _NOBODY: Final = ProducerIdentity(producer_id=0, producer_epoch=0)
 
 _RELEASES: Final = (
@@ -88,19 +90,26 @@ class ClusterInspector:
     async def group_operations(self, names: Collection[str]) -> Mapping[str, frozenset[str] | KafkaError]:
         """What the principal may do with these groups, present or not; GROUP_UNAUTHORIZED when it may not
         even DESCRIBE one. Raises KafkaError.
+
+        Coordinators that are not there yet are waited for, for one time-out: a cluster makes the topic of its
+        groups when the first of them is asked for.
         """
-        if not names:
-            return {}
-        described = await self._admin.each(
-            "ask for rights on groups",
-            lambda admin, seconds: admin.describe_consumer_groups(
-                sorted(set(names)), include_authorized_operations=True, request_timeout=seconds
-            ),
-        )
-        return {
-            name: answer if isinstance(answer, KafkaError) else _names(answer.authorized_operations)
-            for name, answer in described.items()
-        }
+        loop = asyncio.get_running_loop()
+        until = loop.time() + self._wire.timeout_seconds
+        found: dict[str, frozenset[str] | KafkaError] = {}
+        left = set(names)
+        while left:
+            described = await self._admin.each("ask for rights on groups", partial(_describe_groups, left))
+            found |= {
+                name: answer if isinstance(answer, KafkaError) else _names(answer.authorized_operations)
+                for name, answer in described.items()
+            }
+            left = {name for name in left if _may_change(found[name])}
+            if loop.time() > until:
+                break
+            if left:
+                await pause(_PAUSE_SECONDS)
+        return found
 
     async def may_write_transactions(self, transactional_id: str) -> bool:
         """Whether the principal may WRITE with a transactional id that nobody uses.
@@ -134,6 +143,16 @@ class ClusterInspector:
                 wanted, request_timeout=seconds, operation_timeout=seconds, validate_only=True
             ),
         )
+
+
+def _describe_groups(names: Collection[str], admin: Any, seconds: float) -> Any:
+    return admin.describe_consumer_groups(
+        sorted(names), include_authorized_operations=True, request_timeout=seconds
+    )
+
+
+def _may_change(answer: frozenset[str] | KafkaError) -> bool:
+    return isinstance(answer, KafkaError) and answer.retriable
 
 
 def release_of(versions: Mapping[int, tuple[int, int]]) -> str:

@@ -18,6 +18,7 @@ OLDEST_RELEASE: Final = "2.5"
 _EXCLUDE: Final = "config.properties.exclude"
 _NOT_COPIED: Final = frozenset({ConfigSource.DEFAULT, ConfigSource.STATIC_BROKER})
 _LONGEST_NAME: Final = 249
+_LOGIN: Final = frozenset({"AUTHENTICATION_FAILED", "SASL_MECHANISM_REFUSED"})
 _NEVER: Final = 9_223_372_036_854_775_807
 
 
@@ -67,7 +68,7 @@ def check_cluster(cluster: ClusterFacts) -> Iterator[Finding]:
             cluster.alias,
             "reachable",
             str(cluster.unreachable),
-            f"check {cluster.alias}.bootstrap.servers, and security.protocol, sasl.* and ssl.* beside it",
+            _remedy(cluster.alias, cluster.unreachable),
         )
         return
     yield fine(cluster.alias, "reachable", f"{_brokers(cluster)}, cluster id {cluster.cluster_id}")
@@ -79,6 +80,12 @@ def check_cluster(cluster: ClusterFacts) -> Iterator[Finding]:
         )
     else:
         yield fine(cluster.alias, "version", f"Kafka {cluster.release} or later")
+
+
+def _remedy(alias: str, failure: KafkaError) -> str:
+    if failure.reason in _LOGIN:
+        return f"check {alias}.sasl.mechanism and {alias}.sasl.jaas.config, and that the user exists"
+    return f"check {alias}.bootstrap.servers, and {alias}.security.protocol and {alias}.ssl.*"
 
 
 def check_ends(flow: FlowFacts, source: ClusterFacts, target: ClusterFacts) -> Iterator[Finding]:

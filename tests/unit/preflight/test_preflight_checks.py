@@ -160,6 +160,14 @@ def test_a_cluster_that_is_away_is_named_and_nothing_is_said_about_its_flows(con
     assert "B.bootstrap.servers" in finding.remedy
 
 
+def test_refused_credentials_do_not_send_anybody_to_the_addresses(configure: Configure) -> None:
+    refused = FatalKafkaError("the broker refused the credentials", reason="AUTHENTICATION_FAILED")
+    locked = ClusterFacts(alias="B", unreachable=refused)
+    finding = the_trouble(facts_of(configure({}), clusters={"B": locked}))
+    assert "B.sasl.jaas.config" in finding.remedy
+    assert "bootstrap.servers" not in finding.remedy
+
+
 def test_a_release_that_is_too_old(configure: Configure) -> None:
     finding = the_trouble(facts_of(configure({}), clusters={"B": cluster("B", release="2.3")}))
     assert (finding.level, finding.check) == (Level.ERROR, "version")
