@@ -46,8 +46,13 @@ class LinearPattern:
         branches = (
             [_Branch(translated, tree)] if counted else [_Branch(text, parse(text)[0]) for text in texts]
         )
-        self._tried = [each for each in branches if effort(each.tree, LONGEST_TOPIC_NAME) <= MOST_STEPS]
-        self._costly = [_automaton(each) for each in branches if each not in self._tried]
+        self._tried: list[_Branch] = []
+        self._costly: list[Automaton] = []
+        for each in branches:
+            if effort(each.tree, LONGEST_TOPIC_NAME) <= MOST_STEPS:
+                self._tried.append(each)
+            else:
+                self._costly.append(_automaton(each))
         self._quick = (
             re.compile("|".join(each.text for each in self._tried), re.ASCII) if self._tried else None
         )

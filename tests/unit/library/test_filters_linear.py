@@ -2,6 +2,7 @@
 
 import contextlib
 import re
+import sys
 from collections.abc import Callable
 from typing import Any
 
@@ -13,7 +14,7 @@ from twinlog.errors import ConfigError
 from twinlog.filters import PatternList, RegexSyntaxError, compile_java
 from twinlog.filters.automaton import MOST_STEPS, Automaton, NoAutomatonError
 from twinlog.filters.java_regex import compile_linear, translate
-from twinlog.filters.linear import LONGEST_PATTERN
+from twinlog.filters.linear import LONGEST_PATTERN, LinearPattern
 from twinlog.filters.pattern_tree import parse
 
 Golden = Callable[[str], list[dict[str, Any]]]
@@ -143,3 +144,26 @@ def test_a_name_too_long_for_the_size_of_an_automaton_does_not_match() -> None:
     automaton = Automaton(parse("(?:a|a)*")[0])
     assert automaton.matches("a" * 100_000)
     assert not automaton.matches("a" * (MOST_STEPS // 2))
+
+
+def calls_to_compile(count: int) -> int:
+    """Python functions that are called for a list of so many names."""
+    calls = 0
+
+    def counted(_frame: object, event: str, _argument: object) -> None:
+        nonlocal calls
+        calls += event == "call"
+
+    names = [f"orders.{number:05d}" for number in range(count)]
+    translated = translate("|".join(names))
+    sys.setprofile(counted)
+    try:
+        LinearPattern(translated)
+    finally:
+        sys.setprofile(None)
+    return calls
+
+
+def test_a_list_is_compiled_in_work_that_grows_with_its_length() -> None:
+    """Lists of ten thousand topics come with every change of a rule."""
+    assert calls_to_compile(800) < 3 * calls_to_compile(400)
