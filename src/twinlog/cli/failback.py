@@ -77,7 +77,10 @@ def run_command(
             group, fence=fence, include_active=include_active, accept_loss=accept_loss, wait_seconds=wait
         )
         call = MoveCall.of(_KIND, flow, config, endpoint, output)
-        run_async(call.plan(options) if dry_run else call.run(options, yes=yes))
+        if dry_run:
+            run_async(call.plan(options))
+        else:
+            call.asked_and_run(options, yes=yes)
 
 
 @app.command("status")

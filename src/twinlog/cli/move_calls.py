@@ -14,7 +14,7 @@ from twinlog.api.checkpoint.v1.checkpoint_service_pb2_grpc import CheckpointServ
 from twinlog.api.common.v1 import types_pb2
 from twinlog.cli.checkpoint_client import CALL_TIMEOUT_SECONDS, answered, checkpoint_stub
 from twinlog.cli.configsync_client import flow_name, parse_flow
-from twinlog.cli.failures import EXIT_FAILED
+from twinlog.cli.failures import EXIT_FAILED, run_async
 from twinlog.cli.move_status import print_status, run_as_json, status_as_json
 from twinlog.cli.moves import print_plan, print_run
 from twinlog.cli.output import Output, print_json
@@ -52,11 +52,21 @@ class MoveCall:
         async with checkpoint_stub(self.config, self.endpoint) as stub:
             print_plan(await self._planned(stub, options), self.output)
 
-    async def run(self, options: pb2.MoveOptions, *, yes: bool) -> None:
-        """Ask before anything is changed, where somebody can answer; exits with 1 unless it is complete."""
+    def asked_and_run(self, options: pb2.MoveOptions, *, yes: bool) -> None:
+        """Ask before anything is changed, where somebody can answer; exits with 1 unless it is complete.
+
+        The question is asked outside of the event loop: Ctrl-C would else wait for the answer.
+        """
+        if not yes and sys.stdin.isatty():
+            question = run_async(self._question(options))
+            if not typer.confirm(question, err=True):
+                typer.echo("nothing was changed", err=True)
+                raise typer.Exit(EXIT_FAILED)
+        run_async(self.run(options))
+
+    async def run(self, options: pb2.MoveOptions) -> None:
+        """Exits with 1 unless it is complete."""
         async with checkpoint_stub(self.config, self.endpoint) as stub:
-            if not yes and sys.stdin.isatty():
-                await self._confirm(stub, options)
             events: AsyncIterable[pb2.RunFailoverResponse] | AsyncIterable[pb2.RunFailbackResponse]
             if self.kind == "failover":
                 asked = pb2.RunFailoverRequest(flow=self.flow, options=options)
@@ -123,18 +133,16 @@ class MoveCall:
             raise error_from_rpc(error, peer="checkpoint") from error
         raise AssertionError("PlanMove ends with a plan")
 
-    async def _confirm(self, stub: CheckpointServiceStub, options: pb2.MoveOptions) -> None:
-        """Show the plan and ask. Exits with 1 when the move would be refused, or the answer is no."""
-        plan = await self._planned(stub, options)
+    async def _question(self, options: pb2.MoveOptions) -> str:
+        """Show the plan, and return what is to be asked. Exits with 1 when the move would be refused."""
+        async with checkpoint_stub(self.config, self.endpoint) as stub:
+            plan = await self._planned(stub, options)
         if self.output is Output.TABLE or plan.blockers:
             print_plan(plan, self.output)
         count = len({entry.group for entry in plan.partitions})
         groups = "1 group" if count == 1 else f"{count} groups"
         fence = f", with a fence on {plan.from_cluster}" if options.fence else ""
-        question = f"Move {groups} from {plan.from_cluster} to {plan.to_cluster}{fence}?"
-        if not await asyncio.to_thread(typer.confirm, question, err=True):
-            typer.echo("nothing was changed", err=True)
-            raise typer.Exit(EXIT_FAILED)
+        return f"Move {groups} from {plan.from_cluster} to {plan.to_cluster}{fence}?"
 
     async def _follow(
         self,
