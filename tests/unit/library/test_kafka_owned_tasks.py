@@ -2,6 +2,8 @@
 
 import asyncio
 
+import pytest
+
 from twinlog.kafka.raw.owned_tasks import OwnedTasks
 from twinlog.testing.brokers import eventually
 
@@ -49,6 +51,15 @@ async def test_it_is_closed_by_another_task_than_opened_it() -> None:
         tasks.create_task(work(), name="work")
         await group.create_task(tasks.close(), name="closes")
     assert (done, told) == ([1], [])
+
+
+async def test_an_opening_that_is_cancelled_leaves_no_owner() -> None:
+    told: list[Exception] = []
+    tasks = OwnedTasks("a test", told.append)
+    with pytest.raises(TimeoutError):
+        async with asyncio.timeout(0):
+            await tasks.open()
+    assert await eventually(lambda: asyncio.all_tasks() == {asyncio.current_task()})
 
 
 async def test_what_was_never_opened_is_closed_at_once() -> None:

@@ -27,7 +27,12 @@ class OwnedTasks:
 
     async def open(self) -> None:
         self._owner = asyncio.get_running_loop().create_task(self._own(), name=f"owner of {self._name}")
-        await self._opened.wait()
+        try:
+            await self._opened.wait()
+        except asyncio.CancelledError:
+            # Nobody closes what was not opened.
+            self._closing.set()
+            raise
 
     async def close(self) -> None:
         """Wait for the children; whoever closes has cancelled those that go on."""
