@@ -133,7 +133,8 @@ async def all_say(rig: Rig, service: ServiceProcess) -> View:
     assert {f"{each['topic']}-{each['partition']}": each["state"] for each in shown} == view.states
     positions = await command(service, "positions", "get", flow_name)
     assert {f"{each['topic']}-{each['partition']}": each["lag_records"] for each in positions} == view.lags
-    (row,) = (await command(service, "status"))["flows"]
+    # The other services are looked for at their default ports, where those of somebody else may be.
+    (row,) = [row for row in (await command(service, "status"))["flows"] if row["flow"] == flow_name]
     assert row["lag_records"] == view.flow_lag
     assert row["partitions"] == counted
     return view
