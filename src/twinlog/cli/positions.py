@@ -198,7 +198,11 @@ async def _get(
     scope: pb2.Scope, config: Path | None, endpoint: list[str] | None
 ) -> list[pb2.PartitionStatus]:
     async with source_stub(config, endpoint) as stub:
-        found = await every_partition(stub, scope.flow, scope.source_topic)
+        return _known(scope, await every_partition(stub, scope.flow, scope.source_topic))
+
+
+def _known(scope: pb2.Scope, found: list[pb2.PartitionStatus]) -> list[pb2.PartitionStatus]:
+    """What was found. Raises NotFoundError for a topic that the flow does not copy."""
     if scope.source_topic and not found:
         raise NotFoundError(
             f"{scope_name(scope)} is not copied: `twinlog partitions` shows what is",

@@ -6,11 +6,11 @@ from twinlog.api.source.v1 import source_service_pb2 as pb2
 from twinlog.cli.flow_choice import chosen_flow, required_flow
 from twinlog.cli.gaps import Wish, _request, _wish
 from twinlog.cli.groups import _named as named_groups
-from twinlog.cli.positions import _require_clear, _target, _title
-from twinlog.cli.source_client import parse_bytes, who
+from twinlog.cli.positions import _known, _require_clear, _target, _title
+from twinlog.cli.source_client import parse_bytes, parse_scope, who
 from twinlog.cli.throttle import _named as named_rate
 from twinlog.cli.times import parse_time
-from twinlog.errors import ConfigError
+from twinlog.errors import ConfigError, NotFoundError
 
 
 def test_a_flow_is_an_argument_or_an_option_and_never_two() -> None:
@@ -52,6 +52,13 @@ def test_a_rate_stands_behind_the_flow_however_the_flow_is_named() -> None:
     assert named_rate(None, None, None) == (None, None)
     with pytest.raises(ConfigError, match="no such option: --topc"):
         named_rate("A->B", None, "--topc")
+
+
+def test_positions_of_a_topic_that_is_not_copied_are_an_error_and_of_a_flow_without_topics_none() -> None:
+    with pytest.raises(NotFoundError, match="A->B nosuch is not copied") as caught:
+        _known(parse_scope("A->B", "nosuch", None), [])
+    assert caught.value.reason == "PARTITION_UNKNOWN"
+    assert _known(parse_scope("A->B", "", None), []) == []
 
 
 def test_a_negative_rate_is_refused_as_a_rate() -> None:

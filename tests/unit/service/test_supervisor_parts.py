@@ -77,7 +77,7 @@ def test_console_lines_show_time_service_level_event_and_values() -> None:
         ' "address": "a b", "port": 5}',
     )
 
-    assert stream.getvalue() == '03:04:05 source     info    listening address="a b" port=5\n'
+    assert stream.getvalue() == '03:04:05Z source     info    listening address="a b" port=5\n'
 
 
 def test_a_stream_that_is_gone_does_not_stop_the_run() -> None:

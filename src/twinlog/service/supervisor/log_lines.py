@@ -129,7 +129,7 @@ def _plain_line(fields: dict[str, Any]) -> str:
 
 
 def _line(fields: dict[str, Any]) -> str:
-    time = str(fields.get("time", ""))[11:19]
+    time = f"{str(fields.get('time', ''))[11:19]}Z"
     service, level = fields.get("service", ""), fields.get("level", "")
     if fields.get("event") == "output":
         return f"{time} {service:<10} {'-':<7} {fields.get('line', '')}"
