@@ -5,7 +5,6 @@ the error's metadata; the class travels in the metadata under `class`, so a clie
 """
 
 import contextlib
-from itertools import islice
 
 import grpc
 from google.protobuf import any_pb2
@@ -67,11 +66,13 @@ _CLASS_KEY = "class"
 _KAFKA_CODE_KEY = "kafka_code"
 _RETRY_SECONDS = 1
 
-MAX_MESSAGE_CHARACTERS = 1_500
-MAX_METADATA_CHARACTERS = 300
-MAX_METADATA_ITEMS = 30
+MAX_MESSAGE_BYTES = 1_500
+MAX_METADATA_BYTES = 300
+"""Of a key or a value."""
+MAX_ALL_METADATA_BYTES = 2_000
 """A status travels in HTTP/2 trailers, message and details, and clients take some 8 KB of them: errors repeat
-what a caller sent, which may be much longer."""
+what a caller sent, which may be much longer. Bytes are those of the message, where one that is no printable
+ASCII takes three."""
 
 INTERNAL_MESSAGE = "internal error; the service's log has the details under this error_id"
 
@@ -81,18 +82,22 @@ def status_of(error: TwinlogError, *, service: str) -> status_pb2.Status:
     long is cut.
     """
     error_class, code = next(entry for entry in _CODES if isinstance(error, entry[0]))
-    message = cut(str(error), MAX_MESSAGE_CHARACTERS)
-    metadata = {
-        cut(key, MAX_METADATA_CHARACTERS): cut(value, MAX_METADATA_CHARACTERS)
-        for key, value in islice(error.metadata.items(), MAX_METADATA_ITEMS)
-    }
+    message = _cut(str(error), MAX_MESSAGE_BYTES)
+    metadata: dict[str, str] = {}
+    left_bytes = MAX_ALL_METADATA_BYTES
+    for key, value in error.metadata.items():
+        key, value = _cut(key, MAX_METADATA_BYTES), _cut(value, MAX_METADATA_BYTES)
+        left_bytes -= _wire_bytes(key) + _wire_bytes(value)
+        if left_bytes < 0:
+            break
+        metadata[key] = value
     metadata[_CLASS_KEY] = error_class.__name__
     if isinstance(error, KafkaError):
         metadata[_KAFKA_CODE_KEY] = str(error.code)
     details = [_pack(_error_info(error.reason, service, metadata))]
     if isinstance(error, ConfigError):
         field = metadata.get("key", metadata.get("field", ""))
-        description = cut(message, MAX_METADATA_CHARACTERS)
+        description = _cut(message, MAX_METADATA_BYTES)
         violation = error_details_pb2.BadRequest.FieldViolation(field=field, description=description)
         details.append(_pack(error_details_pb2.BadRequest(field_violations=[violation])))
     elif error.retriable:
@@ -100,6 +105,27 @@ def status_of(error: TwinlogError, *, service: str) -> status_pb2.Status:
         retry.retry_delay.seconds = _RETRY_SECONDS
         details.append(_pack(retry))
     return status_pb2.Status(code=code, message=message, details=details)
+
+
+def _wire_bytes(text: str) -> int:
+    """As gRPC writes a status message: percent-encoded."""
+    return sum(
+        1 if " " <= character <= "~" and character != "%" else 3 * len(character.encode(errors="replace"))
+        for character in text
+    )
+
+
+def _cut(text: str, limit_bytes: int) -> str:
+    """As much of the text as takes so many bytes on the wire, and how many characters were left out."""
+    # No character takes more than 12.
+    if len(text) * 12 <= limit_bytes:
+        return text
+    taken = 0
+    for index, character in enumerate(text[: limit_bytes + 1]):
+        taken += _wire_bytes(character)
+        if taken > limit_bytes:
+            return cut(text, index)
+    return text
 
 
 def internal_status(*, service: str, error_id: str) -> status_pb2.Status:

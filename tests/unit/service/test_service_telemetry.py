@@ -4,8 +4,10 @@ import io
 import json
 import logging
 import re
+from base64 import b64encode
 from collections.abc import Iterator
 from pathlib import Path
+from urllib.parse import quote
 
 import pytest
 import structlog
@@ -172,6 +174,17 @@ def test_an_error_that_repeats_a_long_text_fits_into_a_status() -> None:
     assert status.ByteSize() < 30 * 1024
     assert status.message.startswith("xxx")
     assert len(status.message) < 2_000
+
+
+@pytest.mark.parametrize("character", ["x", "%", "\n", "é", "漢", "😀"])
+def test_an_error_fits_into_trailers_whatever_its_characters(character: str) -> None:
+    """gRPC percent-encodes the message and writes details in base64; clients take 8 KB of both."""
+    metadata = {f"{number}{character * 400}": character * 400 for number in range(30)}
+    error = ConfigError(character * 5_000, metadata={"key": "groups", **metadata})
+    status = status_of(error, service="checkpoint")
+    trailers = len(quote(status.message, safe=" ")) + len(b64encode(status.SerializeToString()))
+    assert trailers < 7_500
+    assert status.message.startswith(character * 100)
 
 
 def test_the_fingerprint_of_a_file_tells_nothing_of_its_secrets(tmp_path: Path) -> None:
