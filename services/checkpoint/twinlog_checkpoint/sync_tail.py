@@ -19,6 +19,9 @@ from twinlog_checkpoint.log_scan import LogScan
 from twinlog_checkpoint.sync_history_log import SavedHistory, SyncHistoryLog
 
 FETCH_WAIT_SECONDS = 0.5
+SAME_TOPIC_SECONDS = 1.0
+"""While syncs come, the topic's id is looked at so often at most."""
+SAME_TOPIC_IDLE_SECONDS = 10.0
 _TAKEN_AT_ONCE = 50
 
 _log = structlog.stdlib.get_logger(__name__)
@@ -29,8 +32,9 @@ class SyncTail:
     """The offset syncs of one flow: what was kept of them, then every one since.
 
     `store` holds what MM2 would know (§6.3), `history` every pair. Nothing is translated before the first
-    pass is done (`store.read_to_end`). When the topic is created again, both begin again. Also a process that
-    stands by follows the syncs, so it is ready when it takes over.
+    pass is done (`store.read_to_end`). When the topic is created again, both begin again: it is noticed by
+    a position that the log does not have, or by the topic's id where the new log has grown past that. Also a
+    process that stands by follows the syncs, so it is ready when it takes over.
     """
 
     flow: Flow
@@ -48,6 +52,11 @@ class SyncTail:
     _begun: bool = False
     """It was so at least once."""
     _topic_id: str = ""
+    """Kafka's id of the topic that is read; "" where the broker has none."""
+    _id_known_at: float = 0.0
+    """When the topic was last seen to be that one; monotonic seconds."""
+    _failed: bool = False
+    """The last step: the topic may have been deleted meanwhile."""
     _first_offset: int = 0
     _through: int = 0
     """Every sync before this offset is in `history`."""
@@ -95,8 +104,17 @@ class SyncTail:
             await self._begin(scan)
         if scan.first_pass_done and not self.store.read_to_end:
             self._finish_first_pass()
+        position = scan.next_offset
         records = await scan.more(max_wait_seconds=FETCH_WAIT_SECONDS)
-        self.obstacle = None
+        try:
+            is_another = await self._is_another_topic(seen_records=bool(records))
+        except KafkaError:
+            scan.next_offset = position
+            raise
+        if is_another:
+            self._reading = False
+            return
+        self.obstacle, self._failed = None, False
         # No pause until all are applied: `_through` may be asked for in every pause.
         for record in records:
             try:
@@ -112,10 +130,25 @@ class SyncTail:
         if scan.first_pass_done and not self.store.read_to_end:
             self._finish_first_pass()
 
-    async def _begin(self, scan: LogScan) -> None:
-        await scan.begin()
+    async def _is_another_topic(self, *, seen_records: bool) -> bool:
+        """Whether the topic is not the one that reading began with. Asked before what was read is used, but
+        not more often than is needed. Raises KafkaError."""
+        now = self.clock.monotonic()
+        seconds = SAME_TOPIC_SECONDS if seen_records else SAME_TOPIC_IDLE_SECONDS
+        if not self._topic_id or not (self._failed or now - self._id_known_at >= seconds):
+            return False
         described = (await self.cluster.describe_topics([self.topic]))[self.topic]
+        if isinstance(described, KafkaError):
+            raise described
+        self._id_known_at = now
+        return described.topic_id != self._topic_id
+
+    async def _begin(self, scan: LogScan) -> None:
+        # The id first: of a topic that is created again in between it is the former one's, and differs later.
+        described = (await self.cluster.describe_topics([self.topic]))[self.topic]
+        await scan.begin()
         topic_id = "" if isinstance(described, KafkaError) else described.topic_id
+        self._id_known_at = self.clock.monotonic()
         kept = await self.kept.load(topic_id) if topic_id else None
         if kept is not None and not scan.next_offset <= kept.through <= scan.end_at_begin:
             _log.warning("sync_history_does_not_fit", flow=str(self.flow), topic=self.topic)
@@ -172,4 +205,4 @@ class SyncTail:
         )
 
     def _on_error(self, error: TwinlogError) -> None:
-        self.obstacle = error
+        self.obstacle, self._failed = error, True

@@ -1,0 +1,75 @@
+"""An offset-syncs topic that was deleted and created again is another one, also where it is longer."""
+
+import pytest
+
+from twinlog.errors import TransientKafkaError
+from twinlog.model import TopicPartition
+from twinlog.testing.brokers import eventually
+from twinlog.testing.fake_cluster import Call
+from twinlog_checkpoint.flow_parts import FlowParts
+from unit.checkpoint.checkpoint_harness import SYNCS_TOPIC, FlowOnFakes, turns
+
+ORDERS = TopicPartition("orders", 0)
+
+
+def pairs(parts: FlowParts) -> list[tuple[int, int]]:
+    known = parts.pairs(ORDERS)
+    condensed = None if known is None else known.condensed()
+    return [] if condensed is None else [(pair.upstream, pair.downstream) for pair in condensed.pairs]
+
+
+async def replaced(fakes: FlowOnFakes, *, syncs: int) -> None:
+    """The topic is another one, with so many syncs, before anybody looks."""
+    await fakes.source.delete_topics([SYNCS_TOPIC])
+    fakes.source.add_topic(SYNCS_TOPIC, configs={"cleanup.policy": "compact"})
+    for number in range(syncs):
+        await fakes.write_sync("orders", 1000 + number * 10, number * 10)
+
+
+@pytest.mark.parametrize("quiet_seconds", [0, 60])
+async def test_a_syncs_topic_that_is_another_one_and_longer_is_read_from_its_start(
+    quiet_seconds: int,
+) -> None:
+    fakes = FlowOnFakes()
+    for number in range(3):
+        await fakes.write_sync("orders", number * 10, number * 10 + 500)
+    async with fakes.running() as parts:
+        await turns(lambda: (20, 520) in pairs(parts))
+        fakes.clock.advance(quiet_seconds or 2)
+        await replaced(fakes, syncs=8)
+        await turns(lambda: (1070, 70) in pairs(parts) and parts.syncs_are_read)
+        assert (1000, 0) in pairs(parts)
+        assert not any(downstream >= 500 for _, downstream in pairs(parts))
+
+
+async def test_it_is_seen_after_an_outage_whatever_the_time() -> None:
+    fakes = FlowOnFakes()
+    for number in range(3):
+        await fakes.write_sync("orders", number * 10, number * 10 + 500)
+    async with fakes.running() as parts:
+        await turns(lambda: (20, 520) in pairs(parts))
+        fakes.source.take_away()
+        await turns(lambda: parts.checkpointer.tail.obstacle)
+        fakes.source.bring_back()
+        await replaced(fakes, syncs=8)
+        await eventually(lambda: (1070, 70) in pairs(parts) and parts.syncs_are_read)
+        assert (1000, 0) in pairs(parts)
+
+
+async def test_a_look_at_the_topic_that_fails_loses_no_sync() -> None:
+    fakes = FlowOnFakes()
+    await fakes.write_sync("orders", 0, 0)
+    async with fakes.running() as parts:
+        await turns(lambda: (0, 0) in pairs(parts))
+        refused: list[Call] = []
+
+        def refuse(call: Call) -> None:
+            if not refused:
+                refused.append(call)
+                raise TransientKafkaError("no answer")
+
+        fakes.source.intercept("describe_topics", refuse)
+        fakes.clock.advance(5)
+        await fakes.write_sync("orders", 10, 10)
+        await eventually(lambda: (10, 10) in pairs(parts))
+        assert refused
