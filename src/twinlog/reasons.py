@@ -255,8 +255,8 @@ TOPICS: Final = ReasonGroup(
         OwnReason("DELETED_AT_SOURCE", "the source topic is gone; the target topic stays", _NOTHING),
         OwnReason(
             "SOURCE_LOST",
-            "the source has none of the topics any more that it had: it was wiped or restored empty. No "
-            "copy, ACL or quota is deleted on the target",
+            "the source has none of the topics, or of the groups, any more that it had: it was wiped or "
+            "restored empty. No copy, ACL, quota or group is deleted on the target",
             "restore the topics on the source, or delete the copies on the target by hand",
         ),
         OwnReason(
@@ -266,7 +266,7 @@ TOPICS: Final = ReasonGroup(
         ),
         OwnReason(
             "FAILED_OVER",
-            "a failover is under way or in effect: no copy is deleted after its source topic",
+            "a failover is under way or in effect: no copy is deleted after its source topic, and no group",
             "`twinlog failback run`, once the source is to be the origin again",
         ),
         OwnReason(

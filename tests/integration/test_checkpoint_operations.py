@@ -131,7 +131,8 @@ async def test_a_group_that_was_deleted_goes_on_the_target_once_that_is_asked_fo
 
             await eventually(only_one_is_listed)
             await eventually(all_are_there)
-        deleting = f"{flow.properties}\ntwinlog.sync.group.deletes.enabled = true"
+        keys = "twinlog.sync.group.deletes"
+        deleting = f"{flow.properties}\n{keys}.enabled = true\n{keys}.grace.seconds = 0"
         async with run_service("checkpoint", tmp_path, deleting):
 
             async def is_gone() -> bool:

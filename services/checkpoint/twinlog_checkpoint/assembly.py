@@ -22,6 +22,7 @@ from twinlog_checkpoint.exact import ExactTranslator, LogSide
 from twinlog_checkpoint.floor import FloorTranslator, ReverseFloor
 from twinlog_checkpoint.flow_parts import FlowParts, origin_of, pairs_of_copy
 from twinlog_checkpoint.group_deletes import GroupDeleter
+from twinlog_checkpoint.group_holds import GroupDeleteRules
 from twinlog_checkpoint.group_syncer import GroupSyncer
 from twinlog_checkpoint.groups import GroupDirectory
 from twinlog_checkpoint.instruments import CheckpointInstruments
@@ -34,6 +35,7 @@ from twinlog_checkpoint.move_runner import MoveRunner
 from twinlog_checkpoint.moves import MoveKind
 from twinlog_checkpoint.moves_servicer import ServedFlow
 from twinlog_checkpoint.progress import ProgressTable
+from twinlog_checkpoint.source_record import SourceRecordLog
 from twinlog_checkpoint.sync_history_log import SyncHistoryLog
 from twinlog_checkpoint.sync_tail import SyncTail
 from twinlog_checkpoint.topic_choice import KnownTopics, TopicChoice
@@ -159,6 +161,16 @@ def assemble_group_syncer(parts: FlowParts, around: Surroundings) -> GroupSyncer
             journal=_journal(parts),
             group_filter=lambda: checkpointer.entry.groups,
             origin_of=parts.origin_of,
+            record=SourceRecordLog(
+                flow=parts.flow,
+                cluster=parts.target,
+                replication_factor=parts.entry.settings.topic_replication_factor,
+            ),
+            rules=lambda: GroupDeleteRules(
+                grace_seconds=checkpointer.entry.settings.sync_group_deletes_grace_seconds,
+                max_per_hour=checkpointer.entry.settings.sync_group_deletes_max_per_hour,
+            ),
+            clock=around.clock,
         ),
     )
 

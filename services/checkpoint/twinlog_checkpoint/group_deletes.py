@@ -2,7 +2,9 @@
 
 Deleting offsets cannot be undone, so a group goes only when nothing on the target can be its own: it was
 translated, is known to be gone on the source (whose topics are still there), has no members on the target,
-has there no other offsets than those that were written for it, and was not moved by a failover.
+and has there no other offsets than those that were written for it. It goes after a grace, a few groups an
+hour, and none goes while a failover is in effect, or after the source lost all its groups or became another
+cluster.
 """
 
 from collections.abc import Callable, Collection, Mapping
@@ -10,17 +12,35 @@ from dataclasses import dataclass, field
 
 import structlog
 
+from twinlog.clock import Clock
 from twinlog.errors import KafkaError
 from twinlog.filters import GroupFilter
 from twinlog.kafka.ports import CommittedOffset, KafkaCluster
 from twinlog.model import Flow, TopicPartition
 from twinlog.offsets import CheckpointHistory
+from twinlog.telemetry.repeats import RepeatLimiter
 from twinlog.wire import Checkpoint
+from twinlog_checkpoint.group_holds import (
+    FAILED_OVER,
+    SOURCE_LOST,
+    SOURCE_REPLACED,
+    DeletePace,
+    GroupDeleteRules,
+    source_now,
+)
 from twinlog_checkpoint.group_sync import LogRange
 from twinlog_checkpoint.log_ranges import log_ranges
 from twinlog_checkpoint.move_journal import MoveJournal
 from twinlog_checkpoint.move_record import MoveState
-from twinlog_checkpoint.moves import MoveKind
+from twinlog_checkpoint.source_record import SourceRecord, SourceRecordLog
+
+_NAMED = 5
+_REMEDY = "they are kept until they are back on {source} or deleted on {target} by hand"
+_WHY = {
+    SOURCE_LOST: "{source} has none of the groups any more that were translated: " + _REMEDY,
+    SOURCE_REPLACED: "{source} is another cluster than before, by its id: " + _REMEDY,
+    FAILED_OVER: "groups move to {target} or have moved there: `twinlog failback run '{flow}'` ends it",
+}
 
 _log = structlog.stdlib.get_logger(__name__)
 
@@ -61,32 +81,74 @@ class GroupDeleter:
     journal: MoveJournal
     group_filter: Callable[[], GroupFilter]
     origin_of: Callable[[TopicPartition], TopicPartition | None]
+    record: SourceRecordLog
+    rules: Callable[[], GroupDeleteRules]
+    clock: Clock
+    pace: DeletePace = field(default_factory=DeletePace)
+    _source: SourceRecord | None = None
+    """What is on record; None before it was read."""
+    _limiter: RepeatLimiter = field(default_factory=lambda: RepeatLimiter(interval_seconds=3600.0))
     _settled: set[str] = field(default_factory=set)
     """Gone on both sides: not asked about again until they come back."""
 
     async def follow(self, present: Collection[str]) -> list[str]:
-        """Delete what may go; `present`: the groups on the source. Raises KafkaError."""
-        gone = {
-            group
-            for group in self.history.groups() - set(present)
-            if self.group_filter().should_replicate_group(group)
+        """Delete what may go; `present`: the groups on the source. Raises KafkaError, WireFormatError."""
+        known = await self._known_source()
+        now = self.clock.monotonic()
+        wanted = {
+            group for group in self.history.groups() if self.group_filter().should_replicate_group(group)
         }
+        gone = wanted - set(present)
         self._settled &= gone
         gone -= self._settled
-        if not gone:
-            return []
-        gone -= await self._moved(gone)
         on_source = await self._states(self.source, gone)
         on_target = await self._states(self.target, gone)
         self._settled |= {group for group in gone if on_source.get(group) == on_target.get(group) == "DEAD"}
+        gone -= self._settled
+        self.pace.see(gone, now=now)
+        seen = source_now(
+            known,
+            cluster_id=await self.source.cluster_id() if gone or known.held else "",
+            missing=gone,
+            present=wanted & set(present),
+        )
+        if seen != known:
+            await self.record.store(seen)
+            self._source = seen
+        if seen.held:
+            self._tell_held(seen.held, gone)
+            return []
         idle = {group for group in gone if on_source.get(group) == "DEAD" and on_target.get(group) == "EMPTY"}
-        idle &= await self._with_topics(idle)
-        current = await self.target.group_offsets(idle) if idle else {}
+        due = set(self.pace.due(idle, self.rules(), now=now))
+        if due and await self._failed_over():
+            self._tell_held(FAILED_OVER, due)
+            return []
+        due &= await self._with_topics(due)
+        deletable = await self._without_own_offsets(due, on_source, on_target)
+        budget = self.pace.budget(self.rules(), now=now)
+        deleted = await self._delete(self.pace.due(deletable, self.rules(), now=now)[:budget])
+        self.pace.on_deleted(len(deleted), now=now)
+        return deleted
+
+    async def _known_source(self) -> SourceRecord:
+        """What is on record; the first look puts the source on record that there is."""
+        if self._source is None:
+            found = await self.record.load()
+            if found is None:
+                found = SourceRecord(cluster_id=await self.source.cluster_id())
+                await self.record.store(found)
+            self._source = found
+        return self._source
+
+    async def _without_own_offsets(
+        self, groups: set[str], on_source: Mapping[str, str], on_target: Mapping[str, str]
+    ) -> list[str]:
+        current = await self.target.group_offsets(groups) if groups else {}
         ranges = await log_ranges(
-            self.target, {partition for group in idle for partition in self.history.latest(group)}
+            self.target, {partition for group in groups for partition in self.history.latest(group)}
         )
         deletable = []
-        for group in sorted(idle):
+        for group in sorted(groups):
             held = current[group]
             if not isinstance(held, KafkaError) and may_go(
                 state_on_source=on_source[group],
@@ -100,7 +162,20 @@ class GroupDeleter:
                 ranges=ranges,
             ):
                 deletable.append(group)
-        return await self._delete(deletable)
+        return deletable
+
+    def _tell_held(self, reason: str, groups: Collection[str]) -> None:
+        left_out = self._limiter.admit(reason, now=self.clock.monotonic())
+        if left_out is not None:
+            _log.warning(
+                "group_deletions_held",
+                flow=str(self.flow),
+                reason=reason,
+                message=_WHY[reason].format(source=self.flow.source, target=self.flow.target, flow=self.flow),
+                groups=sorted(groups)[:_NAMED],
+                count=len(groups),
+                left_out=left_out,
+            )
 
     async def _delete(self, groups: list[str]) -> list[str]:
         results = await self.target.delete_groups(groups) if groups else {}
@@ -119,15 +194,10 @@ class GroupDeleter:
                 )
         return deleted
 
-    async def _moved(self, groups: set[str]) -> set[str]:
-        """Those that a failover has given to the target, and all while a move is under way, or one back has
-        left some of them there."""
+    async def _failed_over(self) -> bool:
+        """Whether groups move, or work on the target: those that the source lost may be among them."""
         last = await self.journal.load()
-        if last is None or (last.state is MoveState.DONE and not last.on_target):
-            return set()
-        # A run that was given up may have moved groups before it was cut.
-        under_way = last.state is MoveState.RUNNING or last.aborted or last.kind is MoveKind.FAILBACK
-        return groups if under_way else groups & set(last.moved)
+        return last is not None and (last.state is MoveState.RUNNING or last.on_target)
 
     async def _with_topics(self, groups: set[str]) -> set[str]:
         """Those with a topic that the source still has: a source that lost everything deletes nothing."""

@@ -81,7 +81,7 @@ async def _newest(target: KafkaCluster, flow: Flow, partition: TopicPartition) -
 def _is_of(key: bytes | None, flow: Flow) -> bool:
     try:
         name, place = json.loads(key or b"")
-        # Each group that was moved has a record of its own beside that of the move.
+        # Each group that was moved, and the source, has a record of its own beside that of the move.
         return bool(name == "TwinlogMove" and place["flow"] == str(flow))
     except (ValueError, KeyError, TypeError, RecursionError):
         return False

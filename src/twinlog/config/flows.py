@@ -246,6 +246,8 @@ def _checkpoint(
         sync_group_offsets_enabled=sync_groups,
         sync_group_offsets_interval_seconds=read.number("sync.group.offsets.interval.seconds"),
         sync_group_deletes_enabled=read.boolean("twinlog.sync.group.deletes.enabled"),
+        sync_group_deletes_grace_seconds=read.number("twinlog.sync.group.deletes.grace.seconds"),
+        sync_group_deletes_max_per_hour=read.integer("twinlog.sync.group.deletes.max.per.hour"),
         translation_max_bytes=read.integer("twinlog.translation.max.bytes"),
         topic_replication_factor=read.integer("checkpoints.topic.replication.factor"),
     )

@@ -219,6 +219,9 @@ class CheckpointSettings:
     sync_group_offsets_interval_seconds: float
     sync_group_deletes_enabled: bool
     """Groups deleted on the source are deleted on the target."""
+    sync_group_deletes_grace_seconds: float
+    """How long a group must have been gone."""
+    sync_group_deletes_max_per_hour: int
     translation_max_bytes: int
     """Read at most in one interval to translate exactly; 0 = translate by offset syncs alone."""
     topic_replication_factor: int

@@ -213,6 +213,8 @@ class FlowOnFakes:
             sync_group_offsets_enabled=True,
             sync_group_offsets_interval_seconds=1,
             sync_group_deletes_enabled=False,
+            sync_group_deletes_grace_seconds=60,
+            sync_group_deletes_max_per_hour=2,
             translation_max_bytes=self.translation_max_bytes,
             topic_replication_factor=1,
         )

@@ -2,17 +2,21 @@
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import pytest
 
 from twinlog.model import TopicPartition
+from twinlog_checkpoint.assembly import assemble_group_syncer
 from twinlog_checkpoint.flow_parts import FlowParts
+from twinlog_checkpoint.group_syncer import GroupSyncer
 from twinlog_checkpoint.move_record import MoveRecord, MoveState
 from twinlog_checkpoint.moves import MoveKind
 from unit.checkpoint.checkpoint_harness import FlowOnFakes
 
 ORDERS, COPY = TopicPartition("orders", 0), TopicPartition("A.orders", 0)
+GRACE_SECONDS = 60
+"""Of the harness; two groups an hour may go."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -20,20 +24,38 @@ class World:
     fakes: FlowOnFakes
     parts: FlowParts
     deletes_enabled: bool = True
+    syncer: GroupSyncer = field(init=False)
 
-    async def sync(self) -> None:
+    def __post_init__(self) -> None:
+        self.restart()
+
+    def restart(self) -> None:
+        """What a new process knows of deletions: what is on the clusters."""
+        self.syncer = assemble_group_syncer(self.parts, self.fakes.around())
+        self.syncer.deletes_enabled = lambda: self.deletes_enabled
+
+    async def sync(self, *, seconds: float = 10) -> None:
         """One pass, one look at the target, as the service does each interval."""
-        self.fakes.clock.advance(10)
+        self.fakes.clock.advance(seconds)
         await self.fakes.do_pass(self.parts.checkpointer)
-        await self.fakes.sync_groups(self.parts, deletes_enabled=self.deletes_enabled)
+        await self.syncer.sync()
 
-    def forget_on_source(self, group: str = "g") -> None:
-        del self.fakes.source.groups[group]
+    async def sync_past_grace(self) -> None:
+        await self.sync()
+        await self.sync(seconds=GRACE_SECONDS)
+        await self.sync()
+
+    def forget_on_source(self, *groups: str) -> None:
+        for group in groups or ("g",):
+            del self.fakes.source.groups[group]
+
+    def on_target(self) -> set[str]:
+        return set(self.fakes.target.groups)
 
 
 @asynccontextmanager
-async def translated(*, deletes_enabled: bool = True) -> AsyncIterator[World]:
-    """Group `g` was translated and its offset committed on the target."""
+async def translated(*more: str, deletes_enabled: bool = True) -> AsyncIterator[World]:
+    """Groups `g`, `other` and `more` were translated and their offsets committed on the target."""
     fakes = FlowOnFakes()
     fakes.source.add_topic("orders")
     fakes.target.add_topic("A.orders")
@@ -42,7 +64,8 @@ async def translated(*, deletes_enabled: bool = True) -> AsyncIterator[World]:
             await source.append(ORDERS, key=None, value=b"%d" % number)
             await target.append(COPY, key=None, value=b"%d" % number)
     await fakes.write_sync("orders", 10, 10)
-    fakes.source.set_group("g", {ORDERS: 10})
+    for group in ("g", "other", *more):
+        fakes.source.set_group(group, {ORDERS: 10})
     async with fakes.running() as parts:
         world = World(fakes=fakes, parts=parts, deletes_enabled=deletes_enabled)
         await world.sync()
@@ -53,14 +76,14 @@ async def translated(*, deletes_enabled: bool = True) -> AsyncIterator[World]:
 async def test_a_deleted_group_is_deleted_there_as_well() -> None:
     async with translated() as world:
         world.forget_on_source()
-        await world.sync()
+        await world.sync_past_grace()
         assert "g" not in world.fakes.target.groups
 
 
 async def test_nothing_is_deleted_when_it_is_not_enabled() -> None:
     async with translated(deletes_enabled=False) as world:
         world.forget_on_source()
-        await world.sync()
+        await world.sync_past_grace()
         assert "g" in world.fakes.target.groups
 
 
@@ -72,7 +95,7 @@ async def test_a_group_with_a_life_of_its_own_stays(own: dict[str, object]) -> N
         world.fakes.target.add_topic("other")
         world.fakes.target.set_group("g", **own)  # type: ignore[arg-type]
         world.forget_on_source()
-        await world.sync()
+        await world.sync_past_grace()
         assert "g" in world.fakes.target.groups
 
 
@@ -80,7 +103,7 @@ async def test_a_source_that_lost_its_topics_deletes_nothing() -> None:
     async with translated() as world:
         world.forget_on_source()
         await world.fakes.source.delete_topics(["orders"])
-        await world.sync()
+        await world.sync_past_grace()
         assert "g" in world.fakes.target.groups
 
 
@@ -91,9 +114,10 @@ async def test_a_source_that_lost_its_topics_deletes_nothing() -> None:
         (MoveKind.FAILOVER, MoveState.RUNNING, True, ("g",), True),
         (MoveKind.FAILBACK, MoveState.DONE, True, ("other",), True),
         (MoveKind.FAILBACK, MoveState.DONE, False, ("g",), False),
+        (MoveKind.FAILBACK, MoveState.RUNNING, True, (), True),
     ],
 )
-async def test_groups_that_were_moved_stay_until_they_are_back(
+async def test_while_a_failover_is_in_effect_no_group_is_deleted(
     kind: MoveKind, state: MoveState, on_target: bool, moved: tuple[str, ...], stays: bool
 ) -> None:
     async with translated() as world:
@@ -111,12 +135,79 @@ async def test_groups_that_were_moved_stay_until_they_are_back(
             )
         )
         world.forget_on_source()
-        await world.sync()
+        await world.sync_past_grace()
         assert ("g" in world.fakes.target.groups) is stays
 
 
 async def test_groups_that_never_were_translated_stay() -> None:
     async with translated() as world:
         world.fakes.target.set_group("local", {COPY: 3})
-        await world.sync()
+        await world.sync_past_grace()
         assert "local" in world.fakes.target.groups
+
+
+async def test_a_deleted_group_stays_for_the_grace_and_longer_when_it_comes_back() -> None:
+    async with translated() as world:
+        world.forget_on_source()
+        await world.sync()
+        await world.sync(seconds=GRACE_SECONDS - 1)
+        assert "g" in world.on_target()
+        world.fakes.source.set_group("g", {ORDERS: 10})
+        await world.sync()
+        world.forget_on_source()
+        await world.sync()
+        await world.sync(seconds=GRACE_SECONDS - 1)
+        assert "g" in world.on_target()
+        await world.sync(seconds=1)
+        assert world.on_target() == {"other"}
+
+
+async def test_a_new_process_begins_the_grace_again() -> None:
+    async with translated() as world:
+        world.forget_on_source()
+        await world.sync()
+        world.restart()
+        await world.sync(seconds=GRACE_SECONDS)
+        assert "g" in world.on_target()
+        await world.sync(seconds=GRACE_SECONDS)
+        assert "g" not in world.on_target()
+
+
+async def test_only_so_many_groups_are_deleted_in_an_hour() -> None:
+    async with translated("h", "i", "j") as world:
+        world.forget_on_source("g", "h", "i", "j")
+        await world.sync_past_grace()
+        await world.sync(seconds=600)
+        assert len(world.on_target()) == 3
+        await world.sync(seconds=3600)
+        assert world.on_target() == {"other"}
+
+
+async def test_a_source_that_lost_all_its_groups_deletes_none_until_they_are_back() -> None:
+    async with translated("h") as world:
+        world.forget_on_source("g", "h", "other")
+        await world.sync_past_grace()
+        world.fakes.source.set_group("other", {ORDERS: 10})
+        world.restart()
+        await world.sync_past_grace()
+        assert world.on_target() == {"g", "h", "other"}
+        world.fakes.source.set_group("g", {ORDERS: 10})
+        world.fakes.source.set_group("h", {ORDERS: 10})
+        await world.sync_past_grace()
+        world.forget_on_source("g")
+        await world.sync_past_grace()
+        assert world.on_target() == {"h", "other"}
+
+
+async def test_a_source_that_is_another_cluster_deletes_none_until_they_are_back() -> None:
+    async with translated() as world:
+        world.fakes.source.replace_id("another")
+        world.forget_on_source("g")
+        world.restart()
+        await world.sync_past_grace()
+        assert world.on_target() == {"g", "other"}
+        world.fakes.source.set_group("g", {ORDERS: 10})
+        await world.sync_past_grace()
+        world.forget_on_source("g")
+        await world.sync_past_grace()
+        assert world.on_target() == {"other"}

@@ -258,21 +258,17 @@ async def test_a_move_that_was_given_up_holds_only_while_groups_may_work_on_the_
     assert flow.sync.status.reason == (Reason.FAILED_OVER if on_target else "")
 
 
-async def test_the_record_of_a_moved_group_is_not_taken_for_that_of_the_move(tmp_path: Path) -> None:
-    """It is written before that of the move, which may never come."""
+async def test_records_of_moved_groups_are_not_taken_for_the_move(tmp_path: Path) -> None:
     flow = following(tmp_path, grace_seconds=0)
     await flow.refresh(TOPICS)
     await flow.source.delete_topics(["a"])
     await record_move(flow, "failback", "DONE")
     async with flow.target.writer() as writer:
-        await writer.append(
-            TopicPartition("mm2-failover.A.internal", 0),
-            key=b'["TwinlogMovedGroup",{"flow":"A->B","group":"g"}]',
-            value=b'{"format":1,"chain":"c","stood_at":{}}',
-        )
-    for _ in range(2):
+        for name in ("TwinlogMovedGroup", "TwinlogSource"):
+            key = json.dumps([name, {"flow": "A->B", "group": "g"}]).encode()
+            await writer.append(TopicPartition("mm2-failover.A.internal", 0), key=key, value=b"{}")
+    for _ in range(3):
         await flow.refresh(TOPICS)
-    assert flow.sync.status.reason == ""
     assert copies(flow) == ["A.b", "A.c"]
 
 
