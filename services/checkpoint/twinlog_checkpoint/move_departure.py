@@ -1,7 +1,7 @@
 """Leaving a cluster: keep writers out if asked, note how far the logs go, wait until that is copied."""
 
 import asyncio
-from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
+from collections.abc import AsyncGenerator, Awaitable, Callable, Collection, Mapping
 from dataclasses import dataclass, replace
 
 from twinlog.clock import Clock
@@ -33,6 +33,8 @@ class Departed:
     """A fence was raised now."""
     drained: bool
     """Everything before the final offsets is copied."""
+    open_transactions: Collection[TopicPartition] = ()
+    """Behind the fence: what they commit later is behind the final offsets."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -68,7 +70,9 @@ class Departure:
             yield step_event(self.clock, Step.FENCE, StepState.SKIPPED, message)
         else:
             yield step_event(self.clock, Step.FENCE, StepState.SKIPPED, "writers are not kept out")
-        finals = await self._final_offsets(fenced=bool(record.fences) or options.fence)
+        finals, unsettled = await self._final_offsets(fenced=bool(record.fences) or options.fence)
+        kept_out = {fence.resource_name for fence in record.fences}
+        unsettled = {partition for partition in unsettled if partition.topic in kept_out}
         if (recorded or fenced) and Step.FINAL_OFFSETS not in record.done:
             record = record.after(Step.FINAL_OFFSETS)
             await self.store(record)
@@ -79,7 +83,7 @@ class Departure:
         async for event in self._drain(finals, options):
             drained = drained or (event.step is Step.DRAIN and event.state is StepState.DONE)
             yield event
-        yield Departed(record=record, fenced=fenced, drained=drained)
+        yield Departed(record=record, fenced=fenced, drained=drained, open_transactions=unsettled)
 
     async def _unfenced(self, record: MoveRecord) -> bool:
         """Whether a topic's writers are not kept out yet, or it is not known. Raises KafkaError."""
@@ -135,11 +139,13 @@ class Departure:
         await self.store(record)
         return record
 
-    async def _final_offsets(self, *, fenced: bool) -> dict[TopicPartition, int]:
+    async def _final_offsets(
+        self, *, fenced: bool
+    ) -> tuple[dict[TopicPartition, int], Collection[TopicPartition]]:
         route = self.planner.route
         partitions = {entry.here for entry in await route.written()}
         if not fenced:
-            return await ends_now(route.here, partitions)
+            return await ends_now(route.here, partitions), ()
         return await ends_behind_fence(
             route.here,
             partitions,

@@ -60,12 +60,15 @@ async def ends_behind_fence(
     clock: Clock,
     stop: asyncio.Event,
     look_seconds: float,
-) -> dict[TopicPartition, int]:
-    """The same once nothing comes any more. Raises KafkaError.
+) -> tuple[dict[TopicPartition, int], frozenset[TopicPartition]]:
+    """The same once nothing comes any more, and those of which a transaction was still open in the end.
+
+    Raises KafkaError.
 
     Brokers hear of a fence a little later, and it does not keep an open transaction from being committed.
     """
     ends = await ends_now(side, partitions)
+    latest: Mapping[TopicPartition, int | KafkaError] = {}
     give_up_at = clock.monotonic() + FENCE_SETTLE_SECONDS
     while clock.monotonic() < give_up_at and not stop.is_set():
         await wait_or_stop(stop, look_seconds)
@@ -73,4 +76,9 @@ async def ends_behind_fence(
         ends = await ends_now(side, partitions)
         if before == ends == dict(latest):
             break
-    return ends
+    waiting = {
+        partition
+        for partition, end in latest.items()
+        if isinstance(end, int) and end > ends.get(partition, end)
+    }
+    return ends, frozenset(waiting)

@@ -1,6 +1,6 @@
 """What becomes of the groups of a move, read off its partitions. Pure."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 
 from twinlog.model import TopicPartition
 from twinlog_checkpoint.moves import MoveAction, MovePartition, TopicBacklog, blocking
@@ -64,7 +64,12 @@ def stood_at(partitions: Sequence[MovePartition]) -> dict[str, dict[TopicPartiti
 
 
 def left_behind(
-    partitions: Sequence[MovePartition], backlog: Sequence[TopicBacklog], *, drained: bool, accepted: bool
+    partitions: Sequence[MovePartition],
+    backlog: Sequence[TopicBacklog],
+    *,
+    drained: bool,
+    accepted: bool,
+    open_transactions: Collection[TopicPartition] = (),
 ) -> list[str]:
     """Why a move is not complete for what it was asked: groups with members, offsets of which nothing was
     known, records that nobody waited for.
@@ -81,6 +86,12 @@ def left_behind(
         reasons.append(f"offsets that could not be translated now: {_named(groups)}: {silent[0][1]}")
     if not drained and not accepted:
         reasons.append(f"not copied: {blocking(backlog) or 'what was written before the move ended'}")
+    if open_transactions and not accepted:
+        names = _named([str(partition) for partition in sorted(open_transactions)])
+        reasons.append(
+            f"transactions are still open behind the fence, and what they commit is not waited for: {names}:"
+            " run it again once they are over"
+        )
     return reasons
 
 

@@ -352,7 +352,11 @@ class MoveRunner:
             finished_ms=record.finished_ms or self.clock.now_ms(),
             plan=plan,
             left_behind=left_behind(
-                plan.partitions, plan.backlog, drained=departed.drained, accepted=options.accept_loss
+                plan.partitions,
+                plan.backlog,
+                drained=departed.drained,
+                accepted=options.accept_loss,
+                open_transactions=departed.open_transactions,
             ),
         )
 

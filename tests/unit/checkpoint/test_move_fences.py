@@ -9,7 +9,7 @@ from twinlog.fences import fence_of, is_fence
 from twinlog.model import Flow
 from twinlog.policy import DefaultReplicationPolicy
 from twinlog.policy.replication import IdentityReplicationPolicy
-from twinlog.testing.fake_cluster import Call
+from twinlog.testing.fake_cluster import Call, Transaction
 from twinlog_checkpoint.move_events import StepEvent, StepState
 from twinlog_checkpoint.move_fence import FenceScope, fence_scope
 from twinlog_checkpoint.move_record import Step
@@ -126,6 +126,25 @@ async def test_what_is_written_until_the_fence_holds_belongs_to_the_move() -> No
         assert looked > 4
         assert waited_for == len(world.logs.visible_source()) - len(world.logs.visible_target())
         assert waited_for
+
+
+async def test_a_transaction_that_is_open_behind_the_fence_is_not_forgotten() -> None:
+    """A fence does not keep it from being committed, and what it wrote lies behind the final offsets."""
+    async with estate() as world:
+        world.logs.source.set_group("g", {ORIGIN: 100})
+        log = world.logs.source.log(ORIGIN, "produce")
+        transaction = log.begin()
+        log.append(world.logs.visible_target()[0], transaction)
+        world.logs.source.intercept("list_offsets", lambda _call: world.fakes.clock.advance(10))
+        _, report = await run(world.served.failover, FENCED)
+        (reason,) = report.left_behind
+        assert "still open behind the fence" in reason
+        assert str(ORIGIN) in reason
+        _, accepted = await run(world.served.failover, replace(FENCED, accept_loss=True))
+        assert accepted.left_behind == []
+        log.finish(transaction, Transaction.ABORTED)
+        _, over = await run(world.served.failover, FENCED)
+    assert over.left_behind == []
 
 
 def test_copies_are_left_out_for_only_twinlog_writes_to_them() -> None:
