@@ -6,7 +6,8 @@ import os
 import stat
 import struct
 import sys
-from collections.abc import AsyncIterator
+import tempfile
+from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 
@@ -172,9 +173,10 @@ async def running_spark(temporary: Path) -> AsyncIterator[tuple[asyncio.subproce
 
 
 @pytest.fixture
-def temporary(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Short: a socket's path has 100 characters at most."""
-    return tmp_path_factory.mktemp("t")
+def temporary() -> Iterator[Path]:
+    """Short, which pytest's own are not: a socket's path has 100 characters at most."""
+    with tempfile.TemporaryDirectory(prefix="t-", dir="/tmp") as path:
+        yield Path(path)
 
 
 def names(directory: Path) -> set[str]:
@@ -189,6 +191,14 @@ async def test_others_on_the_machine_see_no_secret_and_reach_no_socket(temporary
         assert SECRET not in " ".join(lines)
         assert jvm in [process.pid for process in processes]
         check_private(temporary)
+    assert names(temporary) == set()
+
+
+async def test_spark_runs_where_the_path_of_a_socket_would_be_too_long(tmp_path: Path) -> None:
+    temporary = tmp_path / ("long" * 20)
+    temporary.mkdir()
+    async with running_spark(temporary):
+        assert names(temporary)
     assert names(temporary) == set()
 
 

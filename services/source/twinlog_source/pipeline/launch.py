@@ -33,8 +33,7 @@ _SUBMIT_DEFAULT = "pyspark-shell"
 _SOCKET_NAME_BYTES = 43
 """`/.<uuid>.sock`"""
 _SOCKET_PATH_BYTES = 103
-"""What fits into an address on every system; elsewhere sockets stay in the temporary directory, and are
-private by the umask alone."""
+"""What fits into the address of a Unix socket on every system."""
 _OWN_DIRECTORY = "_twinlog_directory"
 
 
@@ -45,18 +44,22 @@ class SparkUnavailableError(TwinlogError):
     default_reason = "SPARK_UNAVAILABLE"
 
 
-def directory_settings(directory: Path) -> Mapping[str, str]:
-    """Keep what a Spark on this machine writes in one directory.
+def socket_settings(directory: Path) -> Mapping[str, str]:
+    """Speak with Python by Unix sockets where the paths of those in the JVM's directory fit into an address.
+    Elsewhere (TMPDIR is long on macOS) by TCP on loopback, with Spark's secret.
 
-    >>> sorted(directory_settings(Path("/tmp/twinlog-spark-x")))
-    ['spark.local.dir', 'spark.python.unix.domain.socket.dir']
-    >>> sorted(directory_settings(Path("/a-long-way" * 9)))
-    ['spark.local.dir']
+    >>> socket_settings(Path("/tmp/twinlog-spark-x"))
+    {'spark.python.unix.domain.socket.enabled': 'true'}
+    >>> socket_settings(Path("/a-long-way" * 9))
+    {'spark.python.unix.domain.socket.enabled': 'false'}
     """
-    settings = {"spark.local.dir": str(directory)}
-    if len(os.fsencode(directory)) + _SOCKET_NAME_BYTES <= _SOCKET_PATH_BYTES:
-        settings["spark.python.unix.domain.socket.dir"] = str(directory)
-    return settings
+    fits = len(os.fsencode(directory)) + _SOCKET_NAME_BYTES <= _SOCKET_PATH_BYTES
+    return {"spark.python.unix.domain.socket.enabled": str(fits).lower()}
+
+
+def directory_settings(directory: Path) -> Mapping[str, str]:
+    """Keep what a Spark on this machine writes in one directory."""
+    return {"spark.local.dir": str(directory), "spark.python.unix.domain.socket.dir": str(directory)}
 
 
 def launch_jvm(conf: SparkConf, directory: WorkDirectory, *, master: str) -> tuple[Any, JvmOutput]:

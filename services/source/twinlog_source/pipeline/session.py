@@ -25,6 +25,7 @@ from twinlog_source.pipeline.launch import (
     directory_settings,
     end_jvm,
     launch_jvm,
+    socket_settings,
 )
 
 __all__ = [
@@ -61,8 +62,6 @@ SETTINGS: Mapping[str, str] = {
     "spark.scheduler.mode": "FAIR",
     "spark.speculation": "false",  # a second copy of a task would be a second writer
     "spark.python.worker.reuse": "true",
-    # Loopback TCP costs a delayed acknowledgement of 40 ms per exchange with the worker.
-    "spark.python.unix.domain.socket.enabled": "true",
     "spark.task.maxFailures": str(TASK_FAILURES),
     "spark.python.daemon.module": "twinlog_source.pipeline.daemon",
     "spark.locality.wait": "0s",
@@ -144,7 +143,8 @@ def open_context(
     else:
         # Spark refuses encryption without authentication.
         of_place = {} if extra.get("spark.authenticate") == "false" else CLUSTER_SETTINGS
-    for settings in (SETTINGS, of_place, extra):
+    # Loopback TCP costs a delayed acknowledgement of 40 ms per exchange with the worker.
+    for settings in (SETTINGS, socket_settings(directory.path), of_place, extra):
         for name, value in settings.items():
             conf.set(name, value)
     silence_py4j()
