@@ -3,9 +3,12 @@
 import base64
 import re
 import uuid
+from bisect import bisect_left
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
+from itertools import islice
+from operator import attrgetter
 
 from twinlog.errors import KafkaError
 from twinlog.kafka.acl_requests import to_wire
@@ -74,9 +77,13 @@ class _Entry:
         )
 
 
+_offset = attrgetter("offset")
+
+
 @dataclass(slots=True)
 class FakeLog:
-    """One partition's log. Offsets without an entry are holes, as compaction leaves them."""
+    """One partition's log, in the order of offsets. Those without an entry are holes, as compaction leaves
+    them."""
 
     start: int = 0
     end: int = 0
@@ -86,11 +93,10 @@ class FakeLog:
     @property
     def last_stable(self) -> int:
         """First offset of the first open transaction, else the end."""
-        unstable = (
-            entry.offset
-            for entry in self._entries
-            if entry.transaction is not None and self._transactions[entry.transaction] is Transaction.OPEN
-        )
+        still_open = {number for number, outcome in self._transactions.items() if outcome is Transaction.OPEN}
+        if not still_open:
+            return self.end
+        unstable = (entry.offset for entry in self._entries if entry.transaction in still_open)
         return next(unstable, self.end)
 
     def append(self, record: Record, transaction: int | None = None) -> int:
@@ -141,13 +147,15 @@ class FakeLog:
         next_offset = offset
         taken_bytes = 0
         complete = True
-        for entry in self._entries:
-            if not offset <= entry.offset < limit:
-                continue
-            if taken_bytes and taken_bytes + entry.size_bytes > max_bytes:
+        first = bisect_left(self._entries, offset, key=_offset)
+        for entry in islice(self._entries, first, None):
+            if entry.offset >= limit:
+                break
+            size_bytes = entry.size_bytes
+            if taken_bytes and taken_bytes + size_bytes > max_bytes:
                 complete = False
                 break
-            taken_bytes += entry.size_bytes
+            taken_bytes += size_bytes
             next_offset = entry.offset + 1
             if entry.record is not None and not (read_committed and self._is_aborted(entry)):
                 records.append(entry.record)

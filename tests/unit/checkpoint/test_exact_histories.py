@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from unit.checkpoint.exact_questions import check_all, check_poor
 from unit.checkpoint.mirrored_logs import ORIGIN, MirroredLogs
 
-EXAMPLES = settings().max_examples // 6
+EXAMPLES = settings().max_examples // 4
 """Each plays a whole mirror and asks for every offset of it, which takes 50 ms: hence also the mark slow."""
 
 Steps = st.lists(

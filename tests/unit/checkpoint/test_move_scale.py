@@ -3,6 +3,7 @@
 from collections import Counter
 
 import pytest
+from hypothesis import settings
 
 from twinlog.kafka.ports import CommittedOffset
 from twinlog.model import Record, TopicPartition
@@ -93,7 +94,11 @@ async def requests_of_a_failover(groups: int, partitions: int) -> Counter[str]:
     return asked
 
 
-@pytest.mark.parametrize(("groups", "partitions"), [(5_000, 10_000)])
+LARGE = (5_000, 10_000) if settings().max_examples >= 1_000 else (500, 2_000)
+"""Groups and partitions; the larger ones by HYPOTHESIS_PROFILE=exhaustive."""
+
+
+@pytest.mark.parametrize(("groups", "partitions"), [LARGE])
 async def test_the_requests_of_a_failover_do_not_grow_with_groups_times_partitions(
     groups: int, partitions: int
 ) -> None:

@@ -119,7 +119,7 @@ def test_what_is_no_automaton_and_multiplies_nothing_is_kept(pattern: str, name:
 
 
 def test_a_hostile_pattern_in_a_long_list_leaves_the_others_as_they_are() -> None:
-    names = [f"orders-{number}" for number in range(2_000)]
+    names = [f"orders-{number}" for number in range(500)]
     patterns = PatternList("topics", [*names, "(x|x)*y"])
     assert all(map(patterns.matches, names))
     assert patterns.matches("x" * 200 + "y")

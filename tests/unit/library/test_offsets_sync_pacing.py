@@ -58,16 +58,19 @@ def sync(upstream: int, downstream: int) -> OffsetSync:
     return OffsetSync(partition=P, upstream_offset=upstream, downstream_offset=downstream)
 
 
-@pytest.mark.parametrize("per_second", [4, 40, 400, 40_000])
 @pytest.mark.parametrize("epoch_seconds", [30, 3600])
-@pytest.mark.parametrize("hole", [0, 1], ids=["dense", "a hole behind every record"])
+@pytest.mark.parametrize(
+    ("per_second", "hole"),
+    [
+        *((rate, False) for rate in (4, 40, 400, 40_000)),
+        *(pytest.param(rate, True, id=f"{rate}-a hole behind every record") for rate in (4, 40, 400)),
+    ],
+)
 def test_a_steady_load_has_less_than_one_sync_in_a_hundred_records(
-    per_second: int, epoch_seconds: int, hole: int
+    per_second: int, hole: bool, epoch_seconds: int
 ) -> None:
-    if hole and per_second > 400:
-        per_second = 400
     task, place, per_tick = Task(), 0, round(per_second * TICK)
-    for tick in range(round(600 / TICK)):
+    for tick in range(round(300 / TICK)):
         if tick and tick * TICK % epoch_seconds == 0:
             task.next_epoch()
         if hole:

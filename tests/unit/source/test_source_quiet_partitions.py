@@ -25,6 +25,7 @@ from twinlog_source.task.throttle import Throttle
 
 BATCH = source_batch([DecodedRecord(0, 0, None, bytes(1000), ())])
 LARGE = source_batch([DecodedRecord(0, 0, None, bytes(200_000), ())])
+LOAD_SECONDS = 2
 ROUND_SECONDS = 0.004
 ENDING_SECONDS = 0.001
 """The last request of a round."""
@@ -126,16 +127,16 @@ def test_a_broker_gets_one_request_at_a_time_for_all_its_quiet_partitions(
     brokers: int, rate: int, partitions: int
 ) -> None:
     copying = Copying(SimulatedBrokers(led_by(brokers, partitions)))
-    run_in_virtual_time(copying.run(steady(rate, 10, list(copying.brokers.leaders))))
+    run_in_virtual_time(copying.run(steady(rate, LOAD_SECONDS, list(copying.brokers.leaders))))
     assert copying.brokers.most_waiting == brokers
     assert all(len(asked.positions) >= partitions // brokers for asked in copying.brokers.asked)
-    assert len(copying.brokers.asked) <= rate * 10 + brokers * 10
+    assert len(copying.brokers.asked) <= (rate + brokers) * LOAD_SECONDS
 
 
 def test_what_comes_while_a_round_is_written_costs_one_fetch() -> None:
     copying = Copying(SimulatedBrokers(led_by(1, 8)))
-    run_in_virtual_time(copying.run(steady(1000, 10, list(copying.brokers.leaders))))
-    rounds = 10 / ROUND_SECONDS
+    run_in_virtual_time(copying.run(steady(1000, LOAD_SECONDS, list(copying.brokers.leaders))))
+    rounds = LOAD_SECONDS / ROUND_SECONDS
     assert len(copying.brokers.asked) < 1.1 * rounds
 
 
