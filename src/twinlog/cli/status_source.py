@@ -89,12 +89,14 @@ def _add_lag(row: FlowRow, flow: source.FlowStatus, now_ms: int) -> None:
 
 
 def _gaps_in_force(flow: str, gaps: Sequence[source.LedgerGap]) -> InForce:
+    """Losses on record: what was copied again since stays in the ledger until somebody acknowledges it."""
+    counted = "1 gap is" if len(gaps) == 1 else f"{len(gaps)} gaps are"
     newest = max(gaps, key=lambda gap: gap.found_at.ToMilliseconds())
     offsets = sum(gap.lost_offsets for gap in gaps)
     return InForce(
         kind=GAPS,
         about=flow,
-        message=f"{offsets:,} offsets in {len(gaps)} gaps are not on the target, the newest:"
+        message=f"{offsets:,} offsets in {counted} on record as lost, not acknowledged, the newest:"
         f" {newest.reason} of {partition_name(newest.partition)} (`twinlog gaps`)",
         since=shown_stamp(newest.found_at),
     )
