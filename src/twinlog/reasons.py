@@ -32,30 +32,30 @@ _READ_THE_MESSAGE = "the message names what is wrong"
 PARTITIONS: Final = ReasonGroup(
     "Partitions of a flow (`twinlog partitions`)",
     (
-        OwnReason("PAUSED_BY_OPERATOR", "somebody paused it, its topic or the flow", "`twinlog resume`"),
+        OwnReason("PAUSED_BY_OPERATOR", "an operator paused it, its topic or the flow", "`twinlog resume`"),
         OwnReason(
             "RECORD_TOO_LARGE",
             "one record, alone in a batch and compressed, is above the target topic's `max.message.bytes`",
-            "raise the limit of the target topic: the copy goes on by itself; or set the position past the"
+            "raise the limit of the target topic: the copy continues by itself; or set the position past the"
             " record's offset, which the message names",
         ),
         OwnReason(
             "BATCH_TOO_LARGE",
-            "a batch that has to be opened stands for more than `twinlog.batch.max.uncompressed.bytes`, or"
-            " for more than there is memory",
-            "raise the key (and the memory of the service) if the data are what they should be: the copy goes"
-            " on by itself; or set the position past the batch, whose offset the message names",
+            "a batch that has to be opened is larger uncompressed than"
+            " `twinlog.batch.max.uncompressed.bytes`, or than the free memory",
+            "if the data are valid, raise the key (and the memory of the service): the copy continues by"
+            " itself; or set the position past the batch, whose offset the message names",
         ),
         OwnReason(
             "CORRUPT_BATCH",
             "a batch on the source does not match its checksum, or cannot be read",
-            "repair the source's disk or let another replica lead: the copy goes on by itself; or set the"
+            "repair the source's disk or let another replica lead: the copy continues by itself; or set the"
             " position past the batch, whose offset the message names",
         ),
         OwnReason(
             "DATA_LOSS",
             "the source does not hold the next offset any more, and `twinlog.on.data.loss=fail`",
-            "look at the range in the message, then `twinlog positions set` to where the copy shall go on",
+            "look at the range in the message, then `twinlog positions set` to where the copy shall continue",
         ),
         OwnReason(
             "TRUNCATION_SUSPECTED",
@@ -69,12 +69,12 @@ PARTITIONS: Final = ReasonGroup(
         ),
         OwnReason(
             "POSITION_UNREADABLE",
-            "the stored position is no number: starting anew would copy everything again",
+            "the stored position is not a number; to ignore it would copy everything again",
             "`twinlog positions set`",
         ),
         OwnReason(
             "TARGET_SLOW",
-            "a commit on the target takes long; the copy goes on when it is done",
+            "a commit on the target takes long; the copy continues when it is done",
             "look at the target's brokers if it stays",
         ),
         OwnReason(
@@ -151,15 +151,15 @@ FLOWS: Final = ReasonGroup(
         ),
         OwnReason(
             "LOOP",
-            "flows that keep names would copy a topic round for ever; nothing is started, and a changed "
-            "rule that would do it is refused",
+            "flows that keep names would copy a topic in a loop; nothing is started, and a changed rule that "
+            "would cause it is refused",
             "make the `topics` of these flows distinct, or use the default policy",
         ),
         OwnReason(
             "OWNED_ELSEWHERE",
-            "another process has the flow; this one takes over when that one leaves, or is silent for 10 s"
-            " (`twinlog.owner.timeout.seconds`)",
-            "nothing, or stop one of them",
+            "another process owns the flow; this one stands by, and takes over when the owner stops or is"
+            " silent for 10 s (`twinlog.owner.timeout.seconds`)",
+            "nothing; send commands to the owner, whose address the message names (`--endpoint`)",
         ),
         OwnReason(
             "MOVES_UNKNOWN",
@@ -174,7 +174,7 @@ FLOWS: Final = ReasonGroup(
         OwnReason(
             "LAG_UNKNOWN",
             "`twinlog status --check`: ends of the source's logs, or positions, are not known now",
-            "nothing just after the start; else see what is said of the clusters",
+            "nothing just after the start; else see the reasons of the clusters",
         ),
         OwnReason(
             "TOPICS_WAITING",
@@ -217,7 +217,7 @@ FLOWS: Final = ReasonGroup(
         OwnReason(
             "REGISTRY_UNREADABLE",
             "what configsync stored was written by a newer version, or is damaged",
-            "run the newer version, or delete `mm2-configsync.<source>.internal` to begin anew",
+            "run the newer version, or delete `mm2-configsync.<source>.internal` to start from nothing",
         ),
         OwnReason(
             "NO_AUTHORIZER", "one of the clusters has no authorizer, so there are no ACLs to sync", _NOTHING
@@ -304,16 +304,20 @@ GROUPS: Final = ReasonGroup(
             "the source does not let the group's offsets, its logs or the offset syncs be read",
             "the message names the cluster and the right that is missing",
         ),
-        OwnReason("TARGET_UNREADABLE", "the same of the target", "as above"),
+        OwnReason(
+            "TARGET_UNREADABLE",
+            "the target does not let its logs, the group's offsets or the checkpoints be read",
+            "the message names the cluster and the right that is missing",
+        ),
         OwnReason(
             "GROUPS_NOT_TRANSLATED",
-            "a cluster or topic is in the way, or another process has the flow",
+            "a cluster does not answer, a topic may not be read, or another process owns the flow",
             "the message names it",
         ),
         OwnReason(
             "MOVE_BLOCKED",
-            "a check of the plan forbids the move",
-            "look at the plan; `--help` says what lifts it",
+            "something blocks the move",
+            "the message and `twinlog failover plan` list what, each with its remedy",
         ),
         OwnReason(
             "MOVE_IN_PROGRESS",
@@ -323,10 +327,12 @@ GROUPS: Final = ReasonGroup(
         OwnReason(
             "BACKLOG_NOT_COPIED",
             "the rest of the source's records was not copied in time",
-            "the message names the partitions, each with the cause; run the command again to go on waiting",
+            "the message names the partitions, each with the cause; run the command again to wait longer",
         ),
         OwnReason(
-            "MOVE_CANCELLED", "somebody stopped the run; what it did stays", "run it again, or abort it"
+            "MOVE_CANCELLED",
+            "an operator stopped the run; its changes stay, a fence too",
+            "`run` continues it, `abort` removes its fence",
         ),
         OwnReason(
             "NO_MOVE",
@@ -340,8 +346,8 @@ GROUPS: Final = ReasonGroup(
         ),
         OwnReason(
             "NOTHING_TO_ABORT",
-            "no run of this kind was cut: there is none, or it is over",
-            "the message says which; `twinlog failback run` lifts the fence of a finished failover",
+            "no run of this kind was interrupted: there is none, or it is over",
+            "the message says which; `twinlog failback run` removes the fence of a finished failover",
         ),
         OwnReason(
             "FENCE_NOT_OURS",
@@ -395,16 +401,18 @@ COMMANDS: Final = ReasonGroup(
         ),
         OwnReason("INVALID_PAGE_SIZE", "a page size is negative", "give 0 (as many as fit) or more"),
         OwnReason(
-            "INVALID_RESUME_TOKEN", "the resume token is not one of this service", "watch anew without one"
+            "INVALID_RESUME_TOKEN",
+            "the resume token is not one of this service",
+            "open a new watch without one",
         ),
         OwnReason(
             "RESUME_TOKEN_EXPIRED",
             "what happened since the token is not remembered",
-            "watch anew without one",
+            "open a new watch without one",
         ),
         OwnReason("PLAN_UNKNOWN", "there is no plan of this id, or it is too old", "`twinlog plan` again"),
         OwnReason("PLAN_STALE", "the world is not as it was when the plan was made", "`twinlog plan` again"),
-        OwnReason("RULES_CHANGED", "somebody else changed the rules since they were read", "read them again"),
+        OwnReason("RULES_CHANGED", "the rules have changed since they were read", "read them again"),
         OwnReason("CONFLICT", "the world changed since it was read", _RUN_AGAIN),
         OwnReason("EXHAUSTED", "there is too much of it at once", "try again later"),
         OwnReason("TOO_MANY_QUERIES", "too many offsets are asked for at once", "ask for fewer"),

@@ -49,9 +49,11 @@ providers that `config.providers` names (`EnvVarConfigProvider`, `FileConfigProv
 `DirectoryConfigProvider`, with `param.allowlist.pattern` and `param.allowed.paths`). What cannot be found
 stays as written, with a warning.
 
-A wrong value ends the start with exit code 2 and one line for each: file, line, key, what was expected and
-what was found. An unknown key is a warning that names the nearest known one; with `--strict` it is an error.
-A key that Twinlog knows and has no use for is mentioned once.
+If a value is wrong, the start fails with exit code 2 and one line for each: file, line, key, what was
+expected and what was found. An unknown key is a warning that names the nearest known one; with `--strict` it
+is an error. Twinlog logs once the keys that it knows and ignores. It refuses what it cannot do and what would
+change records or weaken a promise: `transforms`, `predicates`, `interceptor.classes`, and converters other
+than `ByteArrayConverter`.
 """
 
 _PLACES = (
@@ -82,9 +84,9 @@ Written in Java's names, for a cluster or one kind of its clients. These have an
 """
 
 _LONGEST_WAIT = """
-`fetch.max.wait.ms` counts up to 7,500: half of what the copy gives a broker to answer a request in. Unless it
-is set, it is 5,000 (Java's 500 where `fetch.min.bytes` is above 1). Of `fetch.max.bytes` 4 MiB are used at
-most, which is what a task buffers; a larger batch comes whole all the same.
+`fetch.max.wait.ms` is 5,000 unless it is set (500, as in Java, if `fetch.min.bytes` is above 1), and at most
+7,500: half of the time that the copy gives a broker to answer a request. A fetch brings at most 4 MiB,
+whatever `fetch.max.bytes` says, because a task buffers no more; a larger batch still arrives whole.
 """
 
 _WITHOUT_EFFECT = """\

@@ -59,7 +59,7 @@ TWINLOG_KEYS: tuple[KeySpec, ...] = (
          "How log lines look; auto = console on a terminal, json elsewhere.",
          choices=("auto", "json", "console")),
     _key("twinlog.drain.seconds", ValueType.NUMBER, "1", ALL_SERVICES,
-         "At shutdown, how long a service goes on after it said NOT_SERVING, so that peers notice.",
+         "At shutdown, how long a service continues after it reports NOT_SERVING, so that peers notice.",
          unit="s", minimum=0),
     _key("twinlog.grace.seconds", ValueType.NUMBER, "20", ALL_SERVICES,
          "At shutdown, how long the loops may take to finish before they are cancelled.", unit="s",
@@ -67,15 +67,15 @@ TWINLOG_KEYS: tuple[KeySpec, ...] = (
     _key("twinlog.owner.timeout.seconds", ValueType.NUMBER, "10",
          (Service.CHECKPOINT, Service.HEARTBEAT, Service.CONFIGSYNC),
          "When several processes of a service have a flow, another takes it over after the owner was silent"
-         " for so long. Not below the target's group.min.session.timeout.ms (6 s, unless changed).",
+         " for this long. Not below the target's group.min.session.timeout.ms (6 s, unless changed).",
          unit="s", minimum=1),
     _key("twinlog.epoch.seconds", ValueType.NUMBER, "30", _SOURCE,
          "Length of one Spark job; 0 = one fetch per job.", scope=Scope.FLOW, unit="s", minimum=0),
     _key("twinlog.lease.seconds", ValueType.NUMBER, "10", _SOURCE,
-         "How long a copying task goes on without word from its driver.", scope=Scope.FLOW, unit="s",
-         minimum=1),
+         "How long a task copies without a message from its driver before it ends.", scope=Scope.FLOW,
+         unit="s", minimum=1),
     _key("twinlog.stalled.seconds", ValueType.NUMBER, "30", _SOURCE,
-         "A partition that has records to copy, is not paused and has not moved for so long is STALLED.",
+         "A partition that has records to copy, is not paused and has not moved for this long is STALLED.",
          scope=Scope.FLOW, unit="s", minimum=1),
     _key("twinlog.max.slots", ValueType.INTEGER, None, _SOURCE,
          "The most slots that copy at the same time; wins over `tasks.max`. Default: as many as Spark has"
@@ -87,10 +87,10 @@ TWINLOG_KEYS: tuple[KeySpec, ...] = (
          "A backlog of batches smaller than this on average is copied in larger ones; 0 = never.",
          scope=Scope.FLOW, unit="bytes", minimum=0),
     _key("twinlog.batch.max.uncompressed.bytes", ValueType.INTEGER, "134217728", _SOURCE,
-         "What one batch that has to be opened may take uncompressed; a partition with a larger one stops"
+         "The largest uncompressed size of a batch that has to be opened; a partition with a larger one stops"
          " with BATCH_TOO_LARGE.", scope=Scope.FLOW, unit="bytes", minimum=1048576, maximum=2147483647),
     _key("twinlog.recode.compression.level", ValueType.INTEGER, None, _SOURCE,
-         "Compression level of batches that are written anew. Default: a sensible one for each codec.",
+         "Compression level of batches that are repacked. Default: a sensible one for each codec.",
          scope=Scope.FLOW, minimum=-7, maximum=22),
     _key("twinlog.sync.mode", ValueType.TEXT, "automatic", _CONFIGSYNC,
          "`automatic` plans and applies each interval; `manual` plans, and changes wait for `twinlog apply`.",
@@ -113,8 +113,8 @@ TWINLOG_KEYS: tuple[KeySpec, ...] = (
          "How long the offset-syncs topic keeps every sync; set as min.compaction.lag.ms when Twinlog "
          "creates it.", scope=Scope.FLOW, unit="s", minimum=0),
     _key("twinlog.translation.max.bytes", ValueType.INTEGER, "268435456", _CHECKPOINT,
-         "The most that is read from both logs in one checkpoint interval to translate offsets exactly; what "
-         "is left over goes on in the next. 0 = by offset syncs alone, as MirrorMaker 2.", scope=Scope.FLOW,
+         "The most that is read from both logs in one checkpoint interval to translate offsets exactly; the "
+         "rest follows in the next. 0 = by offset syncs alone, as MirrorMaker 2.", scope=Scope.FLOW,
          unit="bytes", minimum=0),
     _key("twinlog.sync.group.deletes.enabled", ValueType.BOOLEAN, "false", _CHECKPOINT,
          "Whether a group that was translated and is deleted on the source is deleted on the target as well.",

@@ -85,10 +85,15 @@ def expected(spec: KeySpec) -> str:
     if spec.distinct:
         words += " without empty or repeated elements"
     if spec.minimum is not None and spec.maximum is not None:
-        words += f" from {spec.minimum:g} to {spec.maximum:g}"
+        words += f" from {_shown(spec.minimum)} to {_shown(spec.maximum)}"
     elif spec.minimum is not None:
-        words += f" of at least {spec.minimum:g}"
+        words += f" of at least {_shown(spec.minimum)}"
     return words + (f" ({spec.unit})" if spec.unit else "")
+
+
+def _shown(number: float) -> str:
+    """As people write it: 1048576, 0.1."""
+    return str(int(number)) if number == int(number) else str(number)
 
 
 def parse_value(spec: KeySpec, raw: str) -> Value:

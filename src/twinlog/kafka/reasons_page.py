@@ -14,8 +14,8 @@ twinlog.kafka.reasons_page docs/reasons.md`. Do not edit: a test compares.
 
 Every error of Twinlog has a stable `reason`: in logs, in statuses, in `-o json` and in the `ErrorInfo` of
 gRPC errors. First those that Twinlog gives itself, by where they are met; then those that come from Kafka.
-A partition that stands aside is tried again by itself after 1 s, then 2 s, up to 60 s, whatever its reason:
-what was repaired heals without a command.
+A partition that stopped is retried after 1 s, then 2 s, up to 60 s, whatever its reason: it heals without a
+command once the cause is gone.
 """
 
 _KAFKA_HEAD = """
@@ -23,7 +23,7 @@ _KAFKA_HEAD = """
 
 "Again" says whether Twinlog tries again by itself; the others wait for someone to act (partitions are tried
 all the same). The codes are those of Kafka's protocol; without one the failure was noticed on this side. A
-status of gRPC that has no reason of ours is `GRPC_` and its name.
+status of gRPC without a reason of Twinlog's is `GRPC_` and its name.
 
 | reason | again | what it means | Kafka's codes |
 |---|---|---|---|

@@ -1,5 +1,6 @@
 """The table of keys is sound, agrees with what the clients really take, and is what the page says."""
 
+import re
 from collections import Counter
 from pathlib import Path
 
@@ -27,6 +28,20 @@ def test_a_key_explains_itself_or_why_it_is_ignored(spec: KeySpec) -> None:
     for default in (spec.default, spec.mm2_default):
         if default is not None:
             parse_value(spec, default)
+
+
+@pytest.mark.parametrize("spec", ALL_KEYS, ids=lambda spec: spec.name)
+def test_an_expected_range_can_be_typed_as_it_is_shown(spec: KeySpec) -> None:
+    shown = expected(spec)
+    for bound in (spec.minimum, spec.maximum):
+        if bound is not None and bound == int(bound):
+            assert str(int(bound)) in shown.split()
+
+
+def test_a_page_that_a_key_refers_to_exists() -> None:
+    for spec in ALL_KEYS:
+        for page in re.findall(r"docs/[a-z]+\.md", spec.meaning + spec.no_effect):
+            assert (PAGE.parents[1] / page).is_file(), f"{spec.name} names {page}"
 
 
 def test_the_page_is_generated_from_the_table() -> None:
