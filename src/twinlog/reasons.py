@@ -163,7 +163,7 @@ FLOWS: Final = ReasonGroup(
         ),
         OwnReason(
             "MOVES_UNKNOWN",
-            "the record of failovers cannot be read: fences and cut moves are not shown",
+            "the record of failovers cannot be read: fences and unfinished moves are not shown",
             "the message says why",
         ),
         OwnReason(

@@ -1,4 +1,4 @@
-"""Where offsets of one cluster go on on the other: own topics in their copies, copies in their originals."""
+"""Maps a group's partitions to the other cluster: a topic to its copy, a copy to its original."""
 
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass

@@ -1,9 +1,9 @@
-"""The flow's own state beside the positions: who claimed it, who owns it and how many slots that ever took,
-what its topics were, and of each partition what MM2's format cannot say: a position of 0, and what the copied
+"""The flow's own state next to the positions: who claimed it, who owns it, how many slots it ever used, what
+its topics were, and of each partition what MM2's format cannot express: a position of 0, and what the copied
 records prove.
 
 Records of `mm2-offsets.<A>.internal` under a connector name of our own, which Connect leaves alone. Each
-key names one fact, so compaction keeps the newest of every fact; a tombstone takes it back.
+key names one fact, so compaction keeps the newest of every fact; a tombstone deletes it.
 """
 
 from dataclasses import dataclass, field

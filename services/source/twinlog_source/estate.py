@@ -115,8 +115,8 @@ class FlowEstate:
         await self.ownership.check()
 
     async def end_hanging(self, epoch: int) -> None:
-        """Before the tasks of an epoch take their ids over, which nobody uses now: end what hangs of them.
-        Raises KafkaError."""
+        """End hanging transactions of the transactional ids that the epoch's tasks will use. Call it before
+        those tasks start; the ids must not be in use. Raises KafkaError."""
         copies = {
             TopicPartition(row.target_topic, partition.partition): partition
             for partition, row in self.table.rows.items()

@@ -47,7 +47,7 @@ COMMANDS: dict[str, LazyCommand] = {
         target="twinlog.cli.pause:pause_command",
         summary="Stop copying a flow, a topic or a partition, or list what is paused.",
     ),
-    "resume": LazyCommand(target="twinlog.cli.pause:resume_command", summary="Take a pause back."),
+    "resume": LazyCommand(target="twinlog.cli.pause:resume_command", summary="End a pause."),
     "throttle": LazyCommand(
         target="twinlog.cli.throttle:throttle_command",
         summary="Limit the bytes per second of a flow or topic, or show the limits.",

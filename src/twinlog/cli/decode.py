@@ -22,7 +22,7 @@ _TIMEOUT_SECONDS = 10.0
 _HELP = """Print the records of an internal topic: offset syncs, checkpoints, heartbeats, positions, \
 and what configsync and failovers record.
 
-The lines are those of MM2's formatters, so scripts that read them go on working. Say where the topic is \
+The lines are those of MM2's formatters, so scripts that read them keep working. Say where the topic is \
 with --config and --cluster, or with --bootstrap-server (and --command-config when the cluster is secured).
 
 With -o json one document a line: `jq` reads it, `python -m json.tool` with --json-lines.
@@ -56,7 +56,7 @@ def decode_command(
         ),
     ] = None,
     follow: Annotated[
-        bool, typer.Option("--follow", "-f", help="Go on with what comes, until Ctrl-C.")
+        bool, typer.Option("--follow", "-f", help="Wait for more records, until Ctrl-C.")
     ] = False,
     from_beginning: Annotated[
         bool,

@@ -27,16 +27,16 @@ app = typer.Typer(
 _PLAN_HELP = """Show what `failback run` would do now: for every group and partition the offset back on \
 the source. Changes nothing.
 
-Exit code 1 when something stands against the move.
+Exit code 1 when something blocks the move.
 """
 
 _RUN_HELP = """Move the groups of a flow back from its target to its source: their progress on the copies \
 becomes progress on the originals, record by record; progress on the target's own topics becomes progress \
 on their copies, when the file has the flow in the other direction.
 
-Stop the groups' consumers on the target first. In a terminal the plan is shown and it is asked before \
-anything changes. Steps are recorded as by `twinlog failover run`, and the move runs in the service; a fence \
-that the failover left is taken away. Exit codes as there.
+Stop the groups' consumers on the target first. In a terminal the command shows the plan and asks before it \
+changes anything. The move runs in the service, and its steps are recorded, as those of `twinlog failover \
+run`. It removes the fence of the failover. The exit codes are the same.
 """
 
 

@@ -27,20 +27,21 @@ app = typer.Typer(
 _PLAN_HELP = """Show what `failover run` would do now: for every group and partition the offset on the \
 target, and what has not been copied. Changes nothing.
 
-Exit code 1 when something stands against the move.
+Exit code 1 when something blocks the move.
 """
 
 _RUN_HELP = """Move the groups of a flow from its source to its target: note where the source's logs end, \
 wait until that is copied, commit the translated offsets on the target, read them back.
 
-Stop the groups' consumers on the source first. In a terminal the plan is shown and it is asked before \
-anything changes. The move runs in the service: Ctrl-C stops following it, not the move. Every step is \
-recorded on the target: a run that was cut continues when it is started again. With the source gone \
---accept-loss goes on with the last checkpoints and says what is missing. --fence keeps writers out of the \
-source until `twinlog failback run`.
+Stop the groups' consumers on the source first. In a terminal the command shows the plan and asks before it \
+changes anything. The move runs in the service: Ctrl-C ends the command, not the move. Every step is \
+recorded on the target: start an interrupted run again to continue it. If the source is lost, --accept-loss \
+uses the last checkpoints and says what is missing. --fence keeps writers out of the source until `twinlog \
+failback run`.
 
-Exit code 0: every group asked for goes on at the target, and all that the source held when the final \
-offsets were taken is copied (or its loss accepted). 1 otherwise.
+Exit code 0: no group asked for was kept back by its members, and all that the source held when the final \
+offsets were taken is copied (or its loss accepted). The report lists groups without an offset for some \
+partitions. Exit code 1 otherwise.
 """
 
 

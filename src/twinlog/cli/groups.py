@@ -22,15 +22,16 @@ from twinlog.errors import ConfigError
 from twinlog.service.runtime import wait_or_stop
 from twinlog.service.watch_client import WatchEvent
 
-_HELP = """Show where every consumer group stands on the source and where it goes on on the target.
+_HELP = """Show where every consumer group stands on the source and where it continues on the target.
 
 "offset" is what the group committed on the source, "on target" the translated one, "committed" what the \
 group has on the target now.
 
 The verdict says what the translated offset is worth: EXACT, the very record the group reads next, \
 compared on both sides; UP_TO_DATE, everything copied is read; FLOOR, never ahead, some records are read \
-again; NO_SYNC, NOT_REPLICATED, TOO_OLD, NOT_READY, SOURCE_UNREADABLE, TARGET_UNREADABLE, there is no \
-offset, and the message says why; ACTIVE_ON_TARGET, the group has members there.
+again; NO_SYNC, NOT_REPLICATED, TOO_OLD, NOT_READY, there is no offset, and the message says why; \
+SOURCE_UNREADABLE, TARGET_UNREADABLE, the last known offsets, with their age; ACTIVE_ON_TARGET, the group \
+has members there.
 
 Exit code 1 when --group names one that no flow translates.
 """

@@ -21,23 +21,29 @@ GroupsOption = Annotated[
 ]
 FenceOption = Annotated[
     bool,
-    typer.Option("--fence", help="Deny writes to the flow's topics on the cluster that is left, by ACL."),
+    typer.Option(
+        "--fence", help="Deny writes to the flow's topics by ACL on the cluster that the groups leave."
+    ),
 ]
 IncludeActiveOption = Annotated[
     bool,
-    typer.Option("--include-active", help="Also groups that still have members on the cluster that is left."),
+    typer.Option(
+        "--include-active", help="Also move groups that still have members on the cluster that they leave."
+    ),
 ]
 AcceptLossOption = Annotated[
     bool,
-    typer.Option("--accept-loss", help="Go on though records are not copied, or the other cluster is gone."),
+    typer.Option("--accept-loss", help="Continue although records are not copied, or that cluster is lost."),
 ]
 WaitOption = Annotated[
     float,
-    typer.Option("--wait", min=0, metavar="SECONDS", help="How long to wait for the copy; 0 = not at all."),
+    typer.Option(
+        "--wait", min=0, metavar="SECONDS", help="How long to wait for the copy; 0 = check once, do not wait."
+    ),
 ]
 YesOption = Annotated[
     bool,
-    typer.Option("--yes", "-y", help="Do not ask. Nothing is asked where stdin is no terminal either."),
+    typer.Option("--yes", "-y", help="Do not ask. Without a terminal as stdin the command never asks."),
 ]
 DryRunOption = Annotated[bool, typer.Option("--dry-run", help="Only show the plan.")]
 

@@ -41,7 +41,7 @@ def partitions_command(
         typer.Option(
             "--watch",
             "-w",
-            help="Go on until Ctrl-C: the table whenever something changes; with -o json one line with all "
+            help="Follow until Ctrl-C: the table whenever something changes; with -o json one line with all "
             "partitions, then one with those that changed (state REMOVED: no longer copied).",
         ),
     ] = False,

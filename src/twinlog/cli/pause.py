@@ -36,7 +36,7 @@ def pause_command(
 ) -> None:
     """Stop copying a flow, a topic or a partition within a second, until it is resumed: also across restarts.
 
-    Everything else is copied on. Without a flow nothing is changed: the command lists what is paused, by whom
+    Everything else continues. Without a flow the command changes nothing: it lists what is paused, by whom
     and since when.
     """
     with reported_failures():
@@ -55,14 +55,14 @@ def resume_command(
     topic: TopicOption = "",
     partition: PartitionOption = None,
     everything: Annotated[
-        bool, typer.Option("--all", help="Take back every pause of the flow: its own, topics', partitions'.")
+        bool, typer.Option("--all", help="End every pause of the flow, of its topics and of its partitions.")
     ] = False,
     flow_option: OptionalFlowOption = None,
     config: ConfigOption = None,
     endpoint: EndpointOption = None,
     output: OutputOption = Output.TABLE,
 ) -> None:
-    """Take a pause back: name what was paused, exactly, or --all. The answer is what is still paused."""
+    """End a pause: name exactly what was paused, or give --all. The answer is what is still paused."""
     with reported_failures():
         if everything and (topic or partition is not None):
             raise ConfigError(

@@ -113,9 +113,9 @@ def set_command(
 ) -> None:
     """Move where partitions are copied from. Try --dry-run first: what is copied again is there twice.
 
-    Only the partitions that are moved rest for a moment. What is left out is recorded: `twinlog gaps`.
-    A whole flow is moved after a question when this runs in a terminal. Exit code 1 when a partition was not
-    moved.
+    Only the selected partitions pause for a moment. What is skipped is recorded: `twinlog gaps`. Without
+    --topic the command moves the whole flow; in a terminal it asks first. Exit code 1 when a partition was
+    not moved.
     """
     with reported_failures():
         target = _target(to, now_ms=SystemClock().now_ms())

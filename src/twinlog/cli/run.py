@@ -11,7 +11,7 @@ from twinlog.cli.failures import reported_failures
 _HELP = """Run the services of a properties file in the foreground, as MirrorMaker 2's dedicated mode does.
 
 Prints one line on stdout that begins with `ready:` once all services serve; logs go to stderr. A service \
-that dies is started again, the others go on. SIGTERM or Ctrl-C stops all in order, a second one at once.
+that dies is restarted, the others continue. SIGTERM or Ctrl-C stops all in order, a second one at once.
 
 Port 0 in `twinlog.<service>.listen` takes a free port; the ready line says which.
 

@@ -13,11 +13,13 @@ _HELP = """Show every service, flow and cluster as they are now.
 The services are looked for where --config says (or the variable TWINLOG_CONFIG), else on the default ports \
 of this machine; --endpoint names one directly, as the ready line of `twinlog run` does.
 
-Exit code 0 when all services serve, 1 when one does not (it is a row with its reason), 2 for wrong usage.
+Exit code 0 when all services serve, 1 when one does not, 2 for wrong usage. `?` stands for what is not \
+known now, `-` for what no service reported.
 
-With --check it is a probe: exit code 0 only if everything moves, 1 when something does not or nobody knows \
-whether it does, with a line for each reason, 2 for wrong usage. A pause, a waiting topic, a partition that \
-is not RUNNING and a cluster or service that is away count; lag that shrinks, gaps and limits do not.
+With --check it is a probe that prints a line for each problem: exit code 0 only if everything moves, 1 when \
+something does not or it is not known, 2 for wrong usage. A pause, a waiting topic, a partition that is not \
+RUNNING, a flow on standby, and a cluster or service that is away count; lag, gaps, limits and changed rules \
+do not.
 """
 
 

@@ -21,7 +21,7 @@ class Problem:
 def problems_of(status: Status) -> list[Problem]:
     """Everything that does not move, or of which it is not known whether it does; empty = all is well.
 
-    Lag is no problem while it shrinks, nor are gaps, limits and changed rules.
+    Lag, gaps, limits and changed rules are no problems: partitions with lag that do not move are STALLED.
     """
     found = [
         Problem(

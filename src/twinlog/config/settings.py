@@ -231,7 +231,7 @@ class CheckpointSettings:
 class HeartbeatSettings:
     connector_name: str = Connector.HEARTBEAT
     enabled: bool
-    """Of its own: a flow that is not enabled beats as well."""
+    """Independent of the flow's own switch: a flow that is not enabled also writes heartbeats."""
     interval_seconds: float
     topic_replication_factor: int
 

@@ -38,7 +38,7 @@ MAX_BUFFERED_BYTES = 8 << 20
 SYNCS_DELIVERY_SECONDS = 10.0
 READY_SECONDS = 2.0
 """How long a task waits for leaders and connections before it is Prepared: some ten round trips to a cluster
-on another continent. A cluster that hangs delays the other end's records by no more."""
+on another continent. A cluster that hangs does not delay the records of the other end by more than that."""
 
 Properties = Mapping[str, Mapping[str, str]]
 

@@ -138,8 +138,8 @@ class Outlet:
     by_target: Mapping[TopicPartition, PartitionCopy]
     """Target partition -> the copy that writes it."""
     take_over: Callable[[Collection[TopicPartition]], Awaitable[None]]
-    """Fences who had the transactional ids, and ends what hangs of them; the target partitions are those
-    where that was committed for certain. Raises KafkaError."""
+    """Fence previous holders of the transactional ids and end their hanging transactions. The argument lists
+    target partitions whose hanging transaction is known to have committed. Raises KafkaError."""
     open_transport: Callable[[], Transport]
     ask_driver: Callable[[], Awaitable[None]]
     """Whether this task still copies for its driver, asked after its ids were initialised again. Raises
