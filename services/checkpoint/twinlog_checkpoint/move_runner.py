@@ -274,7 +274,7 @@ class MoveRunner:
             groups=moved,
         )
         yield step_event(
-            self.clock, Step.DONE, StepState.DONE, f"groups that go on at {plan.to_alias}: {moved}"
+            self.clock, Step.DONE, StepState.DONE, f"groups that continue on {plan.to_alias}: {moved}"
         )
         yield self._report(record, finished, options, departed, already_done=False)
 

@@ -57,7 +57,8 @@ COMMANDS: dict[str, LazyCommand] = {
         target="twinlog.cli.positions:app", summary="Show or move where partitions are copied from."
     ),
     "gaps": LazyCommand(
-        target="twinlog.cli.gaps:gaps_command", summary="Show what is known not to be on the target."
+        target="twinlog.cli.gaps:gaps_command",
+        summary="Show or acknowledge source offsets that are missing on the target.",
     ),
     "groups": LazyCommand(
         target="twinlog.cli.groups:groups_command",

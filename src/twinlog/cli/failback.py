@@ -126,7 +126,7 @@ def abort_command(
     endpoint: EndpointOption = None,
     output: OutputOption = Output.TABLE,
 ) -> None:
-    """Give up a move that was cut or cancelled: take its fence down. Offsets that it committed stay."""
+    """Give up an interrupted or cancelled move: remove its fence. Offsets that it committed stay."""
     with reported_failures():
         run_async(MoveCall.of(_KIND, flow, config, endpoint, output).abort())
 

@@ -1,4 +1,4 @@
-"""`twinlog failover`: consumer groups go on at the target."""
+"""`twinlog failover`: consumer groups continue on the target."""
 
 import typer
 
@@ -131,7 +131,7 @@ def abort_command(
     endpoint: EndpointOption = None,
     output: OutputOption = Output.TABLE,
 ) -> None:
-    """Give up a move that was cut or cancelled: take its fence down. Offsets that it committed stay."""
+    """Give up an interrupted or cancelled move: remove its fence. Offsets that it committed stay."""
     with reported_failures():
         run_async(MoveCall.of(_KIND, flow, config, endpoint, output).abort())
 

@@ -1,4 +1,4 @@
-"""`twinlog gaps`: what is known not to be on the target; `twinlog gaps ack` notes that somebody knows."""
+"""`twinlog gaps`: source offsets that are missing on the target; `twinlog gaps ack` acknowledges them."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -74,11 +74,11 @@ def gaps_command(
     endpoint: EndpointOption = None,
     output: OutputOption = Output.TABLE,
 ) -> None:
-    """Show every range of source offsets that is known not to be on the target, with its reason.
+    """Show every range of source offsets that is missing on the target, with its reason; `ack` acknowledges.
 
-    `to` is the first offset after the range, `offsets` how many of the range are missing: fewer than it spans
-    where the oldest ranges of a partition were joined. Those that were acknowledged are left out without
-    --all. Exit code 1 when the ledger of a flow is not known.
+    `to` is the first offset after the range. `offsets` is how many offsets of the range are missing: fewer
+    than it spans if the oldest ranges of a partition were joined. Acknowledged gaps appear only with --all.
+    Exit code 1 when the gaps of a flow are not known.
     """
     with reported_failures():
         wish = _wish(words or [], flow)

@@ -155,8 +155,8 @@ class MoveCall:
         except asyncio.CancelledError:
             verb, flow = f"twinlog {self.kind}", flow_name(self.flow)
             typer.echo(
-                f"the run goes on in the service: `{verb} attach '{flow}'` follows it, `{verb} cancel"
-                f" '{flow}'` stops it, and `{verb} abort '{flow}'` then takes its fence down",
+                f"the run continues in the service: `{verb} attach '{flow}'` follows it, `{verb} cancel"
+                f" '{flow}'` stops it, and `{verb} abort '{flow}'` then removes its fence",
                 err=True,
             )
             raise

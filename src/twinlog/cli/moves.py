@@ -143,7 +143,7 @@ def _print_report(report: pb2.MoveReport) -> None:
             " changed now"
         )
     else:
-        title = f"run {report.run_id}: {moved} of {all_groups} groups of {flow_name(plan.flow)} go on at"
+        title = f"run {report.run_id}: {moved} of {all_groups} groups of {flow_name(plan.flow)} continue on"
         title += f" {plan.to_cluster}"
     _print_plan(plan, title)
     lines = summary(plan)
@@ -238,12 +238,12 @@ def _print_plan(plan: pb2.MovePlan, title: str) -> None:
         steps = ", ".join(plan.last.steps) or "nothing"
         typer.echo(
             f"note: {plan.last.kind} run {plan.last.run_id} by {plan.last.by or 'somebody'} was cut after"
-            f" {steps}; `twinlog {plan.last.kind} run` goes on with it, `abort` gives it up"
+            f" {steps}; `twinlog {plan.last.kind} run` continues it, `abort` gives it up"
         )
     for warning in plan.warnings:
         typer.echo(f"note: {warning}")
     for blocker in plan.blockers:
-        typer.echo(f"stands against it: {blocker}")
+        typer.echo(f"blocked: {blocker}")
 
 
 def _backlog_line(plan: pb2.MovePlan) -> str:

@@ -67,7 +67,7 @@ def cut(plan: pb2.MovePlan) -> None:
         (gone, "not copied: unknown, A does not answer"),
         (behind, "not copied yet: 40 records, about 8 s at the present rate"),
         (stuck, "not copied yet: 40 records; the copy does not move just now"),
-        (cut, "failover run r1 by ann was cut after CHECK, FENCE; `twinlog failover run` goes on with it"),
+        (cut, "failover run r1 by ann was cut after CHECK, FENCE; `twinlog failover run` continues it"),
         (cut, "fence on A, no writes to: orders"),
         (lambda plan: plan.ClearField("partitions"), "nothing to move"),
     ],
@@ -195,7 +195,7 @@ async def told(*events: pb2.RunFailoverResponse) -> AsyncIterator[pb2.RunFailove
 async def test_a_run_says_what_consumers_do_next(capsys: pytest.CaptureFixture[str]) -> None:
     await print_run(told(pb2.RunFailoverResponse(report=report_of(a_plan()))), Output.TABLE)
     out = capsys.readouterr().out
-    assert "run r1: 1 of 1 groups of A->B go on at B" in out
+    assert "run r1: 1 of 1 groups of A->B continue on B" in out
     assert "next: start the consumers of these groups on B" in out
     assert "they have to subscribe to A.orders in place of orders" in out
 
