@@ -9,8 +9,10 @@ from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 
 from twinlog.kafka.clients import aiokafka_client_options
-from twinlog.kafka.connection import DataSession
-from twinlog.kafka.encoding import (
+from twinlog.kafka.errors import from_code
+from twinlog.kafka.groups.coordinators import GroupCoordinators
+from twinlog.kafka.protocol.connection import DataSession
+from twinlog.kafka.protocol.encoding import (
     INT16,
     INT32,
     NO_TAGS,
@@ -19,9 +21,7 @@ from twinlog.kafka.encoding import (
     compact_nullable_string,
     compact_string,
 )
-from twinlog.kafka.errors import from_code
-from twinlog.kafka.group_coordinators import GroupCoordinators
-from twinlog.kafka.requests import HandWrittenRequest
+from twinlog.kafka.protocol.requests import HandWrittenRequest
 from twinlog.testing.brokers import eventually
 
 _JOIN, _LEAVE = 0, -1

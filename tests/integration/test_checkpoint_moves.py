@@ -10,7 +10,7 @@ from pathlib import Path
 from integration.checkpoint_rig import twinlog
 from twinlog.clock import SystemClock
 from twinlog.kafka.cluster import open_cluster
-from twinlog.kafka.group_consumer import GroupConsumer
+from twinlog.kafka.groups.consumer import GroupConsumer
 from twinlog.kafka.ports import KafkaCluster, NewTopic
 from twinlog.local.blocking_cluster import BlockingCluster
 from twinlog.local.mm2 import quick_mm2_properties

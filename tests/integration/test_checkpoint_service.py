@@ -12,7 +12,7 @@ from twinlog.api.common.v1.types_pb2 import Flow
 from twinlog.testing.brokers import KafkaPair, eventually
 from twinlog.testing.service_process import CALL_SECONDS, ServiceProcess, run_service
 from twinlog.wire import Checkpoint
-from twinlog_checkpoint.sync_history_log import SAVE_AFTER_SYNCS
+from twinlog_checkpoint.translation.sync_history_log import SAVE_AFTER_SYNCS
 
 
 async def test_checkpoints_appear_and_idle_groups_get_their_offsets(

@@ -18,10 +18,10 @@ from twinlog.model import TopicPartition
 from twinlog.testing.brokers import KafkaPair, eventually, make_topics
 from twinlog.testing.raw_copying import QUICK, open_fetcher, open_session
 from twinlog.testing.slow_way import slow_session
-from twinlog_source.producer_settings import producer_settings
 from twinlog_source.task.intake import Intake
 from twinlog_source.task.outlet import Outlet, PositionsTopic
 from twinlog_source.task.partition import PartitionCopy
+from twinlog_source.task.producer_settings import producer_settings
 from twinlog_source.task.syncs import OffsetSyncs, paced_syncs
 from twinlog_source.task.throttle import Throttle
 from twinlog_source.task.transport import ExactlyOnce

@@ -14,7 +14,7 @@ from twinlog.local.blocking_cluster import BlockingCluster
 from twinlog.local.spec import ClusterSpec
 from twinlog.testing.brokers import KafkaPair, eventually
 from twinlog.testing.service_process import CALL_SECONDS, ServiceProcess
-from twinlog_source.journal import COMMAND_SECONDS
+from twinlog_source.log.journal import COMMAND_SECONDS
 
 
 async def test_a_pause_that_a_hung_target_did_not_take_never_takes_effect(

@@ -17,7 +17,7 @@ from twinlog.testing.brokers import KafkaPair, carried_out, eventually, unique_n
 from twinlog.testing.service_process import ServiceProcess
 from twinlog.wire.murmur2 import partition_for_key
 from twinlog.wire.source_offset import encode_source_offset, source_offset_key
-from twinlog_source.control import TopicMark, fact_record
+from twinlog_source.log.facts import TopicMark, fact_record
 
 
 @pytest.fixture

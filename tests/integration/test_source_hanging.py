@@ -12,8 +12,8 @@ from twinlog.local.blocking_cluster import BlockingCluster
 from twinlog.model import TopicPartition
 from twinlog.testing.brokers import eventually
 from twinlog.testing.raw_copying import QUICK
-from twinlog_source.hanging import TakeOver
-from twinlog_source.positions import PositionsLog
+from twinlog_source.log.hanging import TakeOver
+from twinlog_source.log.positions import PositionsLog
 from twinlog_source.task.outlet import PositionsTopic
 
 PARTITIONS = 60

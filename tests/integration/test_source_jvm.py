@@ -41,7 +41,7 @@ import socket
 from twinlog.clock import SystemClock
 from twinlog.local.java import spark_environment
 from twinlog.model import Flow, TopicPartition
-from twinlog_source.epoch import Epoch
+from twinlog_source.driver.epoch import Epoch
 from twinlog_source.pipeline.runner import SparkRunner
 from twinlog_source.pipeline.session import SparkUnavailableError
 

@@ -18,10 +18,10 @@ from twinlog.model import Flow, TopicPartition
 from twinlog.service.grpc_server import GrpcServer, GrpcService
 from twinlog.testing.brokers import eventually
 from twinlog_source.config import SourceFlow, source_flows
-from twinlog_source.epoch import Epoch, Slot, SlotState
+from twinlog_source.driver.epoch import Epoch, Slot, SlotState
+from twinlog_source.driver.task_settings import TaskSettings
+from twinlog_source.driver.worker_servicer import WorkerServicer
 from twinlog_source.task.session import EPOCH_OVER, REFUSED, Outcome, TaskSession
-from twinlog_source.task_settings import TaskSettings
-from twinlog_source.worker_servicer import WorkerServicer
 
 FLOW = Flow("A", "B")
 PATIENCE_SECONDS = 60.0

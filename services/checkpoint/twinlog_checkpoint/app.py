@@ -7,8 +7,8 @@ from twinlog.api.checkpoint.v1.checkpoint_service_pb2 import DESCRIPTOR
 from twinlog.api.checkpoint.v1.checkpoint_service_pb2_grpc import add_CheckpointServiceServicer_to_server
 from twinlog.config import ClientConfig
 from twinlog.kafka.clients import aiokafka_client_options, fetch_options
-from twinlog.kafka.connection import DataSession
 from twinlog.kafka.ports import OffsetSpec
+from twinlog.kafka.protocol.connection import DataSession
 from twinlog.kafka.raw.reader import BatchReader
 from twinlog.model import ClusterAlias, Flow
 from twinlog.service.app import ServiceContext, ServiceParts
@@ -17,21 +17,21 @@ from twinlog.service.lease import open_lease
 from twinlog.service.rules_client import RulesWatch
 from twinlog.service.runtime import Loop
 from twinlog.service.topics_client import TopicsWatch
-from twinlog_checkpoint.alignment_log import BatchLog
-from twinlog_checkpoint.assembly import (
+from twinlog_checkpoint.api.board import CheckpointBoard
+from twinlog_checkpoint.api.servicer import CheckpointServicer
+from twinlog_checkpoint.config import CheckpointFlow, checkpoint_flows
+from twinlog_checkpoint.flow.assembly import (
     FlowClusters,
     Surroundings,
     assemble_flow,
     assemble_group_syncer,
     assemble_moves,
 )
-from twinlog_checkpoint.board import CheckpointBoard
-from twinlog_checkpoint.config import CheckpointFlow, checkpoint_flows
-from twinlog_checkpoint.copy_states import SourceCopyStates
-from twinlog_checkpoint.exact import LogSide
-from twinlog_checkpoint.flow_parts import FlowParts
-from twinlog_checkpoint.live_rules import RulesFollower
-from twinlog_checkpoint.servicer import CheckpointServicer
+from twinlog_checkpoint.flow.live_rules import RulesFollower
+from twinlog_checkpoint.flow.parts import FlowParts
+from twinlog_checkpoint.moves.copy_states import SourceCopyStates
+from twinlog_checkpoint.translation.alignment_log import BatchLog
+from twinlog_checkpoint.translation.exact import LogSide
 
 READ_TIMEOUT_SECONDS = 30.0
 

@@ -11,18 +11,18 @@ from twinlog.service.grpc_server import GrpcService
 from twinlog.service.lease import FlowLease, open_lease
 from twinlog.service.runtime import Loop
 from twinlog.telemetry import metrics
-from twinlog_configsync.boards import Boards
-from twinlog_configsync.claims import Claims
+from twinlog_configsync.api.servicer import ConfigSyncServicer, ServedFlow
 from twinlog_configsync.config import ConfigSyncFlow, configsync_flows
-from twinlog_configsync.flow_commands import FlowCommands
-from twinlog_configsync.flow_passes import FlowPasses
-from twinlog_configsync.flow_sync import FlowSync
-from twinlog_configsync.instruments import observe
-from twinlog_configsync.journal import Journal
-from twinlog_configsync.rules_board import RulesBoard
-from twinlog_configsync.schedule import Scope
-from twinlog_configsync.servicer import ConfigSyncServicer, ServedFlow
-from twinlog_configsync.topic_board import TopicBoard
+from twinlog_configsync.flow.change_log import Journal
+from twinlog_configsync.flow.commands import FlowCommands
+from twinlog_configsync.flow.feeds import Boards
+from twinlog_configsync.flow.instruments import observe
+from twinlog_configsync.flow.passes import FlowPasses
+from twinlog_configsync.flow.rules_feed import RulesBoard
+from twinlog_configsync.flow.sync import FlowSync
+from twinlog_configsync.flow.topic_feed import TopicBoard
+from twinlog_configsync.model.schedule import Scope
+from twinlog_configsync.planning.desired import Claims
 
 _RETRY_INITIAL_SECONDS = 0.5
 _RETRY_MAX_SECONDS = 15.0

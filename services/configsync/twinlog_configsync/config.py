@@ -12,12 +12,12 @@ from twinlog.loops import refuse_loops
 from twinlog.model import Flow
 from twinlog.policy.internal_topics import configsync_topic
 from twinlog.selection_configured import topic_selector
-from twinlog_configsync.acl_rules import AclMode, AclRules
-from twinlog_configsync.config_rules import ConfigRules
-from twinlog_configsync.delete_plan import DeleteRules
-from twinlog_configsync.rules import FlowRules
-from twinlog_configsync.schedule import Scope
-from twinlog_configsync.topic_plan import TopicRules
+from twinlog_configsync.access.acl_rules import AclMode, AclRules
+from twinlog_configsync.model.rules import FlowRules
+from twinlog_configsync.model.schedule import Scope
+from twinlog_configsync.planning.config_rules import ConfigRules
+from twinlog_configsync.planning.delete_plan import DeleteRules
+from twinlog_configsync.planning.topic_plan import TopicRules
 
 _NAME: Final = re.compile(r"[a-zA-Z0-9_-][a-zA-Z0-9._-]*")
 """A pattern that is a possible topic name, so it may stand for one topic."""

@@ -11,14 +11,14 @@ from twinlog.service.grpc_server import GrpcService
 from twinlog.service.lease import open_lease
 from twinlog.service.rules_client import RulesWatch, follow_rules
 from twinlog.service.runtime import Loop
-from twinlog_heartbeat.beats import Purpose, planned_beats
+from twinlog_heartbeat.api.servicer import HeartbeatServicer
 from twinlog_heartbeat.config import HeartbeatFlow, heartbeat_flows
-from twinlog_heartbeat.emitter import BeatEmitter
-from twinlog_heartbeat.flow_beats import FlowBeats
-from twinlog_heartbeat.servicer import HeartbeatServicer
-from twinlog_heartbeat.state import HeartbeatState
-from twinlog_heartbeat.topic_keeper import TopicKeeper
-from twinlog_heartbeat.watcher import HeartbeatWatcher
+from twinlog_heartbeat.flow.beats import FlowBeats
+from twinlog_heartbeat.flow.emitter import BeatEmitter
+from twinlog_heartbeat.flow.topic_keeper import TopicKeeper
+from twinlog_heartbeat.flow.watcher import HeartbeatWatcher
+from twinlog_heartbeat.model.beats import Purpose, planned_beats
+from twinlog_heartbeat.model.state import HeartbeatState
 
 
 async def build(context: ServiceContext, stack: AsyncExitStack) -> ServiceParts:

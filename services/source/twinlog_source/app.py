@@ -20,32 +20,32 @@ from twinlog.service.grpc_server import GrpcService
 from twinlog.service.lease import FlowLease, open_lease
 from twinlog.service.runtime import Loop
 from twinlog.service.topics_client import TopicsWatch
+from twinlog_source.api.partition_feed import PartitionBoard
+from twinlog_source.api.servicer import SourceServicer
 from twinlog_source.config import SourceFlow, source_flows
-from twinlog_source.epoch_jobs import EpochJobs
-from twinlog_source.estate import FlowEstate
-from twinlog_source.flow_driver import FlowDriver
-from twinlog_source.flow_monitor import FlowMonitor
-from twinlog_source.hanging import TakeOver
-from twinlog_source.instruments import FlowInstruments, observe_flows
-from twinlog_source.internal_topics import InternalTopics
-from twinlog_source.journal import Journal
-from twinlog_source.operations import FlowOperations
-from twinlog_source.ownership import Fence, Ownership
-from twinlog_source.partition_board import PartitionBoard
-from twinlog_source.partition_table import PartitionTable
+from twinlog_source.driver.commands import FlowOperations
+from twinlog_source.driver.epoch_jobs import EpochJobs
+from twinlog_source.driver.flow_driver import FlowDriver
+from twinlog_source.driver.flow_monitor import FlowMonitor
+from twinlog_source.driver.instruments import FlowInstruments, observe_flows
+from twinlog_source.driver.ownership import Fence, Ownership
+from twinlog_source.driver.state import FlowEstate
+from twinlog_source.driver.task_host import TaskHost
+from twinlog_source.driver.task_settings import TaskSettings
+from twinlog_source.driver.worker_servicer import WorkerServicer
+from twinlog_source.log.hanging import TakeOver
+from twinlog_source.log.internal_topics import InternalTopics
+from twinlog_source.log.journal import Journal
+from twinlog_source.log.positions import PositionsLog
+from twinlog_source.log.positions_follower import PositionsFollower
+from twinlog_source.partitions.table import PartitionTable
 from twinlog_source.pipeline.runner import SparkRunner
 from twinlog_source.pipeline.session import local_cores
-from twinlog_source.positions import PositionsLog
-from twinlog_source.positions_follower import PositionsFollower
-from twinlog_source.producer_settings import producer_settings
-from twinlog_source.servicer import SourceServicer
-from twinlog_source.source_ends import TIMEOUT_SECONDS as ENDS_TIMEOUT_SECONDS
-from twinlog_source.source_ends import SourceEnds
-from twinlog_source.start_positions import StartPositions
-from twinlog_source.task_host import TaskHost
-from twinlog_source.task_settings import TaskSettings
-from twinlog_source.topics import KnownTopics
-from twinlog_source.worker_servicer import WorkerServicer
+from twinlog_source.task.producer_settings import producer_settings
+from twinlog_source.topics.known import KnownTopics
+from twinlog_source.topics.source_ends import TIMEOUT_SECONDS as ENDS_TIMEOUT_SECONDS
+from twinlog_source.topics.source_ends import SourceEnds
+from twinlog_source.topics.start_positions import StartPositions
 
 WATCH_RETRY_INITIAL_SECONDS = 0.2
 WATCH_RETRY_MAX_SECONDS = 5.0

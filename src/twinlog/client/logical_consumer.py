@@ -11,7 +11,7 @@ from twinlog.client.logical_topics import Member, members
 from twinlog.client.properties import ADMIN, client_properties, cluster_name, consumer_properties
 from twinlog.errors import KafkaError, NotFoundError, StateError
 from twinlog.kafka.cluster import open_cluster
-from twinlog.kafka.group_consumer import ConsumedRecord, GroupConsumer
+from twinlog.kafka.groups.consumer import ConsumedRecord, GroupConsumer
 from twinlog.kafka.ports import KafkaCluster
 from twinlog.model import ClusterAlias, Headers, TopicPartition
 from twinlog.policy import policy_from_config

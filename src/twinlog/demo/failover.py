@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from twinlog.errors import KafkaError
-from twinlog.kafka.group_consumer import GroupConsumer
+from twinlog.kafka.groups.consumer import GroupConsumer
 from twinlog.kafka.ports import CommittedOffset, KafkaCluster
 from twinlog.model import Record, TopicPartition
 

@@ -11,8 +11,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from twinlog.kafka.aiokafka_fixes import apply_aiokafka_fixes
-from twinlog.kafka.security import ClientSecurity, client_security, refused, ssl_context
+from twinlog.kafka.protocol.aiokafka_fixes import apply_aiokafka_fixes
+from twinlog.kafka.security.client_security import ClientSecurity, client_security, refused, ssl_context
 
 _SERVER = re.compile(r"(?:[0-9a-zA-Z\-%._]*://)?(\[[0-9a-fA-F:%.]+\]|[0-9a-zA-Z\-%._]+):(\d{1,5})")
 """A bootstrap server as Java reads it: an optional protocol, which it ignores, and a host with its port."""

@@ -7,11 +7,11 @@ after it has failed. Closing takes at most a few seconds, whatever the brokers d
 from collections.abc import Callable, Mapping
 from functools import partial
 
-from twinlog.kafka.admin_acls import AclAdminMixin
-from twinlog.kafka.admin_client import AdminSession
-from twinlog.kafka.admin_configs import ConfigAdminMixin
-from twinlog.kafka.admin_groups import GroupAdminMixin
-from twinlog.kafka.admin_quotas import QuotaAdminMixin
+from twinlog.kafka.admin.acls import AclAdminMixin
+from twinlog.kafka.admin.client import AdminSession
+from twinlog.kafka.admin.configs import ConfigAdminMixin
+from twinlog.kafka.admin.groups import GroupAdminMixin
+from twinlog.kafka.admin.quotas import QuotaAdminMixin
 from twinlog.kafka.clients import (
     aiokafka_client_options,
     aiokafka_producer_options,
@@ -19,11 +19,11 @@ from twinlog.kafka.clients import (
     fetch_options,
     librdkafka_options,
 )
-from twinlog.kafka.connection import DataSession
-from twinlog.kafka.election import KafkaCandidate
-from twinlog.kafka.group_offsets import GroupOffsetsClient
+from twinlog.kafka.groups.election import KafkaCandidate
+from twinlog.kafka.groups.offsets import GroupOffsetsClient
 from twinlog.kafka.log import LogAdminMixin
 from twinlog.kafka.ports import Candidate, KafkaCluster, ManagedReader, ManagedWriter, nobody_is_gone
+from twinlog.kafka.protocol.connection import DataSession
 from twinlog.kafka.reader import KafkaLogReader
 from twinlog.kafka.writer import KafkaLogWriter
 

@@ -5,11 +5,11 @@ from collections.abc import Collection, Mapping
 from confluent_kafka import TopicPartition as LibrdkafkaTopicPartition
 
 from twinlog.errors import KafkaError
-from twinlog.kafka.admin_topics import TopicAdminMixin
-from twinlog.kafka.connection import DataSession
+from twinlog.kafka.admin.topics import TopicAdminMixin
 from twinlog.kafka.errors import NO_LEADER, from_code, from_reason
 from twinlog.kafka.offset_lookup import EARLIEST_TIMESTAMP, LATEST_TIMESTAMP, look_up_offsets
 from twinlog.kafka.ports import OffsetSpec
+from twinlog.kafka.protocol.connection import DataSession
 from twinlog.model import TopicPartition
 
 _UNKNOWN_TOPIC = 3

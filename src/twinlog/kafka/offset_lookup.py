@@ -13,9 +13,9 @@ from typing import Any
 from aiokafka.protocol.offset import OffsetRequest
 
 from twinlog.errors import KafkaError
-from twinlog.kafka.connection import DataSession
 from twinlog.kafka.deadline import deadline, pause
 from twinlog.kafka.errors import TIMEOUT, UNSUPPORTED, from_code, from_reason
+from twinlog.kafka.protocol.connection import DataSession
 from twinlog.model import TopicPartition
 
 EARLIEST_TIMESTAMP = -2

@@ -8,8 +8,8 @@ from typing import Any
 import aiokafka.errors
 from aiokafka import AIOKafkaProducer
 
-from twinlog.kafka.connection import DataClient
 from twinlog.kafka.errors import KAFKA_CLIENT_ERRORS
+from twinlog.kafka.protocol.connection import DataClient
 
 _CLOSE_SECONDS = 1.0
 

@@ -8,10 +8,10 @@ from twinlog.batches.records import open_records
 from twinlog.batches.visibility import Visibility, classify
 from twinlog.errors import FatalKafkaError, StateError, WireFormatError
 from twinlog.kafka.clients import FetchOptions
-from twinlog.kafka.connection import DataSession
 from twinlog.kafka.deadline import deadline
 from twinlog.kafka.errors import KAFKA_REASONS, UNSUPPORTED, from_code, from_reason
 from twinlog.kafka.ports import FetchedRecords, ManagedReader
+from twinlog.kafka.protocol.connection import DataSession
 from twinlog.kafka.raw.leader_fetch import fetch_from_leader
 from twinlog.kafka.raw.wire import FetchAnswer
 from twinlog.model import Record, TimestampType, TopicPartition

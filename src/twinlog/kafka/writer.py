@@ -16,11 +16,11 @@ from aiokafka import AIOKafkaProducer
 from aiokafka import TopicPartition as AiokafkaTopicPartition
 
 from twinlog.errors import KafkaError, StateError, TransientKafkaError
-from twinlog.kafka.connection import request_timeout_ms
 from twinlog.kafka.deadline import deadline
 from twinlog.kafka.errors import KAFKA_CLIENT_ERRORS, OFFSET_UNKNOWN, from_code, from_reason, translate
 from twinlog.kafka.ports import ManagedWriter
 from twinlog.kafka.producers import abandon_producer, close_producer, new_producer
+from twinlog.kafka.protocol.connection import request_timeout_ms
 from twinlog.model import Headers, TopicPartition
 
 _RECORD_INVALID = 87

@@ -9,8 +9,8 @@ from typing import Final
 
 from twinlog.config import ClientConfig, Configuration, FlowConfig
 from twinlog.errors import KafkaError
+from twinlog.kafka.admin.inspector import ClusterInspector
 from twinlog.kafka.cluster import open_cluster
-from twinlog.kafka.inspector import ClusterInspector
 from twinlog.kafka.ports import KafkaCluster, NewTopic
 from twinlog.model import ClusterAlias
 from twinlog.preflight.facts import ClusterFacts, Facts, FlowFacts, InternalTopic, TopicFacts

@@ -7,7 +7,7 @@ from typing import Final
 from twinlog.config import FlowConfig, Service
 from twinlog.errors import KafkaError
 from twinlog.filters import DefaultGroupFilter, NameFilter, PatternList
-from twinlog.kafka.inspector import ClusterInspector
+from twinlog.kafka.admin.inspector import ClusterInspector
 from twinlog.kafka.ports import KafkaCluster
 from twinlog.policy.names import lease_group, transactional_id_prefix
 from twinlog.preflight.facts import GroupRights, Operations

@@ -4,7 +4,7 @@ from collections.abc import Collection, Mapping
 
 from twinlog.errors import KafkaError
 from twinlog.kafka.errors import from_code
-from twinlog.kafka.group_listing import LISTED_PROTOCOLS
+from twinlog.kafka.groups.listing import LISTED_PROTOCOLS
 from twinlog.kafka.ports import AclBinding, CommittedOffset, GroupDescription
 from twinlog.model import TopicPartition
 from twinlog.testing.fake_cluster_base import FakeClusterBase

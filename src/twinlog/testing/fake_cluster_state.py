@@ -11,7 +11,7 @@ from itertools import islice
 from operator import attrgetter
 
 from twinlog.errors import KafkaError
-from twinlog.kafka.acl_requests import to_wire
+from twinlog.kafka.admin.acl_requests import to_wire
 from twinlog.kafka.errors import from_code
 from twinlog.kafka.ports import AclBinding, CommittedOffset, FetchedRecords
 from twinlog.model import Record, TopicPartition

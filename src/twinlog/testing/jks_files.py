@@ -1,4 +1,4 @@
-"""JKS stores made for tests, the counterpart of `twinlog.kafka.jks`."""
+"""JKS stores made for tests, the counterpart of `twinlog.kafka.security.jks`."""
 
 import hashlib
 import struct

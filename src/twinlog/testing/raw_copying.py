@@ -6,7 +6,7 @@ from contextlib import asynccontextmanager
 
 from twinlog.batches import CopyPolicy, Lane, LaneReason, OutgoingBatch, prepare
 from twinlog.kafka.clients import aiokafka_client_options, fetch_options
-from twinlog.kafka.connection import DataSession
+from twinlog.kafka.protocol.connection import DataSession
 from twinlog.kafka.raw import (
     FetchedPartition,
     FetchFailure,

@@ -11,11 +11,11 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple, cast
 
-from twinlog.kafka.connection import DataSession
-from twinlog.kafka.encoding import take_int32, take_string
-from twinlog.kafka.patience import throttle_seconds
+from twinlog.kafka.protocol.connection import DataSession
+from twinlog.kafka.protocol.encoding import take_int32, take_string
+from twinlog.kafka.protocol.patience import throttle_seconds
+from twinlog.kafka.protocol.requests import HandWrittenRequest
 from twinlog.kafka.raw.wire import FetchAnswer, FetchResponse
-from twinlog.kafka.requests import HandWrittenRequest
 from twinlog.model import TopicPartition
 
 _FETCH_VERSION = 11

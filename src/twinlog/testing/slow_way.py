@@ -11,8 +11,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from twinlog.kafka.clients import aiokafka_client_options
-from twinlog.kafka.connection import DataClient, DataSession
-from twinlog.kafka.data_connection import DataConnection
+from twinlog.kafka.protocol.connection import DataClient, DataSession
+from twinlog.kafka.protocol.data_connection import DataConnection
 
 _PIECE_BYTES = 16 << 10
 

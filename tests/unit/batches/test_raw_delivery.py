@@ -5,8 +5,8 @@ from dataclasses import dataclass, field
 from typing import Any, cast
 
 from twinlog.batches import NewRecord, build_batch
-from twinlog.kafka.connection import DataClient, DataSession
 from twinlog.kafka.deadline import pause
+from twinlog.kafka.protocol.connection import DataClient, DataSession
 from twinlog.kafka.raw import ProducerSettings
 from twinlog.kafka.raw.coordinator import TransactionCoordinator
 from twinlog.kafka.raw.delivery import Delivery

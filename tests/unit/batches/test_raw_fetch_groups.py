@@ -3,7 +3,7 @@
 import pytest
 
 from twinlog.kafka.clients import FetchOptions
-from twinlog.kafka.connection import request_timeout_ms
+from twinlog.kafka.protocol.connection import request_timeout_ms
 from twinlog.kafka.raw import DataSession, FetchSizes, RawFetcher
 from twinlog.kafka.raw.fetcher import _BRIEF_WAIT_MS, _FEW_PARTITIONS, _REQUESTS_PER_BROKER
 from twinlog.model import TopicPartition

@@ -15,20 +15,20 @@ from twinlog.selection import TopicSelector
 from twinlog.testing.fake_clock import FakeClock
 from twinlog.testing.fake_cluster import FakeCluster
 from twinlog.wire import Checkpoint, OffsetSync, decode_checkpoint, encode_offset_sync
-from twinlog_checkpoint.alignment_log import RecordLog
-from twinlog_checkpoint.assembly import (
+from twinlog_checkpoint.api.moves_servicer import ServedFlow
+from twinlog_checkpoint.config import CheckpointClients, CheckpointFlow
+from twinlog_checkpoint.flow.assembly import (
     FlowClusters,
     Surroundings,
     assemble_flow,
     assemble_group_syncer,
     assemble_moves,
 )
-from twinlog_checkpoint.checkpointer import Checkpointer
-from twinlog_checkpoint.config import CheckpointClients, CheckpointFlow
-from twinlog_checkpoint.copy_states import CopyReport
-from twinlog_checkpoint.exact import LogSide
-from twinlog_checkpoint.flow_parts import FlowParts
-from twinlog_checkpoint.moves_servicer import ServedFlow
+from twinlog_checkpoint.flow.parts import FlowParts
+from twinlog_checkpoint.groups.checkpointer import Checkpointer
+from twinlog_checkpoint.moves.copy_states import CopyReport
+from twinlog_checkpoint.translation.alignment_log import RecordLog
+from twinlog_checkpoint.translation.exact import LogSide
 
 A_TO_B = Flow("A", "B")
 B_TO_A = Flow("B", "A")

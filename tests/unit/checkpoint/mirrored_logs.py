@@ -8,7 +8,7 @@ from twinlog.offsets import OffsetSyncStore
 from twinlog.testing.fake_cluster import FakeCluster
 from twinlog.testing.fake_cluster_state import Transaction
 from twinlog.wire import OffsetSync
-from twinlog_checkpoint.history import OffsetPair, SyncHistory
+from twinlog_checkpoint.translation.history import OffsetPair, SyncHistory
 
 ORIGIN = TopicPartition("orders", 0)
 COPY = TopicPartition("A.orders", 0)

@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from twinlog_checkpoint.alignment import Answer, EntryCheck, Need, Outcome, Print, Walk
-from twinlog_checkpoint.history import OffsetPair
+from twinlog_checkpoint.translation.alignment import Answer, EntryCheck, Need, Outcome, Print, Walk
+from twinlog_checkpoint.translation.history import OffsetPair
 
 
 def print_of(offset: int, name: int, timestamp_ms: int | None = 0) -> Print:

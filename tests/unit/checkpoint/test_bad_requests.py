@@ -20,7 +20,7 @@ from twinlog.errors import (
 from twinlog.model import TopicPartition
 from twinlog.service.clusters import ClusterStatus
 from twinlog.testing.fake_cluster import Call
-from twinlog_checkpoint.flow_parts import OnlyProcess
+from twinlog_checkpoint.flow.parts import OnlyProcess
 from unit.checkpoint.checkpoint_harness import SYNCS_TOPIC, FlowOnFakes
 from unit.checkpoint.service_harness import CONTEXT, ServiceOnFakes
 

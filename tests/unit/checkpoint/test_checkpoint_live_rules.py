@@ -3,7 +3,7 @@
 from twinlog.filters import DefaultGroupFilter, NameFilter, PatternList
 from twinlog.testing.fake_clock import FakeClock
 from twinlog.testing.fake_cluster import FakeCluster
-from twinlog_checkpoint.groups import GroupDirectory
+from twinlog_checkpoint.groups.directory import GroupDirectory
 
 
 def group_filter(*names: str) -> DefaultGroupFilter:

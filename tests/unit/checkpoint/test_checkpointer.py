@@ -10,8 +10,8 @@ from twinlog.kafka.ports import CommittedOffset
 from twinlog.model import Headers, TopicPartition
 from twinlog.testing.fake_cluster import Call
 from twinlog.wire import Checkpoint
-from twinlog_checkpoint.checkpointer import Checkpointer
-from twinlog_checkpoint.translation import Verdict
+from twinlog_checkpoint.groups.checkpointer import Checkpointer
+from twinlog_checkpoint.translation.translation import Verdict
 from unit.checkpoint.checkpoint_harness import CHECKPOINTS_TOPIC, SYNCS_TOPIC, FlowOnFakes, KnownTopics, turns
 
 

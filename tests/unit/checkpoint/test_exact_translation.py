@@ -9,11 +9,11 @@ from twinlog.kafka.ports import OffsetSpec
 from twinlog.model import Record
 from twinlog.testing.fake_cluster import Call
 from twinlog.testing.fake_cluster_state import Transaction
-from twinlog_checkpoint.alignment_log import RecordLog
-from twinlog_checkpoint.exact import LogSide
-from twinlog_checkpoint.history import OffsetPair
-from twinlog_checkpoint.log_sides import COUNT_BYTES, READ_BYTES
-from twinlog_checkpoint.translation import Verdict
+from twinlog_checkpoint.translation.alignment_log import RecordLog
+from twinlog_checkpoint.translation.exact import LogSide
+from twinlog_checkpoint.translation.history import OffsetPair
+from twinlog_checkpoint.translation.log_sides import COUNT_BYTES, READ_BYTES
+from twinlog_checkpoint.translation.translation import Verdict
 from unit.checkpoint.checkpoint_harness import one_turn
 from unit.checkpoint.exact_questions import GOOD, check_all, translate, translator
 from unit.checkpoint.mirrored_logs import COPY, ORIGIN, MirroredLogs

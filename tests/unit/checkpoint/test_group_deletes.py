@@ -7,11 +7,11 @@ from dataclasses import dataclass, field
 import pytest
 
 from twinlog.model import TopicPartition
-from twinlog_checkpoint.assembly import assemble_group_syncer
-from twinlog_checkpoint.flow_parts import FlowParts
-from twinlog_checkpoint.group_syncer import GroupSyncer
-from twinlog_checkpoint.move_record import MoveRecord, MoveState
-from twinlog_checkpoint.moves import MoveKind
+from twinlog_checkpoint.flow.assembly import assemble_group_syncer
+from twinlog_checkpoint.flow.parts import FlowParts
+from twinlog_checkpoint.groups.syncer import GroupSyncer
+from twinlog_checkpoint.moves.plan import MoveKind
+from twinlog_checkpoint.moves.record import MoveRecord, MoveState
 from unit.checkpoint.checkpoint_harness import FlowOnFakes
 
 ORDERS, COPY = TopicPartition("orders", 0), TopicPartition("A.orders", 0)

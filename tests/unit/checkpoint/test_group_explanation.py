@@ -1,7 +1,7 @@
 """Why a group is translated or not, from what is known of it."""
 
 from twinlog.filters import DefaultGroupFilter
-from twinlog_checkpoint.group_explanation import GroupFacts, Rule, explain
+from twinlog_checkpoint.api.group_explanation import GroupFacts, Rule, explain
 
 
 def test_offsets_that_may_not_be_read_are_said_with_the_reason() -> None:

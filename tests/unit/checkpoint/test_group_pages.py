@@ -15,9 +15,9 @@ from twinlog.cli.status_rows import Status
 from twinlog.errors import ConfigError
 from twinlog.model import TopicPartition
 from twinlog.service.limits import MAX_MESSAGE_BYTES
-from twinlog_checkpoint.progress import GroupProgress, ProgressTable
-from twinlog_checkpoint.servicer import CheckpointServicer
-from twinlog_checkpoint.translation import Translation, Verdict
+from twinlog_checkpoint.api.servicer import CheckpointServicer
+from twinlog_checkpoint.groups.progress import GroupProgress, ProgressTable
+from twinlog_checkpoint.translation.translation import Translation, Verdict
 from unit.checkpoint.checkpoint_harness import A_TO_B, FlowOnFakes
 from unit.checkpoint.service_harness import CONTEXT, ServiceOnFakes
 

@@ -5,8 +5,8 @@ import pytest
 from twinlog.model import TopicPartition
 from twinlog.service.topics_client import ReplicatedTopic, TopicState
 from twinlog.testing.fake_cluster import Call
-from twinlog_checkpoint.copy_states import CopyReport, CopyState
-from twinlog_checkpoint.moves import MoveOptions, TopicBacklog
+from twinlog_checkpoint.moves.copy_states import CopyReport, CopyState
+from twinlog_checkpoint.moves.plan import MoveOptions, TopicBacklog
 from unit.checkpoint.checkpoint_harness import A_TO_B, FlowOnFakes
 from unit.checkpoint.mirrored_logs import COPY, ORIGIN
 from unit.checkpoint.test_move_truth import refused_for_the_backlog

@@ -9,11 +9,11 @@ import pytest
 from twinlog.errors import TransientKafkaError
 from twinlog.fences import fence_of
 from twinlog.testing.fake_cluster import Call
-from twinlog_checkpoint.assembly import assemble_moves
-from twinlog_checkpoint.move_journal import failover_topic
-from twinlog_checkpoint.move_record import MoveState
-from twinlog_checkpoint.move_runner import MoveRunner
-from twinlog_checkpoint.moves import MoveKind, MoveOptions
+from twinlog_checkpoint.flow.assembly import assemble_moves
+from twinlog_checkpoint.moves.journal import failover_topic
+from twinlog_checkpoint.moves.plan import MoveKind, MoveOptions
+from twinlog_checkpoint.moves.record import MoveState
+from twinlog_checkpoint.moves.runner import MoveRunner
 from unit.checkpoint.checkpoint_harness import A_TO_B
 from unit.checkpoint.mirrored_logs import COPY, ORIGIN
 from unit.checkpoint.test_moves import NO_WAIT, Estate, estate, offset_of, run

@@ -10,10 +10,10 @@ from twinlog.model import Flow
 from twinlog.policy import DefaultReplicationPolicy
 from twinlog.policy.replication import IdentityReplicationPolicy
 from twinlog.testing.fake_cluster import Call, Transaction
-from twinlog_checkpoint.move_events import StepEvent, StepState
-from twinlog_checkpoint.move_fence import FenceScope, fence_scope
-from twinlog_checkpoint.move_record import Step
-from twinlog_checkpoint.moves import MoveOptions
+from twinlog_checkpoint.moves.events import StepEvent, StepState
+from twinlog_checkpoint.moves.plan import MoveOptions
+from twinlog_checkpoint.moves.record import Step
+from twinlog_checkpoint.moves.write_block import FenceScope, fence_scope
 from unit.checkpoint.mirrored_logs import COPY, ORIGIN
 from unit.checkpoint.test_moves import NO_WAIT, estate, offset_of, run
 

@@ -9,8 +9,8 @@ import pytest
 from twinlog.api.checkpoint.v1 import checkpoint_service_pb2 as pb2
 from twinlog.api.common.v1 import types_pb2
 from twinlog.errors import ConfigError, StateError
-from twinlog_checkpoint.move_messages import PART_ROWS, split
-from twinlog_checkpoint.servicer import CheckpointServicer
+from twinlog_checkpoint.api.move_messages import PART_ROWS, split
+from twinlog_checkpoint.api.servicer import CheckpointServicer
 from unit.checkpoint.checkpoint_harness import turns
 from unit.checkpoint.mirrored_logs import COPY, ORIGIN
 from unit.checkpoint.service_harness import CONTEXT, ServiceOnFakes

@@ -12,7 +12,8 @@ from twinlog.errors import StateError, WireFormatError
 from twinlog.fences import fence_of
 from twinlog.kafka.ports import AclBinding
 from twinlog.model import TopicPartition
-from twinlog_checkpoint.move_record import (
+from twinlog_checkpoint.moves.plan import MoveKind, MoveOptions
+from twinlog_checkpoint.moves.record import (
     MoveRecord,
     MoveState,
     decode_group,
@@ -20,7 +21,6 @@ from twinlog_checkpoint.move_record import (
     encode_group,
     encode_record,
 )
-from twinlog_checkpoint.moves import MoveKind, MoveOptions
 from unit.checkpoint.checkpoint_harness import A_TO_B
 from unit.checkpoint.mirrored_logs import ORIGIN
 from unit.checkpoint.test_moves import NO_WAIT, Estate, estate, run

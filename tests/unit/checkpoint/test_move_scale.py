@@ -10,8 +10,8 @@ from twinlog.model import Record, TopicPartition
 from twinlog.testing.fake_cluster import Call
 from twinlog.testing.fake_cluster_state import FakeGroup
 from twinlog.wire import OffsetSync
-from twinlog_checkpoint.copy_states import CopyReport, CopyState
-from twinlog_checkpoint.moves import MoveAction, MoveOptions
+from twinlog_checkpoint.moves.copy_states import CopyReport, CopyState
+from twinlog_checkpoint.moves.plan import MoveAction, MoveOptions
 from unit.checkpoint.checkpoint_harness import FlowOnFakes, ToldTopics
 from unit.checkpoint.test_move_backlog import replicated
 from unit.checkpoint.test_moves import run

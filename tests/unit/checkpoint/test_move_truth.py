@@ -10,13 +10,13 @@ from twinlog.errors import StateError, TransientKafkaError, TwinlogError
 from twinlog.fences import fence_of
 from twinlog.model import TopicPartition
 from twinlog.testing.fake_cluster import Call
-from twinlog_checkpoint.flow_parts import OnlyProcess
-from twinlog_checkpoint.move_events import StepEvent, StepState
-from twinlog_checkpoint.move_outcome import left_behind
-from twinlog_checkpoint.move_record import MoveState, Step
-from twinlog_checkpoint.move_runner import MoveRunner
-from twinlog_checkpoint.moves import MoveAction, MoveOptions, MovePartition
-from twinlog_checkpoint.translation import Translation, Verdict
+from twinlog_checkpoint.flow.parts import OnlyProcess
+from twinlog_checkpoint.moves.events import StepEvent, StepState
+from twinlog_checkpoint.moves.outcome import left_behind
+from twinlog_checkpoint.moves.plan import MoveAction, MoveOptions, MovePartition
+from twinlog_checkpoint.moves.record import MoveState, Step
+from twinlog_checkpoint.moves.runner import MoveRunner
+from twinlog_checkpoint.translation.translation import Translation, Verdict
 from unit.checkpoint.mirrored_logs import COPY, ORIGIN
 from unit.checkpoint.test_moves import NO_WAIT, Estate, actions, estate, offset_of, run
 

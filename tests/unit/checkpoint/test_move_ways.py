@@ -2,7 +2,7 @@
 
 from twinlog.model import TopicPartition
 from twinlog.policy.replication import IdentityReplicationPolicy
-from twinlog_checkpoint.move_ways import Ways
+from twinlog_checkpoint.moves.offset_router import Ways
 from unit.checkpoint.checkpoint_harness import FlowOnFakes
 from unit.checkpoint.mirrored_logs import COPY, ORIGIN
 from unit.checkpoint.test_moves import estate

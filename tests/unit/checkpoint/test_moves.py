@@ -9,18 +9,18 @@ import pytest
 from twinlog.errors import KafkaError, StateError, TransientKafkaError
 from twinlog.model import TopicPartition
 from twinlog.testing.fake_cluster import Call, FakeCluster
-from twinlog_checkpoint.assembly import assemble_moves
-from twinlog_checkpoint.flow_parts import FlowParts
-from twinlog_checkpoint.group_explainer import explain_group
-from twinlog_checkpoint.group_sync import LogRange
-from twinlog_checkpoint.history import OffsetPair
-from twinlog_checkpoint.move_events import MoveReport, StepEvent, StepState
-from twinlog_checkpoint.move_journal import MoveJournal
-from twinlog_checkpoint.move_record import MoveRecord, MoveState, Step
-from twinlog_checkpoint.move_runner import MoveRunner
-from twinlog_checkpoint.moves import GroupPlace, MoveAction, MoveKind, MoveOptions, MovePlan, decide
-from twinlog_checkpoint.moves_servicer import ServedFlow
-from twinlog_checkpoint.translation import Translation, Verdict
+from twinlog_checkpoint.api.group_explainer import explain_group
+from twinlog_checkpoint.api.moves_servicer import ServedFlow
+from twinlog_checkpoint.flow.assembly import assemble_moves
+from twinlog_checkpoint.flow.parts import FlowParts
+from twinlog_checkpoint.groups.sync_plan import LogRange
+from twinlog_checkpoint.moves.events import MoveReport, StepEvent, StepState
+from twinlog_checkpoint.moves.journal import MoveJournal
+from twinlog_checkpoint.moves.plan import GroupPlace, MoveAction, MoveKind, MoveOptions, MovePlan, decide
+from twinlog_checkpoint.moves.record import MoveRecord, MoveState, Step
+from twinlog_checkpoint.moves.runner import MoveRunner
+from twinlog_checkpoint.translation.history import OffsetPair
+from twinlog_checkpoint.translation.translation import Translation, Verdict
 from unit.checkpoint.checkpoint_harness import A_TO_B, B_TO_A, FlowOnFakes, ToldTopics, turns
 from unit.checkpoint.mirrored_logs import COPY, ORIGIN, MirroredLogs
 

@@ -5,7 +5,7 @@ import pytest
 from twinlog.errors import KafkaError
 from twinlog.fences import fence_of
 from twinlog.model import TopicPartition
-from twinlog_checkpoint.moves import MoveOptions
+from twinlog_checkpoint.moves.plan import MoveOptions
 from unit.checkpoint.mirrored_logs import COPY, ORIGIN
 from unit.checkpoint.test_move_fences import FENCED
 from unit.checkpoint.test_moves import estate, offset_of, run

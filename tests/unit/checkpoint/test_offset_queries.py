@@ -4,10 +4,10 @@ import pytest
 
 from twinlog.errors import ConfigError, StateError
 from twinlog.model import TopicPartition
-from twinlog_checkpoint.group_explainer import explain_group
-from twinlog_checkpoint.group_explanation import Rule
-from twinlog_checkpoint.offset_queries import MAX_QUERIES, Direction, OffsetQuery, answer_queries
-from twinlog_checkpoint.translation import Verdict
+from twinlog_checkpoint.api.group_explainer import explain_group
+from twinlog_checkpoint.api.group_explanation import Rule
+from twinlog_checkpoint.api.offset_queries import MAX_QUERIES, Direction, OffsetQuery, answer_queries
+from twinlog_checkpoint.translation.translation import Verdict
 from unit.checkpoint.mirrored_logs import COPY, ORIGIN
 from unit.checkpoint.test_moves import estate
 

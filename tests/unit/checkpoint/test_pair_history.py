@@ -5,7 +5,7 @@ from itertools import pairwise
 from hypothesis import given
 from hypothesis import strategies as st
 
-from twinlog_checkpoint.history import MAX_PAIRS_PER_PARTITION, OffsetPair, PairHistory
+from twinlog_checkpoint.translation.history import MAX_PAIRS_PER_PARTITION, OffsetPair, PairHistory
 
 
 def history(*pairs: tuple[int, int]) -> PairHistory:

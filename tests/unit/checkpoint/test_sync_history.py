@@ -13,15 +13,15 @@ from twinlog.kafka.ports import OffsetSpec
 from twinlog.model import TopicPartition
 from twinlog.testing.brokers import eventually
 from twinlog.testing.fake_cluster import Call
-from twinlog_checkpoint.flow_parts import FlowParts
-from twinlog_checkpoint.history import (
+from twinlog_checkpoint.flow.parts import FlowParts
+from twinlog_checkpoint.translation.history import (
     CONDENSED_NEWEST,
     CONDENSED_OLDER,
     CondensedPairs,
     OffsetPair,
     PairHistory,
 )
-from twinlog_checkpoint.sync_history_record import (
+from twinlog_checkpoint.translation.sync_history_record import (
     Head,
     PartitionRecord,
     decode,

@@ -15,17 +15,17 @@ from twinlog.service.runtime import Backoff
 from twinlog.telemetry import metrics
 from twinlog.testing.fake_clock import FakeClock
 from twinlog.testing.fake_cluster import FakeCluster
-from twinlog_configsync.boards import Boards
-from twinlog_configsync.claims import Claims
 from twinlog_configsync.config import ConfigSyncFlow, configsync_flows
-from twinlog_configsync.entry import TopicEntry
-from twinlog_configsync.flow_commands import FlowCommands
-from twinlog_configsync.flow_passes import FlowPasses
-from twinlog_configsync.flow_sync import FlowSync
-from twinlog_configsync.journal import Journal
-from twinlog_configsync.rules_board import RulesBoard
-from twinlog_configsync.schedule import Scope
-from twinlog_configsync.topic_board import TopicBoard
+from twinlog_configsync.flow.change_log import Journal
+from twinlog_configsync.flow.commands import FlowCommands
+from twinlog_configsync.flow.feeds import Boards
+from twinlog_configsync.flow.passes import FlowPasses
+from twinlog_configsync.flow.rules_feed import RulesBoard
+from twinlog_configsync.flow.sync import FlowSync
+from twinlog_configsync.flow.topic_feed import TopicBoard
+from twinlog_configsync.model.entry import TopicEntry
+from twinlog_configsync.model.schedule import Scope
+from twinlog_configsync.planning.desired import Claims
 
 T = TypeVar("T")
 

@@ -13,10 +13,10 @@ from twinlog.policy.replication import (
     IdentityReplicationPolicy,
     ReplicationPolicy,
 )
-from twinlog_configsync.acl_plan import plan_acls
-from twinlog_configsync.acl_rules import AclMode, AclRules, translate_acls
-from twinlog_configsync.actions import AclAction, CreateAcl, DeleteAcl, SkipAcl
-from twinlog_configsync.observation import AclObservation
+from twinlog_configsync.access.acl_plan import plan_acls
+from twinlog_configsync.access.acl_rules import AclMode, AclRules, translate_acls
+from twinlog_configsync.model.actions import AclAction, CreateAcl, DeleteAcl, SkipAcl
+from twinlog_configsync.model.observation import AclObservation
 from unit.configsync.kafka_authorizer import is_authorized
 
 DEFAULT = DefaultReplicationPolicy()

@@ -2,8 +2,8 @@
 
 from twinlog.filters.patterns import PatternList
 from twinlog.kafka.ports import ConfigChange, ConfigEntry, ConfigSource
-from twinlog_configsync.actions import DeleteConfig, SetConfig, Skip
-from twinlog_configsync.config_rules import ConfigRules, change_of, creation_configs, plan_configs
+from twinlog_configsync.model.actions import DeleteConfig, SetConfig, Skip
+from twinlog_configsync.planning.config_rules import ConfigRules, change_of, creation_configs, plan_configs
 
 EXCLUDE = PatternList("config.properties.exclude", (r"min\.insync\.replicas", "unclean.*"))
 TARGET_DEFAULTS = ConfigRules(excluded_by=EXCLUDE.deciding_pattern)

@@ -8,9 +8,9 @@ import pytest
 from twinlog.errors import TransientKafkaError
 from twinlog.model import TopicPartition
 from twinlog.testing.fake_cluster import Call
-from twinlog_configsync.entry import TopicState
-from twinlog_configsync.reasons import Reason
-from twinlog_configsync.schedule import Scope
+from twinlog_configsync.model.entry import TopicState
+from twinlog_configsync.model.reasons import Reason
+from twinlog_configsync.model.schedule import Scope
 from unit.configsync.configsync_harness import FlowUnderTest, make_flow
 
 TOPICS = [Scope.TOPICS]

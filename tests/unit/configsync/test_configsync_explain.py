@@ -6,7 +6,7 @@ import pytest
 
 from twinlog.errors import FatalKafkaError
 from twinlog.testing.fake_cluster import Call
-from twinlog_configsync.explain import Explanation, Verdict
+from twinlog_configsync.planning.explain import Explanation, Verdict
 from unit.configsync.configsync_harness import FlowUnderTest, make_flow
 
 

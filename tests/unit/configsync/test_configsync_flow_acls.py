@@ -11,9 +11,9 @@ from twinlog.kafka.ports import QuotaEntity
 from twinlog.model import Flow
 from twinlog.testing.brokers import eventually
 from twinlog.testing.fake_cluster import Call, FakeCluster
-from twinlog_configsync.claims import Claims
-from twinlog_configsync.reasons import Reason
-from twinlog_configsync.schedule import Scope
+from twinlog_configsync.model.reasons import Reason
+from twinlog_configsync.model.schedule import Scope
+from twinlog_configsync.planning.desired import Claims
 from unit.configsync.configsync_harness import READ_ORDERS, FlowUnderTest, make_flow
 
 COPY = replace(READ_ORDERS, resource_name="A.orders")

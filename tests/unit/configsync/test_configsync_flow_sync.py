@@ -10,10 +10,10 @@ from twinlog.kafka.ports import ConfigChange, NewTopic
 from twinlog.model import TopicPartition
 from twinlog.testing.brokers import eventually
 from twinlog.testing.fake_cluster import Call, FakeCluster
-from twinlog_configsync.entry import TopicState
-from twinlog_configsync.flow_status import FlowState
-from twinlog_configsync.reasons import Reason
-from twinlog_configsync.schedule import Scope
+from twinlog_configsync.model.entry import TopicState
+from twinlog_configsync.model.reasons import Reason
+from twinlog_configsync.model.schedule import Scope
+from twinlog_configsync.planning.flow_status import FlowState
 from unit.configsync.configsync_harness import REGISTRY, FlowUnderTest, make_flow
 
 

@@ -11,10 +11,10 @@ from twinlog.errors import ConfigError, ConflictError, TransientKafkaError
 from twinlog.model import TopicPartition
 from twinlog.testing.fake_cluster import Call
 from twinlog_configsync.config import configsync_flows
-from twinlog_configsync.live_rules import RuleChange, RuleOperation, change_rules
-from twinlog_configsync.reasons import Reason
-from twinlog_configsync.records import Kind, RecordKey, RulesRecord, encode_key, encode_value
-from twinlog_configsync.schedule import Scope
+from twinlog_configsync.model.reasons import Reason
+from twinlog_configsync.model.records import Kind, RecordKey, RulesRecord, encode_key, encode_value
+from twinlog_configsync.model.schedule import Scope
+from twinlog_configsync.planning.live_rules import RuleChange, RuleOperation, change_rules
 from unit.configsync.configsync_harness import REGISTRY, FlowUnderTest, make_flow
 
 FILE = {"topics": "orders, users", "topics.exclude": "", "refresh.topics.interval.seconds": "30"}

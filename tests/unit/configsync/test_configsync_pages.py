@@ -16,8 +16,8 @@ from twinlog.errors import ConfigError
 from twinlog.service.clusters import Clusters
 from twinlog.service.pages import PAGED_ANSWERS
 from twinlog.testing.fake_cluster import Call, FakeCluster
-from twinlog_configsync.boards import Boards
-from twinlog_configsync.servicer import ConfigSyncServicer, ServedFlow
+from twinlog_configsync.api.servicer import ConfigSyncServicer, ServedFlow
+from twinlog_configsync.flow.feeds import Boards
 from unit.configsync.configsync_harness import READ_ORDERS, FlowUnderTest, make_flow
 
 FLOW = types_pb2.Flow(source="A", target="B")

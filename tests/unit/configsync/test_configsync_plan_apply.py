@@ -10,15 +10,15 @@ from hypothesis import strategies as st
 from twinlog.errors import ConflictError, FatalKafkaError, KafkaError, NotFoundError, TransientKafkaError
 from twinlog.kafka.ports import ConfigChange, ConfigEntry, ConfigSource, TopicDescription
 from twinlog.testing.fake_cluster import Call
-from twinlog_configsync.actions import is_drift
-from twinlog_configsync.claims import Claims
-from twinlog_configsync.entry import TopicState
-from twinlog_configsync.memory import Memory
-from twinlog_configsync.observation import Observation, TargetCluster, TopicPair, World
-from twinlog_configsync.plan import make_plan
-from twinlog_configsync.reasons import Reason
-from twinlog_configsync.rules import FlowRules
-from twinlog_configsync.schedule import Scope
+from twinlog_configsync.model.actions import is_drift
+from twinlog_configsync.model.entry import TopicState
+from twinlog_configsync.model.memory import Memory
+from twinlog_configsync.model.observation import Observation, TargetCluster, TopicPair, World
+from twinlog_configsync.model.reasons import Reason
+from twinlog_configsync.model.rules import FlowRules
+from twinlog_configsync.model.schedule import Scope
+from twinlog_configsync.planning.desired import Claims
+from twinlog_configsync.planning.plan import make_plan
 from unit.configsync.configsync_harness import READ_ORDERS, FlowUnderTest, make_flow
 
 

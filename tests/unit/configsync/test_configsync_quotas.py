@@ -8,11 +8,11 @@ from twinlog.errors import FatalKafkaError
 from twinlog.kafka.ports import QuotaEntity
 from twinlog.model import Flow
 from twinlog.testing.fake_cluster import Call
-from twinlog_configsync.actions import SetQuota
-from twinlog_configsync.claims import Claims
-from twinlog_configsync.messages_plan import action_message
-from twinlog_configsync.records import Kind, RecordKey, quota_key
-from twinlog_configsync.schedule import Scope
+from twinlog_configsync.api.messages_plan import action_message
+from twinlog_configsync.model.actions import SetQuota
+from twinlog_configsync.model.records import Kind, RecordKey, quota_key
+from twinlog_configsync.model.schedule import Scope
+from twinlog_configsync.planning.desired import Claims
 from unit.configsync.configsync_harness import FlowUnderTest, make_flow
 
 ALICE = QuotaEntity((("user", "alice"),))

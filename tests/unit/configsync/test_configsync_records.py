@@ -5,8 +5,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from twinlog.errors import WireFormatError
-from twinlog_configsync.entry import TargetLimits, TopicEntry, TopicState
-from twinlog_configsync.records import (
+from twinlog_configsync.model.entry import TargetLimits, TopicEntry, TopicState
+from twinlog_configsync.model.records import (
     FlowRecord,
     Kind,
     RecordKey,

@@ -6,11 +6,11 @@ import pytest
 
 from twinlog.errors import FatalKafkaError, KafkaError, TransientKafkaError
 from twinlog.kafka.ports import ConfigEntry, ConfigSource, TopicDescription
-from twinlog_configsync.actions import Skip
-from twinlog_configsync.entry import TargetLimits, TopicEntry, TopicState
-from twinlog_configsync.observation import Observation, TargetCluster, TopicPair
-from twinlog_configsync.reasons import Reason
-from twinlog_configsync.registry import Obstacle, fold
+from twinlog_configsync.model.actions import Skip
+from twinlog_configsync.model.entry import TargetLimits, TopicEntry, TopicState
+from twinlog_configsync.model.observation import Observation, TargetCluster, TopicPair
+from twinlog_configsync.model.reasons import Reason
+from twinlog_configsync.planning.registry import Obstacle, fold
 
 ABSENT = FatalKafkaError("no such topic", reason="TOPIC_UNKNOWN", code=3)
 HIDDEN = FatalKafkaError("no right to see orders", reason="TOPIC_UNAUTHORIZED", code=29)

@@ -9,8 +9,8 @@ from twinlog.errors import StateError, TransientKafkaError
 from twinlog.kafka.ports import NewTopic, OffsetSpec
 from twinlog.model import TopicPartition
 from twinlog.testing.brokers import eventually
-from twinlog_configsync.flow_status import FlowState, standing_by
-from twinlog_configsync.live_rules import RuleChange, RuleOperation
+from twinlog_configsync.planning.flow_status import FlowState, standing_by
+from twinlog_configsync.planning.live_rules import RuleChange, RuleOperation
 from unit.configsync.configsync_harness import REGISTRY, FlowUnderTest, make_flow
 
 

@@ -4,11 +4,11 @@ import pytest
 
 from twinlog.errors import FatalKafkaError, KafkaError, TransientKafkaError
 from twinlog.kafka.ports import ConfigEntry, ConfigSource, TopicDescription
-from twinlog_configsync.actions import CreateTopic, GrowPartitions, Skip, TopicAction
-from twinlog_configsync.config_rules import ConfigRules
-from twinlog_configsync.observation import Configs, Observation, TargetCluster, TopicPair
-from twinlog_configsync.reasons import Reason
-from twinlog_configsync.topic_plan import TopicRules, plan_topics
+from twinlog_configsync.model.actions import CreateTopic, GrowPartitions, Skip, TopicAction
+from twinlog_configsync.model.observation import Configs, Observation, TargetCluster, TopicPair
+from twinlog_configsync.model.reasons import Reason
+from twinlog_configsync.planning.config_rules import ConfigRules
+from twinlog_configsync.planning.topic_plan import TopicRules, plan_topics
 
 ABSENT = FatalKafkaError("no such topic", reason="TOPIC_UNKNOWN", code=3)
 AWAY = TransientKafkaError("no answer in time", reason="KAFKA_TIMEOUT", code=7)

@@ -20,12 +20,12 @@ from twinlog.service.errors_wire import ResumeTokenExpiredError
 from twinlog.service.interceptors import Context
 from twinlog.testing.fake_clock import FakeClock
 from twinlog.testing.fake_cluster import FakeCluster
-from twinlog_configsync.boards import Boards
-from twinlog_configsync.entry import TopicEntry, TopicState
-from twinlog_configsync.messages import flow_message
-from twinlog_configsync.rules_board import RulesBoard
-from twinlog_configsync.servicer import ConfigSyncServicer
-from twinlog_configsync.topic_board import TopicBoard
+from twinlog_configsync.api.messages import flow_message
+from twinlog_configsync.api.servicer import ConfigSyncServicer
+from twinlog_configsync.flow.feeds import Boards
+from twinlog_configsync.flow.rules_feed import RulesBoard
+from twinlog_configsync.flow.topic_feed import TopicBoard
+from twinlog_configsync.model.entry import TopicEntry, TopicState
 
 A_B, C_B = Flow("A", "B"), Flow("C", "B")
 _METER = NoOpMeterProvider().get_meter("test")

@@ -1,7 +1,7 @@
 """What the beats of one flow prove."""
 
 from twinlog.model import Flow
-from twinlog_heartbeat.delays import DelayTracker, Obstacle, PathState
+from twinlog_heartbeat.model.delays import DelayTracker, Obstacle, PathState
 
 A_TO_B = Flow("A", "B")
 

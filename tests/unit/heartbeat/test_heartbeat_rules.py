@@ -13,10 +13,10 @@ from twinlog.service.rules_client import flow_in_effect
 from twinlog.service.runtime import Loop
 from twinlog.testing.brokers import eventually
 from twinlog.testing.fake_clock import FakeClock
-from twinlog_heartbeat.beats import Beat, Purpose
 from twinlog_heartbeat.config import HeartbeatFlow, heartbeat_flows
-from twinlog_heartbeat.flow_beats import FlowBeats
-from twinlog_heartbeat.state import HeartbeatState
+from twinlog_heartbeat.flow.beats import FlowBeats
+from twinlog_heartbeat.model.beats import Beat, Purpose
+from twinlog_heartbeat.model.state import HeartbeatState
 
 FLOW = Flow("A", "B")
 PROOF = Beat(flow=FLOW, purpose=Purpose.PROOF, cluster="A")

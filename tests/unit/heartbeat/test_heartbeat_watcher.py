@@ -7,8 +7,8 @@ from twinlog.policy import DefaultReplicationPolicy
 from twinlog.testing.brokers import eventually
 from twinlog.testing.fake_clock import FakeClock
 from twinlog.testing.fake_cluster import Call, FakeCluster
-from twinlog_heartbeat.topology import PathBook
-from twinlog_heartbeat.watcher import HeartbeatWatcher
+from twinlog_heartbeat.flow.watcher import HeartbeatWatcher
+from twinlog_heartbeat.model.topology import PathBook
 
 
 def watcher_of(

@@ -13,9 +13,9 @@ from twinlog.kafka.clients import (
     fetch_options,
     librdkafka_options,
 )
-from twinlog.kafka.connection import DataSession
-from twinlog.kafka.security import client_security, ssl_context
-from twinlog.kafka.tls_limits import TlsLimitError, tls_limits
+from twinlog.kafka.protocol.connection import DataSession
+from twinlog.kafka.security.client_security import client_security, ssl_context
+from twinlog.kafka.security.tls_limits import TlsLimitError, tls_limits
 from unit.library.config_files import TWO_CLUSTERS, load_text, problems
 
 TLS = {"bootstrap.servers": "one:9092", "security.protocol": "SSL"}

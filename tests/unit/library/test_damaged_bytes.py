@@ -22,11 +22,12 @@ from twinlog.batches.outgoing import Seal, sealed
 from twinlog.batches.records import open_records
 from twinlog.batches.visibility import AbortedTransaction
 from twinlog.errors import WireFormatError
-from twinlog.kafka import broker_features, group_requests
-from twinlog.kafka.jks import JksFormatError, JksPasswordError, read_jks, unprotect
+from twinlog.kafka.groups import requests as group_requests
+from twinlog.kafka.protocol import broker_features
 from twinlog.kafka.raw import transaction_wire, wire
 from twinlog.kafka.raw.leader_epochs import _read as read_epoch_ends
 from twinlog.kafka.raw.open_transactions import _read as read_open_transactions
+from twinlog.kafka.security.jks import JksFormatError, JksPasswordError, read_jks, unprotect
 from twinlog.model import Flow, TopicPartition
 from twinlog.testing.jks_files import jks_keystore
 from twinlog.testing.source_batches import source_batch, transaction_marker
@@ -41,10 +42,10 @@ from twinlog.wire.source_offset import (
     encode_source_offset,
     source_offset_key,
 )
-from twinlog_checkpoint.move_record import MoveRecord, MoveState, decode_group, encode_group, encode_record
-from twinlog_checkpoint.move_record import decode_record as decode_move
-from twinlog_checkpoint.moves import MoveKind
-from twinlog_configsync.records import (
+from twinlog_checkpoint.moves.plan import MoveKind
+from twinlog_checkpoint.moves.record import MoveRecord, MoveState, decode_group, encode_group, encode_record
+from twinlog_checkpoint.moves.record import decode_record as decode_move
+from twinlog_configsync.model.records import (
     Kind,
     RecordKey,
     RulesRecord,
@@ -53,8 +54,8 @@ from twinlog_configsync.records import (
     encode_key,
     encode_value,
 )
-from twinlog_source.control import EpochsMark, EpochStart, OwnerMark, fact_record, parse_control
-from twinlog_source.gaps import Gap, gap_record, parse_gap
+from twinlog_source.log.facts import EpochsMark, EpochStart, OwnerMark, fact_record, parse_control
+from twinlog_source.log.gaps import Gap, gap_record, parse_gap
 
 A_TO_B = Flow("A", "B")
 PARTITION = TopicPartition("orders", 3)

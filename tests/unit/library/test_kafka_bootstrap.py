@@ -8,7 +8,7 @@ import pytest
 from aiokafka.protocol.metadata import MetadataResponse_v1
 
 from twinlog.errors import TransientKafkaError
-from twinlog.kafka.connection import DataClient, DataSession, close_client
+from twinlog.kafka.protocol.connection import DataClient, DataSession, close_client
 
 ONE_BROKER = [(1, "one", 9092, None)]
 NONE_UP: list[tuple[int, str, int, None]] = []

@@ -12,7 +12,6 @@ from aiokafka.protocol.admin import SaslAuthenticateRequest
 from confluent_kafka.admin import AdminClient
 
 from twinlog.errors import ConfigError
-from twinlog.kafka.aiokafka_fixes import apply_aiokafka_fixes
 from twinlog.kafka.clients import (
     CLIENT_KEYS,
     CONSUMER_KEYS,
@@ -25,7 +24,8 @@ from twinlog.kafka.clients import (
     fetch_options,
     librdkafka_options,
 )
-from twinlog.kafka.security import client_security
+from twinlog.kafka.protocol.aiokafka_fixes import apply_aiokafka_fixes
+from twinlog.kafka.security.client_security import client_security
 from twinlog.local.tls import CertificateAuthority
 
 SERVERS = {"bootstrap.servers": "one:9092"}

@@ -8,8 +8,8 @@ from confluent_kafka import KafkaError as LibrdkafkaError
 from confluent_kafka import KafkaException
 
 from twinlog.errors import FatalKafkaError, TransientKafkaError
-from twinlog.kafka.aiokafka_fixes import apply_aiokafka_fixes
 from twinlog.kafka.errors import CLIENT_REASONS, KAFKA_REASONS, TIMEOUT, from_code, from_reason, translate
+from twinlog.kafka.protocol.aiokafka_fixes import apply_aiokafka_fixes
 
 
 @pytest.mark.parametrize(

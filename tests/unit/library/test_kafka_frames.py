@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from twinlog.kafka.encoding import Frame
-from twinlog.kafka.frames import LARGEST_FRAME_BYTES, SMALL_FRAME_BYTES, FrameProtocol
+from twinlog.kafka.protocol.encoding import Frame
+from twinlog.kafka.protocol.frames import LARGEST_FRAME_BYTES, SMALL_FRAME_BYTES, FrameProtocol
 
 
 class Receiver:

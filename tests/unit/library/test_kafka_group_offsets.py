@@ -14,7 +14,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from twinlog.errors import KafkaError
-from twinlog.kafka.encoding import (
+from twinlog.kafka.errors import KAFKA_CLIENT_ERRORS, from_code, translate
+from twinlog.kafka.groups.offsets import GROUPS_PER_REQUEST, GroupOffsetsClient
+from twinlog.kafka.groups.requests import fetch_offsets_request, find_coordinators_request
+from twinlog.kafka.ports import CommittedOffset
+from twinlog.kafka.protocol.encoding import (
     INT16,
     INT32,
     NO_TAGS,
@@ -23,11 +27,7 @@ from twinlog.kafka.encoding import (
     take_compact_length,
     take_compact_string,
 )
-from twinlog.kafka.errors import KAFKA_CLIENT_ERRORS, from_code, translate
-from twinlog.kafka.group_offsets import GROUPS_PER_REQUEST, GroupOffsetsClient
-from twinlog.kafka.group_requests import fetch_offsets_request, find_coordinators_request
-from twinlog.kafka.ports import CommittedOffset
-from twinlog.kafka.requests import HandWrittenRequest
+from twinlog.kafka.protocol.requests import HandWrittenRequest
 from twinlog.model import TopicPartition
 
 _NEW = {9: (1, 10), 10: (0, 6)}

@@ -9,8 +9,8 @@ import pytest
 from aiokafka.errors import IncompatibleBrokerVersion, KafkaConnectionError
 
 from twinlog.errors import KafkaError
-from twinlog.kafka.data_connection import DataConnection
 from twinlog.kafka.deadline import pause
+from twinlog.kafka.protocol.data_connection import DataConnection
 from twinlog.kafka.raw.hanging_guard import COMMITTED, OUTCOME, HangingGuard
 from twinlog.kafka.raw.open_transactions import OpenTransaction
 from twinlog.kafka.raw.transaction_wire import ProducerIdentity

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from twinlog.kafka.jaas import JaasSyntaxError, parse_jaas
+from twinlog.kafka.security.jaas import JaasSyntaxError, parse_jaas
 
 PLAIN = "org.apache.kafka.common.security.plain.PlainLoginModule"
 

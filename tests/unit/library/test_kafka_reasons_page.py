@@ -39,10 +39,14 @@ GIVEN_BY_POSITION = {
 """Reasons that no keyword, class or enum shows to be one."""
 
 
+GENERATED = ROOT / "src" / "twinlog" / "api"
+FOR_TESTS = ROOT / "src" / "twinlog" / "testing"
+
+
 def sources() -> Iterator[str]:
     for tree in (ROOT / "src" / "twinlog", ROOT / "services"):
         for path in tree.rglob("*.py"):
-            if not {"api", "testing"} & set(path.relative_to(tree).parts) and path != TABLE:
+            if not {GENERATED, FOR_TESTS} & set(path.parents) and path != TABLE:
                 yield path.read_text(encoding="utf-8")
 
 

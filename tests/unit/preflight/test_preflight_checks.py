@@ -10,7 +10,7 @@ import pytest
 
 from twinlog.config import Address, Configuration, load
 from twinlog.errors import FatalKafkaError, TransientKafkaError
-from twinlog.kafka.inspector import release_of
+from twinlog.kafka.admin.inspector import release_of
 from twinlog.kafka.ports import ConfigEntry, ConfigSource, TopicDescription
 from twinlog.preflight.checks import judge
 from twinlog.preflight.facts import ClusterFacts, Facts, FlowFacts, GroupRights, InternalTopic, TopicFacts

@@ -6,9 +6,9 @@ from twinlog.batches import Codec
 from twinlog.kafka.clients import fetch_options
 from twinlog.model import Flow
 from twinlog_source.config import SourceFlow, source_flows
-from twinlog_source.producer_settings import producer_settings
+from twinlog_source.driver.task_settings import TaskSettings
 from twinlog_source.task.assembly import copy_dials
-from twinlog_source.task_settings import TaskSettings
+from twinlog_source.task.producer_settings import producer_settings
 from unit.library.config_files import load_more
 
 

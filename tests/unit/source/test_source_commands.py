@@ -11,9 +11,9 @@ from twinlog.kafka.ports import NewTopic
 from twinlog.model import Flow
 from twinlog.testing.fake_clock import FakeClock
 from twinlog.testing.fake_cluster import Call, FakeCluster
-from twinlog_source.control import PauseMark, ThrottleMark
-from twinlog_source.journal import Journal
-from twinlog_source.positions import PositionsLog
+from twinlog_source.log.facts import PauseMark, ThrottleMark
+from twinlog_source.log.journal import Journal
+from twinlog_source.log.positions import PositionsLog
 
 TOPIC = "mm2-offsets.A.internal"
 FLOW_PAUSED = ("pause", None, None)

@@ -10,11 +10,11 @@ from twinlog.api.source.v1 import worker_service_pb2 as pb
 from twinlog.config import AutoOffsetReset
 from twinlog.model import Flow, TopicPartition
 from twinlog.service.topics_client import ReplicatedTopic, TopicState
-from twinlog_source.control import TopicMark
-from twinlog_source.epoch import Epoch, SlotState
-from twinlog_source.epoch_jobs import number_after
-from twinlog_source.partition_table import PartitionTable, Shortened
-from twinlog_source.start_positions import begins_at
+from twinlog_source.driver.epoch import Epoch, SlotState
+from twinlog_source.driver.epoch_jobs import number_after
+from twinlog_source.log.facts import TopicMark
+from twinlog_source.partitions.table import PartitionTable, Shortened
+from twinlog_source.topics.start_positions import begins_at
 
 P, Q = TopicPartition("t", 0), TopicPartition("t", 1)
 

@@ -11,11 +11,11 @@ from twinlog.model import TopicPartition
 from twinlog.testing.brokers import eventually
 from twinlog.testing.fake_clock import FakeClock
 from twinlog_source.config import source_flows
-from twinlog_source.control import ControlState
-from twinlog_source.epoch import Epoch, SlotState
-from twinlog_source.epoch_jobs import EpochJobs
-from twinlog_source.instruments import FlowInstruments
-from twinlog_source.partition_table import PartitionTable
+from twinlog_source.driver.epoch import Epoch, SlotState
+from twinlog_source.driver.epoch_jobs import EpochJobs
+from twinlog_source.driver.instruments import FlowInstruments
+from twinlog_source.log.facts import ControlState
+from twinlog_source.partitions.table import PartitionTable
 from twinlog_source.pipeline.session import SparkUnavailableError
 
 P = TopicPartition("t", 0)

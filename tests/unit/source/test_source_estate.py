@@ -30,19 +30,19 @@ from twinlog.testing.fake_cluster_state import Transaction
 from twinlog.wire.murmur2 import partition_for_key
 from twinlog.wire.source_offset import encode_source_offset, source_offset_key
 from twinlog_source.config import source_flows
-from twinlog_source.control import EpochsMark, EpochStart, control_key
-from twinlog_source.epoch import Epoch
-from twinlog_source.epoch_jobs import EpochJobs
-from twinlog_source.estate import FlowEstate
-from twinlog_source.gaps import MOST_RANGES, Gap
-from twinlog_source.internal_topics import InternalTopics
-from twinlog_source.journal import Journal
-from twinlog_source.ownership import RENEW_SECONDS, Ownership
-from twinlog_source.positions import PositionsLog
-from twinlog_source.start_positions import StartPositions
-from twinlog_source.task_host import TaskHost
-from twinlog_source.task_settings import TaskSettings
-from twinlog_source.topics import KnownTopics
+from twinlog_source.driver.epoch import Epoch
+from twinlog_source.driver.epoch_jobs import EpochJobs
+from twinlog_source.driver.ownership import RENEW_SECONDS, Ownership
+from twinlog_source.driver.state import FlowEstate
+from twinlog_source.driver.task_host import TaskHost
+from twinlog_source.driver.task_settings import TaskSettings
+from twinlog_source.log.facts import EpochsMark, EpochStart, control_key
+from twinlog_source.log.gaps import MOST_RANGES, Gap
+from twinlog_source.log.internal_topics import InternalTopics
+from twinlog_source.log.journal import Journal
+from twinlog_source.log.positions import PositionsLog
+from twinlog_source.topics.known import KnownTopics
+from twinlog_source.topics.start_positions import StartPositions
 
 FILE = """\
 clusters = A, B

@@ -6,10 +6,10 @@ from hypothesis import strategies as st
 
 from twinlog.api.source.v1 import worker_service_pb2 as pb
 from twinlog.telemetry.metrics import AGE_BUCKETS_SECONDS
-from twinlog_source.lag_time import MOST_SIGHTINGS, LagTime
-from twinlog_source.rates import SHOWN_SECONDS, Rate
-from twinlog_source.spread import Spread
-from twinlog_source.spread_window import WINDOW_SECONDS, SpreadWindows
+from twinlog_source.partitions.lag_time import MOST_SIGHTINGS, LagTime
+from twinlog_source.partitions.latency import Spread
+from twinlog_source.partitions.latency_window import WINDOW_SECONDS, SpreadWindows
+from twinlog_source.partitions.rates import SHOWN_SECONDS, Rate
 
 SAMPLES = st.lists(st.tuples(st.floats(0, 5000), st.integers(1, 1000)), min_size=1, max_size=50)
 

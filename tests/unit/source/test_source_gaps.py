@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from twinlog.model import Flow, TopicPartition
-from twinlog_source.gaps import MOST_RANGES, Gap, gap_record, parse_gap, passed_over, tidied
+from twinlog_source.log.gaps import MOST_RANGES, Gap, gap_record, parse_gap, passed_over, tidied
 
 P = TopicPartition("t", 0)
 

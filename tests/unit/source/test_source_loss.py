@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from twinlog_source.control import EpochStart
+from twinlog_source.log.facts import EpochStart
 from twinlog_source.task.loss import (
     KEPT_EPOCHS,
     LossReason,

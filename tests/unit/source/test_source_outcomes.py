@@ -8,7 +8,7 @@ from twinlog.batches import NewRecord, Seal, build_batch, read_batches, sealed
 from twinlog.model import TopicPartition
 from twinlog.testing.source_batches import transaction_marker
 from twinlog.wire.source_offset import SOURCE_CONNECTOR, encode_source_offset, source_offset_key
-from twinlog_source.outcomes import (
+from twinlog_source.log.outcomes import (
     CopyOutcome,
     Outcome,
     PositionOutcomes,

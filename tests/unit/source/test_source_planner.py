@@ -4,7 +4,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from twinlog.model import TopicPartition
-from twinlog_source.planner import FIRST_BACKLOG_RECORDS, SLOT_BYTES_PER_SECOND, Load, plan, slots_needed
+from twinlog_source.partitions.planner import (
+    FIRST_BACKLOG_RECORDS,
+    SLOT_BYTES_PER_SECOND,
+    Load,
+    plan,
+    slots_needed,
+)
 
 RATES = st.dictionaries(
     st.builds(TopicPartition, st.sampled_from("abc"), st.integers(0, 30)),

@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from twinlog.model import Flow, TopicPartition
 from twinlog.wire.source_offset import source_offset_key
-from twinlog_source.control import (
+from twinlog_source.log.facts import (
     MOST_SLOTS,
     ClaimMark,
     ControlState,
@@ -24,7 +24,7 @@ from twinlog_source.control import (
     parse_control,
     partition_key,
 )
-from twinlog_source.gaps import Gap, gap_key, gap_record, parse_gap, parse_gap_identity
+from twinlog_source.log.gaps import Gap, gap_key, gap_record, parse_gap, parse_gap_identity
 
 FLOW = Flow("A", "B")
 NAMES = st.text(st.characters(codec="utf-8"), min_size=1, max_size=12)

@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from twinlog.api.source.v1.worker_service_pb2 import SetThrottle
-from twinlog_source.shares import differ, share_limit
+from twinlog_source.partitions.shares import differ, share_limit
 
 DEMANDS = st.lists(st.one_of(st.none(), st.floats(0, 1e9)), min_size=1, max_size=6)
 

@@ -11,7 +11,7 @@ from py4j.protocol import Py4JError  # type: ignore[import-untyped]
 
 from twinlog.clock import SystemClock
 from twinlog.model import Flow, TopicPartition
-from twinlog_source.epoch import Epoch
+from twinlog_source.driver.epoch import Epoch
 from twinlog_source.pipeline.jvm_log import JvmOutput
 from twinlog_source.pipeline.launch import SparkUnavailableError
 from twinlog_source.pipeline.runner import SparkRunner

@@ -13,10 +13,16 @@ from twinlog.kafka.ports import NewTopic
 from twinlog.model import TopicPartition
 from twinlog.testing.fake_clock import FakeClock
 from twinlog.testing.fake_cluster import FakeCluster
-from twinlog_source.partition_table import Obstacle, PartitionRow, PartitionTable
-from twinlog_source.source_ends import LOOK_SECONDS, PARTITIONS_PER_SECOND, SourceEnds
-from twinlog_source.stall_watch import StallWatch
-from twinlog_source.standing import END_VALID_SECONDS, SILENT_SECONDS, FlowFacts, Standing, standing_of
+from twinlog_source.partitions.stall_watch import StallWatch
+from twinlog_source.partitions.standing import (
+    END_VALID_SECONDS,
+    SILENT_SECONDS,
+    FlowFacts,
+    Standing,
+    standing_of,
+)
+from twinlog_source.partitions.table import Obstacle, PartitionRow, PartitionTable
+from twinlog_source.topics.source_ends import LOOK_SECONDS, PARTITIONS_PER_SECOND, SourceEnds
 
 P, Q = TopicPartition("t", 0), TopicPartition("t", 1)
 RUNNING, STALLED = source_pb.PARTITION_STATE_RUNNING, source_pb.PARTITION_STATE_STALLED

@@ -12,7 +12,7 @@ from twinlog.service.errors_wire import ExhaustedError
 from twinlog.service.grpc_server import Context
 from twinlog.service.waiting import wait_or_stop
 from twinlog.testing.virtual_time import run_in_virtual_time
-from twinlog_source.worker_servicer import MOST_SILENT_STREAMS, WorkerServicer
+from twinlog_source.driver.worker_servicer import MOST_SILENT_STREAMS, WorkerServicer
 
 NO_CONTEXT = cast("Context", None)
 

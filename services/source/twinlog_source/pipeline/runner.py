@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 import structlog
 
 from twinlog.clock import Clock
-from twinlog_source.epoch import Epoch
+from twinlog_source.driver.epoch import Epoch
 from twinlog_source.pipeline.job import job_group, run_epoch
 from twinlog_source.pipeline.jvm_log import JvmOutput
 from twinlog_source.pipeline.launch import SPARK_FAILURES, SparkUnavailableError

@@ -22,13 +22,13 @@ from twinlog.kafka.raw import (
 )
 from twinlog.kafka.reader import KafkaLogReader
 from twinlog.model import Flow, TopicPartition
-from twinlog_source.hanging import TakeOver
-from twinlog_source.positions import PositionsLog
-from twinlog_source.producer_settings import producer_settings
+from twinlog_source.log.hanging import TakeOver
+from twinlog_source.log.positions import PositionsLog
 from twinlog_source.task.copier import CALL_TIMEOUT_SECONDS, Copier, CopyDials
 from twinlog_source.task.intake import Intake
 from twinlog_source.task.outlet import Outlet, PositionsTopic
 from twinlog_source.task.partition import PartitionCopy
+from twinlog_source.task.producer_settings import producer_settings
 from twinlog_source.task.reports import Reporter
 from twinlog_source.task.syncs import OffsetSyncs, paced_syncs
 from twinlog_source.task.throttle import Throttle

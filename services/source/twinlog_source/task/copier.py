@@ -14,9 +14,9 @@ from twinlog.kafka.ports import OffsetSpec
 from twinlog.kafka.raw import DataSession, EpochEnd, epoch_ends, list_offsets
 from twinlog.model import Flow, TopicPartition
 from twinlog.service.waiting import wait_for_any, wait_or_stop
-from twinlog_source.control import EpochStart
-from twinlog_source.gaps import Gap, gap_record, passed_over
-from twinlog_source.sync_paces import pace_of
+from twinlog_source.driver.sync_paces import pace_of
+from twinlog_source.log.facts import EpochStart
+from twinlog_source.log.gaps import Gap, gap_record, passed_over
 from twinlog_source.task.intake import Intake
 from twinlog_source.task.loss import (
     TRUNCATION_SUSPECTED,

@@ -15,7 +15,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
-from twinlog_source.control import EpochStart
+from twinlog_source.log.facts import EpochStart
 
 TRUNCATION_SUSPECTED = "TRUNCATION_SUSPECTED"
 """Of a partition whose log may be a new topic of the old name instead: the driver asks for the topic's id."""

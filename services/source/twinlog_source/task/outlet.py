@@ -29,7 +29,7 @@ from twinlog.model import TopicPartition
 from twinlog.service.waiting import Backoff, wait_or_stop
 from twinlog.wire.murmur2 import partition_for_key
 from twinlog.wire.source_offset import encode_source_offset, source_offset_key
-from twinlog_source.control import (
+from twinlog_source.log.facts import (
     EpochsMark,
     EpochStart,
     Fact,
@@ -37,7 +37,7 @@ from twinlog_source.control import (
     fact_record,
     partition_key,
 )
-from twinlog_source.fencing import FENCED
+from twinlog_source.log.fencing import FENCED
 from twinlog_source.task.intake import Chunk, Intake
 from twinlog_source.task.loss import extended
 from twinlog_source.task.partition import PartitionCopy, retry_wait

@@ -17,8 +17,8 @@ from enum import StrEnum
 
 from twinlog.batches import Lane
 from twinlog.model import TopicPartition
-from twinlog_source.control import EpochStart
-from twinlog_source.spread import Spread
+from twinlog_source.log.facts import EpochStart
+from twinlog_source.partitions.latency import Spread
 
 FIRST_RETRY_SECONDS = 1.0
 LONGEST_RETRY_SECONDS = 60.0

@@ -14,8 +14,8 @@ from twinlog.batches import Lane
 from twinlog.clock import Clock
 from twinlog.errors import KafkaError
 from twinlog.model import TopicPartition
-from twinlog_source.gaps import Gap
-from twinlog_source.sync_paces import pace_message
+from twinlog_source.driver.sync_paces import pace_message
+from twinlog_source.log.gaps import Gap
 from twinlog_source.task.outlet import Outlet
 from twinlog_source.task.partition import TARGET_SLOW, PartitionCopy, State
 from twinlog_source.task.syncs import OffsetSyncs

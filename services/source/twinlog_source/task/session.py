@@ -22,7 +22,7 @@ from twinlog.clock import Clock, SystemClock
 from twinlog.errors import FatalKafkaError, TransientKafkaError, TwinlogError
 from twinlog.model import Flow
 from twinlog.service.waiting import wait_or_stop
-from twinlog_source.fencing import FENCED
+from twinlog_source.log.fencing import FENCED
 from twinlog_source.task.assembly import open_copier
 from twinlog_source.task.copier import Copier
 

@@ -24,7 +24,7 @@ partitions are to blame. Leave its `async with`, take a new one with the same id
 position.
 """
 
-from twinlog.kafka.connection import DataSession
+from twinlog.kafka.protocol.connection import DataSession
 from twinlog.kafka.raw.coordinator import TransactionCoordinator
 from twinlog.kafka.raw.fencing import fence
 from twinlog.kafka.raw.fetcher import FetchedPartition, FetchFailure, FetchSizes, RawFetcher

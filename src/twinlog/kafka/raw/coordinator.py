@@ -15,10 +15,10 @@ from aiokafka.protocol.coordination import FindCoordinatorRequest
 from aiokafka.protocol.transaction import InitProducerIdRequest
 
 from twinlog.errors import KafkaError, StateError, TransientKafkaError
-from twinlog.kafka.broker_features import BrokerFeatures, broker_features_request
-from twinlog.kafka.connection import DataSession
 from twinlog.kafka.deadline import deadline, pause
 from twinlog.kafka.errors import from_code
+from twinlog.kafka.protocol.broker_features import BrokerFeatures, broker_features_request
+from twinlog.kafka.protocol.connection import DataSession
 from twinlog.kafka.raw.errors import partition_error
 from twinlog.kafka.raw.transaction_wire import (
     EndAnswer,

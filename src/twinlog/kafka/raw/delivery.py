@@ -16,8 +16,6 @@ from weakref import WeakKeyDictionary
 
 from twinlog.batches.outgoing import OutgoingBatch
 from twinlog.errors import KafkaError
-from twinlog.kafka.connection import DataClient, DataSession
-from twinlog.kafka.data_connection import DataConnection
 from twinlog.kafka.deadline import pause
 from twinlog.kafka.errors import (
     KAFKA_CLIENT_ERRORS,
@@ -27,6 +25,8 @@ from twinlog.kafka.errors import (
     from_reason,
     translate,
 )
+from twinlog.kafka.protocol.connection import DataClient, DataSession
+from twinlog.kafka.protocol.data_connection import DataConnection
 from twinlog.kafka.raw.coordinator import RefusedPartitionsError, TransactionCoordinator
 from twinlog.kafka.raw.errors import about, partition_error
 from twinlog.kafka.raw.hanging_guard import HangingGuard

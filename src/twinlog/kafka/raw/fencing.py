@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import Collection
 
 from twinlog.errors import KafkaError
-from twinlog.kafka.connection import DataSession
+from twinlog.kafka.protocol.connection import DataSession
 from twinlog.kafka.raw.coordinator import TransactionCoordinator
 from twinlog.kafka.raw.transaction_wire import ProducerIdentity
 

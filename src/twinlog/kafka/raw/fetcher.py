@@ -15,8 +15,8 @@ from typing import Self
 from twinlog.batches.visibility import AbortedTransaction
 from twinlog.errors import KafkaError
 from twinlog.kafka.clients import FetchOptions
-from twinlog.kafka.connection import DataClient, DataSession, request_timeout_ms
 from twinlog.kafka.errors import TIMEOUT, from_code
+from twinlog.kafka.protocol.connection import DataClient, DataSession, request_timeout_ms
 from twinlog.kafka.raw.errors import about, again, partition_error
 from twinlog.kafka.raw.leaders import leader_of, no_leader, refresh_metadata
 from twinlog.kafka.raw.owned_tasks import OwnedTasks

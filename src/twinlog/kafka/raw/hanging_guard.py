@@ -12,8 +12,8 @@ from collections.abc import Callable, Mapping
 from functools import partial
 
 from twinlog.errors import KafkaError
-from twinlog.kafka.data_connection import DataConnection
 from twinlog.kafka.errors import HANGING_TRANSACTION, KAFKA_CLIENT_ERRORS, from_reason, translate
+from twinlog.kafka.protocol.data_connection import DataConnection
 from twinlog.kafka.raw.errors import about, partition_error
 from twinlog.kafka.raw.leaders import LeaderAnswers
 from twinlog.kafka.raw.open_transactions import OpenTransaction, describe_producers_request

@@ -9,10 +9,10 @@ from collections.abc import Mapping
 from typing import NamedTuple
 
 from twinlog.errors import KafkaError
-from twinlog.kafka.connection import DataSession
-from twinlog.kafka.encoding import INT32, Frame, string, take_int32, take_string
+from twinlog.kafka.protocol.connection import DataSession
+from twinlog.kafka.protocol.encoding import INT32, Frame, string, take_int32, take_string
+from twinlog.kafka.protocol.requests import HandWrittenRequest, Pieces
 from twinlog.kafka.raw.leaders import LeaderAnswers, ask_leaders
-from twinlog.kafka.requests import HandWrittenRequest, Pieces
 from twinlog.model import TopicPartition
 
 _OFFSET_FOR_LEADER_EPOCH = 23

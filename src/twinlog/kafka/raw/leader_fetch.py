@@ -2,10 +2,10 @@
 
 import asyncio
 
-from twinlog.kafka.connection import DataSession
 from twinlog.kafka.deadline import extend, pause
 from twinlog.kafka.errors import from_code
-from twinlog.kafka.patience import LONGEST_THROTTLE_SECONDS
+from twinlog.kafka.protocol.connection import DataSession
+from twinlog.kafka.protocol.patience import LONGEST_THROTTLE_SECONDS
 from twinlog.kafka.raw.errors import partition_error
 from twinlog.kafka.raw.wire import FETCH, FetchAnswer, FetchPart, FetchResponse, fetch_request
 from twinlog.model import TopicPartition

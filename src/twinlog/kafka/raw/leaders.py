@@ -7,12 +7,12 @@ from typing import Any, TypeVar
 from aiokafka.protocol.offset import OffsetRequest
 
 from twinlog.errors import KafkaError, TransientKafkaError
-from twinlog.kafka.connection import FIRST_LANE, DataClient, DataSession
 from twinlog.kafka.deadline import deadline
 from twinlog.kafka.errors import from_code
 from twinlog.kafka.ports import OffsetSpec
+from twinlog.kafka.protocol.connection import FIRST_LANE, DataClient, DataSession
+from twinlog.kafka.protocol.requests import HandWrittenRequest
 from twinlog.kafka.raw.errors import about, again, partition_error
-from twinlog.kafka.requests import HandWrittenRequest
 from twinlog.model import TopicPartition
 
 T = TypeVar("T")

@@ -8,8 +8,8 @@ from collections.abc import Collection
 from typing import NamedTuple
 
 from twinlog.errors import KafkaError
-from twinlog.kafka.connection import DataSession
-from twinlog.kafka.encoding import (
+from twinlog.kafka.protocol.connection import DataSession
+from twinlog.kafka.protocol.encoding import (
     INT32,
     NO_TAGS,
     Frame,
@@ -19,8 +19,8 @@ from twinlog.kafka.encoding import (
     take_compact_length,
     take_compact_string,
 )
+from twinlog.kafka.protocol.requests import HandWrittenRequest, Pieces
 from twinlog.kafka.raw.leaders import LeaderAnswers, ask_leaders
-from twinlog.kafka.requests import HandWrittenRequest, Pieces
 from twinlog.model import TopicPartition
 
 _DESCRIBE_PRODUCERS = 61

@@ -7,7 +7,7 @@ from typing import Self
 
 from twinlog.batches.outgoing import OutgoingBatch
 from twinlog.errors import KafkaError, StateError
-from twinlog.kafka.connection import DataSession
+from twinlog.kafka.protocol.connection import DataSession
 from twinlog.kafka.raw.coordinator import TransactionCoordinator
 from twinlog.kafka.raw.delivery import Delivery
 from twinlog.kafka.raw.owned_tasks import OwnedTasks

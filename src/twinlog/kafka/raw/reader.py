@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from twinlog.batches.header import Batch, iter_following
 from twinlog.batches.visibility import AbortedTransaction
 from twinlog.errors import KafkaError
-from twinlog.kafka.connection import DataSession
 from twinlog.kafka.deadline import deadline
+from twinlog.kafka.protocol.connection import DataSession
 from twinlog.kafka.raw.errors import partition_error
 from twinlog.kafka.raw.leader_fetch import fetch_from_leader
 from twinlog.kafka.raw.wire import FetchAnswer

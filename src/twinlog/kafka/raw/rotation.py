@@ -12,7 +12,7 @@ from typing import Self
 
 from twinlog.batches.outgoing import OutgoingBatch
 from twinlog.errors import KafkaError
-from twinlog.kafka.connection import DataSession
+from twinlog.kafka.protocol.connection import DataSession
 from twinlog.kafka.raw.producer import ProducerState, RawProducer
 from twinlog.kafka.raw.settings import ProducerSettings
 from twinlog.model import TopicPartition

@@ -8,9 +8,9 @@ import contextlib
 from collections.abc import Callable, Collection, Coroutine, Iterable
 
 from twinlog.errors import KafkaError
-from twinlog.kafka.connection import DataClient, DataSession
-from twinlog.kafka.data_connection import DataConnection
 from twinlog.kafka.deadline import pause
+from twinlog.kafka.protocol.connection import DataClient, DataSession
+from twinlog.kafka.protocol.data_connection import DataConnection
 from twinlog.kafka.raw.leaders import leader_of, meet_leaders, no_leader, refresh_metadata
 from twinlog.kafka.raw.settings import ProducerSettings
 from twinlog.model import TopicPartition

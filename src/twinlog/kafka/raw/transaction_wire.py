@@ -7,8 +7,16 @@ import struct
 from collections.abc import Collection
 from typing import NamedTuple
 
-from twinlog.kafka.encoding import INT32, NO_TAGS, Frame, compact_string, string, take_int32, take_string
-from twinlog.kafka.requests import HandWrittenRequest, Pieces
+from twinlog.kafka.protocol.encoding import (
+    INT32,
+    NO_TAGS,
+    Frame,
+    compact_string,
+    string,
+    take_int32,
+    take_string,
+)
+from twinlog.kafka.protocol.requests import HandWrittenRequest, Pieces
 from twinlog.model import TopicPartition
 
 _ADD_PARTITIONS, _END = 24, 26

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import NamedTuple, TypeVar
 
 from twinlog.batches.visibility import AbortedTransaction
-from twinlog.kafka.encoding import (
+from twinlog.kafka.protocol.encoding import (
     INT16,
     INT32,
     NO_TAGS,
@@ -25,7 +25,7 @@ from twinlog.kafka.encoding import (
     take_int32,
     take_string,
 )
-from twinlog.kafka.requests import HandWrittenRequest, Pieces
+from twinlog.kafka.protocol.requests import HandWrittenRequest, Pieces
 from twinlog.model import TopicPartition
 
 PRODUCE, FETCH = 0, 1

@@ -1,0 +1,1 @@
+"""CheckpointService over gRPC: requests, messages, and what RPCs ask of the flows."""

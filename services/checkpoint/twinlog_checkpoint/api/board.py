@@ -1,0 +1,111 @@
+"""The groups of all flows as watchers see them: one item for each (group, partition), one for each flow."""
+
+import asyncio
+from collections.abc import AsyncGenerator, Iterable
+from dataclasses import dataclass
+
+from opentelemetry.metrics import Meter
+
+from twinlog.model import Flow, TopicPartition
+from twinlog.service.runtime import wait_for_any
+from twinlog.service.watch import Event, ResumableRegistry
+from twinlog_checkpoint.flow.parts import FlowParts
+from twinlog_checkpoint.groups.progress import GroupProgress
+
+HISTORY_SIZE = 1_000_000
+"""Of states the last change of each is kept, so this bounds the rows that are gone. A pass that changes every
+row lets no watcher fall behind."""
+PAUSE_SECONDS = 0.5
+"""Between two batches of changes on one stream: what changes meanwhile is told once."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FlowProgress:
+    """How the translation of one flow's groups goes."""
+
+    flow: Flow
+    ready: bool
+    """The first pass over the offset syncs is done."""
+    obstacle: str
+    """What is in the way now; empty when nothing is."""
+    confirmed_ms: int | None
+    """When every group was last looked at."""
+
+
+ItemKey = tuple[Flow, str, TopicPartition | None]
+"""Flow, group and source partition; "" and None for the flow itself."""
+Item = GroupProgress | FlowProgress
+
+
+def flow_progress(parts: FlowParts) -> FlowProgress:
+    """As of now."""
+    return FlowProgress(
+        flow=parts.flow,
+        ready=parts.syncs_are_read,
+        obstacle=parts.obstacle,
+        confirmed_ms=parts.checkpointer.table.confirmed_ms,
+    )
+
+
+class CheckpointBoard:
+    """What WatchCheckpoints answers from. Used from one event loop only."""
+
+    def __init__(
+        self,
+        flows: Iterable[FlowParts],
+        *,
+        history_id: str,
+        meter: Meter,
+        history_size: int = HISTORY_SIZE,
+        pause_seconds: float = PAUSE_SECONDS,
+    ) -> None:
+        """Follows the tables of these flows as soon as `run` runs."""
+        self._flows = list(flows)
+        self._pause_seconds = pause_seconds
+        self._dirty = asyncio.Event()
+        self._registry: ResumableRegistry[ItemKey, Item] = ResumableRegistry(
+            history_id=history_id,
+            meter=meter,
+            rpc_method="twinlog.api.checkpoint.v1.CheckpointService/WatchCheckpoints",
+            history_size=history_size,
+            conflate=True,
+        )
+        for parts in self._flows:
+            parts.checkpointer.table.on_change = self._dirty.set
+
+    async def run(self, stop: asyncio.Event) -> None:
+        """Loop: tell what changed, until `stop`."""
+        self.publish()
+        while not stop.is_set():
+            await wait_for_any(stop, self._dirty)
+            self.publish()
+
+    def publish(self) -> None:
+        """Make what the tables hold now what watchers see."""
+        self._dirty.clear()
+        for parts in self._flows:
+            changes = parts.checkpointer.table.take_changes()
+            for (group, partition), row in changes.items():
+                if row is None:
+                    self._registry.remove((parts.flow, group, partition))
+            self._registry.put((parts.flow, "", None), flow_progress(parts))
+            for (group, partition), row in changes.items():
+                if row is not None:
+                    self._registry.put((parts.flow, group, partition), row)
+
+    @property
+    def token(self) -> bytes:
+        return self._registry.token
+
+    def watch(
+        self, token: bytes, *, stop: asyncio.Event, flow: Flow | None = None, group: str = ""
+    ) -> AsyncGenerator[list[Event[ItemKey, Item]], None]:
+        """As ResumableRegistry.watch_batches, of one flow or all, one group or all."""
+
+        def selects(key: ItemKey) -> bool:
+            of_flow, of_group, partition = key
+            return flow in (None, of_flow) and (partition is None or group in ("", of_group))
+
+        return self._registry.watch_batches(
+            token, stop=stop, selects=selects, pause_seconds=self._pause_seconds
+        )

@@ -1,0 +1,146 @@
+"""Why a group is translated or not: the rules in the order in which they are asked. Pure."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+
+from twinlog.filters import FilterOutcome, FilterVerdict
+from twinlog.model import TopicPartition
+from twinlog_checkpoint.groups.directory import TRANSLATABLE_TYPES
+from twinlog_checkpoint.groups.sync_plan import WRITABLE_STATES
+
+
+class Rule(StrEnum):
+    CLUSTER = "CLUSTER"
+    """Both clusters answer."""
+    FILTER = "FILTER"
+    """groups, groups.exclude."""
+    EXISTS = "EXISTS"
+    TYPE = "TYPE"
+    OFFSETS = "OFFSETS"
+    """It has committed something on a topic of the flow."""
+    SYNCS = "SYNCS"
+    """The offset syncs are read."""
+    GROUP_SYNC = "GROUP_SYNC"
+    """Its offsets are committed on the target."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Finding:
+    rule: Rule
+    passed: bool
+    message: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GroupFacts:
+    """What is known of a group; None where a cluster did not say."""
+
+    cluster_problem: str
+    """Which cluster does not answer, and why; empty when both do."""
+    verdict: FilterVerdict
+    state_on_source: str | None
+    """DEAD = there is no such group."""
+    group_type: str
+    offsets: Mapping[TopicPartition, str | None] | None
+    """Each committed partition with the rule that keeps its topic out, None when it is in."""
+    offsets_problem: str
+    """Why they cannot be read; empty when they can."""
+    listed: bool
+    """The service has found it already."""
+    refresh_interval_seconds: float
+    syncs_are_read: bool
+    syncs_problem: str
+    group_sync_enabled: bool
+    state_on_target: str | None
+
+
+def explain(facts: GroupFacts) -> list[Finding]:
+    """The findings, up to the first that decides against the group."""
+    findings: list[Finding] = []
+    for finding in (
+        _cluster(facts),
+        _filter(facts.verdict),
+        _exists(facts),
+        _type(facts),
+        _offsets(facts),
+        _syncs(facts),
+    ):
+        findings.append(finding)
+        if not finding.passed:
+            return findings
+    findings.append(_group_sync(facts))
+    return findings
+
+
+def is_translated(findings: list[Finding]) -> bool:
+    """True when no rule but the last one stands against it."""
+    return all(finding.passed for finding in findings if finding.rule is not Rule.GROUP_SYNC)
+
+
+def _cluster(facts: GroupFacts) -> Finding:
+    problem = facts.cluster_problem
+    return Finding(rule=Rule.CLUSTER, passed=not problem, message=problem or "both clusters answer")
+
+
+def _filter(verdict: FilterVerdict) -> Finding:
+    if verdict.outcome is FilterOutcome.INCLUDED:
+        message = f"{verdict.key} includes it by {verdict.pattern!r}"
+    elif verdict.outcome is FilterOutcome.EXCLUDED:
+        message = f"{verdict.key} excludes it by {verdict.pattern!r}"
+    else:
+        message = f"no pattern of {verdict.key} matches it"
+    return Finding(rule=Rule.FILTER, passed=verdict.included, message=message)
+
+
+def _exists(facts: GroupFacts) -> Finding:
+    if facts.state_on_source == "DEAD":
+        return Finding(rule=Rule.EXISTS, passed=False, message="the source has no such group")
+    state = facts.state_on_source or "unknown"
+    return Finding(rule=Rule.EXISTS, passed=True, message=f"its state on the source is {state}")
+
+
+def _type(facts: GroupFacts) -> Finding:
+    passed = facts.group_type in TRANSLATABLE_TYPES
+    message = f"it is a {facts.group_type} group"
+    if not passed:
+        message += ", which commits no offset per partition that could be translated"
+    return Finding(rule=Rule.TYPE, passed=passed, message=message)
+
+
+def _offsets(facts: GroupFacts) -> Finding:
+    if facts.offsets is None:
+        message = f"its offsets cannot be read: {facts.offsets_problem}"
+        return Finding(rule=Rule.OFFSETS, passed=False, message=message)
+    kept = [partition for partition, rule in facts.offsets.items() if rule is None]
+    if not facts.offsets:
+        return Finding(rule=Rule.OFFSETS, passed=False, message="it has committed no offset")
+    if not kept:
+        partition, rule = next(iter(sorted(facts.offsets.items(), key=lambda item: item[0])))
+        message = f"none of its topics is one of the flow; {partition.topic}: {rule}"
+        return Finding(rule=Rule.OFFSETS, passed=False, message=message)
+    message = f"{len(kept)} of its {len(facts.offsets)} committed partitions are on topics of the flow"
+    if not facts.listed:
+        message += (
+            f"; it is found within {facts.refresh_interval_seconds:g} s (refresh.groups.interval.seconds)"
+        )
+    return Finding(rule=Rule.OFFSETS, passed=True, message=message)
+
+
+def _syncs(facts: GroupFacts) -> Finding:
+    if facts.syncs_are_read:
+        return Finding(rule=Rule.SYNCS, passed=True, message="the offset syncs are read")
+    message = facts.syncs_problem or "the offset syncs are still being read"
+    return Finding(rule=Rule.SYNCS, passed=False, message=message)
+
+
+def _group_sync(facts: GroupFacts) -> Finding:
+    if not facts.group_sync_enabled:
+        message = "sync.group.offsets.enabled is false: checkpoints are written, the target's group is not"
+        return Finding(rule=Rule.GROUP_SYNC, passed=False, message=message)
+    if facts.state_on_target is not None and facts.state_on_target not in WRITABLE_STATES:
+        message = f"it is {facts.state_on_target} on the target: an active group owns its offsets"
+        return Finding(rule=Rule.GROUP_SYNC, passed=False, message=message)
+    return Finding(
+        rule=Rule.GROUP_SYNC, passed=True, message="its offsets are committed on the target, never backwards"
+    )

@@ -1,0 +1,184 @@
+"""Between the API's messages and the domain's words. Pure."""
+
+from collections.abc import Iterable
+
+from google.protobuf.timestamp_pb2 import Timestamp
+
+from twinlog.api.checkpoint.v1 import checkpoint_service_pb2 as pb2
+from twinlog.api.common.v1 import types_pb2
+from twinlog.errors import ConfigError
+from twinlog.model import Flow, TopicPartition
+from twinlog.service.clusters import ClusterStatus
+from twinlog.service.pages import decode_key, encode_key
+from twinlog.service.watch import Changed, Event, Removed, SnapshotEnd, SnapshotItem
+from twinlog_checkpoint.api.board import FlowProgress, Item, ItemKey
+from twinlog_checkpoint.api.group_explainer import GroupExplanation
+from twinlog_checkpoint.api.offset_queries import Direction, OffsetQuery, OffsetTranslation
+from twinlog_checkpoint.groups.progress import GroupProgress, ProgressSummary, RowKey
+from twinlog_checkpoint.translation.translation import Verdict
+
+VERDICTS = {verdict: pb2.Verdict.Value(f"VERDICT_{verdict.value}") for verdict in Verdict}
+
+
+# ---------------------------------------------------------------------------------------------- groups
+
+
+def group_partition(row: GroupProgress) -> pb2.GroupPartition:
+    return pb2.GroupPartition(
+        flow=flow_message(row.flow),
+        group=row.group,
+        source=partition_message(row.source),
+        target=partition_message(row.target),
+        upstream_offset=row.upstream_offset,
+        downstream_offset=row.translation.downstream_offset,
+        verdict=VERDICTS[row.translation.verdict],
+        message=row.translation.message,
+        as_of=timestamp(row.as_of_ms),
+        committed_on_target=row.committed_on_target,
+        source_lag=row.source_lag,
+        target_lag=row.target_lag,
+        offset_on_target=row.offset_on_target,
+    )
+
+
+def page_token(last: pb2.GroupPartition) -> str:
+    """The token of the page behind this row."""
+    at = last.source
+    return encode_key((last.flow.source, last.flow.target, last.group, at.topic, at.partition))
+
+
+def page_key(token: str) -> tuple[Flow, RowKey] | None:
+    """The row behind which a page begins; None for the first page.
+
+    Raises ConfigError (INVALID_PAGE_TOKEN).
+    """
+    if not token:
+        return None
+    source, target, group, topic, number = decode_key(token, (str, str, str, str, int))
+    return Flow(str(source), str(target)), (str(group), TopicPartition(str(topic), int(number)))
+
+
+def group_summary(flow: Flow, summary: ProgressSummary) -> pb2.GroupSummary:
+    return pb2.GroupSummary(
+        flow=flow_message(flow),
+        group_count=summary.group_count,
+        partitions_by_verdict={
+            verdict.value: count for verdict, count in summary.partitions_by_verdict.items()
+        },
+    )
+
+
+def unsupported_group(flow: Flow, group: str, group_type: str) -> pb2.UnsupportedGroup:
+    return pb2.UnsupportedGroup(flow=flow_message(flow), group=group, group_type=group_type)
+
+
+def flow_progress(progress: FlowProgress) -> pb2.FlowProgress:
+    confirmed = progress.confirmed_ms
+    return pb2.FlowProgress(
+        flow=flow_message(progress.flow),
+        ready=progress.ready,
+        obstacle=progress.obstacle,
+        confirmed=None if confirmed is None else timestamp(confirmed),
+    )
+
+
+def watch_response(event: Event[ItemKey, Item], *, now_ms: int) -> pb2.WatchCheckpointsResponse:
+    """One step of a watch. Nothing sets marks, so none is told."""
+    response = pb2.WatchCheckpointsResponse(resume_token=event.token)
+    match event:
+        case SnapshotItem(item=item):
+            response.snapshot_item.CopyFrom(_watched(item))
+        case SnapshotEnd():
+            response.snapshot_end.SetInParent()
+        case Changed(item=item):
+            response.changed.CopyFrom(_watched(item))
+        case Removed(item=item):
+            response.removed.CopyFrom(_watched(item))
+        case _:
+            response.progress.as_of.FromMilliseconds(now_ms)
+    return response
+
+
+def _watched(item: Item) -> pb2.WatchedItem:
+    if isinstance(item, GroupProgress):
+        return pb2.WatchedItem(group=group_partition(item))
+    return pb2.WatchedItem(flow=flow_progress(item))
+
+
+def group_explanation(explanation: GroupExplanation) -> pb2.GroupExplanation:
+    return pb2.GroupExplanation(
+        flow=flow_message(explanation.flow),
+        group=explanation.group,
+        translated=explanation.translated,
+        findings=[
+            pb2.Finding(rule=finding.rule, passed=finding.passed, message=finding.message)
+            for finding in explanation.findings
+        ],
+        partitions=[group_partition(row) for row in explanation.rows],
+        state_on_source=explanation.state_on_source,
+        state_on_target=explanation.state_on_target,
+    )
+
+
+# --------------------------------------------------------------------------------------------- queries
+
+
+def direction_of(direction: "pb2.Direction.ValueType") -> Direction:
+    return Direction.BACK if direction == pb2.DIRECTION_BACK else Direction.FORWARD
+
+
+def offset_queries(queries: Iterable[pb2.OffsetQuery]) -> list[OffsetQuery]:
+    """Raises ConfigError naming the query that says neither offset nor time, or a negative offset."""
+    found: list[OffsetQuery] = []
+    for index, query in enumerate(queries):
+        partition = TopicPartition(query.partition.topic, query.partition.partition)
+        match query.WhichOneof("position"):
+            case "offset" if query.offset >= 0:
+                found.append(OffsetQuery(partition=partition, offset=query.offset))
+            case "timestamp":
+                found.append(OffsetQuery(partition=partition, timestamp_ms=query.timestamp.ToMilliseconds()))
+            case _:
+                raise ConfigError(
+                    f"query {index + 1} ({partition}): expected an offset from 0 up, or a timestamp",
+                    reason="INVALID_QUERY",
+                    metadata={"query": str(index)},
+                )
+    return found
+
+
+def offset_translation(answer: OffsetTranslation) -> pb2.OffsetTranslation:
+    return pb2.OffsetTranslation(
+        partition=partition_message(answer.query.partition),
+        offset=answer.offset,
+        translated_partition=None if answer.partition is None else partition_message(answer.partition),
+        translated_offset=answer.translation.downstream_offset,
+        verdict=VERDICTS[answer.translation.verdict],
+        message=answer.translation.message,
+    )
+
+
+# ---------------------------------------------------------------------------------------------- common
+
+
+def flow_message(flow: Flow) -> types_pb2.Flow:
+    return types_pb2.Flow(source=flow.source, target=flow.target)
+
+
+def partition_message(partition: TopicPartition) -> types_pb2.TopicPartition:
+    return types_pb2.TopicPartition(topic=partition.topic, partition=partition.partition)
+
+
+def cluster_status(status: ClusterStatus) -> types_pb2.ClusterStatus:
+    return types_pb2.ClusterStatus(
+        alias=status.alias,
+        reachable=status.reachable,
+        reason=status.reason,
+        message=status.message,
+        as_of=timestamp(status.as_of_ms) if status.as_of_ms else None,
+    )
+
+
+def timestamp(milliseconds: int) -> Timestamp:
+    message = Timestamp()
+    message.FromMilliseconds(milliseconds)
+    return message

@@ -1,0 +1,188 @@
+"""Between the API's messages of moves and the domain's words. Pure."""
+
+from collections.abc import Iterator
+
+from google.protobuf.duration_pb2 import Duration
+
+from twinlog.api.checkpoint.v1 import checkpoint_service_pb2 as pb2
+from twinlog.errors import ConfigError, StateError
+from twinlog.service.limits import MAX_MESSAGE_BYTES
+from twinlog_checkpoint.api.messages import VERDICTS, flow_message, partition_message, timestamp
+from twinlog_checkpoint.moves.events import MoveReport, StepEvent
+from twinlog_checkpoint.moves.host import MoveRun
+from twinlog_checkpoint.moves.plan import (
+    DEFAULT_WAIT_SECONDS,
+    LastMove,
+    MoveAction,
+    MoveKind,
+    MoveOptions,
+    MovePartition,
+    MovePlan,
+    TopicBacklog,
+    counting,
+    most_missing,
+)
+
+PART_ROWS = 5_000
+"""Rows of one message: about a megabyte. A plan with no more comes whole."""
+
+_ACTIONS = {action: pb2.MoveAction.Value(f"MOVE_ACTION_{action.value}") for action in MoveAction}
+_KINDS = {kind: pb2.MoveKind.Value(f"MOVE_KIND_{kind.name}") for kind in MoveKind}
+
+
+def move_kind(kind: "pb2.MoveKind.ValueType") -> MoveKind:
+    """Raises ConfigError when it is neither."""
+    for known, value in _KINDS.items():
+        if value == kind:
+            return known
+    raise ConfigError("kind: expected failover or failback", metadata={"field": "kind"})
+
+
+def move_options(options: pb2.MoveOptions, *, by: str) -> MoveOptions:
+    """`by` is used when the request names nobody. Raises ConfigError for a negative wait or an empty id."""
+    wait_seconds = DEFAULT_WAIT_SECONDS
+    if options.HasField("wait"):
+        wait_seconds = options.wait.ToMilliseconds() / 1000
+    if wait_seconds < 0:
+        raise ConfigError("wait: expected 0 or more seconds", reason="INVALID_WAIT")
+    if not all(options.groups):
+        raise ConfigError("groups: expected group ids, found an empty one", reason="INVALID_GROUP")
+    return MoveOptions(
+        groups=tuple(options.groups),
+        fence=options.fence,
+        include_active=options.include_active,
+        wait_seconds=wait_seconds,
+        accept_loss=options.accept_loss,
+        by=options.by or by,
+    )
+
+
+def move_plan(plan: MovePlan) -> pb2.MovePlan:
+    return pb2.MovePlan(
+        flow=flow_message(plan.flow),
+        from_cluster=plan.from_alias,
+        to_cluster=plan.to_alias,
+        from_reachable=plan.from_reachable,
+        partitions=[_move_partition(entry) for entry in plan.partitions],
+        backlog=[_backlog(entry) for entry in plan.backlog],
+        records_not_copied=plan.records_not_copied,
+        estimated=None if plan.estimated_seconds is None else _duration(plan.estimated_seconds),
+        warnings=plan.warnings,
+        blockers=plan.blockers,
+        last=None if plan.last is None else last_move(plan.last),
+        fenced_topics=plan.fenced_topics,
+        at_most_not_copied=most_missing(plan.backlog) if plan.from_reachable and plan.looked else None,
+        counting=counting(plan.backlog),
+    )
+
+
+def whole_plan(plan: MovePlan) -> pb2.MovePlan:
+    """In one message. Raises StateError (PLAN_TOO_LARGE)."""
+    message = move_plan(plan)
+    if message.ByteSize() > MAX_MESSAGE_BYTES * 9 // 10:
+        raise StateError(
+            f"the plan of {len(plan.partitions)} offsets and {len(plan.backlog)} partitions does not fit into"
+            " one message: PlanMove gives it in parts",
+            reason="PLAN_TOO_LARGE",
+        )
+    return message
+
+
+def split(plan: pb2.MovePlan) -> Iterator[pb2.MovePlanPart]:
+    """Take the rows out of a plan that is too large for one message, in parts; none of a small one."""
+    if len(plan.partitions) <= PART_ROWS and len(plan.backlog) <= PART_ROWS:
+        return
+    for start in range(0, len(plan.partitions), PART_ROWS):
+        yield pb2.MovePlanPart(partitions=plan.partitions[start : start + PART_ROWS])
+    for start in range(0, len(plan.backlog), PART_ROWS):
+        yield pb2.MovePlanPart(backlog=plan.backlog[start : start + PART_ROWS])
+    del plan.partitions[:]
+    del plan.backlog[:]
+
+
+def move_run(run: MoveRun) -> pb2.MoveRun:
+    options = run.options
+    return pb2.MoveRun(
+        kind=_KINDS[run.kind],
+        running=run.running,
+        options=pb2.MoveOptions(
+            groups=options.groups,
+            fence=options.fence,
+            include_active=options.include_active,
+            wait=_duration(options.wait_seconds),
+            by=options.by,
+            accept_loss=options.accept_loss,
+        ),
+        started=timestamp(run.started_ms),
+        steps=[move_step(event) for event in run.steps],
+        reason="" if run.error is None else run.error.reason,
+        message="" if run.error is None else str(run.error),
+    )
+
+
+def last_move(last: LastMove) -> pb2.LastMove:
+    return pb2.LastMove(
+        run_id=last.run_id,
+        kind=last.kind,
+        finished=last.finished,
+        steps=last.steps,
+        by=last.by,
+        started=timestamp(last.started_ms),
+        aborted=last.aborted,
+        fenced_topics=last.fenced_topics,
+        fenced_where_left=last.fenced_where_left,
+        fenced_where_entered=last.fenced_where_entered,
+    )
+
+
+def move_step(event: StepEvent) -> pb2.MoveStep:
+    return pb2.MoveStep(
+        name=event.step,
+        state=pb2.StepState.Value(f"STEP_STATE_{event.state.value}"),
+        message=event.message,
+        at=timestamp(event.at_ms),
+        records_left=event.records_left,
+    )
+
+
+def move_report(report: MoveReport) -> pb2.MoveReport:
+    return pb2.MoveReport(
+        run_id=report.run_id,
+        already_done=report.already_done,
+        started=timestamp(report.started_ms),
+        finished=timestamp(report.finished_ms),
+        plan=move_plan(report.plan),
+        left_behind=report.left_behind,
+    )
+
+
+def _move_partition(entry: MovePartition) -> pb2.MovePartition:
+    to_partition = entry.to_partition
+    return pb2.MovePartition(
+        group=entry.group,
+        from_partition=partition_message(entry.from_partition),
+        to_partition=None if to_partition is None else partition_message(to_partition),
+        from_offset=entry.from_offset,
+        to_offset=entry.to_offset,
+        present_offset=entry.present_offset,
+        verdict=VERDICTS[entry.translation.verdict],
+        action=_ACTIONS[entry.action],
+        message=entry.message,
+    )
+
+
+def _backlog(entry: TopicBacklog) -> pb2.TopicBacklog:
+    return pb2.TopicBacklog(
+        partition=partition_message(entry.partition),
+        end_offset=entry.end_offset,
+        records_not_copied=entry.records_not_copied,
+        message=entry.message,
+        counting=entry.counting,
+        at_most=entry.at_most,
+    )
+
+
+def _duration(seconds: float) -> Duration:
+    message = Duration()
+    message.FromMilliseconds(round(seconds * 1000))
+    return message

@@ -1,0 +1,162 @@
+"""The part of CheckpointService that is about moves: plans, runs, and what becomes of a run."""
+
+import asyncio
+from collections.abc import AsyncGenerator, AsyncIterator, Mapping
+from contextlib import aclosing
+from dataclasses import dataclass
+
+from twinlog.api.checkpoint.v1 import checkpoint_service_pb2 as pb2
+from twinlog.api.common.v1 import types_pb2
+from twinlog.clock import Clock
+from twinlog.errors import KafkaError, NotFoundError, StateError, WireFormatError
+from twinlog.model import Flow
+from twinlog.service.grpc_server import Context
+from twinlog_checkpoint.api import move_messages as messages
+from twinlog_checkpoint.flow.parts import FlowParts
+from twinlog_checkpoint.moves.events import MoveReport, StepState, step_event
+from twinlog_checkpoint.moves.host import MoveHost, MoveRun
+from twinlog_checkpoint.moves.plan import MoveKind, MovePlan
+from twinlog_checkpoint.moves.planner import shown_move
+from twinlog_checkpoint.moves.record import Step
+from twinlog_checkpoint.moves.runner import MoveRunner
+
+_ERRORS = (KafkaError, WireFormatError, StateError)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ServedFlow:
+    """One flow and what moves its groups."""
+
+    parts: FlowParts
+    failover: MoveRunner
+    failback: MoveRunner
+    host: MoveHost
+
+    def runner(self, kind: MoveKind) -> MoveRunner:
+        return self.failover if kind is MoveKind.FAILOVER else self.failback
+
+
+@dataclass(frozen=True, slots=True)
+class _Event:
+    """One of these."""
+
+    step: pb2.MoveStep | None = None
+    part: pb2.MovePlanPart | None = None
+    report: pb2.MoveReport | None = None
+
+
+class MovesServicer:
+    def __init__(self, flows: Mapping[Flow, ServedFlow], *, clock: Clock, stop: asyncio.Event) -> None:
+        """Streams end at `stop`."""
+        self._flows = flows
+        self._clock = clock
+        self._stop = stop
+
+    async def PlanFailover(  # noqa: N802
+        self, request: pb2.PlanFailoverRequest, context: Context
+    ) -> pb2.PlanFailoverResponse:
+        options = messages.move_options(request.options, by=context.peer())
+        plan = await self._served(request.flow).failover.plan(options)
+        return pb2.PlanFailoverResponse(plan=messages.whole_plan(plan))
+
+    async def PlanFailback(  # noqa: N802
+        self, request: pb2.PlanFailbackRequest, context: Context
+    ) -> pb2.PlanFailbackResponse:
+        options = messages.move_options(request.options, by=context.peer())
+        plan = await self._served(request.flow).failback.plan(options)
+        return pb2.PlanFailbackResponse(plan=messages.whole_plan(plan))
+
+    async def PlanMove(  # noqa: N802
+        self, request: pb2.PlanMoveRequest, context: Context
+    ) -> AsyncIterator[pb2.PlanMoveResponse]:
+        options = messages.move_options(request.options, by=context.peer())
+        runner = self._served(request.flow).runner(messages.move_kind(request.kind))
+        async with aclosing(runner.look(options)) as told:
+            async for each in told:
+                if isinstance(each, MovePlan):
+                    plan = messages.move_plan(each)
+                    for part in messages.split(plan):
+                        yield pb2.PlanMoveResponse(part=part)
+                    yield pb2.PlanMoveResponse(plan=plan)
+                else:
+                    step = step_event(self._clock, Step.CHECK, StepState.PROGRESS, each)
+                    yield pb2.PlanMoveResponse(step=messages.move_step(step))
+
+    async def RunFailover(  # noqa: N802
+        self, request: pb2.RunFailoverRequest, context: Context
+    ) -> AsyncIterator[pb2.RunFailoverResponse]:
+        options = messages.move_options(request.options, by=context.peer())
+        run = self._served(request.flow).host.start(MoveKind.FAILOVER, options)
+        async with aclosing(self._events(run)) as events:
+            async for event in events:
+                yield pb2.RunFailoverResponse(step=event.step, part=event.part, report=event.report)
+
+    async def RunFailback(  # noqa: N802
+        self, request: pb2.RunFailbackRequest, context: Context
+    ) -> AsyncIterator[pb2.RunFailbackResponse]:
+        options = messages.move_options(request.options, by=context.peer())
+        run = self._served(request.flow).host.start(MoveKind.FAILBACK, options)
+        async with aclosing(self._events(run)) as events:
+            async for event in events:
+                yield pb2.RunFailbackResponse(step=event.step, part=event.part, report=event.report)
+
+    async def GetMove(  # noqa: N802
+        self, request: pb2.GetMoveRequest, context: Context
+    ) -> pb2.GetMoveResponse:
+        served = self._served(request.flow)
+        current = served.host.current
+        last, problem = None, ""
+        try:
+            last = await served.failover.recorded()
+        except _ERRORS as error:
+            problem = f"{error} ({error.reason})"
+        return pb2.GetMoveResponse(
+            run=None if current is None else messages.move_run(current),
+            last=None if last is None else messages.last_move(shown_move(last)),
+            problem=problem,
+        )
+
+    async def WatchMove(  # noqa: N802
+        self, request: pb2.WatchMoveRequest, context: Context
+    ) -> AsyncIterator[pb2.WatchMoveResponse]:
+        run = self._served(request.flow).host.latest()
+        async with aclosing(self._events(run)) as events:
+            async for event in events:
+                yield pb2.WatchMoveResponse(step=event.step, part=event.part, report=event.report)
+
+    async def CancelMove(  # noqa: N802
+        self, request: pb2.CancelMoveRequest, context: Context
+    ) -> pb2.CancelMoveResponse:
+        run = await self._served(request.flow).host.cancel(request.by or context.peer())
+        return pb2.CancelMoveResponse(run=messages.move_run(run))
+
+    async def AbortMove(  # noqa: N802
+        self, request: pb2.AbortMoveRequest, context: Context
+    ) -> pb2.AbortMoveResponse:
+        runner = self._served(request.flow).runner(messages.move_kind(request.kind))
+        return pb2.AbortMoveResponse(unfenced_topics=await runner.abort(request.by or context.peer()))
+
+    async def _events(self, run: MoveRun) -> AsyncGenerator[_Event, None]:
+        """What the run tells, also when it began long ago. The run does not depend on who follows it."""
+        async with aclosing(run.follow(self._stop)) as events:
+            async for event in events:
+                if not isinstance(event, MoveReport):
+                    yield _Event(step=messages.move_step(event))
+                    continue
+                report = messages.move_report(event)
+                for part in messages.split(report.plan):
+                    yield _Event(part=part)
+                yield _Event(report=report)
+
+    def _served(self, flow: types_pb2.Flow) -> ServedFlow:
+        """Raises NotFoundError naming the flows there are."""
+        wanted = Flow(flow.source, flow.target)
+        served = self._flows.get(wanted)
+        if served is None:
+            known = ", ".join(str(known) for known in sorted(self._flows)) or "none"
+            raise NotFoundError(
+                f"flow {wanted} translates no groups in this process; these do: {known}",
+                reason="FLOW_UNKNOWN",
+                metadata={"flow": str(wanted)},
+            )
+        return served

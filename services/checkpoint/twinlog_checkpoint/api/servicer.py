@@ -1,0 +1,134 @@
+"""CheckpointService over gRPC: request, question to the flows, response."""
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
+from contextlib import aclosing
+
+from twinlog.api.checkpoint.v1 import checkpoint_service_pb2 as pb2
+from twinlog.api.checkpoint.v1 import checkpoint_service_pb2_grpc as pb2_grpc
+from twinlog.api.common.v1 import types_pb2
+from twinlog.clock import Clock
+from twinlog.errors import ConfigError, TransientKafkaError
+from twinlog.model import Flow
+from twinlog.service.clusters import ClusterStatus
+from twinlog.service.grpc_server import Context
+from twinlog.service.pages import checked_page_size, page_of
+from twinlog_checkpoint.api import messages
+from twinlog_checkpoint.api.board import CheckpointBoard, flow_progress
+from twinlog_checkpoint.api.group_explainer import explain_group
+from twinlog_checkpoint.api.moves_servicer import MovesServicer, ServedFlow
+from twinlog_checkpoint.api.offset_queries import answer_queries
+from twinlog_checkpoint.groups.progress import GroupProgress, RowKey
+
+
+class CheckpointServicer(MovesServicer, pb2_grpc.CheckpointServiceServicer):
+    """The RPCs about moves are `MovesServicer`'s."""
+
+    def __init__(
+        self,
+        flows: Mapping[Flow, ServedFlow],
+        *,
+        board: CheckpointBoard,
+        statuses: Callable[[], Sequence[ClusterStatus]],
+        clock: Clock,
+        stop: asyncio.Event,
+    ) -> None:
+        """Watches end at `stop`."""
+        super().__init__(flows, clock=clock, stop=stop)
+        self._board = board
+        self._statuses = statuses
+
+    async def ListGroups(  # noqa: N802
+        self, request: pb2.ListGroupsRequest, context: Context
+    ) -> pb2.ListGroupsResponse:
+        flows = self._selected(request.flow if request.HasField("flow") else None)
+        size = checked_page_size(request.page_size)
+        after = messages.page_key(request.page_token)
+        response = pb2.ListGroupsResponse(
+            clusters=[messages.cluster_status(status) for status in self._statuses()],
+            ready_flows=[
+                messages.flow_message(served.parts.flow) for served in flows if served.parts.syncs_are_read
+            ],
+            flows=[messages.flow_progress(flow_progress(served.parts)) for served in flows],
+        )
+        if after is None:
+            # The token first: what changes while the answer is made comes again, and is not missed.
+            response.resume_token = self._board.token
+            response.unsupported_groups.extend(
+                messages.unsupported_group(served.parts.flow, group, kind)
+                for served in flows
+                for group, kind in served.parts.checkpointer.groups.unsupported.items()
+                if request.group in ("", group)
+            )
+            response.summaries.extend(
+                messages.group_summary(
+                    served.parts.flow, served.parts.checkpointer.table.summary(request.group)
+                )
+                for served in flows
+            )
+        if request.summary_only:
+            return response
+        rows = (messages.group_partition(row) for row in _rows_after(flows, request.group, after))
+        page, more = page_of(rows, size=size, beside_bytes=response.ByteSize())
+        response.groups.extend(page)
+        if more:
+            response.next_page_token = messages.page_token(page[-1])
+        return response
+
+    async def WatchCheckpoints(  # noqa: N802
+        self, request: pb2.WatchCheckpointsRequest, context: Context
+    ) -> AsyncIterator[pb2.WatchCheckpointsResponse]:
+        flow = self._served(request.flow).parts.flow if request.HasField("flow") else None
+        batches = self._board.watch(request.resume_token, stop=self._stop, flow=flow, group=request.group)
+        async with aclosing(batches):
+            async for batch in batches:
+                for event in batch:
+                    yield messages.watch_response(event, now_ms=self._clock.now_ms())
+
+    async def ExplainGroup(  # noqa: N802
+        self, request: pb2.ExplainGroupRequest, context: Context
+    ) -> pb2.ExplainGroupResponse:
+        if not request.group:
+            raise ConfigError("group: expected a group id", reason="INVALID_GROUP")
+        flows = self._selected(request.flow if request.HasField("flow") else None)
+        explained = [await explain_group(served.parts, request.group, self._statuses()) for served in flows]
+        return pb2.ExplainGroupResponse(
+            explanations=[messages.group_explanation(entry) for entry in explained]
+        )
+
+    async def TranslateOffsets(  # noqa: N802
+        self, request: pb2.TranslateOffsetsRequest, context: Context
+    ) -> pb2.TranslateOffsetsResponse:
+        parts = self._served(request.flow).parts
+        self._both_ends_answer(parts.flow)
+        answers = await answer_queries(
+            parts,
+            messages.direction_of(request.direction),
+            messages.offset_queries(request.queries),
+        )
+        return pb2.TranslateOffsetsResponse(
+            translations=[messages.offset_translation(answer) for answer in answers]
+        )
+
+    def _both_ends_answer(self, flow: Flow) -> None:
+        """Raises TransientKafkaError naming the cluster that is away: sooner than a client's time-out."""
+        for status in self._statuses():
+            if status.alias in (flow.source, flow.target) and status.as_of_ms and not status.reachable:
+                raise TransientKafkaError(
+                    f"{status.alias} does not answer, so its logs cannot be read: {status.message}",
+                    metadata={"cluster": status.alias},
+                )
+
+    def _selected(self, flow: types_pb2.Flow | None) -> list[ServedFlow]:
+        return [self._flows[known] for known in sorted(self._flows)] if flow is None else [self._served(flow)]
+
+
+def _rows_after(
+    flows: Sequence[ServedFlow], group: str, after: tuple[Flow, RowKey] | None
+) -> Iterator[GroupProgress]:
+    """Sorted by flow, group, topic, partition; of the flows given in their order."""
+    for served in flows:
+        flow = served.parts.flow
+        if after is None or flow >= after[0]:
+            behind = after[1] if after is not None and flow == after[0] else None
+            yield from served.parts.checkpointer.table.rows_after(group, behind)

@@ -1,0 +1,266 @@
+"""Puts the parts of one flow together, on whatever clusters it is given. No I/O."""
+
+import asyncio
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass
+from functools import partial
+
+from opentelemetry.metrics import Meter
+
+from twinlog.clock import Clock
+from twinlog.errors import TransientKafkaError, TwinlogError
+from twinlog.kafka.errors import UNAVAILABLE
+from twinlog.kafka.ports import KafkaCluster
+from twinlog.model import ClusterAlias, Flow, TopicPartition
+from twinlog.offsets import CheckpointHistory, target_partition
+from twinlog.policy.internal_topics import sync_history_topic
+from twinlog_checkpoint.api.moves_servicer import ServedFlow
+from twinlog_checkpoint.config import CheckpointFlow
+from twinlog_checkpoint.flow.parts import FlowParts, origin_of, pairs_of_copy
+from twinlog_checkpoint.groups.checkpoint_log import CheckpointLog
+from twinlog_checkpoint.groups.checkpointer import Checkpointer
+from twinlog_checkpoint.groups.deletes import GroupDeleter
+from twinlog_checkpoint.groups.directory import GroupDirectory
+from twinlog_checkpoint.groups.holds import GroupDeleteRules
+from twinlog_checkpoint.groups.instruments import CheckpointInstruments
+from twinlog_checkpoint.groups.progress import ProgressTable
+from twinlog_checkpoint.groups.source_record import SourceRecordLog
+from twinlog_checkpoint.groups.syncer import GroupSyncer
+from twinlog_checkpoint.groups.topic_choice import KnownTopics, TopicChoice
+from twinlog_checkpoint.moves.copy_states import CopyStates
+from twinlog_checkpoint.moves.host import MoveHost
+from twinlog_checkpoint.moves.journal import MoveJournal
+from twinlog_checkpoint.moves.plan import MoveKind
+from twinlog_checkpoint.moves.planner import MovePlanner
+from twinlog_checkpoint.moves.route import FailoverRoute, Route
+from twinlog_checkpoint.moves.route_back import FailbackRoute
+from twinlog_checkpoint.moves.runner import MoveRunner
+from twinlog_checkpoint.translation.exact import ExactTranslator, LogSide
+from twinlog_checkpoint.translation.floor import FloorTranslator, ReverseFloor
+from twinlog_checkpoint.translation.sync_history_log import SyncHistoryLog
+from twinlog_checkpoint.translation.sync_tail import SyncTail
+from twinlog_checkpoint.translation.translation import Translator
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FlowClusters:
+    """Connections of one flow, each with the client settings of its use."""
+
+    source: KafkaCluster
+    target: KafkaCluster
+    syncs: KafkaCluster
+    """The cluster that hosts the offset syncs."""
+    checkpoints_reader: KafkaCluster
+    checkpoints_writer: KafkaCluster
+    source_log: LogSide
+    target_log: LogSide
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Surroundings:
+    """What all flows of the process share."""
+
+    known_topics: KnownTopics
+    clock: Clock
+    meter: Meter
+    stop: asyncio.Event
+    refusal: Callable[[Flow], TwinlogError | None]
+    reachable: Callable[[ClusterAlias], bool]
+    aliases: Collection[ClusterAlias]
+    """Every cluster of the configuration."""
+    copy_states: CopyStates
+    """What the source service says of its partitions."""
+
+
+def assemble_flow(entry: CheckpointFlow, clusters: FlowClusters, around: Surroundings) -> FlowParts:
+    """The parts of one flow; nothing runs yet."""
+    settings = entry.settings
+    tail = SyncTail(
+        flow=entry.flow,
+        cluster=clusters.syncs,
+        topic=entry.syncs_topic.topic,
+        kept=SyncHistoryLog(
+            flow=entry.flow,
+            topic=sync_history_topic(entry.flow.source),
+            replication_factor=settings.topic_replication_factor,
+            admin=clusters.target,
+            reader_cluster=clusters.checkpoints_reader,
+        ),
+        clock=around.clock,
+    )
+    instruments = CheckpointInstruments(around.meter, entry.flow)
+    forward = _forward(entry, clusters, tail, instruments)
+    checkpointer = Checkpointer(
+        entry=entry,
+        source=clusters.source,
+        target=clusters.target,
+        writer_cluster=clusters.checkpoints_writer,
+        groups=GroupDirectory(
+            admin=clusters.source,
+            group_filter=entry.groups,
+            refresh_enabled=settings.refresh_groups_enabled,
+            refresh_interval_seconds=settings.refresh_groups_interval_seconds,
+            clock=around.clock,
+        ),
+        topics=TopicChoice(entry.topics, around.known_topics),
+        tail=tail,
+        log=CheckpointLog(
+            flow=entry.flow,
+            topic=entry.checkpoints_topic,
+            replication_factor=settings.topic_replication_factor,
+            admin=clusters.target,
+            reader_cluster=clusters.checkpoints_reader,
+        ),
+        translator=forward,
+        history=CheckpointHistory(),
+        table=ProgressTable(entry.flow),
+        instruments=instruments,
+        clock=around.clock,
+        refusal=around.refusal,
+        away=partial(_away, entry.flow, around),
+    )
+    return FlowParts(
+        checkpointer=checkpointer,
+        forward=forward,
+        back=_back(entry, clusters, tail, instruments),
+        source_log=clusters.source_log,
+        target_log=clusters.target_log,
+    )
+
+
+def _away(flow: Flow, around: Surroundings) -> TwinlogError | None:
+    """The cluster of a flow that did not answer the last probe."""
+    for alias in (flow.source, flow.target):
+        if not around.reachable(alias):
+            return TransientKafkaError(
+                f"cluster {alias} does not answer", reason=UNAVAILABLE.name, metadata={"cluster": alias}
+            )
+    return None
+
+
+def assemble_group_syncer(parts: FlowParts, around: Surroundings) -> GroupSyncer:
+    checkpointer = parts.checkpointer
+    return GroupSyncer(
+        flow=parts.flow,
+        interval_seconds=parts.entry.settings.sync_group_offsets_interval_seconds,
+        enabled=parts.entry.settings.sync_group_offsets_enabled,
+        target=parts.target,
+        history=checkpointer.history,
+        is_void=parts.is_void,
+        table=checkpointer.table,
+        clock=around.clock,
+        wanted_groups=lambda: checkpointer.groups.groups,
+        passes=lambda: checkpointer.passes,
+        deletes_enabled=lambda: checkpointer.entry.settings.sync_group_deletes_enabled,
+        deleter=GroupDeleter(
+            flow=parts.flow,
+            source=parts.source,
+            target=parts.target,
+            history=checkpointer.history,
+            is_void=parts.is_void,
+            journal=_journal(parts),
+            group_filter=lambda: checkpointer.entry.groups,
+            origin_of=parts.origin_of,
+            record=SourceRecordLog(
+                flow=parts.flow,
+                cluster=parts.target,
+                replication_factor=parts.entry.settings.topic_replication_factor,
+            ),
+            rules=lambda: GroupDeleteRules(
+                grace_seconds=checkpointer.entry.settings.sync_group_deletes_grace_seconds,
+                max_per_hour=checkpointer.entry.settings.sync_group_deletes_max_per_hour,
+            ),
+            clock=around.clock,
+        ),
+    )
+
+
+def assemble_moves(flows: Mapping[Flow, FlowParts], around: Surroundings) -> dict[Flow, ServedFlow]:
+    """What moves the groups of each flow, there and back; a failback also uses the reverse flow, if there is
+    one."""
+    served: dict[Flow, ServedFlow] = {}
+    for flow, parts in flows.items():
+        lock = asyncio.Lock()
+        reverse = flows.get(Flow(flow.target, flow.source))
+        failover = _runner(FailoverRoute(parts=parts, reverse=reverse), parts, around, lock)
+        failback = _runner(FailbackRoute(parts=parts, reverse=reverse), parts, around, lock)
+        runners = {MoveKind.FAILOVER: failover, MoveKind.FAILBACK: failback}
+        served[flow] = ServedFlow(
+            parts=parts,
+            failover=failover,
+            failback=failback,
+            host=MoveHost(flow, runners, duty=parts.duty, clock=around.clock),
+        )
+    return served
+
+
+def _runner(route: Route, parts: FlowParts, around: Surroundings, lock: asyncio.Lock) -> MoveRunner:
+    return MoveRunner(
+        planner=MovePlanner(
+            route=route,
+            clock=around.clock,
+            reachable=around.reachable,
+            others=around.aliases,
+            stop=around.stop,
+            copy_states=around.copy_states,
+        ),
+        journal=_journal(parts),
+        reverse_journal=MoveJournal(
+            flow=Flow(parts.flow.target, parts.flow.source),
+            cluster=parts.source,
+            replication_factor=parts.entry.settings.topic_replication_factor,
+        ),
+        duty=parts.duty,
+        clock=around.clock,
+        stop=around.stop,
+        lock=lock,
+    )
+
+
+def _journal(parts: FlowParts) -> MoveJournal:
+    return MoveJournal(
+        flow=parts.flow,
+        cluster=parts.target,
+        replication_factor=parts.entry.settings.topic_replication_factor,
+    )
+
+
+def _forward(
+    entry: CheckpointFlow, clusters: FlowClusters, tail: SyncTail, instruments: CheckpointInstruments
+) -> Translator:
+    """Exact, unless the configuration allows no reading."""
+    floor = FloorTranslator(lambda: tail.store)
+    if entry.settings.translation_max_bytes == 0:
+        return floor
+    return ExactTranslator(
+        here=clusters.source_log,
+        there=clusters.target_log,
+        counterpart=partial(target_partition, entry.policy, entry.flow),
+        pairs=lambda partition: tail.history.of(partition),
+        floor=floor,
+        max_bytes=entry.settings.translation_max_bytes,
+        on_read_bytes=instruments.on_read_bytes,
+    )
+
+
+def _back(
+    entry: CheckpointFlow, clusters: FlowClusters, tail: SyncTail, instruments: CheckpointInstruments
+) -> Translator:
+    """From copies to originals; only asked for partitions that are copies."""
+    pairs = partial(pairs_of_copy, entry, tail)
+    floor = ReverseFloor(lambda: tail.store.read_to_end, pairs)
+    return ExactTranslator(
+        here=clusters.target_log,
+        there=clusters.source_log,
+        counterpart=partial(_original, entry),
+        pairs=pairs,
+        floor=floor,
+        max_bytes=max(entry.settings.translation_max_bytes, 1),
+        on_read_bytes=instruments.on_read_bytes,
+    )
+
+
+def _original(entry: CheckpointFlow, partition: TopicPartition) -> TopicPartition:
+    origin = origin_of(entry, partition)
+    assert origin is not None, f"{partition} has pairs, so it is a copy"
+    return origin

@@ -1,0 +1,64 @@
+"""Puts the rules that were changed while the flows run into effect: groups, intervals, committing of offsets.
+
+Which topics are checkpointed follows from configsync's registry.
+"""
+
+import asyncio
+from dataclasses import dataclass
+
+import structlog
+
+from twinlog.config import Configuration
+from twinlog.errors import ConfigError, FatalKafkaError, WireFormatError
+from twinlog.service.rules_client import RulesWatch, flow_in_effect, follow_rules
+from twinlog.service.stored_rules import stored_rules
+from twinlog_checkpoint.config import CheckpointFlow, checkpoint_flow
+from twinlog_checkpoint.groups.checkpointer import Checkpointer
+from twinlog_checkpoint.groups.syncer import GroupSyncer
+
+_log = structlog.stdlib.get_logger(__name__)
+
+
+@dataclass(slots=True, kw_only=True)
+class RulesFollower:
+    """One flow."""
+
+    configuration: Configuration
+    rules: RulesWatch
+    checkpointer: Checkpointer
+    syncer: GroupSyncer
+
+    async def run(self, stop: asyncio.Event) -> None:
+        """Loop: follow every change until `stop`."""
+        flow = self.checkpointer.entry.flow
+        await follow_rules(
+            self.rules,
+            self.configuration,
+            flow,
+            lambda config: self.follow(checkpoint_flow(config)),
+            stop,
+        )
+
+    async def learn(self) -> None:
+        """Take over the rules that configsync has stored, as it may be away now; its own word goes before.
+
+        Raises KafkaError while the target does not answer. Stored rules that cannot be read are said, and the
+        file counts.
+        """
+        flow = self.checkpointer.entry.flow
+        try:
+            stored = await stored_rules(self.checkpointer.target, flow.source)
+            values = self.rules.seed(flow, stored)
+            if values:
+                config = await asyncio.to_thread(flow_in_effect, self.configuration, flow, values)
+                self.follow(checkpoint_flow(config))
+        except (FatalKafkaError, WireFormatError, ConfigError) as error:
+            _log.warning("stored_rules_unusable", flow=str(flow), reason=error.reason, message=str(error))
+
+    def follow(self, entry: CheckpointFlow) -> None:
+        """Take over what may change while the flow runs."""
+        self.checkpointer.follow(entry)
+        self.syncer.follow(
+            enabled=entry.settings.sync_group_offsets_enabled,
+            interval_seconds=entry.settings.sync_group_offsets_interval_seconds,
+        )

@@ -1,0 +1,137 @@
+"""What the service has of one flow: the parts that RPCs and moves ask."""
+
+from collections.abc import Callable, Coroutine
+from dataclasses import dataclass, field
+from typing import Any, Protocol, TypeVar
+
+from twinlog.errors import TwinlogError
+from twinlog.kafka.ports import KafkaCluster
+from twinlog.model import Flow, TopicPartition
+from twinlog.offsets import target_partition
+from twinlog.wire import Checkpoint
+from twinlog_checkpoint.config import CheckpointFlow
+from twinlog_checkpoint.groups.checkpointer import Checkpointer, is_void
+from twinlog_checkpoint.translation.exact import LogSide
+from twinlog_checkpoint.translation.history import PairHistory, ReversedPairs
+from twinlog_checkpoint.translation.sync_tail import SyncTail
+from twinlog_checkpoint.translation.translation import Translator
+
+T = TypeVar("T")
+
+
+class Duty(Protocol):
+    """Whether this process is the one that works at the flow: `twinlog.service.lease.FlowLease`."""
+
+    def refusal(self) -> TwinlogError | None:
+        """Why it must not now; None when it may."""
+        ...
+
+    async def require(self) -> None:
+        """Return when it may. Raises TwinlogError when another process does."""
+        ...
+
+    async def hold(self, step: Callable[[], Coroutine[Any, Any, T]], *, grace_seconds: float = ...) -> T:
+        """Await `step()` while it may; once it may no longer the step is cancelled. Raises as `require`, and
+        what `step` raises."""
+        ...
+
+
+class OnlyProcess:
+    """There is no other."""
+
+    def refusal(self) -> TwinlogError | None:
+        return None
+
+    async def require(self) -> None:
+        return
+
+    async def hold(self, step: Callable[[], Coroutine[Any, Any, T]], *, grace_seconds: float = 0.0) -> T:
+        return await step()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FlowParts:
+    checkpointer: Checkpointer
+    forward: Translator
+    """From the source's topics to their copies; the checkpointer's own."""
+    back: Translator
+    """From the copies to the source's topics."""
+    source_log: LogSide
+    target_log: LogSide
+    duty: Duty = field(default_factory=OnlyProcess)
+
+    @property
+    def entry(self) -> CheckpointFlow:
+        """The rules in force: they may change while the service runs."""
+        return self.checkpointer.entry
+
+    @property
+    def flow(self) -> Flow:
+        return self.checkpointer.entry.flow
+
+    @property
+    def source(self) -> KafkaCluster:
+        return self.checkpointer.source
+
+    @property
+    def target(self) -> KafkaCluster:
+        return self.checkpointer.target
+
+    @property
+    def syncs_are_read(self) -> bool:
+        return self.checkpointer.tail.store.read_to_end
+
+    @property
+    def obstacle(self) -> str:
+        """What keeps groups from being translated just now, in words; empty when nothing does."""
+        refused = self.duty.refusal()
+        if refused is not None:
+            return str(refused)
+        tail, failed = self.checkpointer.tail, self.checkpointer.table.problem
+        if failed is None or (tail.problem and not self.syncs_are_read):
+            return tail.problem
+        return str(failed)
+
+    def copy_of(self, partition: TopicPartition) -> TopicPartition:
+        """The partition of the target that holds the copy."""
+        return target_partition(self.entry.policy, self.flow, partition)
+
+    def origin_of(self, partition: TopicPartition) -> TopicPartition | None:
+        """The partition of the source that this one of the target is a copy of; None when it is no copy."""
+        return origin_of(self.entry, partition)
+
+    def copies(self, topic: str) -> bool:
+        """Whether the flow's rules have a topic of the source copied, be anything of it there yet or not."""
+        topics = self.checkpointer.topics
+        return topics.refusal(topic) is None and topics.why_never_copied(topic) is None
+
+    def is_void(self, checkpoint: Checkpoint) -> bool:
+        """Whether a checkpoint is of records that the copy lost: the offset syncs contradict it."""
+        origin = self.origin_of(checkpoint.partition)
+        return origin is not None and is_void(self.pairs(origin), checkpoint)
+
+    def pairs(self, partition: TopicPartition) -> PairHistory | None:
+        """Of a partition of the source."""
+        return self.checkpointer.tail.history.of(partition)
+
+
+def origin_of(entry: CheckpointFlow, partition: TopicPartition) -> TopicPartition | None:
+    """The partition of the flow's source that this one of the target is a copy of; None when it is none of
+    the flow.
+
+    Where names are kept, every selected topic is a copy.
+    """
+    policy = entry.policy
+    if policy.topic_source(partition.topic) != entry.flow.source:
+        return None
+    upstream = policy.upstream_topic(partition.topic)
+    if upstream is None or not entry.topics.selects(upstream):
+        return None
+    return TopicPartition(upstream, partition.partition)
+
+
+def pairs_of_copy(entry: CheckpointFlow, tail: SyncTail, partition: TopicPartition) -> ReversedPairs | None:
+    """The known pairs seen from a partition of the target; None when nothing of it is known."""
+    origin = origin_of(entry, partition)
+    pairs = None if origin is None else tail.history.of(origin)
+    return None if pairs is None else ReversedPairs(pairs)

@@ -1,0 +1,68 @@
+"""The service's own topic `<A>.checkpoints.internal`: made, read once at start, written to."""
+
+from dataclasses import dataclass
+
+import structlog
+
+from twinlog.errors import FatalKafkaError, WireFormatError
+from twinlog.kafka.admin.compacted_topic import ensure_compacted_topic
+from twinlog.kafka.ports import KafkaCluster, LogWriter, OffsetSpec
+from twinlog.model import Flow, Record, TopicPartition
+from twinlog.offsets import CheckpointHistory
+from twinlog.wire import Checkpoint, decode_checkpoint, encode_checkpoint
+from twinlog_checkpoint.translation.log_scan import INTERNAL_PARTITION, LogScan
+
+_FETCH_WAIT_SECONDS = 0.5
+
+_log = structlog.stdlib.get_logger(__name__)
+
+
+@dataclass(slots=True, kw_only=True)
+class CheckpointLog:
+    """The checkpoints of one flow, on its target."""
+
+    flow: Flow
+    topic: str
+    replication_factor: int
+    admin: KafkaCluster
+    reader_cluster: KafkaCluster
+
+    async def restore(self, history: CheckpointHistory) -> bool:
+        """Make the topic if need be and load what it holds. True when all could be read.
+
+        False (MM2's loadOk): we may not read it, so nothing of earlier checkpoints is known. Raises
+        TransientKafkaError while the target is away: then nothing could be written either, so try again.
+        """
+        await ensure_compacted_topic(self.admin, self.topic, replication_factor=self.replication_factor)
+        loaded = 0
+        try:
+            async with self.reader_cluster.reader() as reader:
+                scan = LogScan(admin=self.admin, reader=reader, topic=self.topic, end=OffsetSpec.LAST_STABLE)
+                await scan.begin()
+                while not scan.first_pass_done:
+                    for record in await scan.more(max_wait_seconds=_FETCH_WAIT_SECONDS):
+                        loaded += self._remember(record, history)
+        except FatalKafkaError as error:
+            _log.warning(
+                "checkpoints_not_restored",
+                flow=str(self.flow),
+                topic=self.topic,
+                reason=error.reason,
+                message=str(error),
+            )
+            return False
+        _log.info("checkpoints_restored", flow=str(self.flow), topic=self.topic, records=loaded)
+        return True
+
+    def _remember(self, record: Record, history: CheckpointHistory) -> bool:
+        try:
+            history.remember(decode_checkpoint(record.key, record.value))
+        except WireFormatError as error:
+            _log.warning("checkpoint_skipped", topic=self.topic, offset=record.offset, message=str(error))
+            return False
+        return True
+
+    async def append(self, writer: LogWriter, checkpoint: Checkpoint) -> None:
+        """Write one checkpoint; returns when the target has it. Raises KafkaError."""
+        key, value = encode_checkpoint(checkpoint)
+        await writer.append(TopicPartition(self.topic, INTERNAL_PARTITION), key=key, value=value)

@@ -1,0 +1,330 @@
+"""The loop that turns a flow's group offsets into checkpoints."""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from random import random
+
+from twinlog.clock import Clock
+from twinlog.errors import KafkaError, TwinlogError
+from twinlog.kafka.ports import CommittedOffset, KafkaCluster, LogWriter, OffsetSpec
+from twinlog.model import Flow, TopicPartition
+from twinlog.offsets import CheckpointHistory, target_partition
+from twinlog.service.runtime import Backoff, retrying_loop, wait_or_stop
+from twinlog.wire import Checkpoint
+from twinlog_checkpoint.config import CheckpointFlow
+from twinlog_checkpoint.groups.at_once import each_at_once
+from twinlog_checkpoint.groups.checkpoint_log import CheckpointLog
+from twinlog_checkpoint.groups.directory import GroupDirectory, GroupOffsets
+from twinlog_checkpoint.groups.instruments import CheckpointInstruments
+from twinlog_checkpoint.groups.progress import GroupProgress, ProgressTable, unreadable_verdict
+from twinlog_checkpoint.groups.topic_choice import TopicChoice
+from twinlog_checkpoint.translation.history import PairHistory
+from twinlog_checkpoint.translation.sync_tail import SyncTail
+from twinlog_checkpoint.translation.translation import (
+    COMPARED,
+    SourcePosition,
+    Translation,
+    Translator,
+    Verdict,
+)
+
+WRITES_AT_ONCE = 256
+"""Checkpoints on their way at a time: they share batches, and none waits for another's acknowledgement."""
+CLUSTER_LOOK_SECONDS = 1.0
+TICK_SECONDS = 0.2
+"""How soon a pass follows once it is due."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Candidate:
+    """One committed offset of one group."""
+
+    group: str
+    source: TopicPartition
+    committed: CommittedOffset
+
+    @property
+    def position(self) -> SourcePosition:
+        return SourcePosition(partition=self.source, next_offset=self.committed.next_offset)
+
+
+async def no_rules() -> None:
+    """There are none but the file's."""
+
+
+@dataclass(slots=True, kw_only=True)
+class Checkpointer:
+    """One flow. A pass every emit.checkpoints.interval.seconds: read, translate, guard, emit (§6.4).
+
+    Nothing is emitted before the checkpoint history is restored and the first pass over the offset syncs is
+    done.
+    """
+
+    entry: CheckpointFlow
+    source: KafkaCluster
+    target: KafkaCluster
+    writer_cluster: KafkaCluster
+    """The target, with the settings of the checkpoints' producer."""
+    groups: GroupDirectory
+    topics: TopicChoice
+    tail: SyncTail
+    log: CheckpointLog
+    translator: Translator
+    history: CheckpointHistory
+    table: ProgressTable
+    instruments: CheckpointInstruments
+    clock: Clock
+    refusal: Callable[[Flow], TwinlogError | None]
+    away: Callable[[], TwinlogError | None]
+    """Which of the two clusters did not answer the last probe; None when both did."""
+    learn_rules: Callable[[], Awaitable[None]] = no_rules
+    """Takes over the rules that were changed while the flow ran, before anything is written."""
+    passes: int = 0
+    """Passes done since the offset syncs were read."""
+    _restored: bool = False
+    _next_pass_at: float = field(default=0.0)
+    _was_ready: bool = False
+
+    async def run(self, stop: asyncio.Event) -> None:
+        """Loop: a pass when one is due, until `stop`. May run again after another process had the flow."""
+        longest_wait = max(1.0, min(self.entry.settings.emit_interval_seconds, 30.0))
+        self._restored, self.passes, self._next_pass_at = False, 0, 0.0
+        self.tail.kept.begin()
+        async with self.writer_cluster.writer() as writer, asyncio.TaskGroup() as tasks:
+            watching = tasks.create_task(self._watch_clusters(stop), name=f"clusters of {self.entry.flow}")
+            await retrying_loop(
+                f"checkpoints {self.entry.flow}",
+                lambda: self._tick(writer),
+                stop=stop,
+                interval_seconds=TICK_SECONDS,
+                backoff=Backoff(initial_seconds=0.5, max_seconds=longest_wait, random=random),
+                clock=self.clock,
+                on_error=self.table.on_all_unreadable,
+            )
+            watching.cancel()
+
+    async def _watch_clusters(self, stop: asyncio.Event) -> None:
+        """Say of the rows that a cluster is away while a pass still waits for its answer."""
+        while not stop.is_set():
+            away = self.away()
+            if away is not None and (self.table.problem is None or str(self.table.problem) != str(away)):
+                self.table.on_all_unreadable(away)
+            await wait_or_stop(stop, CLUSTER_LOOK_SECONDS)
+
+    @property
+    def restored(self) -> bool:
+        """The checkpoints of earlier times are known."""
+        return self._restored
+
+    def follow(self, entry: CheckpointFlow) -> None:
+        """Take over changed rules (groups, intervals) with a pass that begins at once."""
+        self.entry = entry
+        self.groups.follow(
+            entry.groups,
+            refresh_enabled=entry.settings.refresh_groups_enabled,
+            interval_seconds=entry.settings.refresh_groups_interval_seconds,
+        )
+        self._next_pass_at = 0.0
+
+    async def _tick(self, writer: LogWriter) -> None:
+        """Do a pass when one is due, and at once when the offset syncs have just been read."""
+        ready = self.tail.store.read_to_end
+        now = self.clock.monotonic()
+        if now < self._next_pass_at and ready == self._was_ready:
+            return
+        await self.do_pass(writer)
+        self._was_ready = ready
+        self._next_pass_at = now + self.entry.settings.emit_interval_seconds
+
+    async def do_pass(self, writer: LogWriter) -> None:
+        """Read the groups, translate, emit what the guard admits, renew the table. Raises KafkaError."""
+        refused = self.refusal(self.entry.flow)
+        if refused is not None:
+            raise refused
+        if not self._restored:
+            await self.learn_rules()
+            self.history.clear()
+            restored = await self.log.restore(self.history)
+            self.tail.on_restored(checkpoints_restored=restored)
+            self._restored = True
+        read_at = self.clock.monotonic()
+        offsets = await self.groups.offsets()
+        readable = {group: held for group, held in offsets.items() if not isinstance(held, KafkaError)}
+        candidates = list(_candidates(readable))
+        ready = self.tail.store.read_to_end
+        translations = await self._translations(candidates)
+        if ready:
+            await self._emit(writer, candidates, translations, read_at)
+            self.passes += 1
+        rows = await self._rows(candidates, translations)
+        away = self.away()
+        if away is not None:
+            raise away
+        self.table.replace_all(
+            rows,
+            now_ms=self.clock.now_ms(),
+            unreadable={group: held for group, held in offsets.items() if isinstance(held, KafkaError)},
+        )
+        await self.tail.keep(writer)
+
+    async def _translations(self, candidates: Iterable[_Candidate]) -> Mapping[SourcePosition, Translation]:
+        """A verdict for each position; those of topics that are not copied never reach the translator."""
+        positions = {candidate.position for candidate in candidates}
+        verdicts: dict[SourcePosition, Translation] = {}
+        for position in positions:
+            known = self._without_translation(position)
+            if known is not None:
+                verdicts[position] = known
+        answers = await self.translator.translate(positions - verdicts.keys())
+        for position, answer in answers.items():
+            verdicts[position] = self._explained(position, answer)
+        return verdicts
+
+    def _without_translation(self, position: SourcePosition) -> Translation | None:
+        rule = self.topics.refusal(position.partition.topic)
+        if rule is not None:
+            return Translation(verdict=Verdict.NOT_REPLICATED, downstream_offset=None, message=rule)
+        if self.tail.store.read_to_end or self.tail.obstacle is None:
+            return None
+        missing = self.tail.obstacle.reason == "TOPIC_UNKNOWN"
+        return Translation(
+            verdict=Verdict.NO_SYNC if missing else unreadable_verdict(self.entry.flow, self.tail.obstacle),
+            downstream_offset=None,
+            message=self.tail.problem,
+        )
+
+    def _explained(self, position: SourcePosition, answer: Translation) -> Translation:
+        """No sync, because the flow's other rules keep the topic from being copied: say which."""
+        if answer.verdict is not Verdict.NO_SYNC:
+            return answer
+        rule = self.topics.why_never_copied(position.partition.topic)
+        if rule is None:
+            return answer
+        return Translation(verdict=Verdict.NOT_REPLICATED, downstream_offset=None, message=rule)
+
+    async def _emit(
+        self,
+        writer: LogWriter,
+        candidates: Iterable[_Candidate],
+        translations: Mapping[SourcePosition, Translation],
+        read_at: float,
+    ) -> None:
+        due: list[Checkpoint] = []
+        held_back: list[Checkpoint] = []
+        for candidate in candidates:
+            translation = translations[candidate.position]
+            self.instruments.considered(candidate.group, translation.verdict)
+            if translation.downstream_offset is None:
+                continue
+            checkpoint = Checkpoint(
+                group=candidate.group,
+                partition=self._target(candidate.source),
+                upstream_offset=candidate.committed.next_offset,
+                downstream_offset=translation.downstream_offset,
+                metadata=candidate.committed.metadata,
+            )
+            if self.history.admits(checkpoint, lower=self._may_be_lower(candidate, checkpoint, translation)):
+                due.append(checkpoint)
+            elif checkpoint.downstream_offset < self._last(checkpoint).downstream_offset:
+                held_back.append(checkpoint)
+        ends = await _ends(self.target, {checkpoint.partition for checkpoint in held_back})
+        for checkpoint in held_back:
+            end = ends.get(checkpoint.partition)
+            # The log was created again or cut: what the last checkpoint points at is gone.
+            if end is not None and self._last(checkpoint).downstream_offset > end:
+                due.append(checkpoint)
+
+        async def write(checkpoint: Checkpoint) -> None:
+            try:
+                await self.log.append(writer, checkpoint)
+            except KafkaError as error:
+                if error.reason == "TOPIC_UNKNOWN":
+                    # It could not be made at the start, or somebody deleted it: the next pass makes it.
+                    self._restored = False
+                raise
+            self.history.remember(checkpoint)
+            self.instruments.emitted(self.clock.monotonic() - read_at)
+
+        await each_at_once(due, write, most=WRITES_AT_ONCE, name="write checkpoints")
+
+    def _may_be_lower(self, candidate: _Candidate, checkpoint: Checkpoint, translation: Translation) -> bool:
+        """Whether it replaces a last one that is ahead of it: records were compared, or the offset syncs
+        contradict the last one, as after the copy lost its tail."""
+        last = self.history.latest(checkpoint.group).get(checkpoint.partition)
+        return translation.verdict in COMPARED or (
+            last is not None and is_void(self.tail.history.of(candidate.source), last)
+        )
+
+    def _last(self, checkpoint: Checkpoint) -> Checkpoint:
+        """The checkpoint before it, which there is."""
+        return self.history.latest(checkpoint.group)[checkpoint.partition]
+
+    async def _rows(
+        self, candidates: list[_Candidate], translations: Mapping[SourcePosition, Translation]
+    ) -> list[GroupProgress]:
+        """The table's rows, with where each group stands on the target and the lags on both sides."""
+        groups = {candidate.group for candidate in candidates}
+        on_target = await self.target.group_offsets(groups) if groups else {}
+        source_ends = await _ends(self.source, {candidate.source for candidate in candidates})
+        target_ends = await _ends(
+            self.target,
+            {
+                self._target(candidate.source)
+                for candidate in candidates
+                if translations[candidate.position].downstream_offset is not None
+            },
+        )
+        now_ms = self.clock.now_ms()
+        rows: list[GroupProgress] = []
+        for candidate in candidates:
+            translation = translations[candidate.position]
+            target = self._target(candidate.source)
+            rows.append(
+                GroupProgress(
+                    flow=self.entry.flow,
+                    group=candidate.group,
+                    source=candidate.source,
+                    target=target,
+                    upstream_offset=candidate.committed.next_offset,
+                    translation=translation,
+                    as_of_ms=now_ms,
+                    offset_on_target=_committed(on_target.get(candidate.group), target),
+                    source_lag=_lag(source_ends.get(candidate.source), candidate.committed.next_offset),
+                    target_lag=_lag(target_ends.get(target), translation.downstream_offset),
+                )
+            )
+        return rows
+
+    def _target(self, source: TopicPartition) -> TopicPartition:
+        return target_partition(self.entry.policy, self.entry.flow, source)
+
+
+def is_void(pairs: PairHistory | None, checkpoint: Checkpoint) -> bool:
+    """Whether a checkpoint is of records that the copy lost: the offset syncs contradict it."""
+    return pairs is not None and pairs.contradicts(checkpoint.upstream_offset, checkpoint.downstream_offset)
+
+
+def _candidates(offsets: Mapping[str, GroupOffsets]) -> Iterable[_Candidate]:
+    for group in sorted(offsets):
+        for partition in sorted(offsets[group]):
+            yield _Candidate(group=group, source=partition, committed=offsets[group][partition])
+
+
+async def _ends(cluster: KafkaCluster, partitions: set[TopicPartition]) -> Mapping[TopicPartition, int]:
+    """Log ends; a partition that has none (deleted, not visible) is left out. Raises KafkaError."""
+    if not partitions:
+        return {}
+    answers = await cluster.list_offsets(OffsetSpec.LATEST, partitions)
+    return {partition: end for partition, end in answers.items() if not isinstance(end, KafkaError)}
+
+
+def _committed(held: GroupOffsets | KafkaError | None, partition: TopicPartition) -> int | None:
+    if held is None or isinstance(held, KafkaError):
+        return None
+    committed = held.get(partition)
+    return None if committed is None else committed.next_offset
+
+
+def _lag(end: int | None, next_offset: int | None) -> int | None:
+    return None if end is None or next_offset is None else max(0, end - next_offset)

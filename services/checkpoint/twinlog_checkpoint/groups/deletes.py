@@ -1,0 +1,221 @@
+"""twinlog.sync.group.deletes.enabled: a group that was deleted on the source goes on the target as well.
+
+Deleting offsets cannot be undone, so a group goes only when nothing on the target can be its own: it was
+translated, is known to be gone on the source (whose topics are still there), has no members on the target,
+and has there no other offsets than those that were written for it. It goes after a grace, a few groups an
+hour, and none goes while a failover is in effect, or after the source lost all its groups or became another
+cluster.
+"""
+
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass, field
+
+import structlog
+
+from twinlog.clock import Clock
+from twinlog.errors import KafkaError
+from twinlog.filters import GroupFilter
+from twinlog.kafka.ports import CommittedOffset, KafkaCluster
+from twinlog.model import Flow, TopicPartition
+from twinlog.offsets import CheckpointHistory
+from twinlog.telemetry.repeats import RepeatLimiter
+from twinlog.wire import Checkpoint
+from twinlog_checkpoint.groups.holds import (
+    FAILED_OVER,
+    SOURCE_LOST,
+    SOURCE_REPLACED,
+    DeletePace,
+    GroupDeleteRules,
+    source_now,
+)
+from twinlog_checkpoint.groups.log_ranges import log_ranges
+from twinlog_checkpoint.groups.source_record import SourceRecord, SourceRecordLog
+from twinlog_checkpoint.groups.sync_plan import LogRange
+from twinlog_checkpoint.moves.journal import MoveJournal
+from twinlog_checkpoint.moves.record import MoveState
+
+_NAMED = 5
+_REMEDY = "they are kept until they are back on {source} or deleted on {target} by hand"
+_WHY = {
+    SOURCE_LOST: "{source} has none of the groups any more that were translated: " + _REMEDY,
+    SOURCE_REPLACED: "{source} is another cluster than before, by its id: " + _REMEDY,
+    FAILED_OVER: "groups move to {target} or have moved there: `twinlog failback run '{flow}'` ends it",
+}
+
+_log = structlog.stdlib.get_logger(__name__)
+
+
+def may_go(
+    *,
+    state_on_source: str,
+    state_on_target: str,
+    checkpoints: Mapping[TopicPartition, Checkpoint],
+    current: Mapping[TopicPartition, CommittedOffset],
+    ranges: Mapping[TopicPartition, LogRange],
+) -> bool:
+    """Whether nothing of the group on the target is its own. Pure.
+
+    `current` and `ranges` are the target's.
+    """
+    if state_on_source != "DEAD" or state_on_target != "EMPTY" or not current:
+        return False
+    return all(
+        partition in checkpoints
+        and partition in ranges
+        and checkpoints[partition].downstream_offset <= ranges[partition].end
+        and held.next_offset <= ranges[partition].begin(checkpoints[partition].downstream_offset)
+        for partition, held in current.items()
+    )
+
+
+@dataclass(slots=True, kw_only=True)
+class GroupDeleter:
+    """One flow."""
+
+    flow: Flow
+    source: KafkaCluster
+    target: KafkaCluster
+    history: CheckpointHistory
+    is_void: Callable[[Checkpoint], bool]
+    """Whether the offset syncs contradict a checkpoint: what the group holds may be its own then."""
+    journal: MoveJournal
+    group_filter: Callable[[], GroupFilter]
+    origin_of: Callable[[TopicPartition], TopicPartition | None]
+    record: SourceRecordLog
+    rules: Callable[[], GroupDeleteRules]
+    clock: Clock
+    pace: DeletePace = field(default_factory=DeletePace)
+    _source: SourceRecord | None = None
+    """What is on record; None before it was read."""
+    _limiter: RepeatLimiter = field(default_factory=lambda: RepeatLimiter(interval_seconds=3600.0))
+    _settled: set[str] = field(default_factory=set)
+    """Gone on both sides: not asked about again until they come back."""
+
+    async def follow(self, present: Collection[str]) -> list[str]:
+        """Delete what may go; `present`: the groups on the source. Raises KafkaError, WireFormatError."""
+        known = await self._known_source()
+        now = self.clock.monotonic()
+        wanted = {
+            group for group in self.history.groups() if self.group_filter().should_replicate_group(group)
+        }
+        gone = wanted - set(present)
+        self._settled &= gone
+        gone -= self._settled
+        on_source = await self._states(self.source, gone)
+        on_target = await self._states(self.target, gone)
+        self._settled |= {group for group in gone if on_source.get(group) == on_target.get(group) == "DEAD"}
+        gone -= self._settled
+        self.pace.see(gone, now=now)
+        seen = source_now(
+            known,
+            cluster_id=await self.source.cluster_id() if gone or known.held else "",
+            missing=gone,
+            present=wanted & set(present),
+        )
+        if seen != known:
+            await self.record.store(seen)
+            self._source = seen
+        if seen.held:
+            self._tell_held(seen.held, gone)
+            return []
+        idle = {group for group in gone if on_source.get(group) == "DEAD" and on_target.get(group) == "EMPTY"}
+        due = set(self.pace.due(idle, self.rules(), now=now))
+        if due and await self._failed_over():
+            self._tell_held(FAILED_OVER, due)
+            return []
+        due &= await self._with_topics(due)
+        deletable = await self._without_own_offsets(due, on_source, on_target)
+        budget = self.pace.budget(self.rules(), now=now)
+        deleted = await self._delete(self.pace.due(deletable, self.rules(), now=now)[:budget])
+        self.pace.on_deleted(len(deleted), now=now)
+        return deleted
+
+    async def _known_source(self) -> SourceRecord:
+        """What is on record; the first look puts the source on record that there is."""
+        if self._source is None:
+            found = await self.record.load()
+            if found is None:
+                found = SourceRecord(cluster_id=await self.source.cluster_id())
+                await self.record.store(found)
+            self._source = found
+        return self._source
+
+    async def _without_own_offsets(
+        self, groups: set[str], on_source: Mapping[str, str], on_target: Mapping[str, str]
+    ) -> list[str]:
+        current = await self.target.group_offsets(groups) if groups else {}
+        ranges = await log_ranges(
+            self.target, {partition for group in groups for partition in self.history.latest(group)}
+        )
+        deletable = []
+        for group in sorted(groups):
+            held = current[group]
+            if not isinstance(held, KafkaError) and may_go(
+                state_on_source=on_source[group],
+                state_on_target=on_target[group],
+                checkpoints={
+                    partition: checkpoint
+                    for partition, checkpoint in self.history.latest(group).items()
+                    if not self.is_void(checkpoint)
+                },
+                current=held,
+                ranges=ranges,
+            ):
+                deletable.append(group)
+        return deletable
+
+    def _tell_held(self, reason: str, groups: Collection[str]) -> None:
+        left_out = self._limiter.admit(reason, now=self.clock.monotonic())
+        if left_out is not None:
+            _log.warning(
+                "group_deletions_held",
+                flow=str(self.flow),
+                reason=reason,
+                message=_WHY[reason].format(source=self.flow.source, target=self.flow.target, flow=self.flow),
+                groups=sorted(groups)[:_NAMED],
+                count=len(groups),
+                left_out=left_out,
+            )
+
+    async def _delete(self, groups: list[str]) -> list[str]:
+        results = await self.target.delete_groups(groups) if groups else {}
+        deleted = []
+        for group, error in sorted(results.items()):
+            if error is None:
+                deleted.append(group)
+                _log.info("group_deleted", flow=str(self.flow), group=group)
+            else:
+                _log.warning(
+                    "group_not_deleted",
+                    flow=str(self.flow),
+                    group=group,
+                    reason=error.reason,
+                    message=str(error),
+                )
+        return deleted
+
+    async def _failed_over(self) -> bool:
+        """Whether groups move, or work on the target: those that the source lost may be among them."""
+        last = await self.journal.load()
+        return last is not None and (last.state is MoveState.RUNNING or last.on_target)
+
+    async def _with_topics(self, groups: set[str]) -> set[str]:
+        """Those with a topic that the source still has: a source that lost everything deletes nothing."""
+        if not groups:
+            return set()
+        topics = set(await self.source.list_topics())
+        return {
+            group
+            for group in groups
+            if any(
+                origin is not None and origin.topic in topics
+                for origin in map(self.origin_of, self.history.latest(group))
+            )
+        }
+
+    @staticmethod
+    async def _states(cluster: KafkaCluster, groups: set[str]) -> dict[str, str]:
+        described = await cluster.describe_groups(groups) if groups else {}
+        return {
+            group: answer.state for group, answer in described.items() if not isinstance(answer, KafkaError)
+        }

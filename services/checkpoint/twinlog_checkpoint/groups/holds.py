@@ -1,0 +1,66 @@
+"""When groups that are gone from the source may be deleted on the target: late, a few at a time, and not
+while the source itself may be what is gone. Pure.
+"""
+
+from collections import deque
+from collections.abc import Collection
+from dataclasses import dataclass, field
+
+from twinlog_checkpoint.groups.source_record import SourceRecord
+
+SOURCE_LOST, SOURCE_REPLACED, FAILED_OVER = "SOURCE_LOST", "SOURCE_REPLACED", "FAILED_OVER"
+HOUR_SECONDS = 3600.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GroupDeleteRules:
+    grace_seconds: float
+    """How long this process must have seen the group gone."""
+    max_per_hour: int
+
+
+def source_now(
+    known: SourceRecord, *, cluster_id: str, missing: Collection[str], present: Collection[str]
+) -> SourceRecord:
+    """What to know of the source after this look.
+
+    `missing`: translated groups that are gone from the source and still on the target; `present`: those that
+    the source has. A source is lost when it has none of them any more. What was seen once holds until no
+    group is missing: each is back on the source, or was deleted on the target by hand.
+    """
+    if not missing:
+        return SourceRecord(cluster_id=cluster_id or known.cluster_id)
+    held = known.held
+    if not held and known.cluster_id and cluster_id and known.cluster_id != cluster_id:
+        held = SOURCE_REPLACED
+    if not held and not present:
+        held = SOURCE_LOST
+    return SourceRecord(cluster_id=known.cluster_id or cluster_id, held=held)
+
+
+@dataclass(slots=True)
+class DeletePace:
+    """Grace and brake. A new process begins the grace of every group again. Takes monotonic seconds."""
+
+    _gone_since: dict[str, float] = field(default_factory=dict)
+    _deleted_at: deque[float] = field(default_factory=deque)
+
+    def see(self, gone: Collection[str], *, now: float) -> None:
+        """Take note of the groups that are gone now."""
+        self._gone_since = {group: self._gone_since.get(group, now) for group in gone}
+
+    def due(self, groups: Collection[str], rules: GroupDeleteRules, *, now: float) -> list[str]:
+        """Those whose grace is over, the ones gone longest first."""
+        return sorted(
+            (group for group in groups if now - self._gone_since.get(group, now) >= rules.grace_seconds),
+            key=lambda group: (self._gone_since.get(group, now), group),
+        )
+
+    def budget(self, rules: GroupDeleteRules, *, now: float) -> int:
+        """How many may be deleted now."""
+        while self._deleted_at and now - self._deleted_at[0] >= HOUR_SECONDS:
+            self._deleted_at.popleft()
+        return max(0, rules.max_per_hour - len(self._deleted_at))
+
+    def on_deleted(self, count: int, *, now: float) -> None:
+        self._deleted_at.extend([now] * count)

@@ -1,0 +1,24 @@
+"""Where the logs of a cluster begin and end, for offsets that are to be committed there."""
+
+from collections.abc import Collection, Mapping
+
+from twinlog.errors import KafkaError
+from twinlog.kafka.ports import LogAdmin, OffsetSpec
+from twinlog.model import TopicPartition
+from twinlog_checkpoint.groups.sync_plan import LogRange
+
+
+async def log_ranges(
+    admin: LogAdmin, partitions: Collection[TopicPartition]
+) -> Mapping[TopicPartition, LogRange]:
+    """Partitions that do not exist, or cannot be looked up, are left out. Raises KafkaError."""
+    if not partitions:
+        return {}
+    starts = await admin.list_offsets(OffsetSpec.EARLIEST, partitions)
+    ends = await admin.list_offsets(OffsetSpec.LATEST, partitions)
+    ranges: dict[TopicPartition, LogRange] = {}
+    for partition in partitions:
+        start, end = starts[partition], ends[partition]
+        if not isinstance(start, KafkaError) and not isinstance(end, KafkaError):
+            ranges[partition] = LogRange(start=start, end=end)
+    return ranges

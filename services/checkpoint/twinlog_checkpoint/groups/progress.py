@@ -1,0 +1,208 @@
+"""What is known of every group of a flow: the table behind ListGroups. Pure."""
+
+from bisect import bisect_left
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
+
+from twinlog.errors import KafkaError, TwinlogError
+from twinlog.model import Flow, TopicPartition
+from twinlog_checkpoint.translation.translation import Translation, Verdict
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GroupProgress:
+    """The progress of one group on one partition, on both clusters."""
+
+    flow: Flow
+    group: str
+    source: TopicPartition
+    target: TopicPartition
+    upstream_offset: int
+    """Committed on the source: the next offset to read."""
+    translation: Translation
+    as_of_ms: int = field(compare=False)
+    """When the verdict was reached; a row that only was looked at again is the same row."""
+    offset_on_target: int | None = None
+    """What the group has committed on the target; None when nothing, or when it could not be read."""
+    source_lag: int | None = None
+    """Records (offsets) between the group and the end of the source log."""
+    target_lag: int | None = None
+    """The same from the translated offset to the end of the target log."""
+
+    @property
+    def committed_on_target(self) -> bool:
+        """The translated offset is the group's committed one on the target."""
+        return (
+            self.translation.downstream_offset is not None
+            and self.translation.downstream_offset == self.offset_on_target
+        )
+
+
+RowKey = tuple[str, TopicPartition]
+"""Group and source partition."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ProgressSummary:
+    """A table, counted."""
+
+    group_count: int
+    partitions_by_verdict: Mapping[Verdict, int]
+
+
+class ProgressTable:
+    """The latest progress of each (group, partition) of one flow.
+
+    Invariants:
+    - A. a group with members on the target stays ACTIVE_ON_TARGET until somebody saw it without;
+    - B. what a cluster that is away hides is kept: the row with its offsets and its age;
+    - C. what happens to one group costs no more than that group's rows.
+    """
+
+    def __init__(self, flow: Flow, on_change: Callable[[], None] = lambda: None) -> None:
+        """`on_change` is called after every change, from the event loop."""
+        self.flow = flow
+        self.on_change = on_change
+        self.problem: TwinlogError | None = None
+        """Why the last pass was not done; None when it was."""
+        self.confirmed_ms: int | None = None
+        """When the last pass was done."""
+        self._rows: dict[str, dict[TopicPartition, GroupProgress]] = {}
+        """By group and source partition."""
+        self._changed: set[RowKey] = set()
+        """Since `take_changes`."""
+        self._active: set[str] = set()
+        self._translated: dict[str, dict[TopicPartition, Translation]] = {}
+        """The last offset by group and target partition, as of the last pass that read the group."""
+
+    def replace_all(
+        self,
+        rows: Iterable[GroupProgress],
+        *,
+        now_ms: int,
+        unreadable: Mapping[str, KafkaError] | None = None,
+    ) -> None:
+        """Take a whole pass: what is not in it is gone, but for the groups whose offsets cannot be read."""
+        unreadable = unreadable or {}
+        before, self._rows = self._rows, {}
+        translated, self._translated = self._translated, {}
+        for group, error in unreadable.items():
+            if group in before:
+                self._rows[group] = {at: self._unread(row, error) for at, row in before[group].items()}
+            if group in translated:
+                self._translated[group] = translated[group]
+        for row in rows:
+            self._rows.setdefault(row.group, {})[row.source] = self._as_active(row)
+            if row.translation.downstream_offset is not None:
+                self._translated.setdefault(row.group, {})[row.target] = row.translation
+        for group in before.keys() | self._rows.keys():
+            old, new = before.get(group, {}), self._rows.get(group, {})
+            self._changed.update((group, at) for at in old.keys() | new.keys() if old.get(at) != new.get(at))
+        self.problem, self.confirmed_ms = None, now_ms
+        self.on_change()
+
+    def on_all_unreadable(self, error: TwinlogError) -> None:
+        """A cluster did not answer at all: the verdict says which."""
+        self.problem = error
+        for group in self._rows:
+            self._change(group, lambda row: self._unread(row, error))
+        self.on_change()
+
+    def on_active(self, group: str) -> None:
+        """The group has members on the target: its offsets there are its own."""
+        if group in self._active:
+            return
+        self._active.add(group)
+        self._change(group, self._as_active)
+        self.on_change()
+
+    def on_idle(self, group: str) -> None:
+        """The group has no members on the target (any more)."""
+        if group not in self._active:
+            return
+        self._active.discard(group)
+        self._change(group, self._as_idle)
+        self.on_change()
+
+    def on_committed(self, group: str, offsets: Mapping[TopicPartition, int]) -> None:
+        """Offsets of the group were written on the target, by target partition."""
+
+        def committed(row: GroupProgress) -> GroupProgress:
+            if row.target not in offsets:
+                return row
+            return replace(row, offset_on_target=offsets[row.target])
+
+        self._change(group, committed)
+        self.on_change()
+
+    def rows(self, group: str = "") -> list[GroupProgress]:
+        """Rows of one group, or of all when empty, sorted by group, topic and partition."""
+        groups = (group,) if group else sorted(self._rows)
+        return [
+            self._rows[name][at] for name in groups if name in self._rows for at in sorted(self._rows[name])
+        ]
+
+    def rows_after(self, group: str = "", after: RowKey | None = None) -> Iterator[GroupProgress]:
+        """As `rows`, one by one, those that come behind `after`. To be used up before anything changes."""
+        groups = [group] if group else sorted(self._rows)
+        for name in groups if after is None else groups[bisect_left(groups, after[0]) :]:
+            of_group = self._rows.get(name, {})
+            for at in sorted(of_group):
+                if after is None or (name, at) > after:
+                    yield of_group[at]
+
+    def summary(self, group: str = "") -> ProgressSummary:
+        """How many groups there are, and how many of their partitions have which verdict."""
+        chosen = [rows for name, rows in self._rows.items() if rows and group in ("", name)]
+        verdicts = Counter(row.translation.verdict for rows in chosen for row in rows.values())
+        return ProgressSummary(group_count=len(chosen), partitions_by_verdict=verdicts)
+
+    def take_changes(self) -> dict[RowKey, GroupProgress | None]:
+        """The rows that changed since this was last asked, None for those that are gone."""
+        changed, self._changed = self._changed, set()
+        return {(group, at): self._rows.get(group, {}).get(at) for group, at in sorted(changed)}
+
+    def last_translation(self, group: str, target: TopicPartition) -> Translation | None:
+        """The last one that gave an offset, also while a cluster is away; None when there was none."""
+        return self._translated.get(group, {}).get(target)
+
+    def _change(self, group: str, change: Callable[[GroupProgress], GroupProgress]) -> None:
+        rows = self._rows.get(group, {})
+        for at, row in rows.items():
+            changed = change(row)
+            if changed != row:
+                rows[at] = changed
+                self._changed.add((group, at))
+
+    def _as_active(self, row: GroupProgress) -> GroupProgress:
+        if row.group not in self._active or row.translation.downstream_offset is None:
+            return row
+        active = replace(
+            row.translation,
+            verdict=Verdict.ACTIVE_ON_TARGET,
+            message=f"the group has members on {self.flow.target}, which own its offsets there",
+        )
+        return replace(row, translation=active)
+
+    def _as_idle(self, row: GroupProgress) -> GroupProgress:
+        known = self.last_translation(row.group, row.target)
+        if row.translation.verdict is not Verdict.ACTIVE_ON_TARGET or known is None:
+            return row
+        return replace(row, translation=known)
+
+    def _unread(self, row: GroupProgress, error: TwinlogError) -> GroupProgress:
+        """The row as it was known, with what is in the way now; its age grows."""
+        known = self.last_translation(row.group, row.target)
+        translation = Translation(
+            verdict=unreadable_verdict(self.flow, error),
+            downstream_offset=None if known is None else known.downstream_offset,
+            message=str(error),
+        )
+        return replace(row, translation=translation)
+
+
+def unreadable_verdict(flow: Flow, error: TwinlogError) -> Verdict:
+    """Which end of the flow an error is about; the source when it does not say."""
+    at_target = error.metadata.get("cluster") == flow.target
+    return Verdict.TARGET_UNREADABLE if at_target else Verdict.SOURCE_UNREADABLE

@@ -1,0 +1,77 @@
+"""What is recorded of a flow's source, so that a restart does not forget it: which cluster it was, and
+whether it was lost. One record in the journal's topic (`mm2-failover.<A>.internal`).
+"""
+
+import json
+from dataclasses import dataclass
+
+from twinlog.errors import WireFormatError
+from twinlog.kafka.admin.compacted_topic import ensure_compacted_topic
+from twinlog.kafka.ports import KafkaCluster, OffsetSpec
+from twinlog.model import Flow, TopicPartition
+from twinlog_checkpoint.moves.journal import failover_topic
+from twinlog_checkpoint.translation.log_scan import INTERNAL_PARTITION, LogScan
+
+_FETCH_WAIT_SECONDS = 0.5
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SourceRecord:
+    cluster_id: str
+    """Of the cluster that groups were read from; "" when it told none."""
+    held: str = ""
+    """Why no group is deleted (SOURCE_LOST, SOURCE_REPLACED); "" when nothing holds."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SourceRecordLog:
+    """Reads and writes the record of one flow on its target."""
+
+    flow: Flow
+    cluster: KafkaCluster
+    replication_factor: int
+
+    async def load(self) -> SourceRecord | None:
+        """None when there is none. Raises KafkaError, WireFormatError."""
+        topic = failover_topic(self.flow)
+        if topic not in await self.cluster.list_topics():
+            return None
+        newest: bytes | None = None
+        async with self.cluster.reader() as reader:
+            scan = LogScan(admin=self.cluster, reader=reader, topic=topic, end=OffsetSpec.LAST_STABLE)
+            await scan.begin()
+            while not scan.first_pass_done:
+                for record in await scan.more(max_wait_seconds=_FETCH_WAIT_SECONDS):
+                    if record.key == _key(self.flow):
+                        newest = record.value
+        return None if newest is None else decode(newest)
+
+    async def store(self, record: SourceRecord) -> None:
+        """Returns when the target has it. Raises KafkaError."""
+        topic = failover_topic(self.flow)
+        await ensure_compacted_topic(self.cluster, topic, replication_factor=self.replication_factor)
+        async with self.cluster.writer() as writer:
+            await writer.append(
+                TopicPartition(topic, INTERNAL_PARTITION), key=_key(self.flow), value=encode(record)
+            )
+
+
+def encode(record: SourceRecord) -> bytes:
+    return json.dumps({"format": 1, "cluster_id": record.cluster_id, "held": record.held}).encode()
+
+
+def decode(value: bytes) -> SourceRecord:
+    """Raises WireFormatError."""
+    try:
+        fields = json.loads(value)
+    except (ValueError, RecursionError) as error:
+        raise WireFormatError(f"the record of the source is damaged: {error!r}") from None
+    match fields:
+        case {"format": 1, "cluster_id": str(cluster_id), "held": str(held)}:
+            return SourceRecord(cluster_id=cluster_id, held=held)
+        case _:
+            raise WireFormatError("the record of the source is damaged, or of a later release")
+
+
+def _key(flow: Flow) -> bytes:
+    return json.dumps(["TwinlogSource", {"flow": str(flow)}], separators=(",", ":")).encode()

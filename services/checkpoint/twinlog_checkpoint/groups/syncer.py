@@ -1,0 +1,160 @@
+"""The loop behind sync.group.offsets: commits translated offsets for groups that are idle on the target."""
+
+import asyncio
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass, field
+from random import random
+
+import structlog
+
+from twinlog.clock import Clock
+from twinlog.errors import KafkaError
+from twinlog.kafka.ports import CommittedOffset, KafkaCluster
+from twinlog.model import Flow, TopicPartition
+from twinlog.offsets import CheckpointHistory
+from twinlog.service.runtime import Backoff, retrying_loop
+from twinlog.telemetry.repeats import RepeatLimiter
+from twinlog.wire import Checkpoint
+from twinlog_checkpoint.groups.at_once import each_at_once
+from twinlog_checkpoint.groups.deletes import GroupDeleter
+from twinlog_checkpoint.groups.log_ranges import log_ranges
+from twinlog_checkpoint.groups.progress import ProgressTable
+from twinlog_checkpoint.groups.sync_plan import WRITABLE_STATES, plan_group_sync
+
+TICK_SECONDS = 0.2
+GROUPS_AT_ONCE = 16
+"""Groups whose offsets are committed side by side: a coordinator takes one request for each."""
+
+_log = structlog.stdlib.get_logger(__name__)
+
+
+@dataclass(slots=True, kw_only=True)
+class GroupSyncer:
+    """One flow. Looks at the groups on the target right before it writes, so what it decides on is fresh."""
+
+    flow: Flow
+    interval_seconds: float
+    enabled: bool
+    """sync.group.offsets.enabled: may change while the loop runs."""
+    target: KafkaCluster
+    history: CheckpointHistory
+    is_void: Callable[[Checkpoint], bool]
+    """Whether the offset syncs contradict a checkpoint."""
+    table: ProgressTable
+    clock: Clock
+    wanted_groups: Callable[[], frozenset[str]]
+    """Groups that exist on the source and pass the filter."""
+    passes: Callable[[], int]
+    """Of the checkpointer: nothing is committed before its first."""
+    deletes_enabled: Callable[[], bool]
+    """twinlog.sync.group.deletes.enabled: of force only where offsets are committed."""
+    deleter: GroupDeleter
+    _next_at: float = 0.0
+    _limiter: RepeatLimiter = field(default_factory=RepeatLimiter)
+
+    async def run(self, stop: asyncio.Event) -> None:
+        await retrying_loop(
+            f"group offsets {self.flow}",
+            self._tick,
+            stop=stop,
+            interval_seconds=TICK_SECONDS,
+            backoff=Backoff(initial_seconds=0.5, max_seconds=30.0, random=random),
+            clock=self.clock,
+        )
+
+    def follow(self, *, enabled: bool, interval_seconds: float) -> None:
+        """Take over changed rules, at once."""
+        self.enabled = enabled
+        self.interval_seconds = interval_seconds
+        self._next_at = 0.0
+
+    async def _tick(self) -> None:
+        now = self.clock.monotonic()
+        if now < self._next_at or self.passes() == 0:
+            return
+        await self.sync()
+        self._next_at = now + self.interval_seconds
+
+    async def sync(self) -> None:
+        """See which groups are active on the target and, if enabled, commit what may be committed.
+
+        Raises KafkaError when a cluster does not answer at all.
+        """
+        present = self.wanted_groups()
+        idle = await self._idle(self.history.groups() & present)
+        if not self.enabled:
+            return
+        current = await self.target.group_offsets(idle) if idle else {}
+        ranges = await log_ranges(self.target, {tp for group in idle for tp in self.history.latest(group)})
+        plans: list[tuple[str, Mapping[TopicPartition, CommittedOffset]]] = []
+        for group, state in sorted(idle.items()):
+            held = current[group]
+            if isinstance(held, KafkaError):
+                self._warn(group, held)
+                continue
+            plan = plan_group_sync(
+                desired={
+                    partition: checkpoint
+                    for partition, checkpoint in self.history.latest(group).items()
+                    if not self.is_void(checkpoint)
+                },
+                state_on_target=state,
+                current=held,
+                ranges=ranges,
+                wrote=self._wrote,
+            )
+            if plan.writes:
+                plans.append((group, plan.writes))
+
+        async def write(planned: tuple[str, Mapping[TopicPartition, CommittedOffset]]) -> None:
+            await self._write(*planned)
+
+        await each_at_once(plans, write, most=GROUPS_AT_ONCE, name="commit group offsets")
+        if self.deletes_enabled():
+            await self.deleter.follow(present)
+
+    def _wrote(self, checkpoint: Checkpoint, offset: int) -> bool:
+        return self.history.wrote(
+            checkpoint.group, checkpoint.partition, offset, upstream=checkpoint.upstream_offset
+        )
+
+    async def _idle(self, groups: Collection[str]) -> dict[str, str]:
+        """The groups without members on the target, with their states; the table learns of the others."""
+        described = await self.target.describe_groups(groups) if groups else {}
+        idle: dict[str, str] = {}
+        for group, description in described.items():
+            if isinstance(description, KafkaError):
+                if self.enabled:
+                    self._warn(group, description)
+            elif description.state in WRITABLE_STATES:
+                idle[group] = description.state
+                self.table.on_idle(group)
+            else:
+                self.table.on_active(group)
+        return idle
+
+    async def _write(self, group: str, writes: Mapping[TopicPartition, CommittedOffset]) -> None:
+        results = await self.target.alter_group_offsets(group, writes)
+        refused = [error for error in results.values() if error is not None]
+        if any(error.reason == "GROUP_ACTIVE" for error in refused):
+            self.table.on_active(group)
+        elif refused:
+            self._warn(group, refused[0])
+        written = {tp: writes[tp].next_offset for tp, error in results.items() if error is None}
+        for partition, offset in written.items():
+            self.history.on_written(self.history.latest(group)[partition], offset)
+        if written:
+            self.table.on_committed(group, written)
+            _log.debug("group_offsets_committed", flow=str(self.flow), group=group, partitions=len(written))
+
+    def _warn(self, group: str, error: KafkaError) -> None:
+        left_out = self._limiter.admit((group, error.reason), now=self.clock.monotonic())
+        if left_out is not None:
+            _log.warning(
+                "group_offsets_not_committed",
+                flow=str(self.flow),
+                group=group,
+                reason=error.reason,
+                message=str(error),
+                left_out=left_out,
+            )

@@ -1,0 +1,1 @@
+"""Failover and failback: plan, run, record, and the write block on the cluster that is left."""

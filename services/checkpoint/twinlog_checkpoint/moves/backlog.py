@@ -1,0 +1,204 @@
+"""What has been written where a move leaves, and not copied yet.
+
+Offsets decide first: both sides' logs are looked up with one request for each broker, and compared with how
+far the source service says it is and with the newest offset sync. Logs are read only where that does not
+decide, several at a time and within a budget; what the budget does not reach is counted with the next look.
+"""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from functools import partial
+
+from twinlog.errors import KafkaError, WireFormatError
+from twinlog.model import TopicPartition
+from twinlog_checkpoint.groups.in_parallel import in_parallel
+from twinlog_checkpoint.groups.topic_choice import CopyIdentity
+from twinlog_checkpoint.moves.copy_states import CopyReport, CopyStates
+from twinlog_checkpoint.moves.ends import bounds_of
+from twinlog_checkpoint.moves.plan import TopicBacklog
+from twinlog_checkpoint.moves.route import CopiedPartition, Route
+from twinlog_checkpoint.translation.aligner import Aligner
+from twinlog_checkpoint.translation.log_sides import BudgetSpent, ByteBudget, LogBounds, Side, count_visible
+
+LOOK_BYTES = 256 << 20
+"""Read at most for one look at the backlog."""
+LOGS_AT_ONCE = 16
+_LOST = "the logs do not show where the copy ends"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Place:
+    """One copied partition as the offsets of both sides show it."""
+
+    entry: CopiedPartition
+    here: LogBounds
+    there: LogBounds | None
+    stop: int
+    """What lies before it has to be copied."""
+    copied_to: int | None
+    """Known without reading a log: everything before it is copied, or recorded as a gap."""
+    position: int | None
+    """How far the source service says it is; it may be of an earlier topic of the name."""
+    cause: str
+
+
+@dataclass(slots=True, kw_only=True)
+class BacklogMeter:
+    """Of one route. Remembers what it has seen copied: looking again costs only what is still missing."""
+
+    route: Route
+    copy_states: CopyStates
+    look_bytes: int = LOOK_BYTES
+    _copied: dict[TopicPartition, int] = field(default_factory=dict)
+    """Up to where each partition was seen to be copied."""
+
+    async def measure(self, until: Mapping[TopicPartition, int] | None = None) -> list[TopicBacklog]:
+        """Of every copied partition; with `until` only what lies before these offsets. Raises KafkaError."""
+        found: dict[TopicPartition, TopicBacklog] = {}
+        unread: list[_Place] = []
+        for place in await self._places(until, found):
+            known = self._by_offsets(place)
+            if known is None:
+                unread.append(place)
+            else:
+                found[place.entry.here] = known
+        budget = ByteBudget(self.look_bytes)
+
+        async def read(place: _Place) -> None:
+            found[place.entry.here] = await self._by_logs(place, budget)
+
+        await in_parallel((partial(read, place) for place in unread), at_once=LOGS_AT_ONCE, name="backlog")
+        for partition, entry in found.items():
+            if entry.copied_to is not None:
+                self._copied[partition] = max(entry.copied_to, self._copied.get(partition, 0))
+        return [found[partition] for partition in sorted(found)]
+
+    async def _places(
+        self, until: Mapping[TopicPartition, int] | None, found: dict[TopicPartition, TopicBacklog]
+    ) -> list[_Place]:
+        """Those whose log can be looked up; of the others `found` gets the reason."""
+        # How far the source is comes first: it may not be ahead of the ends that are looked up after it.
+        flow = self.route.copying_flow
+        report = CopyReport() if flow is None else await self.copy_states.of(flow)
+        written = await self.route.written()
+        written = [entry for entry in written if until is None or entry.here in until]
+        here = await bounds_of(self.route.here, {entry.here for entry in written})
+        there = await bounds_of(self.route.there, {entry.there for entry in written})
+        for partition, bounds in here.items():
+            if isinstance(bounds, KafkaError):
+                found[partition] = TopicBacklog(
+                    partition=partition, end_offset=None, records_not_copied=None, message=str(bounds)
+                )
+        return list(self._placed(written, here, there, until, report))
+
+    def _placed(
+        self,
+        written: Iterable[CopiedPartition],
+        here: Mapping[TopicPartition, LogBounds | KafkaError],
+        there: Mapping[TopicPartition, LogBounds | KafkaError],
+        until: Mapping[TopicPartition, int] | None,
+        report: CopyReport,
+    ) -> Iterable[_Place]:
+        for entry in written:
+            bounds, copy = here.get(entry.here), there.get(entry.there)
+            if bounds is None or isinstance(bounds, KafkaError):
+                continue
+            copy = None if isinstance(copy, KafkaError) else copy
+            state = report.partitions.get(entry.here)
+            position = None if state is None else state.position
+            if position is not None and not bounds.start <= position <= bounds.end:
+                position = None
+            yield _Place(
+                entry=entry,
+                here=bounds,
+                there=copy,
+                stop=bounds.end if until is None else until[entry.here],
+                copied_to=_copied_to(entry, bounds, copy, position),
+                position=position,
+                cause=report.cause(entry.here),
+            )
+
+    def _by_offsets(self, place: _Place) -> TopicBacklog | None:
+        """The backlog where offsets alone show that there is none."""
+        if place.here.start >= place.stop:
+            return _told(place, missing=0, copied_to=place.stop)
+        seen = self._copied.get(place.entry.here, 0)
+        if place.stop <= seen <= place.here.end:
+            return _told(place, missing=0, copied_to=seen)
+        if place.copied_to is not None and place.copied_to >= place.stop:
+            return _told(place, missing=0, copied_to=place.copied_to)
+        return None
+
+    async def _by_logs(self, place: _Place, budget: ByteBudget) -> TopicBacklog:
+        """The backlog by reading. What cannot be known is said, with the reason."""
+        side = Side(log=self.route.here.log, partition=place.entry.here, bounds=place.here)
+        copied_to = place.copied_to
+        try:
+            if copied_to is None or place.position is None:
+                copied_to = await self._end_of_copy(place, side, budget)
+            if copied_to is None:
+                return _told(place, missing=None, message=f"{_LOST}; {place.cause}")
+            missing = await count_visible(side, copied_to, place.stop, budget)
+            if not missing:
+                copied_to = max(copied_to, place.stop)
+            return _told(place, missing=missing, copied_to=copied_to)
+        except BudgetSpent:
+            at_most = place.stop - max(place.here.start, copied_to or 0)
+            return _told(
+                place, missing=None, copied_to=copied_to, message=f"counting; {place.cause}", at_most=at_most
+            )
+        except (KafkaError, WireFormatError) as error:
+            return _told(place, missing=None, copied_to=copied_to, message=str(error))
+
+    async def _end_of_copy(self, place: _Place, side: Side, budget: ByteBudget) -> int | None:
+        """The source offset after the last copied record; None when nothing shows it. Raises BudgetSpent,
+        KafkaError or WireFormatError."""
+        pairs = place.entry.pairs
+        if pairs is None or place.there is None:
+            # Nothing is known to be copied, so everything visible is missing.
+            return place.here.start if place.copied_to is None else place.copied_to
+        if place.copied_to is not None and not await count_visible(side, place.copied_to, place.stop, budget):
+            # Nothing but markers lies behind the newest offset sync.
+            return place.copied_to
+        other = Side(log=self.route.there.log, partition=place.entry.there, bounds=place.there)
+        last = await Aligner(here=side, there=other, pairs=pairs, budget=budget).copied_end()
+        if last is not None:
+            return max(last.upstream + 1, place.copied_to or 0)
+        if place.copied_to is not None:
+            return place.copied_to
+        # The copy lost what could be compared. What the source service goes on with is all that is to come.
+        return None if place.entry.identity is CopyIdentity.UNKNOWN else place.position
+
+
+def _copied_to(
+    entry: CopiedPartition, here: LogBounds, there: LogBounds | None, position: int | None
+) -> int | None:
+    """What offsets alone prove: only where every offset ever noted is one of these logs."""
+    if entry.identity is not CopyIdentity.ORIGINAL:
+        return None
+    newest = None if entry.pairs is None else entry.pairs.newest()
+    proven = None
+    if newest is not None and there is not None and newest.upstream < here.end:
+        proven = newest.upstream + 1 if newest.downstream < there.end else None
+    return max((each for each in (position, proven) if each is not None), default=None)
+
+
+def _told(
+    place: _Place,
+    *,
+    missing: int | None,
+    copied_to: int | None = None,
+    message: str | None = None,
+    at_most: int | None = None,
+) -> TopicBacklog:
+    if message is None:
+        message = place.cause if missing else ""
+    return TopicBacklog(
+        partition=place.entry.here,
+        end_offset=place.here.end,
+        records_not_copied=missing,
+        copied_to=copied_to,
+        message=message,
+        counting=missing is None and at_most is not None,
+        at_most=missing if at_most is None else at_most,
+    )

@@ -1,0 +1,56 @@
+"""What stands against a move."""
+
+from twinlog_checkpoint.moves.plan import MoveKind, MoveOptions
+from twinlog_checkpoint.moves.route import Route
+from twinlog_checkpoint.moves.write_block import FenceScope, missing_fences
+
+
+async def blockers_of(
+    route: Route, options: MoveOptions, scope: FenceScope, *, from_reachable: bool, to_reachable: bool
+) -> list[str]:
+    """In words, with what can be done about each. Raises KafkaError."""
+    blockers: list[str] = []
+    if not to_reachable:
+        blockers.append(f"{route.to_alias}, which the groups would move to, does not answer")
+    if not from_reachable:
+        return [*blockers, *_when_away(route, options)]
+    obstacle = route.obstacle(from_reachable=True)
+    if obstacle is not None:
+        blockers.append(obstacle)
+    unknown = sorted(set(options.groups) - set(await route.groups()))
+    if unknown:
+        blockers.append(
+            f"not on {route.from_alias}, or left out by the group filter: {', '.join(unknown)}"
+            " (see twinlog explain group)"
+        )
+    if not options.fence:
+        return blockers
+    if await missing_fences(route.from_cluster, scope.topics) is None:
+        blockers.append(f"{route.from_alias} has no authorizer, so ACLs cannot fence its writers")
+    if scope.conflicts:
+        blockers.append(
+            f"flow {route.reverse_flow} writes to {', '.join(scope.conflicts[:5])} on {route.from_alias}"
+            " under the same names, so a fence would keep Twinlog out as well: fence by hand"
+        )
+    return blockers
+
+
+def _when_away(route: Route, options: MoveOptions) -> list[str]:
+    if route.kind is MoveKind.FAILBACK:
+        # Nothing of it can be known elsewhere: its groups' progress and the record of moves are there.
+        away = (
+            f"{route.from_alias} is away, and with it where the groups stand: on {route.to_alias} they go"
+            " on where they were; a fence there has to be taken away by hand (kafka-acls --remove)"
+        )
+        return [away]
+    obstacle = route.obstacle(from_reachable=False)
+    blockers = [] if obstacle is None else [obstacle]
+    if not options.accept_loss:
+        blockers.append(f"{route.from_alias} is away: --accept-loss goes on with what {route.to_alias} has")
+    if options.fence:
+        blockers.append(f"{route.from_alias} does not answer, so its writers cannot be fenced")
+    known = {place.group for place in route.known_places()}
+    unknown = sorted(set(options.groups) - known)
+    if unknown and obstacle is None:
+        blockers.append(f"no checkpoint on {route.to_alias}: {', '.join(unknown)}")
+    return blockers

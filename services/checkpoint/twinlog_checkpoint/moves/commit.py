@@ -1,0 +1,77 @@
+"""Committing a move's offsets where the groups go on, and reading them back."""
+
+from collections.abc import AsyncGenerator, Mapping, Sequence
+from dataclasses import replace
+from functools import partial
+
+from twinlog.errors import ConflictError, KafkaError
+from twinlog.kafka.ports import CommittedOffset, GroupAdmin
+from twinlog.model import TopicPartition
+from twinlog_checkpoint.groups.in_parallel import in_parallel
+from twinlog_checkpoint.moves.outcome import writes
+from twinlog_checkpoint.moves.plan import MoveAction, MovePartition
+
+COMMITS_AT_ONCE = 32
+"""Kafka takes the offsets of one group in one request."""
+COMMITS_BETWEEN_SIGNS = 256
+"""After so many groups the caller hears how far it is."""
+
+
+async def commit(
+    cluster: GroupAdmin, partitions: Sequence[MovePartition]
+) -> AsyncGenerator[int | list[MovePartition], None]:
+    """Write what is to be written; a group that became active meanwhile is left alone and said so.
+
+    Yields how many groups are done now and then, at last the partitions as they were carried out. Raises
+    KafkaError.
+    """
+    refused: dict[str, KafkaError] = {}
+
+    async def one(group: str, offsets: Mapping[TopicPartition, CommittedOffset]) -> None:
+        results = await cluster.alter_group_offsets(group, offsets)
+        error = next((error for error in results.values() if error is not None), None)
+        if error is not None and error.reason != "GROUP_ACTIVE":
+            raise error
+        if error is not None:
+            refused[group] = error
+
+    wanted = [(group, _offsets(entries)) for group, entries in writes(partitions).items()]
+    for start in range(0, len(wanted), COMMITS_BETWEEN_SIGNS):
+        chunk = wanted[start : start + COMMITS_BETWEEN_SIGNS]
+        steps = (partial(one, group, offsets) for group, offsets in chunk)
+        await in_parallel(steps, at_once=COMMITS_AT_ONCE, name="commit for a group")
+        yield start + len(chunk)
+    yield [
+        replace(entry, action=MoveAction.SKIP_ACTIVE_THERE, message=str(refused[entry.group]))
+        if entry.action is MoveAction.WRITE and entry.group in refused
+        else entry
+        for entry in partitions
+    ]
+
+
+async def verify(cluster: GroupAdmin, partitions: Sequence[MovePartition]) -> None:
+    """Read back what was written. Raises ConflictError when something else is there."""
+    written = writes(partitions)
+    held = await cluster.group_offsets(written) if written else {}
+    for group, entries in written.items():
+        offsets = held[group]
+        if isinstance(offsets, KafkaError):
+            raise offsets
+        for entry in entries:
+            found = offsets.get(entry.to_partition) if entry.to_partition is not None else None
+            if found is None or found.next_offset < (entry.to_offset or 0):
+                there = "nothing" if found is None else str(found.next_offset)
+                raise ConflictError(
+                    f"group {group} is at {there} of {entry.to_partition}, not at {entry.to_offset};"
+                    " somebody else moved it",
+                    reason="NOT_VERIFIED",
+                    metadata={"group": group, "partition": str(entry.to_partition)},
+                )
+
+
+def _offsets(entries: Sequence[MovePartition]) -> dict[TopicPartition, CommittedOffset]:
+    return {
+        entry.to_partition: CommittedOffset(next_offset=entry.to_offset, metadata=entry.metadata)
+        for entry in entries
+        if entry.to_partition is not None and entry.to_offset is not None
+    }

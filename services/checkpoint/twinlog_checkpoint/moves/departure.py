@@ -1,0 +1,182 @@
+"""Leaving a cluster: keep writers out if asked, note how far the logs go, wait until that is copied."""
+
+import asyncio
+from collections.abc import AsyncGenerator, Awaitable, Callable, Collection, Mapping
+from dataclasses import dataclass, replace
+
+from twinlog.clock import Clock
+from twinlog.errors import StateError
+from twinlog.model import TopicPartition
+from twinlog.service.runtime import wait_or_stop
+from twinlog_checkpoint.flow.parts import Duty
+from twinlog_checkpoint.moves.ends import ends_behind_fence, ends_now
+from twinlog_checkpoint.moves.events import StepEvent, StepState, step_event
+from twinlog_checkpoint.moves.plan import (
+    MoveOptions,
+    TopicBacklog,
+    blocking,
+    counting,
+    most_missing,
+    total_backlog,
+)
+from twinlog_checkpoint.moves.planner import MovePlanner
+from twinlog_checkpoint.moves.record import MoveRecord, Step
+from twinlog_checkpoint.moves.write_block import missing_fences, raise_fences
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Departed:
+    """How the cluster was left."""
+
+    record: MoveRecord
+    fenced: bool
+    """A fence was raised now."""
+    drained: bool
+    """Everything before the final offsets is copied."""
+    open_transactions: Collection[TopicPartition] = ()
+    """Behind the fence: what they commit later is behind the final offsets."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Departure:
+    """The steps FENCE, FINAL_OFFSETS and DRAIN of one move, where its groups come from.
+
+    Final offsets are those of this run: a run that goes on, or is asked for again, takes them anew.
+    """
+
+    planner: MovePlanner
+    store: Callable[[MoveRecord], Awaitable[None]]
+    duty: Duty
+    clock: Clock
+    stop: asyncio.Event
+    look_seconds: float
+    """Between two looks at the logs."""
+
+    async def leave(
+        self, record: MoveRecord, options: MoveOptions, *, recorded: bool
+    ) -> AsyncGenerator[StepEvent | Departed, None]:
+        """Yield each step as it happens, at last how it ended. Not `recorded`: only a fence is, for so far
+        nothing else of the run is on record.
+
+        Raises StateError (BACKLOG_NOT_COPIED, STOPPING) or KafkaError.
+        """
+        fenced = options.fence and await self._unfenced(record)
+        if fenced:
+            record = await self._fenced(record)
+            message = f"writes are denied on {_topics(len(record.fences))}"
+            yield step_event(self.clock, Step.FENCE, StepState.DONE, message)
+        elif record.fences:
+            message = f"writers are kept out of {_topics(len(record.fences))} already"
+            yield step_event(self.clock, Step.FENCE, StepState.SKIPPED, message)
+        else:
+            yield step_event(self.clock, Step.FENCE, StepState.SKIPPED, "writers are not kept out")
+        finals, unsettled = await self._final_offsets(fenced=bool(record.fences) or options.fence)
+        kept_out = {fence.resource_name for fence in record.fences}
+        unsettled = {partition for partition in unsettled if partition.topic in kept_out}
+        if (recorded or fenced) and Step.FINAL_OFFSETS not in record.done:
+            record = record.after(Step.FINAL_OFFSETS)
+            await self.store(record)
+        yield step_event(
+            self.clock, Step.FINAL_OFFSETS, StepState.DONE, f"the ends of {_logs(len(finals))} are noted"
+        )
+        drained = False
+        async for event in self._drain(finals, options):
+            drained = drained or (event.step is Step.DRAIN and event.state is StepState.DONE)
+            yield event
+        yield Departed(record=record, fenced=fenced, drained=drained, open_transactions=unsettled)
+
+    async def _unfenced(self, record: MoveRecord) -> bool:
+        """Whether a topic's writers are not kept out yet, or it is not known. Raises KafkaError."""
+        if Step.FENCE not in record.done:
+            return True
+        scope = await self.planner.fence_scope()
+        return bool(await missing_fences(self.planner.route.from_cluster, scope.topics))
+
+    async def _drain(
+        self, finals: Mapping[TopicPartition, int], options: MoveOptions
+    ) -> AsyncGenerator[StepEvent, None]:
+        """Wait until everything before the final offsets is copied."""
+        meter = self.planner.meter()
+        give_up_at = self.clock.monotonic() + options.wait_seconds
+        if options.wait_seconds > 0:
+            yield step_event(self.clock, Step.DRAIN, StepState.STARTED, "waiting for the copy")
+        while not self.stop.is_set():
+            backlog = await meter.measure(finals)
+            left = total_backlog(backlog)
+            if left == 0:
+                yield step_event(
+                    self.clock, Step.DRAIN, StepState.DONE, "everything is copied", records_left=0
+                )
+                return
+            if options.wait_seconds == 0:
+                message = f"not asked to wait for {blocking(backlog)}"
+                yield step_event(self.clock, Step.DRAIN, StepState.SKIPPED, message, records_left=left)
+                return
+            yield step_event(
+                self.clock, Step.DRAIN, StepState.PROGRESS, _waiting_for(backlog), records_left=left
+            )
+            if self.clock.monotonic() >= give_up_at:
+                if options.accept_loss:
+                    message = f"gave up after {options.wait_seconds:g} s, as accepted: {blocking(backlog)}"
+                    yield step_event(self.clock, Step.DRAIN, StepState.SKIPPED, message, records_left=left)
+                    return
+                raise _not_copied(backlog, options)
+            await wait_or_stop(self.stop, self.look_seconds)
+        raise StateError("the service is stopping; run it again to go on", reason="STOPPING")
+
+    async def _fenced(self, record: MoveRecord) -> MoveRecord:
+        """Raise the fences, recorded before they are there: a run that is killed between leaves none unknown.
+
+        One that was there before is somebody else's and stays when ours go.
+        """
+        route = self.planner.route
+        scope = await self.planner.fence_scope()
+        missing = await missing_fences(route.from_cluster, scope.topics)
+        record = replace(record, fences=tuple(dict.fromkeys((*record.fences, *(missing or ())))))
+        await self.store(record)
+        await self.duty.hold(lambda: raise_fences(route.from_cluster, missing or ()))
+        record = record.after(Step.FENCE)
+        await self.store(record)
+        return record
+
+    async def _final_offsets(
+        self, *, fenced: bool
+    ) -> tuple[dict[TopicPartition, int], Collection[TopicPartition]]:
+        route = self.planner.route
+        partitions = {entry.here for entry in await route.written()}
+        if not fenced:
+            return await ends_now(route.here, partitions), ()
+        return await ends_behind_fence(
+            route.here,
+            partitions,
+            clock=self.clock,
+            stop=self.stop,
+            look_seconds=self.look_seconds,
+        )
+
+
+def _waiting_for(backlog: list[TopicBacklog]) -> str:
+    if total_backlog(backlog) is None and counting(backlog):
+        return f"counting what is left: at most {most_missing(backlog)} records; {blocking(backlog)}"
+    return f"records left to copy: {blocking(backlog)}"
+
+
+def _not_copied(backlog: list[TopicBacklog], options: MoveOptions) -> StateError:
+    left = total_backlog(backlog)
+    count = str(left) if left is not None else "an unknown number of"
+    if left is None and counting(backlog):
+        count = f"at most {most_missing(backlog)}"
+    return StateError(
+        f"{count} records are not copied after {options.wait_seconds:g} s: {blocking(backlog)}."
+        " Run it again to go on waiting, or accept the loss.",
+        reason="BACKLOG_NOT_COPIED",
+        metadata={"records": count},
+    )
+
+
+def _topics(count: int) -> str:
+    return "1 topic" if count == 1 else f"{count} topics"
+
+
+def _logs(count: int) -> str:
+    return "1 log" if count == 1 else f"{count} logs"

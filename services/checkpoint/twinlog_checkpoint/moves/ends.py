@@ -1,0 +1,84 @@
+"""Where the logs end that a move leaves: what lies before belongs to it."""
+
+import asyncio
+from collections.abc import Collection, Mapping
+
+from twinlog.clock import Clock
+from twinlog.errors import KafkaError
+from twinlog.kafka.ports import OffsetSpec
+from twinlog.model import TopicPartition
+from twinlog.service.runtime import wait_or_stop
+from twinlog_checkpoint.translation.exact import LogSide
+from twinlog_checkpoint.translation.log_sides import LogBounds
+
+FENCE_SETTLE_SECONDS = 30.0
+"""How long logs may go on growing behind a fence before their ends are taken as they are."""
+_UNKNOWN = "TOPIC_UNKNOWN"
+
+
+async def bounds_of(
+    side: LogSide, partitions: Collection[TopicPartition]
+) -> Mapping[TopicPartition, LogBounds | KafkaError]:
+    """First offset and end of each log, or why they cannot be looked up; one that does not exist is left out.
+
+    Two requests for each broker. Raises KafkaError.
+    """
+    if not partitions:
+        return {}
+    starts = await side.admin.list_offsets(OffsetSpec.EARLIEST, partitions)
+    ends = await side.admin.list_offsets(side.end, partitions)
+    found: dict[TopicPartition, LogBounds | KafkaError] = {}
+    for partition in partitions:
+        start, end = starts[partition], ends[partition]
+        if isinstance(start, KafkaError):
+            found[partition] = start
+        elif isinstance(end, KafkaError):
+            found[partition] = end
+        else:
+            found[partition] = LogBounds(start=start, end=end)
+    return {
+        partition: bounds
+        for partition, bounds in found.items()
+        if not isinstance(bounds, KafkaError) or bounds.reason != _UNKNOWN
+    }
+
+
+async def ends_now(side: LogSide, partitions: Collection[TopicPartition]) -> dict[TopicPartition, int]:
+    """Of what may be copied. Raises KafkaError, also for one of them: what it holds belongs to the move."""
+    ends: dict[TopicPartition, int] = {}
+    for partition, bounds in (await bounds_of(side, partitions)).items():
+        if isinstance(bounds, KafkaError):
+            raise bounds
+        ends[partition] = bounds.end
+    return ends
+
+
+async def ends_behind_fence(
+    side: LogSide,
+    partitions: Collection[TopicPartition],
+    *,
+    clock: Clock,
+    stop: asyncio.Event,
+    look_seconds: float,
+) -> tuple[dict[TopicPartition, int], frozenset[TopicPartition]]:
+    """The same once nothing comes any more, and those of which a transaction was still open in the end.
+
+    Raises KafkaError.
+
+    Brokers hear of a fence a little later, and it does not keep an open transaction from being committed.
+    """
+    ends = await ends_now(side, partitions)
+    latest: Mapping[TopicPartition, int | KafkaError] = {}
+    give_up_at = clock.monotonic() + FENCE_SETTLE_SECONDS
+    while clock.monotonic() < give_up_at and not stop.is_set():
+        await wait_or_stop(stop, look_seconds)
+        before, latest = ends, await side.admin.list_offsets(OffsetSpec.LATEST, ends)
+        ends = await ends_now(side, partitions)
+        if before == ends == dict(latest):
+            break
+    waiting = {
+        partition
+        for partition, end in latest.items()
+        if isinstance(end, int) and end > ends.get(partition, end)
+    }
+    return ends, frozenset(waiting)

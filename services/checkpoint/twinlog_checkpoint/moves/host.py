@@ -1,0 +1,199 @@
+"""Runs of one flow belong to the service: whoever asked may hang up, follow again, or stop them."""
+
+import asyncio
+from collections.abc import AsyncGenerator, Mapping
+from contextlib import aclosing
+from dataclasses import dataclass, field
+
+import structlog
+
+from twinlog.clock import Clock
+from twinlog.errors import StateError, TwinlogError
+from twinlog.model import Flow
+from twinlog.service.runtime import finish_or_cancel, wait_for_any
+from twinlog_checkpoint.flow.parts import Duty
+from twinlog_checkpoint.moves.events import MoveEvent, MoveReport, StepEvent, StepState
+from twinlog_checkpoint.moves.plan import MoveKind, MoveOptions
+from twinlog_checkpoint.moves.runner import MoveRunner
+
+_log = structlog.stdlib.get_logger(__name__)
+
+
+@dataclass(slots=True, kw_only=True)
+class MoveRun:
+    """One run as it is told: bounded, for signs of life of a step replace each other."""
+
+    kind: MoveKind
+    options: MoveOptions
+    started_ms: int
+    cancelled: asyncio.Event = field(default_factory=asyncio.Event)
+    """Somebody asked for its end."""
+    report: MoveReport | None = None
+    error: TwinlogError | None = None
+    """Why it ended without a report."""
+    _told: list[tuple[int, StepEvent]] = field(default_factory=list)
+    _count: int = 0
+    _changed: asyncio.Event = field(default_factory=asyncio.Event)
+
+    @property
+    def running(self) -> bool:
+        return self.report is None and self.error is None
+
+    @property
+    def steps(self) -> list[StepEvent]:
+        """What it told so far."""
+        return [event for _, event in self._told]
+
+    def tell(self, event: MoveEvent) -> None:
+        if isinstance(event, MoveReport):
+            self.report = event
+        else:
+            progress = event.state is StepState.PROGRESS
+            if progress and self._told and _same(self._told[-1][1], event):
+                self._told.pop()
+            self._count += 1
+            self._told.append((self._count, event))
+        self._wake()
+
+    def end(self, error: TwinlogError) -> None:
+        """It ends without a report. An end that was told before stays."""
+        if self.running:
+            self.error = error
+        self._wake()
+
+    async def follow(self, stop: asyncio.Event) -> AsyncGenerator[MoveEvent, None]:
+        """What it told, then each event as it comes, the report at last. Ends at `stop`.
+
+        Raises the error that it ended with.
+        """
+        seen = 0
+        while True:
+            changed = self._changed
+            for number, event in list(self._told):
+                if number > seen:
+                    seen = number
+                    yield event
+            if changed.is_set():
+                continue
+            if self.report is not None:
+                yield self.report
+                return
+            if self.error is not None:
+                raise self.error
+            if stop.is_set():
+                raise _stopping()
+            await wait_for_any(changed, stop)
+
+    async def ended(self) -> None:
+        """Wait for its end."""
+        while self.running:
+            await self._changed.wait()
+
+    def _wake(self) -> None:
+        changed, self._changed = self._changed, asyncio.Event()
+        changed.set()
+
+
+def _same(before: StepEvent, now: StepEvent) -> bool:
+    return (before.step, before.state) == (now.step, now.state)
+
+
+class MoveHost:
+    """Carries out the moves of one flow, one at a time. `run` is a loop; the rest is for the same event
+    loop."""
+
+    def __init__(
+        self, flow: Flow, runners: Mapping[MoveKind, MoveRunner], *, duty: Duty, clock: Clock
+    ) -> None:
+        self._flow = flow
+        self._runners = runners
+        self._duty = duty
+        self._clock = clock
+        self._asked = asyncio.Event()
+        self.current: MoveRun | None = None
+        """The run that is under way, or was last."""
+
+    def start(self, kind: MoveKind, options: MoveOptions) -> MoveRun:
+        """Have a run carried out. Raises StateError (MOVE_IN_PROGRESS)."""
+        if self.current is not None and self.current.running:
+            kind, by = self.current.kind, self.current.options.by or "somebody"
+            raise StateError(
+                f"a {kind} of {self._flow} by {by} is running: `twinlog {kind} attach '{self._flow}'` shows"
+                f" it, `twinlog {kind} cancel '{self._flow}'` stops it",
+                reason="MOVE_IN_PROGRESS",
+                metadata={"flow": str(self._flow)},
+            )
+        self.current = MoveRun(kind=kind, options=options, started_ms=self._clock.now_ms())
+        self._asked.set()
+        return self.current
+
+    def latest(self) -> MoveRun:
+        """Raises StateError (NO_MOVE)."""
+        if self.current is None:
+            raise StateError(
+                f"no move of {self._flow} has run in this process since it started: `twinlog failover status"
+                f" '{self._flow}'` shows what is on record",
+                reason="NO_MOVE",
+                metadata={"flow": str(self._flow)},
+            )
+        return self.current
+
+    async def cancel(self, by: str) -> MoveRun:
+        """Stop the run that is under way, and return it as it ended. Raises StateError (NO_MOVE)."""
+        run = self.latest()
+        if run.running:
+            _log.info("move_cancelled", kind=run.kind, flow=str(self._flow), by=by)
+            run.cancelled.set()
+            await run.ended()
+        return run
+
+    async def run(self, stop: asyncio.Event) -> None:
+        """Loop: carry out what is asked for, until `stop`."""
+        while not stop.is_set():
+            await wait_for_any(stop, self._asked)
+            self._asked.clear()
+            if self.current is not None and self.current.running:
+                await self._carry_out(self.current)
+
+    async def _carry_out(self, run: MoveRun) -> None:
+        try:
+            await finish_or_cancel(self._consumed(run), stop=run.cancelled, grace_seconds=0.0)
+            run.end(_cancelled(run, self._flow))
+        except TwinlogError as error:
+            _log.warning(
+                "move_ended",
+                kind=run.kind,
+                flow=str(self._flow),
+                reason=error.reason,
+                message=str(error),
+            )
+            run.end(error)
+        except Exception as error:  # noqa: BLE001 (a loop's boundary: a defect ends the run, not the service)
+            _log.exception("move_failed", kind=run.kind, flow=str(self._flow))
+            run.end(TwinlogError(f"the {run.kind} failed: {type(error).__name__}; see the service's log"))
+        finally:
+            run.end(_stopping())
+
+    async def _consumed(self, run: MoveRun) -> None:
+        runner = self._runners[run.kind]
+        await runner.check_target(run.options)
+        # A process that loses the flow ends the run at once: the next owner may have begun another one.
+        await self._duty.hold(lambda: self._told(runner, run), grace_seconds=0.0)
+
+    async def _told(self, runner: MoveRunner, run: MoveRun) -> None:
+        async with aclosing(runner.run(run.options)) as events:
+            async for event in events:
+                run.tell(event)
+
+
+def _cancelled(run: MoveRun, flow: Flow) -> StateError:
+    return StateError(
+        f"the {run.kind} of {flow} was cancelled: what it did stays. `twinlog {run.kind} run` continues it,"
+        f" `twinlog {run.kind} abort` removes its fence",
+        reason="MOVE_CANCELLED",
+        metadata={"flow": str(flow)},
+    )
+
+
+def _stopping() -> StateError:
+    return StateError("the service is stopping; run it again to go on", reason="STOPPING")

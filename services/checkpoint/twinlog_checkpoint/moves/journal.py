@@ -1,0 +1,89 @@
+"""The record of moves on the target: `mm2-failover.<A>.internal`, a compacted topic with one record for each
+flow and one for each group that was moved.
+
+A run writes it after every step that changes something, so one that was cut continues. The topic's name is
+one of MM2's internal ones, so nobody replicates it.
+"""
+
+from collections.abc import Collection
+from dataclasses import dataclass, replace
+from functools import partial
+
+from twinlog.kafka.admin.compacted_topic import ensure_compacted_topic
+from twinlog.kafka.ports import KafkaCluster, LogWriter, OffsetSpec
+from twinlog.model import Flow, TopicPartition
+from twinlog_checkpoint.groups.in_parallel import in_parallel
+from twinlog_checkpoint.moves.record import (
+    GroupOffsets,
+    MoveRecord,
+    decode_group,
+    decode_record,
+    encode_group,
+    encode_record,
+    record_key,
+)
+from twinlog_checkpoint.translation.log_scan import INTERNAL_PARTITION, LogScan
+
+_FETCH_WAIT_SECONDS = 0.5
+_APPENDS_AT_ONCE = 500
+
+
+def failover_topic(flow: Flow) -> str:
+    """Name of the topic on the flow's target."""
+    return f"mm2-failover.{flow.source}.internal"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MoveJournal:
+    """Reads and writes the record of one flow. Each call opens what it needs and closes it."""
+
+    flow: Flow
+    cluster: KafkaCluster
+    replication_factor: int
+
+    @property
+    def topic(self) -> str:
+        return failover_topic(self.flow)
+
+    async def load(self) -> MoveRecord | None:
+        """The last move; None when there was none. Raises KafkaError, WireFormatError."""
+        if self.topic not in await self.cluster.list_topics():
+            return None
+        newest: bytes | None = None
+        groups: dict[str, tuple[str, GroupOffsets]] = {}
+        async with self.cluster.reader() as reader:
+            scan = LogScan(admin=self.cluster, reader=reader, topic=self.topic, end=OffsetSpec.LAST_STABLE)
+            await scan.begin()
+            while not scan.first_pass_done:
+                for record in await scan.more(max_wait_seconds=_FETCH_WAIT_SECONDS):
+                    if record.value is None or record.key is None:
+                        continue
+                    if record.key == record_key(self.flow):
+                        newest = record.value
+                    elif (found := decode_group(self.flow, record.key, record.value)) is not None:
+                        group, chain, offsets = found
+                        groups[group] = (chain, offsets)
+        if newest is None:
+            return None
+        last = decode_record(newest)
+        stood_at = {group: offsets for group, (chain, offsets) in groups.items() if chain == last.chain}
+        return replace(last, stood_at=stood_at, moved=tuple(sorted({*last.moved, *stood_at})))
+
+    async def store(self, record: MoveRecord, *, groups: Collection[str] = ()) -> None:
+        """Returns when the target has it; `groups` are those of `stood_at` to be written before it. Raises
+        KafkaError."""
+        await ensure_compacted_topic(self.cluster, self.topic, replication_factor=self.replication_factor)
+        async with self.cluster.writer() as writer:
+            pairs = [
+                encode_group(self.flow, record.chain, group, record.stood_at[group])
+                for group in sorted(groups)
+            ]
+            await in_parallel(
+                (partial(self._append, writer, *pair) for pair in pairs),
+                at_once=_APPENDS_AT_ONCE,
+                name="record a group",
+            )
+            await self._append(writer, *encode_record(self.flow, record))
+
+    async def _append(self, writer: LogWriter, key: bytes, value: bytes) -> None:
+        await writer.append(TopicPartition(self.topic, INTERNAL_PARTITION), key=key, value=value)

@@ -1,0 +1,52 @@
+"""Maps a group's partitions to the other cluster: a topic to its copy, a copy to its original."""
+
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+
+from twinlog.model import TopicPartition
+from twinlog_checkpoint.flow.parts import FlowParts
+from twinlog_checkpoint.translation.translation import SourcePosition, Translation
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ways:
+    """The two flows between the clusters, seen from the one that groups leave."""
+
+    away: FlowParts | None
+    """Copies what is written here; None when this process has no such flow."""
+    home: FlowParts | None
+    """Made the copies that are here."""
+    home_first: bool
+    """Where names are kept a topic may look like both."""
+
+    def destination(self, partition: TopicPartition) -> TopicPartition | None:
+        """Where progress on a partition here is progress there; None where it is none."""
+        if self.home is not None and self._goes_home(partition):
+            return self.home.origin_of(partition)
+        if self.away is None or self.away.checkpointer.topics.refusal(partition.topic) is not None:
+            return None
+        return self.away.copy_of(partition)
+
+    async def translate(self, positions: Collection[SourcePosition]) -> Mapping[SourcePosition, Translation]:
+        """Of partitions that have a destination."""
+        home = [position for position in positions if self._goes_home(position.partition)]
+        away = [position for position in positions if not self._goes_home(position.partition)]
+        answers: dict[SourcePosition, Translation] = {}
+        if self.home is not None and home:
+            answers.update(await self.home.back.translate(home))
+        if self.away is not None and away:
+            answers.update(await self.away.forward.translate(away))
+        return answers
+
+    def is_own(self, group: str, partition: TopicPartition, next_offset: int) -> bool:
+        """Whether a group's offset here is its own. One on a copy may have been put there by the flow that
+        made it (sync.group.offsets), for a group that lives on the other cluster."""
+        if self.home is None or not self._goes_home(partition):
+            return True
+        put = self.home.checkpointer.history.latest(group).get(partition)
+        return put is None or next_offset > put.downstream_offset
+
+    def _goes_home(self, partition: TopicPartition) -> bool:
+        if self.home is None or self.home.origin_of(partition) is None:
+            return False
+        return self.home_first or self.away is None or not self.away.copies(partition.topic)

@@ -1,0 +1,100 @@
+"""What becomes of the groups of a move, read off its partitions. Pure."""
+
+from collections.abc import Collection, Mapping, Sequence
+
+from twinlog.model import TopicPartition
+from twinlog_checkpoint.moves.plan import MoveAction, MovePartition, TopicBacklog, blocking
+from twinlog_checkpoint.translation.translation import Verdict
+
+_THERE = (MoveAction.WRITE, MoveAction.ALREADY_THERE, MoveAction.KEEP_AHEAD)
+_STAYING = (MoveAction.SKIP_ACTIVE_BEFORE, MoveAction.SKIP_ACTIVE_THERE)
+_LATER = frozenset({Verdict.NOT_READY, Verdict.SOURCE_UNREADABLE, Verdict.TARGET_UNREADABLE})
+"""Verdicts that say nothing of the offset: asked again there may be an answer."""
+
+
+def writes(partitions: Sequence[MovePartition]) -> Mapping[str, Sequence[MovePartition]]:
+    """What is to be committed, by group."""
+    by_group: dict[str, list[MovePartition]] = {}
+    for entry in partitions:
+        if entry.action is MoveAction.WRITE:
+            by_group.setdefault(entry.group, []).append(entry)
+    return by_group
+
+
+def going_on(partitions: Sequence[MovePartition]) -> set[str]:
+    """The groups that go on where they move to, with one partition at least."""
+    return {entry.group for entry in partitions if entry.action in _THERE} - staying(partitions)
+
+
+def staying(partitions: Sequence[MovePartition]) -> set[str]:
+    """The groups that have members, on one side or the other, and are not moved."""
+    return {entry.group for entry in partitions if entry.action in _STAYING}
+
+
+def unread(partitions: Sequence[MovePartition]) -> dict[str, str]:
+    """The groups of which an offset could not be translated for now, with the reason."""
+    return {
+        entry.group: entry.message
+        for entry in partitions
+        if entry.action is MoveAction.SKIP_NO_OFFSET and entry.translation.verdict in _LATER
+    }
+
+
+def finished_with(partitions: Sequence[MovePartition]) -> set[str]:
+    """The groups of which nothing is left for a later run: what no flow copies never will be."""
+    left = {
+        entry.group
+        for entry in partitions
+        if entry.action is MoveAction.SKIP_NO_PARTITION
+        or (
+            entry.action is MoveAction.SKIP_NO_OFFSET
+            and entry.translation.verdict is not Verdict.NOT_REPLICATED
+        )
+    }
+    return going_on(partitions) - left
+
+
+def stood_at(partitions: Sequence[MovePartition]) -> dict[str, dict[TopicPartition, int]]:
+    """Each group's offsets where it comes from: one that rises, or is new, says that it goes on there."""
+    places: dict[str, dict[TopicPartition, int]] = {}
+    for entry in partitions:
+        if entry.from_offset is not None and entry.to_partition is not None:
+            places.setdefault(entry.group, {})[entry.from_partition] = entry.from_offset
+    return places
+
+
+def left_behind(
+    partitions: Sequence[MovePartition],
+    backlog: Sequence[TopicBacklog],
+    *,
+    drained: bool,
+    accepted: bool,
+    open_transactions: Collection[TopicPartition] = (),
+) -> list[str]:
+    """Why a move is not complete for what it was asked: groups with members, offsets of which nothing was
+    known, records that nobody waited for.
+
+    `accepted`: the loss of what is not copied.
+    """
+    reasons: list[str] = []
+    stay = sorted(staying(partitions))
+    if stay:
+        reasons.append(f"groups with members were not moved: {_named(stay)}")
+    silent = sorted(unread(partitions).items())
+    if silent:
+        groups = [group for group, _ in silent]
+        reasons.append(f"offsets that could not be translated now: {_named(groups)}: {silent[0][1]}")
+    if not drained and not accepted:
+        reasons.append(f"not copied: {blocking(backlog) or 'what was written before the move ended'}")
+    if open_transactions and not accepted:
+        names = _named([str(partition) for partition in sorted(open_transactions)])
+        reasons.append(
+            f"transactions are still open behind the fence, and what they commit is not waited for: {names}:"
+            " run it again once they are over"
+        )
+    return reasons
+
+
+def _named(groups: Sequence[str], most: int = 5) -> str:
+    more = f" and {len(groups) - most} more" if len(groups) > most else ""
+    return f"{', '.join(groups[:most])}{more}"

@@ -1,0 +1,225 @@
+"""What is recorded of a flow's last move, and its form in the journal. Pure.
+
+What is read is not believed blindly: who may write the journal's topic must not gain Twinlog's right to
+change ACLs. A record with an ACL that is no fence is refused as a whole (FENCE_NOT_OURS).
+"""
+
+import json
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field, replace
+from enum import StrEnum
+from typing import Any
+
+from twinlog.errors import WireFormatError
+from twinlog.fences import is_fence
+from twinlog.kafka.ports import AclBinding
+from twinlog.model import Flow, TopicPartition
+from twinlog_checkpoint.moves.plan import MoveKind
+
+_FORMAT = 1
+
+
+class MoveState(StrEnum):
+    RUNNING = "RUNNING"
+    DONE = "DONE"
+
+
+class Step(StrEnum):
+    """The steps in their order."""
+
+    CHECK = "CHECK"
+    FENCE = "FENCE"
+    FINAL_OFFSETS = "FINAL_OFFSETS"
+    DRAIN = "DRAIN"
+    TRANSLATE = "TRANSLATE"
+    COMMIT = "COMMIT"
+    VERIFY = "VERIFY"
+    UNFENCE = "UNFENCE"
+    DONE = "DONE"
+
+
+GroupOffsets = Mapping[TopicPartition, int]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MoveRecord:
+    """The last move of a flow."""
+
+    run_id: str
+    kind: MoveKind
+    state: MoveState
+    groups: tuple[str, ...]
+    """Asked for; empty = all."""
+    by: str
+    started_ms: int
+    finished_ms: int | None = None
+    done: tuple[Step, ...] = ()
+    fences: tuple[AclBinding, ...] = ()
+    """ACLs that keep writers out where the groups came from; they stay until the move back."""
+    former_fences: tuple[AclBinding, ...] = ()
+    """Those of the move before, where the groups move to: taken away at the end of this one."""
+    aborted: bool = False
+    """The run was given up; its fences are gone. The state is DONE then: nothing goes on with it."""
+    on_target: bool = True
+    """Groups may work on the flow's target because of this run or one before it. False before a failover has
+    committed anything, and after a failback."""
+    chain: str = ""
+    """Names the runs of one kind since the last move the other way: what they finished with counts."""
+    moved: tuple[str, ...] = ()
+    """Groups that these runs have finished with."""
+    whole: bool = False
+    """Runs of this chain have finished for every group that was there: none was left out, or stayed because
+    it had members. Groups work on the target until that is so of a failback."""
+    fences_before: tuple[AclBinding, ...] = ()
+    """Those of `fences` that earlier runs of the chain put up: giving this run up does not take them down."""
+    stood_at: Mapping[str, GroupOffsets] = field(default_factory=dict)
+    """Where these stood on the cluster that was left. A group of which an offset is larger now, or new, went
+    on there and is not finished with."""
+
+    def after(self, step: Step) -> "MoveRecord":
+        return self if step in self.done else replace(self, done=(*self.done, step))
+
+    def went_on(self, group: str, now: GroupOffsets) -> bool:
+        """Whether a group of `moved` has progress that the run which moved it did not see."""
+        then = self.stood_at.get(group)
+        return then is None or any(
+            partition not in then or offset > then[partition] for partition, offset in now.items()
+        )
+
+
+def record_key(flow: Flow) -> bytes:
+    return _key("TwinlogMove", {"flow": str(flow)})
+
+
+def encode_record(flow: Flow, record: MoveRecord) -> tuple[bytes, bytes]:
+    """Without the groups, which have records of their own: thousands of them fit into no single one."""
+    value = {
+        "format": _FORMAT,
+        "run_id": record.run_id,
+        "kind": record.kind,
+        "state": record.state,
+        "groups": record.groups,
+        "by": record.by,
+        "started_ms": record.started_ms,
+        "finished_ms": record.finished_ms,
+        "done": record.done,
+        "fences": [asdict(fence) for fence in record.fences],
+        "former_fences": [asdict(fence) for fence in record.former_fences],
+        "aborted": record.aborted,
+        "on_target": record.on_target,
+        "chain": record.chain,
+        "whole": record.whole,
+        "fences_before": [asdict(fence) for fence in record.fences_before],
+        "moved": sorted(set(record.moved) - record.stood_at.keys()),
+        # Read by earlier releases.
+        "stood_at": {},
+        "final_offsets": [],
+    }
+    return record_key(flow), _json(value)
+
+
+def decode_record(value: bytes) -> MoveRecord:
+    """Raises WireFormatError: FENCE_NOT_OURS for an ACL that is no fence, WIRE_VERSION for a newer format,
+    WIRE_FORMAT for anything else."""
+    try:
+        fields = json.loads(value)
+        if fields["format"] != _FORMAT:
+            raise WireFormatError(
+                f"the record of the last move has format {fields['format']}, this release reads {_FORMAT}",
+                reason="WIRE_VERSION",
+            )
+        kind, state = MoveKind(fields["kind"]), MoveState(fields["state"])
+        aborted = fields.get("aborted", False) is True
+        back = kind is MoveKind.FAILBACK and state is MoveState.DONE and not aborted
+        return MoveRecord(
+            run_id=_text(fields["run_id"]),
+            kind=kind,
+            state=state,
+            groups=_texts(fields["groups"]),
+            by=_text(fields["by"]),
+            started_ms=_number(fields["started_ms"]),
+            finished_ms=None if fields["finished_ms"] is None else _number(fields["finished_ms"]),
+            done=tuple(Step(step) for step in fields["done"]),
+            fences=_fences(fields["fences"]),
+            former_fences=_fences(fields["former_fences"]),
+            aborted=aborted,
+            on_target=fields.get("on_target", not back) is True,
+            chain=_text(fields.get("chain", "")),
+            whole=fields.get("whole", fields["state"] == MoveState.DONE and not fields["groups"]) is True,
+            fences_before=_fences(fields.get("fences_before", [])),
+            moved=_texts(fields["moved"]),
+        )
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
+        raise WireFormatError(f"the record of the last move is damaged: {error!r}") from error
+
+
+def group_key(flow: Flow, group: str) -> bytes:
+    return _key("TwinlogMovedGroup", {"flow": str(flow), "group": group})
+
+
+def encode_group(flow: Flow, chain: str, group: str, offsets: GroupOffsets) -> tuple[bytes, bytes]:
+    by_topic: dict[str, dict[str, int]] = {}
+    for partition, offset in sorted(offsets.items()):
+        by_topic.setdefault(partition.topic, {})[str(partition.partition)] = offset
+    value = {"format": _FORMAT, "chain": chain, "stood_at": by_topic}
+    return group_key(flow, group), _json(value)
+
+
+def decode_group(flow: Flow, key: bytes, value: bytes) -> tuple[str, str, GroupOffsets] | None:
+    """Group, chain and offsets; None for a record of another kind, flow or format."""
+    try:
+        name, place = json.loads(key)
+        if name != "TwinlogMovedGroup" or place["flow"] != str(flow):
+            return None
+        fields = json.loads(value)
+        if fields["format"] != _FORMAT:
+            return None
+        offsets = {
+            TopicPartition(topic, int(number)): _number(offset)
+            for topic, partitions in fields["stood_at"].items()
+            for number, offset in partitions.items()
+        }
+        return _text(place["group"]), _text(fields["chain"]), offsets
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
+        return None
+
+
+def _fences(value: Any) -> tuple[AclBinding, ...]:
+    found = tuple(AclBinding(**{name: _text(part) for name, part in fence.items()}) for fence in value)
+    for binding in found:
+        if not is_fence(binding):
+            raise WireFormatError(
+                f"the record of the last move names an ACL that is no fence of Twinlog: {binding.permission}"
+                f" {binding.operation} for {binding.principal} on {binding.resource_type}"
+                f" {binding.resource_name!r}. It is neither created nor deleted: find out who wrote the"
+                " record, then delete the topic that holds it",
+                reason="FENCE_NOT_OURS",
+                metadata={"principal": binding.principal, "resource": binding.resource_name},
+            )
+    return found
+
+
+def _text(value: Any) -> str:
+    if not isinstance(value, str):
+        raise TypeError(f"expected a text, found {value!r}")
+    return value
+
+
+def _texts(value: Any) -> tuple[str, ...]:
+    if not isinstance(value, list):
+        raise TypeError(f"expected a list of texts, found {value!r}")
+    return tuple(map(_text, value))
+
+
+def _number(value: Any) -> int:
+    if not isinstance(value, int) or isinstance(value, bool):
+        raise TypeError(f"expected a whole number, found {value!r}")
+    return value
+
+
+def _key(name: str, place: Mapping[str, str]) -> bytes:
+    return _json([name, place])
+
+
+def _json(value: Any) -> bytes:
+    return json.dumps(value, separators=(",", ":")).encode()

@@ -1,0 +1,93 @@
+"""What is on record before a move begins: the flow's last move, and that of the flow the other way.
+
+A fence of the record is acted on only if its topic is one of the flow's. One that is not, and is in force, is
+refused (FENCE_NOT_OURS): somebody has to look at it. One that nobody has in force is forgotten.
+"""
+
+from collections.abc import Collection
+from dataclasses import replace
+
+from twinlog.errors import KafkaError, StateError, WireFormatError
+from twinlog.kafka.ports import AclBinding, KafkaCluster
+from twinlog.model import ClusterAlias
+from twinlog_checkpoint.moves.journal import MoveJournal
+from twinlog_checkpoint.moves.plan import MoveKind
+from twinlog_checkpoint.moves.planner import NOTHING_DUE, Due, MovePlanner
+from twinlog_checkpoint.moves.record import MoveRecord, MoveState
+from twinlog_checkpoint.moves.route import Route
+
+
+async def recorded_move(journal: MoveJournal, route: Route) -> MoveRecord | None:
+    """The flow's last move. Raises KafkaError, WireFormatError, or StateError (FENCE_NOT_OURS)."""
+    last = await journal.load()
+    if last is None:
+        return None
+    here = last.kind is route.kind
+    return replace(
+        last,
+        fences=await _ours(journal, route, last.fences, here=here),
+        former_fences=await _ours(journal, route, last.former_fences, here=not here),
+    )
+
+
+async def _ours(
+    journal: MoveJournal, route: Route, fences: Collection[AclBinding], *, here: bool
+) -> tuple[AclBinding, ...]:
+    """The fences on the cluster that is left (`here`), or on the other one, that this flow may have made."""
+    alias, cluster = (route.from_alias, route.from_cluster) if here else (route.to_alias, route.to_cluster)
+    foreign = [fence for fence in fences if not route.may_be_fenced(fence.resource_name, here=here)]
+    if not foreign:
+        return tuple(fences)
+    in_force = await _in_force(cluster)
+    if in_force is None:
+        # The cluster is away: nothing can be done to its ACLs, so nothing is forgotten either.
+        return tuple(fences)
+    for fence in foreign:
+        if fence in in_force:
+            raise _not_ours(journal, alias, fence.resource_name)
+    return tuple(fence for fence in fences if fence not in foreign)
+
+
+async def _in_force(cluster: KafkaCluster) -> Collection[AclBinding] | None:
+    try:
+        return await cluster.describe_acls("TOPIC") or ()
+    except KafkaError:
+        return None
+
+
+def _not_ours(journal: MoveJournal, alias: ClusterAlias, topic: str) -> StateError:
+    remedy = f"kafka-acls --remove --deny-principal 'User:*' --operation Write --topic {topic}"
+    return StateError(
+        f"{journal.topic} on {journal.flow.target} names a fence on topic {topic!r} of {alias}, which is no"
+        f" topic of flow {journal.flow} by its rules: the fence is neither kept nor lifted. If the flow had"
+        f" the topic before, take the fence down on {alias} (`{remedy}`); if not, find out who wrote the"
+        " record",
+        reason="FENCE_NOT_OURS",
+        metadata={"flow": str(journal.flow), "topic": topic, "cluster": alias},
+    )
+
+
+async def failback_due(reverse: MoveJournal, planner: MovePlanner) -> Due:
+    """Whether the groups came by a failover of the flow the other way, so that its failback takes them home.
+
+    A failover that raised a fence stands against it: only the failback lifts that.
+    """
+    route = planner.route
+    if route.kind is not MoveKind.FAILOVER or not planner.reachable(route.from_alias):
+        return NOTHING_DUE
+    try:
+        other = await reverse.load()
+    except (KafkaError, WireFormatError) as error:
+        return Due(notes=[f"the last move of {reverse.flow} is not known: {error}"])
+    if other is None or other.kind is not MoveKind.FAILOVER or (other.aborted and not other.fences):
+        return NOTHING_DUE
+    remedy = f"`twinlog failback run '{reverse.flow}'` takes them back"
+    what = f"groups came from {route.to_alias} by failover run {other.run_id} of {reverse.flow}"
+    if other.state is MoveState.RUNNING:
+        what = f"failover run {other.run_id} of {reverse.flow} was cut"
+        remedy = f"`twinlog failback run '{reverse.flow}'` undoes it"
+    if other.fences:
+        return Due(
+            obstacles=[f"{what}, with a fence on {len(other.fences)} topics there: {remedy} and lifts it"]
+        )
+    return Due(notes=[f"{what}: {remedy}"])

@@ -1,0 +1,324 @@
+"""The two ways groups move along a flow: from its source to its target, and back."""
+
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+from typing import Protocol
+
+from twinlog.errors import KafkaError
+from twinlog.kafka.ports import KafkaCluster
+from twinlog.model import ClusterAlias, Flow, TopicPartition
+from twinlog.policy import ReplicationPolicy
+from twinlog.wire import Checkpoint
+from twinlog_checkpoint.flow.parts import FlowParts
+from twinlog_checkpoint.groups.topic_choice import CopyIdentity
+from twinlog_checkpoint.moves.offset_router import Ways
+from twinlog_checkpoint.moves.plan import MoveKind, TopicBacklog
+from twinlog_checkpoint.translation.exact import LogSide
+from twinlog_checkpoint.translation.history import Pairs
+from twinlog_checkpoint.translation.translation import SourcePosition, Translation, Verdict
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CopiedPartition:
+    """A partition that is written where the groups come from, and its copy where they move to."""
+
+    here: TopicPartition
+    there: TopicPartition
+    pairs: Pairs | None
+    """None when nothing of it has been copied."""
+    identity: CopyIdentity = CopyIdentity.UNKNOWN
+    """Whether what is known of its offsets is of these two logs."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KnownPlace:
+    """A group's translated offset as its last checkpoint says it: all there is when its cluster is gone."""
+
+    group: str
+    from_partition: TopicPartition
+    to_partition: TopicPartition
+    from_offset: int
+    translation: Translation
+    metadata: str
+
+
+class Route(Protocol):
+    """One direction."""
+
+    @property
+    def kind(self) -> MoveKind: ...
+
+    @property
+    def flow(self) -> Flow: ...
+
+    @property
+    def from_alias(self) -> ClusterAlias: ...
+
+    @property
+    def to_alias(self) -> ClusterAlias: ...
+
+    @property
+    def here(self) -> LogSide: ...
+
+    @property
+    def there(self) -> LogSide: ...
+
+    @property
+    def from_cluster(self) -> KafkaCluster: ...
+
+    @property
+    def to_cluster(self) -> KafkaCluster: ...
+
+    def obstacle(self, *, from_reachable: bool) -> str | None:
+        """Why it cannot be said yet where groups would go on; None when it can."""
+        ...
+
+    @property
+    def policy(self) -> ReplicationPolicy:
+        """Of the flow that copies what is written where the groups come from."""
+        ...
+
+    @property
+    def reverse_flow(self) -> Flow | None:
+        """The flow that writes to where the groups come from, if this process has it."""
+        ...
+
+    @property
+    def copying_flow(self) -> Flow | None:
+        """The flow that copies what is written where the groups come from; None when there is none."""
+        ...
+
+    def may_be_fenced(self, topic: str, *, here: bool) -> bool:
+        """Whether a topic of the cluster that is left (`here`), or of the other one, is the flow's: only
+        there a fence is one of ours."""
+        ...
+
+    async def groups(self) -> Collection[str]:
+        """Groups that can move, present now. Raises KafkaError."""
+        ...
+
+    @property
+    def unsupported(self) -> Mapping[str, str]:
+        """Id and type of the groups, as of the last `groups`, that no translation is for."""
+        ...
+
+    def destination(self, partition: TopicPartition) -> TopicPartition | None:
+        """Where a group's partition goes on; None when it cannot."""
+        ...
+
+    async def translate(
+        self, positions: Collection[SourcePosition]
+    ) -> Mapping[SourcePosition, Translation]: ...
+
+    def is_own(self, group: str, partition: TopicPartition, next_offset: int) -> bool:
+        """Whether the group has come there itself, where it comes from."""
+        ...
+
+    def wrote(
+        self, group: str, to_partition: TopicPartition | None, offset: int | None, *, upstream: int
+    ) -> bool:
+        """Whether a flow put the group to `offset` there when it had read no more than up to `upstream`: a
+        lower translation proves it wrong."""
+        ...
+
+    async def written(self) -> Collection[CopiedPartition]:
+        """What is written here and copied there: the backlog is of these. Raises KafkaError."""
+        ...
+
+    def known_places(self) -> Collection[KnownPlace]:
+        """What checkpoints say, without asking the cluster that is left."""
+        ...
+
+    def last_seen_backlog(self) -> Collection[TopicBacklog]:
+        """What may be missing there, as far as the cluster that is left was seen before it went away."""
+        ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FailoverRoute:
+    """From the flow's source to its target.
+
+    Progress on the source's own topics goes to their copies. Progress on copies of the target's topics, which
+    the reverse flow made, goes home to the originals.
+    """
+
+    parts: FlowParts
+    reverse: FlowParts | None = None
+    """Of the flow in the other direction; None when this process has none."""
+
+    @property
+    def kind(self) -> MoveKind:
+        return MoveKind.FAILOVER
+
+    @property
+    def flow(self) -> Flow:
+        return self.parts.flow
+
+    @property
+    def from_alias(self) -> ClusterAlias:
+        return self.parts.flow.source
+
+    @property
+    def to_alias(self) -> ClusterAlias:
+        return self.parts.flow.target
+
+    @property
+    def here(self) -> LogSide:
+        return self.parts.source_log
+
+    @property
+    def there(self) -> LogSide:
+        return self.parts.target_log
+
+    @property
+    def from_cluster(self) -> KafkaCluster:
+        return self.parts.source
+
+    @property
+    def to_cluster(self) -> KafkaCluster:
+        return self.parts.target
+
+    def obstacle(self, *, from_reachable: bool) -> str | None:
+        if not from_reachable:
+            return None if self.parts.checkpointer.restored else unread(self.parts, "checkpoints")
+        return None if self.parts.syncs_are_read else unread(self.parts, "offset syncs")
+
+    @property
+    def policy(self) -> ReplicationPolicy:
+        return self.parts.entry.policy
+
+    @property
+    def reverse_flow(self) -> Flow | None:
+        return None if self.reverse is None else self.reverse.flow
+
+    @property
+    def copying_flow(self) -> Flow | None:
+        return self.parts.flow
+
+    def may_be_fenced(self, topic: str, *, here: bool) -> bool:
+        return fenceable(self.parts if here else self.reverse, topic)
+
+    async def groups(self) -> Collection[str]:
+        return await self.parts.checkpointer.groups.present()
+
+    @property
+    def unsupported(self) -> Mapping[str, str]:
+        return self.parts.checkpointer.groups.unsupported
+
+    def destination(self, partition: TopicPartition) -> TopicPartition | None:
+        return self._ways.destination(partition)
+
+    async def translate(self, positions: Collection[SourcePosition]) -> Mapping[SourcePosition, Translation]:
+        return await self._ways.translate(positions)
+
+    def is_own(self, group: str, partition: TopicPartition, next_offset: int) -> bool:
+        return self._ways.is_own(group, partition, next_offset)
+
+    def wrote(
+        self, group: str, to_partition: TopicPartition | None, offset: int | None, *, upstream: int
+    ) -> bool:
+        history = self.parts.checkpointer.history
+        return to_partition is not None and history.wrote(group, to_partition, offset, upstream=upstream)
+
+    @property
+    def _ways(self) -> Ways:
+        return Ways(away=self.parts, home=self.reverse, home_first=False)
+
+    async def written(self) -> Collection[CopiedPartition]:
+        return await copied_partitions(self.parts)
+
+    def known_places(self) -> Collection[KnownPlace]:
+        checkpointer = self.parts.checkpointer
+        return [
+            KnownPlace(
+                group=group,
+                from_partition=self.parts.origin_of(partition) or partition,
+                to_partition=partition,
+                from_offset=checkpoint.upstream_offset,
+                translation=self._known_translation(checkpoint),
+                metadata=checkpoint.metadata,
+            )
+            for group in sorted(checkpointer.history.groups())
+            if self.parts.entry.groups.should_replicate_group(group)
+            for partition, checkpoint in sorted(checkpointer.history.latest(group).items())
+            if not self.parts.is_void(checkpoint)
+        ]
+
+    def _known_translation(self, checkpoint: Checkpoint) -> Translation:
+        """The verdict that the checkpoint was made with, if this process has made it: it holds for good."""
+        known = self.parts.checkpointer.table.last_translation(checkpoint.group, checkpoint.partition)
+        if known is not None and known.downstream_offset == checkpoint.downstream_offset:
+            return known
+        return Translation(
+            verdict=Verdict.FLOOR,
+            downstream_offset=checkpoint.downstream_offset,
+            message="as the last checkpoint says",
+        )
+
+    def last_seen_backlog(self) -> Collection[TopicBacklog]:
+        ends = {
+            row.source: row.upstream_offset + row.source_lag
+            for row in self.parts.checkpointer.table.rows()
+            if row.source_lag is not None and self.parts.copies(row.source.topic)
+        }
+        return [_last_seen(self.parts, partition, end) for partition, end in sorted(ends.items())]
+
+
+def unread(parts: FlowParts, what: str) -> str:
+    why = f": {parts.obstacle}" if parts.obstacle else ""
+    return f"flow {parts.flow}: the {what} have not been read yet{why}"
+
+
+def _last_seen(parts: FlowParts, partition: TopicPartition, end: int) -> TopicBacklog:
+    """The newest offset sync lies before the end of the copy, so at most this is missing."""
+    pairs = parts.pairs(partition)
+    newest = None if pairs is None else pairs.newest()
+    copied_to = None if newest is None else newest.upstream + 1
+    if copied_to is None:
+        message = f"its log ended at {end} when it was last seen; nothing of it is known to be copied"
+    else:
+        missing = max(0, end - copied_to)
+        of_that = "all of that is copied"
+        if missing:
+            of_that = f"missing are at most {missing} {'record' if missing == 1 else 'records'} of that"
+        message = f"its log ended at {end} when it was last seen: {of_that}"
+    return TopicBacklog(
+        partition=partition, end_offset=end, records_not_copied=None, copied_to=copied_to, message=message
+    )
+
+
+def fenceable(parts: FlowParts | None, topic: str) -> bool:
+    """Whether the flow's rules select a topic of this name, be it there or not."""
+    return parts is not None and parts.entry.topics.selects(topic)
+
+
+async def copied_partitions(parts: FlowParts) -> list[CopiedPartition]:
+    """Every partition of the flow's topics on its source, without heartbeats, sorted. Raises KafkaError."""
+    topics = [
+        topic
+        for topic in await parts.source.list_topics()
+        if parts.copies(topic) and not parts.entry.policy.is_heartbeats_topic(topic)
+    ]
+    described = await parts.source.describe_topics(topics)
+    copies = {topic: parts.copy_of(TopicPartition(topic, 0)).topic for topic in topics}
+    copied = await parts.target.describe_topics(copies.values())
+    found: list[CopiedPartition] = []
+    for topic in sorted(topics):
+        description, copy = described[topic], copied[copies[topic]]
+        if isinstance(description, KafkaError):
+            if description.reason == "TOPIC_UNKNOWN":
+                continue
+            raise description
+        identity = parts.checkpointer.topics.identity(
+            topic,
+            source_id=description.topic_id,
+            target_id="" if isinstance(copy, KafkaError) else copy.topic_id,
+        )
+        for number in range(description.partition_count):
+            here = TopicPartition(topic, number)
+            found.append(
+                CopiedPartition(
+                    here=here, there=parts.copy_of(here), pairs=parts.pairs(here), identity=identity
+                )
+            )
+    return found

@@ -1,0 +1,125 @@
+"""The way back: from a flow's target to its source."""
+
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+
+from twinlog.kafka.ports import KafkaCluster
+from twinlog.model import ClusterAlias, Flow, TopicPartition
+from twinlog.policy import ReplicationPolicy
+from twinlog_checkpoint.flow.parts import FlowParts
+from twinlog_checkpoint.groups.directory import TRANSLATABLE_TYPES
+from twinlog_checkpoint.moves.offset_router import Ways
+from twinlog_checkpoint.moves.plan import MoveKind, TopicBacklog
+from twinlog_checkpoint.moves.route import CopiedPartition, KnownPlace, copied_partitions, fenceable, unread
+from twinlog_checkpoint.translation.exact import LogSide
+from twinlog_checkpoint.translation.translation import SourcePosition, Translation
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FailbackRoute:
+    """From the flow's target back to its source.
+
+    Progress on copies goes back to the originals. Progress on the target's own topics goes to their copies on
+    the source, which the reverse flow makes, if there is one.
+    """
+
+    parts: FlowParts
+    reverse: FlowParts | None
+    """Of the flow in the other direction; None when this process has none."""
+
+    @property
+    def kind(self) -> MoveKind:
+        return MoveKind.FAILBACK
+
+    @property
+    def flow(self) -> Flow:
+        return self.parts.flow
+
+    @property
+    def from_alias(self) -> ClusterAlias:
+        return self.parts.flow.target
+
+    @property
+    def to_alias(self) -> ClusterAlias:
+        return self.parts.flow.source
+
+    @property
+    def here(self) -> LogSide:
+        return self.parts.target_log
+
+    @property
+    def there(self) -> LogSide:
+        return self.parts.source_log
+
+    @property
+    def from_cluster(self) -> KafkaCluster:
+        return self.parts.target
+
+    @property
+    def to_cluster(self) -> KafkaCluster:
+        return self.parts.source
+
+    def obstacle(self, *, from_reachable: bool) -> str | None:
+        for parts in (self.parts, *(() if self.reverse is None else (self.reverse,))):
+            if not parts.syncs_are_read:
+                return unread(parts, "offset syncs")
+        return None
+
+    @property
+    def policy(self) -> ReplicationPolicy:
+        return (self.reverse or self.parts).entry.policy
+
+    @property
+    def reverse_flow(self) -> Flow | None:
+        """The flow itself: it copies to where the groups come from."""
+        return self.parts.flow
+
+    @property
+    def copying_flow(self) -> Flow | None:
+        return None if self.reverse is None else self.reverse.flow
+
+    def may_be_fenced(self, topic: str, *, here: bool) -> bool:
+        return fenceable(self.reverse if here else self.parts, topic)
+
+    async def groups(self) -> Collection[str]:
+        listed = await self.parts.target.list_groups()
+        return [
+            group
+            for group, kind in listed.items()
+            if kind in TRANSLATABLE_TYPES and self.parts.entry.groups.should_replicate_group(group)
+        ]
+
+    @property
+    def unsupported(self) -> Mapping[str, str]:
+        """Not asked: a failback moves what a failover moved."""
+        return {}
+
+    def destination(self, partition: TopicPartition) -> TopicPartition | None:
+        return self._ways.destination(partition)
+
+    async def translate(self, positions: Collection[SourcePosition]) -> Mapping[SourcePosition, Translation]:
+        return await self._ways.translate(positions)
+
+    def is_own(self, group: str, partition: TopicPartition, next_offset: int) -> bool:
+        """Always: where a failover has put it, it goes back from."""
+        return True
+
+    def wrote(
+        self, group: str, to_partition: TopicPartition | None, offset: int | None, *, upstream: int
+    ) -> bool:
+        if self.reverse is None or to_partition is None:
+            return False
+        return self.reverse.checkpointer.history.wrote(group, to_partition, offset, upstream=upstream)
+
+    @property
+    def _ways(self) -> Ways:
+        return Ways(away=self.reverse, home=self.parts, home_first=True)
+
+    async def written(self) -> Collection[CopiedPartition]:
+        return [] if self.reverse is None else await copied_partitions(self.reverse)
+
+    def known_places(self) -> Collection[KnownPlace]:
+        return []
+
+    def last_seen_backlog(self) -> Collection[TopicBacklog]:
+        return []

@@ -1,0 +1,159 @@
+"""How alignment reads a log: prints of visible records, or only their number. Two ways of the one port.
+
+`BatchLog` reads batches and opens only those it must. `RecordLog` reads records through the ordinary reader,
+for clusters that offer nothing else (the fake one).
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+from twinlog.batches import RecordLocator, Visibility, VisibleCounter, classify, decode_batch
+from twinlog.kafka.ports import LogReader
+from twinlog.kafka.raw.reader import BatchReader, FetchedBatches
+from twinlog.model import Record, TimestampType, TopicPartition
+from twinlog_checkpoint.translation.alignment import Print
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Stretch:
+    """Part of a log as one fetch gave it."""
+
+    prints: Sequence[Print]
+    """Visible records from the offset asked for."""
+    next_offset: int
+    """Where reading goes on, also past what is not visible."""
+    log_start_offset: int
+    end_offset: int
+    size_bytes: int
+
+    @property
+    def ended(self) -> bool:
+        return self.next_offset >= self.end_offset
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Passed:
+    """Records that one fetch passed without looking at them."""
+
+    records: int
+    next_offset: int
+    ended: bool
+    size_bytes: int
+
+
+class AlignedLog(Protocol):
+    """One cluster's side. Every call is one fetch, bounded as the reader's."""
+
+    async def read(self, partition: TopicPartition, offset: int, *, max_bytes: int) -> Stretch:
+        """Visible records from `offset` on. Raises KafkaError (OFFSET_OUT_OF_RANGE below the log's start)."""
+        ...
+
+    async def count(self, partition: TopicPartition, offset: int, stop: int, *, max_bytes: int) -> Passed:
+        """The number of visible records in [offset, stop), as far as one fetch goes."""
+        ...
+
+    async def skip(self, partition: TopicPartition, offset: int, records: int, *, max_bytes: int) -> Passed:
+        """Pass `records` visible ones; `next_offset` is the record after them once all are passed."""
+        ...
+
+
+class BatchLog:
+    """Over raw batches: counting looks at headers only."""
+
+    def __init__(self, reader: BatchReader) -> None:
+        self._reader = reader
+
+    async def read(self, partition: TopicPartition, offset: int, *, max_bytes: int) -> Stretch:
+        fetched = await self._reader.fetch(partition, offset, max_bytes=max_bytes)
+        prints: list[Print] = []
+        visible = classify(fetched.batches, fetched.aborted, read_committed=self._reader.read_committed)
+        for batch, visibility in visible:
+            if visibility is not Visibility.VISIBLE:
+                continue
+            broker_time = batch.header.is_log_append_time
+            prints += (
+                Print(
+                    record.offset,
+                    None if broker_time else record.timestamp_ms,
+                    hash((record.key, record.value)),
+                )
+                for record in decode_batch(batch)
+                if record.offset >= offset
+            )
+        return Stretch(
+            prints=prints,
+            next_offset=fetched.next_offset(offset),
+            log_start_offset=fetched.log_start_offset,
+            end_offset=fetched.end_offset,
+            size_bytes=fetched.size_bytes,
+        )
+
+    async def count(self, partition: TopicPartition, offset: int, stop: int, *, max_bytes: int) -> Passed:
+        fetched = await self._reader.fetch(partition, offset, max_bytes=max_bytes)
+        counter = VisibleCounter(offset, stop, read_committed=self._reader.read_committed)
+        counter.feed(fetched.batches, fetched.aborted)
+        return self._passed(counter.records, counter.next_offset, fetched)
+
+    async def skip(self, partition: TopicPartition, offset: int, records: int, *, max_bytes: int) -> Passed:
+        fetched = await self._reader.fetch(partition, offset, max_bytes=max_bytes)
+        locator = RecordLocator(offset, records, read_committed=self._reader.read_committed)
+        locator.feed(fetched.batches, fetched.aborted)
+        return self._passed(records - locator.records_before, locator.next_offset, fetched)
+
+    def _passed(self, records: int, next_offset: int, fetched: FetchedBatches) -> Passed:
+        return Passed(
+            records=records,
+            next_offset=next_offset,
+            ended=next_offset >= fetched.end_offset,
+            size_bytes=fetched.size_bytes,
+        )
+
+
+class RecordLog:
+    """Over decoded records."""
+
+    def __init__(self, reader: LogReader) -> None:
+        self._reader = reader
+
+    async def read(self, partition: TopicPartition, offset: int, *, max_bytes: int) -> Stretch:
+        fetched = await self._reader.fetch(partition, offset, max_wait_seconds=0, max_bytes=max_bytes)
+        return Stretch(
+            prints=[_print(record) for record in fetched.records],
+            next_offset=fetched.next_offset,
+            log_start_offset=fetched.log_start_offset,
+            end_offset=fetched.high_watermark,
+            size_bytes=sum(_size(record) for record in fetched.records),
+        )
+
+    async def count(self, partition: TopicPartition, offset: int, stop: int, *, max_bytes: int) -> Passed:
+        stretch = await self.read(partition, offset, max_bytes=max_bytes)
+        return Passed(
+            records=sum(record.offset < stop for record in stretch.prints),
+            next_offset=stretch.next_offset,
+            ended=stretch.ended,
+            size_bytes=stretch.size_bytes,
+        )
+
+    async def skip(self, partition: TopicPartition, offset: int, records: int, *, max_bytes: int) -> Passed:
+        stretch = await self.read(partition, offset, max_bytes=max_bytes)
+        if records < len(stretch.prints):
+            found = stretch.prints[records].offset
+            return Passed(records=records, next_offset=found, ended=False, size_bytes=stretch.size_bytes)
+        return Passed(
+            records=len(stretch.prints),
+            next_offset=stretch.next_offset,
+            ended=stretch.ended,
+            size_bytes=stretch.size_bytes,
+        )
+
+
+def _print(record: Record) -> Print:
+    broker_time = record.timestamp_type is TimestampType.LOG_APPEND_TIME
+    return Print(
+        record.offset, None if broker_time else record.timestamp_ms, hash((record.key, record.value))
+    )
+
+
+def _size(record: Record) -> int:
+    return len(record.key or b"") + len(record.value or b"")

@@ -1,0 +1,282 @@
+"""Exact translation: aligns the logs of source and target, and falls back on MM2's rule where that cannot be
+done."""
+
+import asyncio
+from collections import defaultdict
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass, field, replace
+
+from twinlog.errors import KafkaError, WireFormatError
+from twinlog.kafka.ports import LogAdmin, OffsetSpec
+from twinlog.model import TopicPartition
+from twinlog_checkpoint.groups.at_once import each_at_once
+from twinlog_checkpoint.groups.log_ranges import log_ranges
+from twinlog_checkpoint.groups.sync_plan import LogRange
+from twinlog_checkpoint.translation.aligner import Aligner
+from twinlog_checkpoint.translation.alignment import Answer, Outcome
+from twinlog_checkpoint.translation.alignment_log import AlignedLog
+from twinlog_checkpoint.translation.floor import within, without_floor
+from twinlog_checkpoint.translation.history import OffsetPair, Pairs
+from twinlog_checkpoint.translation.log_sides import BudgetSpent, ByteBudget, LogBounds, Side
+from twinlog_checkpoint.translation.translation import FloorRule, SourcePosition, Translation, Verdict
+
+MAX_KNOWN = 200_000
+"""Answers remembered, about 300 bytes each; the oldest goes first."""
+PARTITIONS_AT_ONCE = 8
+"""Both logs of so many are read side by side: each waits for the network most of the time."""
+MAX_ASTRAY = 1000
+"""Pairs of one partition that are remembered as no place to count from."""
+_NOT_VISIBLE = "the topic is not visible on both clusters"
+_BUDGET_SPENT = "the bytes that may be read in an interval are used up; it goes on in the next"
+_REWOUND = "the copy went back while its log was read; it is read again in the next interval"
+_NOT_FOUND = "the logs no longer hold the records to compare"
+_AT_END = "everything that has been copied lies before it"
+_BEFORE_START = "it lies before the log's start: the copy of the first record that can still be read"
+_OTHER_COPY = (
+    "the logs do not hold what the offset syncs say: the copy lost records or was created again, and no"
+    " newer sync has come yet"
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LogSide:
+    """One cluster: its log ends and its records."""
+
+    admin: LogAdmin
+    log: AlignedLog
+    end: OffsetSpec = OffsetSpec.LAST_STABLE
+    """LATEST where what no transaction has committed is copied as well."""
+
+
+Bounds = tuple[LogBounds, LogBounds]
+"""Of the partition here and its counterpart there."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Known:
+    """An answer of an earlier pass, and what must not have changed since."""
+
+    generation: int
+    bounds: Bounds
+    translation: Translation
+
+    def still_true(self, position: SourcePosition, pairs: Pairs, bounds: Bounds) -> bool:
+        """A found record stays where it is while its log holds it; an end ends with the next record.
+
+        A log that ends before the end it had lost records, and where a position lies before the log's start
+        the answer is of the record that stands there.
+        """
+        offset = self.translation.downstream_offset
+        if pairs.generation != self.generation or offset is None or bounds[1].end < self.bounds[1].end:
+            return False
+        if position.next_offset < bounds[0].start and bounds[0].start != self.bounds[0].start:
+            return False
+        if self.translation.verdict is Verdict.UP_TO_DATE:
+            return bounds == self.bounds
+        return bounds[1].start <= offset < bounds[1].end
+
+
+@dataclass(slots=True, kw_only=True)
+class ExactTranslator:
+    """A strategy of translation along one flow, in the direction that its sides and pairs have.
+
+    Many groups share its reads and what it has learned.
+    """
+
+    here: LogSide
+    """Where the offsets are of."""
+    there: LogSide
+    """Where they are translated to."""
+    counterpart: Callable[[TopicPartition], TopicPartition]
+    """The same partition there."""
+    pairs: Callable[[TopicPartition], Pairs | None]
+    """What is known of a partition here; asked anew each time, for syncs may be read anew."""
+    floor: FloorRule
+    max_bytes: int
+    """Read at most for one call of `translate`, both sides together."""
+    on_read_bytes: Callable[[int], None]
+    _known: dict[SourcePosition, _Known] = field(default_factory=dict)
+    _served: dict[TopicPartition, int] = field(default_factory=dict)
+    """When each partition was last aligned (a count): the longest waiting one goes first."""
+    _turn: int = 0
+    _astray: dict[TopicPartition, set[OffsetPair]] = field(default_factory=dict)
+    _busy: defaultdict[TopicPartition, asyncio.Lock] = field(
+        default_factory=lambda: defaultdict(asyncio.Lock)
+    )
+    """Held while a partition is aligned: who asks meanwhile waits, and takes what was found."""
+
+    async def translate(self, positions: Collection[SourcePosition]) -> Mapping[SourcePosition, Translation]:
+        translations = {position: self.floor.translate_one(position) for position in positions}
+        by_partition: dict[TopicPartition, list[SourcePosition]] = {}
+        for position, translation in translations.items():
+            if translation.verdict not in (Verdict.NOT_READY, Verdict.NO_SYNC):
+                by_partition.setdefault(position.partition, []).append(position)
+        if not by_partition:
+            return translations
+        bounds = await self._bounds(by_partition)
+        budget = ByteBudget(self.max_bytes)
+        waiting_longest_first = sorted(by_partition, key=lambda tp: (self._served.get(tp, 0), tp))
+
+        async def one(partition: TopicPartition) -> None:
+            floors = {position: translations[position] for position in by_partition[partition]}
+            translations.update(await self._alone(partition, floors, bounds.get(partition), budget))
+
+        await each_at_once(waiting_longest_first, one, most=PARTITIONS_AT_ONCE, name="align partitions")
+        self.on_read_bytes(budget.spent_bytes)
+        return translations
+
+    async def _alone(
+        self,
+        partition: TopicPartition,
+        floors: Mapping[SourcePosition, Translation],
+        bounds: Bounds | None,
+        budget: ByteBudget,
+    ) -> dict[SourcePosition, Translation]:
+        """The answers for one partition, once nobody else reads it."""
+        waited = self._busy[partition].locked()
+        async with self._busy[partition]:
+            if waited:
+                bounds = (await self._bounds([partition])).get(partition)
+            return await self._partition(partition, floors, bounds, budget)
+
+    async def _partition(
+        self,
+        partition: TopicPartition,
+        floors: Mapping[SourcePosition, Translation],
+        bounds: Bounds | None,
+        budget: ByteBudget,
+    ) -> dict[SourcePosition, Translation]:
+        """The answers for one partition: found, or MM2's with the reason why not."""
+        pairs = self.pairs(partition)
+        if pairs is None or bounds is None:
+            return {position: _because(floor, _NOT_VISIBLE) for position, floor in floors.items()}
+        if budget.left_bytes > 0:
+            self._turn += 1
+            self._served[partition] = self._turn
+        told: dict[SourcePosition, Translation] = {}
+        for position in floors:
+            known = self._known.get(position)
+            if known is not None and known.still_true(position, pairs, bounds):
+                told[position] = known.translation
+        if len(told) == len(floors):
+            return told
+        answers: dict[int, Answer] = {}
+        generation = pairs.generation
+        wanted = [
+            position.next_offset
+            for position, floor in floors.items()
+            if position not in told and not _only_there(position, floor, bounds)
+        ]
+        reason, other_copy = await self._align(partition, wanted, answers, pairs, bounds, budget)
+        if pairs.generation != generation:
+            answers, reason = {}, _REWOUND
+        left: dict[SourcePosition, Translation] = {}
+        for position, floor in floors.items():
+            if position in told:
+                continue
+            found = _found(answers.get(position.next_offset), bounds[0].start > position.next_offset)
+            if found is not None:
+                told[position] = found
+                self._remember(position, _Known(generation, bounds, found))
+            elif other_copy:
+                told[position] = without_floor(_OTHER_COPY)
+            else:
+                left[position] = floor
+        told.update(await self._floors(partition, left, bounds[1], reason))
+        return told
+
+    async def _floors(
+        self,
+        partition: TopicPartition,
+        floors: Mapping[SourcePosition, Translation],
+        there: LogBounds,
+        reason: str,
+    ) -> dict[SourcePosition, Translation]:
+        """What is left where the logs gave no answer. Raises KafkaError."""
+        log = LogRange(start=there.start, end=there.end)
+        if any((floor.downstream_offset or 0) > there.end for floor in floors.values()):
+            # A sync may come before the marker that makes its record readable.
+            counterpart = self.counterpart(partition)
+            log = (await log_ranges(self.there.admin, [counterpart])).get(counterpart, log)
+        return {position: _because(within(floor, log), reason) for position, floor in floors.items()}
+
+    async def _align(
+        self,
+        partition: TopicPartition,
+        wanted: list[int],
+        answers: dict[int, Answer],
+        pairs: Pairs,
+        bounds: Bounds,
+        budget: ByteBudget,
+    ) -> tuple[str, bool]:
+        """Fill `answers`; return why some are missing, and whether the logs contradict the syncs."""
+        astray = self._astray.setdefault(partition, set())
+        if len(astray) > MAX_ASTRAY:
+            astray.clear()
+        aligner = Aligner(
+            here=Side(log=self.here.log, partition=partition, bounds=bounds[0]),
+            there=Side(log=self.there.log, partition=self.counterpart(partition), bounds=bounds[1]),
+            pairs=pairs,
+            budget=budget,
+            astray=astray,
+        )
+        reason = _NOT_FOUND
+        try:
+            await aligner.align(wanted, answers)
+        except BudgetSpent:
+            reason = _BUDGET_SPENT
+        except (KafkaError, WireFormatError) as error:
+            reason = str(error)
+        return reason, aligner.walks.contradicted
+
+    async def _bounds(self, partitions: Collection[TopicPartition]) -> Mapping[TopicPartition, Bounds]:
+        """Log ends on both sides of each partition, left out when either is missing. Raises KafkaError."""
+        here = await log_ends(self.here.admin, partitions, self.here.end)
+        there = await log_ends(self.there.admin, {self.counterpart(tp) for tp in partitions}, self.there.end)
+        return {
+            partition: (here[partition], there[self.counterpart(partition)])
+            for partition in partitions
+            if partition in here and self.counterpart(partition) in there
+        }
+
+    def _remember(self, position: SourcePosition, known: _Known) -> None:
+        self._known.pop(position, None)
+        self._known[position] = known
+        if len(self._known) > MAX_KNOWN:
+            del self._known[next(iter(self._known))]
+
+
+async def log_ends(
+    admin: LogAdmin, partitions: Collection[TopicPartition], end_spec: OffsetSpec = OffsetSpec.LAST_STABLE
+) -> Mapping[TopicPartition, LogBounds]:
+    """First offsets and ends; partitions that cannot be looked up are left out. Raises KafkaError."""
+    if not partitions:
+        return {}
+    starts = await admin.list_offsets(OffsetSpec.EARLIEST, partitions)
+    ends = await admin.list_offsets(end_spec, partitions)
+    bounds: dict[TopicPartition, LogBounds] = {}
+    for partition in partitions:
+        start, end = starts[partition], ends[partition]
+        if not isinstance(start, KafkaError) and not isinstance(end, KafkaError):
+            bounds[partition] = LogBounds(start=start, end=end)
+    return bounds
+
+
+def _found(answer: Answer | None, before_start: bool) -> Translation | None:
+    """EXACT or UP_TO_DATE; None when alignment gave no answer."""
+    if answer is None or answer.outcome is Outcome.LOST:
+        return None
+    if answer.outcome is Outcome.MATCH:
+        message = _BEFORE_START if before_start else ""
+        return Translation(verdict=Verdict.EXACT, downstream_offset=answer.offset, message=message)
+    return Translation(verdict=Verdict.UP_TO_DATE, downstream_offset=answer.offset, message=_AT_END)
+
+
+def _only_there(position: SourcePosition, floor: Translation, bounds: Bounds) -> bool:
+    """The next record is gone here, but the copy may still hold it: the first one left here would skip it."""
+    offset = floor.downstream_offset
+    return position.next_offset < bounds[0].start and offset is not None and offset <= bounds[1].end
+
+
+def _because(floor: Translation, reason: str) -> Translation:
+    return replace(floor, message=f"{floor.message}; not exact: {reason}")

@@ -1,0 +1,81 @@
+"""From wanted and present ACLs to what is created and deleted. Pure.
+
+Order: denials are made first and taken away last, so that at no moment anybody may do more than before or
+after. Only what differs is sent; only bindings that Twinlog made (its registry says so) are ever deleted.
+"""
+
+from collections.abc import Collection, Iterable, Sequence
+
+from twinlog.kafka.ports import AclBinding
+from twinlog_configsync.access.acl_rules import AclRules, Translation
+from twinlog_configsync.model.acl_rights import DENY
+from twinlog_configsync.model.actions import AclAction, CreateAcl, DeleteAcl, SkipAcl
+from twinlog_configsync.model.observation import AclObservation
+from twinlog_configsync.planning.source_loss import Hold
+
+
+def plan_acls(
+    observation: AclObservation,
+    translations: Sequence[Translation],
+    rules: AclRules,
+    *,
+    made: Collection[AclBinding],
+    wanted_elsewhere: Collection[AclBinding] | None = frozenset(),
+    hold: Hold | None = None,
+) -> list[AclAction | SkipAcl]:
+    """What brings the target's ACLs in step with the source's.
+
+    `translations`: what becomes of the source's; `made`: bindings on the target that Twinlog made for this
+    flow; `wanted_elsewhere`: those that another flow into the same target wants, which are not deleted;
+    `hold`: why nothing is deleted at all now.
+    """
+    wanted = {target: each for each in translations for target in each.targets}
+    creations = [
+        CreateAcl(binding=target, rule=each.rule, drift=target in made)
+        for target, each in sorted(wanted.items())
+        if target not in observation.target
+    ]
+    surplus = sorted((observation.target & frozenset(made)) - wanted.keys())
+    deletions, kept = _removals(surplus, rules, wanted_elsewhere, hold)
+    kept += [SkipAcl(binding=each.source, rule=each.rule) for each in translations if not each.targets]
+    return [
+        *(action for action in creations if action.binding.permission == DENY),
+        *(action for action in deletions if action.binding.permission != DENY),
+        *(action for action in creations if action.binding.permission != DENY),
+        *(action for action in deletions if action.binding.permission == DENY),
+        *kept,
+    ]
+
+
+def wanted_acls(translations: Iterable[Translation]) -> frozenset[AclBinding]:
+    """Every binding that the flow wants on the target."""
+    return frozenset(target for each in translations for target in each.targets)
+
+
+def _removals(
+    surplus: Collection[AclBinding],
+    rules: AclRules,
+    wanted_elsewhere: Collection[AclBinding] | None,
+    hold: Hold | None,
+) -> tuple[list[DeleteAcl], list[SkipAcl]]:
+    """What Twinlog made and the source does not have any more."""
+    deletions: list[DeleteAcl] = []
+    kept: list[SkipAcl] = []
+    for binding in surplus:
+        if not rules.follows_removals:
+            rule = f"nothing on the source asks for it any more, but mode {rules.mode} never deletes"
+        elif hold is not None:
+            rule = f"kept, {hold.reason}: {hold.message}"
+        elif wanted_elsewhere is None:
+            rule = (
+                "nothing on the source asks for it any more; kept until every flow into this target has said "
+                "what it wants"
+            )
+        elif binding in wanted_elsewhere:
+            rule = "nothing on the source asks for it any more, but another flow into this target wants it"
+        else:
+            rule = f"made by Twinlog, nothing on the source asks for it (mode {rules.mode})"
+            deletions.append(DeleteAcl(binding=binding, rule=rule))
+            continue
+        kept.append(SkipAcl(binding=binding, rule=rule))
+    return deletions, kept

@@ -1,0 +1,248 @@
+"""What a binding of the source becomes on the target, in each mode. Pure.
+
+| | mm2 (default) | read-only | full |
+|---|---|---|---|
+| topics | literal | literal, prefixed | literal, prefixed |
+| groups | no | all patterns | all patterns |
+| transactional ids | no | no | literal |
+| ALLOW ALL | READ | READ | ALL |
+| ALLOW WRITE | left out | left out | copied |
+| other ALLOW | copied | READ, DESCRIBE, DESCRIBE_CONFIGS | copied |
+| DENY | copied | copied | copied |
+| fence of a failover | left out | left out | left out |
+| removals | never | followed | followed |
+
+Invariant (a property test holds it against Kafka's rules of evaluation): who may do something to a copy, a
+group or a transactional id on the target because of these bindings may do the same to its origin on the
+source, and to nothing else on the target.
+
+Patterns are therefore written out, name by name: on the target `orders*`, `*` or `A.*` would also match what
+is the target's own, and the topics of the mirror itself. `mm2` is MirrorMaker 2's rule (reference §5.4), with
+two exceptions: an ALLOW that a DENY limits on the source is left out when the mode does not carry that DENY
+over, because the copy would give more than the original; and under a policy that keeps names only topics that
+the source has are taken, `*` included. A fence (DENY WRITE for everybody, `twinlog.fences`) is a rule of its
+own cluster: on the copies it would stop the replication, and the applications that moved.
+"""
+
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass, replace
+from enum import StrEnum
+from typing import Final
+
+from twinlog.fences import is_fence
+from twinlog.kafka.ports import AclBinding
+from twinlog.policy.replication import ReplicationPolicy
+from twinlog_configsync.model.acl_rights import (
+    ALL,
+    ALLOW,
+    DENY,
+    LITERAL,
+    WILDCARD,
+    acl_text,
+    covers,
+    limits,
+)
+
+
+class AclMode(StrEnum):
+    """Value of `twinlog.sync.topic.acls.mode`."""
+
+    MM2 = "mm2"
+    READ_ONLY = "read-only"
+    FULL = "full"
+
+
+TOPIC: Final = "TOPIC"
+GROUP: Final = "GROUP"
+TRANSACTIONAL_ID: Final = "TRANSACTIONAL_ID"
+
+_OWN_PREFIX: Final = "twinlog-"
+_COUNTERPARTS: Final = {
+    TOPIC: "each replicated topic",
+    GROUP: "each selected group that the source has",
+    TRANSACTIONAL_ID: "each transactional id that the source's ACLs name",
+}
+
+_READING: Final = frozenset({"READ", "DESCRIBE", "DESCRIBE_CONFIGS"})
+_TYPES: Final = {
+    AclMode.MM2: frozenset({TOPIC}),
+    AclMode.READ_ONLY: frozenset({TOPIC, GROUP}),
+    AclMode.FULL: frozenset({TOPIC, GROUP, TRANSACTIONAL_ID}),
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AclRules:
+    mode: AclMode
+    source: str
+    """Alias of the source cluster."""
+    policy: ReplicationPolicy
+    selects_topic: Callable[[str], bool]
+    selects_group: Callable[[str], bool]
+
+    @property
+    def follows_removals(self) -> bool:
+        return self.mode is not AclMode.MM2
+
+    @property
+    def writes_patterns_out(self) -> bool:
+        """Whether a new topic or group may need bindings that no ACL of the source names it in."""
+        return self.mode is not AclMode.MM2 or not self.policy.tracks_topic_sources
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Translation:
+    """What becomes of one binding of the source, and by which rule."""
+
+    source: AclBinding
+    targets: tuple[AclBinding, ...]
+    """None when it is left out, or matches nothing that is replicated."""
+    rule: str
+    effective: bool = True
+    """Whether the targets say of the copies all that the source says of the originals."""
+
+
+def translate_acls(
+    bindings: Collection[AclBinding],
+    rules: AclRules,
+    *,
+    topics: Collection[str],
+    groups: Collection[str] = (),
+) -> list[Translation]:
+    """Every binding of the source, sorted, with what it becomes.
+
+    `topics`: the source topics that the flow replicates; `groups`: the groups that the source has, selected
+    or not.
+    """
+    names = _names(bindings, rules, topics, groups)
+    translated = [_translate(binding, rules, names) for binding in sorted(bindings)]
+    lost = [each.source for each in translated if each.source.permission == DENY and not each.effective]
+    return [_without_gain(each, lost) for each in translated]
+
+
+_Names = Mapping[str, Collection[str]]
+"""By type: the source's names that the target has a counterpart of, for which patterns are written out."""
+
+
+def _names(
+    bindings: Collection[AclBinding], rules: AclRules, topics: Collection[str], groups: Collection[str]
+) -> _Names:
+    """A name in a literal binding need not exist yet; under a policy that keeps names a topic must, since
+    the target's topic of that name may be another one.
+    """
+    spelled: dict[str, set[str]] = {TOPIC: set(), GROUP: set(), TRANSACTIONAL_ID: set()}
+    for each in bindings:
+        if each.pattern_type == LITERAL and each.resource_name != WILDCARD:
+            spelled.get(each.resource_type, set()).add(each.resource_name)
+    future = filter(rules.selects_topic, spelled[TOPIC] if rules.policy.tracks_topic_sources else ())
+    return {
+        TOPIC: sorted({*topics, *future}),
+        GROUP: sorted(
+            name for name in {*groups, *spelled[GROUP]} if rules.selects_group(name) and not is_own_name(name)
+        ),
+        TRANSACTIONAL_ID: sorted(name for name in spelled[TRANSACTIONAL_ID] if not is_own_name(name)),
+    }
+
+
+def is_own_name(name: str) -> bool:
+    """Groups and transactional ids of Twinlog's services."""
+    return name.startswith(_OWN_PREFIX)
+
+
+def _translate(binding: AclBinding, rules: AclRules, names: _Names) -> Translation:
+    if is_fence(binding):
+        return _left_out(binding, "a fence: it keeps writers out of its own cluster only", effective=True)
+    if binding.resource_type not in _TYPES[rules.mode]:
+        kind = binding.resource_type.lower().replace("_", " ")
+        return _left_out(binding, f"mode {rules.mode} does not copy ACLs of {kind}s")
+    if rules.mode is AclMode.MM2 and binding.pattern_type != LITERAL:
+        return _left_out(binding, "mode mm2 copies literal names only")
+    operation = _operation(binding, rules.mode)
+    if operation is None:
+        return _left_out(binding, f"mode {rules.mode} grants no {binding.operation}")
+    wanted = replace(binding, operation=operation)
+    rule = f"mode {rules.mode}"
+    if operation != binding.operation:
+        rule += f", {binding.operation} becomes {operation}"
+    if rules.mode is AclMode.MM2 and rules.policy.tracks_topic_sources:
+        return _translate_as_mm2(binding, wanted, rules, rule)
+    targets = tuple(
+        replace(wanted, resource_name=_counterpart(binding.resource_type, name, rules), pattern_type=LITERAL)
+        for name in names[binding.resource_type]
+        if covers(binding, name)
+    )
+    is_pattern = binding.pattern_type != LITERAL or binding.resource_name == WILDCARD
+    if not targets:
+        # A denial of what no ALLOW is copied for takes nothing away from any copy.
+        return _left_out(binding, _why_nothing(binding, rules, is_pattern=is_pattern), effective=True)
+    if is_pattern:
+        rule += f", written out for {_COUNTERPARTS[binding.resource_type]}"
+    return Translation(source=binding, targets=targets, rule=rule)
+
+
+def _operation(binding: AclBinding, mode: AclMode) -> str | None:
+    """The operation on the target; None when the mode does not grant it."""
+    if binding.permission != ALLOW or mode is AclMode.FULL:
+        return binding.operation
+    if binding.operation == ALL:
+        return "READ"
+    if mode is AclMode.MM2:
+        return None if binding.operation == "WRITE" else binding.operation
+    return binding.operation if binding.operation in _READING else None
+
+
+def _counterpart(resource_type: str, name: str, rules: AclRules) -> str:
+    return rules.policy.format_remote_topic(rules.source, name) if resource_type == TOPIC else name
+
+
+def _why_nothing(binding: AclBinding, rules: AclRules, *, is_pattern: bool) -> str:
+    match binding.resource_type:
+        case "TRANSACTIONAL_ID" if is_pattern:
+            return (
+                "a pattern of transactional ids would also open ids of the target's own applications: name "
+                "the ids in ACLs of the source, or grant it on the target"
+            )
+        case "GROUP" | "TRANSACTIONAL_ID" if not is_pattern and is_own_name(binding.resource_name):
+            return f"names with {_OWN_PREFIX} are of Twinlog's own services"
+        case "GROUP":
+            return (
+                "it matches no group that the source has and the flow selects"
+                if is_pattern
+                else "the group is not selected (groups, groups.exclude)"
+            )
+        case _ if is_pattern:
+            return "it matches no topic that is replicated"
+        case _ if rules.selects_topic(binding.resource_name):
+            return "the source has no such topic: where names are kept, the target's may be another one"
+        case _:
+            return "the topic is not selected (topics, topics.exclude)"
+
+
+def _translate_as_mm2(binding: AclBinding, wanted: AclBinding, rules: AclRules, rule: str) -> Translation:
+    """A literal name, whether or not it exists; the wildcard gets the prefix as if it were a name, and then
+    matches nothing.
+    """
+    name = binding.resource_name
+    if not rules.selects_topic(name):
+        return _left_out(binding, "the topic is not selected (topics, topics.exclude)")
+    target = replace(wanted, resource_name=_counterpart(TOPIC, name, rules))
+    return Translation(source=binding, targets=(target,), rule=rule, effective=name != WILDCARD)
+
+
+def _without_gain(translation: Translation, lost: Collection[AclBinding]) -> Translation:
+    """An ALLOW that a DENY without counterpart limits on the source is left out."""
+    binding = translation.source
+    if binding.permission != ALLOW or not translation.targets:
+        return translation
+    # What counts is the right that the copy gives: READ, where mode mm2 makes that of ALL.
+    given = replace(binding, operation=translation.targets[0].operation)
+    denial = next((each for each in lost if limits(each, given)), None)
+    if denial is None:
+        return translation
+    return _left_out(
+        binding, f"the source limits it by a DENY that is not copied ({acl_text(denial)}): it would give more"
+    )
+
+
+def _left_out(binding: AclBinding, rule: str, *, effective: bool = False) -> Translation:
+    return Translation(source=binding, targets=(), rule=rule, effective=effective)

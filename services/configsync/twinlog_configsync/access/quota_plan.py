@@ -1,0 +1,72 @@
+"""Client quotas of the source on the target. Pure.
+
+The source's value wins; what the source does not have is left alone unless Twinlog set it. Quotas of
+addresses (`ip`) are about the network of one cluster and are not copied. Where two flows into one target
+want the same quota, the flow whose name comes first has it.
+"""
+
+from collections.abc import Callable, Mapping
+
+from twinlog.kafka.ports import QuotaEntity
+from twinlog.model import Flow
+from twinlog_configsync.model.actions import DeleteQuota, QuotaAction, SetQuota, SkipQuota, entity_text
+from twinlog_configsync.model.observation import QuotaObservation
+from twinlog_configsync.planning.source_loss import Hold
+
+Quotas = Mapping[QuotaEntity, Mapping[str, float]]
+QuotaKey = tuple[QuotaEntity, str]
+
+
+def plan_quotas(
+    observation: QuotaObservation,
+    *,
+    made: Quotas,
+    owner: Callable[[QuotaKey], Flow | None],
+    hold: Hold | None = None,
+) -> list[QuotaAction | SkipQuota]:
+    """What brings the target's quotas in step, sorted by entity and key.
+
+    `made`: what Twinlog set on the target for this flow; `owner`: another flow that has a quota first, or
+    None; `hold`: why nothing is taken away now.
+    """
+    wanted = wanted_quotas(observation)
+    planned: list[QuotaAction | SkipQuota] = []
+    for entity, key, value in _sorted(observation.source):
+        before = observation.target.get(entity, {}).get(key)
+        other = owner((entity, key))
+        if (entity, key) not in wanted:
+            planned.append(SkipQuota(entity=entity, key=key, rule="quotas of addresses are not copied"))
+        elif other is not None:
+            planned.append(SkipQuota(entity=entity, key=key, rule=f"flow {other} sets it on this target"))
+        elif before != value:
+            drift = made.get(entity, {}).get(key) == value
+            planned.append(
+                SetQuota(
+                    entity=entity, key=key, before=before, value=value, rule="set on source", drift=drift
+                )
+            )
+    for entity, key, _ in _sorted(made):
+        before = observation.target.get(entity, {}).get(key)
+        if (entity, key) not in wanted and before is not None and owner((entity, key)) is None:
+            if hold is not None:
+                rule = f"kept, {hold.reason}: {hold.message}"
+                planned.append(SkipQuota(entity=entity, key=key, rule=rule))
+                continue
+            rule = "set by Twinlog, gone from the source"
+            planned.append(DeleteQuota(entity=entity, key=key, before=before, rule=rule))
+    return planned
+
+
+def _sorted(quotas: Quotas) -> list[tuple[QuotaEntity, str, float]]:
+    flat = [(entity, key, value) for entity, values in quotas.items() for key, value in values.items()]
+    return sorted(flat, key=lambda each: (entity_text(each[0]), each[1]))
+
+
+def wanted_quotas(observation: QuotaObservation) -> dict[QuotaKey, float]:
+    """Every quota that the flow wants on the target."""
+    return {
+        (entity, key): value
+        for entity, values in observation.source.items()
+        if not any(kind == "ip" for kind, _ in entity.parts)
+        for key, value in values.items()
+    }

@@ -1,0 +1,1 @@
+"""ConfigSyncService over gRPC: requests and messages."""

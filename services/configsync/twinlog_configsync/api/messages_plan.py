@@ -1,0 +1,193 @@
+"""Plans, outcomes, explanations and ACLs as protobuf messages of the API."""
+
+from dataclasses import astuple
+from typing import Final
+
+from twinlog.api.configsync.v1 import configsync_service_pb2 as pb2
+from twinlog.kafka.ports import AclBinding
+from twinlog.model import Flow
+from twinlog_configsync.access.acl_listing import AclEntry, AclState
+from twinlog_configsync.api.messages import flow_message, topic_message
+from twinlog_configsync.clusters.apply import Outcome
+from twinlog_configsync.model.actions import (
+    Action,
+    ConfigAction,
+    CreateAcl,
+    CreateTopic,
+    DeleteAcl,
+    DeleteConfig,
+    DeleteQuota,
+    DeleteTopic,
+    GrowPartitions,
+    SetConfig,
+    SetQuota,
+    Skip,
+    SkipAcl,
+    SkipQuota,
+    SkipUser,
+    TopicAction,
+    entity_text,
+    is_drift,
+    number_text,
+    scope_of,
+)
+from twinlog_configsync.model.observation import World
+from twinlog_configsync.planning.explain import Explanation, Verdict
+from twinlog_configsync.planning.plan import Plan
+
+_VERDICTS: Final = {
+    Verdict.REPLICATED: pb2.TOPIC_VERDICT_REPLICATED,
+    Verdict.WAITING: pb2.TOPIC_VERDICT_WAITING,
+    Verdict.EXCLUDED: pb2.TOPIC_VERDICT_EXCLUDED,
+    Verdict.NOT_INCLUDED: pb2.TOPIC_VERDICT_NOT_INCLUDED,
+    Verdict.INTERNAL: pb2.TOPIC_VERDICT_INTERNAL,
+    Verdict.CYCLE: pb2.TOPIC_VERDICT_CYCLE,
+    Verdict.NOT_AUTHORIZED: pb2.TOPIC_VERDICT_NOT_AUTHORIZED,
+    Verdict.NO_SUCH_TOPIC: pb2.TOPIC_VERDICT_NO_SUCH_TOPIC,
+    Verdict.DELETED_AT_SOURCE: pb2.TOPIC_VERDICT_DELETED_AT_SOURCE,
+    Verdict.COUNTERPART: pb2.TOPIC_VERDICT_COUNTERPART,
+    Verdict.NO_COUNTERPART: pb2.TOPIC_VERDICT_NO_COUNTERPART,
+    Verdict.UNKNOWN: pb2.TOPIC_VERDICT_UNKNOWN,
+}
+
+_ACL_STATES: Final = {
+    AclState.IN_STEP: pb2.ACL_STATE_IN_STEP,
+    AclState.MISSING: pb2.ACL_STATE_MISSING,
+    AclState.LEFT_OUT: pb2.ACL_STATE_LEFT_OUT,
+    AclState.SURPLUS: pb2.ACL_STATE_SURPLUS,
+    AclState.FOREIGN: pb2.ACL_STATE_FOREIGN,
+}
+
+
+def plan_head_message(plan: Plan, world: World) -> pb2.Plan:
+    """Without its actions."""
+    problems = {scope: world.problem(scope) for scope in sorted(plan.scopes)}
+    return pb2.Plan(
+        flow=flow_message(plan.flow),
+        plan_id=plan.plan_id,
+        scopes=sorted(plan.scopes),
+        change_count=len(plan.changes),
+        problems=[
+            pb2.ScopeStatus(scope=scope, reason=problem.reason, message=problem.message)
+            for scope, problem in problems.items()
+            if problem is not None
+        ],
+    )
+
+
+def outcome_message(outcome: Outcome) -> pb2.ApplySyncResponse:
+    return pb2.ApplySyncResponse(
+        applied=[action_message(action) for action in outcome.applied],
+        refused=[
+            pb2.RefusedAction(
+                action=action_message(refusal.action),
+                reason=refusal.error.reason,
+                message=str(refusal.error),
+            )
+            for refusal in outcome.refused
+        ],
+    )
+
+
+def action_message(action: Action) -> pb2.PlannedAction:
+    message = pb2.PlannedAction(
+        rule=action.rule, text=str(action), scope=scope_of(action), drift=is_drift(action)
+    )
+    match action:
+        case CreateAcl() | DeleteAcl() | SkipAcl():
+            _fill_acl(message, action)
+        case SetQuota() | DeleteQuota() | SkipQuota():
+            _fill_quota(message, action)
+        case SkipUser():
+            message.kind = pb2.ACTION_KIND_SKIP
+            message.name = action.user
+        case _:
+            _fill_topic(message, action)
+    return message
+
+
+def _fill_acl(message: pb2.PlannedAction, action: CreateAcl | DeleteAcl | SkipAcl) -> None:
+    message.acl.CopyFrom(acl_message(action.binding))
+    match action:
+        case CreateAcl():
+            message.kind = pb2.ACTION_KIND_CREATE_ACL
+        case DeleteAcl():
+            message.kind = pb2.ACTION_KIND_DELETE_ACL
+        case SkipAcl():
+            message.kind = pb2.ACTION_KIND_SKIP
+
+
+def _fill_quota(message: pb2.PlannedAction, action: SetQuota | DeleteQuota | SkipQuota) -> None:
+    message.entity, message.name = entity_text(action.entity), action.key
+    match action:
+        case SetQuota():
+            message.kind = pb2.ACTION_KIND_SET_QUOTA
+            message.after = number_text(action.value)
+        case DeleteQuota():
+            message.kind = pb2.ACTION_KIND_DELETE_QUOTA
+        case SkipQuota():
+            message.kind = pb2.ACTION_KIND_SKIP
+    if not isinstance(action, SkipQuota) and action.before is not None:
+        message.before = number_text(action.before)
+
+
+def _fill_topic(message: pb2.PlannedAction, action: TopicAction | ConfigAction | Skip) -> None:
+    message.source_topic = action.source_topic
+    message.target_topic = action.target_topic
+    match action:
+        case CreateTopic():
+            message.kind = pb2.ACTION_KIND_CREATE_TOPIC
+            message.after = str(action.partition_count)
+            message.configs.update(action.configs)
+        case GrowPartitions():
+            message.kind = pb2.ACTION_KIND_GROW_PARTITIONS
+            message.before, message.after = str(action.from_count), str(action.to_count)
+        case DeleteTopic():
+            message.kind = pb2.ACTION_KIND_DELETE_TOPIC
+        case SetConfig() | DeleteConfig():
+            message.name = action.name
+            if action.before is not None:
+                message.before = action.before
+            message.kind = pb2.ACTION_KIND_DELETE_CONFIG
+            if isinstance(action, SetConfig):
+                message.kind = pb2.ACTION_KIND_SET_CONFIG
+                message.after = action.value
+        case Skip():
+            message.kind = pb2.ACTION_KIND_SKIP
+            message.name = action.what
+
+
+def explanation_message(flow: Flow, explanation: Explanation) -> pb2.TopicExplanation:
+    entry = explanation.entry
+    return pb2.TopicExplanation(
+        flow=flow_message(flow),
+        cluster=explanation.cluster,
+        verdict=_VERDICTS[explanation.verdict],
+        rule=explanation.rule,
+        source_topic=explanation.source_topic,
+        target_topic=explanation.target_topic,
+        topic=None if entry is None else topic_message(flow, entry),
+    )
+
+
+def acl_message(binding: AclBinding) -> pb2.AclBinding:
+    resource_type, name, pattern_type, principal, host, operation, permission = astuple(binding)
+    return pb2.AclBinding(
+        resource_type=resource_type,
+        resource_name=name,
+        pattern_type=pattern_type,
+        principal=principal,
+        host=host,
+        operation=operation,
+        permission=permission,
+    )
+
+
+def acl_entry_message(entry: AclEntry) -> pb2.AclEntry:
+    return pb2.AclEntry(
+        source=None if entry.source is None else acl_message(entry.source),
+        target=None if entry.target is None else acl_message(entry.target),
+        state=_ACL_STATES[entry.state],
+        rule=entry.rule,
+        made_by_twinlog=entry.made_by_twinlog,
+    )

@@ -1,0 +1,239 @@
+"""The gRPC surface of configsync: request, domain call, response. No decisions, no Kafka."""
+
+import asyncio
+from collections.abc import AsyncIterator, Iterable, Mapping
+from contextlib import aclosing
+from dataclasses import dataclass
+from itertools import islice
+
+import structlog
+
+from twinlog.api.common.v1 import types_pb2
+from twinlog.api.configsync.v1 import configsync_service_pb2 as pb2
+from twinlog.api.configsync.v1.configsync_service_pb2_grpc import ConfigSyncServiceServicer
+from twinlog.clock import Clock
+from twinlog.errors import ConfigError, NotFoundError
+from twinlog.model import Flow
+from twinlog.service.clusters import Clusters
+from twinlog.service.grpc_server import Context
+from twinlog.service.interceptors import is_peer
+from twinlog.service.pages import KeptAnswer, KeptAnswers, checked_page_size, page_of
+from twinlog.service.watch import Changed, Event, Marked, Progress, Removed, SnapshotEnd, SnapshotItem
+from twinlog_configsync.access.acl_listing import AclEntry
+from twinlog_configsync.api.messages import (
+    flow_message,
+    flow_of,
+    flow_status_message,
+    timestamp_message,
+    topic_message,
+)
+from twinlog_configsync.api.messages_plan import (
+    acl_entry_message,
+    action_message,
+    explanation_message,
+    outcome_message,
+    plan_head_message,
+)
+from twinlog_configsync.api.messages_rules import rule_change_of, rules_message, watch_rules_message
+from twinlog_configsync.flow.commands import FlowCommands
+from twinlog_configsync.flow.feeds import Boards
+from twinlog_configsync.flow.sync import FlowSync
+from twinlog_configsync.flow.topic_feed import TopicKey
+from twinlog_configsync.model.actions import Action
+from twinlog_configsync.model.entry import TopicEntry
+from twinlog_configsync.model.schedule import Scope
+
+_log = structlog.stdlib.get_logger(__name__)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ServedFlow:
+    sync: FlowSync
+    commands: FlowCommands
+
+
+class ConfigSyncServicer(ConfigSyncServiceServicer):
+    def __init__(
+        self,
+        flows: Mapping[Flow, ServedFlow],
+        *,
+        boards: Boards,
+        clusters: Clusters,
+        clock: Clock,
+        stop: asyncio.Event,
+    ) -> None:
+        self._flows = flows
+        self._boards = boards
+        self._clusters = clusters
+        self._clock = clock
+        self._stop = stop
+        self._plans: KeptAnswers[Action, pb2.Plan] = KeptAnswers()
+        self._acls: KeptAnswers[AclEntry, None] = KeptAnswers()
+
+    async def ListFlows(self, request: pb2.ListFlowsRequest, context: Context) -> pb2.ListFlowsResponse:  # noqa: N802
+        return pb2.ListFlowsResponse(
+            flows=[
+                flow_status_message(
+                    flow,
+                    served.sync.status,
+                    (entry for _, entry in self._boards.topics.topics(flow)),
+                    self._clusters.statuses([flow.source, flow.target]),
+                )
+                for flow, served in sorted(self._flows.items(), key=lambda each: each[0])
+            ]
+        )
+
+    async def ListTopics(self, request: pb2.ListTopicsRequest, context: Context) -> pb2.ListTopicsResponse:  # noqa: N802
+        flow = self._asked(request)
+        return pb2.ListTopicsResponse(
+            topics=[topic_message(each, entry) for each, entry in self._boards.topics.topics(flow)],
+            resume_token=self._boards.topics.token,
+            settled_flows=[flow_message(each) for each in self._boards.topics.settled(flow)],
+        )
+
+    async def WatchTopics(  # noqa: N802
+        self, request: pb2.WatchTopicsRequest, context: Context
+    ) -> AsyncIterator[pb2.WatchTopicsResponse]:
+        flow = self._asked(request)
+        events = self._boards.topics.watch(
+            request.resume_token, stop=self._stop, flow=flow, is_peer=is_peer(context)
+        )
+        async with aclosing(events):
+            async for event in events:
+                yield self._watch_message(event)
+
+    async def PlanSync(self, request: pb2.PlanSyncRequest, context: Context) -> pb2.PlanSyncResponse:  # noqa: N802
+        commands, flow = self._served(request.flow).commands, flow_of(request.flow)
+        size = checked_page_size(request.page_size)
+        if request.page_token:
+            answer, first = self._plans.at(request.page_token, subject=flow)
+        else:
+            plan, world = await commands.preview(_scopes(request.scopes))
+            head = plan_head_message(plan, world)
+            answer, first = KeptAnswer(subject=flow, rows=plan.actions, head=head), 0
+        message = pb2.PlanSyncResponse(plan=answer.head)
+        rows = map(action_message, islice(answer.rows, first, None))
+        page, _ = page_of(rows, size=size, beside_bytes=message.ByteSize())
+        message.plan.actions.extend(page)
+        message.next_page_token = self._plans.next_token(answer, request.page_token, shown=first + len(page))
+        return message
+
+    async def ApplySync(self, request: pb2.ApplySyncRequest, context: Context) -> pb2.ApplySyncResponse:  # noqa: N802
+        served = self._served(request.flow)
+        outcome = await served.commands.apply(request.plan_id, self._stop)
+        _log.info(
+            "plan_applied",
+            flow=str(served.sync.flow),
+            plan_id=request.plan_id,
+            applied=len(outcome.applied),
+            refused=len(outcome.refused),
+            peer=context.peer(),
+        )
+        return outcome_message(outcome)
+
+    async def ExplainTopic(  # noqa: N802
+        self, request: pb2.ExplainTopicRequest, context: Context
+    ) -> pb2.ExplainTopicResponse:
+        asked = self._asked(request)
+        flows = sorted(self._flows) if asked is None else [asked]
+        return pb2.ExplainTopicResponse(
+            explanations=[
+                explanation_message(flow, explanation)
+                for flow in flows
+                for explanation in await self._flows[flow].commands.explain(request.topic)
+            ]
+        )
+
+    async def ListAcls(self, request: pb2.ListAclsRequest, context: Context) -> pb2.ListAclsResponse:  # noqa: N802
+        commands, flow = self._served(request.flow).commands, flow_of(request.flow)
+        size = checked_page_size(request.page_size)
+        if request.page_token:
+            answer, first = self._acls.at(request.page_token, subject=flow)
+        else:
+            answer, first = KeptAnswer(subject=flow, rows=await commands.acls(), head=None), 0
+        page, _ = page_of(map(acl_entry_message, islice(answer.rows, first, None)), size=size)
+        token = self._acls.next_token(answer, request.page_token, shown=first + len(page))
+        return pb2.ListAclsResponse(entries=page, next_page_token=token)
+
+    async def GetRules(self, request: pb2.GetRulesRequest, context: Context) -> pb2.GetRulesResponse:  # noqa: N802
+        served = self._served(request.flow)
+        return pb2.GetRulesResponse(rules=rules_message(served.sync.flow, served.commands.rules()))
+
+    async def UpdateRules(  # noqa: N802
+        self, request: pb2.UpdateRulesRequest, context: Context
+    ) -> pb2.UpdateRulesResponse:
+        served = self._served(request.flow)
+        changes = [rule_change_of(change) for change in request.changes]
+        view = await served.commands.update_rules(
+            changes,
+            expected_revision=request.expected_version if request.HasField("expected_version") else None,
+            dry_run=request.dry_run,
+        )
+        if not request.dry_run:
+            _log.info(
+                "rules_updated",
+                flow=str(served.sync.flow),
+                version=view.revision,
+                changes=[f"{each.operation} {each.key} {each.value}".strip() for each in changes],
+                peer=context.peer(),
+            )
+        return pb2.UpdateRulesResponse(rules=rules_message(served.sync.flow, view))
+
+    async def WatchRules(  # noqa: N802
+        self, request: pb2.WatchRulesRequest, context: Context
+    ) -> AsyncIterator[pb2.WatchRulesResponse]:
+        events = self._boards.rules.watch(request.resume_token, stop=self._stop, is_peer=is_peer(context))
+        async with aclosing(events):
+            async for event in events:
+                message = watch_rules_message(event, now_ms=self._clock.now_ms())
+                if message is not None:
+                    yield message
+
+    def _asked(
+        self, request: pb2.ListTopicsRequest | pb2.WatchTopicsRequest | pb2.ExplainTopicRequest
+    ) -> Flow | None:
+        """The flow a request names, None for all. Raises NotFoundError when this process does not have it."""
+        return self._served(request.flow).sync.flow if request.HasField("flow") else None
+
+    def _served(self, message: types_pb2.Flow) -> ServedFlow:
+        """Raises NotFoundError when this process does not have the flow."""
+        flow = flow_of(message)
+        if flow not in self._flows:
+            known = ", ".join(str(each) for each in sorted(self._flows)) or "none"
+            raise NotFoundError(
+                f"no flow {flow} here; this configsync has: {known}",
+                reason="FLOW_UNKNOWN",
+                metadata={"flow": str(flow)},
+            )
+        return self._flows[flow]
+
+    def _watch_message(self, event: Event[TopicKey, TopicEntry]) -> pb2.WatchTopicsResponse:
+        match event:
+            case SnapshotItem(key=(flow, _), item=entry, token=token):
+                return pb2.WatchTopicsResponse(resume_token=token, snapshot_item=topic_message(flow, entry))
+            case SnapshotEnd(marks=marks, token=token):
+                settled = [flow_message(flow) for flow, _ in marks]
+                return pb2.WatchTopicsResponse(
+                    resume_token=token, snapshot_end=pb2.SnapshotEnd(settled_flows=settled)
+                )
+            case Changed(key=(flow, _), item=entry, token=token):
+                return pb2.WatchTopicsResponse(resume_token=token, changed=topic_message(flow, entry))
+            case Removed(key=(flow, _), item=entry, token=token):
+                return pb2.WatchTopicsResponse(resume_token=token, removed=topic_message(flow, entry))
+            case Marked(mark=(flow, _), token=token):
+                return pb2.WatchTopicsResponse(resume_token=token, flow_settled=flow_message(flow))
+            case Progress(token=token):
+                as_of = timestamp_message(self._clock.now_ms())
+                return pb2.WatchTopicsResponse(resume_token=token, progress=types_pb2.Progress(as_of=as_of))
+
+
+def _scopes(names: Iterable[str]) -> list[Scope]:
+    """Raises ConfigError for a name that is no scope."""
+    chosen = list(names)
+    unknown = [name for name in chosen if name not in Scope.__members__.values()]
+    if unknown:
+        raise ConfigError(
+            f"scopes: a flow has no part {unknown[0]!r}; there are {', '.join(Scope)}",
+            metadata={"field": "scopes"},
+        )
+    return [Scope(name) for name in chosen]

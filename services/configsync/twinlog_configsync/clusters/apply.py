@@ -1,0 +1,237 @@
+"""Carries a plan out, each action on its own: what one topic is refused never stops another."""
+
+import asyncio
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass, replace
+from typing import Final, Generic, TypeVar
+
+from twinlog.clock import Clock
+from twinlog.errors import KafkaError
+from twinlog.kafka.ports import KafkaCluster, NewTopic, QuotaEntity
+from twinlog.service.runtime import wait_or_stop
+from twinlog_configsync.clusters.apply_acls import apply_acls
+from twinlog_configsync.clusters.observe import Observer
+from twinlog_configsync.model.actions import (
+    Change,
+    ConfigAction,
+    CreateAcl,
+    CreateTopic,
+    DeleteAcl,
+    DeleteConfig,
+    DeleteQuota,
+    DeleteTopic,
+    GrowPartitions,
+    QuotaAction,
+    SetConfig,
+    SetQuota,
+    TopicAction,
+)
+from twinlog_configsync.model.observation import TOPIC_UNKNOWN, Observation, World, is_absent
+from twinlog_configsync.planning.config_rules import change_of
+from twinlog_configsync.planning.plan import Plan
+
+_AS_WANTED: Final = {CreateTopic: "TOPIC_EXISTS", DeleteTopic: TOPIC_UNKNOWN}
+"""Refusals that say: somebody else has done it meanwhile."""
+_CONFIG_REFUSED: Final = "CONFIG_REFUSED"
+_TIERED: Final = frozenset(
+    {
+        "remote.storage.enable",
+        "remote.log.copy.disable",
+        "remote.log.delete.on.disable",
+        "local.retention.ms",
+        "local.retention.bytes",
+    }
+)
+"""Properties that brokers without tiered storage know and refuse."""
+_CONFIRM_SECONDS: Final = 10.0
+_CONFIRM_POLL_SECONDS: Final = 0.2
+
+
+_Kind = TypeVar("_Kind", bound=Change, covariant=True)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Refusal(Generic[_Kind]):
+    action: _Kind
+    error: KafkaError
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Outcome:
+    """What became of a plan."""
+
+    applied: Sequence[Change] = ()
+    refused: Sequence[Refusal[Change]] = ()
+    world: World
+    """As planned on, with a fresh look at every target topic that was touched."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Applier:
+    target: KafkaCluster
+    observer: Observer
+    clock: Clock
+
+    async def carry_out(self, plan: Plan, world: World, stop: asyncio.Event) -> Outcome:
+        """Topics first, then ACLs, quotas, configs; returns when the target shows the topics, or after 10 s.
+
+        Raises KafkaError when the target as a whole does not answer; then any of the actions may have been
+        done, and the next plan holds what is left.
+        """
+        topics = [
+            action
+            for action in plan.changes
+            if isinstance(action, CreateTopic | GrowPartitions | DeleteTopic)
+        ]
+        acls = [action for action in plan.changes if isinstance(action, CreateAcl | DeleteAcl)]
+        configs = [action for action in plan.changes if isinstance(action, SetConfig | DeleteConfig)]
+        observation = world.topics
+        refused: list[Refusal[Change]] = [*await self._topics(topics)]
+        if topics:
+            observation = await self._confirm(observation, _without(topics, refused), stop)
+        refused += [
+            Refusal(action=action, error=error) for action, error in await apply_acls(self.target, acls)
+        ]
+        refused += await self._quotas(
+            [action for action in plan.changes if isinstance(action, SetQuota | DeleteQuota)]
+        )
+        if configs:
+            refused += await self._configs(configs)
+            altered = {action.source_topic for action in configs}
+            observation = await self.observer.targets_again(observation, altered)
+        return Outcome(
+            applied=_without(plan.changes, refused),
+            refused=refused,
+            world=replace(world, topics=observation),
+        )
+
+    async def _topics(self, actions: Sequence[TopicAction]) -> list[Refusal[TopicAction]]:
+        """A topic that exists already was created by somebody else in the meantime: that is what was wanted;
+        so was one that is gone before it could be deleted.
+        """
+        by_target = {action.target_topic: action for action in actions}
+        answers: dict[str, KafkaError | None] = {}
+        answers |= await self._created([action for action in actions if isinstance(action, CreateTopic)])
+        answers |= await self.target.create_partitions(
+            {action.target_topic: action.to_count for action in actions if isinstance(action, GrowPartitions)}
+        )
+        answers |= await self.target.delete_topics(
+            [action.target_topic for action in actions if isinstance(action, DeleteTopic)]
+        )
+        return [
+            Refusal(action=by_target[name], error=error)
+            for name, error in answers.items()
+            if error is not None and error.reason != _AS_WANTED.get(type(by_target[name]))
+        ]
+
+    async def _created(self, actions: Sequence[CreateTopic]) -> dict[str, KafkaError | None]:
+        """A topic with tiered storage is made without it where the target has none: its records are copied
+        all the same. That the property is missing is said by the next sync of configs.
+        """
+        answers = dict(await self.target.create_topics([_new_topic(action) for action in actions]))
+        refused = [
+            action
+            for action in actions
+            if (error := answers[action.target_topic]) is not None
+            and error.reason == _CONFIG_REFUSED
+            and not _TIERED.isdisjoint(action.configs)
+        ]
+        without = [
+            replace(
+                action,
+                configs={name: value for name, value in action.configs.items() if name not in _TIERED},
+            )
+            for action in refused
+        ]
+        return answers | dict(await self.target.create_topics([_new_topic(action) for action in without]))
+
+    async def _quotas(self, actions: Sequence[QuotaAction]) -> list[Refusal[QuotaAction]]:
+        """Kafka takes or refuses all changes of an entity together."""
+        by_entity: dict[QuotaEntity, list[QuotaAction]] = {}
+        for action in actions:
+            by_entity.setdefault(action.entity, []).append(action)
+        answers = await self.target.alter_client_quotas(
+            {
+                entity: {each.key: each.value if isinstance(each, SetQuota) else None for each in group}
+                for entity, group in by_entity.items()
+            }
+        )
+        return [
+            Refusal(action=action, error=error)
+            for entity, group in by_entity.items()
+            if (error := answers[entity]) is not None
+            for action in group
+        ]
+
+    async def _configs(self, actions: Sequence[ConfigAction]) -> list[Refusal[ConfigAction]]:
+        """Kafka takes or refuses all changes of a topic together: after a refusal they are tried one by
+        one.
+        """
+        by_topic: dict[str, list[ConfigAction]] = {}
+        for action in actions:
+            by_topic.setdefault(action.target_topic, []).append(action)
+        answers = await self.target.alter_topic_configs(
+            {topic: [change_of(action) for action in group] for topic, group in by_topic.items()}
+        )
+        refused: list[Refusal[ConfigAction]] = []
+        for topic, group in by_topic.items():
+            error = answers[topic]
+            if error is None:
+                continue
+            if error.retriable or len(group) == 1:
+                refused += [Refusal(action=action, error=error) for action in group]
+            else:
+                refused += await self._configs_one_by_one(topic, group)
+        return refused
+
+    async def _configs_one_by_one(
+        self, topic: str, actions: Sequence[ConfigAction]
+    ) -> list[Refusal[ConfigAction]]:
+        refused: list[Refusal[ConfigAction]] = []
+        for action in actions:
+            error = (await self.target.alter_topic_configs({topic: [change_of(action)]}))[topic]
+            if error is not None:
+                refused.append(Refusal(action=action, error=error))
+        return refused
+
+    async def _confirm(
+        self, observation: Observation, done: Collection[TopicAction], stop: asyncio.Event
+    ) -> Observation:
+        """Look again until the target shows all that was done, for 10 s at most."""
+        deadline = self.clock.monotonic() + _CONFIRM_SECONDS
+        while True:
+            observation = await self.observer.targets_again(
+                observation, [action.source_topic for action in done]
+            )
+            if all(_is_visible(action, observation) for action in done):
+                return observation
+            if self.clock.monotonic() >= deadline or await wait_or_stop(stop, _CONFIRM_POLL_SECONDS):
+                return observation
+
+
+def _new_topic(action: CreateTopic) -> NewTopic:
+    return NewTopic(
+        name=action.target_topic,
+        partition_count=action.partition_count,
+        replication_factor=action.replication_factor,
+        configs=action.configs,
+    )
+
+
+def _is_visible(action: TopicAction, observation: Observation) -> bool:
+    target = observation.pairs[action.source_topic].target
+    match action:
+        case DeleteTopic():
+            return is_absent(target)
+        case GrowPartitions(to_count=wanted):
+            return not isinstance(target, KafkaError) and target.partition_count >= wanted
+        case CreateTopic():
+            return not isinstance(target, KafkaError)
+
+
+_Done = TypeVar("_Done", bound=Change)
+
+
+def _without(actions: Sequence[_Done], refused: Collection[Refusal[Change]]) -> list[_Done]:
+    not_done = {id(refusal.action) for refusal in refused}
+    return [action for action in actions if id(action) not in not_done]

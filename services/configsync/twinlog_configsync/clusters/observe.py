@@ -1,0 +1,210 @@
+"""Reads both clusters into an Observation. All I/O of looking, no decision except which names to look at."""
+
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Final
+
+from twinlog.errors import KafkaError
+from twinlog.kafka.ports import AclBinding, ConfigEntry, KafkaCluster, TopicDescription
+from twinlog.model import Flow
+from twinlog_configsync.model.acl_rights import is_group_pattern
+from twinlog_configsync.model.entry import TopicEntry
+from twinlog_configsync.model.observation import (
+    AclObservation,
+    Configs,
+    Observation,
+    Problem,
+    QuotaObservation,
+    TargetCluster,
+    TopicPair,
+    World,
+)
+from twinlog_configsync.model.reasons import Reason
+from twinlog_configsync.model.schedule import Scope
+
+Described = Mapping[str, TopicDescription | KafkaError]
+
+_DEFAULT_REPLICATION_FACTOR: Final = "default.replication.factor"
+_KEPT_OF_SOURCE: Final = ("cleanup.policy",)
+_KEPT_OF_TARGET: Final = ("max.message.bytes", "compression.type", "message.timestamp.type")
+_MIN_ISR: Final = "min.insync.replicas"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ask:
+    """What a pass needs to see."""
+
+    counterparts: Mapping[str, str]
+    """Source name → target name."""
+    scopes: Collection[Scope]
+    listed: frozenset[str] = frozenset()
+    """What the source lists."""
+    known: Mapping[str, TopicEntry] = field(default_factory=dict)
+    """What the registry has, by source topic."""
+    group_patterns: bool = False
+    """Whether the mode of the ACLs writes patterns of groups out: the source's groups are asked for then."""
+    all_configs: bool = True
+    """False: only configs of which the registry does not have what it keeps; reading them all is what a
+    pass over thousands of topics spends most on."""
+    kept_configs: bool = False
+    """Beside `all_configs=False`: of the others the few properties that the registry keeps."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Observer:
+    """Looks at the two ends of one flow. Every method is bounded by the clients' own time-outs."""
+
+    flow: Flow
+    source: KafkaCluster
+    target: KafkaCluster
+    registry_topic: str
+    """A topic that is there on the target in any case: its properties are those the target's Kafka knows."""
+
+    async def world(self, ask: Ask) -> World:
+        """Everything that is asked for.
+
+        Raises KafkaError when a cluster as a whole does not answer; what is wrong with one topic, or with the
+        ACLs and quotas, is a value.
+        """
+        acls = await self._acls(ask) if Scope.ACLS in ask.scopes else None
+        quotas = await self._quotas() if Scope.QUOTAS in ask.scopes else None
+        return World(topics=await self._topics(ask), acls=acls, quotas=quotas)
+
+    async def _topics(self, ask: Ask) -> Observation:
+        source = await self._described(self.source, ask.counterparts.keys())
+        target = await self._described(self.target, ask.counterparts.values())
+        hidden = _hidden_on_source(ask, source, target)
+        source_configs = await self._configs(self.source, hidden)
+        copies = {*_hidden_on_target(ask, target), self.registry_topic}
+        target_configs = await self._configs(self.target, copies)
+        if ask.kept_configs:
+            others = _existing(source) - hidden
+            source_configs = {**await self._configs(self.source, others, _KEPT_OF_SOURCE), **source_configs}
+            others = _existing(target) - copies
+            target_configs = {**await self._configs(self.target, others, _KEPT_OF_TARGET), **target_configs}
+        pairs = {
+            source_name: TopicPair(
+                source_topic=source_name,
+                target_topic=target_name,
+                source=source[source_name],
+                target=target[target_name],
+                source_configs=source_configs.get(source_name, ()),
+                target_configs=target_configs.get(target_name, ()),
+            )
+            for source_name, target_name in ask.counterparts.items()
+        }
+        known = target_configs[self.registry_topic]
+        cluster = await self._target_cluster()
+        if not isinstance(known, KafkaError):
+            cluster = replace(cluster, known_configs=frozenset(entry.name for entry in known))
+        return Observation(pairs=pairs, listed=ask.listed, target_cluster=cluster)
+
+    async def _acls(self, ask: Ask) -> AclObservation | Problem:
+        sides: list[frozenset[AclBinding]] = []
+        for alias, cluster in ((self.flow.source, self.source), (self.flow.target, self.target)):
+            try:
+                bindings = await cluster.describe_acls()
+            except KafkaError as error:
+                return Problem(reason=error.reason, message=f"ACLs of {alias}: {error}")
+            if bindings is None:
+                message = f"{alias} has no authorizer: there are no ACLs to sync"
+                return Problem(reason=Reason.NO_AUTHORIZER, message=message, failed=False)
+            sides.append(frozenset(bindings))
+        groups: frozenset[str] = frozenset()
+        if ask.group_patterns and any(is_group_pattern(binding) for binding in sides[0]):
+            try:
+                groups = frozenset(await self.source.list_groups())
+            except KafkaError as error:
+                return Problem(reason=error.reason, message=f"groups of {self.flow.source}: {error}")
+        return AclObservation(
+            source=sides[0], target=sides[1], groups=groups, users_missing=await self._users_missing()
+        )
+
+    async def _users_missing(self) -> list[tuple[str, str]]:
+        """Only for people to read: a side that does not tell its users gives none."""
+        try:
+            users, present = await self.source.scram_users(), await self.target.scram_users()
+        except KafkaError:
+            return []
+        return sorted(
+            (user, mechanism)
+            for user, mechanisms in users.items()
+            for mechanism in mechanisms - present.get(user, frozenset())
+        )
+
+    async def _quotas(self) -> QuotaObservation | Problem:
+        try:
+            return QuotaObservation(
+                source=await self.source.describe_client_quotas(),
+                target=await self.target.describe_client_quotas(),
+            )
+        except KafkaError as error:
+            return Problem(reason=error.reason, message=f"client quotas: {error}")
+
+    async def targets_again(self, observation: Observation, source_topics: Collection[str]) -> Observation:
+        """The same observation with a fresh look at the counterparts of `source_topics`."""
+        names = {observation.pairs[topic].target_topic for topic in source_topics}
+        described = await self._described(self.target, names)
+        configs = await self._configs(self.target, _existing(described))
+        fresh = {
+            topic: replace(
+                pair, target=described[pair.target_topic], target_configs=configs.get(pair.target_topic, ())
+            )
+            for topic, pair in observation.pairs.items()
+            if topic in source_topics
+        }
+        return replace(observation, pairs={**observation.pairs, **fresh})
+
+    async def _described(self, cluster: KafkaCluster, names: Collection[str]) -> Described:
+        return await cluster.describe_topics(names) if names else {}
+
+    async def _configs(
+        self, cluster: KafkaCluster, names: Collection[str], keys: Collection[str] = ()
+    ) -> Mapping[str, Configs]:
+        return await cluster.describe_topic_configs(names, keys=keys) if names else {}
+
+    async def _target_cluster(self) -> TargetCluster:
+        brokers = await self.target.brokers()
+        try:
+            configs = await self.target.describe_broker_configs(brokers[0].node_id) if brokers else ()
+        except KafkaError as error:
+            if error.retriable:
+                raise
+            configs = ()  # no right to read the brokers' settings: Kafka's own defaults are assumed
+        return TargetCluster(
+            broker_count=len(brokers),
+            default_replication_factor=_number(configs, _DEFAULT_REPLICATION_FACTOR, 1),
+            min_insync_replicas=_number(configs, _MIN_ISR, 1),
+        )
+
+
+def _existing(described: Described) -> set[str]:
+    return {name for name, topic in described.items() if not isinstance(topic, KafkaError)}
+
+
+def _number(configs: Collection[ConfigEntry], name: str, default: int) -> int:
+    return next((int(entry.value) for entry in configs if entry.name == name and entry.value), default)
+
+
+def _hidden_on_source(ask: Ask, source: Described, target: Described) -> set[str]:
+    """Existing topics whose configs have to be read: always those that the target lacks, to create them."""
+    hidden: set[str] = set()
+    for name in _existing(source):
+        topic, entry = source[name], ask.known.get(name)
+        is_known = (
+            entry is not None
+            and bool(entry.source_cleanup_policy)
+            and not isinstance(topic, KafkaError)
+            and topic.topic_id == entry.source_topic_id
+            and not isinstance(target[ask.counterparts[name]], KafkaError)
+        )
+        if ask.all_configs or not is_known:
+            hidden.add(name)
+    return hidden
+
+
+def _hidden_on_target(ask: Ask, target: Described) -> set[str]:
+    """Existing counterparts whose limits the registry does not know."""
+    known = {entry.target_topic: entry.target_topic_id for entry in ask.known.values()}
+    existing = {name: topic for name, topic in target.items() if not isinstance(topic, KafkaError)}
+    return {name for name, topic in existing.items() if ask.all_configs or known.get(name) != topic.topic_id}

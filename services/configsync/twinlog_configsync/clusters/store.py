@@ -1,0 +1,171 @@
+"""The registry on the target: one compacted topic with one partition that configsync alone writes.
+
+What is decided about a flow is kept there before it is told to anybody, so a restart goes on where it was.
+"""
+
+import asyncio
+from collections.abc import AsyncGenerator, Mapping, Sequence
+from contextlib import aclosing
+from dataclasses import dataclass, field
+from typing import Final
+
+from twinlog.errors import KafkaError, TransientKafkaError, WireFormatError
+from twinlog.kafka.admin.compacted_topic import ensure_compacted_topic
+from twinlog.kafka.ports import KafkaCluster, LogReader, ManagedWriter, OffsetSpec
+from twinlog.model import Record, TopicPartition
+from twinlog_configsync.model.observation import is_absent
+from twinlog_configsync.model.reasons import Reason
+from twinlog_configsync.model.records import (
+    RecordKey,
+    RecordValue,
+    decode_key,
+    decode_value,
+    encode_key,
+    encode_value,
+)
+
+Change = tuple[RecordKey, RecordValue | None]
+
+_IN_FLIGHT: Final = 200
+_FETCH_WAIT_SECONDS: Final = 1.0
+
+
+@dataclass(slots=True, kw_only=True)
+class RegistryStore:
+    """`load`, `create`, then `put`; `load` again while somebody else puts. Not for concurrent use: the flow's
+    loop owns it.
+    """
+
+    cluster: KafkaCluster
+    topic: str
+    replication_factor: int
+    """Used when the topic is created; -1 = the target's default."""
+    _stored: dict[RecordKey, RecordValue] = field(default_factory=dict)
+    _created: bool = False
+    _topic_id: str = ""
+    _next_offset: int = 0
+
+    def forget(self) -> None:
+        """Read everything anew with the next `load`."""
+        self._topic_id = ""
+        self._created = False
+
+    async def load(self) -> Mapping[RecordKey, RecordValue]:
+        """Read what the topic holds, only what is new when it was read before; nothing when there is no topic
+        yet.
+
+        Raises KafkaError (the target is away or refuses), WireFormatError (reason REGISTRY_UNREADABLE).
+        """
+        found = (await self.cluster.describe_topics([self.topic]))[self.topic]
+        if not isinstance(found, KafkaError):
+            await self._catch_up(found.topic_id)
+        elif is_absent(found):
+            self._stored, self._topic_id = {}, ""
+        else:
+            raise found
+        return dict(self._stored)
+
+    async def create(self) -> None:
+        """Make sure that the topic is there. Costs nothing once it was seen. Raises KafkaError."""
+        if not self._created:
+            await ensure_compacted_topic(self.cluster, self.topic, replication_factor=self.replication_factor)
+            self._created = True
+
+    async def put(self, records: Mapping[RecordKey, RecordValue]) -> int:
+        """Make these the records: write what differs from what is stored, remove what is not among them;
+        return how many records that was. Records of kinds that this version does not know stay.
+
+        Returns once the target has them all. After an error some may be stored; calling again is safe.
+        """
+        changes: list[Change] = [(key, None) for key in self._stored.keys() - records.keys()]
+        changes += [(key, value) for key, value in records.items() if self._stored.get(key) != value]
+        if not changes:
+            return 0
+        async with self.cluster.writer() as writer:
+            for start in range(0, len(changes), _IN_FLIGHT):
+                await self._append(writer, changes[start : start + _IN_FLIGHT])
+        return len(changes)
+
+    async def _append(self, writer: ManagedWriter, changes: Sequence[Change]) -> None:
+        async def append(key: RecordKey, value: RecordValue | None) -> None:
+            raw = None if value is None else encode_value(value)
+            await writer.append(self._partition, key=encode_key(key), value=raw)
+
+        try:
+            async with asyncio.TaskGroup() as group:
+                for key, value in changes:
+                    group.create_task(append(key, value), name=f"registry-append-{key.kind}-{key.name}")
+        except* KafkaError as errors:
+            error = _first(errors)
+            if is_absent(error):
+                self._lose()
+            raise error from errors
+        for key, value in changes:
+            if value is None:
+                self._stored.pop(key, None)
+            else:
+                self._stored[key] = value
+
+    def _lose(self) -> None:
+        """Somebody deleted the topic: `create` makes it again, and the next `put` writes everything."""
+        self._stored, self._created = {}, False
+
+    async def _catch_up(self, topic_id: str) -> None:
+        """Read from where the last reading ended to where the log's end is now."""
+        end = await self._offset(OffsetSpec.LATEST)
+        start = await self._offset(OffsetSpec.EARLIEST)
+        position, stored = self._next_offset, dict(self._stored)
+        if topic_id != self._topic_id or not start <= position <= end:
+            position, stored = start, {}
+        if position < end:
+            async with (
+                self.cluster.reader() as reader,
+                aclosing(self._records(reader, position, end)) as records,
+            ):
+                async for record in records:
+                    self._replay(record, stored)
+        self._stored, self._topic_id, self._next_offset = stored, topic_id, end
+
+    async def _records(self, reader: LogReader, position: int, end: int) -> AsyncGenerator[Record, None]:
+        while position < end:
+            fetched = await reader.fetch(self._partition, position, max_wait_seconds=_FETCH_WAIT_SECONDS)
+            if fetched.next_offset <= position:
+                raise TransientKafkaError(
+                    f"{self.topic} gave no records from offset {position} on, though it ends at {end}",
+                    metadata={"topic": self.topic, "offset": str(position)},
+                )
+            for record in fetched.records:
+                yield record
+            position = fetched.next_offset
+
+    async def _offset(self, spec: OffsetSpec) -> int:
+        answer = (await self.cluster.list_offsets(spec, [self._partition]))[self._partition]
+        if isinstance(answer, KafkaError):
+            raise answer
+        return answer
+
+    def _replay(self, record: Record, stored: dict[RecordKey, RecordValue]) -> None:
+        try:
+            key = decode_key(record.key)
+            if key is None:
+                return
+            if record.value is None:
+                stored.pop(key, None)
+            else:
+                stored[key] = decode_value(key, record.value)
+        except WireFormatError as error:
+            raise WireFormatError(
+                f"{self.topic} at offset {record.offset}: {error}",
+                reason=Reason.REGISTRY_UNREADABLE,
+                metadata={**error.metadata, "topic": self.topic, "offset": str(record.offset)},
+            ) from error
+
+    @property
+    def _partition(self) -> TopicPartition:
+        return TopicPartition(self.topic, 0)
+
+
+def _first(errors: ExceptionGroup[KafkaError]) -> KafkaError:
+    for error in errors.exceptions:
+        return error if isinstance(error, KafkaError) else _first(error)
+    raise AssertionError("an exception group is never empty")

@@ -1,0 +1,157 @@
+"""What a flow's loop tells people: log lines and counters, each change once."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Final
+
+import structlog
+from opentelemetry.metrics import Counter
+
+from twinlog.clock import Clock
+from twinlog.errors import TwinlogError
+from twinlog.model import Flow
+from twinlog.telemetry.metrics import flow_attributes
+from twinlog.telemetry.repeats import RepeatLimiter
+from twinlog_configsync.clusters.apply import Outcome
+from twinlog_configsync.model.actions import (
+    Action,
+    CreateTopic,
+    DeleteTopic,
+    GrowPartitions,
+    is_drift,
+    scope_of,
+)
+from twinlog_configsync.model.observation import Problem
+from twinlog_configsync.model.records import RecordKey
+from twinlog_configsync.model.schedule import Scope
+from twinlog_configsync.planning.flow_status import FlowStatus
+from twinlog_configsync.planning.plan import Plan
+from twinlog_configsync.planning.registry import Entries
+
+_RESOURCE_TYPES: Final = {
+    Scope.TOPICS: "topic",
+    Scope.CONFIGS: "config",
+    Scope.ACLS: "acl",
+    Scope.QUOTAS: "quota",
+}
+
+_log = structlog.stdlib.get_logger(__name__)
+
+
+@dataclass(slots=True, kw_only=True)
+class Journal:
+    flow: Flow
+    changes: Counter
+    clock: Clock
+    _told: set[tuple[Scope, str]] = field(default_factory=set)
+    _pending_plan: str = ""
+    _limiter: RepeatLimiter = field(default_factory=lambda: RepeatLimiter(interval_seconds=60.0))
+
+    def loaded(self, *, topics: int, settled: bool) -> None:
+        _log.info("registry_loaded", flow=str(self.flow), topics=topics, settled=settled)
+
+    def outcome(self, outcome: Outcome) -> None:
+        for action in outcome.applied:
+            self._count(action, "drift_reverted" if is_drift(action) else "applied")
+            _log.info("target_changed", flow=str(self.flow), action=str(action), drift=is_drift(action))
+        for refusal in outcome.refused:
+            self._count(refusal.action, "refused")
+            self._warn(
+                "target_refused",
+                key=(str(refusal.action), refusal.error.reason),
+                action=str(refusal.action),
+                reason=refusal.error.reason,
+                message=str(refusal.error),
+            )
+
+    def entries(self, before: Entries, after: Entries) -> None:
+        """Say which topics have come, and which came out of step."""
+        for name, entry in after.items():
+            known = before.get(name)
+            if entry.reason and (known is None or known.reason != entry.reason):
+                _log.warning(
+                    "topic_not_in_step",
+                    flow=str(self.flow),
+                    topic=name,
+                    state=entry.state.value,
+                    reason=entry.reason,
+                    message=entry.message,
+                )
+            if known is not None and known.generation != entry.generation:
+                _log.warning(
+                    "source_topic_recreated", flow=str(self.flow), topic=name, generation=entry.generation
+                )
+
+    def status(self, before: FlowStatus, after: FlowStatus, *, topics: int) -> None:
+        """Say that the flow is in step, or has nothing to do, when it was not so before."""
+        if (before.state, before.reason) != (after.state, after.reason):
+            _log.info(
+                "flow_settled",
+                flow=str(self.flow),
+                topics=topics,
+                reason=after.reason,
+                message=after.message,
+            )
+
+    def problem(self, scope: Scope, problem: Problem) -> None:
+        """A part of the flow that could not be looked at; one that has nothing to do is said once."""
+        if problem.failed:
+            self._warn(
+                "part_not_synced",
+                key=(scope, problem.reason),
+                scope=scope,
+                reason=problem.reason,
+                message=problem.message,
+            )
+        elif (scope, problem.message) not in self._told:
+            self._told.add((scope, problem.message))
+            _log.info(
+                "nothing_to_sync",
+                flow=str(self.flow),
+                scope=scope,
+                reason=problem.reason,
+                message=problem.message,
+            )
+
+    def pending(self, plan: Plan) -> None:
+        """Manual mode: say once of each plan that it waits."""
+        if plan.changes and plan.plan_id != self._pending_plan:
+            _log.info("plan_waits", flow=str(self.flow), plan_id=plan.plan_id, changes=len(plan.changes))
+        self._pending_plan = plan.plan_id
+
+    def records_refused(self, refused: Mapping[RecordKey, str]) -> None:
+        """Records of the registry that this flow cannot have written."""
+        for key, why in refused.items():
+            self._warn("registry_record_refused", key=key, kind=key.kind, name=key.name, message=why)
+
+    def rules_unusable(self, error: TwinlogError) -> None:
+        """Changed rules do not fit the file any more: the file's are in effect."""
+        self._warn("changed_rules_unusable", key=error.reason, reason=error.reason, message=str(error))
+
+    def failed(self, error: TwinlogError) -> None:
+        self._warn("sync_failed", key=error.reason, reason=error.reason, message=str(error))
+
+    def _warn(self, event: str, *, key: object, **fields: str) -> None:
+        left_out = self._limiter.admit((event, key), now=self.clock.monotonic())
+        if left_out is not None:
+            _log.warning(event, flow=str(self.flow), left_out=left_out, **fields)
+
+    def _count(self, action: Action, outcome: str) -> None:
+        self.changes.add(
+            1,
+            {
+                **flow_attributes(self.flow.source, self.flow.target),
+                "twinlog.resource.type": _resource_type(action),
+                "twinlog.outcome": outcome,
+            },
+        )
+
+
+def _resource_type(action: Action) -> str:
+    match action:
+        case CreateTopic() | DeleteTopic():
+            return "topic"
+        case GrowPartitions():
+            return "partitions"
+        case _:
+            return _RESOURCE_TYPES[scope_of(action)]

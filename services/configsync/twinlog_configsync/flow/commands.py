@@ -1,0 +1,209 @@
+"""What people ask of a flow: its plan, applying it, explanations, its ACLs, its rules."""
+
+import asyncio
+from collections.abc import Callable, Collection, Coroutine, Sequence
+from dataclasses import replace
+from typing import Any, Protocol, TypeVar
+
+from twinlog.clock import Clock
+from twinlog.errors import ConflictError, KafkaError, NotFoundError, StateError, TransientKafkaError
+from twinlog.kafka.ports import KafkaCluster, TopicDescription
+from twinlog_configsync.access.acl_listing import AclEntry, list_acls
+from twinlog_configsync.access.acl_rules import Translation
+from twinlog_configsync.clusters.apply import Outcome
+from twinlog_configsync.flow.passes import ANSWER_SECONDS, FlowPasses
+from twinlog_configsync.model.observation import AclObservation, World
+from twinlog_configsync.model.reasons import Reason
+from twinlog_configsync.model.records import PlanRecord, RulesRecord
+from twinlog_configsync.model.schedule import Scope
+from twinlog_configsync.planning.explain import Explanation, explain
+from twinlog_configsync.planning.live_rules import RuleChange, RulesView, change_rules, view_rules
+from twinlog_configsync.planning.plan import Plan
+
+T = TypeVar("T")
+
+
+class Ownership(Protocol):
+    """Whether this process is the flow's owner: where it is not, nothing can be changed."""
+
+    async def hold(self, step: Callable[[], Coroutine[Any, Any, T]]) -> T:
+        """Await `step()` while this process is the owner.
+
+        Raises what it raises; StateError (OWNED_ELSEWHERE) or KafkaError when it is not, or is no longer.
+        """
+        ...
+
+
+class FlowCommands:
+    """Every command waits for a pass that is under way, and is bounded as one."""
+
+    def __init__(
+        self,
+        passes: FlowPasses,
+        *,
+        clock: Clock,
+        wake: Callable[[], None],
+        owner: Ownership,
+    ) -> None:
+        """`wake` starts a pass over everything, now."""
+        self._owner = owner
+        self._passes = passes
+        self._clock = clock
+        self._wake = wake
+
+    async def preview(self, scopes: Collection[Scope] = ()) -> tuple[Plan, World]:
+        """What there is to do now (in all parts that the flow syncs when `scopes` is empty), and what was
+        seen.
+
+        Changes nothing but the registry, which keeps the plan's id. Raises as `FlowPasses.look`, and
+        StateError (OWNED_ELSEWHERE).
+        """
+        return await self._owner.hold(lambda: self._preview(scopes))
+
+    async def _preview(self, scopes: Collection[Scope]) -> tuple[Plan, World]:
+        async with self._passes.lock, self._passes.turn():
+            chosen = frozenset(scopes) or frozenset(self._passes.rules.intervals_seconds)
+            world = await self._passes.look(chosen)
+            plan = await self._passes.plan(world, chosen)
+            record = PlanRecord(
+                plan_id=plan.plan_id, scopes=tuple(sorted(chosen)), made_at_ms=self._clock.now_ms()
+            )
+            await self._passes.keep(replace(self._passes.memory, last_plan=record))
+            return plan, world
+
+    async def apply(self, plan_id: str, stop: asyncio.Event) -> Outcome:
+        """Carry out the plan that `preview` gave last, if it is still what there is to do.
+
+        Raises NotFoundError (PLAN_UNKNOWN) for any other id, ConflictError (PLAN_STALE) when the world
+        changed, and as `preview`. When this process is no longer the owner in the middle of it, part of it
+        may have been done; the next plan holds the rest.
+        """
+        return await self._owner.hold(lambda: self._apply(plan_id, stop))
+
+    async def _apply(self, plan_id: str, stop: asyncio.Event) -> Outcome:
+        async with self._passes.lock, self._passes.turn():
+            scopes = self._scopes_of(plan_id)
+            world = await self._passes.look(scopes)
+            plan = await self._passes.plan(world, scopes)
+            if plan.plan_id != plan_id:
+                raise ConflictError(
+                    f"{self._passes.flow}: the clusters or the rules have changed since plan {plan_id} was "
+                    "made: look at the new plan and apply that",
+                    reason=Reason.PLAN_STALE,
+                    metadata={
+                        "flow": str(self._passes.flow),
+                        "plan_id": plan_id,
+                        "plan_id_now": plan.plan_id,
+                    },
+                )
+            return await self._passes.carry_out(plan, world, stop)
+
+    async def explain(self, topic: str) -> list[Explanation]:
+        """Why the topic of this name is replicated or not. A cluster that is away is an answer, not an
+        error.
+        """
+        on_source = await _find(self._passes.source, topic)
+        on_target = await _find(self._passes.target, topic)
+        return explain(
+            topic,
+            self._passes.rules.selector,
+            self._passes.memory.entries,
+            self._passes.rules.deletes,
+            on_source=on_source,
+            on_target=on_target,
+        )
+
+    async def acls(self) -> list[AclEntry]:
+        """What the flow does about each ACL. Raises as `FlowPasses.look`, and StateError when a side has no
+        authorizer or hides its ACLs.
+        """
+        async with self._passes.lock, self._passes.turn():
+            world = await self._passes.look([Scope.ACLS])
+            translations: list[Translation] = []
+            if isinstance(world.acls, AclObservation):
+                translations = await self._passes.translated(world.acls, world.topics)
+            made = self._passes.memory.made_acls
+        if not isinstance(world.acls, AclObservation):
+            problem = world.problem(Scope.ACLS)
+            raise StateError(
+                problem.message if problem else "", reason=problem.reason if problem else Reason.STARTING
+            )
+        return await asyncio.to_thread(list_acls, world.acls, translations, made=made)
+
+    def rules(self) -> RulesView:
+        """The rules as they are now. Before the registry was read, those of the file, and the view says
+        so.
+        """
+        problem = self._passes.rules_problem
+        if not self._passes.loaded:
+            problem = f"changed rules are not known yet: {self._passes.status.message}"
+        return view_rules(
+            self._passes.memory.rules, file_values=self._passes.config.file_values, problem=problem
+        )
+
+    async def update_rules(
+        self,
+        changes: Sequence[RuleChange],
+        *,
+        expected_revision: int | None = None,
+        dry_run: bool = False,
+    ) -> RulesView:
+        """Change rules together or not at all: checked, stored on the target, in effect with the next pass,
+        which starts at once.
+
+        Raises ConfigError for what the file could not say, ConflictError (RULES_CHANGED) when the revision
+        is not the expected one, StateError (OWNED_ELSEWHERE), and as `FlowPasses.open`.
+        """
+        return await self._owner.hold(
+            lambda: self._update_rules(changes, expected_revision=expected_revision, dry_run=dry_run)
+        )
+
+    async def _update_rules(
+        self, changes: Sequence[RuleChange], *, expected_revision: int | None, dry_run: bool
+    ) -> RulesView:
+        passes = self._passes
+        async with passes.lock:
+            await passes.open()
+            known = passes.memory.rules
+            revision = 0 if known is None else known.revision
+            if expected_revision not in (None, revision):
+                raise ConflictError(
+                    f"{passes.flow}: the rules are at version {revision}, not {expected_revision}: somebody "
+                    "changed them; look again, then decide",
+                    reason=Reason.RULES_CHANGED,
+                    metadata={"flow": str(passes.flow), "version": str(revision)},
+                )
+            before = {} if known is None else known.values
+            values = change_rules(changes, before, file_values=passes.config.file_values)
+            rules = await passes.rebuilt(values)
+            record = RulesRecord(
+                revision=revision + 1, updated_at_ms=self._clock.now_ms(), values=dict(sorted(values.items()))
+            )
+            if not dry_run and values != before:
+                await passes.keep(replace(passes.memory, rules=record))
+                passes.rules, passes.rules_problem = rules, ""
+                self._wake()
+        return view_rules(
+            known if values == before else record, file_values=passes.config.file_values, problem=""
+        )
+
+    def _scopes_of(self, plan_id: str) -> frozenset[Scope]:
+        last = self._passes.memory.last_plan
+        if last is None or last.plan_id != plan_id:
+            raise NotFoundError(
+                f"{self._passes.flow}: no plan {plan_id}; the last one is {last.plan_id if last else 'none'}"
+                ": plan again",
+                reason=Reason.PLAN_UNKNOWN,
+                metadata={"flow": str(self._passes.flow), "plan_id": plan_id},
+            )
+        return frozenset(Scope(scope) for scope in last.scopes)
+
+
+async def _find(cluster: KafkaCluster, topic: str) -> TopicDescription | KafkaError:
+    try:
+        async with asyncio.timeout(ANSWER_SECONDS):
+            return (await cluster.describe_topics([topic]))[topic]
+    except TimeoutError:
+        return TransientKafkaError(f"no answer within {ANSWER_SECONDS:g} s", reason="KAFKA_TIMEOUT")
+    except KafkaError as error:
+        return error

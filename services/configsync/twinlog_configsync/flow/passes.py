@@ -1,0 +1,339 @@
+"""The steps that every pass over a flow is made of: open, look, plan, carry out, remember, tell."""
+
+import asyncio
+from collections.abc import AsyncIterator, Collection, Mapping
+from contextlib import asynccontextmanager
+from dataclasses import replace
+from typing import Final
+
+from twinlog.clock import Clock
+from twinlog.errors import ConfigError, StateError, TransientKafkaError, TwinlogError
+from twinlog.kafka.ports import KafkaCluster
+from twinlog.model import ClusterAlias, Flow
+from twinlog_configsync.access.acl_plan import wanted_acls
+from twinlog_configsync.access.acl_rules import GROUP, Translation, translate_acls
+from twinlog_configsync.access.quota_plan import wanted_quotas
+from twinlog_configsync.clusters.apply import Applier, Outcome
+from twinlog_configsync.clusters.observe import Ask, Observer
+from twinlog_configsync.clusters.store import RegistryStore
+from twinlog_configsync.config import ConfigSyncFlow
+from twinlog_configsync.flow.change_log import Journal
+from twinlog_configsync.flow.feeds import Boards
+from twinlog_configsync.model.entry import TopicState
+from twinlog_configsync.model.failover_record import failover_in_effect
+from twinlog_configsync.model.memory import Memory, recall
+from twinlog_configsync.model.observation import AclObservation, Observation, QuotaObservation, World
+from twinlog_configsync.model.reasons import Reason
+from twinlog_configsync.model.record_checks import check_records
+from twinlog_configsync.model.rules import FlowRules
+from twinlog_configsync.model.schedule import Scope
+from twinlog_configsync.planning.blockers import Obstacles
+from twinlog_configsync.planning.desired import Claims
+from twinlog_configsync.planning.flow_status import FlowStatus, after_success
+from twinlog_configsync.planning.learn import learn
+from twinlog_configsync.planning.plan import Plan, make_plan, replicated_topics
+from twinlog_configsync.planning.source_loss import Hold, kept_copies
+
+ANSWER_SECONDS: Final = 10.0
+"""How long a cluster may take to say that it is there."""
+
+_KEPT_CONFIGS_SECONDS: Final = 120.0
+"""How old what is told of a target topic's limits may get when others change them there."""
+
+
+class FlowPasses:
+    """The state of one flow and what is done with it. Hold `lock` from `open` to the end of a pass.
+
+    What takes long with thousands of topics and ACLs is done in a thread: the loop also keeps the lease.
+
+    Everything known is in the registry on the target before it is on the boards.
+    """
+
+    def __init__(
+        self,
+        flow: ConfigSyncFlow,
+        *,
+        source: KafkaCluster,
+        target: KafkaCluster,
+        boards: Boards,
+        claims: Claims,
+        clock: Clock,
+        journal: Journal,
+        gate: asyncio.Semaphore | None = None,
+    ) -> None:
+        """`gate`: how many flows of the process may be at a pass at a time; None = all. A hundred at once
+        would keep the event loop from renewing leases.
+        """
+        self._gate = gate or asyncio.Semaphore()
+        self.config = flow
+        self.source = source
+        self.target = target
+        self.rules: FlowRules = flow.rules
+        """In effect: the file's, or those with the changes on top."""
+        self.rules_problem = ""
+        """Why changed rules are not in effect."""
+        self.memory = Memory()
+        self.loaded = False
+        self.status = FlowStatus()
+        self.lock = asyncio.Lock()
+        self._store = RegistryStore(
+            cluster=target,
+            topic=flow.registry_topic,
+            replication_factor=flow.registry_replication_factor,
+        )
+        self._observer = Observer(
+            flow=flow.flow, source=source, target=target, registry_topic=flow.registry_topic
+        )
+        self._applier = Applier(target=target, observer=self._observer, clock=clock)
+        self._boards = boards
+        self._claims = claims
+        self._clock = clock
+        self._journal = journal
+        self._obstacles = Obstacles()
+        self._configs_seen_at = float("-inf")
+        self._source_id = ""
+
+    @property
+    def flow(self) -> Flow:
+        return self.config.flow
+
+    async def open(self) -> None:
+        """Make sure that the registry is known and the flow may be.
+
+        Raises KafkaError when a cluster is away, WireFormatError (REGISTRY_UNREADABLE), StateError
+        (SAME_CLUSTER).
+        """
+        target_id = await _identify(self.target, self.flow.target)
+        if not self.loaded:
+            await self._load()
+        self._source_id = await _identify(self.source, self.flow.source)
+        self._refuse_same_cluster(self._source_id, target_id)
+        await self._store.create()
+
+    def forget(self) -> None:
+        """Know nothing before the registry was read again: another process may have written it meanwhile."""
+        self.loaded = False
+        self._store.forget()
+
+    async def follow(self) -> None:
+        """Know and tell what another process, the flow's owner, has written to the registry. Raises as
+        `open`.
+        """
+        async with self.lock:
+            await _identify(self.target, self.flow.target)
+            await self._load()
+            self._claims.follow(self.flow, acls=self._syncs(Scope.ACLS), quotas=self._syncs(Scope.QUOTAS))
+            self._claims.claim_acls(self.flow, self.memory.made_acls)
+            quotas = self.memory.made_quotas.items()
+            self._claims.claim_quotas(
+                self.flow, frozenset((entity, key) for entity, values in quotas for key in values)
+            )
+
+    @asynccontextmanager
+    async def turn(self) -> AsyncIterator[None]:
+        """Both clusters answer, and it is this flow's turn: one whose cluster is away holds nobody up. Raises
+        as `open`.
+        """
+        await self.open()
+        async with self._gate:
+            yield
+
+    async def look(self, scopes: Collection[Scope]) -> World:
+        """See what these scopes need; in a `turn`. Raises KafkaError when a cluster as a whole does not
+        answer.
+        """
+        candidates = set(self.memory.entries)
+        listed: frozenset[str] = frozenset()
+        if Scope.TOPICS in scopes:
+            listed = frozenset(await self.source.list_topics())
+            candidates |= listed | self.rules.named_topics
+        now = self._clock.monotonic()
+        all_configs = Scope.CONFIGS in scopes
+        kept_configs = now - self._configs_seen_at >= _KEPT_CONFIGS_SECONDS
+        world = await self._observer.world(
+            Ask(
+                counterparts=self._counterparts(candidates),
+                scopes=scopes,
+                listed=listed,
+                known=self.memory.entries,
+                group_patterns=self.rules.acls.follows_removals,
+                all_configs=all_configs,
+                kept_configs=kept_configs and not all_configs,
+            )
+        )
+        world = replace(
+            world,
+            topics=replace(world.topics, source_cluster_id=self._source_id),
+            failover=await self._failover() if self._may_delete(scopes) else "",
+        )
+        if all_configs or kept_configs:
+            self._configs_seen_at = now
+        for scope in scopes:
+            problem = world.problem(scope)
+            if problem is not None:
+                self._journal.problem(scope, problem)
+        return world
+
+    async def plan(self, world: World, scopes: Collection[Scope]) -> Plan:
+        """What there is to do about it."""
+        self._claims.follow(self.flow, acls=self._syncs(Scope.ACLS), quotas=self._syncs(Scope.QUOTAS))
+        acls: list[Translation] = []
+        if isinstance(world.acls, AclObservation):
+            acls = await self.translated(world.acls, world.topics)
+            self._claims.claim_acls(self.flow, wanted_acls(acls))
+        if isinstance(world.quotas, QuotaObservation):
+            self._claims.claim_quotas(self.flow, frozenset(wanted_quotas(world.quotas)))
+        return await asyncio.to_thread(
+            make_plan,
+            world,
+            self.rules,
+            self.memory,
+            scopes=scopes,
+            now_ms=self._clock.now_ms(),
+            claims=self._claims.as_of_now(),
+            acls=acls,
+        )
+
+    async def translated(self, acls: AclObservation, topics: Observation) -> list[Translation]:
+        """What becomes of the source's ACLs.
+
+        A group that is gone from the source keeps what was made for it as long as a pattern covers it: its
+        members may have moved to the target, where it lives on.
+        """
+        kept = {binding.resource_name for binding in self.memory.made_acls if binding.resource_type == GROUP}
+        return await asyncio.to_thread(
+            translate_acls,
+            acls.source,
+            self.rules.acls,
+            topics=replicated_topics(topics),
+            groups=acls.groups | kept,
+        )
+
+    def _may_delete(self, scopes: Collection[Scope]) -> bool:
+        return (
+            Scope.TOPICS in scopes
+            and self.rules.deletes.enabled
+            and any(
+                entry.selected and entry.state is TopicState.DELETED_AT_SOURCE
+                for entry in self.memory.entries.values()
+            )
+        )
+
+    async def _failover(self) -> str:
+        """A record that cannot be read counts as a failover: deleting cannot be undone."""
+        try:
+            return await failover_in_effect(self.target, self.flow)
+        except TwinlogError as error:
+            return f"the record of the last failover cannot be read ({error.reason}: {error})"
+
+    def _syncs(self, scope: Scope) -> bool:
+        return scope in self.rules.intervals_seconds
+
+    async def carry_out(self, plan: Plan, world: World, stop: asyncio.Event) -> Outcome:
+        """Do it, remember what came of it, tell it. Raises KafkaError when the target does not answer."""
+        known, intended = self.memory, self._intended(plan)
+        if intended != known:
+            await self._store.put(await asyncio.to_thread(intended.records))
+        self.memory = intended  # also after an error: any of it may have been done
+        outcome = await self._applier.carry_out(plan, world, stop)
+        self.memory = known
+        await asyncio.to_thread(self._journal.outcome, outcome)
+        await self._remember(plan, outcome, applied=True)
+        return outcome
+
+    async def leave(self, plan: Plan, world: World) -> None:
+        """Do nothing of it (manual mode); remember and tell what was seen."""
+        self._journal.pending(plan)
+        await self._remember(plan, Outcome(world=world), applied=False)
+
+    async def keep(self, memory: Memory) -> None:
+        """This is now the memory: store it, then tell it. Raises KafkaError; then nothing is told."""
+        await self._store.put(await asyncio.to_thread(memory.records))
+        self.memory = memory
+        self._publish()
+
+    async def rebuilt(self, values: Mapping[str, str]) -> FlowRules:
+        """The rules with these values on top of the file. Raises ConfigError."""
+        return await asyncio.to_thread(self.config.with_values, values)
+
+    async def _load(self) -> None:
+        before = self.memory.rules
+        checked = check_records(await self._store.load(), self.rules)
+        self._journal.records_refused(checked.refused)
+        self.memory = recall(checked.records)
+        if self.memory.rules != before:
+            await self._follow_rules({} if self.memory.rules is None else self.memory.rules.values)
+        if not self.loaded:
+            self._journal.loaded(topics=len(self.memory.entries), settled=self.memory.settled)
+        self.loaded = True
+        self._publish()
+
+    async def _follow_rules(self, values: Mapping[str, str]) -> None:
+        try:
+            self.rules, self.rules_problem = await self.rebuilt(values), ""
+        except ConfigError as error:
+            self.rules, self.rules_problem = self.config.rules, str(error)
+            self._journal.rules_unusable(error)
+
+    def _refuse_same_cluster(self, source_id: str, target_id: str) -> None:
+        if source_id == target_id:
+            raise StateError(
+                f"{self.flow}: both ends are one cluster (id {source_id}), a flow needs two. "
+                f"Check {self.flow.source}.bootstrap.servers and {self.flow.target}.bootstrap.servers",
+                reason=Reason.SAME_CLUSTER,
+                metadata={"flow": str(self.flow), "cluster_id": source_id},
+            )
+
+    def _counterparts(self, names: Collection[str]) -> dict[str, str]:
+        """Source name → target name of those that the rules select."""
+        decisions = (self.rules.selector.decide(name) for name in sorted(names))
+        return {decision.topic: decision.remote_topic for decision in decisions if decision.selected}
+
+    async def _remember(self, plan: Plan, outcome: Outcome, *, applied: bool) -> None:
+        now_ms = self._clock.now_ms()
+        obstacles = self._obstacles.after(plan, outcome.refused, applied=applied)
+        before = self.memory
+        after = await asyncio.to_thread(learn, before, plan, outcome, obstacles, self.rules, now_ms=now_ms)
+        await self._store.put(await asyncio.to_thread(after.records))
+        self.memory = after
+        self._obstacles = obstacles
+        self._journal.entries(before.entries, after.entries)
+        self._publish()
+        hold = kept_copies(after.entries)
+        if hold is None and outcome.world.failover:
+            hold = Hold(reason=Reason.FAILED_OVER, message=outcome.world.failover)
+        status = after_success(
+            self.status, plan, outcome, topic_count=after.selected_count, now_ms=now_ms, hold=hold
+        )
+        self._journal.status(self.status, status, topics=after.selected_count)
+        self.status = status
+
+    def _intended(self, plan: Plan) -> Memory:
+        """What is known, with what is about to be done: nothing is ever done and not known."""
+        now_ms = self._clock.now_ms()
+        return self.memory.intending(
+            plan.new_acls, plan.new_quotas, deleted_at_ms=[now_ms] * plan.deletion_count
+        )
+
+    def _publish(self) -> None:
+        self._boards.topics.publish(self.flow, self.memory.entries)
+        if self.memory.settled:
+            self._boards.topics.settle(self.flow)
+        self._boards.rules.publish(self.flow, self.memory.rules)
+
+
+async def _identify(cluster: KafkaCluster, alias: ClusterAlias) -> str:
+    """The cluster's id. Raises TransientKafkaError soon when it is away, long before the client gives up."""
+    try:
+        async with asyncio.timeout(ANSWER_SECONDS):
+            return await cluster.cluster_id()
+    except TimeoutError as error:
+        raise TransientKafkaError(
+            f"cluster {alias}: no answer within {ANSWER_SECONDS:g} s; check {alias}.bootstrap.servers",
+            reason="KAFKA_TIMEOUT",
+            metadata={"cluster": alias},
+        ) from error
+    except TransientKafkaError as error:
+        raise TransientKafkaError(
+            f"{error}; check {alias}.bootstrap.servers", reason=error.reason, metadata=error.metadata
+        ) from error

@@ -1,0 +1,33 @@
+"""The changed rules of all flows as watchers see them."""
+
+import asyncio
+from collections.abc import AsyncGenerator
+
+from opentelemetry.metrics import Meter
+
+from twinlog.model import Flow
+from twinlog.service.watch import Event, ResumableRegistry
+from twinlog_configsync.model.records import RulesRecord
+
+
+class RulesBoard:
+    """What WatchRules answers from. Used from one event loop only."""
+
+    def __init__(self, *, history_id: str, meter: Meter) -> None:
+        self._registry: ResumableRegistry[Flow, RulesRecord] = ResumableRegistry(
+            history_id=history_id,
+            meter=meter,
+            rpc_method="twinlog.api.configsync.v1.ConfigSyncService/WatchRules",
+        )
+
+    def publish(self, flow: Flow, rules: RulesRecord | None) -> None:
+        """These are now the rules of the flow that differ from its file; None when there never were any."""
+        if rules is not None:
+            self._registry.put(flow, rules)
+        self._registry.mark(flow)
+
+    def watch(
+        self, token: bytes, *, stop: asyncio.Event, is_peer: bool = False
+    ) -> AsyncGenerator[Event[Flow, RulesRecord], None]:
+        """As ResumableRegistry.watch; a flow's mark says that its registry was read."""
+        return self._registry.watch(token, stop=stop, is_peer=is_peer)

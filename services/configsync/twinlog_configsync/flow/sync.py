@@ -1,0 +1,124 @@
+"""Keeps one flow in sync: pass after pass, each part at its own interval, and at once when it is woken."""
+
+import asyncio
+from collections.abc import Callable, Collection
+from typing import Final
+
+from twinlog.clock import Clock
+from twinlog.errors import TwinlogError
+from twinlog.model import Flow
+from twinlog.service.runtime import Backoff, finish_or_cancel, wait_for_any, wait_or_stop
+from twinlog_configsync.flow.change_log import Journal
+from twinlog_configsync.flow.passes import FlowPasses
+from twinlog_configsync.model.actions import CreateTopic
+from twinlog_configsync.model.schedule import Schedule, Scope
+from twinlog_configsync.planning.flow_status import FlowStatus, after_failure, standing_by
+
+_RETRY_SECONDS: Final = 30.0
+"""When a part that could not be looked at is tried again."""
+_FOLLOW_SECONDS: Final = 2.0
+"""How often a process that stands by looks at what the owner has written."""
+
+
+class FlowSync:
+    """The loop of one flow."""
+
+    def __init__(
+        self,
+        passes: FlowPasses,
+        *,
+        clock: Clock,
+        backoff: Backoff,
+        journal: Journal,
+        refusal: Callable[[], TwinlogError | None],
+    ) -> None:
+        """`refusal`: why this process is not the flow's owner now."""
+        self.passes = passes
+        self._refusal = refusal
+        self._clock = clock
+        self._backoff = backoff
+        self._journal = journal
+        self._schedule = Schedule(interval_seconds=passes.rules.intervals_seconds)
+        self._woken = asyncio.Event()
+        self._acls_lack_topics = False
+        """Topics were made by the last pass, for which patterns of ACLs may have to be written out."""
+
+    @property
+    def flow(self) -> Flow:
+        return self.passes.flow
+
+    @property
+    def status(self) -> FlowStatus:
+        return self.passes.status
+
+    def wake(self) -> None:
+        """The rules have changed: everything is due now, at the intervals they say from then on."""
+        self._schedule = Schedule(interval_seconds=self.passes.rules.intervals_seconds)
+        self._woken.set()
+
+    async def run(self, stop: asyncio.Event) -> None:
+        """Loop of the flow's owner: sync what is due; after a failure all of it again, with a back-off. Ends
+        with `stop`.
+
+        A pass that waits for a cluster that is away is cut off then: every pass begins by looking, so
+        nothing is lost by it.
+        """
+        self.passes.forget()
+        self._schedule = Schedule(interval_seconds=self.passes.rules.intervals_seconds)
+        while not stop.is_set():
+            started = self._clock.monotonic()
+            scopes = self._schedule.due(started)
+            self._woken.clear()
+            try:
+                await finish_or_cancel(self.sync(scopes, stop), stop=stop)
+            except TwinlogError as error:
+                self._failed(error)
+                wait_seconds = self._backoff.next()
+            else:
+                self._backoff.reset()
+                if not self._woken.is_set():
+                    self._plan_next(scopes, started=started)
+                wait_seconds = self._schedule.next_in_seconds(self._clock.monotonic())
+            await wait_for_any(stop, self._woken, seconds=wait_seconds)
+
+    async def stand_by(self, stop: asyncio.Event) -> None:
+        """Loop of everybody else: know what the owner does, and answer from that. Ends with `stop`."""
+        while not stop.is_set():
+            try:
+                await finish_or_cancel(self.passes.follow(), stop=stop)
+            except TwinlogError as error:
+                self._failed(error)
+            else:
+                refusal = self._refusal()
+                if refusal is not None:
+                    self.passes.status = standing_by(self.status, refusal, settled=self.passes.memory.settled)
+            await wait_or_stop(stop, _FOLLOW_SECONDS)
+
+    async def sync(self, scopes: Collection[Scope], stop: asyncio.Event) -> None:
+        """Bring these parts of the target in step with the source once; in manual mode, see what that takes.
+
+        What is wrong with one topic is its state. Raises TwinlogError when a cluster as a whole does not
+        answer, or the flow cannot be; what was known stays.
+        """
+        async with self.passes.lock, self.passes.turn():
+            world = await self.passes.look(scopes)
+            plan = await self.passes.plan(world, scopes)
+            if self.passes.rules.automatic:
+                outcome = await self.passes.carry_out(plan, world, stop)
+                if self.passes.rules.acls.writes_patterns_out:
+                    self._acls_lack_topics = any(isinstance(each, CreateTopic) for each in outcome.applied)
+            else:
+                await self.passes.leave(plan, world)
+
+    def _failed(self, error: TwinlogError) -> None:
+        self.passes.status = after_failure(self.status, error, settled=self.passes.memory.settled)
+        self._journal.failed(error)
+
+    def _plan_next(self, scopes: Collection[Scope], *, started: float) -> None:
+        self._schedule.done(scopes, started=started)
+        failed = {scope for scope in scopes if self.status.failed(scope)}
+        self._schedule.retry(failed, now=started, in_seconds=_RETRY_SECONDS)
+        if Scope.TOPICS in scopes and not self.passes.rules.refresh_enabled:
+            self._schedule.once(Scope.TOPICS)
+        if self._acls_lack_topics and Scope.ACLS not in scopes:
+            self._schedule.retry({Scope.ACLS}, now=started, in_seconds=0.0)

@@ -1,0 +1,1 @@
+"""Values of configsync, and the records they are kept as. No I/O."""

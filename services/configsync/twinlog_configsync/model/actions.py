@@ -1,0 +1,228 @@
+"""What a plan consists of: typed actions, each with the rule that caused it. Values, no behaviour beyond
+wording.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Final
+
+from twinlog.kafka.ports import AclBinding, QuotaEntity
+from twinlog_configsync.model.acl_rights import acl_text
+from twinlog_configsync.model.schedule import Scope
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CreateTopic:
+    source_topic: str
+    target_topic: str
+    partition_count: int
+    replication_factor: int
+    """-1 = the target's default."""
+    configs: Mapping[str, str] = field(default_factory=dict)
+    rule: str = "selected on the source, absent on the target"
+
+    def __str__(self) -> str:
+        return (
+            f"CREATE {self.target_topic} partitions={self.partition_count} "
+            f"replication.factor={self.replication_factor}: {self.rule}"
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GrowPartitions:
+    source_topic: str
+    target_topic: str
+    from_count: int
+    to_count: int
+    rule: str = "the source has more partitions"
+
+    def __str__(self) -> str:
+        return f"GROW {self.target_topic} partitions {self.from_count} → {self.to_count}: {self.rule}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DeleteTopic:
+    source_topic: str
+    target_topic: str
+    target_topic_id: str
+    """The topic that is meant: another one under the same name stays."""
+    rule: str
+
+    def __str__(self) -> str:
+        return f"DELETE {self.target_topic}: {self.rule}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SetConfig:
+    source_topic: str
+    target_topic: str
+    name: str
+    before: str | None
+    """The target's value now; None when it is not known."""
+    value: str
+    rule: str
+    drift: bool = False
+    """Twinlog had set it before: somebody else changed it on the target."""
+
+    def __str__(self) -> str:
+        return f"SET {self.target_topic} {self.name} {self.before} → {self.value}: {self.rule}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DeleteConfig:
+    source_topic: str
+    target_topic: str
+    name: str
+    before: str | None
+    rule: str
+    drift: bool = False
+
+    def __str__(self) -> str:
+        return f"DELETE {self.target_topic} {self.name} {self.before} → default: {self.rule}"
+
+
+_EXACT: Final = 2**53
+"""Whole numbers up to here are exact as a float."""
+
+WHAT_TOPIC: Final = "topic"
+WHAT_DELETION: Final = "deletion"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Skip:
+    """Nothing is done, on purpose: shown so that a plan answers why."""
+
+    source_topic: str
+    target_topic: str
+    what: str
+    """A config's name, or WHAT_TOPIC, or WHAT_DELETION."""
+    rule: str
+    reason: str = ""
+    """Set when it keeps the topic from being copied: the reason that watchers are told."""
+
+    def __str__(self) -> str:
+        return f"SKIP {self.target_topic} {self.what}: {self.rule}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CreateAcl:
+    binding: AclBinding
+    """On the target."""
+    rule: str
+    drift: bool = False
+    """Twinlog had made it before: somebody else removed it."""
+
+    def __str__(self) -> str:
+        return f"CREATE ACL {acl_text(self.binding)}: {self.rule}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DeleteAcl:
+    binding: AclBinding
+    """On the target; made by Twinlog."""
+    rule: str
+
+    def __str__(self) -> str:
+        return f"DELETE ACL {acl_text(self.binding)}: {self.rule}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SkipAcl:
+    """A binding of the source that is not copied, or one on the target that is left although the source has
+    it no more."""
+
+    binding: AclBinding
+    rule: str
+
+    def __str__(self) -> str:
+        return f"SKIP ACL {acl_text(self.binding)}: {self.rule}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SkipUser:
+    """A user of the source that the target lacks: passwords cannot be read, so nobody can copy it."""
+
+    user: str
+    mechanism: str
+    rule: str = "SCRAM passwords cannot be read: create the user on the target by hand"
+
+    def __str__(self) -> str:
+        return f"SKIP USER {self.user} ({self.mechanism}): {self.rule}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SetQuota:
+    entity: QuotaEntity
+    key: str
+    before: float | None
+    value: float
+    rule: str
+    drift: bool = False
+
+    def __str__(self) -> str:
+        before = "none" if self.before is None else number_text(self.before)
+        quota = f"{entity_text(self.entity)} {self.key}"
+        return f"SET QUOTA {quota} {before} → {number_text(self.value)}: {self.rule}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DeleteQuota:
+    entity: QuotaEntity
+    key: str
+    before: float
+    rule: str
+
+    def __str__(self) -> str:
+        before = number_text(self.before)
+        return f"DELETE QUOTA {entity_text(self.entity)} {self.key} {before}: {self.rule}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SkipQuota:
+    entity: QuotaEntity
+    key: str
+    rule: str
+
+    def __str__(self) -> str:
+        return f"SKIP QUOTA {entity_text(self.entity)} {self.key}: {self.rule}"
+
+
+TopicAction = CreateTopic | GrowPartitions | DeleteTopic
+ConfigAction = SetConfig | DeleteConfig
+AclAction = CreateAcl | DeleteAcl
+QuotaAction = SetQuota | DeleteQuota
+Change = TopicAction | ConfigAction | AclAction | QuotaAction
+Omission = Skip | SkipAcl | SkipUser | SkipQuota
+"""Nothing is done, on purpose."""
+Action = Change | Omission
+
+
+def scope_of(action: Action) -> Scope:
+    """The part of a flow that an action belongs to."""
+    match action:
+        case CreateTopic() | GrowPartitions() | DeleteTopic():
+            return Scope.TOPICS
+        case SetConfig() | DeleteConfig():
+            return Scope.CONFIGS
+        case CreateAcl() | DeleteAcl() | SkipAcl() | SkipUser():
+            return Scope.ACLS
+        case SetQuota() | DeleteQuota() | SkipQuota():
+            return Scope.QUOTAS
+        case Skip():
+            return Scope.TOPICS if action.what in (WHAT_TOPIC, WHAT_DELETION) else Scope.CONFIGS
+
+
+def is_drift(action: Action) -> bool:
+    """Whether it takes back what somebody else changed on the target."""
+    return isinstance(action, SetConfig | DeleteConfig | CreateAcl | SetQuota) and action.drift
+
+
+def entity_text(entity: QuotaEntity) -> str:
+    """`user alice, client-id <default>`: the user first, as Kafka's own tools say it."""
+    parts = sorted(entity.parts, key=lambda part: part[0], reverse=True)
+    return ", ".join(f"{kind} {'<default>' if name is None else name}" for kind, name in parts)
+
+
+def number_text(value: float) -> str:
+    """Every digit that counts: 1234567, 42.5."""
+    return str(int(value)) if value.is_integer() and abs(value) < _EXACT else repr(value)

@@ -1,0 +1,87 @@
+"""Whether the flow's applications work on the target now, as the checkpoint service's record of moves says.
+
+`mm2-failover.<A>.internal` is the checkpoint service's. Of its record only these are read: the kind, the
+state, whether the run was given up, and whether groups may work on the target. While groups move, and
+until they have moved back, a topic gone from the source is no reason to delete the copy they work with.
+A run that was given up before it committed an offset holds nothing.
+"""
+
+import json
+from typing import Final
+
+from twinlog.errors import KafkaError, WireFormatError
+from twinlog.kafka.ports import KafkaCluster, OffsetSpec
+from twinlog.model import Flow, TopicPartition
+from twinlog.policy.internal_topics import failover_topic
+from twinlog_configsync.model.observation import is_absent
+
+_FETCH_WAIT_SECONDS: Final = 0.5
+
+
+async def failover_in_effect(target: KafkaCluster, flow: Flow) -> str:
+    """In words, which failover is under way or in effect; "" when there is none.
+
+    Raises KafkaError, WireFormatError.
+    """
+    topic = failover_topic(flow.source)
+    found = (await target.describe_topics([topic]))[topic]
+    if isinstance(found, KafkaError):
+        if is_absent(found):
+            return ""
+        raise found
+    return words(flow, await _newest(target, flow, TopicPartition(topic, 0)))
+
+
+def words(flow: Flow, record: bytes | None) -> str:
+    """What a record says, as `failover_in_effect`. Pure. Raises WireFormatError."""
+    if record is None:
+        return ""
+    try:
+        fields = json.loads(record)
+        kind, state = str(fields["kind"]), str(fields["state"])
+        aborted = fields.get("aborted", False) is True
+        # Earlier releases did not record it.
+        on_target = fields.get("on_target", kind != "failback" or aborted) is True
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
+        raise WireFormatError(f"the record of the last move is damaged: {error!r}") from error
+    if state != "DONE":
+        return (
+            f"a {kind} is under way or was cut ({state}): `twinlog {kind} run '{flow}'` continues it,"
+            f" `twinlog {kind} abort '{flow}'` gives it up"
+        )
+    if not on_target:
+        return ""
+    given_up = f" (the last {kind} was given up)" if aborted else ""
+    return (
+        f"groups were moved to {flow.target} and not back{given_up}: `twinlog failback run '{flow}'` ends it"
+    )
+
+
+async def _newest(target: KafkaCluster, flow: Flow, partition: TopicPartition) -> bytes | None:
+    bounds: list[int] = []
+    for spec in (OffsetSpec.EARLIEST, OffsetSpec.LAST_STABLE):
+        answer = (await target.list_offsets(spec, [partition]))[partition]
+        if isinstance(answer, KafkaError):
+            raise answer
+        bounds.append(answer)
+    position, end = bounds
+    newest: bytes | None = None
+    async with target.reader() as reader:
+        while position < end:
+            fetched = await reader.fetch(partition, position, max_wait_seconds=_FETCH_WAIT_SECONDS)
+            for record in fetched.records:
+                if _is_of(record.key, flow):
+                    newest = record.value
+            if fetched.next_offset <= position:
+                raise WireFormatError(f"{partition} gave no records from offset {position} on")
+            position = fetched.next_offset
+    return newest
+
+
+def _is_of(key: bytes | None, flow: Flow) -> bool:
+    try:
+        name, place = json.loads(key or b"")
+        # Each group that was moved, and the source, has a record of its own beside that of the move.
+        return bool(name == "TwinlogMove" and place["flow"] == str(flow))
+    except (ValueError, KeyError, TypeError, RecursionError):
+        return False

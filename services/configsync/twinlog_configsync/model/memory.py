@@ -1,0 +1,128 @@
+"""What configsync knows of one flow, and how it is kept as records. Values only."""
+
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, field, replace
+
+from twinlog.kafka.ports import AclBinding, QuotaEntity
+from twinlog_configsync.model.entry import TopicEntry
+from twinlog_configsync.model.records import (
+    AclRecord,
+    ConfigsRecord,
+    FlowRecord,
+    Kind,
+    PlanRecord,
+    QuotaRecord,
+    RecordKey,
+    RecordValue,
+    RulesRecord,
+    acl_key,
+    quota_key,
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Memory:
+    entries: Mapping[str, TopicEntry] = field(default_factory=dict)
+    """By source topic, also those that no rule selects any more."""
+    last_set: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
+    """By source topic: the overrides that Twinlog last brought its counterpart to."""
+    made_acls: frozenset[AclBinding] = frozenset()
+    """Bindings on the target that Twinlog makes or made."""
+    made_quotas: Mapping[QuotaEntity, Mapping[str, float]] = field(default_factory=dict)
+    """Quotas on the target that Twinlog sets or set."""
+    deleted_at_ms: tuple[int, ...] = ()
+    """When counterparts of deleted topics were deleted, within the last hour."""
+    source_cluster_id: str = ""
+    """Of the cluster that was read last; "" before."""
+    rules: RulesRecord | None = None
+    """What was changed of the flow's rules while it ran; None when nothing ever was."""
+    listed: frozenset[str] = frozenset()
+    """Topics that the source listed last, selected or not. Not kept: after a restart they count as new."""
+    last_plan: PlanRecord | None = None
+    """The plan that was asked for last."""
+    settled_at_ms: int | None = None
+    """When the selection was complete for the first time; None before."""
+
+    def intending(
+        self,
+        acls: Collection[AclBinding],
+        quotas: Mapping[QuotaEntity, Mapping[str, float]],
+        *,
+        deleted_at_ms: Collection[int] = (),
+    ) -> "Memory":
+        """This memory, with what is about to be made and deleted."""
+        made_quotas = {entity: {**self.made_quotas.get(entity, {}), **quotas[entity]} for entity in quotas}
+        return replace(
+            self,
+            made_acls=self.made_acls | frozenset(acls),
+            made_quotas={**self.made_quotas, **made_quotas},
+            deleted_at_ms=(*self.deleted_at_ms, *deleted_at_ms),
+        )
+
+    @property
+    def settled(self) -> bool:
+        return self.settled_at_ms is not None
+
+    @property
+    def selected_count(self) -> int:
+        return sum(entry.selected for entry in self.entries.values())
+
+    def records(self) -> dict[RecordKey, RecordValue]:
+        records: dict[RecordKey, RecordValue] = {
+            RecordKey(Kind.TOPIC, name): entry for name, entry in self.entries.items()
+        }
+        for name, values in self.last_set.items():
+            records[RecordKey(Kind.CONFIGS, name)] = ConfigsRecord(values=values)
+        for binding in self.made_acls:
+            records[acl_key(binding)] = AclRecord(binding=binding)
+        for entity, quotas in self.made_quotas.items():
+            records[quota_key(entity)] = QuotaRecord(entity=entity, values=quotas)
+        if self.rules is not None:
+            records[RecordKey(Kind.RULES)] = self.rules
+        if self.last_plan is not None:
+            records[RecordKey(Kind.PLAN)] = self.last_plan
+        if self.settled_at_ms is not None:
+            records[RecordKey(Kind.FLOW)] = FlowRecord(
+                settled_at_ms=self.settled_at_ms,
+                deleted_at_ms=self.deleted_at_ms,
+                source_cluster_id=self.source_cluster_id,
+            )
+        return records
+
+
+def recall(records: Mapping[RecordKey, RecordValue]) -> Memory:
+    """The memory that these records hold."""
+    entries: dict[str, TopicEntry] = {}
+    last_set: dict[str, Mapping[str, str]] = {}
+    made_acls: set[AclBinding] = set()
+    made_quotas: dict[QuotaEntity, Mapping[str, float]] = {}
+    rules: RulesRecord | None = None
+    last_plan: PlanRecord | None = None
+    flow: FlowRecord | None = None
+    for key, value in records.items():
+        match value:
+            case TopicEntry():
+                entries[key.name] = value
+            case ConfigsRecord():
+                last_set[key.name] = value.values
+            case AclRecord():
+                made_acls.add(value.binding)
+            case QuotaRecord():
+                made_quotas[value.entity] = value.values
+            case RulesRecord():
+                rules = value
+            case FlowRecord():
+                flow = value
+            case PlanRecord():
+                last_plan = value
+    return Memory(
+        entries=entries,
+        last_set=last_set,
+        made_acls=frozenset(made_acls),
+        made_quotas=made_quotas,
+        deleted_at_ms=() if flow is None else flow.deleted_at_ms,
+        source_cluster_id="" if flow is None else flow.source_cluster_id,
+        rules=rules,
+        last_plan=last_plan,
+        settled_at_ms=None if flow is None else flow.settled_at_ms,
+    )

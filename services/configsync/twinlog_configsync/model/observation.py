@@ -1,0 +1,104 @@
+"""What was seen of both clusters at one moment: the input of every decision. Values only."""
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from twinlog.errors import KafkaError
+from twinlog.kafka.ports import AclBinding, ConfigEntry, QuotaEntity, TopicDescription
+from twinlog_configsync.model.schedule import Scope
+
+TOPIC_UNKNOWN = "TOPIC_UNKNOWN"
+"""Reason of the ports for a topic that does not exist."""
+
+Configs = Sequence[ConfigEntry] | KafkaError
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TargetCluster:
+    """What the target's brokers say about new topics."""
+
+    broker_count: int
+    default_replication_factor: int = 1
+    min_insync_replicas: int = 1
+    """The brokers' default for topics that do not say otherwise."""
+    known_configs: Collection[str] | None = None
+    """Topic properties the target's Kafka has; None while not known."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TopicPair:
+    """One source topic and its counterpart. The name passes the flow's rules, whether or not the topic
+    exists.
+    """
+
+    source_topic: str
+    target_topic: str
+    source: TopicDescription | KafkaError
+    target: TopicDescription | KafkaError
+    source_configs: Configs = ()
+    target_configs: Configs = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Observation:
+    """Every topic that the flow's rules select, and those the registry knows and the rules still select."""
+
+    pairs: Mapping[str, TopicPair] = field(default_factory=dict)
+    """By source topic."""
+    listed: frozenset[str] = frozenset()
+    """Every topic that the source lists, selected or not; empty when it was not asked."""
+    target_cluster: TargetCluster
+    source_cluster_id: str = ""
+    """"" when it was not asked."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Problem:
+    """Why a part of a flow could not be looked at, or has nothing to do."""
+
+    reason: str
+    message: str
+    failed: bool = True
+    """False: it is so, and needs no retry (a cluster without an authorizer)."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AclObservation:
+    """The ACLs of both clusters."""
+
+    source: frozenset[AclBinding]
+    target: frozenset[AclBinding]
+    groups: frozenset[str] = frozenset()
+    """Groups of the source, selected or not; only asked for where patterns are written out for them."""
+    users_missing: Collection[tuple[str, str]] = ()
+    """SCRAM users (name, mechanism) of the source that the target does not have, as far as both tell."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class QuotaObservation:
+    """The client quotas of both clusters."""
+
+    source: Mapping[QuotaEntity, Mapping[str, float]]
+    target: Mapping[QuotaEntity, Mapping[str, float]]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class World:
+    """Everything that was looked at in one pass."""
+
+    topics: Observation
+    acls: AclObservation | Problem | None = None
+    """None when it was not asked for."""
+    quotas: QuotaObservation | Problem | None = None
+    failover: str = ""
+    """Which failover is under way or in effect, in words; only asked for where a copy may be deleted."""
+
+    def problem(self, scope: Scope) -> Problem | None:
+        """Why this part could not be looked at, or has nothing to do."""
+        seen = {Scope.ACLS: self.acls, Scope.QUOTAS: self.quotas}.get(scope)
+        return seen if isinstance(seen, Problem) else None
+
+
+def is_absent(topic: TopicDescription | KafkaError) -> bool:
+    """True when the cluster says that there is no such topic; False when it exists, or cannot be told."""
+    return isinstance(topic, KafkaError) and topic.reason == TOPIC_UNKNOWN

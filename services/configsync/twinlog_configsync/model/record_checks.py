@@ -1,0 +1,100 @@
+"""Which records of the registry are believed. Pure.
+
+Everybody who may write `mm2-configsync.<A>.internal` could else have ACLs deleted that Twinlog never made, or
+topics taken for copies that are none. A record counts only if this flow could have written it; others are
+told and left out, and the next write removes them.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Final
+
+from twinlog.fences import is_fence
+from twinlog.kafka.ports import AclBinding
+from twinlog.policy.internal_topics import is_mirror_topic
+from twinlog_configsync.access.acl_rules import is_own_name
+from twinlog_configsync.model.acl_rights import LITERAL, WILDCARD
+from twinlog_configsync.model.entry import TargetLimits, TopicEntry
+from twinlog_configsync.model.records import (
+    AclRecord,
+    QuotaRecord,
+    RecordKey,
+    RecordValue,
+    acl_key,
+    quota_key,
+)
+from twinlog_configsync.model.rules import FlowRules
+
+_QUOTA_KINDS: Final = frozenset({"user", "client-id"})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Checked:
+    records: dict[RecordKey, RecordValue]
+    refused: dict[RecordKey, str]
+    """Why a record does not count."""
+
+
+def check_records(records: Mapping[RecordKey, RecordValue], rules: FlowRules) -> Checked:
+    """The records that this flow could have written."""
+    checked = Checked(records={}, refused={})
+    for key, value in records.items():
+        problem = _problem(key, value, rules)
+        if problem:
+            checked.refused[key] = problem
+        else:
+            checked.records[key] = _with_its_copy(value, rules) if isinstance(value, TopicEntry) else value
+    return checked
+
+
+def _problem(key: RecordKey, value: RecordValue, rules: FlowRules) -> str:
+    match value:
+        case TopicEntry():
+            return "" if value.source_topic == key.name else "it is about another topic than its key"
+        case AclRecord():
+            if acl_key(value.binding) != key:
+                return "it is about another ACL than its key"
+            return _acl_problem(value.binding, rules)
+        case QuotaRecord():
+            if quota_key(value.entity) != key:
+                return "it is about another entity than its key"
+            kinds = {kind for kind, _ in value.entity.parts}
+            return "" if kinds and kinds <= _QUOTA_KINDS else "no flow copies such a quota"
+        case _:
+            return ""
+
+
+def _acl_problem(binding: AclBinding, rules: FlowRules) -> str:
+    if is_fence(binding):
+        return "it is a fence of a failover, which no flow copies"
+    match binding.resource_type:
+        case "TOPIC":
+            return "" if _is_copys_name(binding, rules) else "it is about no copy of this flow"
+        case "GROUP" | "TRANSACTIONAL_ID":
+            return "it is about Twinlog's own services" if is_own_name(binding.resource_name) else ""
+        case _:
+            return f"no flow copies ACLs of {binding.resource_type}"
+
+
+def _is_copys_name(binding: AclBinding, rules: FlowRules) -> bool:
+    """Also a pattern as earlier releases made them: it is to be taken away."""
+    name, policy = binding.resource_name, rules.selector.policy
+    if binding.pattern_type == LITERAL and name != WILDCARD and is_mirror_topic(policy, name):
+        return False
+    return not policy.tracks_topic_sources or name.startswith(
+        policy.format_remote_topic(rules.flow.source, "")
+    )
+
+
+def _with_its_copy(entry: TopicEntry, rules: FlowRules) -> TopicEntry:
+    """Its copy is the one that the policy names; what is known of another topic counts for nothing."""
+    target_topic = rules.selector.policy.format_remote_topic(rules.flow.source, entry.source_topic)
+    if entry.target_topic == target_topic:
+        return entry
+    return replace(
+        entry,
+        target_topic=target_topic,
+        target_topic_id="",
+        target_partition_count=0,
+        limits=TargetLimits(),
+    )

@@ -1,0 +1,269 @@
+"""The records of `mm2-configsync.<A>.internal`: compact UTF-8 JSON, one kind per key, every value
+versioned.
+
+| key | value |
+|---|---|
+| `["flow"]` | FlowRecord: when the selection was complete for the first time, recent deletions |
+| `["topic","orders"]` | TopicEntry |
+| `["configs","orders"]` | ConfigsRecord: what Twinlog last brought the counterpart's configs to |
+| `["acl","TOPIC A.orders …"]` | AclRecord: a binding on the target that Twinlog makes, or made |
+| `["quota","user alice"]` | QuotaRecord: what Twinlog sets, or set, of an entity's quotas |
+| `["rules"]` | RulesRecord: the rules that were changed while the flow ran |
+| `["plan"]` | PlanRecord: the plan that was asked for last |
+
+A tombstone removes. Kinds this version does not know are left alone (a newer one wrote them); a known kind
+with a newer version is an error, because overwriting it would lose what the newer version meant. Fields
+that are not known are dropped, so a field may be added without a new version.
+"""
+
+import json
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, dataclass
+from dataclasses import fields as dataclass_fields
+from enum import StrEnum
+from typing import Any, Final
+
+from twinlog.errors import WireFormatError
+from twinlog.kafka.ports import AclBinding, QuotaEntity
+from twinlog_configsync.model.entry import TargetLimits, TopicEntry, TopicState
+
+Fields = Mapping[str, Any]
+
+
+class Kind(StrEnum):
+    FLOW = "flow"
+    TOPIC = "topic"
+    CONFIGS = "configs"
+    ACL = "acl"
+    QUOTA = "quota"
+    RULES = "rules"
+    PLAN = "plan"
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class RecordKey:
+    kind: Kind
+    name: str = ""
+    """"" where a flow has one record of the kind."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FlowRecord:
+    settled_at_ms: int
+    """Wall clock of the first complete selection."""
+    deleted_at_ms: tuple[int, ...] = ()
+    """When counterparts of deleted topics were deleted, within the last hour."""
+    source_cluster_id: str = ""
+    """Of the cluster that the flow read last."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ConfigsRecord:
+    values: Mapping[str, str]
+    """Every override that Twinlog wants on the target topic, by name."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AclRecord:
+    binding: AclBinding
+    """Written before the binding is made, so that none is ever made and not known."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class QuotaRecord:
+    entity: QuotaEntity
+    values: Mapping[str, float]
+    """Written before they are set, as AclRecord."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RulesRecord:
+    revision: int
+    """Raised by one with each change, from 1."""
+    updated_at_ms: int
+    values: Mapping[str, str]
+    """Configuration keys that differ from the file, as written; empty when everything was reset."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PlanRecord:
+    """The actions themselves are not kept: applying plans again, and compares the ids."""
+
+    plan_id: str
+    scopes: tuple[str, ...]
+    made_at_ms: int
+
+
+RecordValue = FlowRecord | TopicEntry | ConfigsRecord | AclRecord | QuotaRecord | RulesRecord | PlanRecord
+
+
+_BINDING_FIELDS: Final = tuple(field.name for field in dataclass_fields(AclBinding))
+
+
+def acl_key(binding: AclBinding) -> RecordKey:
+    """One record per binding: its name is the binding itself."""
+    return RecordKey(Kind.ACL, " ".join(getattr(binding, name) for name in _BINDING_FIELDS))
+
+
+def quota_key(entity: QuotaEntity) -> RecordKey:
+    parts = (f"{kind} {'<default>' if name is None else name}" for kind, name in entity.parts)
+    return RecordKey(Kind.QUOTA, ", ".join(parts))
+
+
+def encode_key(key: RecordKey) -> bytes:
+    return _json([key.kind.value, key.name] if key.name else [key.kind.value])
+
+
+def decode_key(raw: bytes | None) -> RecordKey | None:
+    """None for a kind this version does not know. Raises WireFormatError for anything that is no key."""
+    parts = _parse(raw, "key")
+    if not (
+        isinstance(parts, list) and 1 <= len(parts) <= 2 and all(isinstance(part, str) for part in parts)
+    ):
+        raise WireFormatError(f"registry key {(raw or b'')[:_SHOWN_BYTES]!r} is not [kind] or [kind, name]")
+    if parts[0] not in _KINDS:
+        return None
+    return RecordKey(Kind(parts[0]), *parts[1:])
+
+
+def encode_value(value: RecordValue) -> bytes:
+    fields = asdict(value)
+    return _json({"version": _CODECS[_kind_of(value)].version, **fields})
+
+
+def decode_value(key: RecordKey, raw: bytes) -> RecordValue:
+    """Raises WireFormatError when the value is of a newer version, or lacks a field."""
+    codec = _CODECS[key.kind]
+    fields = _parse(raw, "value")
+    if not isinstance(fields, dict):
+        raise WireFormatError(f"registry value of {key.kind} {key.name!r} is not an object")
+    version = fields.get("version")
+    if version != codec.version:
+        raise WireFormatError(
+            f"registry value of {key.kind} {key.name!r} has version {version!r}; "
+            f"this Twinlog reads {codec.version}",
+            metadata={"kind": key.kind, "name": key.name, "version": str(version)},
+        )
+    try:
+        return codec.decode(fields)
+    except (AttributeError, KeyError, TypeError, ValueError) as error:
+        raise WireFormatError(f"registry value of {key.kind} {key.name!r} is damaged: {error!r}") from error
+
+
+def _decode_flow(fields: Fields) -> FlowRecord:
+    return FlowRecord(
+        settled_at_ms=int(fields["settled_at_ms"]),
+        deleted_at_ms=tuple(int(at_ms) for at_ms in fields.get("deleted_at_ms", ())),
+        source_cluster_id=str(fields.get("source_cluster_id", "")),
+    )
+
+
+def _decode_topic(fields: Fields) -> TopicEntry:
+    limits = fields["limits"]
+    deleted_at_ms = fields["deleted_at_ms"]
+    return TopicEntry(
+        source_topic=str(fields["source_topic"]),
+        target_topic=str(fields["target_topic"]),
+        partition_count=int(fields["partition_count"]),
+        target_partition_count=int(fields["target_partition_count"]),
+        source_topic_id=str(fields["source_topic_id"]),
+        target_topic_id=str(fields["target_topic_id"]),
+        generation=int(fields["generation"]),
+        created_after_start=bool(fields["created_after_start"]),
+        state=TopicState(fields["state"]),
+        reason=str(fields["reason"]),
+        message=str(fields["message"]),
+        limits=TargetLimits(
+            max_message_bytes=int(limits["max_message_bytes"]),
+            compression_type=str(limits["compression_type"]),
+            timestamp_type=str(limits["timestamp_type"]),
+        ),
+        source_cleanup_policy=str(fields["source_cleanup_policy"]),
+        selected=bool(fields["selected"]),
+        deleted_at_ms=None if deleted_at_ms is None else int(deleted_at_ms),
+        kept=str(fields.get("kept", "")),
+    )
+
+
+def _decode_configs(fields: Fields) -> ConfigsRecord:
+    return ConfigsRecord(values={str(name): str(value) for name, value in fields["values"].items()})
+
+
+def _decode_acl(fields: Fields) -> AclRecord:
+    words = fields["binding"]
+    return AclRecord(binding=AclBinding(**{name: str(words[name]) for name in _BINDING_FIELDS}))
+
+
+def _decode_quota(fields: Fields) -> QuotaRecord:
+    parts = ((str(kind), None if name is None else str(name)) for kind, name in fields["entity"]["parts"])
+    return QuotaRecord(
+        entity=QuotaEntity(tuple(parts)),
+        values={str(key): float(value) for key, value in fields["values"].items()},
+    )
+
+
+def _decode_rules(fields: Fields) -> RulesRecord:
+    return RulesRecord(
+        revision=int(fields["revision"]),
+        updated_at_ms=int(fields["updated_at_ms"]),
+        values={str(key): str(value) for key, value in fields["values"].items()},
+    )
+
+
+def _decode_plan(fields: Fields) -> PlanRecord:
+    return PlanRecord(
+        plan_id=str(fields["plan_id"]),
+        scopes=tuple(str(scope) for scope in fields["scopes"]),
+        made_at_ms=int(fields["made_at_ms"]),
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class _Codec:
+    version: int
+    decode: Callable[[Fields], RecordValue]
+
+
+_CODECS: Final[Mapping[Kind, _Codec]] = {
+    Kind.FLOW: _Codec(1, _decode_flow),
+    Kind.TOPIC: _Codec(1, _decode_topic),
+    Kind.CONFIGS: _Codec(1, _decode_configs),
+    Kind.ACL: _Codec(1, _decode_acl),
+    Kind.QUOTA: _Codec(1, _decode_quota),
+    Kind.RULES: _Codec(1, _decode_rules),
+    Kind.PLAN: _Codec(1, _decode_plan),
+}
+
+
+def _kind_of(value: RecordValue) -> Kind:
+    match value:
+        case FlowRecord():
+            return Kind.FLOW
+        case TopicEntry():
+            return Kind.TOPIC
+        case ConfigsRecord():
+            return Kind.CONFIGS
+        case AclRecord():
+            return Kind.ACL
+        case QuotaRecord():
+            return Kind.QUOTA
+        case RulesRecord():
+            return Kind.RULES
+        case PlanRecord():
+            return Kind.PLAN
+
+
+_SHOWN_BYTES: Final = 200
+_KINDS: Final = frozenset(kind.value for kind in Kind)
+
+
+def _json(value: object) -> bytes:
+    return json.dumps(value, separators=(",", ":"), ensure_ascii=False).encode()
+
+
+def _parse(raw: bytes | None, part: str) -> object:
+    try:
+        return json.loads(raw or b"")
+    except (ValueError, RecursionError) as error:
+        shown = (raw or b"")[:_SHOWN_BYTES]
+        raise WireFormatError(f"registry {part} {shown!r} is not JSON") from error

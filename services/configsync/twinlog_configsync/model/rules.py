@@ -1,0 +1,30 @@
+"""The rules of one flow: what decides about its topics, configs and ACLs, compiled. Values only."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from twinlog.model import Flow
+from twinlog.selection import TopicSelector
+from twinlog_configsync.access.acl_rules import AclRules
+from twinlog_configsync.model.schedule import Scope
+from twinlog_configsync.planning.delete_plan import DeleteRules
+from twinlog_configsync.planning.topic_plan import TopicRules
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FlowRules:
+    flow: Flow
+    selector: TopicSelector
+    named_topics: frozenset[str]
+    """Names that `topics` spells out: asked for even if the source does not list them (no right to
+    describe).
+    """
+    topics: TopicRules
+    deletes: DeleteRules
+    acls: AclRules
+    intervals_seconds: Mapping[Scope, float]
+    """What is synced, and how often."""
+    refresh_enabled: bool
+    """False: topics are looked for once, at the start."""
+    automatic: bool
+    """False: changes are planned and wait for ApplySync."""

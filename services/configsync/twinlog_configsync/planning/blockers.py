@@ -1,0 +1,67 @@
+"""What stands in the way of single topics, kept per scope until that scope is synced again. Pure."""
+
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, field
+
+from twinlog_configsync.clusters.apply import Refusal
+from twinlog_configsync.model.actions import (
+    WHAT_TOPIC,
+    Change,
+    CreateTopic,
+    DeleteConfig,
+    GrowPartitions,
+    SetConfig,
+    Skip,
+)
+from twinlog_configsync.model.reasons import Reason
+from twinlog_configsync.model.schedule import Scope
+from twinlog_configsync.planning.plan import Plan
+from twinlog_configsync.planning.registry import Obstacle
+
+_WAITS = "it is planned and waits for `twinlog apply`"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Obstacles:
+    topics: Mapping[str, Obstacle] = field(default_factory=dict)
+    """By source topic: why its counterpart is not created or grown."""
+    configs: Mapping[str, Obstacle] = field(default_factory=dict)
+    """By source topic: why its configs are not in step."""
+
+    def by_topic(self) -> dict[str, Obstacle]:
+        return {**self.configs, **self.topics}
+
+    def after(self, plan: Plan, refused: Collection[Refusal[Change]], *, applied: bool) -> "Obstacles":
+        """`applied`: whether the plan was carried out at all."""
+        topics: dict[str, Obstacle] = {
+            action.source_topic: action
+            for action in plan.actions
+            if isinstance(action, Skip) and action.reason
+        }
+        configs: dict[str, Obstacle] = {}
+        if not applied:
+            topics |= {
+                action.source_topic: _waiting(action)
+                for action in plan.actions
+                if isinstance(action, CreateTopic | GrowPartitions)
+            }
+        for refusal in refused:
+            match refusal.action:
+                case CreateTopic() | GrowPartitions():
+                    topics[refusal.action.source_topic] = refusal.error
+                case SetConfig() | DeleteConfig():
+                    configs[refusal.action.source_topic] = refusal.error
+        return Obstacles(
+            topics=topics if Scope.TOPICS in plan.scopes else self.topics,
+            configs=configs if Scope.CONFIGS in plan.scopes else self.configs,
+        )
+
+
+def _waiting(action: CreateTopic | GrowPartitions) -> Skip:
+    return Skip(
+        source_topic=action.source_topic,
+        target_topic=action.target_topic,
+        what=WHAT_TOPIC,
+        rule=_WAITS,
+        reason=Reason.PLAN_PENDING,
+    )

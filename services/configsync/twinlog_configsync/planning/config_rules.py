@@ -1,0 +1,151 @@
+"""Which topic configs the target gets (MM2's rules, reference §5.3), pure.
+
+MM2 sends every entry at every sync; Twinlog sends only what differs, so the result is the same and a second
+apply does nothing. Three additions, all refusals that are shown and never stop the rest: a property the
+target's Kafka does not know, and a min.insync.replicas that the target topic could never satisfy, are left
+out; a value equal to what the topic has as an override already is not sent.
+"""
+
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass
+
+from twinlog.kafka.ports import ConfigChange, ConfigEntry, ConfigSource
+from twinlog_configsync.model.actions import ConfigAction, DeleteConfig, SetConfig, Skip
+
+MIN_ISR = "min.insync.replicas"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ConfigRules:
+    """What decides about a property of one flow."""
+
+    excluded_by: Callable[[str], str | None]
+    """The pattern of config.properties.exclude that matches a property, or None."""
+    source_defaults: bool = False
+    """use.defaults.from=source: the source's defaults become overrides on the target."""
+    known_on_target: Collection[str] | None = None
+    """Topic properties the target's Kafka has; None while that is not known (nothing is left out then)."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Wanted:
+    """What the rules say of one property: SET `value`, DELETE when `value` is None, nothing when `kept`."""
+
+    name: str
+    value: str | None
+    rule: str
+    kept: bool = False
+
+
+def decide(entry: ConfigEntry, rules: ConfigRules, *, replication_factor: int | None) -> Wanted | None:
+    """What happens to one property of a source topic; None when it is not a thing that is ever copied.
+
+    `replication_factor` is the target topic's, None when the broker chooses it.
+    """
+    if entry.read_only or entry.sensitive:
+        return None
+    pattern = rules.excluded_by(entry.name)
+    if pattern is not None:
+        return _kept(entry.name, f"excluded by config.properties.exclude ({pattern})")
+    if entry.source is ConfigSource.STATIC_BROKER:
+        return _kept(entry.name, "comes from the source broker's own file")
+    if entry.source is ConfigSource.DEFAULT and not rules.source_defaults:
+        return Wanted(name=entry.name, value=None, rule="default on source (use.defaults.from=target)")
+    if entry.value is None:
+        return None
+    if rules.known_on_target is not None and entry.name not in rules.known_on_target:
+        return _kept(entry.name, "the target's Kafka has no such property")
+    if entry.name == MIN_ISR and replication_factor is not None and int(entry.value) > replication_factor:
+        return _kept(
+            entry.name, f"{entry.value} is above the target's replication factor {replication_factor}"
+        )
+    rule = "default on source (use.defaults.from=source)"
+    if entry.source is not ConfigSource.DEFAULT:
+        rule = (
+            "explicit on source" if entry.source is ConfigSource.TOPIC else f"{entry.source.value} on source"
+        )
+    return Wanted(name=entry.name, value=entry.value, rule=rule)
+
+
+def creation_configs(
+    entries: Sequence[ConfigEntry], rules: ConfigRules, *, replication_factor: int | None
+) -> dict[str, str]:
+    """The configs a target topic is created with: everything the rules set, by name."""
+    decided = (decide(entry, rules, replication_factor=replication_factor) for entry in entries)
+    return {
+        wanted.name: wanted.value
+        for wanted in sorted((w for w in decided if w is not None), key=lambda w: w.name)
+        if not wanted.kept and wanted.value is not None
+    }
+
+
+def plan_configs(
+    source_topic: str,
+    target_topic: str,
+    *,
+    source: Sequence[ConfigEntry],
+    target: Sequence[ConfigEntry],
+    rules: ConfigRules,
+    replication_factor: int | None,
+    last_set: Mapping[str, str] | None = None,
+) -> list[ConfigAction | Skip]:
+    """What makes the target topic's configs agree with the source's, sorted by property.
+
+    `last_set` is what Twinlog last brought the topic to; an override that differs from it although the
+    source still says the same is drift. Properties that only the target has (a newer Kafka there) are left
+    alone.
+    """
+    overrides = {entry.name: entry.value for entry in target if entry.source is ConfigSource.TOPIC}
+    effective = {entry.name: entry.value for entry in target}
+    actions: list[ConfigAction | Skip] = []
+    for entry in sorted(source, key=lambda each: each.name):
+        wanted = decide(entry, rules, replication_factor=replication_factor)
+        if wanted is None:
+            continue
+        if wanted.kept:
+            if entry.source is not ConfigSource.DEFAULT or entry.name in overrides:
+                actions.append(
+                    Skip(
+                        source_topic=source_topic,
+                        target_topic=target_topic,
+                        what=entry.name,
+                        rule=wanted.rule,
+                    )
+                )
+            continue
+        before = effective.get(wanted.name)
+        drift = last_set is not None and last_set.get(wanted.name) == wanted.value
+        if wanted.value is None:
+            if wanted.name in overrides:
+                actions.append(
+                    DeleteConfig(
+                        source_topic=source_topic,
+                        target_topic=target_topic,
+                        name=wanted.name,
+                        before=before,
+                        rule=wanted.rule,
+                        drift=drift,
+                    )
+                )
+        elif overrides.get(wanted.name) != wanted.value:
+            actions.append(
+                SetConfig(
+                    source_topic=source_topic,
+                    target_topic=target_topic,
+                    name=wanted.name,
+                    before=before,
+                    value=wanted.value,
+                    rule=wanted.rule,
+                    drift=drift,
+                )
+            )
+    return actions
+
+
+def change_of(action: ConfigAction) -> ConfigChange:
+    """The incremental change that carries an action out."""
+    return ConfigChange(name=action.name, value=action.value if isinstance(action, SetConfig) else None)
+
+
+def _kept(name: str, rule: str) -> Wanted:
+    return Wanted(name=name, value=None, rule=rule, kept=True)

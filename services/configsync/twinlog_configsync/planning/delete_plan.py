@@ -1,0 +1,81 @@
+"""Whether the counterpart of a deleted source topic is deleted: only when asked for, late, and a few at a
+time. Pure.
+"""
+
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+
+from twinlog.errors import KafkaError
+from twinlog_configsync.model.actions import WHAT_DELETION, DeleteTopic, Skip, number_text
+from twinlog_configsync.model.entry import TopicEntry, TopicState
+from twinlog_configsync.model.observation import Observation, is_absent
+from twinlog_configsync.planning.source_loss import Hold
+
+HOUR_MS = 3_600_000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DeleteRules:
+    enabled: bool
+    grace_seconds: float
+    """How long the source topic must have been gone."""
+    max_per_hour: int
+
+
+def plan_deletes(
+    observation: Observation,
+    entries: Mapping[str, TopicEntry],
+    rules: DeleteRules,
+    *,
+    deleted_at_ms: Collection[int],
+    now_ms: int,
+    hold: Hold | None = None,
+) -> list[DeleteTopic | Skip]:
+    """Deletions that are due, oldest first; those that are not yet are left out with the reason.
+
+    `hold`: why nothing is deleted at all now; `deleted_at_ms`: when Twinlog deleted counterparts lately, or
+    was about to. A topic is only deleted while it is the one that the registry knows (its id), and while the
+    source itself says that there is no such topic.
+    """
+    if not rules.enabled:
+        return []
+    budget = rules.max_per_hour - sum(now_ms - at_ms < HOUR_MS for at_ms in deleted_at_ms)
+    gone = sorted(
+        (entry.deleted_at_ms, name, entry)
+        for name, entry in entries.items()
+        if entry.state is TopicState.DELETED_AT_SOURCE and entry.deleted_at_ms is not None and entry.selected
+    )
+    planned: list[DeleteTopic | Skip] = []
+    for since_ms, name, entry in gone:
+        pair = observation.pairs.get(name)
+        if pair is None or not is_absent(pair.source) or isinstance(pair.target, KafkaError):
+            continue
+        if entry.kept:
+            planned.append(_left(entry, f"{entry.kept}: {entry.message}; its copy is kept"))
+        elif hold is not None:
+            planned.append(_left(entry, f"{hold.reason}: {hold.message}"))
+        elif pair.target.topic_id != entry.target_topic_id:
+            planned.append(_left(entry, "the target topic is another one than the registry knows"))
+        elif now_ms - since_ms < rules.grace_seconds * 1000:
+            planned.append(
+                _left(entry, f"deleted on the source, kept for {number_text(rules.grace_seconds)} s")
+            )
+        elif budget <= 0:
+            planned.append(_left(entry, f"{rules.max_per_hour} topics were deleted within the last hour"))
+        else:
+            budget -= 1
+            planned.append(
+                DeleteTopic(
+                    source_topic=name,
+                    target_topic=pair.target_topic,
+                    target_topic_id=entry.target_topic_id,
+                    rule="deleted on the source (twinlog.sync.topic.deletes.enabled)",
+                )
+            )
+    return planned
+
+
+def _left(entry: TopicEntry, rule: str) -> Skip:
+    return Skip(
+        source_topic=entry.source_topic, target_topic=entry.target_topic, what=WHAT_DELETION, rule=rule
+    )

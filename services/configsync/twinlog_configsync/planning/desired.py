@@ -1,0 +1,57 @@
+"""What each flow wants on its target beside topics, so that flows into one target do not undo each other."""
+
+from dataclasses import dataclass, field
+
+from twinlog.kafka.ports import AclBinding
+from twinlog.model import Flow
+from twinlog_configsync.access.quota_plan import QuotaKey
+
+
+@dataclass(slots=True)
+class Claims:
+    """Shared by the flows of a process."""
+
+    acl_flows: set[Flow]
+    """Flows that sync ACLs."""
+    _acls: dict[Flow, frozenset[AclBinding]] = field(default_factory=dict)
+    _quotas: dict[Flow, frozenset[QuotaKey]] = field(default_factory=dict)
+
+    def follow(self, flow: Flow, *, acls: bool, quotas: bool) -> None:
+        """These are now the parts that the flow syncs: of the others it wants nothing."""
+        if acls:
+            self.acl_flows.add(flow)
+        else:
+            self.acl_flows.discard(flow)
+            self._acls.pop(flow, None)
+        if not quotas:
+            self._quotas.pop(flow, None)
+
+    def as_of_now(self) -> "Claims":
+        """A copy that the other flows do not change."""
+        return Claims(set(self.acl_flows), dict(self._acls), dict(self._quotas))
+
+    def claim_acls(self, flow: Flow, wanted: frozenset[AclBinding]) -> None:
+        """These are now all ACLs that the flow wants on its target."""
+        self._acls[flow] = wanted
+
+    def acls_wanted_elsewhere(self, flow: Flow) -> frozenset[AclBinding] | None:
+        """What other flows into the same target want; None as long as one of them has not said."""
+        others = [other for other in self.acl_flows if other != flow and other.target == flow.target]
+        if any(other not in self._acls for other in others):
+            return None
+        return frozenset().union(*(self._acls[other] for other in others))
+
+    def claim_quotas(self, flow: Flow, wanted: frozenset[QuotaKey]) -> None:
+        """These are now all quotas that the flow wants on its target."""
+        self._quotas[flow] = wanted
+
+    def quota_owner(self, flow: Flow, quota: QuotaKey) -> Flow | None:
+        """The flow into the same target that has this quota before `flow` does; None when there is none."""
+        return min(
+            (
+                other
+                for other, wanted in self._quotas.items()
+                if other < flow and other.target == flow.target and quota in wanted
+            ),
+            default=None,
+        )

@@ -1,0 +1,193 @@
+"""Why a topic is replicated or not: the first rule that decided, for a name on either side of a flow.
+Pure.
+"""
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Final
+
+from twinlog.errors import KafkaError
+from twinlog.kafka.ports import TopicDescription
+from twinlog.model import ClusterAlias
+from twinlog.selection import TopicDecision, TopicReason, TopicSelector
+from twinlog_configsync.model.actions import number_text
+from twinlog_configsync.model.entry import TopicEntry, TopicState
+from twinlog_configsync.model.observation import is_absent
+from twinlog_configsync.planning.delete_plan import DeleteRules
+
+
+class Verdict(StrEnum):
+    REPLICATED = "REPLICATED"
+    WAITING = "WAITING"
+    """Selected and not copied yet."""
+    EXCLUDED = "EXCLUDED"
+    NOT_INCLUDED = "NOT_INCLUDED"
+    INTERNAL = "INTERNAL"
+    CYCLE = "CYCLE"
+    NOT_AUTHORIZED = "NOT_AUTHORIZED"
+    NO_SUCH_TOPIC = "NO_SUCH_TOPIC"
+    DELETED_AT_SOURCE = "DELETED_AT_SOURCE"
+    COUNTERPART = "COUNTERPART"
+    """On the target: the copy of a source topic."""
+    NO_COUNTERPART = "NO_COUNTERPART"
+    """On the target: no source topic is copied into it."""
+    UNKNOWN = "UNKNOWN"
+    """The cluster does not answer."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Explanation:
+    cluster: ClusterAlias
+    verdict: Verdict
+    rule: str
+    source_topic: str
+    target_topic: str
+    entry: TopicEntry | None = None
+
+
+Found = TopicDescription | KafkaError
+
+_LEGAL_NAME: Final = re.compile(r"(?!\.{1,2}\Z)[A-Za-z0-9._-]{1,249}")
+
+_REJECTED: Final = {
+    TopicReason.EXCLUDED: Verdict.EXCLUDED,
+    TopicReason.NOT_INCLUDED: Verdict.NOT_INCLUDED,
+    TopicReason.INTERNAL: Verdict.INTERNAL,
+    TopicReason.CYCLE: Verdict.CYCLE,
+}
+
+
+def explain(
+    topic: str,
+    selector: TopicSelector,
+    entries: Mapping[str, TopicEntry],
+    deletes: DeleteRules,
+    *,
+    on_source: Found,
+    on_target: Found,
+) -> list[Explanation]:
+    """The answer for the name on the source, then on the target; a side that has no such topic answers only
+    when neither side has it. A target that may not be asked for the topic is left out where the source has an
+    answer.
+    """
+    if not _LEGAL_NAME.fullmatch(topic):
+        return [_impossible(topic, selector)]
+    explanations: list[Explanation] = []
+    known = entries.get(topic)
+    if not is_absent(on_source) or (known is not None and known.selected):
+        explanations.append(_on_source(topic, selector, known, deletes, on_source))
+    is_copy = any(entry.target_topic == topic for entry in entries.values())
+    hidden = isinstance(on_target, KafkaError) and not on_target.retriable
+    if not is_absent(on_target) and not (hidden and explanations and not is_copy):
+        explanations.append(_on_target(topic, selector, entries, on_target))
+    return explanations or [_nowhere(selector.decide(topic), selector)]
+
+
+def _on_source(
+    topic: str, selector: TopicSelector, entry: TopicEntry | None, deletes: DeleteRules, found: Found
+) -> Explanation:
+    decision = selector.decide(topic)
+    verdict, rule = _source_verdict(decision, entry, deletes, found)
+    return Explanation(
+        cluster=selector.flow.source,
+        verdict=verdict,
+        rule=rule,
+        source_topic=topic,
+        target_topic=decision.remote_topic,
+        entry=entry,
+    )
+
+
+def _source_verdict(
+    decision: TopicDecision, entry: TopicEntry | None, deletes: DeleteRules, found: Found
+) -> tuple[Verdict, str]:
+    if not decision.selected:
+        return _REJECTED[decision.reason], decision.rule
+    if isinstance(found, KafkaError) and not is_absent(found):
+        return (Verdict.UNKNOWN if found.retriable else Verdict.NOT_AUTHORIZED), str(found)
+    if entry is None or not entry.selected:
+        return Verdict.WAITING, f"selected ({decision.rule}); the next refresh takes it up"
+    match entry.state:
+        case TopicState.DELETED_AT_SOURCE:
+            return Verdict.DELETED_AT_SOURCE, f"{entry.message}; {_fate(entry, deletes)}"
+        case TopicState.WAITING:
+            return Verdict.WAITING, f"waiting for creation because {entry.reason}: {entry.message}"
+        case TopicState.READY:
+            return Verdict.REPLICATED, f"replicated as {entry.target_topic}: {decision.rule}"
+
+
+def _fate(entry: TopicEntry, deletes: DeleteRules) -> str:
+    """What becomes of the copy of a topic that is gone."""
+    if entry.kept:
+        return f"{entry.target_topic} stays: restore the topic on the source, or delete its copy"
+    if deletes.enabled:
+        seconds = number_text(deletes.grace_seconds)
+        return f"{entry.target_topic} goes {seconds} s after it (`twinlog plan --skips`)"
+    return f"{entry.target_topic} stays (twinlog.sync.topic.deletes.enabled=false)"
+
+
+def _on_target(
+    topic: str, selector: TopicSelector, entries: Mapping[str, TopicEntry], found: Found
+) -> Explanation:
+    entry = next((each for each in entries.values() if each.target_topic == topic and each.selected), None)
+    verdict, rule, source_topic = _target_verdict(topic, selector, entry, found)
+    return Explanation(
+        cluster=selector.flow.target,
+        verdict=verdict,
+        rule=rule,
+        source_topic=source_topic,
+        target_topic=topic,
+        entry=entry,
+    )
+
+
+def _target_verdict(
+    topic: str, selector: TopicSelector, entry: TopicEntry | None, found: Found
+) -> tuple[Verdict, str, str]:
+    source, policy = selector.flow.source, selector.policy
+    if entry is not None:
+        rule = f"the copy of {entry.source_topic} of {source}"
+        if entry.state is TopicState.DELETED_AT_SOURCE:
+            rule += ", which was deleted there"
+        return Verdict.COUNTERPART, rule, entry.source_topic
+    if isinstance(found, KafkaError):
+        return (Verdict.UNKNOWN if found.retriable else Verdict.NOT_AUTHORIZED), str(found), ""
+    if policy.is_internal_topic(topic):
+        return Verdict.INTERNAL, "a topic of Kafka or of the mirror itself", ""
+    upstream = policy.upstream_topic(topic)
+    if policy.topic_source(topic) != source or upstream is None:
+        return Verdict.NO_COUNTERPART, f"nothing of {source} is copied into it", ""
+    decision = selector.decide(upstream)
+    if decision.selected:
+        return Verdict.NO_COUNTERPART, f"its name says {upstream} of {source}, which is not there", upstream
+    return (
+        Verdict.NO_COUNTERPART,
+        f"its name says {upstream} of {source}, which is not replicated: {decision.rule}",
+        upstream,
+    )
+
+
+def _impossible(topic: str, selector: TopicSelector) -> Explanation:
+    return Explanation(
+        cluster=selector.flow.source,
+        verdict=Verdict.NO_SUCH_TOPIC,
+        rule="no topic can have this name: Kafka allows letters, digits, '.', '_' and '-', 249 at most",
+        source_topic=topic,
+        target_topic="",
+    )
+
+
+def _nowhere(decision: TopicDecision, selector: TopicSelector) -> Explanation:
+    would = f"be replicated as {decision.remote_topic}" if decision.selected else "not be replicated"
+    return Explanation(
+        cluster=selector.flow.source,
+        verdict=Verdict.NO_SUCH_TOPIC,
+        rule=(
+            f"neither {selector.flow.source} nor {selector.flow.target} shows it; "
+            f"it would {would} ({decision.rule})"
+        ),
+        source_topic=decision.topic,
+        target_topic=decision.remote_topic,
+    )

@@ -1,0 +1,146 @@
+"""How far configsync is with a flow: what ListFlows tells, apart from the topics themselves. Pure."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Final
+
+from twinlog.errors import TwinlogError
+from twinlog.service.lease import STANDS_BY
+from twinlog_configsync.clusters.apply import Outcome
+from twinlog_configsync.model.actions import is_drift, scope_of
+from twinlog_configsync.model.observation import Problem
+from twinlog_configsync.model.reasons import Reason
+from twinlog_configsync.model.schedule import Scope
+from twinlog_configsync.planning.plan import Plan
+from twinlog_configsync.planning.source_loss import Hold
+
+_AS_IT_SHOULD_BE: Final = frozenset({"", Reason.PLAN_PENDING, Reason.NO_AUTHORIZER})
+
+
+class FlowState(StrEnum):
+    STARTING = "STARTING"
+    """The first refresh has not succeeded yet."""
+    SETTLED = "SETTLED"
+    """Topics are decided and kept in sync."""
+    DEGRADED = "DEGRADED"
+    """Decided before; the last refresh failed and is tried again. The known topics stay valid."""
+    REFUSED = "REFUSED"
+    """The flow cannot be (SAME_CLUSTER). Nothing is touched."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ScopeStatus:
+    """One part of a flow."""
+
+    last_synced_ms: int | None = None
+    """When it was in step after a pass."""
+    reason: str = ""
+    """Why it is not in step; empty when it is."""
+    message: str = ""
+    pending_changes: int = 0
+    """Planned and not carried out: in manual mode, or refused by the target."""
+    drift_reverted: int = 0
+    """Changes that others made on the target and Twinlog took back, since the start."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FlowStatus:
+    state: FlowState = FlowState.STARTING
+    reason: str = Reason.STARTING
+    message: str = "the first look at both clusters is under way"
+    last_refresh_ms: int | None = None
+    """Wall clock of the end of the last successful refresh."""
+    scopes: Mapping[Scope, ScopeStatus] = field(default_factory=dict)
+
+    def failed(self, scope: Scope) -> bool:
+        """Whether the last pass over this part left something that a retry may heal."""
+        return self.scopes.get(scope, ScopeStatus()).reason not in _AS_IT_SHOULD_BE
+
+
+def after_success(
+    before: FlowStatus,
+    plan: Plan,
+    outcome: Outcome,
+    *,
+    topic_count: int,
+    now_ms: int,
+    hold: Hold | None = None,
+) -> FlowStatus:
+    """`hold`: why what is missing on the source is not deleted on the target. `outcome.applied` and
+    `.refused` are empty when the plan was not carried out.
+    """
+    scopes = {
+        **before.scopes,
+        **{
+            scope: _scope_after(before.scopes.get(scope, ScopeStatus()), scope, plan, outcome, now_ms=now_ms)
+            for scope in plan.scopes
+        },
+    }
+    reason, message = "", ""
+    if hold is not None:
+        reason, message = hold.reason, hold.message
+    elif not topic_count:
+        reason = Reason.NO_TOPICS_SELECTED
+        message = "no topic of the source passes the flow's rules: check topics and topics.exclude"
+    return FlowStatus(
+        state=FlowState.SETTLED, reason=reason, message=message, last_refresh_ms=now_ms, scopes=scopes
+    )
+
+
+def after_failure(before: FlowStatus, error: TwinlogError, *, settled: bool) -> FlowStatus:
+    """`settled`: the flow's topics have been decided before, by this process or an earlier one."""
+    if error.reason == Reason.SAME_CLUSTER:
+        state = FlowState.REFUSED
+    else:
+        state = FlowState.DEGRADED if settled else FlowState.STARTING
+    return FlowStatus(
+        state=state,
+        reason=error.reason,
+        message=str(error),
+        last_refresh_ms=before.last_refresh_ms,
+        scopes=before.scopes,
+    )
+
+
+def standing_by(before: FlowStatus, refusal: TwinlogError, *, settled: bool) -> FlowStatus:
+    """The status in a process that is not the flow's owner, and may not know yet who is."""
+    if refusal.reason == Reason.STARTING:
+        return before
+    if refusal.reason not in STANDS_BY:
+        return after_failure(before, refusal, settled=settled)
+    return FlowStatus(
+        state=FlowState.SETTLED if settled else FlowState.STARTING,
+        reason=refusal.reason,
+        message=str(refusal),
+        last_refresh_ms=before.last_refresh_ms,
+    )
+
+
+def _scope_after(
+    before: ScopeStatus, scope: Scope, plan: Plan, outcome: Outcome, *, now_ms: int
+) -> ScopeStatus:
+    planned = [action for action in plan.changes if scope_of(action) is scope]
+    applied = [action for action in outcome.applied if scope_of(action) is scope]
+    pending = len(planned) - len(applied)
+    refused = [refusal for refusal in outcome.refused if scope_of(refusal.action) is scope]
+    problem = outcome.world.problem(scope)
+    reason, message = _words(problem, [str(refusal.error) for refusal in refused], pending)
+    return ScopeStatus(
+        last_synced_ms=before.last_synced_ms if reason else now_ms,
+        reason=reason,
+        message=message,
+        pending_changes=pending,
+        drift_reverted=before.drift_reverted + sum(is_drift(action) for action in applied),
+    )
+
+
+def _words(problem: Problem | None, refusals: Sequence[str], pending: int) -> tuple[str, str]:
+    if problem is not None:
+        return problem.reason, problem.message
+    if refusals:
+        more = f" (and {len(refusals) - 1} more)" if len(refusals) > 1 else ""
+        return Reason.CHANGES_REFUSED, refusals[0] + more
+    if pending:
+        return Reason.PLAN_PENDING, f"{pending} changes wait for `twinlog apply`"
+    return "", ""

@@ -1,0 +1,130 @@
+"""What a flow's memory is after a pass: what was known, seen and done, put together. Pure."""
+
+from collections.abc import Mapping
+
+from twinlog.errors import KafkaError
+from twinlog.kafka.ports import AclBinding, QuotaEntity
+from twinlog_configsync.clusters.apply import Outcome
+from twinlog_configsync.model.actions import (
+    Change,
+    CreateAcl,
+    CreateTopic,
+    DeleteAcl,
+    DeleteConfig,
+    DeleteQuota,
+    DeleteTopic,
+    SetConfig,
+    SetQuota,
+)
+from twinlog_configsync.model.memory import Memory
+from twinlog_configsync.model.observation import AclObservation, Observation, QuotaObservation, TopicPair
+from twinlog_configsync.model.rules import FlowRules
+from twinlog_configsync.model.schedule import Scope
+from twinlog_configsync.planning.blockers import Obstacles
+from twinlog_configsync.planning.config_rules import creation_configs
+from twinlog_configsync.planning.delete_plan import HOUR_MS
+from twinlog_configsync.planning.plan import Plan
+from twinlog_configsync.planning.registry import fold
+from twinlog_configsync.planning.source_loss import source_loss
+
+
+def learn(
+    before: Memory, plan: Plan, outcome: Outcome, obstacles: Obstacles, rules: FlowRules, *, now_ms: int
+) -> Memory:
+    """`obstacles`: what stands in the way of any topic now, also from earlier passes over other scopes."""
+    settled_at_ms = before.settled_at_ms
+    if settled_at_ms is None and Scope.TOPICS in plan.scopes:
+        settled_at_ms = now_ms
+    return Memory(
+        entries=fold(
+            before.entries,
+            outcome.world.topics,
+            obstacles.by_topic(),
+            created_after_start=lambda name: before.settled and name not in before.listed,
+            now_ms=now_ms,
+            loss=source_loss(
+                before.entries,
+                outcome.world.topics,
+                known_cluster_id=before.source_cluster_id,
+                is_heartbeats=rules.selector.policy.is_heartbeats_topic,
+            ),
+        ),
+        last_set=_last_set(before, plan, outcome, rules),
+        made_acls=_made_acls(before, plan, outcome),
+        made_quotas=_made_quotas(before, outcome),
+        deleted_at_ms=_deleted_at_ms(before, outcome, now_ms=now_ms),
+        source_cluster_id=outcome.world.topics.source_cluster_id or before.source_cluster_id,
+        rules=before.rules,
+        listed=outcome.world.topics.listed or before.listed,
+        last_plan=before.last_plan,
+        settled_at_ms=settled_at_ms,
+    )
+
+
+def _last_set(before: Memory, plan: Plan, outcome: Outcome, rules: FlowRules) -> dict[str, Mapping[str, str]]:
+    known = dict(before.last_set)
+    for action in outcome.applied:
+        if isinstance(action, CreateTopic):
+            known[action.source_topic] = dict(action.configs)
+    if Scope.CONFIGS in plan.scopes:
+        waiting = _not_done(plan, outcome)
+        not_done = {each.source_topic for each in waiting if isinstance(each, SetConfig | DeleteConfig)}
+        for name, pair in outcome.world.topics.pairs.items():
+            wanted = _overrides(pair, outcome.world.topics, rules)
+            if wanted is not None and name not in not_done:
+                known[name] = wanted
+    return known
+
+
+def _not_done(plan: Plan, outcome: Outcome) -> list[Change]:
+    """What the target refused, or what waits for somebody to apply it."""
+    done = {id(action) for action in outcome.applied}
+    return [action for action in plan.changes if id(action) not in done]
+
+
+def _overrides(pair: TopicPair, observation: Observation, rules: FlowRules) -> dict[str, str] | None:
+    """What the counterpart's overrides are after a sync; None when there was none to be synced."""
+    if isinstance(pair.target, KafkaError) or isinstance(pair.source_configs, KafkaError):
+        return None
+    return creation_configs(
+        pair.source_configs,
+        rules.topics.configs_on(observation.target_cluster),
+        replication_factor=pair.target.replication_factor,
+    )
+
+
+def _made_acls(before: Memory, plan: Plan, outcome: Outcome) -> frozenset[AclBinding]:
+    """What Twinlog made and is there, or waits to be made again. What somebody else removed and the source
+    does not ask for is not Twinlog's any more.
+    """
+    if not isinstance(outcome.world.acls, AclObservation):
+        return before.made_acls
+    created = {action.binding for action in outcome.applied if isinstance(action, CreateAcl)}
+    deleted = {action.binding for action in outcome.applied if isinstance(action, DeleteAcl)}
+    missed = {each.binding for each in _not_done(plan, outcome) if isinstance(each, CreateAcl)}
+    present = (outcome.world.acls.target | created | missed) - deleted
+    return frozenset((before.made_acls | created) & present)
+
+
+def _made_quotas(before: Memory, outcome: Outcome) -> dict[QuotaEntity, dict[str, float]]:
+    """What Twinlog set, less what it took away and what is gone from the target."""
+    made = {entity: dict(values) for entity, values in before.made_quotas.items()}
+    if not isinstance(outcome.world.quotas, QuotaObservation):
+        return made
+    target = outcome.world.quotas.target
+    made = {
+        entity: {key: value for key, value in values.items() if key in target.get(entity, {})}
+        for entity, values in made.items()
+    }
+    for action in outcome.applied:
+        match action:
+            case SetQuota():
+                made.setdefault(action.entity, {})[action.key] = action.value
+            case DeleteQuota():
+                made.get(action.entity, {}).pop(action.key, None)
+    return {entity: values for entity, values in made.items() if values}
+
+
+def _deleted_at_ms(before: Memory, outcome: Outcome, *, now_ms: int) -> tuple[int, ...]:
+    recent = [at_ms for at_ms in before.deleted_at_ms if now_ms - at_ms < HOUR_MS]
+    return (*recent, *(now_ms for action in outcome.applied if isinstance(action, DeleteTopic)))

@@ -1,0 +1,161 @@
+"""What there is to do for a flow, as one value: actions in the order in which they are carried out. Pure."""
+
+import hashlib
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass, field
+
+from twinlog.errors import KafkaError
+from twinlog.kafka.ports import AclBinding, QuotaEntity
+from twinlog.model import Flow
+from twinlog_configsync.access.acl_plan import plan_acls
+from twinlog_configsync.access.acl_rules import Translation
+from twinlog_configsync.access.quota_plan import plan_quotas
+from twinlog_configsync.model.actions import (
+    Action,
+    Change,
+    CreateAcl,
+    DeleteTopic,
+    Omission,
+    SetQuota,
+    SkipUser,
+)
+from twinlog_configsync.model.memory import Memory
+from twinlog_configsync.model.observation import (
+    AclObservation,
+    Observation,
+    QuotaObservation,
+    TopicPair,
+    World,
+)
+from twinlog_configsync.model.reasons import Reason
+from twinlog_configsync.model.rules import FlowRules
+from twinlog_configsync.model.schedule import Scope
+from twinlog_configsync.planning.config_rules import plan_configs
+from twinlog_configsync.planning.delete_plan import plan_deletes
+from twinlog_configsync.planning.desired import Claims
+from twinlog_configsync.planning.source_loss import Hold, kept_copies, source_loss
+from twinlog_configsync.planning.topic_plan import plan_topics
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Plan:
+    flow: Flow
+    scopes: frozenset[Scope]
+    actions: tuple[Action, ...]
+
+    plan_id: str = field(init=False, compare=False)
+    """Equal exactly when the actions are: what they do, to what, from which value, by which rule."""
+
+    def __post_init__(self) -> None:
+        content = [str(self.flow), *sorted(self.scopes), *map(repr, self.actions)]
+        plan_id = hashlib.sha256("\n".join(content).encode()).hexdigest()[:32]
+        object.__setattr__(self, "plan_id", plan_id)
+
+    @property
+    def changes(self) -> tuple[Change, ...]:
+        """Without what is left out on purpose."""
+        return tuple(action for action in self.actions if not isinstance(action, Omission))
+
+    @property
+    def new_acls(self) -> frozenset[AclBinding]:
+        return frozenset(action.binding for action in self.actions if isinstance(action, CreateAcl))
+
+    @property
+    def deletion_count(self) -> int:
+        """How many topics are deleted."""
+        return sum(isinstance(action, DeleteTopic) for action in self.actions)
+
+    @property
+    def new_quotas(self) -> dict[QuotaEntity, dict[str, float]]:
+        quotas: dict[QuotaEntity, dict[str, float]] = {}
+        for action in self.actions:
+            if isinstance(action, SetQuota):
+                quotas.setdefault(action.entity, {})[action.key] = action.value
+        return quotas
+
+
+def make_plan(
+    world: World,
+    rules: FlowRules,
+    memory: Memory,
+    *,
+    scopes: Collection[Scope],
+    now_ms: int,
+    claims: Claims,
+    acls: Sequence[Translation] = (),
+) -> Plan:
+    """Everything that is due in these scopes. The order in which things were seen makes no difference.
+
+    `acls`: what becomes of the source's ACLs.
+    """
+    actions: list[Action] = []
+    loss = source_loss(
+        memory.entries,
+        world.topics,
+        known_cluster_id=memory.source_cluster_id,
+        is_heartbeats=rules.selector.policy.is_heartbeats_topic,
+    )
+    if Scope.TOPICS in scopes:
+        actions += plan_topics(world.topics, rules.topics)
+        actions += plan_deletes(
+            world.topics,
+            memory.entries,
+            rules.deletes,
+            deleted_at_ms=memory.deleted_at_ms,
+            now_ms=now_ms,
+            hold=loss or _failed_over(world),
+        )
+    hold = loss or kept_copies(memory.entries)
+    if Scope.ACLS in scopes and isinstance(world.acls, AclObservation):
+        actions += plan_acls(
+            world.acls,
+            acls,
+            rules.acls,
+            made=memory.made_acls,
+            wanted_elsewhere=claims.acls_wanted_elsewhere(rules.flow),
+            hold=hold,
+        )
+        actions += [SkipUser(user=user, mechanism=each) for user, each in world.acls.users_missing]
+    if Scope.QUOTAS in scopes and isinstance(world.quotas, QuotaObservation):
+        actions += plan_quotas(
+            world.quotas,
+            made=memory.made_quotas,
+            owner=lambda quota: claims.quota_owner(rules.flow, quota),
+            hold=hold,
+        )
+    if Scope.CONFIGS in scopes:
+        for _, pair in sorted(world.topics.pairs.items()):
+            actions += _plan_configs(pair, world.topics, rules, memory)
+    return Plan(flow=rules.flow, scopes=frozenset(scopes), actions=tuple(actions))
+
+
+def _failed_over(world: World) -> Hold | None:
+    return Hold(reason=Reason.FAILED_OVER, message=world.failover) if world.failover else None
+
+
+def replicated_topics(observation: Observation) -> frozenset[str]:
+    """Source topics that are selected and exist."""
+    return frozenset(
+        name for name, pair in observation.pairs.items() if not isinstance(pair.source, KafkaError)
+    )
+
+
+def _plan_configs(
+    pair: TopicPair, observation: Observation, rules: FlowRules, memory: Memory
+) -> list[Action]:
+    """Nothing for a topic that is on one side only, or whose configs cannot be read."""
+    if isinstance(pair.source, KafkaError) or isinstance(pair.target, KafkaError):
+        return []
+    if isinstance(pair.source_configs, KafkaError) or isinstance(pair.target_configs, KafkaError):
+        return []
+    return [
+        *plan_configs(
+            pair.source_topic,
+            pair.target_topic,
+            source=pair.source_configs,
+            target=pair.target_configs,
+            rules=rules.topics.configs_on(observation.target_cluster),
+            replication_factor=pair.target.replication_factor,
+            last_set=memory.last_set.get(pair.source_topic),
+        )
+    ]

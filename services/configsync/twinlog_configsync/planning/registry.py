@@ -1,0 +1,174 @@
+"""The registry's state machine: what was known + what was seen + what was tried → what is known now. Pure.
+
+Invariants
+A. `generation` never falls; it rises by one exactly when a source topic comes back with another topic id.
+B. `target_partition_count` is what the target confirmed, so the copy never meets a partition that is not
+   there.
+C. A topic that can merely not be seen now (time-out, no rights) keeps what is known of it; only the
+   source's word "no such topic" makes it DELETED_AT_SOURCE.
+D. Nothing is forgotten: a topic that no rule selects any more, or that is gone from both sides, stays,
+   `selected=False`, for its generation's sake.
+E. A topic that is missing while the source as a whole was lost is kept for good: its copy is never deleted,
+   until the topic is back.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+
+from twinlog.errors import KafkaError
+from twinlog.kafka.ports import ConfigEntry, TopicDescription
+from twinlog_configsync.model.actions import Skip
+from twinlog_configsync.model.entry import TargetLimits, TopicEntry, TopicState
+from twinlog_configsync.model.observation import Configs, Observation, TopicPair, is_absent
+from twinlog_configsync.model.reasons import Reason
+from twinlog_configsync.planning.source_loss import Hold
+
+Entries = Mapping[str, TopicEntry]
+Obstacle = KafkaError | Skip
+"""Why an action was not carried out: the target refused it, or the plan left it out."""
+
+
+def fold(
+    previous: Entries,
+    observation: Observation,
+    obstacles: Mapping[str, Obstacle],
+    *,
+    created_after_start: Callable[[str], bool],
+    now_ms: int,
+    loss: Hold | None = None,
+) -> dict[str, TopicEntry]:
+    """The entries after one refresh, by source topic.
+
+    `observation` is what was seen after the actions; `obstacles` what stood in their way, by source topic;
+    `loss` what the look says about the source as a whole; `created_after_start` whether a topic that is not
+    known yet appeared after the flow's selection was complete.
+    """
+    entries: dict[str, TopicEntry] = {}
+    for name, known in previous.items():
+        if name not in observation.pairs:
+            entries[name] = replace(known, selected=False)
+    for name, pair in observation.pairs.items():
+        entry = _fold_one(
+            previous.get(name),
+            pair,
+            obstacles.get(name),
+            created_after_start=created_after_start(name),
+            now_ms=now_ms,
+            loss=loss,
+        )
+        if entry is not None:
+            entries[name] = entry
+    return dict(sorted(entries.items()))
+
+
+def _fold_one(
+    known: TopicEntry | None,
+    pair: TopicPair,
+    obstacle: Obstacle | None,
+    *,
+    created_after_start: bool,
+    now_ms: int,
+    loss: Hold | None,
+) -> TopicEntry | None:
+    """None when there is nothing to know: the topic does not exist and never did."""
+    if known is None and is_absent(pair.source):
+        return None
+    entry = known or TopicEntry(
+        source_topic=pair.source_topic,
+        target_topic=pair.target_topic,
+        partition_count=0,
+        created_after_start=created_after_start,
+    )
+    entry = replace(entry, target_topic=pair.target_topic, selected=True)
+    if not isinstance(pair.target, KafkaError):
+        entry = _with_target(entry, pair.target, pair.target_configs)
+    elif is_absent(pair.target):
+        entry = replace(entry, target_partition_count=0, target_topic_id="", limits=TargetLimits())
+    if isinstance(pair.source, KafkaError):
+        if known is not None and is_absent(pair.source):
+            # The copy that is left is the one that was made: another topic under its name is not.
+            entry = replace(entry, target_topic_id=known.target_topic_id)
+        return _without_source(entry, pair.source, now_ms=now_ms, loss=loss)
+    entry = _with_source(entry, pair.source, pair.source_configs)
+    return _with_state(entry, pair, obstacle)
+
+
+def _with_source(entry: TopicEntry, source: TopicDescription, configs: Configs) -> TopicEntry:
+    recreated = (
+        bool(entry.source_topic_id) and bool(source.topic_id) and entry.source_topic_id != source.topic_id
+    )
+    return replace(
+        entry,
+        partition_count=source.partition_count,
+        source_topic_id=source.topic_id or entry.source_topic_id,
+        generation=entry.generation + 1 if recreated else entry.generation,
+        source_cleanup_policy=_value(configs, "cleanup.policy") or entry.source_cleanup_policy,
+        deleted_at_ms=None,
+        kept="",
+    )
+
+
+def _with_target(entry: TopicEntry, target: TopicDescription, configs: Configs) -> TopicEntry:
+    limits = entry.limits
+    if not isinstance(configs, KafkaError):
+        limits = TargetLimits(
+            max_message_bytes=int(_value(configs, "max.message.bytes") or limits.max_message_bytes),
+            compression_type=_value(configs, "compression.type") or limits.compression_type,
+            timestamp_type=_value(configs, "message.timestamp.type") or limits.timestamp_type,
+        )
+    return replace(
+        entry,
+        target_partition_count=target.partition_count,
+        target_topic_id=target.topic_id,
+        limits=limits,
+    )
+
+
+def _without_source(entry: TopicEntry, error: KafkaError, *, now_ms: int, loss: Hold | None) -> TopicEntry:
+    if is_absent(error):
+        message = f"{entry.source_topic} is gone from the source"
+        if loss is not None:
+            kept, message = str(loss.reason), f"{message}: {loss.message}"
+        else:
+            kept, message = entry.kept, entry.message if entry.kept else message
+        return replace(
+            entry,
+            selected=entry.target_partition_count > 0,
+            state=TopicState.DELETED_AT_SOURCE,
+            reason=kept or Reason.DELETED_AT_SOURCE,
+            message=message,
+            kept=kept,
+            deleted_at_ms=now_ms if entry.deleted_at_ms is None else entry.deleted_at_ms,
+        )
+    if error.retriable and entry.partition_count:
+        return entry
+    return replace(entry, state=TopicState.WAITING, reason=error.reason, message=str(error))
+
+
+def _with_state(entry: TopicEntry, pair: TopicPair, obstacle: Obstacle | None) -> TopicEntry:
+    if entry.target_partition_count:
+        short = entry.target_partition_count < entry.partition_count
+        reason, message = _words(obstacle) if short or obstacle is not None else ("", "")
+        return replace(entry, state=TopicState.READY, reason=reason, message=message)
+    reason, message = _words(obstacle or (pair.target if isinstance(pair.target, KafkaError) else None))
+    return replace(entry, state=TopicState.WAITING, reason=reason, message=message)
+
+
+def _words(obstacle: Obstacle | None) -> tuple[str, str]:
+    match obstacle:
+        case Skip():
+            return obstacle.reason, obstacle.rule
+        case KafkaError() if not is_absent(obstacle):
+            return obstacle.reason, str(obstacle)
+        case _:
+            return Reason.TARGET_NOT_VISIBLE, "asked for, but the target's brokers do not show it yet"
+
+
+def _value(configs: Configs, name: str) -> str | None:
+    if isinstance(configs, KafkaError):
+        return None
+    return next((entry.value for entry in configs if _is(entry, name)), None)
+
+
+def _is(entry: ConfigEntry, name: str) -> bool:
+    return entry.name == name

@@ -1,0 +1,84 @@
+"""Whether what is missing on the source was deleted there, or whether the source itself was lost. Pure.
+
+A source that was wiped, restored empty, or whose address leads to another cluster lacks topics, ACLs and
+quotas that nobody deleted: the copies on the target are then what is left of them.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+from twinlog.errors import KafkaError
+from twinlog_configsync.model.entry import TopicEntry, TopicState
+from twinlog_configsync.model.observation import Observation, TopicPair, is_absent
+from twinlog_configsync.model.reasons import Reason
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Hold:
+    """Why nothing is deleted on the target now."""
+
+    reason: Reason
+    message: str
+
+
+def source_loss(
+    entries: Mapping[str, TopicEntry],
+    observation: Observation,
+    *,
+    known_cluster_id: str,
+    is_heartbeats: Callable[[str], bool],
+) -> Hold | None:
+    """What this look at the source says about it; None when it is what it was.
+
+    It is lost when topics are missing and none of those that were there is still the same topic (by its id).
+    Heartbeats prove nothing: Twinlog makes them on any cluster. `known_cluster_id`: of the cluster that the
+    flow read last; "" when that is not known.
+    """
+    cluster_id = observation.source_cluster_id
+    if known_cluster_id and cluster_id and known_cluster_id != cluster_id:
+        return Hold(
+            reason=Reason.SOURCE_REPLACED,
+            message=f"the source is another cluster now (id {cluster_id}, before {known_cluster_id})",
+        )
+    before = {
+        name: entry
+        for name, entry in entries.items()
+        if entry.partition_count
+        and entry.state is not TopicState.DELETED_AT_SOURCE
+        and name in observation.pairs
+        and not is_heartbeats(name)
+    }
+    missing = [name for name in before if is_absent(observation.pairs[name].source)]
+    if not missing or any(_survives(entry, observation.pairs[name]) for name, entry in before.items()):
+        return None
+    return Hold(
+        reason=Reason.SOURCE_LOST,
+        message=f"none of the {len(before)} topics that the source had is there any more",
+    )
+
+
+def kept_copies(entries: Mapping[str, TopicEntry]) -> Hold | None:
+    """Of a loss that was seen before: it counts until the topics are back on the source, or their copies are
+    gone from the target.
+    """
+    kept = sorted((name, entry) for name, entry in entries.items() if entry.kept and entry.selected)
+    if not kept:
+        return None
+    names = ", ".join(entry.target_topic for _, entry in kept[:_NAMED])
+    more = f" and {len(kept) - _NAMED} more" if len(kept) > _NAMED else ""
+    replaced = kept[0][1].kept == Reason.SOURCE_REPLACED
+    return Hold(
+        reason=Reason.SOURCE_REPLACED if replaced else Reason.SOURCE_LOST,
+        message=f"the source lost the topics of {names}{more}: their copies are kept. Restore the topics on "
+        "the source, or delete the copies",
+    )
+
+
+_NAMED = 5
+
+
+def _survives(entry: TopicEntry, pair: TopicPair) -> bool:
+    if isinstance(pair.source, KafkaError):
+        return False
+    known, found = entry.source_topic_id, pair.source.topic_id
+    return not known or not found or known == found

@@ -1,0 +1,112 @@
+"""Which topics to create and which to grow (MM2's rules, reference §5.2), pure.
+
+Beyond MM2: a topic that could not work is not created and says why (too few brokers, min.insync.replicas
+above the replication factor, a source configuration that we may not read).
+"""
+
+from dataclasses import dataclass, replace
+
+from twinlog.errors import KafkaError
+from twinlog_configsync.model.actions import WHAT_TOPIC, CreateTopic, GrowPartitions, Skip, TopicAction
+from twinlog_configsync.model.observation import Observation, TargetCluster, TopicPair, is_absent
+from twinlog_configsync.model.reasons import Reason
+from twinlog_configsync.planning.config_rules import MIN_ISR, ConfigRules, creation_configs
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TopicRules:
+    replication_factor: int
+    """`replication.factor` of the flow; -1 = the target's default."""
+    configs: ConfigRules
+    create_without_configs: bool = False
+    """sync.topic.configs.enabled=false: a topic whose configuration is hidden gets the target's defaults."""
+
+    def configs_on(self, cluster: TargetCluster) -> ConfigRules:
+        """The rules for configs, with what this target knows."""
+        return replace(self.configs, known_on_target=cluster.known_configs)
+
+
+def plan_topics(observation: Observation, rules: TopicRules) -> list[TopicAction | Skip]:
+    """Creations, growths and what is left out on purpose, sorted by source topic."""
+    planned = (
+        _plan_one(pair, observation.target_cluster, rules) for _, pair in sorted(observation.pairs.items())
+    )
+    return [action for action in planned if action is not None]
+
+
+def _plan_one(pair: TopicPair, cluster: TargetCluster, rules: TopicRules) -> TopicAction | Skip | None:
+    if isinstance(pair.source, KafkaError):
+        return None
+    if isinstance(pair.target, KafkaError):
+        return (
+            _plan_creation(pair, pair.source.partition_count, cluster, rules)
+            if is_absent(pair.target)
+            else None
+        )
+    if pair.target.partition_count < pair.source.partition_count:
+        return GrowPartitions(
+            source_topic=pair.source_topic,
+            target_topic=pair.target_topic,
+            from_count=pair.target.partition_count,
+            to_count=pair.source.partition_count,
+        )
+    return None
+
+
+def _plan_creation(
+    pair: TopicPair, partition_count: int, cluster: TargetCluster, rules: TopicRules
+) -> CreateTopic | Skip:
+    factor = effective_replication_factor(rules.replication_factor, cluster)
+    if factor > cluster.broker_count:
+        return _skip(
+            pair,
+            Reason.REPLICATION_FACTOR_UNSATISFIABLE,
+            f"replication factor {factor} needs as many live brokers, the target has {cluster.broker_count}: "
+            "lower replication.factor or add brokers",
+        )
+    if isinstance(pair.source_configs, KafkaError):
+        if not rules.create_without_configs:
+            return _configs_hidden(pair, pair.source_configs)
+        configs = {}
+    else:
+        configs = creation_configs(pair.source_configs, rules.configs_on(cluster), replication_factor=factor)
+    min_isr = int(configs.get(MIN_ISR, cluster.min_insync_replicas))
+    if min_isr > factor:
+        return _skip(
+            pair,
+            Reason.MIN_ISR_ABOVE_REPLICATION_FACTOR,
+            f"the target's brokers ask for {min_isr} in-sync replicas but replication.factor is {factor}: "
+            "no write would succeed. Raise replication.factor, or lower min.insync.replicas of the brokers",
+        )
+    return CreateTopic(
+        source_topic=pair.source_topic,
+        target_topic=pair.target_topic,
+        partition_count=partition_count,
+        replication_factor=rules.replication_factor,
+        configs=configs,
+    )
+
+
+def _configs_hidden(pair: TopicPair, error: KafkaError) -> Skip:
+    if error.retriable:
+        return _skip(pair, error.reason, f"its configuration on the source cannot be read now: {error}")
+    return _skip(
+        pair,
+        Reason.CONFIGS_UNAUTHORIZED,
+        f"its configuration on the source cannot be read ({error}): grant DescribeConfigs on it, or set "
+        "sync.topic.configs.enabled=false to create it with the target's defaults",
+    )
+
+
+def effective_replication_factor(configured: int, cluster: TargetCluster) -> int:
+    return cluster.default_replication_factor if configured == -1 else configured
+
+
+def _skip(pair: TopicPair, reason: str, rule: str) -> Skip:
+    return Skip(
+        source_topic=pair.source_topic,
+        target_topic=pair.target_topic,
+        what=WHAT_TOPIC,
+        rule=rule,
+        reason=reason,
+    )

@@ -1,0 +1,1 @@
+"""HeartbeatService over gRPC."""

@@ -1,0 +1,92 @@
+"""HeartbeatService over gRPC: request, question to the state, response."""
+
+from collections.abc import Callable, Sequence
+
+from google.protobuf.duration_pb2 import Duration
+from google.protobuf.timestamp_pb2 import Timestamp
+
+from twinlog.api.common.v1 import types_pb2
+from twinlog.api.heartbeat.v1 import heartbeat_service_pb2 as pb2
+from twinlog.api.heartbeat.v1 import heartbeat_service_pb2_grpc as pb2_grpc
+from twinlog.model import Flow
+from twinlog.service.clusters import ClusterStatus
+from twinlog.service.grpc_server import Context
+from twinlog_heartbeat.model.delays import FlowDelay, PathState
+from twinlog_heartbeat.model.state import HeartbeatState
+from twinlog_heartbeat.model.topology import Path
+
+_STATES = {
+    PathState.ALIVE: pb2.PATH_STATE_ALIVE,
+    PathState.SILENT: pb2.PATH_STATE_SILENT,
+    PathState.UNKNOWN: pb2.PATH_STATE_UNKNOWN,
+}
+
+
+class HeartbeatServicer(pb2_grpc.HeartbeatServiceServicer):
+    def __init__(self, state: HeartbeatState, statuses: Callable[[], Sequence[ClusterStatus]]) -> None:
+        self._state = state
+        self._statuses = statuses
+
+    async def GetTopology(  # noqa: N802
+        self, request: pb2.GetTopologyRequest, context: Context
+    ) -> pb2.GetTopologyResponse:
+        return pb2.GetTopologyResponse(
+            clusters=[_cluster(status) for status in self._statuses()],
+            paths=[_path(path) for path in self._state.paths.paths()],
+        )
+
+    async def ListDelays(  # noqa: N802
+        self, request: pb2.ListDelaysRequest, context: Context
+    ) -> pb2.ListDelaysResponse:
+        flow = Flow(request.flow.source, request.flow.target) if request.HasField("flow") else None
+        return pb2.ListDelaysResponse(delays=[_delay(delay) for delay in self._state.delays(flow)])
+
+
+def _cluster(status: ClusterStatus) -> types_pb2.ClusterStatus:
+    return types_pb2.ClusterStatus(
+        alias=status.alias,
+        reachable=status.reachable,
+        reason=status.reason,
+        message=status.message,
+        as_of=_timestamp(status.as_of_ms) if status.as_of_ms else None,
+    )
+
+
+def _path(path: Path) -> pb2.Path:
+    return pb2.Path(
+        observed_on=path.observed_on,
+        topic=path.topic,
+        upstream_clusters=path.upstream_clusters,
+        last_emitted=_timestamp(path.last_emitted_ms),
+        last_seen=_timestamp(path.last_seen_ms),
+    )
+
+
+def _delay(delay: FlowDelay) -> pb2.FlowDelay:
+    return pb2.FlowDelay(
+        flow=types_pb2.Flow(source=delay.flow.source, target=delay.flow.target),
+        state=_STATES[delay.state],
+        last_delay=_duration(delay.last_delay_ms),
+        max_delay=_duration(delay.max_delay_ms),
+        age=_duration(delay.age_ms),
+        emitted=delay.emitted,
+        observed=delay.observed,
+        reason=delay.reason,
+        message=delay.message,
+    )
+
+
+def _timestamp(milliseconds: int | None) -> Timestamp | None:
+    if milliseconds is None:
+        return None
+    timestamp = Timestamp()
+    timestamp.FromMilliseconds(milliseconds)
+    return timestamp
+
+
+def _duration(milliseconds: int | None) -> Duration | None:
+    if milliseconds is None:
+        return None
+    duration = Duration()
+    duration.FromMilliseconds(milliseconds)
+    return duration

@@ -1,0 +1,1 @@
+"""The loops of one flow: beats are written, and watched as they arrive."""

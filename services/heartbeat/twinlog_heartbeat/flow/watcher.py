@@ -1,0 +1,170 @@
+"""Looks for replicated heartbeats on one cluster and says what arrives, as it arrives."""
+
+import asyncio
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from random import random
+
+import structlog
+
+from twinlog.clock import Clock
+from twinlog.errors import KafkaError, TwinlogError, WireFormatError
+from twinlog.kafka.ports import KafkaCluster, LogReader, OffsetSpec, TopicAdmin
+from twinlog.model import ClusterAlias, TopicPartition
+from twinlog.policy import ReplicationPolicy, heartbeat_topics
+from twinlog.service.runtime import Backoff, retrying_loop
+from twinlog.wire import Heartbeat, decode_heartbeat
+from twinlog.wire.heartbeat import HEARTBEATS_PARTITION
+from twinlog_heartbeat.model.topology import PathBook
+
+TOPICS_INTERVAL_SECONDS = 5.0
+"""How often the cluster is asked for the topics that are followed, or should be there."""
+LIST_INTERVAL_SECONDS = 60.0
+"""How often it is asked for all of its topics: others may have come by more hops. Kafka lists no names
+without all partitions, so this is large where topics are many."""
+FETCH_WAIT_SECONDS = 1.0
+LOOK_BACK_RECORDS = 100
+"""Where reading a topic starts: this far before its end, so that a path that is cut still shows when it last
+worked."""
+
+TOPIC_UNKNOWN = "TOPIC_UNKNOWN"
+
+_log = structlog.stdlib.get_logger(__name__)
+
+OnHeartbeat = Callable[[ClusterAlias, str, Heartbeat, int], None]
+"""(cluster, topic, heartbeat, seen at): called once for each heartbeat that arrives while we watch."""
+
+
+@dataclass(slots=True, kw_only=True)
+class _Tail:
+    topic: str
+    stop: asyncio.Event
+    next_offset: int | None = None
+    live_from: int = 0
+    """Records before this offset were there when the watch began: they date the path, they measure no delay.
+    """
+
+
+@dataclass(slots=True, kw_only=True)
+class HeartbeatWatcher:
+    """One cluster's replicated heartbeats topics, each read by a task of its own. Runs until stop, never
+    raises for a broker: `on_obstacle` gets why the cluster cannot be read, and None once it can."""
+
+    alias: ClusterAlias
+    admin: TopicAdmin
+    cluster: KafkaCluster
+    """Gives the readers, and the ends of the logs they read."""
+    policy: ReplicationPolicy
+    paths: PathBook
+    clock: Clock
+    on_heartbeat: OnHeartbeat
+    on_obstacle: Callable[[ClusterAlias, TwinlogError | None], None]
+    on_read_obstacle: Callable[[ClusterAlias, str, TwinlogError | None], None]
+    """As `on_obstacle`, of one topic: the cluster answers, and this cannot be read."""
+    expected: frozenset[str] = frozenset()
+    """Replicated heartbeats topics that the flows of the file write there."""
+    _tails: dict[str, _Tail] = field(default_factory=dict)
+    _list_at: float = float("-inf")
+
+    async def run(self, stop: asyncio.Event) -> None:
+        """List the topics now and then; tail those that hold replicated heartbeats."""
+        async with asyncio.TaskGroup() as group:
+
+            async def look() -> None:
+                self._follow(await self.topics(), group)
+                self.on_obstacle(self.alias, None)
+
+            try:
+                await retrying_loop(
+                    f"watch heartbeats on {self.alias}",
+                    look,
+                    stop=stop,
+                    interval_seconds=TOPICS_INTERVAL_SECONDS,
+                    backoff=Backoff(initial_seconds=0.5, max_seconds=TOPICS_INTERVAL_SECONDS, random=random),
+                    clock=self.clock,
+                    on_error=lambda error: self.on_obstacle(self.alias, error),
+                )
+            finally:
+                for tail in self._tails.values():
+                    tail.stop.set()
+
+    async def topics(self) -> frozenset[str]:
+        """The replicated heartbeats topics that are there now. Raises KafkaError."""
+        now = self.clock.monotonic()
+        if now >= self._list_at:
+            topics = heartbeat_topics(self.policy, await self.admin.list_topics())
+            self._list_at = now + LIST_INTERVAL_SECONDS
+            return frozenset(topics - {self.policy.heartbeats_topic()})
+        described = await self.admin.describe_topics(self.expected | self._tails.keys())
+        gone = {
+            name
+            for name, found in described.items()
+            if isinstance(found, KafkaError) and (name not in self._tails or found.reason == TOPIC_UNKNOWN)
+        }
+        return frozenset(described.keys() - gone)
+
+    def _follow(self, topics: frozenset[str], group: asyncio.TaskGroup) -> None:
+        self.paths.on_topics(self.alias, self.policy, topics)
+        for topic in self._tails.keys() - topics:
+            tail = self._tails.pop(topic)
+            self._tell(tail, None)
+            tail.stop.set()
+        for topic in topics - self._tails.keys():
+            tail = self._tails[topic] = _Tail(topic=topic, stop=asyncio.Event())
+            group.create_task(self._run_tail(tail), name=f"tail {topic} on {self.alias}")
+
+    def _tell(self, tail: _Tail, error: TwinlogError | None) -> None:
+        """Nothing is told of a topic that is no longer there."""
+        if not tail.stop.is_set():
+            self.on_read_obstacle(self.alias, tail.topic, error)
+
+    async def _run_tail(self, tail: _Tail) -> None:
+        name = f"tail {tail.topic} on {self.alias}"
+        async with self.cluster.reader() as reader:
+            await retrying_loop(
+                name,
+                lambda: self._step(tail, reader),
+                stop=tail.stop,
+                interval_seconds=0.0,
+                backoff=Backoff(initial_seconds=0.2, max_seconds=5.0, random=random),
+                clock=self.clock,
+                on_error=lambda error: self._tell(tail, error),
+            )
+
+    async def _step(self, tail: _Tail, reader: LogReader) -> None:
+        """Read what is new. A position that fell out of the log is looked up again: only what arrives from
+        now on matters here."""
+        partition = TopicPartition(tail.topic, HEARTBEATS_PARTITION)
+        try:
+            if tail.next_offset is None:
+                tail.next_offset, tail.live_from = await self._start(partition)
+            fetched = await reader.fetch(partition, tail.next_offset, max_wait_seconds=FETCH_WAIT_SECONDS)
+        except TwinlogError as error:
+            if error.reason == "OFFSET_OUT_OF_RANGE":
+                tail.next_offset = None
+            raise
+        self._tell(tail, None)
+        seen_ms = self.clock.now_ms()
+        for record in fetched.records:
+            try:
+                heartbeat = decode_heartbeat(record.key, record.value)
+            except WireFormatError as error:
+                _log.debug("heartbeat_skipped", topic=tail.topic, offset=record.offset, message=str(error))
+                continue
+            self.paths.on_heartbeat(
+                self.alias, tail.topic, emitted_ms=heartbeat.timestamp_ms, seen_ms=seen_ms
+            )
+            if record.offset >= tail.live_from:
+                self.on_heartbeat(self.alias, tail.topic, heartbeat, seen_ms)
+        tail.next_offset = fetched.next_offset
+
+    async def _start(self, partition: TopicPartition) -> tuple[int, int]:
+        """Where to start reading, and the end as of now."""
+        bounds: list[int] = []
+        for spec in (OffsetSpec.EARLIEST, OffsetSpec.LATEST):
+            answer = (await self.cluster.list_offsets(spec, [partition]))[partition]
+            if isinstance(answer, TwinlogError):
+                raise answer
+            bounds.append(answer)
+        earliest, end = bounds
+        return max(earliest, end - LOOK_BACK_RECORDS), end

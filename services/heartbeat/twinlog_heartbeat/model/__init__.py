@@ -1,0 +1,1 @@
+"""Beats, delays and the topology that they prove. Pure."""

@@ -1,0 +1,156 @@
+"""What the beats of one flow prove: is the path alive, and how long does it take. Pure: every call takes
+`now_ms`."""
+
+from collections import deque
+from dataclasses import dataclass, field
+from enum import Enum
+
+from twinlog.model import Flow
+from twinlog_heartbeat.model.reasons import Reason
+
+MAX_DELAY_WINDOW_MS = 60_000
+"""`max_delay_ms` looks back this far."""
+
+
+class PathState(Enum):
+    ALIVE = "ALIVE"
+    """A beat arrived lately."""
+    SILENT = "SILENT"
+    """Beats are written and do not arrive."""
+    UNKNOWN = "UNKNOWN"
+    """Nothing can be said: no beat could be written or looked for; the reason says which."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Obstacle:
+    """Why beats cannot be written, or cannot be looked for, right now."""
+
+    reason: str
+    message: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FlowDelay:
+    """The delay of one flow as of one moment."""
+
+    flow: Flow
+    state: PathState
+    last_delay_ms: int | None
+    """From the emission on the source to the sight on the target, newest beat; None before the first."""
+    max_delay_ms: int | None
+    """Largest of the last minute; None when none arrived in it."""
+    age_ms: int | None
+    """Since the emission of the newest beat that arrived: grows while the path is cut."""
+    emitted: int
+    """Beats written on the source since the start."""
+    observed: int
+    """Beats seen on the target since the start."""
+    reason: str
+    """"" when ALIVE and nothing is wrong."""
+    message: str
+
+
+@dataclass(slots=True, kw_only=True)
+class DelayTracker:
+    """The record of one flow's beats.
+
+    A delay is the difference of two readings of one process's clock when the beat is our own, so the clocks
+    of the clusters do not matter. Beats of others on the same path (MM2's of the reverse flow) only count as
+    sign of life while we cannot write our own; their delay then includes the difference of the clocks and is
+    never below 0.
+
+    The path is SILENT once the newest beat that arrived is older than `silent_after_ms`.
+    """
+
+    flow: Flow
+    started_ms: int
+    silent_after_ms: int
+    emitted: int = 0
+    observed: int = 0
+    _newest_emitted_ms: int | None = None
+    """Emission time of the newest beat that arrived."""
+    _newest_delay_ms: int | None = None
+    _write_obstacle: Obstacle | None = None
+    _watch_obstacle: Obstacle | None = None
+    _read_obstacle: Obstacle | None = None
+    _rules_obstacle: Obstacle | None = None
+    _recent: deque[tuple[int, int]] = field(default_factory=deque)
+    """(seen, delay) of the last minute, delays falling from left to right: the first is the maximum."""
+
+    def on_rules(self, *, silent_after_ms: int, obstacle: Obstacle | None) -> None:
+        """The rules of the flow, and why they keep it from being proven; None when they do not."""
+        self.silent_after_ms = silent_after_ms
+        self._rules_obstacle = obstacle
+
+    def on_emitted(self) -> None:
+        """A beat was written on the source and acknowledged."""
+        self.emitted += 1
+        self._write_obstacle = None
+
+    def on_write_obstacle(self, obstacle: Obstacle) -> None:
+        """The source cluster did not take a beat."""
+        self._write_obstacle = obstacle
+
+    def on_watch_obstacle(self, obstacle: Obstacle | None) -> None:
+        """The target could not be read (or can be again: None)."""
+        self._watch_obstacle = obstacle
+
+    def on_read_obstacle(self, obstacle: Obstacle | None) -> None:
+        """The copy of the heartbeats topic could not be read (or can be again: None)."""
+        self._read_obstacle = obstacle
+
+    def on_observed(self, *, emitted_ms: int, seen_ms: int, own: bool) -> None:
+        """A beat was seen on the target. Older ones than the newest (a re-copied log) count, but prove
+        nothing new."""
+        if not own and self._write_obstacle is None and self._rules_obstacle is None:
+            return
+        self.observed += 1
+        if self._newest_emitted_ms is not None and emitted_ms <= self._newest_emitted_ms:
+            return
+        delay_ms = max(0, seen_ms - emitted_ms)
+        self._newest_emitted_ms = emitted_ms
+        self._newest_delay_ms = delay_ms
+        self._forget(seen_ms)
+        while self._recent and self._recent[-1][1] <= delay_ms:
+            self._recent.pop()
+        self._recent.append((seen_ms, delay_ms))
+
+    def report(self, now_ms: int, *, away: Obstacle | None = None) -> FlowDelay:
+        """What is known at `now_ms`; `away`: one of the flow's clusters does not answer."""
+        self._forget(now_ms)
+        state, reason, message = self._judge(now_ms, away)
+        newest = self._newest_emitted_ms
+        return FlowDelay(
+            flow=self.flow,
+            state=state,
+            last_delay_ms=self._newest_delay_ms,
+            max_delay_ms=self._recent[0][1] if self._recent else None,
+            age_ms=None if newest is None else max(0, now_ms - newest),
+            emitted=self.emitted,
+            observed=self.observed,
+            reason=reason,
+            message=message,
+        )
+
+    def _forget(self, now_ms: int) -> None:
+        while self._recent and self._recent[0][0] <= now_ms - MAX_DELAY_WINDOW_MS:
+            self._recent.popleft()
+
+    def _judge(self, now_ms: int, away: Obstacle | None) -> tuple[PathState, str, str]:
+        newest = self._newest_emitted_ms
+        alive = newest is not None and now_ms - newest <= self.silent_after_ms
+        if alive:
+            obstacle = self._rules_obstacle or self._write_obstacle
+            return PathState.ALIVE, obstacle.reason if obstacle else "", obstacle.message if obstacle else ""
+        reading = away or self._watch_obstacle or self._read_obstacle
+        obstacle = reading or self._rules_obstacle or self._write_obstacle
+        if obstacle is not None:
+            return PathState.UNKNOWN, obstacle.reason, obstacle.message
+        if newest is None and (self.emitted == 0 or now_ms - self.started_ms <= self.silent_after_ms):
+            return PathState.UNKNOWN, Reason.STARTING, "no heartbeat has been seen on the target yet"
+        since = f"for {(now_ms - newest) / 1000:.0f} s" if newest is not None else "since the start"
+        message = (
+            f"heartbeats are written on {self.flow.source} but none has reached {self.flow.target} {since}: "
+            f"`twinlog status` says whether {self.flow} is paused, stands still or does not copy heartbeats"
+        )
+        return PathState.SILENT, Reason.HEARTBEAT_MISSING, message

@@ -1,0 +1,138 @@
+"""The state of the service: trackers by flow and the book of paths, fed by emitters and watchers. No I/O."""
+
+from collections.abc import Callable, Iterable
+
+from opentelemetry.metrics import Meter, Observation
+
+from twinlog.clock import Clock
+from twinlog.errors import NotFoundError, TwinlogError
+from twinlog.model import ClusterAlias, Flow
+from twinlog.service.clusters import ClusterStatus
+from twinlog.telemetry import metrics
+from twinlog.wire import Heartbeat
+from twinlog_heartbeat.config import HeartbeatFlow
+from twinlog_heartbeat.model.beats import Beat, Purpose
+from twinlog_heartbeat.model.delays import DelayTracker, FlowDelay, Obstacle
+from twinlog_heartbeat.model.reasons import Reason
+from twinlog_heartbeat.model.topology import PathBook
+
+
+class HeartbeatState:
+    """What is known of every flow that replicates, and of every path."""
+
+    def __init__(
+        self,
+        flows: Iterable[HeartbeatFlow],
+        *,
+        clock: Clock,
+        meter: Meter,
+        statuses: Callable[[], Iterable[ClusterStatus]],
+    ) -> None:
+        """`statuses` says which clusters answer: a probe knows sooner than a beat that times out."""
+        self._statuses = statuses
+        self.paths = PathBook()
+        self._clock = clock
+        self._flows = {entry.flow: entry for entry in flows if entry.replicates}
+        now_ms = clock.now_ms()
+        self._trackers = {
+            flow: DelayTracker(flow=flow, started_ms=now_ms, silent_after_ms=entry.silent_after_ms)
+            for flow, entry in self._flows.items()
+        }
+        for entry in self._flows.values():
+            self.follow(entry)
+        self._watched_topics = {
+            flow: entry.policy.format_remote_topic(flow.source, entry.policy.heartbeats_topic())
+            for flow, entry in self._flows.items()
+        }
+        self._records = metrics.counter(meter, metrics.HEARTBEAT_RECORDS)
+        self._delay = metrics.histogram(meter, metrics.HEARTBEAT_DELAY)
+        metrics.gauge(meter, metrics.HEARTBEAT_AGE, self._ages)
+
+    def follow(self, entry: HeartbeatFlow) -> None:
+        """These are now the rules of the flow."""
+        tracker = self._trackers.get(entry.flow)
+        if tracker is not None:
+            tracker.on_rules(silent_after_ms=entry.silent_after_ms, obstacle=_standing_obstacle(entry))
+
+    def on_emitted(self, beat: Beat) -> None:
+        """A beat is on its cluster."""
+        attributes = metrics.flow_attributes(beat.flow.source, beat.flow.target)
+        self._records.add(1, {**attributes, "twinlog.outcome": "emitted"})
+        tracker = self._trackers.get(beat.flow)
+        if tracker is not None and beat.purpose is Purpose.PROOF:
+            tracker.on_emitted()
+
+    def on_emit_error(self, beat: Beat, error: TwinlogError) -> None:
+        """A beat could not be written."""
+        tracker = self._trackers.get(beat.flow)
+        if tracker is not None and beat.purpose is Purpose.PROOF:
+            tracker.on_write_obstacle(Obstacle(reason=error.reason, message=str(error)))
+
+    def on_heartbeat(self, cluster: ClusterAlias, topic: str, heartbeat: Heartbeat, seen_ms: int) -> None:
+        """A heartbeat arrived in a replicated topic: it proves the flow whose copy that topic is."""
+        for flow, tracker in self._trackers.items():
+            if flow.target != cluster or self._watched_topics[flow] != topic:
+                continue
+            own = Flow(heartbeat.source, heartbeat.target) == flow
+            tracker.on_observed(emitted_ms=heartbeat.timestamp_ms, seen_ms=seen_ms, own=own)
+            if own:
+                attributes = metrics.flow_attributes(flow.source, flow.target)
+                self._records.add(1, {**attributes, "twinlog.outcome": "observed"})
+                self._delay.record(max(0, seen_ms - heartbeat.timestamp_ms) / 1000, attributes)
+
+    def on_watch_obstacle(self, cluster: ClusterAlias, error: TwinlogError | None) -> None:
+        """A cluster cannot be read, or can be again."""
+        obstacle = None if error is None else Obstacle(reason=error.reason, message=str(error))
+        for flow, tracker in self._trackers.items():
+            if flow.target == cluster:
+                tracker.on_watch_obstacle(obstacle)
+
+    def on_read_obstacle(self, cluster: ClusterAlias, topic: str, error: TwinlogError | None) -> None:
+        """A replicated heartbeats topic cannot be read, or can be again."""
+        obstacle = None if error is None else Obstacle(reason=error.reason, message=str(error))
+        for flow, tracker in self._trackers.items():
+            if flow.target == cluster and self._watched_topics[flow] == topic:
+                tracker.on_read_obstacle(obstacle)
+
+    def delays(self, flow: Flow | None = None) -> list[FlowDelay]:
+        """Of all flows that replicate, sorted, or of one. Raises NotFoundError for another."""
+        if flow is None:
+            return [self._report(known) for known in sorted(self._trackers)]
+        if flow not in self._trackers:
+            known_flows = ", ".join(str(known) for known in sorted(self._trackers)) or "none"
+            raise NotFoundError(
+                f"flow {flow} does not replicate in this process; these do: {known_flows}",
+                reason="FLOW_UNKNOWN",
+                metadata={"flow": str(flow)},
+            )
+        return [self._report(flow)]
+
+    def _report(self, flow: Flow) -> FlowDelay:
+        away = [
+            Obstacle(reason=status.reason, message=f"{status.alias}: {status.message}")
+            for status in self._statuses()
+            if status.alias in (flow.source, flow.target) and not status.reachable and status.as_of_ms
+        ]
+        return self._trackers[flow].report(self._clock.now_ms(), away=away[0] if away else None)
+
+    def _ages(self) -> Iterable[Observation]:
+        return [
+            Observation(delay.age_ms / 1000, metrics.flow_attributes(delay.flow.source, delay.flow.target))
+            for delay in self.delays()
+            if delay.age_ms is not None
+        ]
+
+
+def _standing_obstacle(entry: HeartbeatFlow) -> Obstacle | None:
+    """Why the configuration itself keeps a flow from being proven."""
+    if not entry.emits:
+        return Obstacle(
+            reason=Reason.HEARTBEATS_DISABLED,
+            message=f"{entry.flow}.emit.heartbeats.enabled is false: nobody writes beats that prove the flow",
+        )
+    if not entry.copies_heartbeats:
+        return Obstacle(
+            reason=Reason.NOT_REPLICATED,
+            message="heartbeats.replication.enabled is false and the topic filter does not select heartbeats",
+        )
+    return None

@@ -1,0 +1,1 @@
+"""SourceService over gRPC: requests, messages, and the feed of partitions."""

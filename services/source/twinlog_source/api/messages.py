@@ -1,0 +1,210 @@
+"""What the driver knows, as messages of SourceService. Pure."""
+
+from collections import Counter
+from collections.abc import Iterable
+
+from google.protobuf.timestamp_pb2 import Timestamp
+
+from twinlog.api.common.v1 import types_pb2
+from twinlog.api.source.v1 import source_service_pb2 as pb
+from twinlog.model import Flow, TopicPartition
+from twinlog.service.clusters import ClusterStatus
+from twinlog_source.driver.commands import Move
+from twinlog_source.driver.flow_driver import FlowDriver
+from twinlog_source.driver.instruments import state_name
+from twinlog_source.log.gaps import Gap
+from twinlog_source.partitions.standing import FlowFacts, Standing, standing_of
+from twinlog_source.partitions.table import PartitionRow
+
+
+def flow_status(driver: FlowDriver, clusters: Iterable[ClusterStatus]) -> pb.FlowStatus:
+    table, facts = driver.estate.table, driver.facts()
+    told = [(row, standing_of(row, facts)) for row in table.rows.values()]
+    reason, message = facts.idle_reason, facts.idle_message
+    if not reason:
+        reason, message = _most_frequent_trouble(driver, told)
+    lags = [standing.lag_records for _, standing in told if standing.lag_records is not None]
+    status = pb.FlowStatus(
+        flow=flow_message(driver.flow),
+        epoch=0 if driver.current is None else driver.current.number,
+        slots=0 if driver.current is None else len(driver.current.slots),
+        partitions_by_state=Counter(state_name(standing.state) for _, standing in told),
+        records=table.records,
+        bytes=table.bytes,
+        records_per_second=sum(row.records.shown(facts.now) for row, _ in told),
+        bytes_per_second=sum(row.bytes.shown(facts.now) for row, _ in told),
+        last_known_lag_records=sum(row.last_known_lag or 0 for row, _ in told),
+        partitions_of_unknown_lag=len(told) - len(lags),
+        exactly_once=driver.estate.flow.settings.exactly_once,
+        reason=reason,
+        message=message,
+        clusters=[_cluster(status) for status in clusters],
+        pauses=pauses(driver),
+        throttles=throttles(driver),
+    )
+    if len(lags) == len(told) and facts.positions_known:
+        status.lag_records = sum(lags)
+    began = [at for row, _ in told if (at := row.lag_time.began(facts.now)) is not None]
+    if began and all(standing.lag_seconds is not None for _, standing in told):
+        status.oldest_record_at.CopyFrom(timestamp(facts.wall_ms(min(began))))
+    seen = [row.end_at for row, _ in told if row.end is not None]
+    if seen:
+        status.source_ends_as_of.CopyFrom(timestamp(facts.wall_ms(min(seen))))
+    if table.last_copied_at_ms:
+        status.last_copied_at.CopyFrom(timestamp(table.last_copied_at_ms))
+    if table.last_copied_record_ms:
+        status.last_copied_record_time.CopyFrom(timestamp(table.last_copied_record_ms))
+    return status
+
+
+def partition_status(
+    driver: FlowDriver, row: PartitionRow, standing: Standing, facts: FlowFacts
+) -> pb.PartitionStatus:
+    status = pb.PartitionStatus(
+        flow=flow_message(driver.flow),
+        source=partition_message(row.partition),
+        target_topic=row.target_topic,
+        state=standing.state,
+        position=-1 if row.position is None else row.position,
+        source_end_offset=-1 if row.end is None else row.end,
+        lag_records=standing.lag_records,
+        records_per_second=row.records.shown(facts.now),
+        bytes_per_second=row.bytes.shown(facts.now),
+        slot=row.slot,
+        reason=standing.reason,
+        message=_words(driver, row, standing),
+    )
+    if row.report is not None:
+        status.lane = row.report.lane
+        if row.report.HasField("replication_latency"):
+            status.replication_latency.CopyFrom(row.report.replication_latency)
+    retry_at_ms = retry_ms(row, facts)
+    if retry_at_ms is not None:
+        status.retry_at.CopyFrom(timestamp(retry_at_ms))
+    if row.reported_at_ms:
+        status.as_of.CopyFrom(timestamp(row.reported_at_ms))
+    if row.end is not None:
+        status.source_end_as_of.CopyFrom(timestamp(facts.wall_ms(row.end_at)))
+    began = row.lag_time.began(facts.now)
+    if standing.lag_seconds is not None and began is not None:
+        status.oldest_record_at.CopyFrom(timestamp(facts.wall_ms(began)))
+    if standing.stalled_since is not None:
+        status.stalled_since.CopyFrom(timestamp(facts.wall_ms(standing.stalled_since)))
+    return status
+
+
+def retry_ms(row: PartitionRow, facts: FlowFacts) -> int | None:
+    """When a partition that is set aside is tried again, by the wall clock; None for others."""
+    if row.obstacle is not None:
+        return facts.wall_ms(row.obstacle.retry_at)
+    if row.report is not None and row.report.HasField("retry_at"):
+        return row.report.retry_at.ToMilliseconds()
+    return None
+
+
+def gap_message(flow: Flow, gap: Gap) -> pb.LedgerGap:
+    return pb.LedgerGap(
+        flow=flow_message(flow),
+        partition=partition_message(gap.partition),
+        from_offset=gap.from_offset,
+        to_offset=gap.to_offset,
+        reason=gap.reason,
+        found_at=timestamp(gap.found_at_ms),
+        lost_offsets=gap.lost_offsets,
+        acknowledged_by=gap.acknowledged_by,
+        acknowledged_at=timestamp(gap.acknowledged_at_ms) if gap.acknowledged_by else None,
+    )
+
+
+def change_message(move: Move) -> pb.PositionChange:
+    return pb.PositionChange(
+        partition=partition_message(move.partition),
+        from_offset=move.from_offset,
+        to_offset=move.to_offset,
+        repeated_offsets=move.repeated_offsets,
+        skipped_offsets=move.skipped_offsets,
+        reason=move.reason,
+        message=move.message,
+        applied=move.applied,
+    )
+
+
+def pauses(driver: FlowDriver) -> list[pb.Pause]:
+    marks = driver.estate.positions.control.pauses.values()
+    return [
+        pb.Pause(
+            scope=_scope(driver.flow, mark.topic, mark.partition), by=mark.by, since=timestamp(mark.at_ms)
+        )
+        for mark in sorted(
+            marks, key=lambda mark: (mark.topic or "", -1 if mark.partition is None else mark.partition)
+        )
+    ]
+
+
+def throttles(driver: FlowDriver) -> list[pb.Throttle]:
+    marks = driver.estate.positions.control.throttles.values()
+    return [
+        pb.Throttle(
+            scope=_scope(driver.flow, mark.topic),
+            bytes_per_second=mark.bytes_per_second,
+            by=mark.by,
+            since=timestamp(mark.at_ms) if mark.at_ms else None,
+        )
+        for mark in sorted(marks, key=lambda mark: mark.topic or "")
+    ]
+
+
+def flow_message(flow: Flow) -> types_pb2.Flow:
+    return types_pb2.Flow(source=flow.source, target=flow.target)
+
+
+def partition_message(partition: TopicPartition) -> types_pb2.TopicPartition:
+    return types_pb2.TopicPartition(topic=partition.topic, partition=partition.partition)
+
+
+def timestamp(wall_ms: int) -> Timestamp:
+    message = Timestamp()
+    message.FromMilliseconds(wall_ms)
+    return message
+
+
+def _words(driver: FlowDriver, row: PartitionRow, standing: Standing) -> str:
+    """Why a partition stands, and who would help if they could."""
+    if standing.reason == "TOPIC_UNKNOWN" and not driver.estate.watch.connected:
+        return f"{standing.message}; configsync, which would see to it, is away"
+    pause = driver.estate.positions.control.pause_of(row.partition)
+    if standing.state == pb.PARTITION_STATE_PAUSED and pause is not None:
+        return f"by {pause.by} since {timestamp(pause.at_ms).ToJsonString()}"
+    return standing.message
+
+
+def _most_frequent_trouble(
+    driver: FlowDriver, told: Iterable[tuple[PartitionRow, Standing]]
+) -> tuple[str, str]:
+    """What most of the partitions that stand suffer from; empty when all copy, or rest as somebody wished."""
+    troubled = [
+        (row, standing)
+        for row, standing in told
+        if standing.reason and standing.state != pb.PARTITION_STATE_PAUSED
+    ]
+    if not troubled:
+        return "", ""
+    ((reason, count),) = Counter(standing.reason for _, standing in troubled).most_common(1)
+    row, standing = next(each for each in troubled if each[1].reason == reason)
+    others = "" if count == len(troubled) else f" ({len(troubled) - count} more for other reasons)"
+    partitions = "1 partition" if count == 1 else f"{count} partitions"
+    return reason, f"{partitions}{others}: {row.partition}: {_words(driver, row, standing)}"
+
+
+def _scope(flow: Flow, topic: str | None, partition: int | None = None) -> pb.Scope:
+    return pb.Scope(flow=flow_message(flow), source_topic=topic or "", partition=partition)
+
+
+def _cluster(status: ClusterStatus) -> types_pb2.ClusterStatus:
+    return types_pb2.ClusterStatus(
+        alias=status.alias,
+        reachable=status.reachable,
+        reason=status.reason,
+        message=status.message,
+        as_of=timestamp(status.as_of_ms) if status.as_of_ms else None,
+    )

@@ -1,0 +1,203 @@
+"""SourceService over gRPC: request, question to the drivers, response."""
+
+import asyncio
+from collections.abc import AsyncIterator, Mapping
+from contextlib import aclosing
+
+from twinlog.api.common.v1 import types_pb2
+from twinlog.api.source.v1 import source_service_pb2 as pb
+from twinlog.api.source.v1 import source_service_pb2_grpc as pb_grpc
+from twinlog.errors import ConfigError, NotFoundError, TwinlogError
+from twinlog.kafka.ports import OffsetSpec
+from twinlog.model import Flow
+from twinlog.service.clusters import Clusters
+from twinlog.service.grpc_server import Context
+from twinlog.service.pages import checked_page_size, page_start
+from twinlog_source.api.messages import (
+    change_message,
+    flow_message,
+    flow_status,
+    gap_message,
+    partition_status,
+    pauses,
+    throttles,
+)
+from twinlog_source.api.partition_feed import PartitionBoard
+from twinlog_source.driver.commands import Destination, FlowOperations, Subject
+from twinlog_source.driver.flow_driver import FlowDriver
+from twinlog_source.log.gaps import Gap
+from twinlog_source.partitions.standing import standing_of
+
+DEFAULT_PAGE = 1000
+LARGEST_PAGE = 10_000
+
+
+class SourceServicer(pb_grpc.SourceServiceServicer):
+    def __init__(
+        self,
+        flows: Mapping[Flow, FlowOperations],
+        *,
+        board: PartitionBoard,
+        clusters: Clusters,
+        stop: asyncio.Event,
+    ) -> None:
+        """`stop` ends watch streams."""
+        self._operations = flows
+        self._drivers = {flow: operations.driver for flow, operations in flows.items()}
+        self._board = board
+        self._clusters = clusters
+        self._stop = stop
+
+    async def ListFlows(  # noqa: N802
+        self, request: pb.ListFlowsRequest, context: Context
+    ) -> pb.ListFlowsResponse:
+        return pb.ListFlowsResponse(
+            flows=[
+                flow_status(self._drivers[flow], self._clusters.statuses((flow.source, flow.target)))
+                for flow in sorted(self._drivers)
+            ]
+        )
+
+    async def ListPartitions(  # noqa: N802
+        self, request: pb.ListPartitionsRequest, context: Context
+    ) -> pb.ListPartitionsResponse:
+        flows = [self._named(request.flow).flow] if request.HasField("flow") else sorted(self._drivers)
+        size = min(checked_page_size(request.page_size) or DEFAULT_PAGE, LARGEST_PAGE)
+        first = page_start(request.page_token)
+        rows = [
+            (flow, row)
+            for flow in flows
+            for _, row in sorted(self._drivers[flow].estate.table.rows.items())
+            if request.source_topic in ("", row.partition.topic)
+        ]
+        page = rows[first : first + size]
+        more = first + size < len(rows)
+        facts = {flow: self._drivers[flow].facts() for flow in flows}
+        return pb.ListPartitionsResponse(
+            partitions=[
+                partition_status(self._drivers[flow], row, standing_of(row, facts[flow]), facts[flow])
+                for flow, row in page
+            ],
+            next_page_token=str(first + size) if more else "",
+            # The token of the first page is the one to go on from: later pages need no look of their own.
+            resume_token=b"" if first else self._board.look(),
+        )
+
+    async def WatchPartitions(  # noqa: N802
+        self, request: pb.WatchPartitionsRequest, context: Context
+    ) -> AsyncIterator[pb.WatchPartitionsResponse]:
+        flow = self._named(request.flow).flow if request.HasField("flow") else None
+        messages = self._board.watch(
+            request.resume_token, stop=self._stop, flow=flow, topic=request.source_topic
+        )
+        async with aclosing(messages):
+            async for message in messages:
+                yield message
+
+    async def PauseReplication(  # noqa: N802
+        self, request: pb.PauseReplicationRequest, context: Context
+    ) -> pb.PauseReplicationResponse:
+        operations = self._operations[self._named(request.scope.flow).flow]
+        await operations.pause(_subject(request.scope), by=request.by or context.peer())
+        return pb.PauseReplicationResponse(pauses=pauses(operations.driver))
+
+    async def ResumeReplication(  # noqa: N802
+        self, request: pb.ResumeReplicationRequest, context: Context
+    ) -> pb.ResumeReplicationResponse:
+        operations = self._operations[self._named(request.scope.flow).flow]
+        by = request.by or context.peer()
+        if request.all:
+            await operations.resume_all(by=by)
+        else:
+            await operations.resume(_subject(request.scope), by=by)
+        return pb.ResumeReplicationResponse(pauses=pauses(operations.driver))
+
+    async def SetThrottle(  # noqa: N802
+        self, request: pb.SetThrottleRequest, context: Context
+    ) -> pb.SetThrottleResponse:
+        operations = self._operations[self._named(request.scope.flow).flow]
+        by = request.by or context.peer()
+        await operations.throttle(_subject(request.scope), request.bytes_per_second, by=by)
+        return pb.SetThrottleResponse(throttles=throttles(operations.driver))
+
+    async def SetPositions(  # noqa: N802
+        self, request: pb.SetPositionsRequest, context: Context
+    ) -> pb.SetPositionsResponse:
+        operations = self._operations[self._named(request.scope.flow).flow]
+        moves = await operations.plan_moves(_subject(request.scope), _destination(request.target))
+        if not request.dry_run:
+            moves = await operations.move(moves, by=request.by or context.peer())
+        return pb.SetPositionsResponse(
+            changes=map(change_message, moves), applied=any(move.applied for move in moves)
+        )
+
+    async def ListGaps(  # noqa: N802
+        self, request: pb.ListGapsRequest, context: Context
+    ) -> pb.ListGapsResponse:
+        flows = [self._named(request.flow).flow] if request.HasField("flow") else sorted(self._drivers)
+        response = pb.ListGapsResponse()
+        # Side by side: each may have to wait for its own target.
+        async with asyncio.TaskGroup() as group:
+            asked = {flow: group.create_task(self._gaps(flow), name=f"gaps {flow}") for flow in flows}
+        for flow, task in asked.items():
+            answer = task.result()
+            if isinstance(answer, TwinlogError):
+                response.unknown.add(flow=flow_message(flow), reason=answer.reason, message=str(answer))
+            else:
+                response.gaps.extend(
+                    gap_message(flow, gap)
+                    for gap in answer
+                    if request.source_topic in ("", gap.partition.topic)
+                )
+        return response
+
+    async def _gaps(self, flow: Flow) -> list[Gap] | TwinlogError:
+        try:
+            return await self._operations[flow].gaps()
+        except TwinlogError as error:
+            return error
+
+    async def AcknowledgeGaps(  # noqa: N802
+        self, request: pb.AcknowledgeGapsRequest, context: Context
+    ) -> pb.AcknowledgeGapsResponse:
+        operations = self._operations[self._named(request.scope.flow).flow]
+        gaps = await operations.acknowledge_gaps(
+            _subject(request.scope),
+            from_offset=request.from_offset if request.HasField("from_offset") else None,
+            found_until_ms=request.found_until.ToMilliseconds() if request.HasField("found_until") else None,
+            by=request.by or context.peer(),
+        )
+        return pb.AcknowledgeGapsResponse(gaps=[gap_message(operations.driver.flow, gap) for gap in gaps])
+
+    def _named(self, flow: types_pb2.Flow) -> FlowDriver:
+        driver = self._drivers.get(Flow(flow.source, flow.target))
+        if driver is None:
+            known = ", ".join(map(str, sorted(self._drivers))) or "none"
+            raise NotFoundError(
+                f"there is no flow {flow.source}->{flow.target} here; flows: {known}",
+                reason="FLOW_UNKNOWN",
+                metadata={"flow": f"{flow.source}->{flow.target}"},
+            )
+        return driver
+
+
+def _subject(scope: pb.Scope) -> Subject:
+    if scope.HasField("partition") and not scope.source_topic:
+        raise ConfigError("a partition needs its source_topic", reason="INVALID_SCOPE")
+    return Subject(
+        topic=scope.source_topic or None, partition=scope.partition if scope.HasField("partition") else None
+    )
+
+
+def _destination(target: pb.PositionTarget) -> Destination:
+    match target.WhichOneof("to"):
+        case "offset":
+            return Destination(offset=target.offset)
+        case "earliest":
+            return Destination(spec=OffsetSpec.EARLIEST)
+        case "latest":
+            return Destination(spec=OffsetSpec.LATEST)
+        case "timestamp":
+            return Destination(timestamp_ms=target.timestamp.ToMilliseconds())
+        case _:
+            return Destination()

@@ -1,0 +1,1 @@
+"""The driver of a flow: ownership, epochs, the tasks' streams, and operators' commands."""

@@ -1,0 +1,158 @@
+"""One epoch as the driver sees it: a slot per task, each with the stream of the task that serves it now.
+
+Spark runs a lost task again with the same closure, so a slot may see several tasks in its life; the newest
+one that shows the epoch's token is served, and an older one that is still talking is cut off.
+"""
+
+import asyncio
+import secrets
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from enum import StrEnum
+
+from twinlog.api.source.v1 import worker_service_pb2 as pb
+from twinlog.errors import TransientKafkaError, TwinlogError
+from twinlog.model import Flow, TopicPartition
+from twinlog_source.partitions.planner import Plan
+
+COMMAND_QUEUE_SIZE = 256
+END_OF_EPOCH = "END_OF_EPOCH"
+LOSSES_AT_ONCE = 3
+"""So many tasks of a slot may be lost before the next one has to wait."""
+FIRST_REJOIN_SECONDS = 0.5
+LONGEST_REJOIN_SECONDS = 10.0
+"""Less than a task waits for its driver's first word."""
+
+
+def rejoin_wait(losses: int) -> float:
+    """Seconds that a task waits until it is told to get ready, after so many lost ones before it. Spark runs
+    a lost task again at once, and one that always crashes would keep a core busy.
+
+    >>> [rejoin_wait(losses) for losses in (0, 2, 3, 4, 5, 100)]
+    [0.0, 0.0, 0.5, 1.0, 2.0, 10.0]
+    """
+    if losses < LOSSES_AT_ONCE:
+        return 0.0
+    return min(FIRST_REJOIN_SECONDS * 2.0 ** min(losses - LOSSES_AT_ONCE, 10), LONGEST_REJOIN_SECONDS)
+
+
+class SlotState(StrEnum):
+    WAITING = "waiting"
+    """No task is there that is ready."""
+    PREPARED = "prepared"
+    RUNNING = "running"
+    LOST = "lost"
+    """Its task was started and is gone; another one may come."""
+    FINISHED = "finished"
+    """Its task has said its last words."""
+
+
+@dataclass(slots=True, kw_only=True)
+class Slot:
+    """One slot of an epoch. Mutated on the driver's event loop only."""
+
+    index: int
+    partitions: tuple[TopicPartition, ...]
+    state: SlotState = SlotState.WAITING
+    started: bool = False
+    """Positions were handed out: they are certain again only by last words, or by fencing and reading the
+    log."""
+    joined: int = 0
+    """How many tasks have said hello; the newest is served."""
+    losses: int = 0
+    """How many tasks were lost since one ran for a while: the next one waits longer."""
+    commands: asyncio.Queue[pb.WorkerCommand] = field(
+        default_factory=lambda: asyncio.Queue(COMMAND_QUEUE_SIZE)
+    )
+    final: pb.Finished | None = None
+    worker: str = ""
+    counted: pb.PartitionReports = field(default_factory=pb.PartitionReports)
+    """The counters of its task as they were last told."""
+    throttle: pb.SetThrottle = field(default_factory=pb.SetThrottle)
+    """The limits its task knows."""
+
+    @property
+    def ended_well(self) -> bool:
+        return self.final is not None and self.final.reason == END_OF_EPOCH
+
+    def tell(self, command: pb.WorkerCommand) -> None:
+        """Queue a command. A task whose queue is full is lost already."""
+        if not self.commands.full():
+            self.commands.put_nowait(command)
+
+
+@dataclass(slots=True, kw_only=True)
+class Epoch:
+    """An epoch of one flow: its plan, its token, its slots."""
+
+    flow: Flow
+    number: int
+    plan: Plan
+    token: str = field(default_factory=lambda: secrets.token_urlsafe(24), repr=False)
+    slots: tuple[Slot, ...] = ()
+    ending: str = ""
+    """Why it was told to end; tasks that come later are refused."""
+    over: asyncio.Event = field(default_factory=asyncio.Event)
+    """Set when it was told to end."""
+    job_failed: str = ""
+    """Why its job ended without its tasks."""
+    closed: bool = False
+    """Its positions are settled: what its tasks still say is old."""
+    _moved: asyncio.Event = field(default_factory=asyncio.Event)
+
+    def __post_init__(self) -> None:
+        self.slots = tuple(Slot(index=i, partitions=partitions) for i, partitions in enumerate(self.plan))
+
+    @property
+    def partitions(self) -> frozenset[TopicPartition]:
+        return frozenset(partition for slot in self.slots for partition in slot.partitions)
+
+    def accepts(self, token: str) -> bool:
+        return secrets.compare_digest(self.token.encode(), token.encode())
+
+    def move(self, slot: Slot, state: SlotState) -> None:
+        slot.state = state
+        self._moved.set()
+
+    def job_ended(self, why: str) -> None:
+        """No task will come any more."""
+        self.job_failed = why
+        self._moved.set()
+
+    @property
+    def failure(self) -> TwinlogError | None:
+        """Why a task of it ended before it was told to; None while all goes well."""
+        for slot in self.slots:
+            if slot.final is not None and not slot.ended_well:
+                return TransientKafkaError(slot.final.message, reason=slot.final.reason)
+        if self.job_failed and not self.ending:
+            return TwinlogError(self.job_failed, reason="EPOCH_FAILED")
+        return None
+
+    async def wait_until(self, condition: Callable[[], bool], seconds: float) -> bool:
+        """Wait for a condition on its slots; False when that took longer. For one waiter at a time."""
+        try:
+            async with asyncio.timeout(seconds):
+                while not condition():
+                    self._moved.clear()
+                    await self._moved.wait()
+        except TimeoutError:
+            return condition()
+        return True
+
+    def are(self, *states: SlotState) -> bool:
+        return all(slot.state in states for slot in self.slots)
+
+    def end(self, reason: str) -> None:
+        """Ask all tasks to finish."""
+        self.ending = reason
+        self.over.set()
+        self.tell(pb.WorkerCommand(end=pb.End(reason=reason)))
+
+    def tell(self, command: pb.WorkerCommand) -> None:
+        """Queue a command for every task."""
+        for slot in self.slots:
+            slot.tell(command)
+
+    def slot_of(self, partition: TopicPartition) -> Slot | None:
+        return next((slot for slot in self.slots if partition in slot.partitions), None)

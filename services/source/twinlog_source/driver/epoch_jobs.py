@@ -1,0 +1,140 @@
+"""The jobs that run a flow's epochs: started ahead, so that one is ready when the one before it ends."""
+
+import asyncio
+from dataclasses import dataclass, field
+from typing import Protocol
+
+import structlog
+
+from twinlog.clock import Clock
+from twinlog.errors import TransientKafkaError, TwinlogError
+from twinlog.model import Flow
+from twinlog.service.waiting import wait_for_any, wait_or_stop
+from twinlog_source.driver.epoch import Epoch, SlotState
+from twinlog_source.driver.instruments import FlowInstruments
+from twinlog_source.partitions.planner import Plan
+
+PREPARE_TIMEOUT_SECONDS = 60.0
+JOB_END_SECONDS = 5.0
+LINGER_SECONDS = 60.0
+"""A job whose epoch has been over for so long is cancelled: its tasks never came, or do not hear."""
+
+log = structlog.get_logger(__name__)
+
+
+class EpochRunner(Protocol):
+    """Starts the tasks of an epoch somewhere (Spark)."""
+
+    def warm_up(self) -> None:
+        """Begin to start what takes long to start; returns at once. What fails is met again by `run`."""
+        ...
+
+    async def run(self, epoch: Epoch) -> None:
+        """Return when all tasks of the epoch ended. Raises TwinlogError when they could not be run."""
+        ...
+
+    async def cancel(self, epoch: Epoch) -> None:
+        """End the tasks of an epoch that nobody needs; `run` raises then. Raises TwinlogError."""
+        ...
+
+    async def slots(self) -> int:
+        """How many tasks can copy at the same time. Waits for Spark to be up; raises TwinlogError."""
+        ...
+
+
+@dataclass(slots=True, kw_only=True)
+class EpochJobs:
+    """Every epoch that has a job. Used inside `group`'s lifetime, on the driver's event loop only."""
+
+    flow: Flow
+    runner: EpochRunner
+    instruments: FlowInstruments
+    clock: Clock
+    linger_seconds: float = LINGER_SECONDS
+    _epochs: dict[int, Epoch] = field(default_factory=dict)
+    _number: int = 0
+    _running: set["asyncio.Task[None]"] = field(default_factory=set)
+
+    def epoch_of(self, number: int) -> Epoch | None:
+        """None once its job has ended."""
+        return self._epochs.get(number)
+
+    def next_number(self, *, beside: Epoch | None) -> int:
+        """Of an epoch that is made ready while `beside` copies."""
+        return number_after(self._number, beside=None if beside is None else beside.number)
+
+    async def prepare(self, chosen: Plan, *, number: int, group: asyncio.TaskGroup) -> Epoch:
+        """Start the tasks of an epoch and wait until they are ready. Raises what kept one from it."""
+        self._number = number
+        epoch = Epoch(flow=self.flow, number=number, plan=chosen)
+        self._epochs[epoch.number] = epoch
+        job = group.create_task(self._run(epoch), name=f"{self.flow} epoch {epoch.number}")
+        self._running.add(job)
+        job.add_done_callback(self._running.discard)
+        try:
+            ready = await epoch.wait_until(
+                lambda: epoch.are(SlotState.PREPARED) or epoch.failure is not None, PREPARE_TIMEOUT_SECONDS
+            )
+            failure = epoch.failure
+            if failure is not None:
+                raise failure
+            if not ready:
+                raise TransientKafkaError(
+                    f"the tasks of epoch {epoch.number} of {self.flow} were not ready within"
+                    f" {PREPARE_TIMEOUT_SECONDS:g} s",
+                    reason="EPOCH_NOT_READY",
+                )
+        except BaseException:
+            epoch.end("NOT_NEEDED")
+            raise
+        return epoch
+
+    async def shut_down(self) -> None:
+        """End what still runs: in order, or after a while."""
+        for epoch in self._epochs.values():
+            epoch.end("SHUTDOWN")
+        if self._running:
+            await asyncio.wait(self._running, timeout=JOB_END_SECONDS)
+        for job in self._running:
+            job.cancel()
+
+    async def _run(self, epoch: Epoch) -> None:
+        began = self.clock.monotonic()
+        why = ""
+        try:
+            why = await self._outcome(epoch)
+        finally:
+            self._epochs.pop(epoch.number, None)
+            epoch.job_ended(why or "its tasks ended")
+            self.instruments.epoch_ended(self.clock.monotonic() - began)
+
+    async def _outcome(self, epoch: Epoch) -> str:
+        """Run the job; why it failed, empty when it did not."""
+        why, ended = "", asyncio.Event()
+        async with asyncio.TaskGroup() as group:
+            group.create_task(self._end_lingering(epoch, ended), name=f"{self.flow} end of its epoch")
+            try:
+                await self.runner.run(epoch)
+            except TwinlogError as error:
+                why = str(error)
+                log.warning("epoch_failed", flow=str(self.flow), epoch=epoch.number, error=why)
+            finally:
+                ended.set()
+        return why
+
+    async def _end_lingering(self, epoch: Epoch, ended: asyncio.Event) -> None:
+        """Loop until its job has `ended`: cancel one that outlives its epoch. It keeps a thread, and places
+        for tasks."""
+        await wait_for_any(epoch.over, ended)
+        while not await wait_or_stop(ended, self.linger_seconds):
+            log.warning("epoch_cancelled", flow=str(self.flow), epoch=epoch.number, why=epoch.ending)
+            try:
+                await self.runner.cancel(epoch)
+            except TwinlogError as error:
+                log.warning("epoch_not_cancelled", flow=str(self.flow), epoch=epoch.number, error=str(error))
+
+
+def number_after(last: int, *, beside: int | None) -> int:
+    """The number of the epoch after `last`. Even and odd ones have transactional ids of their own: where
+    `last` never began, the next must not take those of the one that still copies."""
+    return last + 2 if beside is not None and (last + 1 - beside) % 2 == 0 else last + 1

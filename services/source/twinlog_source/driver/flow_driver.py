@@ -1,0 +1,324 @@
+"""The driver of one flow: plans epochs, hands partitions from each to the next, and knows every position.
+
+One epoch copies while the next is made ready (Spark schedules its tasks, they open clients and fence their
+own transactional ids); then the old tasks finish, hand over their positions, and the new ones start: the
+gap between two epochs is one round trip. Whatever does not report is fenced, and its positions are read
+from the target's log.
+
+Invariant A: a partition is started only after every earlier owner of it finished or was fenced.
+Invariant B: a task is started only if the flow was still ours after its ids were initialised.
+Invariant C: a start position is what the last owner committed: from its own last words, or from the log
+after fencing.
+"""
+
+import asyncio
+import contextlib
+from collections.abc import Callable, Collection
+from dataclasses import dataclass, field, replace
+
+import structlog
+
+from twinlog.api.source.v1 import worker_service_pb2 as pb
+from twinlog.clock import Clock
+from twinlog.errors import KafkaError, TwinlogError
+from twinlog.model import Flow, TopicPartition
+from twinlog.service.lease import OWNED_ELSEWHERE
+from twinlog.service.waiting import Backoff, finish_or_cancel, wait_or_stop
+from twinlog.telemetry.repeats import RepeatLimiter
+from twinlog_source.driver.epoch import Epoch, SlotState
+from twinlog_source.driver.epoch_jobs import EpochJobs
+from twinlog_source.driver.instruments import FlowInstruments
+from twinlog_source.driver.state import FlowEstate
+from twinlog_source.driver.task_host import TaskHost
+from twinlog_source.log.facts import MOST_SLOTS
+from twinlog_source.log.fencing import FENCED
+from twinlog_source.partitions.planner import Plan, plan, slots_needed
+from twinlog_source.partitions.shares import differ
+from twinlog_source.partitions.standing import END_VALID_SECONDS, FlowFacts
+from twinlog_source.task.partition import TARGET_SLOW
+
+FINISH_TIMEOUT_SECONDS = 20.0
+REPLAN_POLL_SECONDS = 0.25
+DEMAND_POLL_SECONDS = 1.0
+PROBE_POLL_SECONDS = 0.05
+LONGEST_RETRY_SECONDS = 5.0
+"""How old the reason may be that a flow shows: it is looked at again after so long."""
+
+log = structlog.get_logger(__name__)
+
+
+@dataclass(slots=True, kw_only=True)
+class FlowDriver:
+    """Runs one flow until `stop`. `run` is a loop for `supervise`: it survives brokers, peers and tasks
+    that fail."""
+
+    estate: FlowEstate
+    jobs: EpochJobs
+    host: TaskHost
+    is_elected: Callable[[], bool]
+    """Whether the flow's lease says that no other process copies it."""
+    standing: Callable[[], TwinlogError | None]
+    """What the flow's lease has against copying it here: another process does, or it is not known yet."""
+    is_probed: Callable[[Flow], bool]
+    """Whether both clusters have been asked who they are, with or without an answer."""
+    refusal: Callable[[Flow], TwinlogError | None]
+    """Why the flow must not be copied as far as is known: both ends are one cluster, or one is unknown."""
+    instruments: FlowInstruments
+    clock: Clock
+    random: Callable[[], float]
+    max_slots: int | None
+    epoch_seconds: float
+    current: Epoch | None = None
+    """The epoch that copies now."""
+    _most_slots: int = 1
+    _owned: bool = False
+    _displaced: bool = False
+    _limiter: RepeatLimiter = field(default_factory=RepeatLimiter)
+
+    @property
+    def flow(self) -> Flow:
+        return self.estate.flow.flow
+
+    @property
+    def owned(self) -> bool:
+        """Whether this process is the flow's owner now."""
+        return self._owned
+
+    def tell_throttles(self) -> None:
+        """Deal the limits out to the slots of the running epoch, by what each needs now."""
+        epoch = self.current
+        if epoch is None:
+            return
+        commands = self.estate.orders.throttles(epoch.plan, now=self.clock.monotonic())
+        dealt = list(zip(epoch.slots, commands, strict=True))
+        if not any(differ(slot.throttle, command) for slot, command in dealt):
+            return
+        for slot, command in dealt:
+            slot.throttle = command
+            slot.tell(pb.WorkerCommand(set_throttle=command))
+
+    def why_idle(self) -> tuple[str, str]:
+        """Reason and words for a flow that does not copy; empty while it does."""
+        problem = self.estate.table.problem
+        if problem is not None:
+            return problem.reason, str(problem)
+        if self.current is not None:
+            return "", ""
+        if not self._owned:
+            return "STARTING", "taking the flow over"
+        if not self.estate.table.rows:
+            return "NO_TOPICS", "no topic of this flow can be copied (yet): see configsync"
+        return "STARTING", "the first epoch is made ready"
+
+    def facts(self) -> FlowFacts:
+        """What is said of every partition follows from this. May be asked from any thread."""
+        now, table, control = self.clock.monotonic(), self.estate.table, self.estate.positions.control
+        followed_at = table.followed_at
+        is_followed = followed_at is not None and now - followed_at <= END_VALID_SECONDS
+        reason, message = self.why_idle()
+        return FlowFacts(
+            now=now,
+            now_ms=self.clock.now_ms(),
+            idle_reason=reason,
+            idle_message=message,
+            positions_known=self._owned or is_followed,
+            stalled_seconds=self.estate.flow.settings.stalled_seconds,
+            source=self.flow.source,
+            is_paused=control.is_paused,
+            is_limited=lambda partition: None in control.throttles or partition.topic in control.throttles,
+            heard_at=table.heard_at.get,
+            source_throttled_at=table.source_throttled_at.get,
+            target_throttled_at=table.target_throttled_at.get,
+            slow_slots=frozenset(
+                row.slot for row in list(table.rows.values()) if row.task_reason == TARGET_SLOW
+            ),
+        )
+
+    async def stand_by(self, stop: asyncio.Event) -> None:
+        """Loop until `stop`: another process copies the flow, or it is not known yet whether one does. Spark
+        is started, so that a take-over need not wait for it."""
+        self.jobs.runner.warm_up()
+        while not await wait_or_stop(stop, REPLAN_POLL_SECONDS):
+            self.estate.table.problem = self._why_standing_by()
+
+    def _why_standing_by(self) -> TwinlogError | None:
+        standing = self.standing()
+        if standing is not None and standing.reason != OWNED_ELSEWHERE and self.is_probed(self.flow):
+            # A cluster that is away or refused is why nobody can be elected.
+            return self.refusal(self.flow) or standing
+        return standing
+
+    async def run(self, stop: asyncio.Event) -> None:
+        """Loop until `stop`; then the running epoch finishes and hands its positions to the log. Runs again
+        when the flow comes back to this process."""
+        self.estate.table.problem = None
+        backoff = Backoff(
+            initial_seconds=1.0, max_seconds=LONGEST_RETRY_SECONDS, random=lambda: 0.5 + self.random() / 2
+        )
+        async with asyncio.TaskGroup() as group:
+            while not stop.is_set():
+                try:
+                    await finish_or_cancel(self._step(stop, group), stop=stop)
+                    backoff.reset()
+                except TwinlogError as error:
+                    self._stumble(error)
+                    await wait_or_stop(stop, backoff.next())
+            await self._shut_down()
+
+    async def _step(self, stop: asyncio.Event, group: asyncio.TaskGroup) -> None:
+        """Take the flow over if it is not ours, then run one epoch."""
+        while not stop.is_set() and not self.is_probed(self.flow):
+            await wait_or_stop(stop, PROBE_POLL_SECONDS)
+        refusal = self.refusal(self.flow)
+        if refusal is not None:
+            raise refusal
+        self.jobs.runner.warm_up()
+        if not self._owned:
+            with contextlib.suppress(TwinlogError):
+                await self._end_current("FENCED")
+            # With a lease the other one has left, or was silent for a session; the claim fences it all the
+            # same.
+            await self.estate.take_over(displaced=self._displaced and not self.is_elected())
+            self._displaced = False
+            self._owned = True
+        await self._next_epoch(stop, group)
+
+    def _stumble(self, error: TwinlogError) -> None:
+        """Note what went wrong. A fenced flow has to be taken over again; what copies meanwhile goes on."""
+        self.estate.table.problem = error
+        self.instruments.failed(error.reason)
+        if error.reason == FENCED:
+            self._owned, self._displaced = False, True
+        left_out = self._limiter.admit(error.reason, now=self.clock.monotonic())
+        if left_out is not None:
+            log.warning(
+                "flow_waits", flow=str(self.flow), reason=error.reason, message=str(error), left_out=left_out
+            )
+
+    async def _shut_down(self) -> None:
+        try:
+            if self.current is not None:
+                await self._end_current("SHUTDOWN")
+                await self.estate.target_logs.put_ends_on_log(self.estate.topics)
+        except TwinlogError as error:
+            log.warning("flow_left_unfinished", flow=str(self.flow), reason=error.reason, message=str(error))
+        await self.jobs.shut_down()
+        # Another process may copy before this one does again.
+        self._owned = False
+
+    # ---------------------------------------------------------------------------------------------- epochs
+
+    async def _next_epoch(self, stop: asyncio.Event, group: asyncio.TaskGroup) -> None:
+        """Make the next epoch ready, hand over to it, and stay until the one after it is due."""
+        chosen = await self._plan(stop)
+        if not chosen:
+            return
+        await self.estate.ownership.note_slots(len(chosen))
+        number = self.jobs.next_number(beside=self.current)
+        await self.estate.end_hanging(number)
+        epoch = await self.jobs.prepare(chosen, number=number, group=group)
+        ready = self.clock.monotonic()
+        try:
+            await self.estate.confirm()
+            await self._end_current("EPOCH_OVER")
+        except BaseException:
+            epoch.end("NOT_NEEDED")
+            raise
+        for slot in epoch.slots:
+            slot.started = True
+            slot.tell(pb.WorkerCommand(start=self.host.start(epoch, slot)))
+            if slot.state is SlotState.PREPARED:
+                epoch.move(slot, SlotState.RUNNING)
+        self.current = epoch
+        self.estate.table.problem = None
+        log.debug(
+            "epoch_started",
+            flow=str(self.flow),
+            epoch=epoch.number,
+            slots=len(epoch.slots),
+            handover_seconds=round(self.clock.monotonic() - ready, 4),
+        )
+        await self._stay(epoch, stop)
+
+    async def _plan(self, stop: asyncio.Event) -> Plan:
+        """The plan of the next epoch; empty when asked to stop."""
+        while not stop.is_set():
+            gone = await self.estate.refresh(owned=self.current.partitions if self.current else frozenset())
+            if gone and self.current is not None:
+                await self._end_current("PLAN_CHANGED")
+                continue
+            partitions = self.estate.table.plannable()
+            if partitions:
+                self._most_slots = min(self.max_slots or await self.jobs.runner.slots(), MOST_SLOTS)
+                previous = self.current.plan if self.current else ()
+                backlog = 0 if previous else await self.estate.backlog_records(partitions)
+                return plan(
+                    self.estate.table.rates(partitions),
+                    max_slots=self._slots_needed(partitions, present=len(previous), first_backlog=backlog),
+                    previous=previous,
+                )
+            await self._end_current("PLAN_CHANGED")
+            await wait_or_stop(stop, REPLAN_POLL_SECONDS)
+        return ()
+
+    def _slots_needed(
+        self, partitions: Collection[TopicPartition], *, present: int, first_backlog: int = 0
+    ) -> int:
+        load = self.estate.table.load(partitions, now=self.clock.monotonic())
+        load = replace(load, first_backlog_records=first_backlog)
+        return slots_needed(load, present=present, most=self._most_slots)
+
+    def _needs_more_slots(self, epoch: Epoch) -> bool:
+        """Whether its load has outgrown the epoch. One that needs fewer stays to its end."""
+        present, most = len(epoch.slots), min(self._most_slots, len(epoch.partitions))
+        return present < most and self._slots_needed(epoch.partitions, present=present) > present
+
+    async def _end_current(self, reason: str) -> None:
+        previous, self.current = self.current, None
+        if previous is not None:
+            await self._finish(previous, reason)
+
+    async def _finish(self, epoch: Epoch, reason: str) -> None:
+        """End an epoch and learn its final positions: from its tasks, else from the log after fencing."""
+        epoch.end(reason)
+        await epoch.wait_until(
+            lambda: epoch.are(SlotState.FINISHED, SlotState.LOST, SlotState.WAITING), FINISH_TIMEOUT_SECONDS
+        )
+        lost = [slot for slot in epoch.slots if not slot.ended_well]
+        if lost:
+            log.info(
+                "slots_fenced", flow=str(self.flow), epoch=epoch.number, slots=[slot.index for slot in lost]
+            )
+            try:
+                await self.estate.reclaim(epoch.number, lost)
+            except TwinlogError:
+                self._owned = False
+                raise
+        for slot in epoch.slots:
+            if slot.ended_well:
+                self.estate.settled(slot.partitions)
+        epoch.closed = True
+
+    async def _stay(self, epoch: Epoch, stop: asyncio.Event) -> None:
+        """Stay while the epoch is young, its plan still right and its tasks well."""
+        began = looked_at = self.clock.monotonic()
+        while (now := self.clock.monotonic()) < began + self.epoch_seconds and not stop.is_set():
+            if now >= looked_at + DEMAND_POLL_SECONDS:
+                looked_at = now
+                if self._needs_more_slots(epoch):
+                    return
+            failure = epoch.failure
+            if failure is not None:
+                await self._end_current("PLAN_CHANGED")
+                raise failure
+            try:
+                await self.estate.renew()
+                if await self.estate.plan_is_stale(epoch.partitions):
+                    return
+            except KafkaError as error:
+                if error.reason == FENCED:
+                    raise
+                # A cluster that is away now is the tasks' matter: they say so, and try again.
+                log.debug("plan_not_checked", flow=str(self.flow), reason=error.reason)
+            self.tell_throttles()
+            await wait_or_stop(stop, REPLAN_POLL_SECONDS)

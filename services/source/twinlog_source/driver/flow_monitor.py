@@ -1,0 +1,65 @@
+"""What is true of a flow while it is copied and while it is not: how far it is behind, and whether it moves.
+
+Runs beside the driver's loop and depends on no task, no Spark and no target.
+"""
+
+import asyncio
+from dataclasses import dataclass
+
+import structlog
+
+from twinlog.clock import Clock
+from twinlog.errors import KafkaError
+from twinlog.service.waiting import finish_or_cancel, wait_or_stop
+from twinlog_source.log.facts import ControlState
+from twinlog_source.log.positions_follower import PositionsFollower
+from twinlog_source.partitions.table import PartitionTable
+from twinlog_source.topics.source_ends import SourceEnds
+
+TICK_SECONDS = 1.0
+FOLLOW_TIMEOUT_SECONDS = 10.0
+
+log = structlog.get_logger(__name__)
+
+
+@dataclass(slots=True, kw_only=True)
+class FlowMonitor:
+    table: PartitionTable
+    control: ControlState
+    ends: SourceEnds
+    follower: PositionsFollower
+    clock: Clock
+
+    async def run(self, stop: asyncio.Event) -> None:
+        """Loop until `stop`. Ends and positions are read side by side: neither cluster holds the other up."""
+        async with asyncio.TaskGroup() as group:
+            group.create_task(self._read_ends(stop), name="source ends")
+            group.create_task(self._follow(stop), name="positions of the owner")
+            while not await wait_or_stop(stop, TICK_SECONDS):
+                self.note_progress()
+
+    def note_progress(self) -> None:
+        """See which partitions that should move have moved."""
+        now = self.clock.monotonic()
+        for partition, row in self.table.rows.items():
+            # The last known end is enough: ends do not come back, so what lay before it still does.
+            must_move = bool(row.last_known_lag) and not self.control.is_paused(partition)
+            row.stall.observe(row.position, must_move=must_move, now=now)
+
+    async def _read_ends(self, stop: asyncio.Event) -> None:
+        while not await wait_or_stop(stop, TICK_SECONDS):
+            if self.ends.is_due:
+                await finish_or_cancel(self.ends.look(), stop=stop, grace_seconds=0)
+
+    async def _follow(self, stop: asyncio.Event) -> None:
+        while not await wait_or_stop(stop, TICK_SECONDS):
+            if self.follower.is_due:
+                await finish_or_cancel(self._follow_once(), stop=stop, grace_seconds=0)
+
+    async def _follow_once(self) -> None:
+        try:
+            async with asyncio.timeout(FOLLOW_TIMEOUT_SECONDS):
+                await self.follower.follow()
+        except (KafkaError, TimeoutError) as error:
+            # Positions that are not read are not known: the lag says so.
+            log.debug("positions_not_followed", flow=str(self.follower.flow.flow), error=str(error))

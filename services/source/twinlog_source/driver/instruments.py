@@ -1,0 +1,230 @@
+"""The metrics of one flow, recorded where the driver learns of things."""
+
+from collections.abc import Callable, Iterable, Sequence
+from functools import partial
+from typing import Protocol
+
+from opentelemetry.metrics import Histogram, Meter, Observation
+
+from twinlog.api.source.v1 import source_service_pb2 as source_pb
+from twinlog.api.source.v1 import worker_service_pb2 as pb
+from twinlog.clock import Clock
+from twinlog.telemetry import metrics
+from twinlog_source.config import SourceFlow
+from twinlog_source.log.facts import ControlState
+from twinlog_source.log.gaps import Gap
+from twinlog_source.partitions.latency import Spread
+from twinlog_source.partitions.latency_window import SpreadWindows
+from twinlog_source.partitions.standing import FlowFacts, lag_of, standing_of
+from twinlog_source.partitions.table import PartitionRow, PartitionTable, Progress
+
+MOST_SAMPLES = 100
+"""Of one topic in one report: a histogram needs no more to show a distribution."""
+
+FigureOf = Callable[[Spread], float]
+RateOf = Callable[[PartitionRow], Callable[[float], float]]
+
+
+class FlowInstruments:
+    def __init__(
+        self, meter: Meter, flow: SourceFlow, table: PartitionTable, control: ControlState, clock: Clock
+    ) -> None:
+        self._flow = metrics.flow_attributes(flow.flow.source, flow.flow.target)
+        self._syncs_topic = "" if flow.offset_syncs is None else flow.offset_syncs.topic
+        self._table = table
+        self._control = control
+        self._clock = clock
+        self._records = metrics.counter(meter, metrics.REPLICATION_RECORDS)
+        self._io = metrics.counter(meter, metrics.REPLICATION_IO)
+        self._latency = metrics.histogram(meter, metrics.REPLICATION_LATENCY)
+        self._record_age = metrics.histogram(meter, metrics.REPLICATION_RECORD_AGE)
+        self._lost = metrics.counter(meter, metrics.REPLICATION_LOST)
+        self._lanes = metrics.counter(meter, metrics.REPLICATION_LANE_RECORDS)
+        self._syncs = metrics.counter(meter, metrics.OFFSET_SYNC_RECORDS)
+        self._failures = metrics.counter(meter, metrics.REPLICATION_FAILURES)
+        self._transactions = metrics.counter(meter, metrics.REPLICATION_TRANSACTIONS)
+        self._epochs = metrics.histogram(meter, metrics.PIPELINE_BATCH_DURATION)
+        self._latencies = SpreadWindows()
+        self._record_ages = SpreadWindows()
+
+    def progress(self, added: Iterable[Progress]) -> None:
+        """Count what a report added."""
+        latencies: dict[str, Spread] = {}
+        ages: dict[str, Spread] = {}
+        for each in added:
+            topic = each.row.target_topic
+            if each.records:
+                attributes = self._to(topic)
+                self._records.add(each.records, attributes)
+                self._io.add(each.bytes, attributes)
+                for lane, records in each.lanes.items():
+                    self._lanes.add(records, {**attributes, "twinlog.lane": lane})
+            if each.latency is not None:
+                latencies.setdefault(topic, Spread()).merge(each.latency)
+            if each.record_age is not None:
+                ages.setdefault(topic, Spread()).merge(each.record_age)
+        self._distribute(latencies, self._latency, self._latencies)
+        self._distribute(ages, self._record_age, self._record_ages)
+
+    def task_counted(self, before: pb.PartitionReports, now: pb.PartitionReports) -> None:
+        """Count what a task's own counters grew by; they begin at 0 with every task."""
+        if now.transactions_committed < before.transactions_committed:
+            before = pb.PartitionReports()
+        for outcome, count in (
+            ("committed", now.transactions_committed - before.transactions_committed),
+            ("aborted", now.transactions_aborted - before.transactions_aborted),
+        ):
+            if count > 0:
+                self._transactions.add(count, {**self._flow, "twinlog.outcome": outcome})
+        if now.offset_syncs > before.offset_syncs:
+            self._syncs.add(now.offset_syncs - before.offset_syncs, self._to(self._syncs_topic))
+        for reason, failures in now.failures.items():
+            if failures > before.failures[reason]:
+                self.failed(reason, failures - before.failures[reason])
+
+    def gap(self, gap: Gap) -> None:
+        """A gap was entered into the ledger."""
+        row = self._table.rows.get(gap.partition)
+        self._lost.add(
+            gap.to_offset - gap.from_offset if gap.is_loss else 0,
+            {**self._to("" if row is None else row.target_topic), metrics.ERROR_TYPE: gap.reason},
+        )
+
+    def failed(self, reason: str, failures: int = 1) -> None:
+        self._failures.add(failures, {**self._flow, metrics.ERROR_TYPE: reason})
+
+    def epoch_ended(self, seconds: float) -> None:
+        self._epochs.record(seconds, self._flow)
+
+    # ---------------------------------------------------------- gauges: called from the scraper's thread
+
+    def lags(self, facts: FlowFacts) -> list[Observation]:
+        """Offsets of each partition that are not copied yet; those that are not known are absent."""
+        return [
+            Observation(lag, self._at(row)) for row in self._rows() if (lag := lag_of(row, facts)) is not None
+        ]
+
+    def lag_times(self, facts: FlowFacts) -> list[Observation]:
+        """Age of the oldest record of each partition that is not copied; absent where it is not known."""
+        return [
+            Observation(seconds, self._at(row))
+            for row in self._rows()
+            if (seconds := standing_of(row, facts).lag_seconds) is not None
+        ]
+
+    def record_rates(self) -> list[Observation]:
+        return self._rates(lambda row: row.records.shown)
+
+    def byte_rates(self) -> list[Observation]:
+        return self._rates(lambda row: row.bytes.shown)
+
+    def latency_figures(self, take: FigureOf) -> list[Observation]:
+        return self._figures(self._latencies, take)
+
+    def record_age_figures(self, take: FigureOf) -> list[Observation]:
+        return self._figures(self._record_ages, take)
+
+    def throttles(self) -> list[Observation]:
+        """Limits in force."""
+        target_topics = {row.partition.topic: row.target_topic for row in self._rows()}
+        return [
+            Observation(
+                limit.bytes_per_second,
+                self._flow if topic is None else self._to(target_topics.get(topic, topic)),
+            )
+            for topic, limit in list(self._control.throttles.items())
+        ]
+
+    def states(self, facts: FlowFacts) -> list[Observation]:
+        """Partitions by state."""
+        counts: dict[str, int] = {}
+        for row in self._rows():
+            name = state_name(standing_of(row, facts).state)
+            counts[name] = counts.get(name, 0) + 1
+        return [Observation(count, {**self._flow, "twinlog.state": name}) for name, count in counts.items()]
+
+    # -------------------------------------------------------------------------------------------------
+
+    def _rows(self) -> list[PartitionRow]:
+        return list(self._table.rows.values())
+
+    def _rates(self, rate: RateOf) -> list[Observation]:
+        now = self._clock.monotonic()
+        by_topic: dict[str, float] = {}
+        for row in self._rows():
+            by_topic[row.target_topic] = by_topic.get(row.target_topic, 0.0) + rate(row)(now)
+        return [Observation(per_second, self._to(topic)) for topic, per_second in by_topic.items()]
+
+    def _figures(self, windows: SpreadWindows, take: FigureOf) -> list[Observation]:
+        """One figure of what the last half minute brought, by topic."""
+        recent = windows.recent(self._clock.monotonic())
+        return [Observation(take(spread), self._to(topic)) for topic, spread in recent.items()]
+
+    def _distribute(self, by_topic: dict[str, Spread], histogram: Histogram, windows: SpreadWindows) -> None:
+        now = self._clock.monotonic()
+        for topic, spread in by_topic.items():
+            windows.add(topic, spread, now)
+            attributes = self._to(topic)
+            for seconds in spread.samples(MOST_SAMPLES):
+                histogram.record(seconds, attributes)
+
+    def _to(self, topic: str) -> dict[str, str]:
+        return {**self._flow, metrics.DESTINATION: topic}
+
+    def _at(self, row: PartitionRow) -> dict[str, str]:
+        return {**self._to(row.target_topic), metrics.PARTITION: str(row.partition.partition)}
+
+
+class ObservedFlow(Protocol):
+    """A flow as the scraper sees it."""
+
+    instruments: FlowInstruments
+
+    def facts(self) -> FlowFacts: ...
+
+
+def observe_flows(meter: Meter, flows: Sequence[ObservedFlow]) -> None:
+    """Publish the gauges of all flows: one callback each for the process."""
+
+    def publish(
+        spec: metrics.MetricSpec, observe: Callable[[FlowInstruments], Iterable[Observation]]
+    ) -> None:
+        metrics.gauge(meter, spec, lambda: [each for flow in flows for each in observe(flow.instruments)])
+
+    def publish_standing(
+        spec: metrics.MetricSpec, observe: Callable[[FlowInstruments, FlowFacts], Iterable[Observation]]
+    ) -> None:
+        metrics.gauge(
+            meter, spec, lambda: [each for flow in flows for each in observe(flow.instruments, flow.facts())]
+        )
+
+    publish(metrics.REPLICATION_RECORDS_RATE, FlowInstruments.record_rates)
+    publish(metrics.REPLICATION_IO_RATE, FlowInstruments.byte_rates)
+    publish_standing(metrics.REPLICATION_LAG, FlowInstruments.lags)
+    publish_standing(metrics.REPLICATION_LAG_TIME, FlowInstruments.lag_times)
+    publish(metrics.REPLICATION_THROTTLE, FlowInstruments.throttles)
+    publish_standing(metrics.REPLICATION_PARTITIONS, FlowInstruments.states)
+    for take, latency, age in (
+        (_shortest, metrics.REPLICATION_LATENCY_MIN, metrics.REPLICATION_RECORD_AGE_MIN),
+        (_longest, metrics.REPLICATION_LATENCY_MAX, metrics.REPLICATION_RECORD_AGE_MAX),
+        (_mean, metrics.REPLICATION_LATENCY_AVG, metrics.REPLICATION_RECORD_AGE_AVG),
+    ):
+        publish(latency, partial(FlowInstruments.latency_figures, take=take))
+        publish(age, partial(FlowInstruments.record_age_figures, take=take))
+
+
+def _shortest(spread: Spread) -> float:
+    return spread.min_seconds
+
+
+def _longest(spread: Spread) -> float:
+    return spread.max_seconds
+
+
+def _mean(spread: Spread) -> float:
+    return spread.sum_seconds / spread.records
+
+
+def state_name(state: source_pb.PartitionState.ValueType) -> str:
+    """`RUNNING`, as operators know it."""
+    return source_pb.PartitionState.Name(state).removeprefix("PARTITION_STATE_")

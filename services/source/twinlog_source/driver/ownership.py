@@ -1,0 +1,171 @@
+"""Who copies a flow: one process at a time, the one that claimed it last.
+
+Who should copy is elected (`twinlog.service.lease`): only the elected process claims. Who still can is
+decided here, so that an election that errs costs a pause and never a record.
+A claim is written first, then every id of earlier owners is fenced. Between a task's initialising of its ids
+and its start the owner looks whether the newest claim is still its own.
+Invariant: of two owners at most one can commit from its start positions on. Whoever claimed later fenced the
+ids of the other after its claim: tasks that were initialised before are fenced, those that come later are not
+started.
+"""
+
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass
+
+import structlog
+
+from twinlog.clock import Clock
+from twinlog.errors import FatalKafkaError, StateError
+from twinlog.model import TopicPartition
+from twinlog_source.config import SourceFlow
+from twinlog_source.driver.task_settings import every_transactional_id, transactional_ids
+from twinlog_source.log.facts import ClaimMark, OwnerMark
+from twinlog_source.log.fencing import FENCED
+from twinlog_source.log.internal_topics import InternalTopics
+from twinlog_source.log.journal import Journal
+from twinlog_source.log.positions import PositionsLog
+
+RENEW_SECONDS = 15.0
+FOREIGN_AFTER_MS = 60_000
+"""A position that was written this long after its owner last signed is not the owner's."""
+STALE_OWNER_SECONDS = 60.0
+"""An owner that has not claimed or signed for this long is gone."""
+
+log = structlog.get_logger(__name__)
+
+Fence = Callable[[Sequence[str], Mapping[TopicPartition, TopicPartition]], Awaitable[None]]
+"""Initialises ids so that no earlier owner can commit any more, and ends what hangs of them on the positions
+topic and on copies (target partition -> source partition). Raises KafkaError."""
+
+
+@dataclass(slots=True, kw_only=True)
+class Ownership:
+    """All methods that write raise KafkaError."""
+
+    flow: SourceFlow
+    instance_id: str
+    internal: InternalTopics
+    positions: PositionsLog
+    journal: Journal
+    fence: Fence
+    clock: Clock
+    _slots: int = 0
+    """The most that any owner used."""
+    _signed_at: float = 0.0
+
+    async def take_over(self, *, displaced: bool) -> None:
+        """Become the owner: nobody before us can commit any more, and what is on the log is read.
+
+        `displaced`: we were the owner and were fenced, and no election says that we are it again. If another
+        process claimed since, it is the owner now, and we wait until it is gone: the newest start wins, and
+        two never fight. Raises StateError
+        (OWNED_ELSEWHERE), and FatalKafkaError (PRODUCER_FENCED) when another claims at the same time.
+        """
+        count = await self.internal.ensure()
+        self.positions.partition_count = self.journal.partition_count = count
+        if displaced:
+            await self._give_way_to_a_living_owner()
+        await self.journal.state(ClaimMark(instance=self.instance_id, at_ms=self.clock.now_ms()))
+        await self._fence_all_before()
+        positions = await self.positions.refresh()
+        self.require_claim()
+        owner = self.positions.control.owner
+        await self._doubt_foreign_positions(owner)
+        await self.sign()
+        log.info(
+            "flow_taken_over",
+            flow=str(self.flow.flow),
+            positions=len(positions),
+            fenced_slots=self._slots,
+        )
+
+    async def _give_way_to_a_living_owner(self) -> None:
+        """Raises StateError (OWNED_ELSEWHERE)."""
+        await self.positions.refresh()
+        claim, owner = self.positions.control.claim, self.positions.control.owner
+        if claim is None or claim.instance == self.instance_id:
+            return
+        # It claims before it fences, and signs only when it knows the positions.
+        has_signed = owner is not None and owner.instance == claim.instance
+        seen_at_ms = max(claim.at_ms, owner.renewed_at_ms) if owner and has_signed else claim.at_ms
+        silent_seconds = (self.clock.now_ms() - seen_at_ms) / 1000
+        if silent_seconds < STALE_OWNER_SECONDS:
+            raise StateError(
+                f"another process copies {self.flow.flow} now (it was seen {silent_seconds:.0f} s ago);"
+                f" this one takes over when it has been silent for {STALE_OWNER_SECONDS:g} s",
+                reason="OWNED_ELSEWHERE",
+                metadata={"flow": str(self.flow.flow), "owner": claim.instance},
+            )
+
+    async def _fence_all_before(self) -> None:
+        """Fence every id that was ever used. What a killed owner left open ends by that, not by its time-out.
+
+        An open transaction may hide the newest mark, the one that tells of more slots, but only one of an id
+        that the marks before it tell of: a mark is written before its slots are used.
+        """
+        fenced_slots = 0
+        while True:
+            await self.positions.peek()
+            owner = self.positions.control.owner
+            self._slots = max(self._slots, owner.slots if owner is not None else 0)
+            if self._slots <= fenced_slots:
+                return
+            await self.fence(every_transactional_id(self.flow, self._slots), {})
+            fenced_slots = self._slots
+
+    async def _doubt_foreign_positions(self, owner: OwnerMark | None) -> None:
+        """MirrorMaker 2 copied meanwhile, or somebody set positions: what we noted beside ours is not about
+        those."""
+        last_ours_ms = 0 if owner is None else owner.renewed_at_ms + FOREIGN_AFTER_MS
+        marked = self.positions.control.epochs
+        for partition in list(marked):
+            if self.positions.written_at_ms.get(partition, 0) > last_ours_ms:
+                await self.journal.take_back("epochs", partition.topic, partition.partition)
+                del marked[partition]
+
+    async def note_slots(self, slots: int) -> None:
+        """Before more slots than ever are used: whoever comes after us must fence them all."""
+        if slots > self._slots:
+            self._slots = slots
+            await self.sign()
+
+    async def fence_slots(self, epoch: int, slots: Sequence[int]) -> None:
+        """Nobody who copied for these slots of an epoch can commit any more."""
+        await self.fence([name for slot in slots for name in transactional_ids(self.flow, epoch, slot)], {})
+
+    async def end_hanging(self, epoch: int, copies: Mapping[TopicPartition, TopicPartition]) -> None:
+        """Before the tasks of an epoch take their ids over: end what hangs of these ids, and of those of
+        slots that are not used any more, on any copy. Raises KafkaError."""
+        slots = range(self._slots)
+        await self.fence(
+            [name for slot in slots for name in transactional_ids(self.flow, epoch, slot)], copies
+        )
+
+    @property
+    def is_due(self) -> bool:
+        """Whether it is time to sign again, so that others see that the owner lives."""
+        return self.clock.monotonic() - self._signed_at >= RENEW_SECONDS
+
+    async def check(self) -> None:
+        """Raises FatalKafkaError (PRODUCER_FENCED) when another process has claimed the flow since we did.
+
+        To be asked before a task starts whose ids were initialised meanwhile, and now and then: a task
+        without work would not find out.
+        """
+        await self.positions.refresh()
+        self.require_claim()
+
+    def require_claim(self) -> None:
+        """`check`, by what was read last."""
+        claim = self.positions.control.claim
+        if claim is not None and claim.instance != self.instance_id:
+            raise FatalKafkaError(
+                f"another process has taken {self.flow.flow} over",
+                reason=FENCED,
+                metadata={"flow": str(self.flow.flow), "owner": claim.instance},
+            )
+
+    async def sign(self) -> None:
+        self._signed_at = self.clock.monotonic()
+        mark = OwnerMark(instance=self.instance_id, slots=self._slots, renewed_at_ms=self.clock.now_ms())
+        await self.journal.state(mark)

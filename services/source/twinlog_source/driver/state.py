@@ -1,0 +1,241 @@
+"""What a flow's driver owns: its topics, its positions, the facts beside them; taken over, kept up, given up.
+
+All of it is on the target's log; this is the copy in memory, on the driver's event loop only.
+"""
+
+import asyncio
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import dataclass, field
+
+from twinlog.api.source.v1 import worker_service_pb2 as pb
+from twinlog.clock import Clock
+from twinlog.errors import KafkaError
+from twinlog.kafka.ports import OffsetSpec
+from twinlog.model import TopicPartition
+from twinlog.service.topics_client import ReplicatedTopic, TopicsWatch
+from twinlog_source.config import SourceFlow
+from twinlog_source.driver.epoch import Slot
+from twinlog_source.driver.ownership import Ownership
+from twinlog_source.log.gaps import Gap, passed_over
+from twinlog_source.log.journal import Journal
+from twinlog_source.log.ledger import Ledger
+from twinlog_source.log.positions import PositionsLog
+from twinlog_source.log.topic_facts import TopicMarks
+from twinlog_source.partitions.assignments import TaskOrders, limits_differ
+from twinlog_source.partitions.table import PartitionTable
+from twinlog_source.topics.known import KnownTopics, copyable_partitions
+from twinlog_source.topics.position_finder import PositionFinder
+from twinlog_source.topics.source_logs import SourceLogs
+from twinlog_source.topics.start_positions import StartPositions
+from twinlog_source.topics.target_limits import TargetLimits
+from twinlog_source.topics.target_logs import TargetLogs
+from twinlog_source.topics.wanted import WantedTopics
+
+RECHECK_SECONDS = 1.0
+BACKLOG_LOOK_SECONDS = 2.0
+
+
+@dataclass(slots=True, kw_only=True)
+class FlowEstate:
+    flow: SourceFlow
+    ownership: Ownership
+    watch: TopicsWatch
+    known: KnownTopics
+    positions: PositionsLog
+    starts: StartPositions
+    journal: Journal
+    clock: Clock
+    on_gap: Callable[[Gap], None]
+    topics_changed: asyncio.Event
+    """Set by the watch of configsync's topics."""
+    table: PartitionTable = field(default_factory=PartitionTable)
+    topics: dict[str, ReplicatedTopic] = field(default_factory=dict)
+    """By source topic: those that may be copied now."""
+    ledger: Ledger = field(init=False)
+    orders: TaskOrders = field(init=False)
+    target_logs: TargetLogs = field(init=False)
+    _source_logs: SourceLogs = field(init=False)
+    _marks: TopicMarks = field(init=False)
+    _wanted: WantedTopics = field(init=False)
+    _finder: PositionFinder = field(init=False)
+    _recheck_at: float = 0.0
+
+    def __post_init__(self) -> None:
+        control = self.positions.control
+        self.ledger = Ledger(
+            flow=self.flow.flow, journal=self.journal, positions=self.positions, on_gap=self.on_gap
+        )
+        self.orders = TaskOrders(table=self.table, control=control)
+        self._marks = TopicMarks(flow=self.flow.flow, watch=self.watch, control=control, journal=self.journal)
+        self._wanted = WantedTopics(
+            flow=self.flow.flow,
+            watch=self.watch,
+            known=self.known,
+            positions=self.positions,
+            table=self.table,
+            limits=TargetLimits(target=self.known.target, table=self.table),
+            clock=self.clock,
+        )
+        self._finder = PositionFinder(
+            table=self.table,
+            positions=self.positions,
+            starts=self.starts,
+            reset=self.flow.settings.auto_offset_reset,
+            clock=self.clock,
+        )
+        self._source_logs = SourceLogs(
+            table=self.table,
+            marks=self._marks,
+            positions=self.positions,
+            journal=self.journal,
+            ledger=self.ledger,
+            clock=self.clock,
+        )
+        self.target_logs = TargetLogs(
+            target=self.known.target,
+            table=self.table,
+            marks=self._marks,
+            journal=self.journal,
+            ledger=self.ledger,
+            starts=self.starts,
+            clock=self.clock,
+        )
+
+    # ------------------------------------------------------------------------------------------ ownership
+
+    async def take_over(self, *, displaced: bool) -> None:
+        """Become the flow's owner, then take the positions from the log. Raises as `Ownership.take_over`."""
+        await self.ownership.take_over(displaced=displaced)
+        await self.ledger.tidy(everything=True)
+        await self.reread(list(self.table.rows))
+
+    async def confirm(self) -> None:
+        """Between the initialising of a task's ids and its start. Raises KafkaError, and FatalKafkaError
+        (PRODUCER_FENCED) when another process has claimed the flow."""
+        await self.ownership.check()
+
+    async def end_hanging(self, epoch: int) -> None:
+        """End hanging transactions of the transactional ids that the epoch's tasks will use. Call it before
+        those tasks start; the ids must not be in use. Raises KafkaError."""
+        copies = {
+            TopicPartition(row.target_topic, partition.partition): partition
+            for partition, row in self.table.rows.items()
+            if row.target_topic
+        }
+        await self.ownership.end_hanging(epoch, copies)
+
+    async def renew(self) -> None:
+        """Sign again when it is time. Raises KafkaError, and FatalKafkaError (PRODUCER_FENCED) when another
+        process has claimed the flow meanwhile."""
+        if self.ownership.is_due:
+            await self.ownership.check()
+            await self.journal.retract(self.positions.control)
+            await self.target_logs.put_ends_on_log(self.topics)
+            await self.ledger.tidy()
+            await self.ownership.sign()
+
+    async def reclaim(self, epoch: int, lost: Sequence[Slot]) -> None:
+        """Fence slots that gave no last words, and take their positions from the log. Raises KafkaError."""
+        await self.ownership.fence_slots(epoch, [slot.index for slot in lost])
+        await self.reread([partition for slot in lost for partition in slot.partitions])
+
+    async def reread(self, partitions: Collection[TopicPartition]) -> None:
+        """Take positions from the log; their owners are fenced already. Raises KafkaError."""
+        self.table.set_from_log(await self.positions.refresh(), partitions)
+        for partition in partitions:
+            if partition in self.table.rows:
+                self.table.rows[partition].epochs = self.positions.control.epochs.get(partition, ())
+
+    def settled(self, partitions: Collection[TopicPartition]) -> None:
+        """Their last owner ended in order: what it reported is in the log."""
+        for partition in partitions:
+            row = self.table.rows.get(partition)
+            if row is not None:
+                row.stored = True
+
+    # ------------------------------------------------------------------------------------------ topics
+
+    async def refresh(self, *, owned: Collection[TopicPartition]) -> bool:
+        """Bring topics and positions up to date. True when partitions of `owned` must be given back first:
+        topics that are not wanted any more leave with the next epoch, without a pause of the others.
+
+        Raises KafkaError when positions that are needed cannot be found out.
+        """
+        self.topics = await self._wanted.now()
+        partitions = copyable_partitions(self.topics)
+        targets = {partition: self.topics[partition.topic].target_topic for partition in partitions}
+        self.table.keep(targets, owned=owned)
+        recreated = self._source_logs.was_recreated(self.topics)
+        if owned and (recreated or self.target_logs.was_recreated(self.topics)):
+            return True
+        if recreated:
+            # It writes positions, and nobody fences the driver's own writer: whoever slept looks first.
+            await self.confirm()
+            await self._source_logs.restart_recreated(self.topics)
+        await self._marks.state_new(self.topics)
+        await self._marks.state_left(self.topics)
+        await self._finder.find(self.topics)
+        await self.target_logs.note_recreated(self.topics)
+        await self.target_logs.look_at_ends(self.topics)
+        await self.target_logs.note_shortened(self.topics)
+        return False
+
+    async def backlog_records(self, partitions: Collection[TopicPartition]) -> int:
+        """How many offsets lie between their positions and the ends of the source's logs; 0 when that cannot
+        be found out within a moment: it is worth no wait."""
+        try:
+            async with asyncio.timeout(BACKLOG_LOOK_SECONDS):
+                ends = await self.known.source.list_offsets(OffsetSpec.LATEST, partitions)
+        except (KafkaError, TimeoutError):
+            return 0
+        return sum(
+            max(0, end - (self.table.rows[partition].position or 0))
+            for partition, end in ends.items()
+            if not isinstance(end, KafkaError)
+        )
+
+    async def plan_is_stale(self, planned: frozenset[TopicPartition]) -> bool:
+        """Whether the next epoch should begin now: what is to be copied is not what is planned. Raises
+        KafkaError."""
+        now = self.clock.monotonic()
+        if now < self._recheck_at and not self.topics_changed.is_set():
+            return False
+        self._recheck_at = now + RECHECK_SECONDS
+        self.topics_changed.clear()
+        topics = await self._wanted.now()
+        if copyable_partitions(topics) != self.table.rows.keys():
+            return True
+        if self._source_logs.was_recreated(topics) or limits_differ(self.topics, topics):
+            return True
+        await self._finder.find(self.topics)
+        await self.target_logs.note_shortened(self.topics)
+        return self.table.plannable() != planned
+
+    async def set_position(
+        self,
+        partition: TopicPartition,
+        position: int,
+        *,
+        log_start_offset: int = -1,
+        log_end_offset: int = -1,
+    ) -> None:
+        """Give a position to a partition that has no task. What that leaves out is a gap where the position
+        before is known. Raises KafkaError."""
+        row = self.table.rows[partition]
+        if row.position is not None:
+            left_out = passed_over(
+                partition,
+                from_offset=row.position,
+                to_offset=position,
+                log_start_offset=log_start_offset,
+                log_end_offset=log_end_offset,
+                found_at_ms=self.clock.now_ms(),
+            )
+            for gap in left_out:
+                await self.ledger.write(gap)
+        await self.journal.position(partition, position)
+        row.position, row.stored, row.obstacle, row.epochs = position, True, None, ()
+
+    def assignment(self, partition: TopicPartition, *, now_ms: int) -> pb.Assignment:
+        """What a task is told of a partition whose position is known."""
+        return self.orders.assignment(partition, self.topics[partition.topic], now_ms=now_ms)

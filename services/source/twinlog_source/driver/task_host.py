@@ -1,0 +1,84 @@
+"""What a flow offers to the control streams of its tasks: settings, start positions, an ear for reports."""
+
+from dataclasses import dataclass
+
+import structlog
+
+from twinlog.api.source.v1 import worker_service_pb2 as pb
+from twinlog.clock import Clock
+from twinlog.errors import StateError
+from twinlog_source.driver.epoch import Epoch, Slot
+from twinlog_source.driver.epoch_jobs import EpochJobs
+from twinlog_source.driver.instruments import FlowInstruments
+from twinlog_source.driver.state import FlowEstate
+from twinlog_source.driver.task_settings import TaskSettings
+
+log = structlog.get_logger(__name__)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TaskHost:
+    """A `WorkerHost`."""
+
+    estate: FlowEstate
+    tasks: TaskSettings
+    jobs: EpochJobs
+    instruments: FlowInstruments
+    clock: Clock
+
+    def epoch_of(self, number: int) -> Epoch | None:
+        return self.jobs.epoch_of(number)
+
+    def prepare(self, epoch: Epoch, slot: Slot) -> pb.Prepare:
+        prepare = self.tasks.prepare(
+            epoch.number, slot.index, positions_partition_count=self.estate.positions.partition_count
+        )
+        names = {partition.topic for partition in slot.partitions}
+        topics = {name: self.estate.topics[name] for name in names if name in self.estate.topics}
+        prepare.source_topics.extend(topics)
+        prepare.target_topics.extend(topic.target_topic for topic in topics.values())
+        return prepare
+
+    async def rejoin(self, epoch: Epoch, slot: Slot) -> pb.Start:
+        # The new task has initialised the slot's ids before it said Prepared: the lost one is fenced already.
+        await self.estate.reread(slot.partitions)
+        self._require_right(epoch)
+        log.info("task_rejoined", flow=str(epoch.flow), epoch=epoch.number, slot=slot.index)
+        return self.start(epoch, slot)
+
+    async def reopened(self, epoch: Epoch) -> None:
+        await self.estate.confirm()
+        self._require_right(epoch)
+
+    def _require_right(self, epoch: Epoch) -> None:
+        self.estate.ownership.require_claim()
+        if epoch.ending:
+            raise StateError(f"epoch {epoch.number} is over", reason="EPOCH_OVER")
+
+    def observe(self, epoch: Epoch, slot: Slot, reports: pb.PartitionReports) -> None:
+        if epoch.closed:
+            return
+        progress = self.estate.table.observe(
+            slot.index, reports, now=self.clock.monotonic(), now_ms=self.clock.now_ms()
+        )
+        self.instruments.progress(progress)
+        self.instruments.task_counted(slot.counted, reports)
+        slot.counted = reports
+        self.estate.ledger.take(reports)
+
+    def start(self, epoch: Epoch, slot: Slot) -> pb.Start:
+        """Where the slot's task begins, and how fast it may go."""
+        now = self.clock.monotonic()
+        start = pb.Start()
+        for partition in slot.partitions:
+            row = self.estate.table.rows.get(partition)
+            if row is None:
+                # A task that rejoins does not go on with what leaves.
+                continue
+            row.begin(now)
+            row.slot = slot.index
+            start.assignments.append(self.estate.assignment(partition, now_ms=self.clock.now_ms()))
+        limits = self.estate.orders.throttles(epoch.plan, now=now)
+        start.throttle.CopyFrom(limits[slot.index])
+        slot.throttle = limits[slot.index]
+        return start

@@ -1,0 +1,295 @@
+"""Ends transactions of the flow that hang: their coordinator has left a partition out that had no leader as
+they ended (KIP-664 calls them hanging).
+
+Whoever takes transactional ids over does it before it reads positions. Otherwise open positions would keep it
+waiting for ever, and open records would share the fate of the id's next transaction on their partition.
+Invariant: what is ended here ends as its position did; where that is not certain it stays open, and the
+producer's guard keeps everything away from that partition.
+"""
+
+import asyncio
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+
+import structlog
+
+from twinlog.batches import Batch
+from twinlog.errors import KafkaError, TransientKafkaError
+from twinlog.kafka.deadline import pause
+from twinlog.kafka.ports import OffsetSpec
+from twinlog.kafka.raw import (
+    BatchReader,
+    DataSession,
+    OpenTransaction,
+    ProducerIdentity,
+    TransactionCoordinator,
+    fence,
+    list_offsets,
+    open_transactions,
+)
+from twinlog.model import TopicPartition
+from twinlog.wire.murmur2 import partition_for_key
+from twinlog.wire.source_offset import source_offset_key
+from twinlog_source.log.outcomes import (
+    CopyOutcome,
+    Outcome,
+    PositionOutcomes,
+    verdict_of_copy,
+    verdict_of_positions,
+)
+from twinlog_source.log.positions import PositionsLog
+
+FETCH_MAX_BYTES = 4 << 20
+TAIL_OFFSETS = 10_000
+"""How far from its end a copy is searched for a marker; ten times as far each time nothing is found."""
+LONGEST_TAIL_OFFSETS = 10_000_000
+CLOSE_SECONDS = 10.0
+POLL_SECONDS = 0.05
+HANGING = "HANGING_TRANSACTION"
+TOPIC_UNKNOWN = "TOPIC_UNKNOWN"
+
+log = structlog.get_logger(__name__)
+
+Hanging = Mapping[TopicPartition, Sequence[OpenTransaction]]
+
+
+@dataclass(slots=True, kw_only=True)
+class TakeOver:
+    """Takes transactional ids over on the target; for one task at a time."""
+
+    session: DataSession
+    positions: PositionsLog
+    target_topic: Callable[[str], str | None]
+    """Source topic -> its copy, if it is known."""
+    timeout_seconds: float
+    """Of each call."""
+    transaction_timeout_seconds: float
+    """`transaction.timeout.ms` of the producers that have these ids."""
+
+    async def take(
+        self,
+        transactional_ids: Sequence[str],
+        copies: Mapping[TopicPartition, TopicPartition],
+        *,
+        committed: Collection[TopicPartition] = (),
+    ) -> None:
+        """Fence the ids, then end what hangs of them on the positions topic and on `copies` (target partition
+        -> source partition). On those of `committed` it was committed. Raises KafkaError."""
+        if not transactional_ids:
+            return
+        holders: dict[int, tuple[str, ProducerIdentity]] = {}
+        for transactional_id, answer in (
+            await fence(
+                self.session,
+                transactional_ids,
+                timeout_seconds=self.timeout_seconds,
+                transaction_timeout_seconds=self.transaction_timeout_seconds,
+            )
+        ).items():
+            if isinstance(answer, KafkaError):
+                raise answer
+            holders[answer.producer_id] = transactional_id, answer
+        hanging = await self._hanging(holders.keys(), copies)
+        if hanging:
+            await self._end(hanging, holders, copies, committed)
+
+    async def _hanging(
+        self, producer_ids: Collection[int], copies: Mapping[TopicPartition, TopicPartition]
+    ) -> Hanging:
+        """What is open of these producers, who have nothing to write just now. Of partitions that cannot be
+        asked nothing is known: their reader waits, and their writer asks again."""
+        places = [TopicPartition(self.positions.topic, n) for n in range(self.positions.partition_count)]
+        answers = await open_transactions(
+            self.session, [*places, *copies], timeout_seconds=self.timeout_seconds
+        )
+        hanging: dict[TopicPartition, list[OpenTransaction]] = {}
+        for partition, opened in answers.items():
+            if isinstance(opened, KafkaError):
+                continue
+            own = [one for one in opened if one.producer_id in producer_ids]
+            if own:
+                hanging[partition] = own
+        return hanging
+
+    async def _end(
+        self,
+        hanging: Hanging,
+        holders: Mapping[int, tuple[str, ProducerIdentity]],
+        copies: Mapping[TopicPartition, TopicPartition],
+        committed: Collection[TopicPartition],
+    ) -> None:
+        outcomes, unread = await self._outcomes(hanging, copies)
+        ended: dict[int, set[TopicPartition]] = {}
+        for producer_id in {one.producer_id for opened in hanging.values() for one in opened}:
+            transactional_id, identity = holders[producer_id]
+            coordinator = TransactionCoordinator(
+                self.session,
+                transactional_id,
+                transaction_timeout_seconds=self.transaction_timeout_seconds,
+            )
+            await coordinator.agree(timeout_seconds=self.timeout_seconds)
+            own = {
+                partition: one
+                for partition, opened in hanging.items()
+                for one in opened
+                if one.producer_id == producer_id
+            }
+            verdicts = await self._verdicts(
+                own, copies, outcomes, unread, committed=committed, has_own_epochs=coordinator.version_2
+            )
+            for verdict in (Outcome.COMMITTED, Outcome.ABORTED):
+                partitions = {partition for partition in own if verdicts.get(partition) is verdict}
+                if not partitions:
+                    continue
+                await coordinator.add_partitions(
+                    identity, partitions, timeout_seconds=self.timeout_seconds, unknown_topic_seconds=0.0
+                )
+                identity = await coordinator.end(
+                    identity, commit=verdict is Outcome.COMMITTED, timeout_seconds=self.timeout_seconds
+                )
+                ended.setdefault(producer_id, set()).update(partitions)
+            for partition, one in own.items():
+                outcome = verdicts.get(partition)
+                log.warning(
+                    "hanging_transaction_left" if outcome is None else "hanging_transaction_ended",
+                    partition=str(partition),
+                    transactional_id=transactional_id,
+                    producer_id=producer_id,
+                    producer_epoch=one.producer_epoch,
+                    first_offset=one.first_offset,
+                    outcome=outcome,
+                )
+        await self._await_closed(ended)
+
+    async def _outcomes(
+        self, hanging: Hanging, copies: Mapping[TopicPartition, TopicPartition]
+    ) -> tuple[PositionOutcomes, set[TopicPartition]]:
+        """What the positions topic says of those who hang, and the partitions of it that cannot be read."""
+        outcomes = PositionOutcomes(
+            producer_ids=frozenset(one.producer_id for opened in hanging.values() for one in opened),
+            source_alias=self.positions.source_alias,
+            connector_name=self.positions.connector_name,
+        )
+        places = {
+            self._place_of(copies[partition]) if partition in copies else partition for partition in hanging
+        }
+        unread: set[TopicPartition] = set()
+        for place in places:
+            try:
+                await self._scan(place, partial(outcomes.read, place))
+            except KafkaError as error:
+                log.debug("positions_unread", partition=str(place), error=str(error))
+                unread.add(place)
+        return outcomes, unread
+
+    async def _verdicts(
+        self,
+        hanging: Mapping[TopicPartition, OpenTransaction],
+        copies: Mapping[TopicPartition, TopicPartition],
+        outcomes: PositionOutcomes,
+        unread: Collection[TopicPartition],
+        *,
+        committed: Collection[TopicPartition],
+        has_own_epochs: bool,
+    ) -> dict[TopicPartition, Outcome | None]:
+        """How each open transaction of one producer has to end; None: not certain."""
+        verdicts: dict[TopicPartition, Outcome | None] = {}
+        for place, one in hanging.items():
+            if place in committed:
+                verdicts[place] = Outcome.COMMITTED
+            elif place in unread:
+                verdicts[place] = None
+            elif place not in copies:
+                beside = [
+                    await self._outcome_of_copy(source, one.producer_id, epoch)
+                    for source, epoch in outcomes.open_at(one.producer_id, place).items()
+                ]
+                verdicts[place] = verdict_of_positions(
+                    beside, is_surpassed=outcomes.is_surpassed(one.producer_id, place)
+                )
+        for partition, one in hanging.items():
+            if partition not in verdicts:
+                source = copies[partition]
+                place = self._place_of(source)
+                position = outcomes.of(one.producer_id, source, one.producer_epoch)
+                verdicts[partition] = verdict_of_copy(
+                    Outcome.UNKNOWN if place in unread else position,
+                    positions_verdict=verdicts.get(place),
+                    is_exact=has_own_epochs,
+                )
+        return verdicts
+
+    async def _outcome_of_copy(self, source: TopicPartition, producer_id: int, epoch: int) -> Outcome | None:
+        """Searched for from the end of the copy: nothing of this producer came after it."""
+        topic = self.target_topic(source.topic)
+        if topic is None:
+            return None
+        copy = TopicPartition(topic, source.partition)
+        length = TAIL_OFFSETS
+        while True:
+            found = CopyOutcome(producer_id=producer_id, epoch=epoch)
+            try:
+                is_whole = await self._scan(copy, found.read, last_offsets=length)
+            except KafkaError as error:
+                if error.reason == TOPIC_UNKNOWN:
+                    return None
+                return Outcome.UNKNOWN
+            if found.outcome is not None or is_whole or length >= LONGEST_TAIL_OFFSETS:
+                return found.outcome
+            length *= 10
+
+    async def _scan(
+        self,
+        partition: TopicPartition,
+        read: Callable[[Sequence[Batch]], None],
+        *,
+        last_offsets: int | None = None,
+    ) -> bool:
+        """Give `read` what the partition holds, or its last part; whether that was all of it."""
+        start = await self._offset(OffsetSpec.EARLIEST, partition)
+        end = await self._offset(OffsetSpec.LATEST, partition)
+        offset = start if last_offsets is None else max(start, end - last_offsets)
+        is_whole = offset == start
+        reader = BatchReader(self.session, read_committed=False)
+        while offset < end:
+            fetched = await reader.fetch(partition, offset, max_bytes=FETCH_MAX_BYTES)
+            read(fetched.batches)
+            after = fetched.next_offset(offset)
+            if after == offset:
+                break
+            offset = after
+        return is_whole
+
+    async def _await_closed(self, ended: Mapping[int, Collection[TopicPartition]]) -> None:
+        """Markers are written after the end was answered. Raises TransientKafkaError when they are not."""
+        partitions = {partition for each in ended.values() for partition in each}
+        try:
+            async with asyncio.timeout(CLOSE_SECONDS):
+                while partitions:
+                    answers = await open_transactions(
+                        self.session, partitions, timeout_seconds=self.timeout_seconds
+                    )
+                    partitions = {
+                        partition
+                        for partition, opened in answers.items()
+                        if isinstance(opened, KafkaError)
+                        or any(partition in ended.get(one.producer_id, ()) for one in opened)
+                    }
+                    await pause(POLL_SECONDS)
+        except TimeoutError as error:
+            first = min(partitions)
+            raise TransientKafkaError(
+                f"{first}: a transaction that hangs there could not be ended", reason=HANGING
+            ) from error
+
+    def _place_of(self, source: TopicPartition) -> TopicPartition:
+        """The partition of the positions topic that holds a source partition's position."""
+        key = source_offset_key(self.positions.source_alias, source, connector=self.positions.connector_name)
+        return TopicPartition(self.positions.topic, partition_for_key(key, self.positions.partition_count))
+
+    async def _offset(self, spec: OffsetSpec, partition: TopicPartition) -> int:
+        offset = (await list_offsets(self.session, spec, [partition]))[partition]
+        if isinstance(offset, KafkaError):
+            raise offset
+        return offset

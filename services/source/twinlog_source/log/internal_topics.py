@@ -1,0 +1,80 @@
+"""The two topics that the source service owns besides the copies: positions and offset syncs."""
+
+from dataclasses import dataclass
+
+from twinlog.errors import FatalKafkaError, KafkaError
+from twinlog.kafka.admin.compacted_topic import ensure_compacted_topic
+from twinlog.kafka.ports import TopicAdmin
+from twinlog_source.config import SourceFlow
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class InternalTopics:
+    """Makes a flow's internal topics where they are missing."""
+
+    flow: SourceFlow
+    source: TopicAdmin
+    target: TopicAdmin
+
+    async def ensure(self) -> int:
+        """Create what is missing; return the partition count of the positions topic.
+
+        Raises KafkaError; when the replication factor is the matter the message names the key to change.
+        """
+        storage = self.flow.settings.offset_storage
+        await _ensure(
+            self.target,
+            self.flow.flow.target,
+            storage.topic,
+            key="offset.storage.replication.factor",
+            replication_factor=storage.replication_factor,
+            partition_count=storage.partitions,
+            configs=dict(storage.topic_configs),
+        )
+        syncs, settings = self.flow.offset_syncs, self.flow.settings.offset_syncs
+        if syncs is not None:
+            on_source = syncs.cluster == self.flow.flow.source
+            await _ensure(
+                self.source if on_source else self.target,
+                syncs.cluster,
+                syncs.topic,
+                key="offset-syncs.topic.replication.factor",
+                replication_factor=settings.replication_factor,
+                partition_count=1,
+                configs={"min.compaction.lag.ms": str(int(settings.min_compaction_lag_seconds * 1000))},
+            )
+        described = (await self.target.describe_topics([storage.topic]))[storage.topic]
+        if isinstance(described, KafkaError):
+            raise described
+        return described.partition_count
+
+
+async def _ensure(
+    admin: TopicAdmin,
+    alias: str,
+    topic: str,
+    *,
+    key: str,
+    replication_factor: int,
+    partition_count: int,
+    configs: dict[str, str],
+) -> None:
+    try:
+        await ensure_compacted_topic(
+            admin,
+            topic,
+            replication_factor=replication_factor,
+            partition_count=partition_count,
+            configs=configs,
+        )
+    except KafkaError as error:
+        if error.reason != "REPLICATION_FACTOR_INVALID":
+            raise
+        brokers = len(await admin.brokers())
+        raise FatalKafkaError(
+            f"cluster {alias}: cannot create {topic} with {key}={replication_factor}:"
+            f" it has {brokers} broker(s); set {key} to at most {brokers}",
+            reason=error.reason,
+            metadata={"cluster": alias, "topic": topic, "key": key, "brokers": str(brokers)},
+            code=error.code,
+        ) from error

@@ -1,0 +1,123 @@
+"""What the driver itself writes beside the positions: facts of its own, and positions while no task owns
+them."""
+
+import asyncio
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from twinlog.clock import Clock
+from twinlog.errors import KafkaError, TransientKafkaError
+from twinlog.kafka.ports import LogWriter
+from twinlog.model import Flow, TopicPartition
+from twinlog.wire.murmur2 import partition_for_key
+from twinlog.wire.source_offset import encode_source_offset, source_offset_key
+from twinlog_source.log.facts import (
+    ControlState,
+    Fact,
+    PauseMark,
+    ThrottleMark,
+    ZeroMark,
+    control_key,
+    fact_record,
+    partition_key,
+)
+from twinlog_source.log.gaps import Gap, GapIdentity, gap_key, gap_record
+from twinlog_source.log.retractions import Retractions, Subject
+
+COMMAND_SECONDS = 10.0
+"""How long an operator's command may take to be on the log: below the deadline of a call, so that the answer
+names the cluster that does not take it."""
+
+
+@dataclass(slots=True, kw_only=True)
+class Journal:
+    """Appends to the positions topic; each call returns when the record is replicated. All raise
+    KafkaError."""
+
+    flow: Flow
+    connector_name: str
+    topic: str
+    writer: LogWriter
+    clock: Clock
+    retractions: Retractions
+    """Shared with who reads the log."""
+    partition_count: int = 0
+    """Known once the topic is there."""
+
+    async def state(self, fact: Fact) -> None:
+        await self._append(*fact_record(self.flow.source, fact))
+
+    async def states(self, facts: Iterable[Fact]) -> None:
+        """Many at once; they share requests."""
+        await self._append_all(fact_record(self.flow.source, fact) for fact in facts)
+
+    async def take_back(self, kind: str, topic: str | None = None, partition: int | None = None) -> None:
+        await self._append(control_key(self.flow.source, kind, topic, partition), None)
+
+    async def command(self, subject: Subject, fact: PauseMark | ThrottleMark | None) -> None:
+        """State what an operator ordered, or take it back (None), within `COMMAND_SECONDS`.
+
+        When this fails, also by being cancelled, the command is given up: it has no later effect.
+        """
+        key = control_key(self.flow.source, *subject)
+        value = None if fact is None else fact_record(self.flow.source, fact)[1]
+        try:
+            await self._append_command(key, value)
+        except (TransientKafkaError, asyncio.CancelledError):
+            self.retractions.give_up(subject, key, value)
+            raise
+        self.retractions.replace(key)
+
+    async def retract(self, control: ControlState) -> None:
+        """Write what is in force behind the records of commands that failed. For the flow's owner."""
+        for key, subject in list(self.retractions.due.items()):
+            fact = control.command_in_force(*subject)
+            await self._append_command(key, None if fact is None else fact_record(self.flow.source, fact)[1])
+            self.retractions.settle(key)
+
+    async def _append_command(self, key: bytes, value: bytes | None) -> None:
+        try:
+            async with asyncio.timeout(COMMAND_SECONDS):
+                await self._append(key, value)
+        except TimeoutError:
+            raise TransientKafkaError(
+                f"cluster {self.flow.target}: append to {self.topic}: no answer within {COMMAND_SECONDS:g} s",
+                reason="KAFKA_TIMEOUT",
+                metadata={"cluster": self.flow.target, "topic": self.topic},
+            ) from None
+
+    async def gap(self, gap: Gap) -> None:
+        await self._append(*gap_record(self.flow, gap))
+
+    async def gaps(self, gaps: Iterable[Gap]) -> None:
+        """Many at once; they share requests."""
+        await self._append_all(gap_record(self.flow, gap) for gap in gaps)
+
+    async def remove_gaps(self, identities: Iterable[GapIdentity]) -> None:
+        """Take gaps out of the ledger."""
+        await self._append_all((gap_key(self.flow, identity), None) for identity in identities)
+
+    async def position(self, partition: TopicPartition, position: int) -> None:
+        """Only while no task owns the partition."""
+        if not position:
+            # First: without a record of either the reset policy would decide.
+            await self.state(ZeroMark(partition=partition))
+        key = source_offset_key(self.flow.source, partition, connector=self.connector_name)
+        await self._append(key, encode_source_offset(position))
+        if position:
+            await self._append(partition_key(self.flow.source, "zero", partition), None)
+        await self._append(partition_key(self.flow.source, "epochs", partition), None)
+
+    async def _append_all(self, records: Iterable[tuple[bytes, bytes | None]]) -> None:
+        try:
+            async with asyncio.TaskGroup() as group:
+                for key, value in records:
+                    group.create_task(self._append(key, value), name="append to the positions topic")
+        except* KafkaError as failures:
+            raise failures.exceptions[0] from None
+
+    async def _append(self, key: bytes, value: bytes | None) -> None:
+        number = partition_for_key(key, self.partition_count)
+        await self.writer.append(
+            TopicPartition(self.topic, number), key=key, value=value, timestamp_ms=self.clock.now_ms()
+        )

@@ -1,0 +1,100 @@
+"""The gap ledger while the flow runs: every gap is on the log, counted, and said once; the ledger stays
+bounded."""
+
+from collections.abc import Callable, Collection
+from dataclasses import dataclass, field, replace
+
+import structlog
+
+from twinlog.api.source.v1 import worker_service_pb2 as pb
+from twinlog.model import Flow, TopicPartition
+from twinlog_source.log.gaps import Gap, GapIdentity, tidied
+from twinlog_source.log.journal import Journal
+from twinlog_source.log.positions import PositionsLog
+
+log = structlog.get_logger(__name__)
+
+
+@dataclass(slots=True, kw_only=True)
+class Ledger:
+    flow: Flow
+    journal: Journal
+    positions: PositionsLog
+    on_gap: Callable[[Gap], None]
+    _grown: set[TopicPartition] = field(default_factory=set)
+    """Partitions with gaps since the ledger was tidied."""
+
+    async def write(self, gap: Gap) -> None:
+        """A gap that the driver found. Raises KafkaError."""
+        await self.journal.gap(gap)
+        self.enter(gap)
+
+    def take(self, reports: pb.PartitionReports) -> None:
+        """The gaps that a task found, and put on the log itself."""
+        for report in reports.partitions:
+            partition = TopicPartition(report.partition.topic, report.partition.partition)
+            for found in report.gaps:
+                self.enter(
+                    Gap(
+                        partition=partition,
+                        from_offset=found.from_offset,
+                        to_offset=found.to_offset,
+                        reason=found.reason,
+                        found_at_ms=found.found_at.ToMilliseconds(),
+                    )
+                )
+
+    def enter(self, gap: Gap) -> None:
+        """A gap that is on the log already."""
+        self.positions.gaps[gap.identity] = gap
+        self._grown.add(gap.partition)
+        self.on_gap(gap)
+        log.warning(
+            "data_gap",
+            flow=str(self.flow),
+            topic=gap.partition.topic,
+            partition=gap.partition.partition,
+            from_offset=gap.from_offset,
+            to_offset=gap.to_offset,
+            reason=gap.reason,
+        )
+
+    async def acknowledge(self, identities: Collection[GapIdentity], *, by: str, now_ms: int) -> None:
+        """Note who knows of these gaps. For the flow's owner. Raises KafkaError."""
+        held = self.positions.gaps
+        acknowledged = [
+            replace(held[identity], acknowledged_by=by, acknowledged_at_ms=now_ms)
+            for identity in identities
+            if identity in held
+        ]
+        before = dict(held)
+        await self.journal.gaps(acknowledged)
+        for gap in acknowledged:
+            # Not one that was found again meanwhile: nobody has seen that.
+            if held.get(gap.identity) is before[gap.identity]:
+                held[gap.identity] = gap
+
+    async def tidy(self, *, everything: bool = False) -> None:
+        """Join ranges (see `tidied`) of partitions with new gaps, or of all of them. For the flow's owner.
+        Raises KafkaError; what is on the log then is tidied the next time.
+
+        A joined range is written before those that it holds are removed: a crash between the two leaves them
+        beside each other, and nothing is forgotten.
+        """
+        grown, self._grown = self._grown, set()
+        gaps = self.positions.gaps
+        before = {identity: gap for identity, gap in gaps.items() if everything or gap.partition in grown}
+        after = {gap.identity: gap for gap in tidied(before.values())}
+        joined = {identity: gap for identity, gap in after.items() if before.get(identity) != gap}
+        held = before.keys() - after.keys()
+        try:
+            await self.journal.gaps(joined.values())
+            await self.journal.remove_gaps(held)
+        except BaseException:
+            self._grown |= grown
+            raise
+        # Not those that were found again meanwhile: they are tidied the next time.
+        unchanged = {identity for identity, gap in before.items() if gaps.get(identity) is gap}
+        gaps.update((identity, gap) for identity, gap in joined.items() if identity in unchanged)
+        for identity in held & unchanged:
+            del gaps[identity]

@@ -1,0 +1,157 @@
+"""The positions of a flow, read from `mm2-offsets.<A>.internal` in MM2's own format; a position of 0, which
+that format cannot say, from our own mark beside it.
+
+Invariant: after `refresh` returned, `positions` holds for each partition the newest record that was
+committed before the call, also where the topic was given more partitions. It is read from the beginning once
+and then only its tail.
+"""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Collection, Mapping
+from dataclasses import dataclass, field
+
+import structlog
+
+from twinlog.errors import KafkaError, TransientKafkaError, WireFormatError
+from twinlog.kafka.ports import LogReader, OffsetSpec
+from twinlog.model import Record, TopicPartition
+from twinlog.wire.source_offset import SOURCE_CONNECTOR, decode_source_offset, decode_source_offset_key
+from twinlog_source.log.facts import ControlState, parse_control
+from twinlog_source.log.gaps import Gap, GapIdentity, parse_gap, parse_gap_identity
+from twinlog_source.log.newest_records import NewestRecords
+from twinlog_source.log.retractions import Retractions
+
+FETCH_MAX_BYTES = 4 << 20
+FETCH_WAIT_SECONDS = 0.5
+REFRESH_SECONDS = 60.0
+"""Longer than an open transaction of a dead owner lives."""
+
+log = structlog.get_logger(__name__)
+
+ListOffsets = Callable[
+    [OffsetSpec, Collection[TopicPartition]], Awaitable[Mapping[TopicPartition, int | KafkaError]]
+]
+
+
+@dataclass(slots=True, kw_only=True)
+class PositionsLog:
+    list_offsets: ListOffsets
+    reader: LogReader
+    topic: str
+    partition_count: int
+    source_alias: str
+    connector_name: str = SOURCE_CONNECTOR
+    gaps: dict[GapIdentity, Gap] = field(default_factory=dict)
+    """The gap ledger as read so far."""
+    control: ControlState = field(default_factory=ControlState)
+    """Our own state beside the positions, as read so far."""
+    written_at_ms: dict[TopicPartition, int] = field(default_factory=dict)
+    """When the newest position of each partition was written, by the clock of whoever wrote it."""
+    retractions: Retractions = field(default_factory=Retractions)
+    """Records to leave alone: they belong to commands that failed."""
+    unreadable: dict[TopicPartition, str] = field(default_factory=dict)
+    """Partitions whose newest record is no position: why. They must not be copied."""
+    is_read: bool = False
+    """The log was read to an end at least once: what is held here is not just its beginning."""
+    _reading: asyncio.Lock = field(default_factory=asyncio.Lock)
+    """Two readers side by side would apply old records after new ones."""
+    _newest: NewestRecords = field(default_factory=NewestRecords)
+    _removed_gaps: set[bytes] = field(default_factory=set)
+    """Keys that have gone from the ledger: a copy that stays behind retention makes new ones for ever."""
+    _next: dict[int, int] = field(default_factory=dict)
+    _positions: dict[TopicPartition, int] = field(default_factory=dict)
+
+    async def refresh(self) -> Mapping[TopicPartition, int]:
+        """Read what is new up to the end and return the next offset to copy of each partition.
+
+        Waits for transactions that were open at the call: what they commit counts. Raises KafkaError when a
+        partition can not be read: a position is never guessed.
+        """
+        async with self._reading:
+            # Not the last stable offset: a transaction of another slot that is open now would hide what is
+            # committed behind its beginning.
+            await self._read_up_to(OffsetSpec.LATEST)
+            self._newest.forget(self._removed_gaps)
+            self._removed_gaps.clear()
+            return self.known()
+
+    def known(self) -> dict[TopicPartition, int]:
+        """The next offset to copy of each partition, as read so far."""
+        return {**dict.fromkeys(self.control.zeros - self.unreadable.keys(), 0), **self._positions}
+
+    async def peek(self) -> None:
+        """Read what is committed now, without waiting for transactions that are open. Raises KafkaError."""
+        async with self._reading:
+            await self._read_up_to(OffsetSpec.LAST_STABLE)
+
+    async def _read_up_to(self, end: OffsetSpec) -> None:
+        partitions = [TopicPartition(self.topic, number) for number in range(self.partition_count)]
+        starts = await self.list_offsets(OffsetSpec.EARLIEST, partitions)
+        ends = await self.list_offsets(end, partitions)
+        try:
+            async with asyncio.timeout(REFRESH_SECONDS):
+                for partition in partitions:
+                    await self._read(partition, _known(starts[partition]), _known(ends[partition]))
+                self.is_read = bool(partitions)
+        except TimeoutError as error:
+            raise TransientKafkaError(
+                f"{self.topic}: a transaction stayed open for {REFRESH_SECONDS:g} s",
+                reason="POSITIONS_UNSTABLE",
+                metadata={"topic": self.topic},
+            ) from error
+
+    async def _read(self, partition: TopicPartition, start: int, end: int) -> None:
+        offset = max(start, self._next.get(partition.partition, start))
+        while offset < end:
+            fetched = await self.reader.fetch(
+                partition, offset, max_wait_seconds=FETCH_WAIT_SECONDS, max_bytes=FETCH_MAX_BYTES
+            )
+            for record in fetched.records:
+                if not self._newest.is_superseded(
+                    record.key,
+                    partition.partition,
+                    record.timestamp_ms,
+                    partition_count=self.partition_count,
+                ):
+                    self._apply(record)
+            offset = fetched.next_offset
+            self._next[partition.partition] = offset
+
+    def _apply(self, record: Record) -> None:
+        key = decode_source_offset_key(record.key, connector=self.connector_name)
+        try:
+            if self.retractions.is_given_up(record.key, record.value):
+                return
+            if key is not None and key.cluster == self.source_alias:
+                self._take(key.partition, decode_source_offset(record.value))
+                self.written_at_ms[key.partition] = record.timestamp_ms
+            elif (identity := parse_gap_identity(self.source_alias, record.key)) is not None:
+                self._take_gap(identity, record)
+            elif (control := parse_control(self.source_alias, record.key, record.value)) is not None:
+                self.control.apply(control)
+        except WireFormatError as error:
+            log.warning("position_unreadable", topic=self.topic, offset=record.offset, error=str(error))
+            if key is not None:
+                self.unreadable[key.partition] = str(error)
+
+    def _take_gap(self, identity: GapIdentity, record: Record) -> None:
+        gap = parse_gap(self.source_alias, record.key, record.value)
+        if gap is not None:
+            self.gaps[identity] = gap
+            self._removed_gaps.discard(record.key or b"")
+        elif record.value is None:
+            self.gaps.pop(identity, None)
+            self._removed_gaps.add(record.key or b"")
+
+    def _take(self, partition: TopicPartition, position: int | None) -> None:
+        self.unreadable.pop(partition, None)
+        if position is None:
+            self._positions.pop(partition, None)
+        else:
+            self._positions[partition] = position
+
+
+def _known(answer: int | KafkaError) -> int:
+    if isinstance(answer, KafkaError):
+        raise answer
+    return answer

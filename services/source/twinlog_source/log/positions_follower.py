@@ -1,0 +1,81 @@
+"""The positions of a flow that another process copies, read from the target's log: a stand-by knows the lag
+as well as the owner. Writes nothing, and touches nothing of a flow that is this process's own.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+
+from twinlog.clock import Clock
+from twinlog.kafka.ports import TopicAdmin
+from twinlog.model import TopicPartition
+from twinlog.service.topics_client import TopicsWatch
+from twinlog_source.config import SourceFlow
+from twinlog_source.log.positions import PositionsLog
+from twinlog_source.partitions.table import PartitionTable
+from twinlog_source.topics.known import copyable_partitions
+
+FOLLOW_SECONDS = 4.0
+PATIENCE_SECONDS = 4.0
+"""A process that takes the flow over within so long reads the positions itself."""
+
+
+@dataclass(slots=True, kw_only=True)
+class PositionsFollower:
+    flow: SourceFlow
+    target: TopicAdmin
+    positions: PositionsLog
+    watch: TopicsWatch
+    table: PartitionTable
+    is_owned: Callable[[], bool]
+    """Whether this process copies the flow itself."""
+    clock: Clock
+    _due_at: float | None = field(default=None)
+
+    @property
+    def is_due(self) -> bool:
+        now = self.clock.monotonic()
+        if self.is_owned():
+            self._due_at = None
+        elif self._due_at is None:
+            self._due_at = now + PATIENCE_SECONDS
+        return self._due_at is not None and now >= self._due_at
+
+    async def follow(self) -> None:
+        """Bring topics and positions up to what the owner has committed. Raises KafkaError."""
+        self._due_at = self.clock.monotonic() + FOLLOW_SECONDS
+        topic = self.positions.topic
+        if not self.positions.partition_count:
+            found = (await self.target.describe_topics([topic]))[topic]
+            if isinstance(found, Exception):
+                raise found
+            self.positions.partition_count = found.partition_count
+        read_at = self.clock.monotonic()
+        await self.positions.peek()
+        if self.is_owned():
+            return  # what it knows itself is newer
+        stored = self.positions.known()
+        self.table.keep(self._targets(stored))
+        for partition, row in self.table.rows.items():
+            row.follow(stored.get(partition))
+        self.table.followed_at = read_at
+
+    def _targets(self, stored: Mapping[TopicPartition, int]) -> Mapping[TopicPartition, str]:
+        """The partitions of the flow with their target topics: configsync's word, else what has a position
+        and is selected still."""
+        flow = self.flow.flow
+        if self.watch.settled(flow):
+            topics = self.watch.topics(flow)
+            return {
+                partition: topics[partition.topic].target_topic for partition in copyable_partitions(topics)
+            }
+        left = {mark.topic for mark in self.positions.control.topics.values() if mark.left}
+        selected = {
+            name
+            for name in {partition.topic for partition in stored} - left
+            if self.flow.selector.selects(name)
+        }
+        return {
+            partition: self.flow.policy.format_remote_topic(flow.source, partition.topic)
+            for partition in stored
+            if partition.topic in selected
+        }

@@ -1,0 +1,62 @@
+"""What is remembered of every topic of a flow: which topic it was, which one its copy, whether it left."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+
+from twinlog.model import Flow
+from twinlog.service.topics_client import ReplicatedTopic, TopicsWatch
+from twinlog_source.log.facts import ControlState, TopicMark
+from twinlog_source.log.journal import Journal
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TopicMarks:
+    """All methods that write raise KafkaError."""
+
+    flow: Flow
+    watch: TopicsWatch
+    control: ControlState
+    journal: Journal
+
+    def source_was_recreated(self, topic: ReplicatedTopic) -> bool:
+        """Whether it is not the topic that its positions are of."""
+        mark = self.control.topics.get(topic.source_topic)
+        return mark is not None and bool(topic.source_topic_id) and mark.topic_id != topic.source_topic_id
+
+    def target_was_recreated(self, topic: ReplicatedTopic) -> bool:
+        """Whether its copy is not the one that was written before."""
+        mark = self.control.topics.get(topic.source_topic)
+        before = "" if mark is None else mark.target_topic_id
+        return bool(before) and bool(topic.target_topic_id) and before != topic.target_topic_id
+
+    async def state(self, topic: ReplicatedTopic, *, known_partitions: int) -> None:
+        """The topic and its copy as they are now; partitions beyond `known_partitions` came after the flow
+        began."""
+        mark = TopicMark(
+            topic=topic.source_topic,
+            topic_id=topic.source_topic_id,
+            known_partitions=known_partitions,
+            target_topic_id=topic.target_topic_id,
+        )
+        await self.journal.state(mark)
+        self.control.topics[topic.source_topic] = mark
+
+    async def state_new(self, topics: Mapping[str, ReplicatedTopic]) -> None:
+        """Those that nothing is remembered of yet."""
+        for topic in topics.values():
+            if topic.source_topic_id and topic.source_topic not in self.control.topics:
+                await self.state(topic, known_partitions=topic.partition_count)
+
+    async def state_left(self, topics: Mapping[str, ReplicatedTopic]) -> None:
+        """Which topics configsync took out of the flow, and which it took in again."""
+        marks = self.control.topics
+        changed = {
+            mark.topic: replace(mark, left=not mark.left)
+            for mark in marks.values()
+            if mark.left == (mark.topic in topics) and (mark.left or self._was_taken_out(mark.topic))
+        }
+        await self.journal.states(list(changed.values()))
+        marks.update(changed)
+
+    def _was_taken_out(self, topic: str) -> bool:
+        return self.watch.settled(self.flow) and topic not in self.watch.topics(self.flow)

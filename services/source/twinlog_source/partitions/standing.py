@@ -1,0 +1,148 @@
+"""What is said of one partition: its state, why, and how far behind it is. Pure.
+
+RPCs, metrics and watches all ask `standing_of`, so they cannot differ. A task's word counts while the task
+is heard; the driver's own knowledge (positions, log ends, pauses) counts always.
+
+Invariant: what is not known is None, never 0.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TypeAlias
+
+from twinlog.api.source.v1 import source_service_pb2 as pb
+from twinlog.model import TopicPartition
+from twinlog_source.partitions.table import PartitionRow
+from twinlog_source.task.partition import PAUSED_BY_OPERATOR, TARGET_SLOW
+
+SILENT_SECONDS = 5.0
+"""Tasks report every second: one that was not heard for so long is gone, or cut off."""
+END_VALID_SECONDS = 15.0
+"""A log end that was read longer ago says nothing of the lag now."""
+
+NO_TASK = "NO_TASK"
+FETCH_UNANSWERED = "FETCH_UNANSWERED"
+THROTTLED = "THROTTLED"
+QUOTA = "QUOTA"
+QUOTA_SECONDS = 15.0
+"""Brokers throttle for moments, again and again: so long a quota counts as what holds a task up."""
+
+_MAY_STALL = frozenset((pb.PARTITION_STATE_RUNNING, pb.PARTITION_STATE_BACKOFF, pb.PARTITION_STATE_WAITING))
+
+State: TypeAlias = "pb.PartitionState.ValueType"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FlowFacts:
+    """What holds for all partitions of a flow at one moment."""
+
+    now: float
+    """Monotonic seconds."""
+    now_ms: int
+    """The same moment by the wall clock."""
+    idle_reason: str
+    """Why the flow as a whole does not copy; empty while it does."""
+    idle_message: str
+    positions_known: bool
+    """Whether the positions in the table are the newest: this process moves them, or follows who does."""
+    stalled_seconds: float
+    source: str
+    """Alias of the source cluster."""
+    is_paused: Callable[[TopicPartition], bool]
+    is_limited: Callable[[TopicPartition], bool]
+    """Whether an operator's limit holds for it."""
+    heard_at: Callable[[int], float | None]
+    """When the task of a slot was heard last."""
+    source_throttled_at: Callable[[int], float | None]
+    """When a quota of the source held the task of a slot up last."""
+    target_throttled_at: Callable[[int], float | None]
+    slow_slots: frozenset[int]
+    """Slots that wait for the target with some of their partitions."""
+
+    def wall_ms(self, at: float) -> int:
+        """The wall clock's milliseconds of a moment in monotonic seconds."""
+        return self.now_ms - int((self.now - at) * 1000)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Standing:
+    state: State
+    reason: str = ""
+    message: str = ""
+    lag_records: int | None = None
+    """Offsets from the position to the end of what may be copied; None = not known."""
+    lag_seconds: float | None = None
+    """Age of the oldest record that is not copied; None = not known."""
+    stalled_since: float | None = None
+    """Monotonic seconds of the last move of a STALLED partition."""
+
+
+def lag_of(row: PartitionRow, facts: FlowFacts) -> int | None:
+    """Offsets that are not copied; None when the position or the log's end is not known as of now."""
+    if row.position is None or row.end is None or not facts.positions_known:
+        return None
+    return None if facts.now - row.end_at > END_VALID_SECONDS else max(0, row.end - row.position)
+
+
+def standing_of(row: PartitionRow, facts: FlowFacts) -> Standing:
+    lag = lag_of(row, facts)
+    lag_seconds = None if lag is None else row.lag_time.seconds(facts.now)
+    state, reason, message = _word(row, facts)
+    since = row.stall.since(facts.stalled_seconds, now=facts.now) if state in _MAY_STALL else None
+    if since is not None:
+        reason, message = _waits_for(row, facts, state, reason, message)
+        state = pb.PARTITION_STATE_STALLED
+        # Without the seconds, which grow: watchers are told of changes only.
+        message = f"no progress for {facts.stalled_seconds:g} s or longer: {message}"
+    return Standing(
+        state=state,
+        reason=reason,
+        message=message,
+        lag_records=lag,
+        lag_seconds=lag_seconds,
+        stalled_since=since,
+    )
+
+
+def _word(row: PartitionRow, facts: FlowFacts) -> tuple[State, str, str]:
+    """State, reason and words, before it is asked whether it moves."""
+    if row.obstacle is not None:
+        return pb.PARTITION_STATE_FAULTED, row.obstacle.reason, row.obstacle.message
+    report = row.report
+    if report is not None and (_is_heard(row, facts) or report.state == pb.PARTITION_STATE_FAULTED):
+        return report.state, report.reason, report.message
+    if facts.is_paused(row.partition):
+        return pb.PARTITION_STATE_PAUSED, PAUSED_BY_OPERATOR, ""
+    if facts.idle_reason:
+        return pb.PARTITION_STATE_WAITING, facts.idle_reason, facts.idle_message
+    return pb.PARTITION_STATE_WAITING, NO_TASK, "no Spark task copies it now"
+
+
+def _is_heard(row: PartitionRow, facts: FlowFacts) -> bool:
+    heard_at = facts.heard_at(row.slot)
+    return heard_at is not None and facts.now - heard_at <= SILENT_SECONDS
+
+
+def _is_recent(at: float | None, facts: FlowFacts) -> bool:
+    return at is not None and facts.now - at <= QUOTA_SECONDS
+
+
+def _waits_for(
+    row: PartitionRow, facts: FlowFacts, state: State, reason: str, message: str
+) -> tuple[str, str]:
+    """What keeps a partition that should move: a quota, the task's word, else what the driver sees itself."""
+    if reason in ("", TARGET_SLOW):
+        if _is_recent(facts.target_throttled_at(row.slot), facts):
+            return QUOTA, f"a quota of the target holds the copy up ({TARGET_SLOW})"
+        if not reason and _is_recent(facts.source_throttled_at(row.slot), facts):
+            return QUOTA, f"a quota of source {facts.source} holds the copy up"
+    if reason:
+        return reason, message or reason
+    problem = row.end_problem
+    if problem is not None:
+        return problem.reason, f"source {facts.source}: {problem}"
+    if row.slot in facts.slow_slots:
+        return TARGET_SLOW, "its task waits for the target to acknowledge other partitions"
+    if facts.is_limited(row.partition):
+        return THROTTLED, "a limit set by `twinlog throttle` leaves it no share"
+    return FETCH_UNANSWERED, f"source {facts.source} has not answered the fetch of its next records"

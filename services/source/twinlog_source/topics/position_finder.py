@@ -1,0 +1,65 @@
+"""Gives every partition its position: the stored one, else what its reset means."""
+
+from dataclasses import dataclass
+
+from twinlog.clock import Clock
+from twinlog.config import AutoOffsetReset
+from twinlog.errors import KafkaError
+from twinlog.model import TopicPartition
+from twinlog_source.log.positions import PositionsLog
+from twinlog_source.partitions.table import Obstacle, PartitionTable
+from twinlog_source.topics.known import Topics
+from twinlog_source.topics.start_positions import StartPositions, begins_at
+
+OBSTACLE_RETRY_SECONDS = 5.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PositionFinder:
+    table: PartitionTable
+    positions: PositionsLog
+    starts: StartPositions
+    reset: AutoOffsetReset
+    """For partitions that were there when the flow began."""
+    clock: Clock
+
+    async def find(self, topics: Topics) -> None:
+        """Give positions to partitions that have none; what cannot have one now is set aside for a while.
+        Raises KafkaError."""
+        now = self.clock.monotonic()
+        missing = [
+            partition
+            for partition, row in self.table.rows.items()
+            if row.position is None and (row.obstacle is None or row.obstacle.retry_at <= now)
+        ]
+        if not missing:
+            return
+        stored = await self.positions.refresh()
+        resets: dict[TopicPartition, AutoOffsetReset] = {}
+        for partition in missing:
+            row = self.table.rows[partition]
+            unreadable = self.positions.unreadable.get(partition)
+            if unreadable is not None:
+                self._set_aside(
+                    partition, "POSITION_UNREADABLE", f"the stored position is damaged: {unreadable}"
+                )
+            elif partition in stored:
+                row.position, row.stored, row.obstacle = stored[partition], True, None
+                row.epochs = self.positions.control.epochs.get(partition, ())
+            else:
+                mark = self.positions.control.topics.get(partition.topic)
+                resets[partition] = begins_at(partition, topics[partition.topic], mark, self.reset)
+        for partition, offset in (await self.starts.resolve(resets)).items():
+            if isinstance(offset, KafkaError):
+                self._set_aside(partition, offset.reason, f"source: {offset}")
+            else:
+                self.table.begin(partition, offset)
+        for partition, reset in resets.items():
+            if reset is AutoOffsetReset.NONE:
+                self._set_aside(
+                    partition, "NO_POSITION", "there is no stored position and auto.offset.reset is none"
+                )
+
+    def _set_aside(self, partition: TopicPartition, reason: str, message: str) -> None:
+        retry_at = self.clock.monotonic() + OBSTACLE_RETRY_SECONDS
+        self.table.rows[partition].obstacle = Obstacle(reason=reason, message=message, retry_at=retry_at)

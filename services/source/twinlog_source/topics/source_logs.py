@@ -1,0 +1,59 @@
+"""What becomes of the originals: a topic that was deleted and made anew is copied from its beginning."""
+
+from dataclasses import dataclass
+
+import structlog
+
+from twinlog.clock import Clock
+from twinlog.model import TopicPartition
+from twinlog_source.log.gaps import Gap
+from twinlog_source.log.journal import Journal
+from twinlog_source.log.ledger import Ledger
+from twinlog_source.log.positions import PositionsLog
+from twinlog_source.log.topic_facts import TopicMarks
+from twinlog_source.partitions.table import PartitionTable
+from twinlog_source.topics.known import Topics
+
+log = structlog.get_logger(__name__)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SourceLogs:
+    table: PartitionTable
+    marks: TopicMarks
+    positions: PositionsLog
+    journal: Journal
+    ledger: Ledger
+    clock: Clock
+
+    def was_recreated(self, topics: Topics) -> bool:
+        """Whether a topic is not the one that its positions are of."""
+        return any(map(self.marks.source_was_recreated, topics.values()))
+
+    async def restart_recreated(self, topics: Topics) -> None:
+        """Begin anew topics at 0; what the old one held beyond the copy is a gap. While nobody copies them.
+        Raises KafkaError."""
+        for topic in topics.values():
+            if not self.marks.source_was_recreated(topic):
+                continue
+            log.warning("topic_recreated", flow=str(self.marks.flow), topic=topic.source_topic)
+            for partition, position in list((await self.positions.refresh()).items()):
+                if partition.topic == topic.source_topic:
+                    await self._restart(partition, position)
+            # From now on every partition is one that came after the flow began.
+            await self.marks.state(topic, known_partitions=0)
+
+    async def _restart(self, partition: TopicPartition, position: int) -> None:
+        row = self.table.rows.get(partition)
+        end = max(position, -1 if row is None else row.task_end_offset)
+        gap = Gap(
+            partition=partition,
+            from_offset=position,
+            to_offset=end,
+            reason="TOPIC_RECREATED",
+            found_at_ms=self.clock.now_ms(),
+        )
+        await self.ledger.write(gap)
+        await self.journal.position(partition, 0)
+        if row is not None:
+            row.forget_source()

@@ -1,0 +1,66 @@
+"""How large a batch the target takes, asked by ourselves while a topic's batches are refused.
+
+configsync reads the limit when it makes or changes a topic. One that somebody else lowers or raises is seen
+here, so batches are split, or a record that was too large goes through, without a command.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+
+from twinlog.errors import KafkaError
+from twinlog.kafka.ports import KafkaCluster
+from twinlog.service.topics_client import ReplicatedTopic
+from twinlog_source.partitions.table import PartitionTable
+
+LOOK_SECONDS = 2.0
+LIMIT = "max.message.bytes"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Seen:
+    said: int
+    """By configsync, when it was looked at."""
+    found: int
+    """On the target."""
+
+
+@dataclass(slots=True, kw_only=True)
+class TargetLimits:
+    target: KafkaCluster
+    table: PartitionTable
+    _seen: dict[str, _Seen] = field(default_factory=dict)
+    """By source topic; what configsync says later wins."""
+    _due_at: float = 0.0
+
+    async def corrected(
+        self, topics: Mapping[str, ReplicatedTopic], now: float
+    ) -> dict[str, ReplicatedTopic]:
+        """The topics with their limits as they are. Raises KafkaError."""
+        if now >= self._due_at:
+            self._due_at = now + LOOK_SECONDS
+            await self._look(topics)
+        return {name: self._correct(topic) for name, topic in topics.items()}
+
+    async def _look(self, topics: Mapping[str, ReplicatedTopic]) -> None:
+        refused = {
+            row.partition.topic: row.target_topic
+            for row in self.table.rows.values()
+            if row.task_reason == "RECORD_TOO_LARGE" and row.partition.topic in topics
+        }
+        if not refused:
+            return
+        configs = await self.target.describe_topic_configs(sorted(refused.values()))
+        for name, target_topic in refused.items():
+            entries = configs[target_topic]
+            if isinstance(entries, KafkaError):
+                continue
+            found = next((entry.value for entry in entries if entry.name == LIMIT), None)
+            if found is not None and found.isdecimal():
+                said = topics[name].target_max_message_bytes
+                self._seen[name] = _Seen(said=said, found=int(found))
+
+    def _correct(self, topic: ReplicatedTopic) -> ReplicatedTopic:
+        seen = self._seen.get(topic.source_topic)
+        if seen is None or seen.said != topic.target_max_message_bytes:
+            return topic
+        return replace(topic, target_max_message_bytes=seen.found)

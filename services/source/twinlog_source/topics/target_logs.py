@@ -1,0 +1,154 @@
+"""What becomes of the copies: a target topic that was made anew, or a log that ends before what was written
+there, has lost records; that is a gap, and the copy goes on."""
+
+from dataclasses import dataclass
+
+from twinlog.clock import Clock
+from twinlog.config import AutoOffsetReset
+from twinlog.errors import KafkaError
+from twinlog.kafka.ports import KafkaCluster, OffsetSpec
+from twinlog.model import TopicPartition
+from twinlog.service.topics_client import ReplicatedTopic
+from twinlog_source.log.facts import TargetMark
+from twinlog_source.log.gaps import Gap
+from twinlog_source.log.journal import Journal
+from twinlog_source.log.ledger import Ledger
+from twinlog_source.log.topic_facts import TopicMarks
+from twinlog_source.partitions.table import PartitionRow, PartitionTable
+from twinlog_source.topics.known import Topics
+from twinlog_source.topics.start_positions import StartPositions
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TargetLogs:
+    """All methods raise KafkaError."""
+
+    target: KafkaCluster
+    table: PartitionTable
+    marks: TopicMarks
+    journal: Journal
+    ledger: Ledger
+    starts: StartPositions
+    clock: Clock
+
+    def was_recreated(self, topics: Topics) -> bool:
+        """Whether a copy is not the one that was written before."""
+        return any(map(self.marks.target_was_recreated, topics.values()))
+
+    async def note_recreated(self, topics: Topics) -> None:
+        """A copy that was deleted and made anew has lost what was copied before: a gap, and the copy goes on.
+
+        While nobody copies it: only then is it certain how far it was copied.
+        """
+        for topic in topics.values():
+            mark = self.marks.control.topics.get(topic.source_topic)
+            if mark is None or not topic.target_topic_id or mark.target_topic_id == topic.target_topic_id:
+                continue
+            if self.marks.target_was_recreated(topic):
+                await self._note_lost_copies(topic)
+            for partition, row in self.table.rows.items():
+                if partition.topic == topic.source_topic:
+                    row.forget_target()
+            await self.marks.state(topic, known_partitions=mark.known_partitions)
+
+    async def _note_lost_copies(self, topic: ReplicatedTopic) -> None:
+        stored = {
+            partition: _copied_before(row, row.position)
+            for partition, row in self.table.rows.items()
+            if partition.topic == topic.source_topic and row.stored and row.position
+        }
+        firsts = await self.starts.resolve(dict.fromkeys(stored, AutoOffsetReset.EARLIEST))
+        for partition, position in stored.items():
+            first = firsts[partition]
+            gap = Gap(
+                partition=partition,
+                from_offset=min(first, position) if isinstance(first, int) else 0,
+                to_offset=position,
+                reason="TARGET_RECREATED",
+                found_at_ms=self.clock.now_ms(),
+            )
+            await self.ledger.write(gap)
+
+    async def look_at_ends(self, topics: Topics) -> None:
+        """Whether the copies still reach as far as they were written."""
+        rows: dict[TopicPartition, PartitionRow] = {}
+        for partition, row in self.table.rows.items():
+            topic, mark = topics[partition.topic], self.marks.control.targets.get(partition)
+            if row.target_end < 0 and mark is not None and mark.topic_id == topic.target_topic_id:
+                row.target_end, row.target_end_at = mark.end_offset, mark.position
+            if row.target_end > 0:
+                rows[TopicPartition(topic.target_topic, partition.partition)] = row
+        if not rows:
+            return
+        written = {partition: row.target_end for partition, row in rows.items()}
+        for partition, end in (await self.target.list_offsets(OffsetSpec.LATEST, rows.keys())).items():
+            # Tasks go on meanwhile: an answer says nothing of what was written after the question.
+            if isinstance(end, int) and end < written[partition]:
+                rows[partition].note_target_end(end)
+
+    async def note_shortened(self, topics: Topics) -> None:
+        """Copies that lost records that were written: a gap, and the copy goes on."""
+        shortened = [row for row in self.table.rows.values() if row.shortened is not None]
+        if not shortened:
+            return
+        names = {row.partition.topic: row.target_topic for row in shortened}
+        described = await self.target.describe_topics(list(names.values()))
+        for row in shortened:
+            found, topic, lost = described[row.target_topic], topics.get(row.partition.topic), row.shortened
+            if lost is None or topic is None or isinstance(found, KafkaError):
+                continue  # the next look asks again
+            if found.topic_id != topic.target_topic_id:
+                # Another topic: that is noted once configsync has spoken of it.
+                row.replaced_at = lost.position if row.replaced_at is None else row.replaced_at
+                row.shortened = None
+                continue
+            gap = Gap(
+                partition=row.partition,
+                from_offset=lost.first_lost,
+                to_offset=lost.position,
+                reason="TARGET_TRUNCATED",
+                found_at_ms=self.clock.now_ms(),
+            )
+            await self.ledger.write(gap)
+            if row.shortened is lost:
+                row.shortened = None
+            await self.journal.state(
+                TargetMark(
+                    partition=row.partition,
+                    topic_id=found.topic_id,
+                    end_offset=lost.end_offset,
+                    position=lost.first_lost,
+                )
+            )
+
+    async def put_ends_on_log(self, topics: Topics) -> None:
+        """Put on the log how far the copies reach, so that a target that loses records while nobody copies
+        is found out. Raises KafkaError.
+
+        What they have lost comes first: behind a later end nobody would find it.
+        """
+        await self.note_shortened(topics)
+        marks = []
+        for partition, row in self.table.rows.items():
+            topic = topics.get(partition.topic)
+            if topic is None or row.target_end < 0 or row.shortened is not None:
+                continue
+            mark = TargetMark(
+                partition=partition,
+                topic_id=topic.target_topic_id,
+                end_offset=row.target_end,
+                position=row.target_end_at,
+            )
+            before = self.marks.control.targets.get(partition)
+            if before is None or (before.topic_id, before.end_offset) != (mark.topic_id, mark.end_offset):
+                marks.append(mark)
+        await self.journal.states(marks)
+        self.marks.control.targets.update((mark.partition, mark) for mark in marks)
+
+
+def _copied_before(row: PartitionRow, position: int) -> int:
+    """The end of what only the topic before held: the new one may hold records already that were copied
+    before its coming was noticed."""
+    if row.replaced_at is not None:
+        return row.replaced_at
+    return position if row.shortened is None else row.shortened.position

@@ -1,0 +1,77 @@
+"""The topics that are to be copied now: configsync's word, corrected by what the clusters say themselves."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+
+from twinlog.clock import Clock
+from twinlog.errors import KafkaError
+from twinlog.model import Flow
+from twinlog.service.topics_client import ReplicatedTopic, TopicsWatch
+from twinlog_source.log.positions import PositionsLog
+from twinlog_source.partitions.table import PartitionTable
+from twinlog_source.task.loss import TRUNCATION_SUSPECTED
+from twinlog_source.topics.known import KnownTopics
+from twinlog_source.topics.target_limits import TargetLimits
+
+CONFIGSYNC_PATIENCE_SECONDS = 5.0
+"""How long configsync may be silent before topics with positions are copied without it."""
+LOOK_AGAIN_SECONDS = 10.0
+IDS_SECONDS = 1.0
+IDS_TOPICS_PER_SECOND = 200
+
+
+@dataclass(slots=True, kw_only=True)
+class WantedTopics:
+    flow: Flow
+    watch: TopicsWatch
+    known: KnownTopics
+    positions: PositionsLog
+    table: PartitionTable
+    limits: TargetLimits
+    clock: Clock
+    _began: float | None = None
+    _looked_at: float | None = None
+    _ids: dict[str, str] = field(default_factory=dict)
+    """Of source topics, as the source said last."""
+    _ids_due_at: float = 0.0
+
+    async def now(self) -> dict[str, ReplicatedTopic]:
+        """By source topic, those that may be copied. Raises KafkaError."""
+        now = self.clock.monotonic()
+        if self._began is None:
+            self._began = now
+        topics = dict(self.watch.topics(self.flow))
+        if not self.watch.settled(self.flow) and now - self._began >= CONFIGSYNC_PATIENCE_SECONDS:
+            if self._looked_at is None or now - self._looked_at >= LOOK_AGAIN_SECONDS:
+                positions = list(await self.positions.refresh())
+                left = {mark.topic for mark in self.positions.control.topics.values() if mark.left}
+                await self.known.look(positions, without=left)
+                self._looked_at = now
+            topics = {**self.known.topics, **topics}
+        topics = await self.limits.corrected(topics, now)
+        await self._look_at_ids(topics, now)
+        return {
+            # What the source says itself is newer than what configsync has looked at.
+            name: replace(topic, source_topic_id=self._ids.get(name, topic.source_topic_id))
+            for name, topic in topics.items()
+            if topic.copyable_partition_count > 0
+        }
+
+    async def _look_at_ids(self, topics: Mapping[str, ReplicatedTopic], now: float) -> None:
+        """Ask the source for the ids of its topics: one that was deleted and created again in a moment must
+        not be read from the old one's position for long."""
+        due = now >= self._ids_due_at
+        if due:
+            self._ids_due_at = now + max(IDS_SECONDS, len(topics) / IDS_TOPICS_PER_SECOND)
+        suspected = {
+            row.partition.topic for row in self.table.rows.values() if row.task_reason == TRUNCATION_SUSPECTED
+        }
+        asked = list(topics) if due else sorted(suspected & topics.keys())
+        if not asked:
+            return
+        described = await self.known.source.describe_topics(asked)
+        if due:
+            self._ids.clear()
+        for name, found in described.items():
+            if not isinstance(found, KafkaError) and found.topic_id:
+                self._ids[name] = found.topic_id

@@ -1,0 +1,166 @@
+"""What a client may do on a cluster and what the cluster can do: asked before anything is started."""
+
+import asyncio
+from collections.abc import Collection, Mapping
+from functools import partial
+from typing import Any, Final
+
+from aiokafka.protocol.admin import ApiVersionRequest
+from confluent_kafka import TopicCollection
+from confluent_kafka.admin import NewTopic as LibrdkafkaNewTopic
+
+from twinlog.errors import KafkaError
+from twinlog.kafka.admin.client import AdminSession
+from twinlog.kafka.clients import aiokafka_client_options, librdkafka_options
+from twinlog.kafka.deadline import deadline, pause
+from twinlog.kafka.ports import NewTopic
+from twinlog.kafka.protocol.connection import DataSession
+from twinlog.kafka.raw.transaction_wire import ProducerIdentity, end_request
+
+_FETCH: Final = 1
+_TRANSACTION_UNAUTHORIZED: Final = 53
+_PAUSE_SECONDS: Final = 0.25
+_NOBODY: Final = ProducerIdentity(producer_id=0, producer_epoch=0)
+
+_RELEASES: Final = (
+    (80, "3.9"),  # AddRaftVoter
+    (75, "3.8"),  # DescribeTopicPartitions
+    (71, "3.7"),  # GetTelemetrySubscriptions
+    (65, "3.0"),  # DescribeTransactions
+    (60, "2.8"),  # DescribeCluster
+    (50, "2.7"),  # DescribeUserScramCredentials
+    (48, "2.6"),  # DescribeClientQuotas
+    (44, "2.3"),  # IncrementalAlterConfigs
+)
+"""The request by which a release is told from those before it, newest first."""
+
+
+class ClusterInspector:
+    """Asks with the properties of one client. An async context manager; connects when first asked."""
+
+    def __init__(self, alias: str, properties: Mapping[str, str], *, timeout_seconds: float) -> None:
+        """Raises ConfigError for properties that cannot work."""
+        self._admin = AdminSession(
+            alias, partial(librdkafka_options, properties, alias=alias), timeout_seconds=timeout_seconds
+        )
+        options = aiokafka_client_options(properties, alias=alias)
+        self._wire = DataSession(alias, options, timeout_seconds=timeout_seconds)
+
+    async def __aenter__(self) -> "ClusterInspector":
+        return self
+
+    async def __aexit__(self, *exc: object) -> None:
+        self._admin.close()
+        await self._wire.close()
+
+    async def release(self) -> str:
+        """The oldest Kafka release the cluster can be: "4.0", "3.9", ... Raises KafkaError."""
+        doing = "ask for the broker's version"
+        async with deadline(self._wire.timeout_seconds, doing, alias=self._wire.alias):
+            answer = await self._wire.send(await self._wire.any_node(doing), ApiVersionRequest(), doing)
+        return release_of({key: (lowest, highest) for key, lowest, highest, *_ in answer.api_versions})
+
+    async def cluster_operations(self) -> frozenset[str]:
+        """What the principal may do with the cluster itself. Raises KafkaError."""
+        described = await self._admin.one(
+            "ask for rights on the cluster",
+            lambda admin, seconds: admin.describe_cluster(
+                include_authorized_operations=True, request_timeout=seconds
+            ),
+        )
+        return _names(described.authorized_operations)
+
+    async def topic_operations(self, names: Collection[str]) -> Mapping[str, frozenset[str] | KafkaError]:
+        """What the principal may do with these topics, or why that cannot be told. Raises KafkaError."""
+        if not names:
+            return {}
+        described = await self._admin.each(
+            "ask for rights on topics",
+            lambda admin, seconds: admin.describe_topics(
+                TopicCollection(sorted(set(names))),
+                include_authorized_operations=True,
+                request_timeout=seconds,
+            ),
+        )
+        return {
+            name: answer if isinstance(answer, KafkaError) else _names(answer.authorized_operations)
+            for name, answer in described.items()
+        }
+
+    async def group_operations(self, names: Collection[str]) -> Mapping[str, frozenset[str] | KafkaError]:
+        """What the principal may do with these groups, present or not; GROUP_UNAUTHORIZED when it may not
+        even DESCRIBE one. Raises KafkaError.
+
+        Coordinators that are not there yet are waited for, for one time-out: a cluster makes the topic of its
+        groups when the first of them is asked for.
+        """
+        loop = asyncio.get_running_loop()
+        until = loop.time() + self._wire.timeout_seconds
+        found: dict[str, frozenset[str] | KafkaError] = {}
+        left = set(names)
+        while left:
+            described = await self._admin.each("ask for rights on groups", partial(_describe_groups, left))
+            found |= {
+                name: answer if isinstance(answer, KafkaError) else _names(answer.authorized_operations)
+                for name, answer in described.items()
+            }
+            left = {name for name in left if _may_change(found[name])}
+            if loop.time() > until:
+                break
+            if left:
+                await pause(_PAUSE_SECONDS)
+        return found
+
+    async def may_write_transactions(self, transactional_id: str) -> bool:
+        """Whether the principal may WRITE with a transactional id that nobody uses.
+
+        The id is asked to end a transaction that it does not have: brokers look at the right first, and
+        answer anything else but TRANSACTION_UNAUTHORIZED when it is there. Nothing is changed. Raises
+        KafkaError when no broker answers.
+        """
+        doing = "ask for the right to write transactions"
+        request = end_request(transactional_id, _NOBODY, commit=False, gives_identity=False)
+        async with deadline(self._wire.timeout_seconds, doing, alias=self._wire.alias):
+            answer = await self._wire.send(await self._wire.any_node(doing), request, doing)
+        return bool(answer.error_code != _TRANSACTION_UNAUTHORIZED)
+
+    async def try_creating(self, topics: Collection[NewTopic]) -> Mapping[str, KafkaError | None]:
+        """Whether these topics could be created; none is. Raises KafkaError."""
+        if not topics:
+            return {}
+        wanted = [
+            LibrdkafkaNewTopic(
+                topic.name,
+                num_partitions=topic.partition_count,
+                replication_factor=topic.replication_factor,
+                config=dict(topic.configs),
+            )
+            for topic in topics
+        ]
+        return await self._admin.each(
+            "try creating topics",
+            lambda admin, seconds: admin.create_topics(
+                wanted, request_timeout=seconds, operation_timeout=seconds, validate_only=True
+            ),
+        )
+
+
+def _describe_groups(names: Collection[str], admin: Any, seconds: float) -> Any:
+    return admin.describe_consumer_groups(
+        sorted(names), include_authorized_operations=True, request_timeout=seconds
+    )
+
+
+def _may_change(answer: frozenset[str] | KafkaError) -> bool:
+    return isinstance(answer, KafkaError) and answer.retriable
+
+
+def release_of(versions: Mapping[int, tuple[int, int]]) -> str:
+    """The oldest release with these requests (lowest and highest version by API key)."""
+    if versions.get(_FETCH, (0, 0))[0] >= 4:  # KIP-896: releases from 4.0 on dropped the oldest versions
+        return "4.0"
+    return next((release for key, release in _RELEASES if key in versions), "2.2")
+
+
+def _names(operations: Collection[Any] | None) -> frozenset[str]:
+    return frozenset(operation.name for operation in operations or ())

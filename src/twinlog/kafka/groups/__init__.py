@@ -1,0 +1,1 @@
+"""Consumer groups: listing, coordinators, committed offsets, members, and elections."""

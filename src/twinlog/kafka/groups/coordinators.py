@@ -1,0 +1,116 @@
+"""Which broker coordinates a group, remembered until it says that it does so no longer."""
+
+import asyncio
+from collections.abc import Collection, Mapping
+from typing import Any, Protocol
+
+from aiokafka.protocol.coordination import FindCoordinatorRequest
+
+from twinlog.errors import KafkaError
+from twinlog.kafka.errors import UNSUPPORTED, from_code
+from twinlog.kafka.groups.requests import FoundCoordinator, find_coordinators_request
+
+_GROUP = 0
+_NOT_AVAILABLE = 15
+_GROUPS_PER_REQUEST = 1_000
+_SINGLY_AT_ONCE = 8
+
+COORDINATOR_MOVED = frozenset((14, 15, 16))
+"""Codes of a coordinator that is loading, not there, or another broker by now."""
+
+
+class BrokerSession(Protocol):
+    """What is needed of `twinlog.kafka.protocol.connection.DataSession`."""
+
+    @property
+    def alias(self) -> str: ...
+
+    @property
+    def timeout_seconds(self) -> float: ...
+
+    async def any_node(self, doing: str) -> int: ...
+
+    async def make_known(self, node_ids: Collection[int], doing: str) -> None: ...
+
+    async def send(self, node_id: int, request: Any, doing: str) -> Any: ...
+
+
+class GroupCoordinators:
+    """Speaks on a session. Not bounded: the caller's deadline is."""
+
+    def __init__(self, session: BrokerSession) -> None:
+        self._session = session
+        self._nodes: dict[str, int] = {}
+
+    async def node(self, group_id: str, doing: str) -> int:
+        """Node id of the group's coordinator. Raises KafkaError."""
+        known = self._nodes.get(group_id)
+        if known is not None:
+            return known
+        any_node = await self._session.any_node(doing)
+        answer: Any = await self._session.send(any_node, FindCoordinatorRequest(group_id, _GROUP), doing)
+        if answer.error_code:
+            raise from_code(answer.error_code, doing, alias=self._session.alias)
+        node_id = int(answer.coordinator_id)
+        await self._session.make_known((node_id,), doing)
+        self._nodes[group_id] = node_id
+        return node_id
+
+    async def nodes(self, group_ids: Collection[str], doing: str) -> dict[str, int | KafkaError]:
+        """Node id of each group's coordinator, or why it is not known; one request for many groups.
+
+        Raises KafkaError when no broker answers.
+        """
+        found: dict[str, int | KafkaError] = {}
+        unknown: list[str] = []
+        for group_id in group_ids:
+            if group_id in self._nodes:
+                found[group_id] = self._nodes[group_id]
+            else:
+                unknown.append(group_id)
+        for begin in range(0, len(unknown), _GROUPS_PER_REQUEST):
+            chunk = unknown[begin : begin + _GROUPS_PER_REQUEST]
+            node_id = await self._session.any_node(doing)
+            try:
+                answers = await self._session.send(node_id, find_coordinators_request(chunk), doing)
+            except KafkaError as error:
+                if error.reason != UNSUPPORTED.name:
+                    raise
+                found.update(await self._singly(chunk, doing))
+                continue
+            found.update({group_id: self._taken(group_id, answers, doing) for group_id in chunk})
+        nodes = {node for node in found.values() if not isinstance(node, KafkaError)}
+        await self._session.make_known(nodes, doing)
+        self._nodes.update(
+            {group_id: node for group_id, node in found.items() if not isinstance(node, KafkaError)}
+        )
+        return found
+
+    def forget(self, group_id: str) -> None:
+        """Look for it anew next time."""
+        self._nodes.pop(group_id, None)
+
+    def _taken(self, group_id: str, answers: Mapping[str, FoundCoordinator], doing: str) -> int | KafkaError:
+        answer = answers.get(group_id)
+        if answer is None:
+            return from_code(_NOT_AVAILABLE, doing, alias=self._session.alias)
+        if answer.error_code:
+            return from_code(answer.error_code, doing, alias=self._session.alias)
+        return answer.node_id
+
+    async def _singly(self, group_ids: Collection[str], doing: str) -> dict[str, int | KafkaError]:
+        """Of a broker that is asked for one group at a time."""
+        found: dict[str, int | KafkaError] = {}
+        places = asyncio.Semaphore(_SINGLY_AT_ONCE)
+
+        async def one(group_id: str) -> None:
+            async with places:
+                try:
+                    found[group_id] = await self.node(group_id, doing)
+                except KafkaError as error:
+                    found[group_id] = error
+
+        async with asyncio.TaskGroup() as tasks:
+            for group_id in group_ids:
+                tasks.create_task(one(group_id), name=f"coordinator of {group_id}")
+        return found

@@ -1,0 +1,1 @@
+"""Kafka's wire protocol as far as it is written by hand: connections, frames, requests."""

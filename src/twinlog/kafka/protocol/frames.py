@@ -1,0 +1,107 @@
+"""Kafka's frames cut from a connection's bytes, each received where it stays.
+
+A size of four bytes, then that many bytes. asyncio's streams copy everything three times on the way; here
+the socket is read into the frame itself as soon as its size is known.
+
+Invariant: frames are delivered whole, in order, and only while the connection is open.
+"""
+
+import asyncio
+import struct
+from collections.abc import Callable
+from typing import cast
+
+from twinlog.kafka.protocol.encoding import Frame
+
+SMALL_FRAME_BYTES = 64 << 10
+"""Frames up to here are read together, as many as have come, and copied once."""
+LARGEST_FRAME_BYTES = 100 << 20
+"""Of an answer that carries no batches, as librdkafka's receive.message.max.bytes: the metadata of a million
+partitions stay below."""
+
+_SIZE = struct.Struct(">i")
+
+
+class FrameProtocol(asyncio.BufferedProtocol):
+    """One connection's receiving half. `deliver` gets each frame, `lost` is called once, at the end."""
+
+    def __init__(
+        self,
+        deliver: Callable[[Frame], None],
+        lost: Callable[[BaseException | None], None],
+        largest: Callable[[], int] = lambda: LARGEST_FRAME_BYTES,
+    ) -> None:
+        """`largest` says how many bytes the next frame may have; a larger one ends the connection."""
+        self._deliver = deliver
+        self._lost = lost
+        self._largest = largest
+        self.received_bytes = 0
+        """Since the connection was made."""
+        self._transport: asyncio.Transport | None = None
+        self._small = bytearray(SMALL_FRAME_BYTES)
+        self._small_view = memoryview(self._small)
+        self._filled = 0
+        self._frame: bytearray | None = None
+        self._frame_view = self._small_view
+        self._is_over = False
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._transport = cast("asyncio.Transport", transport)
+
+    def connection_lost(self, exc: BaseException | None) -> None:
+        self._is_over = True
+        self._transport = None
+        self._lost(exc)
+
+    def eof_received(self) -> bool:
+        self._is_over = True
+        return False
+
+    def at_eof(self) -> bool:
+        """Whether nothing can come any more."""
+        return self._is_over
+
+    def get_buffer(self, sizehint: int) -> memoryview:
+        return (self._small_view if self._frame is None else self._frame_view)[self._filled :]
+
+    def buffer_updated(self, nbytes: int) -> None:
+        self._filled += nbytes
+        self.received_bytes += nbytes
+        if self._frame is None:
+            self._cut_small()
+        elif self._filled == len(self._frame):
+            frame, self._frame, self._frame_view, self._filled = self._frame, None, self._small_view, 0
+            self._deliver(frame)
+
+    def _cut_small(self) -> None:
+        position, filled = 0, self._filled
+        while filled - position >= _SIZE.size and not self._is_over:
+            (size,) = _SIZE.unpack_from(self._small, position)
+            if not 0 <= size <= SMALL_FRAME_BYTES and not 0 <= size <= self._largest():
+                self._refuse(size)
+                return
+            begin, after = position + _SIZE.size, position + _SIZE.size + size
+            if after > filled:
+                if after - position > SMALL_FRAME_BYTES:
+                    self._begin_large(size, begin)
+                    return
+                break
+            self._deliver(bytes(self._small_view[begin:after]))
+            position = after
+        self._small[: filled - position] = self._small[position:filled]
+        self._filled = filled - position
+
+    def _begin_large(self, size: int, begin: int) -> None:
+        self._frame = bytearray(size)
+        self._frame_view = memoryview(self._frame)
+        here = self._filled - begin
+        self._frame_view[:here] = self._small_view[begin : self._filled]
+        self._filled = here
+
+    def _refuse(self, size: int) -> None:
+        """The other side does not speak Kafka, or sends more than it was asked for."""
+        self._is_over = True
+        self._filled = 0
+        if self._transport is not None:
+            self._transport.abort()
+        self._lost(ConnectionError(f"a frame of {size} bytes is not an answer to what was asked"))

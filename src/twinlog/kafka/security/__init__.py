@@ -1,0 +1,1 @@
+"""How a client proves itself and whom it trusts."""
