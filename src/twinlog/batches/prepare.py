@@ -1,7 +1,7 @@
 """From the bytes of one partition's fetch to the batches to send: the whole copy decision in one pure
 call."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -22,7 +22,7 @@ from twinlog.batches.header import (
 from twinlog.batches.lanes import Lane, LaneReason, TargetTopicLimits, choose_lane
 from twinlog.batches.outgoing import OutgoingBatch
 from twinlog.batches.raw_lane import take_raw
-from twinlog.batches.recode_lane import Packed, pack, transcode
+from twinlog.batches.recode_lane import Packed, dense_pieces, pack, transcode
 from twinlog.batches.records import open_records
 from twinlog.batches.small_batches import PACKED_HEAD_BYTES, gather, worth_packing
 from twinlog.batches.visibility import AbortedTransaction, VisibilityTracker
@@ -48,6 +48,9 @@ class CopyPolicy:
     partition by default: a little less would leave a small batch over from each."""
     max_open_bytes: int = MAX_OPEN_BYTES
     """What a batch that has to be opened may take uncompressed; a larger one is a fault."""
+    keeps_offsets: bool = False
+    """A batch ends where source offsets are missing: the copy has them at the same offsets
+    (docs/adr/0008)."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -276,16 +279,7 @@ class _Preparation:
                 return
         records = self._open(batch)
         self._tally(batch, Lane.RECODE, reason, len(records))
-        self._add(
-            pack(
-                records,
-                codec=codec,
-                target=policy.target,
-                reason=reason,
-                next_source_offset=batch.header.next_offset,
-            ),
-            batch.header.next_offset,
-        )
+        self._pack(records, codec, reason, batch.header.next_offset)
 
     def _join_plain_ones(self, data: bytes, position: int) -> int:
         """Add as many plain small batches as there is room for; return the byte position after them."""
@@ -338,16 +332,21 @@ class _Preparation:
         if not self._group:
             return
         records, self._group, self._group_bytes = self._group, [], 0
-        self._add(
-            pack(
-                records,
-                codec=self._group_codec,
-                target=self._policy.target,
-                reason=self._group_reason,
-                next_source_offset=self._position,
-            ),
-            self._position,
-        )
+        self._pack(records, self._group_codec, self._group_reason, self._position)
+
+    def _pack(
+        self, records: Sequence[OpenRecord], codec: Codec, reason: LaneReason, next_offset: int
+    ) -> None:
+        """Pack records into batches; `next_offset` is where the source goes on after the last of them."""
+        pieces = dense_pieces(records) if self._policy.keeps_offsets else (records,)
+        ends = [*(piece[0][0] for piece in pieces[1:]), next_offset]
+        for piece, end in zip(pieces, ends, strict=True):
+            packed = pack(
+                piece, codec=codec, target=self._policy.target, reason=reason, next_source_offset=end
+            )
+            self._add(packed, end)
+            if self._fault:
+                return
 
     def _add(self, packed: Packed, next_offset: int) -> None:
         self._batches += packed.batches

@@ -107,6 +107,17 @@ def _encode(
     )
 
 
+def dense_pieces(records: Sequence[OpenRecord]) -> tuple[Sequence[OpenRecord], ...]:
+    """The records cut where offsets are missing between them."""
+    pieces = []
+    begin = 0
+    for at in range(1, len(records)):
+        if records[at][0] != records[at - 1][0] + 1:
+            pieces.append(records[begin:at])
+            begin = at
+    return (*pieces, records[begin:])
+
+
 def _runs(records: Sequence[OpenRecord]) -> tuple[OffsetRun, ...]:
     first, last = records[0][0], records[-1][0]
     if last - first == len(records) - 1:

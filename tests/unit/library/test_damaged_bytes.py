@@ -26,7 +26,7 @@ from twinlog.kafka.groups import requests as group_requests
 from twinlog.kafka.protocol import broker_features
 from twinlog.kafka.raw import transaction_wire, wire
 from twinlog.kafka.raw.leader_epochs import _read as read_epoch_ends
-from twinlog.kafka.raw.open_transactions import _read as read_open_transactions
+from twinlog.kafka.raw.producer_states import _read as read_producers
 from twinlog.kafka.security.jks import JksFormatError, JksPasswordError, read_jks, unprotect
 from twinlog.model import Flow, TopicPartition
 from twinlog.testing.jks_files import jks_keystore
@@ -299,7 +299,7 @@ RESPONSES += [
     ),
     (lambda data: transaction_wire._read_end(data, 0, 5), struct.pack(">ihqh", 0, 0, 7, 1) + b"\0"),
     (
-        lambda data: read_open_transactions(data, 0, 0),
+        lambda data: read_producers(data, 0, 0),
         struct.pack(">i", 0)
         + b"\x02"
         + compact(b"t")

@@ -119,7 +119,7 @@ class TransactionCoordinator:
         A topic the broker does not know is asked for again during `unknown_topic_seconds`.
         """
         doing = f"add partitions to the transaction of {self._name()}"
-        request = add_partitions_request(self._transactional_id, identity, partitions)
+        request = add_partitions_request(self.transactional_id, identity, partitions)
         give_up_unknown_at = asyncio.get_running_loop().time() + unknown_topic_seconds
 
         async def once() -> _Refusal | None:
@@ -153,7 +153,7 @@ class TransactionCoordinator:
         A retry after a lost answer is safe: the coordinator knows the identity it ended last, and answers
         with the same new one.
         """
-        request = end_request(self._transactional_id, identity, commit=commit, gives_identity=self.version_2)
+        request = end_request(self.transactional_id, identity, commit=commit, gives_identity=self.version_2)
 
         async def once() -> EndAnswer | _Refusal:
             answer: EndAnswer = await self._send(request)
@@ -224,7 +224,8 @@ class TransactionCoordinator:
         return int(response.coordinator_id)
 
     @property
-    def _transactional_id(self) -> str:
+    def transactional_id(self) -> str:
+        """Raises StateError where there is none."""
         if self._id is None:
             raise StateError("an idempotent producer has no transactions")
         return self._id

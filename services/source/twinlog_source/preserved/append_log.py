@@ -1,0 +1,337 @@
+"""What is written next to the copy of one partition whose offsets are those of its source. Pure: no I/O, no
+clock.
+
+The copy is written by plain idempotent batches, so the end of its log is the position. The machine decides
+when a batch may be sent, when a hole of the source is filled, and when the end of the log has to be read
+again:
+
+    UNSURE ──ReadEnd──▶ SURE ──Append──▶ SURE        several batches in flight
+      ▲                  │ └──Fill────▶ UNSURE        a hole: alone, with nothing in flight
+      └──any refusal, any lost answer──┘
+    any ──an answer with another base offset, a log that others have written to──▶ FOREIGN
+
+Invariants (the tests of the same names hold them under random schedules):
+P1 The record at offset o of the copy is the record at offset o of the source, or o is invisible in both.
+P2 Nothing is written before the end of the copy was read.
+P3 A batch whose answer is unknown is not sent again before the end was read with nothing else in flight.
+P4 Only offsets that the source does not show are filled.
+P5 Two writers of one partition leave the log that one would have left.
+"""
+
+from collections import deque
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Generic, TypeVar
+
+T = TypeVar("T")
+
+SEQUENCE_MASK = 0x7FFFFFFF
+
+
+@dataclass(frozen=True, slots=True)
+class Append(Generic[T]):
+    """Records with consecutive source offsets, to be written as one batch."""
+
+    first: int
+    count: int
+    size_bytes: int
+    payload: T
+
+    @property
+    def end(self) -> int:
+        return self.first + self.count
+
+
+@dataclass(frozen=True, slots=True)
+class Hole:
+    """Offsets that no consumer of the source sees: markers, aborted records, a lost range."""
+
+    first: int
+    count: int
+
+    @property
+    def end(self) -> int:
+        return self.first + self.count
+
+
+@dataclass(frozen=True, slots=True)
+class Tail:
+    """The end of the copy as its leader knows it, read when every replica in sync had it (high watermark =
+    log end)."""
+
+    end: int
+    """Offset of the next record."""
+    next_sequence: int
+    """Sequence number that continues the writer's identity."""
+    knows_writer: bool
+    """The leader remembers the identity: it refuses a batch that does not follow the last one."""
+    foreign_from: int | None = None
+    """First offset, not below the one asked about, that was written by somebody else; None = there is
+    none."""
+
+
+@dataclass(frozen=True, slots=True)
+class ReadEnd:
+    """Read the copy's `Tail`; what was written at or above `checked_from` is looked at for foreign
+    writers."""
+
+    checked_from: int
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Send(Generic[T]):
+    """Send the batches as one, at `base_sequence`; the answer goes to `answered` or `refused`."""
+
+    batches: tuple[Append[T], ...]
+    base_sequence: int
+
+    @property
+    def first(self) -> int:
+        return self.batches[0].first
+
+    @property
+    def end(self) -> int:
+        return self.batches[-1].end
+
+    @property
+    def size_bytes(self) -> int:
+        return sum(batch.size_bytes for batch in self.batches)
+
+
+@dataclass(frozen=True, slots=True)
+class Fill:
+    """Fill the offsets by an aborted transaction: `count - 1` empty records and its marker. Then call
+    `filled`."""
+
+    first: int
+    count: int
+
+
+class Phase(StrEnum):
+    UNSURE = "UNSURE"
+    """The end of the copy is not known: nothing is written before it was read."""
+    READING = "READING"
+    FILLING = "FILLING"
+    SURE = "SURE"
+    FOREIGN = "FOREIGN"
+    """Somebody else wrote to the copy: nothing more is written."""
+
+
+@dataclass(slots=True, kw_only=True)
+class AppendLog(Generic[T]):
+    """One partition. Offer what the source shows from `wanted` on, carry out what `next` returns, tell the
+    outcome."""
+
+    max_in_flight_bytes: int
+    """Unanswered bytes; at least one batch is always allowed."""
+    pack_below_bytes: int = 0
+    """Batches that wait behind an unanswered one are sent together up to this size; 0 = never."""
+    acknowledged: int = 0
+    """Every offset below is on the target."""
+    wanted: int = 0
+    """Next source offset to offer."""
+    generation: int = 0
+    """Raised when what was offered is void: offer again from `wanted`."""
+    phase: Phase = Phase.UNSURE
+    foreign_at: int | None = None
+    """Where the first foreign record lies, once the phase is FOREIGN."""
+    queued_bytes: int = 0
+    _queue: deque[Append[T] | Hole] = field(default_factory=deque)
+    _in_flight: deque[Send[T]] = field(default_factory=deque)
+    _in_flight_bytes: int = 0
+    _returned: list[Send[T]] = field(default_factory=list)
+    """Refused or without an answer, until the end of the log tells which of them it holds."""
+    _next_sequence: int = 0
+    _may_pipeline: bool = False
+    """The leader knows the writer: it refuses every batch that follows a refused one."""
+    _checked_to: int = 0
+    """Below this offset the copy was written by this writer or was looked at for foreign records."""
+
+    @classmethod
+    def starting_at(
+        cls, position: int, *, max_in_flight_bytes: int, pack_below_bytes: int = 0
+    ) -> "AppendLog[T]":
+        """Of a copy that was written up to about `position`; the first ReadEnd says where it really ends."""
+        return cls(
+            max_in_flight_bytes=max_in_flight_bytes,
+            pack_below_bytes=pack_below_bytes,
+            acknowledged=position,
+            wanted=position,
+            _checked_to=position,
+        )
+
+    @property
+    def is_idle(self) -> bool:
+        """Nothing is queued, in flight, or being filled."""
+        return not self._queue and not self._in_flight and self.phase is not Phase.FILLING
+
+    @property
+    def in_flight_bytes(self) -> int:
+        return self._in_flight_bytes
+
+    def offer(self, items: Iterable[Append[T] | Hole], *, next_offset: int) -> None:
+        """What the source shows between `wanted` and `next_offset`, in order and without a gap between."""
+        at = self.wanted
+        for item in items:
+            assert item.first == at, (item.first, at)
+            at = item.end
+            last = self._queue[-1] if self._queue else None
+            if isinstance(item, Hole) and isinstance(last, Hole):
+                self._queue[-1] = Hole(last.first, last.count + item.count)
+            else:
+                self._queue.append(item)
+            self.queued_bytes += item.size_bytes if isinstance(item, Append) else 0
+        assert at == next_offset, (at, next_offset)
+        self.wanted = next_offset
+
+    def next(self) -> ReadEnd | Send[T] | Fill | None:
+        """What to do now; None = wait for an answer or for more to be offered. The action counts as begun."""
+        if self.phase is Phase.UNSURE:
+            if self._in_flight:
+                return None
+            self.phase = Phase.READING
+            return ReadEnd(self._checked_to)
+        if self.phase is not Phase.SURE or not self._queue:
+            return None
+        head = self._queue[0]
+        if isinstance(head, Hole):
+            if self._in_flight:
+                return None
+            self.phase = Phase.FILLING
+            return Fill(head.first, head.count)
+        if self._in_flight and not self._may_send_behind(head):
+            return None
+        return self._send()
+
+    def answered(self, sent: Send[T], base_offset: int) -> None:
+        """The leader has the batch, on every replica in sync, at `base_offset`."""
+        self._take_back(sent)
+        if base_offset != sent.first:
+            self._become_foreign(min(base_offset, sent.first))
+            return
+        if self.phase is Phase.SURE:
+            self._may_pipeline = True
+        # It lies where it belongs, so everything before it lies in the log as well.
+        self.acknowledged = max(self.acknowledged, sent.end)
+        self._checked_to = max(self._checked_to, self.acknowledged)
+
+    def refused(self, sent: Send[T]) -> None:
+        """Refused, or the answer is lost. Call it for a lost one only when its connection is closed."""
+        self._take_back(sent)
+        if self.phase is not Phase.FOREIGN:
+            self._returned.append(sent)
+            self._lose_certainty()
+
+    def filled(self, *, for_certain: bool = False) -> None:
+        """`Fill` is over: `for_certain` when the log ends right behind the hole on every replica; else the
+        end of the log has to tell."""
+        if self.phase is not Phase.FILLING:
+            return
+        if not for_certain:
+            self._lose_certainty()
+            return
+        hole = self._queue.popleft()
+        self.phase = Phase.SURE
+        self.acknowledged = self._checked_to = hole.end
+
+    def end_read(self, tail: Tail) -> None:
+        """The answer to ReadEnd."""
+        assert self.phase is Phase.READING
+        assert not self._in_flight
+        if tail.foreign_from is not None:
+            self._become_foreign(tail.foreign_from)
+            return
+        self.phase = Phase.SURE
+        self.acknowledged = self._checked_to = tail.end
+        self._next_sequence = tail.next_sequence
+        self._may_pipeline = tail.knows_writer
+        self._continue_at(tail.end)
+
+    def end_not_read(self) -> None:
+        """The end could not be read: it is asked for again."""
+        if self.phase is Phase.READING:
+            self.phase = Phase.UNSURE
+
+    def forget_queued(self) -> None:
+        """What was offered and not sent is void (a pause, a setback); what was sent stays."""
+        if self.phase is Phase.FILLING:
+            hole = self._queue[0]
+            self._drop_queue(hole.end)
+            self._queue.append(hole)
+            return
+        sent = [*self._in_flight, *self._returned]
+        self._drop_queue(max((each.end for each in sent), default=self.acknowledged))
+
+    # ----------------------------------------------------------------------------------------------
+
+    def _may_send_behind(self, head: Append[T]) -> bool:
+        if not self._may_pipeline:
+            return False
+        return self._in_flight_bytes + head.size_bytes <= self.max_in_flight_bytes
+
+    def _send(self) -> Send[T]:
+        batches = [self._pop()]
+        size = batches[0].size_bytes
+        while self._in_flight and self._queue:
+            head = self._queue[0]
+            if isinstance(head, Hole) or size + head.size_bytes > self.pack_below_bytes:
+                break
+            batches.append(self._pop())
+            size += head.size_bytes
+        sent = Send(tuple(batches), self._next_sequence)
+        self._next_sequence = (self._next_sequence + sent.end - sent.first) & SEQUENCE_MASK
+        self._in_flight.append(sent)
+        self._in_flight_bytes += size
+        return sent
+
+    def _pop(self) -> Append[T]:
+        head = self._queue.popleft()
+        assert isinstance(head, Append)
+        self.queued_bytes -= head.size_bytes
+        return head
+
+    def _take_back(self, sent: Send[T]) -> None:
+        self._in_flight.remove(sent)
+        self._in_flight_bytes -= sent.size_bytes
+
+    def _lose_certainty(self) -> None:
+        self.phase = Phase.UNSURE
+        self._may_pipeline = False
+
+    def _become_foreign(self, offset: int) -> None:
+        self.phase = Phase.FOREIGN
+        self.foreign_at = offset if self.foreign_at is None else min(self.foreign_at, offset)
+        self._returned.clear()
+        self._queue.clear()
+        self.queued_bytes = 0
+
+    def _continue_at(self, end: int) -> None:
+        """Continue at the copy's end with what is here from there on; else it has to be offered again."""
+        for sent in sorted(self._returned, key=lambda each: each.first, reverse=True):
+            self._queue.extendleft(reversed(sent.batches))
+            self.queued_bytes += sent.size_bytes
+        self._returned.clear()
+        while self._queue and self._queue[0].end <= end:
+            item = self._queue.popleft()
+            self.queued_bytes -= item.size_bytes if isinstance(item, Append) else 0
+        head = self._queue[0] if self._queue else None
+        if isinstance(head, Hole) and head.first < end:
+            self._queue[0] = Hole(end, head.end - end)
+        if not self._is_whole_from(end):
+            self._drop_queue(end)
+
+    def _is_whole_from(self, end: int) -> bool:
+        """Nothing between `end` and `wanted` is missing from the queue."""
+        at = end
+        for item in self._queue:
+            if item.first != at:
+                return False
+            at = item.end
+        return at == self.wanted
+
+    def _drop_queue(self, wanted: int) -> None:
+        self._queue.clear()
+        self.queued_bytes = 0
+        self.wanted = wanted
+        self.generation += 1

@@ -1,0 +1,186 @@
+"""Fills offsets of copies that the source does not show, by aborted transactions.
+
+The end of a transaction writes one control record to each partition that was added to it: one offset that no
+consumer sees. A longer hole takes empty records of that transaction before it. A late owner cannot fill: each
+new owner initialises the transactional id before it reads the end of any copy.
+"""
+
+import asyncio
+from collections.abc import Iterator, Mapping
+
+from twinlog.batches import Codec, NewRecord, OutgoingBatch, build_batch
+from twinlog.batches.outgoing import Seal, sealed_header
+from twinlog.errors import KafkaError, StateError, TransientKafkaError
+from twinlog.kafka.deadline import deadline, pause
+from twinlog.kafka.raw import DataSession, ProducerIdentity, ProducerSettings, TransactionCoordinator
+from twinlog.kafka.raw.errors import partition_error
+from twinlog.kafka.raw.leaders import leader_of, refresh_metadata
+from twinlog.kafka.raw.log_ends import log_ends
+from twinlog.kafka.raw.wire import ProducePart, produce_request
+from twinlog.model import TopicPartition
+
+PARTITIONS_PER_TRANSACTION = 50
+LARGEST_FILLER_RECORDS = 1_000_000
+"""Of one batch: 817 KB with zstd."""
+_FIRST_LOOK_SECONDS = 0.002
+_LONGEST_LOOK_SECONDS = 0.1
+_SEQUENCE_MASK = 0x7FFFFFFF
+
+
+class Filler:
+    """One transactional id of one task. `open` before `fill`; used by one task of the event loop at a
+    time."""
+
+    def __init__(self, session: DataSession, transactional_id: str, settings: ProducerSettings) -> None:
+        self._session = session
+        self._settings = settings
+        self._coordinator = TransactionCoordinator(
+            session, transactional_id, transaction_timeout_seconds=settings.transaction_timeout_seconds
+        )
+        self._identity: ProducerIdentity | None = None
+        self._sequences: dict[TopicPartition, int] = {}
+        """Next sequence number by partition, for the present identity."""
+        self._largest: OutgoingBatch | None = None
+
+    @property
+    def is_open(self) -> bool:
+        """It has an identity, and left nothing open."""
+        return self._identity is not None
+
+    @property
+    def producer_id(self) -> int:
+        """Raises StateError before `open`."""
+        return self._opened().producer_id
+
+    async def open(self) -> None:
+        """Take the id over: what its former owner was ending is written when this returns. Raises
+        KafkaError."""
+        timeout_seconds = self._settings.delivery_timeout_seconds
+        self._take(await self._coordinator.new_identity(timeout_seconds=timeout_seconds))
+        await self._coordinator.agree(timeout_seconds=timeout_seconds)
+
+    async def fill(self, holes: Mapping[TopicPartition, tuple[int, int]]) -> set[TopicPartition]:
+        """Fill `count` offsets from `first` on, at the end of each log; returns the partitions whose log
+        then ends behind the hole for certain. After an error the id is taken over again, so that nothing is
+        left open.
+
+        Raises KafkaError (PRODUCER_FENCED when another owner has taken the id over).
+        """
+        filled: set[TopicPartition] = set()
+        for group in _groups(holes, PARTITIONS_PER_TRANSACTION):
+            try:
+                await self._fill_group(group)
+                filled |= await self._settled(group)
+            except KafkaError:
+                self._identity = None
+                raise
+        return filled
+
+    async def _fill_group(self, group: Mapping[TopicPartition, tuple[int, int]]) -> None:
+        timeout_seconds = self._settings.delivery_timeout_seconds
+        identity = self._opened()
+        await self._coordinator.add_partitions(
+            identity, group, timeout_seconds=timeout_seconds, unknown_topic_seconds=0.0
+        )
+        failures: list[KafkaError] = []
+
+        async def write(partition: TopicPartition, count: int) -> None:
+            try:
+                await self._write_empty(partition, count, identity)
+            except KafkaError as error:
+                failures.append(error)
+
+        async with asyncio.TaskGroup() as tasks:
+            for partition, (_, count) in group.items():
+                if count > 1:
+                    tasks.create_task(write(partition, count - 1), name=f"fill {partition}")
+        if failures:
+            raise failures[0]
+        self._take(await self._coordinator.end(identity, commit=False, timeout_seconds=timeout_seconds))
+
+    def _take(self, identity: ProducerIdentity) -> None:
+        if identity != self._identity:
+            self._sequences.clear()
+        self._identity = identity
+
+    async def _write_empty(self, partition: TopicPartition, count: int, identity: ProducerIdentity) -> None:
+        """An open transaction is never forgotten: a batch whose answer was lost may be sent again as it
+        was."""
+        doing = f"fill {partition}"
+        async with deadline(self._settings.delivery_timeout_seconds, doing, alias=self._session.alias):
+            while count:
+                records = min(count, LARGEST_FILLER_RECORDS)
+                batch = self._empty(records)
+                sequence = self._sequences.get(partition, 0)
+                header = sealed_header(batch, Seal(*identity, sequence, True))
+                while not await self._is_written(ProducePart(partition, header, batch.records), doing):
+                    await pause(self._settings.retry_pause_seconds)
+                self._sequences[partition] = (sequence + records) & _SEQUENCE_MASK
+                count -= records
+
+    async def _is_written(self, part: ProducePart, doing: str) -> bool:
+        """False when it may be sent again. Raises KafkaError."""
+        client = await self._session.client(doing)
+        leader = leader_of(client, part.partition)
+        if leader is None:
+            await refresh_metadata(self._session, client, {part.partition.topic})
+            return False
+        request = produce_request(
+            [part],
+            transactional_id=self._coordinator.transactional_id,
+            timeout_ms=int(self._settings.request_timeout_seconds * 1000),
+            adds_partitions=self._coordinator.version_2,
+        )
+        try:
+            (answer,) = (await self._session.send(leader, request, doing)).answers
+        except TransientKafkaError:
+            return False
+        if answer.error_code == 0:
+            return True
+        refusal = partition_error(answer.error_code, part.partition, doing, alias=self._session.alias)
+        if not refusal.retriable:
+            raise refusal
+        await refresh_metadata(self._session, client)
+        return False
+
+    def _empty(self, records: int) -> OutgoingBatch:
+        """Timestamp 0 and nothing else: the same bytes each time, so the largest is built once."""
+        if records == LARGEST_FILLER_RECORDS and self._largest is not None:
+            return self._largest
+        batch = build_batch([NewRecord(None, None, 0)] * records, codec=Codec.ZSTD)
+        if records == LARGEST_FILLER_RECORDS:
+            self._largest = batch
+        return batch
+
+    async def _settled(self, group: Mapping[TopicPartition, tuple[int, int]]) -> set[TopicPartition]:
+        """Wait until the markers are in the logs, which is after the coordinator has answered."""
+        doing, wait_seconds = "wait for transaction markers", _FIRST_LOOK_SECONDS
+        async with deadline(self._settings.delivery_timeout_seconds, doing, alias=self._session.alias):
+            while True:
+                ends = await log_ends(self._session, group)
+                behind = {
+                    partition
+                    for partition, (first, count) in group.items()
+                    if isinstance(end := ends[partition], KafkaError) or end.offset < first + count
+                }
+                if not behind:
+                    return {
+                        partition
+                        for partition, (first, count) in group.items()
+                        if not isinstance(end := ends[partition], KafkaError) and end.offset == first + count
+                    }
+                await pause(wait_seconds)
+                wait_seconds = min(2 * wait_seconds, _LONGEST_LOOK_SECONDS)
+
+    def _opened(self) -> ProducerIdentity:
+        if self._identity is None:
+            raise StateError("the filler has no identity: open it")
+        return self._identity
+
+
+def _groups(
+    holes: Mapping[TopicPartition, tuple[int, int]], size: int
+) -> Iterator[dict[TopicPartition, tuple[int, int]]]:
+    every = list(holes.items())
+    for begin in range(0, len(every), size):
+        yield dict(every[begin : begin + size])

@@ -1,0 +1,136 @@
+"""Reads the end of preserved copies: where the log ends once every replica has it, and what follows there.
+
+Three questions, each asked of all leaders at once: the high watermark and the leader epoch (ListOffsets),
+the end of the leader's log (OffsetForLeaderEpoch), the writer's last sequence number (DescribeProducers).
+While the first two differ, records are being replicated, and the end is not known yet.
+"""
+
+from collections.abc import Collection, Mapping
+from typing import Protocol, TypeVar
+
+from twinlog.batches.header import Batch
+from twinlog.errors import KafkaError, TransientKafkaError
+from twinlog.kafka.raw import BatchReader, DataSession, epoch_ends
+from twinlog.kafka.raw.log_ends import LogEnd, log_ends
+from twinlog.kafka.raw.producer_states import ProducerStates, producer_states
+from twinlog.model import TopicPartition
+from twinlog_source.preserved.append_log import SEQUENCE_MASK, Tail
+
+A = TypeVar("A")
+
+NOT_REPLICATED = "NOT_REPLICATED"
+"""The leader has records that not all replicas have: the end is asked for again."""
+LOOK_BYTES = 1 << 20
+LOOKS_BACK = 32
+"""How many batches at the end are looked at for the writer's last one, when the leader has forgotten it."""
+CHECKED_BYTES = 16 << 20
+"""How much behind the last checked offset is looked at for foreign records."""
+
+
+class CopyTails(Protocol):
+    """What the writer of preserved copies asks of their logs."""
+
+    async def read(
+        self, checked_from: Mapping[TopicPartition, int]
+    ) -> Mapping[TopicPartition, Tail | KafkaError]:
+        """The tail of each copy, or why it is not known. Raises KafkaError when no broker can be reached."""
+        ...
+
+
+class KafkaCopyTails:
+    """Asks the leaders of the target."""
+
+    def __init__(
+        self, session: DataSession, *, writer_id: int, own_ids: Collection[int], timeout_seconds: float
+    ) -> None:
+        """`writer_id` is the producer id of the flow's copies; `own_ids` are those of its filler as well."""
+        self._session = session
+        self._writer_id = writer_id
+        self._own_ids = frozenset(own_ids) | {writer_id}
+        self._timeout_seconds = timeout_seconds
+        self._reader = BatchReader(session, read_committed=False)
+
+    async def read(
+        self, checked_from: Mapping[TopicPartition, int]
+    ) -> Mapping[TopicPartition, Tail | KafkaError]:
+        tails: dict[TopicPartition, Tail | KafkaError] = {}
+        ends = await log_ends(self._session, checked_from, timeout_seconds=self._timeout_seconds)
+        known = _answers(ends, tails)
+        states = await producer_states(self._session, known, timeout_seconds=self._timeout_seconds)
+        remembered = _answers(states, tails)
+        leader_ends = await epoch_ends(
+            self._session,
+            {partition: known[partition].leader_epoch for partition in remembered},
+            timeout_seconds=self._timeout_seconds,
+        )
+        for partition, end in _answers(leader_ends, tails).items():
+            high_watermark = known[partition].offset
+            if end.end_offset != high_watermark:
+                tails[partition] = TransientKafkaError(
+                    f"{partition}: {end.end_offset - high_watermark} records are being replicated",
+                    reason=NOT_REPLICATED,
+                )
+                continue
+            try:
+                tails[partition] = await self._tail(
+                    partition, known[partition], remembered[partition], checked_from[partition]
+                )
+            except KafkaError as error:
+                tails[partition] = error
+        return tails
+
+    async def _tail(
+        self, partition: TopicPartition, end: LogEnd, states: ProducerStates, checked_from: int
+    ) -> Tail:
+        foreign = await self._foreign(partition, checked_from, end.offset)
+        state = states.get(self._writer_id)
+        if state is not None and state.last_sequence >= 0:
+            return Tail(end.offset, (state.last_sequence + 1) & SEQUENCE_MASK, True, foreign)
+        # Forgotten: it takes any number. Two owners that find the same end choose the same one.
+        last = await self._last_of_writer(partition, end.offset)
+        if last is None:
+            return Tail(end.offset, end.offset & SEQUENCE_MASK, False, foreign)
+        header = last.header
+        follows = (header.base_sequence + header.record_count) & SEQUENCE_MASK
+        return Tail(end.offset, follows, False, foreign)
+
+    async def _foreign(self, partition: TopicPartition, checked_from: int, end: int) -> int | None:
+        """The first offset from `checked_from` on that another producer wrote, as far as `CHECKED_BYTES`
+        go."""
+        at, seen_bytes = checked_from, 0
+        while at < end and seen_bytes < CHECKED_BYTES:
+            fetched = await self._reader.fetch(partition, at, max_bytes=LOOK_BYTES)
+            if not fetched.batches:
+                return None
+            for batch in fetched.batches:
+                if batch.header.next_offset > at and batch.header.producer_id not in self._own_ids:
+                    return max(batch.header.base_offset, checked_from)
+            at, seen_bytes = fetched.next_offset(at), seen_bytes + fetched.size_bytes
+        return None
+
+    async def _last_of_writer(self, partition: TopicPartition, end: int) -> Batch | None:
+        at = end - 1
+        for _ in range(LOOKS_BACK):
+            if at < 0:
+                return None
+            fetched = await self._reader.fetch(partition, at, max_bytes=1)
+            if not fetched.batches or fetched.log_start_offset > at:
+                return None
+            batch = fetched.batches[0]
+            if batch.header.producer_id == self._writer_id:
+                return batch
+            at = batch.header.base_offset - 1
+        return None
+
+
+def _answers(
+    found: Mapping[TopicPartition, A | KafkaError], refused: dict[TopicPartition, Tail | KafkaError]
+) -> dict[TopicPartition, A]:
+    """Those that were answered; the others go to `refused`."""
+    answered: dict[TopicPartition, A] = {}
+    for partition, answer in found.items():
+        if isinstance(answer, KafkaError):
+            refused[partition] = answer
+        else:
+            answered[partition] = answer
+    return answered

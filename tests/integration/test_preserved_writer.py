@@ -1,0 +1,199 @@
+"""Copies with the source's offsets, on two real brokers: the writer of preserved copies alone, without the
+service."""
+
+import asyncio
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from typing import Any
+
+from aiokafka import AIOKafkaConsumer, AIOKafkaProducer
+from aiokafka import TopicPartition as AioTopicPartition
+
+from twinlog.batches import CopyPolicy, prepare
+from twinlog.clock import SystemClock
+from twinlog.kafka.cluster import open_cluster
+from twinlog.kafka.ports import NewTopic, OffsetSpec
+from twinlog.kafka.raw import (
+    DataSession,
+    FetchedPartition,
+    ProducerIdentity,
+    RawFetcher,
+    TransactionCoordinator,
+    list_offsets,
+)
+from twinlog.local.blocking_cluster import BlockingCluster
+from twinlog.model import TopicPartition
+from twinlog.testing.brokers import KafkaPair, make_topics
+from twinlog.testing.raw_copying import QUICK, open_fetcher, open_session
+from twinlog_source.preserved.append_log import AppendLog
+from twinlog_source.preserved.filler import Filler
+from twinlog_source.preserved.items import items_of
+from twinlog_source.preserved.tails import KafkaCopyTails
+from twinlog_source.preserved.writer import PreservedPartition, PreservedWriter
+
+POLICY = CopyPolicy(keeps_offsets=True)
+
+
+async def _make(cluster: BlockingCluster, topic: str, partitions: int, **configs: str) -> None:
+    async with open_cluster("X", cluster.client_properties()) as admin:
+        kept = {"retention.ms": "-1", **configs}
+        new = NewTopic(name=topic, partition_count=partitions, replication_factor=1, configs=kept)
+        await make_topics(admin, new)
+
+
+async def _read(cluster: BlockingCluster, partition: TopicPartition, end: int) -> dict[int, tuple[Any, ...]]:
+    """What a read_committed consumer gets, by offset."""
+    consumer = AIOKafkaConsumer(
+        bootstrap_servers=cluster.bootstrap_servers,
+        auto_offset_reset="earliest",
+        isolation_level="read_committed",
+        enable_auto_commit=False,
+    )
+    await consumer.start()
+    try:
+        assigned = AioTopicPartition(*partition)
+        consumer.assign([assigned])
+        found: dict[int, tuple[Any, ...]] = {}
+        async with asyncio.timeout(60):
+            while await consumer.position(assigned) < end:
+                for records in (await consumer.getmany(timeout_ms=200)).values():
+                    for each in records:
+                        found[each.offset] = (each.key, each.value, each.headers, each.timestamp)
+        return found
+    finally:
+        await consumer.stop()
+
+
+@dataclass(eq=False)
+class Owner:
+    """A task's worth of copying: reads the source and offers it to the writer."""
+
+    pair: KafkaPair
+    source: DataSession
+    fetcher: RawFetcher
+    writer: PreservedWriter
+    copies: dict[TopicPartition, PreservedPartition] = field(default_factory=dict)
+    """By source partition."""
+
+    async def copy_until(self, ends: Mapping[TopicPartition, int]) -> None:
+        async with asyncio.timeout(90):
+            while any(self.copies[source].appends.acknowledged < end for source, end in ends.items()):
+                wanted = {
+                    source: each.appends.wanted
+                    for source, each in self.copies.items()
+                    if each.appends.queued_bytes < 4 << 20
+                }
+                for source, answer in (await self.fetcher.poll(wanted, max_wait_seconds=0.05)).items():
+                    each = self.copies[source]
+                    assert isinstance(answer, FetchedPartition)
+                    if answer.fetch_offset != each.appends.wanted:
+                        continue
+                    prepared = prepare(
+                        answer.records,
+                        wanted_offset=answer.fetch_offset,
+                        policy=POLICY,
+                        aborted=answer.aborted,
+                    )
+                    assert prepared.fault is None
+                    items = items_of(prepared, from_offset=answer.fetch_offset)
+                    each.appends.offer(items, next_offset=prepared.next_offset)
+                    self.writer.wake(each)
+
+
+@asynccontextmanager
+async def _owner(
+    pair: KafkaPair, topic: str, partitions: int, identity: ProducerIdentity, *, position: int = 0
+) -> AsyncIterator[Owner]:
+    async with (
+        open_session("A", pair.a.client_properties()) as source,
+        open_session("B", pair.b.client_properties()) as target,
+        open_fetcher(source) as fetcher,
+    ):
+        filler = Filler(target, f"fill-{topic}", QUICK)
+        await filler.open()
+        writer = PreservedWriter(
+            session=target,
+            settings=QUICK,
+            identity=identity,
+            tails=KafkaCopyTails(
+                target, writer_id=identity.producer_id, own_ids=[filler.producer_id], timeout_seconds=10
+            ),
+            filler=filler,
+            clock=SystemClock(),
+            acknowledged=lambda *_: None,
+            changed=lambda _: None,
+        )
+        owner = Owner(pair, source, fetcher, writer)
+        for number in range(partitions):
+            each = PreservedPartition(
+                target=TopicPartition(topic, number),
+                appends=AppendLog.starting_at(position, max_in_flight_bytes=4 << 20),
+            )
+            owner.copies[TopicPartition(topic, number)] = each
+            writer.add(each)
+        stop = asyncio.Event()
+        async with asyncio.TaskGroup() as tasks:
+            tasks.create_task(writer.run(stop), name="writer")
+            try:
+                yield owner
+            finally:
+                stop.set()
+
+
+async def _new_identity(cluster: BlockingCluster) -> ProducerIdentity:
+    async with open_session("B", cluster.client_properties()) as session:
+        coordinator = TransactionCoordinator(session, None, transaction_timeout_seconds=60)
+        return await coordinator.new_identity(timeout_seconds=20)
+
+
+async def _write_mixture(cluster: BlockingCluster, topic: str, partitions: int, *, rounds: int) -> None:
+    """Plain batches of all codecs between transactions, of which every third is aborted."""
+    for number, codec in enumerate(("none", "gzip", "snappy", "lz4", "zstd")):
+        producer = AIOKafkaProducer(
+            bootstrap_servers=cluster.bootstrap_servers,
+            compression_type=None if codec == "none" else codec,
+            transactional_id=f"{topic}-{codec}",
+        )
+        plain = AIOKafkaProducer(
+            bootstrap_servers=cluster.bootstrap_servers, compression_type=None if codec == "none" else codec
+        )
+        async with producer, plain:
+            for turn in range(rounds):
+                await producer.begin_transaction()
+                for each in range(3 * partitions):
+                    value = None if each % 5 == 0 else b"%d-%d-%d" % (number, turn, each)
+                    await producer.send(
+                        topic, value, b"k%d" % each, each % partitions, headers=[("h", b"\xff")]
+                    )
+                if turn % 3 == 2:
+                    await producer.flush()
+                    await producer.abort_transaction()
+                else:
+                    await producer.commit_transaction()
+                for each in range(4 * partitions):
+                    await plain.send(
+                        topic, b"plain", None, each % partitions, timestamp_ms=1_600_000_000_000 + each
+                    )
+                await plain.flush()
+
+
+async def test_every_record_lies_at_its_source_offset_with_transactions_aborts_and_all_codecs(
+    kafka_pair: KafkaPair, unique_topic: str
+) -> None:
+    partitions = 3
+    for cluster in (kafka_pair.a, kafka_pair.b):
+        await _make(cluster, unique_topic, partitions)
+    await _write_mixture(kafka_pair.a, unique_topic, partitions, rounds=4)
+    identity = await _new_identity(kafka_pair.b)
+    async with open_session("A", kafka_pair.a.client_properties()) as session:
+        every = [TopicPartition(unique_topic, number) for number in range(partitions)]
+        ends = {p: int(end) for p, end in (await list_offsets(session, OffsetSpec.LATEST, every)).items()}  # type: ignore[arg-type]
+    # Owners one after the other, each cut off somewhere: the same identity continues.
+    for share in (0.3, 0.7, 1.0):
+        async with _owner(kafka_pair, unique_topic, partitions, identity) as owner:
+            await owner.copy_until({p: int(end * share) for p, end in ends.items()})
+    for partition in every:
+        original = await _read(kafka_pair.a, partition, ends[partition])
+        assert len(original) > 50
+        assert await _read(kafka_pair.b, partition, ends[partition]) == original
