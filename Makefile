@@ -58,7 +58,7 @@ bench: install ## Beside the real MirrorMaker 2: half an hour on a quiet machine
 lint: install ## ruff, mypy, import rules, proto rules, generated files in step
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
-	$(BIN)/mypy src services/source/twinlog_source services/checkpoint/twinlog_checkpoint services/heartbeat/twinlog_heartbeat services/configsync/twinlog_configsync tests
+	$(BIN)/mypy src services/source/twinlog_source services/checkpoint/twinlog_checkpoint services/heartbeat/twinlog_heartbeat services/configsync/twinlog_configsync tests bench examples
 	$(BIN)/lint-imports
 	$(BIN)/buf lint
 	$(BIN)/python proto/generate.py --check

@@ -22,7 +22,7 @@ from bench.results import CeilingRun, Copier, LoadFacts, Results
 from bench.stage import Side, Stage
 from bench.warm_up import warm_brokers
 from twinlog.errors import TwinlogError
-from twinlog.local.log_tail import last_lines
+from twinlog.local.processes.log_tail import last_lines
 from twinlog.local.spec import KafkaVersion
 from twinlog.model import Flow
 

@@ -10,7 +10,7 @@ from bench.results import Copier
 from twinlog.batches import Codec
 from twinlog.errors import StateError
 from twinlog.local.mm2 import MirrorMaker2
-from twinlog.local.process import ProcessError
+from twinlog.local.processes.process import ProcessError
 from twinlog.local.properties_text import render_properties
 from twinlog.model import Flow
 from twinlog.testing.twinlog_run import TwinlogRun

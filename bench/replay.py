@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from itertools import cycle
 
 from bench.loads import BatchPool
-from twinlog.kafka.raw import DataSession, ProducerSettings, RawProducer
+from twinlog.kafka.raw import DataClientPool, ProducerSettings, RawProducer
 from twinlog.model import TopicPartition
 
 _MOST_UNDER_WAY_BYTES = 32 << 20
@@ -30,7 +30,7 @@ class Replayed:
 
 
 async def replay(
-    session: DataSession,
+    session: DataClientPool,
     topic: str,
     pool: BatchPool,
     *,

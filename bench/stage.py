@@ -9,7 +9,7 @@ from twinlog.batches import VisibleCounter, read_batches
 from twinlog.kafka.clients import fetch_options
 from twinlog.kafka.cluster import open_cluster
 from twinlog.kafka.ports import KafkaCluster, NewTopic, OffsetSpec
-from twinlog.kafka.raw import DataSession, FetchFailure, RawFetcher, list_offsets
+from twinlog.kafka.raw import DataClientPool, FetchFailure, RawFetcher, list_offsets
 from twinlog.local.blocking_cluster import BlockingCluster
 from twinlog.local.cluster_group import start_clusters, stop_clusters
 from twinlog.local.spec import ClusterSpec
@@ -26,7 +26,7 @@ class Side:
 
     brokers: BlockingCluster
     admin: KafkaCluster
-    session: DataSession
+    session: DataClientPool
 
     async def create_topic(self, topic: str, partition_count: int) -> None:
         """Raises KafkaError."""

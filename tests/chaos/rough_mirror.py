@@ -18,7 +18,7 @@ from twinlog.kafka.ports import ConfigChange, KafkaCluster, NewTopic
 from twinlog.local.blocking_cluster import BlockingCluster
 from twinlog.local.mm2 import quick_mm2_properties
 from twinlog.model import Flow, TopicPartition
-from twinlog.testing.brokers import carried_out, eventually, unique_name
+from twinlog.testing.brokers import eventually, retry_admin, unique_name
 from twinlog.testing.twinlog_run import TwinlogRun
 
 LONG_PATIENCE_SECONDS = 300.0
@@ -107,7 +107,7 @@ class RoughMirror:
             )
             for entry in self.mirrored
         ]
-        await carried_out(lambda: self.source.create_topics(new))
+        await retry_admin(lambda: self.source.create_topics(new))
 
     async def fill(self, records: int, *, kills: int, rewinds: int, recreations: int = 0) -> None:
         """Write in pieces, and kill a service after each of some of them: it is copying then. After some, but
@@ -146,7 +146,7 @@ class RoughMirror:
 
         await eventually(has_records, LONG_PATIENCE_SECONDS)
         former = await topic_id()
-        await carried_out(partial(self.target.delete_topics, [name]))
+        await retry_admin(partial(self.target.delete_topics, [name]))
 
         async def is_there_again() -> bool:
             return await topic_id() not in ("", former)
@@ -206,7 +206,7 @@ class RoughMirror:
         """Have both logs kept as they are now, and wait until cleaners that still run are done."""
         keep = [ConfigChange(name="cleanup.policy", value="delete")]
         for cluster, topic in ((self.source, entry.topic), (self.target, entry.remote)):
-            await carried_out(partial(cluster.alter_topic_configs, {topic: keep}))
+            await retry_admin(partial(cluster.alter_topic_configs, {topic: keep}))
         sizes: list[int] = []
 
         async def settled() -> bool:

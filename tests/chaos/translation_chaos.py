@@ -34,7 +34,7 @@ from twinlog.kafka.ports import CommittedOffset
 from twinlog.local.blocking_cluster import BlockingCluster
 from twinlog.local.spec import ClusterSpec
 from twinlog.model import TopicPartition
-from twinlog.testing.brokers import carried_out, eventually, start_clusters, stop_clusters, unique_name
+from twinlog.testing.brokers import eventually, retry_admin, start_clusters, stop_clusters, unique_name
 from twinlog.testing.twinlog_run import TwinlogRun
 
 GOOD = (pb2.VERDICT_EXACT, pb2.VERDICT_UP_TO_DATE)
@@ -171,7 +171,7 @@ class TranslationChaos:
         groups = as_groups(places, prefix, self.dice)
         for index, (group, held) in enumerate(sorted(groups.items())):
             offsets = {partition: CommittedOffset(next_offset=place[2]) for partition, place in held.items()}
-            await carried_out(partial(mirror.source.alter_group_offsets, group, offsets))
+            await retry_admin(partial(mirror.source.alter_group_offsets, group, offsets))
             if index == len(groups) // 2:
                 await mirror.kill("checkpoint")
         wanted = {

@@ -6,7 +6,7 @@ from contextlib import asynccontextmanager
 
 from contract.workbench import Workbench
 from twinlog.errors import TransientKafkaError
-from twinlog.kafka.ports import Candidate, Standing
+from twinlog.kafka.ports import Candidate, ElectionResult
 from twinlog.service.waiting import wait_or_stop
 from twinlog.testing.brokers import eventually, unique_name
 
@@ -16,14 +16,14 @@ SESSION_SECONDS = 20.0
 class ElectionContract:
     async def test_the_first_leads_and_stays_the_leader(self, bench: Workbench) -> None:
         async with candidates(bench, "one", "two", "three") as (one, two, three):
-            assert await one.stand() == Standing(leads=True, leader="one")
+            assert await one.stand() == ElectionResult(leads=True, leader="one")
             assert await stand_together(one, two) == [True, False]
             assert await stand_together(one, two, three) == [True, False, False]
-            assert await two.stand() == Standing(leads=False, leader="one")
+            assert await two.stand() == ElectionResult(leads=False, leader="one")
 
     async def test_another_leads_once_the_leader_has_left(self, bench: Workbench) -> None:
         async with candidates(bench, "one", "two") as (one, two):
-            assert await one.stand() == Standing(leads=True, leader="one")
+            assert await one.stand() == ElectionResult(leads=True, leader="one")
             assert await stand_together(one, two) == [True, False]
             await one.withdraw()
             assert await stand_together(two) == [True]
@@ -51,7 +51,7 @@ class ElectionContract:
         async with candidates(bench, "ended", "after", gone={"ended"}) as (ended, after):
             assert (await ended.stand()).leads
             async with asyncio.timeout(SESSION_SECONDS * 0.8):
-                assert await after.stand() == Standing(leads=True, leader="after")
+                assert await after.stand() == ElectionResult(leads=True, leader="after")
 
     async def test_groups_know_nothing_of_each_other_and_are_no_consumers(self, bench: Workbench) -> None:
         async with candidates(bench, "one") as (one,), candidates(bench, "two") as (two,):
@@ -105,7 +105,7 @@ async def _elections_are_held(bench: Workbench) -> bool:
 
 async def stand_together(*standing: Candidate) -> list[bool]:
     """Everybody stands again and again until all have heard of one and the same leader: who leads."""
-    heard: dict[int, Standing] = {}
+    heard: dict[int, ElectionResult] = {}
     agreed = asyncio.Event()
 
     async def stand(index: int, candidate: Candidate) -> None:

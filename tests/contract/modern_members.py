@@ -11,7 +11,7 @@ from contextlib import asynccontextmanager
 from twinlog.kafka.clients import aiokafka_client_options
 from twinlog.kafka.errors import from_code
 from twinlog.kafka.groups.coordinators import GroupCoordinators
-from twinlog.kafka.protocol.connection import DataSession
+from twinlog.kafka.protocol.connection import DataClientPool
 from twinlog.kafka.protocol.encoding import (
     INT16,
     INT32,
@@ -97,7 +97,7 @@ async def modern_member(
     """One member that is in the group for as long as a session lasts without another heartbeat (45 s)."""
     heartbeat = {"share": _share_heartbeat, "streams": _streams_heartbeat}[group_type]
     member_id = base64.urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")
-    session = DataSession("A", aiokafka_client_options(properties, alias="A"), timeout_seconds=30.0)
+    session = DataClientPool("A", aiokafka_client_options(properties, alias="A"), timeout_seconds=30.0)
     coordinators = GroupCoordinators(session)
 
     async def told(epoch: int) -> bool:

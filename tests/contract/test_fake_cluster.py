@@ -17,8 +17,8 @@ from contract.topic_admin_contract import TopicAdminContract
 from contract.workbench import Ending, Workbench
 from twinlog.kafka.ports import KafkaCluster
 from twinlog.model import Record, TopicPartition
-from twinlog.testing.fake_cluster import FakeCluster
-from twinlog.testing.fake_cluster_state import Transaction
+from twinlog.testing.fakes.cluster import FakeCluster
+from twinlog.testing.fakes.cluster_state import Transaction
 
 _OUTCOMES = {Ending.COMMIT: Transaction.COMMITTED, Ending.ABORT: Transaction.ABORTED}
 

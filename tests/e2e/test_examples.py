@@ -18,7 +18,7 @@ from twinlog.local.cluster_group import start_clusters, stop_clusters
 from twinlog.local.spec import ClusterSpec
 from twinlog.model import TopicPartition
 from twinlog.service.runtime import wait_or_stop
-from twinlog.testing.brokers import carried_out, eventually
+from twinlog.testing.brokers import eventually, retry_admin
 from twinlog.testing.records import write_batches
 from twinlog.testing.twinlog_run import TwinlogRun
 
@@ -42,7 +42,7 @@ def _open(cluster: BlockingCluster) -> KafkaCluster:
 
 async def _make(cluster: BlockingCluster, topic: str, records: int) -> None:
     async with _open(cluster) as client:
-        await carried_out(
+        await retry_admin(
             lambda: client.create_topics([NewTopic(name=topic, partition_count=1, replication_factor=1)])
         )
     await _add(cluster, topic, records)

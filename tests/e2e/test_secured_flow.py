@@ -13,7 +13,7 @@ from twinlog.kafka.cluster import open_cluster
 from twinlog.kafka.ports import NewTopic
 from twinlog.local.blocking_cluster import BlockingCluster
 from twinlog.local.spec import SaslMechanism
-from twinlog.testing.brokers import carried_out, eventually, unique_name
+from twinlog.testing.brokers import eventually, retry_admin, unique_name
 from twinlog.testing.records import write_batches
 from twinlog.testing.twinlog_run import TwinlogRun
 
@@ -39,7 +39,7 @@ async def test_a_flow_from_tls_and_scram_to_sasl_plain(
     topic = unique_name("secured")
     async with open_cluster("A", clients["A"]) as source, open_cluster("B", clients["B"]) as target:
         new = NewTopic(name=topic, partition_count=2, replication_factor=1)
-        await carried_out(lambda: source.create_topics([new]))
+        await retry_admin(lambda: source.create_topics([new]))
         records = [NewRecord(b"k%d" % i, b"%d" % i, SystemClock().now_ms()) for i in range(100)]
         await write_batches(a, topic, [(0, Codec.ZSTD, records), (1, Codec.NONE, records)])
         text = f"clusters = A, B\n{settings}A->B.enabled = true\ntopics = {topic}\n{FAST_AND_SMALL}"

@@ -18,7 +18,7 @@ from twinlog.kafka.cluster import open_cluster
 from twinlog.kafka.ports import CommittedOffset, KafkaCluster, NewTopic, OffsetSpec
 from twinlog.kafka.raw import ProducerSettings, RawProducer
 from twinlog.model import TopicPartition
-from twinlog.testing.brokers import KafkaPair, carried_out, eventually, unique_name
+from twinlog.testing.brokers import KafkaPair, eventually, retry_admin, unique_name
 from twinlog.testing.raw_copying import open_session
 from twinlog.testing.service_process import CALL_SECONDS, ServiceProcess
 from twinlog.wire import Checkpoint, OffsetSync, decode_checkpoint, encode_offset_sync
@@ -205,8 +205,8 @@ async def mirror(admin: Ends, *more: str, service: Ends | None = None) -> AsyncI
         )
         origin = NewTopic(name=topic, partition_count=1, replication_factor=1)
         copy = NewTopic(name=made.copy.topic, partition_count=1, replication_factor=1)
-        await carried_out(lambda: source.create_topics([origin, syncs]))
-        await carried_out(lambda: target.create_topics([copy]))
+        await retry_admin(lambda: source.create_topics([origin, syncs]))
+        await retry_admin(lambda: target.create_topics([copy]))
         yield made
 
 

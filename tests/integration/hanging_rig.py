@@ -8,7 +8,7 @@ from contextlib import asynccontextmanager
 from aiokafka.protocol.coordination import FindCoordinatorRequest
 
 from twinlog.errors import KafkaError
-from twinlog.kafka.raw import DataSession, OpenTransaction, open_transactions
+from twinlog.kafka.raw import DataClientPool, OpenTransaction, open_transactions
 from twinlog.local.blocking_cluster import BlockingCluster
 from twinlog.model import TopicPartition
 from twinlog.testing.brokers import eventually
@@ -16,7 +16,7 @@ from twinlog.testing.brokers import eventually
 _TRANSACTION = 1
 
 
-async def coordinator_of(session: DataSession, transactional_id: str) -> int:
+async def coordinator_of(session: DataClientPool, transactional_id: str) -> int:
     """Broker id of the coordinator of a transactional id."""
 
     async def found() -> int:
@@ -28,7 +28,7 @@ async def coordinator_of(session: DataSession, transactional_id: str) -> int:
     return await eventually(found)
 
 
-async def open_on(session: DataSession, partition: TopicPartition) -> list[OpenTransaction]:
+async def open_on(session: DataClientPool, partition: TopicPartition) -> list[OpenTransaction]:
     """What is open there; fails where nothing is."""
     opened = (await open_transactions(session, [partition]))[partition]
     if isinstance(opened, KafkaError):

@@ -11,7 +11,7 @@ from twinlog.batches import NewRecord, OutgoingBatch, build_batch
 from twinlog.kafka.cluster import open_cluster
 from twinlog.kafka.ports import NewTopic, OffsetSpec
 from twinlog.kafka.raw import (
-    DataSession,
+    DataClientPool,
     list_offsets,
 )
 from twinlog.local.blocking_cluster import BlockingCluster
@@ -40,7 +40,7 @@ async def create_topic(
 
 
 @asynccontextmanager
-async def open_target(cluster: BlockingCluster) -> AsyncIterator[DataSession]:
+async def open_target(cluster: BlockingCluster) -> AsyncIterator[DataClientPool]:
     async with open_session("B", cluster.client_properties()) as session:
         yield session
 

@@ -12,10 +12,10 @@ from twinlog.client import CommittedOffset, LogicalConsumer, LogicalRecord, Mirr
 from twinlog.errors import KafkaError, NotFoundError
 from twinlog.kafka.cluster import open_cluster
 from twinlog.kafka.ports import KafkaCluster, NewTopic
-from twinlog.local.artifacts import KAFKA_4_TOOLS, ensure_jars
+from twinlog.local.download.artifacts import KAFKA_4_TOOLS, ensure_jars
 from twinlog.local.java import find_java
 from twinlog.model import TopicPartition
-from twinlog.testing.brokers import KafkaPair, carried_out, eventually, unique_name
+from twinlog.testing.brokers import KafkaPair, eventually, retry_admin, unique_name
 from twinlog.wire import Checkpoint, encode_checkpoint
 
 JAVA_PROGRAM = Path(__file__).with_name("AskMirrorClient.java")
@@ -24,7 +24,7 @@ TIMEOUT_SECONDS = 10
 
 async def make(cluster: KafkaCluster, *topics: str, partitions: int = 1) -> None:
     news = [NewTopic(name=topic, partition_count=partitions, replication_factor=1) for topic in topics]
-    await carried_out(lambda: cluster.create_topics(news))
+    await retry_admin(lambda: cluster.create_topics(news))
 
 
 async def append(cluster: KafkaCluster, topic: str, *values: bytes, partition: int = 0) -> None:

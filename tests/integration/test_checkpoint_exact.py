@@ -29,7 +29,7 @@ from twinlog.kafka.ports import NewTopic
 from twinlog.local.blocking_cluster import BlockingCluster
 from twinlog.local.mm2 import MirrorMaker2, quick_mm2_properties
 from twinlog.model import Flow
-from twinlog.testing.brokers import KafkaPair, carried_out, eventually, unique_name
+from twinlog.testing.brokers import KafkaPair, eventually, retry_admin, unique_name
 from twinlog.testing.records import write_batches
 from twinlog.testing.service_process import run_service
 
@@ -56,7 +56,7 @@ async def test_a_mirror_that_mm2_made_is_translated_exactly(kafka_pair: KafkaPai
         open_cluster("b", clients[flow.target]) as target,
     ):
         new = NewTopic(name=topic, partition_count=PARTITIONS, replication_factor=1)
-        await carried_out(lambda: source.create_topics([new]))
+        await retry_admin(lambda: source.create_topics([new]))
         await writer.write(4000)
         for lap in range(2):
             mm2 = MirrorMaker2(mm2_file, log_file=tmp_path / f"mm2-{lap}.log", quick_start=True)

@@ -16,7 +16,7 @@ from twinlog.local.blocking_cluster import BlockingCluster
 from twinlog.local.mm2 import quick_mm2_properties
 from twinlog.model import Flow, TopicPartition
 from twinlog.service.runtime import wait_or_stop
-from twinlog.testing.brokers import KafkaPair, carried_out, eventually, unique_name
+from twinlog.testing.brokers import KafkaPair, eventually, retry_admin, unique_name
 from twinlog.testing.twinlog_run import TwinlogRun
 
 PARTITIONS = 2
@@ -106,8 +106,8 @@ async def test_a_live_consumer_goes_there_and_back_and_reads_each_record_once(
         open_cluster("b", clients[there.target]) as b,
     ):
         new = NewTopic(name=topic, partition_count=PARTITIONS, replication_factor=1)
-        await carried_out(lambda: a.create_topics([new]))
-        await carried_out(lambda: b.create_topics([new]))
+        await retry_admin(lambda: a.create_topics([new]))
+        await retry_admin(lambda: b.create_topics([new]))
         east, west = (
             Load(cluster=a, topic=topic, prefix="east"),
             Load(cluster=b, topic=topic, prefix="west"),

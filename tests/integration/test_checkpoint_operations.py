@@ -16,7 +16,7 @@ from twinlog.kafka.cluster import open_cluster
 from twinlog.kafka.ports import AclBinding, CommittedOffset, KafkaCluster
 from twinlog.local.port_lease import PortLease
 from twinlog.model import TopicPartition
-from twinlog.testing.brokers import KafkaPair, carried_out, eventually
+from twinlog.testing.brokers import KafkaPair, eventually, retry_admin
 from twinlog.testing.service_process import ServiceProcess, run_service
 
 
@@ -118,8 +118,8 @@ async def test_a_group_that_was_deleted_goes_on_the_target_once_that_is_asked_fo
         async with run_service("checkpoint", tmp_path, flow.properties) as service:
             await eventually(all_synced)
             own = {TopicPartition(flow.checkpoints_topic, 0): CommittedOffset(next_offset=1)}
-            await carried_out(lambda: flow.target.alter_group_offsets(kept, own))
-            await carried_out(lambda: flow.source.delete_groups([gone, kept]))
+            await retry_admin(lambda: flow.target.alter_group_offsets(kept, own))
+            await retry_admin(lambda: flow.source.delete_groups([gone, kept]))
             await flow.commit(45, group=stays)
 
             async def only_one_is_listed() -> bool:
@@ -271,11 +271,11 @@ async def guarded_mirror(guarded: GuardedPair) -> AsyncIterator[Mirror]:
             allow("READ", "GROUP", flow.group),
             allow("WRITE", "TOPIC", flow.topic, READER),
         ]
-        await carried_out(lambda: flow.source.create_acls(rights))
+        await retry_admin(lambda: flow.source.create_acls(rights))
         try:
             yield flow
         finally:
-            await carried_out(lambda: flow.source.delete_acls(rights))
+            await retry_admin(lambda: flow.source.delete_acls(rights))
 
 
 async def test_a_fence_keeps_writers_out_of_the_source_until_the_move_back_but_not_twinlog(
@@ -315,7 +315,7 @@ async def test_a_topic_of_offset_syncs_that_may_not_be_read_is_named_and_heals(
         await flow.sync(0, 0)
         await flow.commit(40)
         denial = replace(allow("READ", "TOPIC", flow.syncs_topic), permission="DENY")
-        await carried_out(lambda: flow.source.create_acls([denial]))
+        await retry_admin(lambda: flow.source.create_acls([denial]))
         async with run_service("checkpoint", tmp_path, flow.properties) as service:
 
             async def told() -> bool:
@@ -335,7 +335,7 @@ async def test_a_topic_of_offset_syncs_that_may_not_be_read_is_named_and_heals(
                 assert flow.syncs_topic in refused.errors
             assert await flow.checkpoints() == []
             assert await flow.committed_on_target() is None
-            await carried_out(lambda: flow.source.delete_acls([denial]))
+            await retry_admin(lambda: flow.source.delete_acls([denial]))
             await ready(flow, service)
 
 

@@ -22,7 +22,7 @@ from twinlog.api.configsync.v1 import configsync_service_pb2 as pb2
 from twinlog.api.configsync.v1.configsync_service_pb2_grpc import ConfigSyncServiceStub
 from twinlog.kafka.cluster import open_cluster
 from twinlog.kafka.ports import AclBinding, ConfigChange, KafkaCluster, NewTopic, QuotaEntity
-from twinlog.testing.brokers import carried_out, eventually, unique_name
+from twinlog.testing.brokers import eventually, retry_admin, unique_name
 from twinlog.testing.service_process import CALL_SECONDS, ServiceProcess, run_service
 
 
@@ -81,11 +81,11 @@ class Estate:
         topic = NewTopic(
             name=self.topic(name), partition_count=1, replication_factor=1, configs=dict(configs or {})
         )
-        await carried_out(lambda: self.source.create_topics([topic]))
+        await retry_admin(lambda: self.source.create_topics([topic]))
         return topic.name
 
     async def grant_on_source(self, *bindings: AclBinding) -> None:
-        await carried_out(lambda: self.source.create_acls(bindings))
+        await retry_admin(lambda: self.source.create_acls(bindings))
 
     async def copied_acls(self) -> set[AclBinding]:
         """Bindings on the target that are about this test's flow, those of the service's own user left
@@ -121,8 +121,8 @@ async def estate(guarded: GuardedPair) -> AsyncIterator[Estate]:
     async with AsyncExitStack() as stack:
         source = await stack.enter_async_context(open_cluster("A", guarded.a.client_properties()))
         target = await stack.enter_async_context(open_cluster("B", guarded.b.client_properties()))
-        await carried_out(lambda: source.create_acls(SOURCE_RIGHTS))
-        await carried_out(lambda: target.create_acls(TARGET_RIGHTS))
+        await retry_admin(lambda: source.create_acls(SOURCE_RIGHTS))
+        await retry_admin(lambda: target.create_acls(TARGET_RIGHTS))
         yield Estate(
             source=source,
             target=target,
@@ -177,7 +177,7 @@ async def test_an_unauthorised_topic_is_the_only_one_reported_and_heals(
         assert code == 0
         assert [answer["verdict"] for answer in json.loads(out)] == ["NOT_AUTHORIZED"]
 
-        await carried_out(lambda: estate.source.delete_acls([denial]))
+        await retry_admin(lambda: estate.source.delete_acls([denial]))
 
         async def healed() -> bool:
             return (await states(service))[hidden] == (pb2.TOPIC_STATE_READY, "")
@@ -212,7 +212,7 @@ async def test_a_config_that_the_target_refuses_holds_nothing_else_back(
             ]
 
         await eventually(ready)
-        await carried_out(lambda: estate.target.create_acls([refused]))
+        await retry_admin(lambda: estate.target.create_acls([refused]))
         shorter = [ConfigChange(name="retention.ms", value="3600000")]
         altered = await estate.source.alter_topic_configs({orders: shorter, users: shorter})
         assert set(altered.values()) == {None}
@@ -227,7 +227,7 @@ async def test_a_config_that_the_target_refuses_holds_nothing_else_back(
             )
 
         await eventually(only_one)
-        await carried_out(lambda: estate.target.delete_acls([refused]))
+        await retry_admin(lambda: estate.target.delete_acls([refused]))
 
         async def healed() -> bool:
             return await retention() == ["3600000"] * 2 and not await configs_reason()
@@ -264,7 +264,7 @@ async def test_quotas_follow_the_source_and_users_that_cannot_be_copied_are_list
         async def put(
             cluster: KafkaCluster, changes: Mapping[QuotaEntity, Mapping[str, float | None]]
         ) -> None:
-            await carried_out(lambda: cluster.alter_client_quotas(changes))
+            await retry_admin(lambda: cluster.alter_client_quotas(changes))
 
         async def become(wanted: Mapping[QuotaEntity, Mapping[str, float]]) -> None:
             async def are() -> bool:
@@ -314,7 +314,7 @@ async def test_mode_mm2_copies_what_mm2_copies_and_never_deletes(estate: Estate,
             return await estate.copied_acls() == wanted
 
         await eventually(copied)
-        await carried_out(lambda: estate.source.delete_acls([read]))
+        await retry_admin(lambda: estate.source.delete_acls([read]))
         code, out, _ = await twinlog(
             service, "plan", f"{estate.source_alias}->{estate.target_alias}", "--scope", "acls", "-o", "json"
         )
@@ -334,7 +334,7 @@ async def test_mode_read_only_follows_removals_and_leaves_foreign_acls(
     group = allow("READ", "GROUP", f"{estate.source_alias}-group", user="alice")
     await estate.grant_on_source(literal, prefixed, group)
     foreign = allow("READ", name=estate.remote("orders"), user="operator")
-    await carried_out(lambda: estate.target.create_acls([foreign]))
+    await retry_admin(lambda: estate.target.create_acls([foreign]))
     properties = {**estate.properties, "twinlog.sync.topic.acls.mode": "read-only"}
     copies = {
         allow("READ", name=estate.remote("orders"), user="alice"),
@@ -352,7 +352,7 @@ async def test_mode_read_only_follows_removals_and_leaves_foreign_acls(
         (copied,) = [line for line in out.splitlines() if f"LITERAL TOPIC {orders} " in line]
         assert copied.startswith("IN_STEP")
         assert f"ALLOW User:alice READ on LITERAL TOPIC {estate.remote('orders')} from *  Twinlog" in copied
-    await carried_out(lambda: estate.source.delete_acls([literal, prefixed, group]))
+    await retry_admin(lambda: estate.source.delete_acls([literal, prefixed, group]))
     async with run_service("configsync", tmp_path, text_of(properties)) as service:
         await eventually(lambda: is_now([]))
         code, out, err = await twinlog(service, "acls", estate.target_alias, "-o", "json")

@@ -20,7 +20,7 @@ from twinlog.local.blocking_cluster import BlockingCluster
 from twinlog.local.mm2 import MirrorMaker2, quick_mm2_properties
 from twinlog.local.spec import ClusterSpec, SaslMechanism, Security
 from twinlog.model import Flow
-from twinlog.testing.brokers import carried_out, eventually, start_clusters, stop_clusters
+from twinlog.testing.brokers import eventually, retry_admin, start_clusters, stop_clusters
 from twinlog.testing.service_process import run_service
 
 pytestmark = pytest.mark.java
@@ -145,12 +145,12 @@ async def change_the_source(source: KafkaCluster) -> None:
         }
     )
     assert set(altered.values()) == {None}
-    await carried_out(lambda: source.create_partitions({"plain": 4}))
+    await retry_admin(lambda: source.create_partitions({"plain": 4}))
     carts = NewTopic(name="carts", partition_count=1, replication_factor=1)
-    await carried_out(lambda: source.create_topics([carts]))
+    await retry_admin(lambda: source.create_topics([carts]))
     later = [acl("READ", "carts"), acl("ALL", "plain")]
-    await carried_out(lambda: source.create_acls(later))
-    await carried_out(lambda: source.delete_acls([acl("READ", "orders")]))
+    await retry_admin(lambda: source.create_acls(later))
+    await retry_admin(lambda: source.delete_acls([acl("READ", "orders")]))
 
 
 async def change_the_target(target: KafkaCluster) -> None:
@@ -189,8 +189,8 @@ async def test_topics_configs_and_acls_are_those_of_mm2(
         NewTopic(name=name, partition_count=partitions, replication_factor=1, configs=configs)
         for name, (partitions, configs) in TOPICS.items()
     ]
-    await carried_out(lambda: worlds.source.create_topics(wanted))
-    await carried_out(lambda: worlds.source.create_acls(ACLS))
+    await retry_admin(lambda: worlds.source.create_topics(wanted))
+    await retry_admin(lambda: worlds.source.create_acls(ACLS))
 
     clients = {"A": brokers.source.client_properties(), "B": brokers.by_mm2.client_properties()}
     file = tmp_path / "mm2.properties"

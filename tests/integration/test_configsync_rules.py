@@ -13,7 +13,7 @@ from twinlog.api.configsync.v1.configsync_service_pb2_grpc import ConfigSyncServ
 from twinlog.kafka.cluster import open_cluster
 from twinlog.kafka.ports import CommittedOffset, NewTopic
 from twinlog.model import TopicPartition
-from twinlog.testing.brokers import KafkaPair, carried_out, eventually, unique_name
+from twinlog.testing.brokers import KafkaPair, eventually, retry_admin, unique_name
 from twinlog.testing.service_process import CALL_SECONDS, ServiceProcess, run_service
 
 
@@ -62,10 +62,10 @@ async def test_changed_rules_are_in_effect_on_all_services_and_survive_restarts(
     )
     async with open_cluster("A", kafka_pair.a.client_properties()) as source:
         wanted = [NewTopic(name=name, partition_count=1, replication_factor=1) for name in (orders, users)]
-        await carried_out(lambda: source.create_topics(wanted))
+        await retry_admin(lambda: source.create_topics(wanted))
         for group in (first, second):
             offset = {TopicPartition(orders, 0): CommittedOffset(next_offset=0)}
-            await carried_out(partial(source.alter_group_offsets, group, offset))
+            await retry_admin(partial(source.alter_group_offsets, group, offset))
 
     async with run_service("configsync", tmp_path / "configsync", properties) as configsync:
         endpoint = f"{properties}twinlog.configsync.endpoint = {configsync.endpoint}\n"

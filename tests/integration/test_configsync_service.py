@@ -13,7 +13,7 @@ from twinlog.api.configsync.v1.configsync_service_pb2_grpc import ConfigSyncServ
 from twinlog.kafka.cluster import open_cluster
 from twinlog.kafka.ports import ConfigChange, ConfigSource, KafkaCluster, NewTopic, TopicDescription
 from twinlog.local.blocking_cluster import BlockingCluster
-from twinlog.testing.brokers import KafkaPair, carried_out, eventually, unique_name
+from twinlog.testing.brokers import KafkaPair, eventually, retry_admin, unique_name
 from twinlog.testing.service_process import CALL_SECONDS, run_service
 
 
@@ -88,7 +88,7 @@ async def create(
     cluster: KafkaCluster, name: str, *, partitions: int = 3, configs: Mapping[str, str] | None = None
 ) -> None:
     topic = NewTopic(name=name, partition_count=partitions, replication_factor=1, configs=dict(configs or {}))
-    await carried_out(lambda: cluster.create_topics([topic]))
+    await retry_admin(lambda: cluster.create_topics([topic]))
 
 
 async def describe(cluster: KafkaCluster, name: str) -> TopicDescription | None:
@@ -148,7 +148,7 @@ async def test_topics_are_created_grown_recreated_and_remembered(estate: Estate,
         await create(estate.source, later, partitions=1)
         assert (await the_topic(stub, later, is_ready)).created_after_start
 
-        await carried_out(lambda: estate.source.create_partitions({orders: 5}))
+        await retry_admin(lambda: estate.source.create_partitions({orders: 5}))
         grown = await the_topic(stub, orders, lambda topic: topic.partition_count == 5)
         assert grown.target_partition_count == 5
         described = await describe(estate.target, estate.remote(orders))
@@ -161,7 +161,7 @@ async def test_topics_are_created_grown_recreated_and_remembered(estate: Estate,
         assert remembered.created_after_start
         assert {topic.source_topic for topic in answer.topics} <= {orders, later}
 
-        await carried_out(lambda: estate.source.delete_topics([orders]))
+        await retry_admin(lambda: estate.source.delete_topics([orders]))
         gone = await the_topic(stub, orders, lambda topic: topic.state == pb2.TOPIC_STATE_DELETED_AT_SOURCE)
         assert gone.reason == "DELETED_AT_SOURCE"
         assert await describe(estate.target, estate.remote(orders)) is not None
@@ -214,7 +214,7 @@ async def test_configs_follow_the_source_and_drift_is_reverted(estate: Estate, t
             ConfigChange(name="segment.bytes", value="1048576"),
             ConfigChange(name="min.insync.replicas", value="1"),
         ]
-        await carried_out(lambda: estate.target.alter_topic_configs({remote: foreign}))
+        await retry_admin(lambda: estate.target.alter_topic_configs({remote: foreign}))
 
         async def reverted() -> bool:
             return await overrides(estate.target, remote) == {
@@ -228,7 +228,7 @@ async def test_configs_follow_the_source_and_drift_is_reverted(estate: Estate, t
             ConfigChange(name="max.message.bytes", value="2097152"),
             ConfigChange(name="retention.ms", value=None),
         ]
-        await carried_out(lambda: estate.source.alter_topic_configs({orders: larger}))
+        await retry_admin(lambda: estate.source.alter_topic_configs({orders: larger}))
         told = await the_topic(stub, orders, lambda topic: topic.target_max_message_bytes == 2_097_152)
         assert is_ready(told)
         assert await overrides(estate.target, remote) == {

@@ -15,7 +15,7 @@ from twinlog.kafka.cluster import open_cluster
 from twinlog.kafka.ports import ConfigSource, KafkaCluster, NewTopic, OffsetSpec
 from twinlog.local.blocking_cluster import BlockingCluster
 from twinlog.model import TopicPartition
-from twinlog.testing.brokers import KafkaPair, carried_out, eventually, unique_name
+from twinlog.testing.brokers import KafkaPair, eventually, retry_admin, unique_name
 from twinlog.testing.service_process import CALL_SECONDS, ServiceProcess, run_service
 from twinlog.wire import Heartbeat, decode_heartbeat
 
@@ -61,7 +61,7 @@ async def beats(cluster: KafkaCluster, topic: str = "heartbeats") -> list[Heartb
 @asynccontextmanager
 async def copied(source: KafkaCluster, target: KafkaCluster, topic: str) -> AsyncIterator[asyncio.Event]:
     """Stand in for the source service: copy `heartbeats` to `topic` until the event (cut) is set."""
-    await carried_out(
+    await retry_admin(
         lambda: target.create_topics([NewTopic(name=topic, partition_count=1, replication_factor=1)])
     )
     cut, stop = asyncio.Event(), asyncio.Event()

@@ -26,7 +26,7 @@ from twinlog.kafka.ports import (
 from twinlog.local.blocking_cluster import BlockingCluster
 from twinlog.local.spec import ClusterSpec, SaslMechanism, Security
 from twinlog.model import TopicPartition
-from twinlog.testing.brokers import carried_out, eventually, start_clusters, stop_clusters, unique_name
+from twinlog.testing.brokers import eventually, retry_admin, start_clusters, stop_clusters, unique_name
 from twinlog.testing.jks_files import jks_truststore
 
 STORE_PASSWORD = "store-secret"
@@ -182,7 +182,7 @@ async def test_missing_rights_are_named_by_resource(secured: BlockingCluster) ->
     topic, group = unique_name("forbidden"), unique_name("forbidden")
     partition = TopicPartition(topic, 0)
     async with open_cluster("secured", secured.client_properties()) as owner:
-        await carried_out(
+        await retry_admin(
             lambda: owner.create_topics([NewTopic(name=topic, partition_count=1, replication_factor=1)])
         )
     properties = secured.client_properties("alice")
@@ -241,7 +241,7 @@ async def test_a_right_given_later_counts_for_open_clients(secured: BlockingClus
         cluster.writer() as writer,
         cluster.reader() as reader,
     ):
-        await carried_out(
+        await retry_admin(
             lambda: owner.create_topics([NewTopic(name=topic, partition_count=1, replication_factor=1)])
         )
         await _grant(owner, "another-topic", "WRITE")
@@ -278,7 +278,7 @@ async def _grant(owner: KafkaCluster, topic: str, *operations: str) -> None:
         )
         for operation in operations
     ]
-    await carried_out(lambda: owner.create_acls(bindings))
+    await retry_admin(lambda: owner.create_acls(bindings))
 
 
 async def _raised(call: Awaitable[object]) -> KafkaError:

@@ -9,9 +9,15 @@ from pathlib import Path
 import pytest
 
 from twinlog.errors import ConfigError
-from twinlog.local.artifacts import ArtifactsDamagedError, ArtifactSet, Jars, ensure_jars, verify_jars
-from twinlog.local.fetch_progress import FetchStep, JarCount
-from twinlog.local.ivy import SETTINGS_VARIABLE, Coordinate, FetchError
+from twinlog.local.download.artifacts import (
+    ArtifactsDamagedError,
+    ArtifactSet,
+    Jars,
+    ensure_jars,
+    verify_jars,
+)
+from twinlog.local.download.fetch_progress import FetchStep, JarCount
+from twinlog.local.download.ivy import SETTINGS_VARIABLE, Coordinate, FetchError
 
 _SETTINGS = """<ivysettings>
   <settings defaultResolver="disk"/>

@@ -14,7 +14,7 @@ import pytest
 from twinlog import properties
 from twinlog.kafka.cluster import open_cluster
 from twinlog.kafka.ports import NewTopic
-from twinlog.testing.brokers import carried_out, eventually
+from twinlog.testing.brokers import eventually, retry_admin
 
 Run = Callable[..., "subprocess.CompletedProcess[str]"]
 
@@ -72,7 +72,7 @@ async def test_a_broker_that_dies_harms_no_other_cluster_and_keeps_its_data(run:
     north, south = (cluster["brokers"][0]["pid"] for cluster in started)
     servers = started[0]["bootstrap_servers"]
     async with open_cluster("north", {"bootstrap.servers": servers}) as cluster:
-        await carried_out(
+        await retry_admin(
             lambda: cluster.create_topics([NewTopic(name="kept", partition_count=1, replication_factor=1)])
         )
     psutil.Process(north).kill()

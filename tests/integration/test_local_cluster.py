@@ -12,7 +12,7 @@ from aiokafka.errors import TopicAuthorizationFailedError
 from aiokafka.helpers import create_ssl_context
 
 from twinlog.local.cluster import LocalCluster
-from twinlog.local.process import ProcessError
+from twinlog.local.processes.process import ProcessError
 from twinlog.local.spec import ClusterSpec, KafkaVersion, SaslMechanism, Security
 from twinlog.testing.brokers import KafkaPair, eventually
 

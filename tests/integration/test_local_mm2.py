@@ -7,7 +7,7 @@ import pytest
 
 from twinlog.local.java_tools import run_java_tool
 from twinlog.local.mm2 import MirrorMaker2
-from twinlog.local.process import ProcessError
+from twinlog.local.processes.process import ProcessError
 from twinlog.testing.brokers import KafkaPair
 
 pytestmark = pytest.mark.java

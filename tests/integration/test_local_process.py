@@ -12,13 +12,13 @@ from pathlib import Path
 import psutil
 import pytest
 
-from twinlog.local.process import PIPE, GuardedProcess, ProcessError
+from twinlog.local.processes.process import PIPE, GuardedProcess, ProcessError
 from twinlog.testing.brokers import eventually
 
 _OWNER = """
 import os, sys, time
 from pathlib import Path
-from twinlog.local.process import GuardedProcess
+from twinlog.local.processes.process import GuardedProcess
 process = GuardedProcess(["sh", "-c", "setsid sleep 300 & echo $! > " + sys.argv[1] + "; wait"])
 if sys.argv[2] == "forks" and os.fork() == 0:
     time.sleep(60)

@@ -13,7 +13,7 @@ from twinlog.kafka.cluster import open_cluster
 from twinlog.kafka.ports import AclBinding, CommittedOffset, KafkaCluster, NewTopic
 from twinlog.local.properties_text import render_properties
 from twinlog.model import TopicPartition
-from twinlog.testing.brokers import KafkaPair, carried_out, eventually, unique_name
+from twinlog.testing.brokers import KafkaPair, eventually, retry_admin, unique_name
 
 STAMPED = "LogAppendTime"
 
@@ -86,7 +86,7 @@ async def grant(cluster: KafkaCluster, command: str) -> None:
         )
         for operation in re.findall(r"--operation (\w+)", command)
     ]
-    await carried_out(lambda: cluster.create_acls(bindings))
+    await retry_admin(lambda: cluster.create_acls(bindings))
 
 
 async def test_its_commands_grant_what_it_misses(guarded: GuardedPair, tmp_path: Path) -> None:
@@ -96,9 +96,9 @@ async def test_its_commands_grant_what_it_misses(guarded: GuardedPair, tmp_path:
         open_cluster("B", guarded.b.client_properties()) as target,
     ):
         topic = NewTopic(name="preflight-orders", partition_count=1, replication_factor=1)
-        await carried_out(lambda: source.create_topics([topic]))
+        await retry_admin(lambda: source.create_topics([topic]))
         orders = TopicPartition("preflight-orders", 0)
-        await carried_out(
+        await retry_admin(
             lambda: source.alter_group_offsets("billing", {orders: CommittedOffset(next_offset=0)})
         )
         at_first = await findings(file)
@@ -135,7 +135,7 @@ async def test_its_commands_grant_what_it_misses(guarded: GuardedPair, tmp_path:
 
         taken = {"TRANSACTIONAL_ID", "GROUP"}
         granted = [each for each in await target.describe_acls() or () if each.resource_type in taken]
-        await carried_out(lambda: target.delete_acls(granted))
+        await retry_admin(lambda: target.delete_acls(granted))
         lacks = {
             "WRITE on --transactional-id 'twinlog-A-B-' --resource-pattern-type prefixed",
             "READ on --group 'twinlog-' --resource-pattern-type prefixed",
@@ -160,8 +160,8 @@ async def test_open_clusters_pass_and_one_cluster_twice_does_not(
         )
         limits = {"message.timestamp.type": STAMPED, "message.timestamp.before.max.ms": "1000"}
         copy = NewTopic(name=f"A.{name}", partition_count=1, replication_factor=1, configs=limits)
-        await carried_out(lambda: source.create_topics([mine]))
-        await carried_out(lambda: target.create_topics([copy]))
+        await retry_admin(lambda: source.create_topics([mine]))
+        await retry_admin(lambda: target.create_topics([copy]))
     code, out = await preflight(write(tmp_path, a, b), "-o", "json")
     assert code == 0, "warnings are no errors"
     warnings = [found["message"] for found in json.loads(out) if found["about"] == f"A->B {name}"]

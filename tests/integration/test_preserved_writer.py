@@ -15,7 +15,7 @@ from twinlog.clock import SystemClock
 from twinlog.kafka.cluster import open_cluster
 from twinlog.kafka.ports import NewTopic, OffsetSpec
 from twinlog.kafka.raw import (
-    DataSession,
+    DataClientPool,
     FetchedPartition,
     ProducerIdentity,
     RawFetcher,
@@ -70,7 +70,7 @@ class Owner:
     """A task's worth of copying: reads the source and offers it to the writer."""
 
     pair: KafkaPair
-    source: DataSession
+    source: DataClientPool
     fetcher: RawFetcher
     writer: PreservedWriter
     copies: dict[TopicPartition, PreservedPartition] = field(default_factory=dict)

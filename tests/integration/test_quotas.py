@@ -12,7 +12,7 @@ from twinlog.kafka.cluster import open_cluster
 from twinlog.kafka.ports import NewTopic, OffsetSpec, QuotaEntity
 from twinlog.kafka.raw import (
     BatchReader,
-    DataSession,
+    DataClientPool,
     FetchedPartition,
     RawProducer,
     TransactionRotation,
@@ -22,7 +22,7 @@ from twinlog.kafka.raw.wire import FETCH
 from twinlog.kafka.reader import KafkaLogReader
 from twinlog.local.blocking_cluster import BlockingCluster
 from twinlog.model import TopicPartition
-from twinlog.testing.brokers import KafkaPair, carried_out, eventually, make_topics
+from twinlog.testing.brokers import KafkaPair, eventually, make_topics, retry_admin
 from twinlog.testing.raw_copying import QUICK, open_fetcher, open_session
 
 RATE = 150_000
@@ -34,7 +34,7 @@ RECORDS = 40
 @asynccontextmanager
 async def limited_session(
     cluster: BlockingCluster, client_id: str, topic: str, partition_count: int = 1, **quota: float
-) -> AsyncIterator[DataSession]:
+) -> AsyncIterator[DataClientPool]:
     """A session whose client id has these quotas, with a topic made for it."""
     properties = {**cluster.client_properties(), "client.id": client_id}
     entity = QuotaEntity((("client-id", client_id),))
@@ -48,7 +48,7 @@ async def limited_session(
                 configs={"retention.ms": "-1"},
             ),
         )
-        await carried_out(lambda: admin.alter_client_quotas({entity: dict(quota)}))
+        await retry_admin(lambda: admin.alter_client_quotas({entity: dict(quota)}))
 
         async def are_in_force() -> bool:
             return (await admin.describe_client_quotas()).get(entity) == quota
@@ -133,18 +133,18 @@ async def test_topics_are_created_under_a_controller_mutation_rate(
         open_cluster("A", kafka_pair.a.client_properties()) as admin,
         open_cluster("A", {**kafka_pair.a.client_properties(), "client.id": unique_topic}) as limited,
     ):
-        await carried_out(lambda: admin.alter_client_quotas({entity: {"controller_mutation_rate": 2.0}}))
+        await retry_admin(lambda: admin.alter_client_quotas({entity: {"controller_mutation_rate": 2.0}}))
 
         async def are_in_force() -> bool:
             return entity in await admin.describe_client_quotas()
 
         await eventually(are_in_force)
         for topic in topics:
-            await carried_out(lambda topic=topic: limited.create_topics([topic]))  # type: ignore[misc]
-        await carried_out(lambda: limited.create_partitions({topics[0].name: 20}))
+            await retry_admin(lambda topic=topic: limited.create_topics([topic]))  # type: ignore[misc]
+        await retry_admin(lambda: limited.create_partitions({topics[0].name: 20}))
         described = await admin.describe_topics([topic.name for topic in topics])
         assert not [answer for answer in described.values() if isinstance(answer, KafkaError)]
-        await carried_out(lambda: limited.delete_topics([topic.name for topic in topics]))
+        await retry_admin(lambda: limited.delete_topics([topic.name for topic in topics]))
 
 
 MANY_REQUESTS = 5_000

@@ -11,7 +11,7 @@ from twinlog.errors import FatalKafkaError, KafkaError, TransientKafkaError
 from twinlog.kafka.cluster import open_cluster
 from twinlog.kafka.ports import NewTopic, OffsetSpec
 from twinlog.kafka.raw import (
-    DataSession,
+    DataClientPool,
     FetchedPartition,
     FetchFailure,
     RawFetcher,
@@ -23,12 +23,14 @@ from twinlog.kafka.raw import (
 from twinlog.local.blocking_cluster import BlockingCluster
 from twinlog.local.spec import ClusterSpec
 from twinlog.model import TopicPartition
-from twinlog.testing.brokers import KafkaPair, carried_out, eventually, make_topics
+from twinlog.testing.brokers import KafkaPair, eventually, make_topics, retry_admin
 from twinlog.testing.raw_copying import QUICK, open_fetcher, open_session
 
 
 @asynccontextmanager
-async def _session(cluster: BlockingCluster, *, timeout_seconds: float = 20.0) -> AsyncIterator[DataSession]:
+async def _session(
+    cluster: BlockingCluster, *, timeout_seconds: float = 20.0
+) -> AsyncIterator[DataClientPool]:
     async with open_session("A", cluster.client_properties(), timeout_seconds=timeout_seconds) as session:
         yield session
 
@@ -42,7 +44,7 @@ async def _create(
         await make_topics(admin, new)
 
 
-async def _write(session: DataSession, partition: TopicPartition, *values: bytes) -> None:
+async def _write(session: DataClientPool, partition: TopicPartition, *values: bytes) -> None:
     async with RawProducer(session, QUICK) as producer:
         await producer.send(partition, build_batch([NewRecord(None, value, 1) for value in values]))
 
@@ -112,7 +114,7 @@ async def test_what_was_answered_while_nothing_was_wanted_is_thrown_away(
         await _write(session, partition, b"gone", b"kept")
         await fetcher.pause(5)
         async with open_cluster("A", kafka_pair.a.client_properties()) as admin:
-            await carried_out(lambda: admin.delete_records({partition: 1}))
+            await retry_admin(lambda: admin.delete_records({partition: 1}))
         await fetcher.pause(0)
         (answer,) = (await fetcher.poll({partition: 0}, max_wait_seconds=5)).values()
         assert isinstance(answer, FetchFailure)
@@ -219,7 +221,7 @@ async def test_bounds_are_listed_per_partition(
         for partition in partitions[:2]:
             await _write(session, partition, b"1", b"2", b"3", b"4")
         async with open_cluster("A", kafka_pair.a.client_properties()) as admin:
-            await carried_out(lambda: admin.delete_records({partitions[0]: 3}))
+            await retry_admin(lambda: admin.delete_records({partitions[0]: 3}))
         async with RawProducer(session, QUICK, transactional_id=unique_topic) as producer:
             producer.begin()
             await producer.send(partitions[1], build_batch([NewRecord(None, b"open", 1)]))

@@ -6,7 +6,7 @@ from integration.hanging_rig import coordinator_of, down, open_on
 from integration.raw_producer_rig import a_batch, committed_values, create_topic, open_target
 from twinlog.errors import KafkaError
 from twinlog.kafka.ports import OffsetSpec
-from twinlog.kafka.raw import DataSession, RawProducer, list_offsets
+from twinlog.kafka.raw import DataClientPool, RawProducer, list_offsets
 from twinlog.local.blocking_cluster import BlockingCluster
 from twinlog.model import TopicPartition
 from twinlog.testing.brokers import eventually
@@ -41,7 +41,7 @@ async def test_nothing_is_written_onto_a_transaction_that_hangs(
 
 
 async def away_from_the_coordinator(
-    cluster: BlockingCluster, session: DataSession, name: str
+    cluster: BlockingCluster, session: DataClientPool, name: str
 ) -> tuple[TopicPartition, TopicPartition, int]:
     """One whose only replica is not where the coordinator of the id of this name is; another, elsewhere; the
     broker of the first."""

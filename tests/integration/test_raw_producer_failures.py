@@ -19,12 +19,12 @@ from twinlog.kafka.raw import (
     RawProducer,
     fence,
 )
-from twinlog.kafka.raw.coordinator import TransactionCoordinator
+from twinlog.kafka.raw.transactions.coordinator import TransactionCoordinator
 from twinlog.kafka.raw.wire import ProducePart, produce_request
 from twinlog.local.blocking_cluster import BlockingCluster
 from twinlog.local.spec import ClusterSpec, SaslMechanism, Security
 from twinlog.model import TopicPartition
-from twinlog.testing.brokers import KafkaPair, carried_out, eventually, unique_name
+from twinlog.testing.brokers import KafkaPair, eventually, retry_admin, unique_name
 from twinlog.testing.raw_copying import QUICK, open_session
 
 OUT_OF_ORDER = 45
@@ -122,7 +122,7 @@ async def test_missing_rights_are_told_apart(start_cluster: Callable[[ClusterSpe
             allow("TRANSACTIONAL_ID", "mine", "WRITE"),
             allow("TRANSACTIONAL_ID", "mine", "DESCRIBE"),
         ]
-        await carried_out(lambda: admin.create_acls(acls))
+        await retry_admin(lambda: admin.create_acls(acls))
     async with open_session("B", cluster.client_properties("mirror")) as session:
 
         async def only_mine() -> bool:

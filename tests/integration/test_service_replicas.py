@@ -12,7 +12,7 @@ from twinlog.api.heartbeat.v1 import heartbeat_service_pb2 as heartbeat
 from twinlog.api.heartbeat.v1.heartbeat_service_pb2_grpc import HeartbeatServiceStub
 from twinlog.kafka.cluster import open_cluster
 from twinlog.kafka.ports import KafkaCluster, NewTopic
-from twinlog.testing.brokers import KafkaPair, carried_out, eventually, unique_name
+from twinlog.testing.brokers import KafkaPair, eventually, retry_admin, unique_name
 from twinlog.testing.service_process import CALL_SECONDS, ServiceProcess, run_service
 
 
@@ -33,7 +33,7 @@ def properties(pair: KafkaPair, east: str, west: str) -> str:
 
 async def create(cluster: KafkaCluster, name: str) -> None:
     topic = NewTopic(name=name, partition_count=1, replication_factor=1)
-    await carried_out(lambda: cluster.create_topics([topic]))
+    await retry_admin(lambda: cluster.create_topics([topic]))
 
 
 async def ready_topics(service: ServiceProcess) -> set[str]:

@@ -41,14 +41,14 @@ from twinlog.service.errors_wire import (
     ResumeTokenExpiredError,
     error_from_rpc,
 )
+from twinlog.service.feeds.topics import TopicsWatch
 from twinlog.service.grpc_server import Context, GrpcServer, GrpcService
 from twinlog.service.interceptors import VERSION_METADATA_KEY
 from twinlog.service.peers import open_channel
 from twinlog.service.probe import probe
 from twinlog.service.runtime import Backoff
-from twinlog.service.topics_client import TopicsWatch
 from twinlog.testing.brokers import eventually
-from twinlog.testing.fake_clock import FakeClock
+from twinlog.testing.fakes.clock import FakeClock
 
 FULL_NAME = pb2.DESCRIPTOR.services_by_name["ConfigSyncService"].full_name
 TIMEOUT_SECONDS = 30.0

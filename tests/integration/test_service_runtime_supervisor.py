@@ -19,7 +19,7 @@ from typing import Any
 import psutil
 import pytest
 
-from twinlog.cli.location import service_endpoints
+from twinlog.cli.common.location import service_endpoints
 from twinlog.clock import SystemClock
 from twinlog.local.port_lease import PortLease
 from twinlog.service.runs import living_runs

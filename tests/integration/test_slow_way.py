@@ -12,17 +12,17 @@ from twinlog.batches import CopyPolicy, NewRecord, build_batch
 from twinlog.clock import SystemClock
 from twinlog.kafka.cluster import open_cluster
 from twinlog.kafka.ports import NewTopic
-from twinlog.kafka.raw import DataSession, RawProducer
+from twinlog.kafka.raw import DataClientPool, RawProducer
 from twinlog.local.blocking_cluster import BlockingCluster
 from twinlog.model import TopicPartition
 from twinlog.testing.brokers import KafkaPair, eventually, make_topics
 from twinlog.testing.raw_copying import QUICK, open_fetcher, open_session
 from twinlog.testing.slow_way import slow_session
-from twinlog_source.task.intake import Intake
-from twinlog_source.task.outlet import Outlet, PositionsTopic
 from twinlog_source.task.partition import PartitionCopy
 from twinlog_source.task.producer_settings import producer_settings
+from twinlog_source.task.source_reader import SourceReader
 from twinlog_source.task.syncs import OffsetSyncs, paced_syncs
+from twinlog_source.task.target_writer import PositionsTopic, TargetWriter
 from twinlog_source.task.throttle import Throttle
 from twinlog_source.task.transport import ExactlyOnce
 
@@ -31,7 +31,7 @@ PARTITIONS = 5
 
 
 @asynccontextmanager
-async def way(cluster: BlockingCluster, *, slow: bool) -> AsyncIterator[DataSession]:
+async def way(cluster: BlockingCluster, *, slow: bool) -> AsyncIterator[DataClientPool]:
     properties = cluster.client_properties()
     if slow:
         async with slow_session("X", properties, bytes_per_second=BYTES_PER_SECOND) as session:
@@ -97,7 +97,7 @@ async def test_a_slow_way_makes_steady_progress(
         open_fetcher(source) as fetcher,
         asyncio.TaskGroup() as group,
     ):
-        intake = Intake(
+        source_reader = SourceReader(
             fetcher=fetcher,
             copies=copies,
             policies=dict.fromkeys(partitions, CopyPolicy()),
@@ -109,11 +109,11 @@ async def test_a_slow_way_makes_steady_progress(
             max_buffered_bytes=8 << 20,
         )
         settings = producer_settings({}, alias="B")
-        outlet = Outlet(
+        target_writer = TargetWriter(
             positions_topic=PositionsTopic(
                 topic=positions, partition_count=1, source_alias="A", connector_name="C"
             ),
-            intake=intake,
+            source_reader=source_reader,
             copies=copies,
             by_target={TopicPartition(remote, each.partition): copy for each, copy in copies.items()},
             take_over=take_over,
@@ -131,16 +131,16 @@ async def test_a_slow_way_makes_steady_progress(
             random=lambda: 0.0,
         )
         stop = asyncio.Event()
-        await outlet.open()
-        group.create_task(intake.run(stop), name="intake")
-        group.create_task(outlet.run(stop), name="outlet")
+        await target_writer.open()
+        group.create_task(source_reader.run(stop), name="source_reader")
+        group.create_task(target_writer.run(stop), name="target_writer")
         try:
             await eventually(lambda: all(copy.committed == batches for copy in copies.values()))
         finally:
             stop.set()
-            intake.wake()
-            intake.arrived.set()
+            source_reader.wake()
+            source_reader.arrived.set()
         setbacks = [copy.counters.setbacks for copy in copies.values()]
-    await outlet.close()
+    await target_writer.close()
     assert setbacks == [{}] * PARTITIONS
-    assert outlet.aborted_rounds == 0
+    assert target_writer.aborted_rounds == 0

@@ -12,7 +12,7 @@ from chaos.source_chaos import kill
 from integration.source_rig import open_rig
 from twinlog.local.java import spark_environment
 from twinlog.local.port_lease import PortLease
-from twinlog.local.process import GuardedProcess
+from twinlog.local.processes.process import GuardedProcess
 from twinlog.testing.brokers import KafkaPair, eventually
 
 WORKERS = 2

@@ -13,11 +13,11 @@ from twinlog.kafka.ports import AclBinding, ConfigChange, KafkaCluster, NewTopic
 from twinlog.local.blocking_cluster import BlockingCluster
 from twinlog.local.spec import ClusterSpec, SaslMechanism, Security
 from twinlog.model import TopicPartition
-from twinlog.testing.brokers import KafkaPair, carried_out, eventually, unique_name
+from twinlog.testing.brokers import KafkaPair, eventually, retry_admin, unique_name
 from twinlog.testing.service_process import ServiceProcess
 from twinlog.wire.murmur2 import partition_for_key
 from twinlog.wire.source_offset import encode_source_offset, source_offset_key
-from twinlog_source.log.facts import TopicMark, fact_record
+from twinlog_source.log.facts import TopicFact, fact_record
 
 
 @pytest.fixture
@@ -116,13 +116,13 @@ async def test_without_configsync_topics_with_positions_go_on_where_mm2_left_the
         NewTopic(name=rig.remote(out), partition_count=1, replication_factor=1),
         NewTopic(name=rig.positions_topic, partition_count=25, replication_factor=1),
     ]
-    await carried_out(lambda: rig.target.create_topics(new))
+    await retry_admin(lambda: rig.target.create_topics(new))
     facts = [
         *(
             (source_offset_key(rig.a, TopicPartition(name, 0)), encode_source_offset(3))
             for name in (topic, out)
         ),
-        fact_record(rig.a, TopicMark(topic=out, topic_id="", known_partitions=1, left=True)),
+        fact_record(rig.a, TopicFact(topic=out, topic_id="", known_partitions=1, left=True)),
     ]
     async with rig.target.writer() as writer:
         for key, value in facts:
@@ -158,7 +158,7 @@ def acl(resource_type: str, name: str, operation: str = "ALL", permission: str =
 
 async def set_config(cluster: KafkaCluster, topic: str, name: str, value: str | None) -> None:
     change = {topic: [ConfigChange(name=name, value=value)]}
-    await carried_out(lambda: cluster.alter_topic_configs(change))
+    await retry_admin(lambda: cluster.alter_topic_configs(change))
 
 
 async def partitions_stand(
@@ -195,7 +195,7 @@ async def test_each_ailment_stops_its_partition_alone_and_heals_without_a_comman
             "sync.topic.acls.enabled": "false",
         }
         rights = [acl(*resource) for resource in MIRROR_MAY_ALL]
-        await carried_out(lambda: rig.target.create_acls(rights))
+        await retry_admin(lambda: rig.target.create_acls(rights))
         for topic in topics:
             await rig.create(topic)
             await rig.produce(topic, [b"first"])
@@ -205,7 +205,7 @@ async def test_each_ailment_stops_its_partition_alone_and_heals_without_a_comman
 
             # Each its own ailment, all on the target but the damaged log.
             denial = acl("TOPIC", rig.remote("denied"), "WRITE", "DENY")
-            await carried_out(lambda: rig.target.create_acls([denial]))
+            await retry_admin(lambda: rig.target.create_acls([denial]))
             await set_config(rig.target, rig.remote("stamped"), "message.timestamp.before.max.ms", "1000")
             for topic in ("split", "too-large"):
                 await set_config(rig.target, rig.remote(topic), "max.message.bytes", "20000")
@@ -251,7 +251,7 @@ async def test_each_ailment_stops_its_partition_alone_and_heals_without_a_comman
             with log.open("r+b") as file:
                 file.seek(len(sound))
                 file.write(written[len(sound) :])
-            await carried_out(lambda: rig.target.delete_acls([denial]))
+            await retry_admin(lambda: rig.target.delete_acls([denial]))
             await set_config(rig.target, rig.remote("stamped"), "message.timestamp.before.max.ms", None)
             await set_config(rig.target, rig.remote("too-large"), "max.message.bytes", None)
             for topic in topics:

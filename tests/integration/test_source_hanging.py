@@ -6,7 +6,7 @@ from integration.hanging_rig import coordinator_of, down, open_on
 from integration.raw_producer_rig import a_batch, committed_values, create_topic, open_target
 from twinlog.errors import KafkaError
 from twinlog.kafka.clients import fetch_options
-from twinlog.kafka.raw import DataSession, RawProducer, fence, list_offsets
+from twinlog.kafka.raw import DataClientPool, RawProducer, fence, list_offsets
 from twinlog.kafka.reader import KafkaLogReader
 from twinlog.local.blocking_cluster import BlockingCluster
 from twinlog.model import TopicPartition
@@ -14,7 +14,7 @@ from twinlog.testing.brokers import eventually
 from twinlog.testing.raw_copying import QUICK
 from twinlog_source.log.hanging import TakeOver
 from twinlog_source.log.positions import PositionsLog
-from twinlog_source.task.outlet import PositionsTopic
+from twinlog_source.task.target_writer import PositionsTopic
 
 PARTITIONS = 60
 ONE_REPLICA = {"min.insync.replicas": "1"}
@@ -89,7 +89,7 @@ async def test_each_hanging_copy_ends_as_its_position_did(
 class Stage:
     """Copies of topic `t` of cluster A and their positions, some of whose brokers will be away."""
 
-    def __init__(self, session: DataSession, topic: str) -> None:
+    def __init__(self, session: DataClientPool, topic: str) -> None:
         self.away = -1
         self._session = session
         self._positions = PositionsTopic(

@@ -12,8 +12,8 @@ from twinlog.kafka.raw import RawProducer
 from twinlog.model import TopicPartition
 from twinlog.testing.brokers import KafkaPair, eventually, make_topics
 from twinlog.testing.raw_copying import QUICK, open_fetcher, open_session
-from twinlog_source.task.intake import Intake
 from twinlog_source.task.partition import PartitionCopy
+from twinlog_source.task.source_reader import SourceReader
 from twinlog_source.task.throttle import Throttle
 
 LIMIT = 1_000_000
@@ -58,7 +58,7 @@ async def test_a_limit_charges_large_batches_once_however_fetches_cut_them(
         for number in range(BATCHES):
             large = build_batch([NewRecord(None, bytes(128 << 10), SystemClock().now_ms())])
             await producer.send(partitions[number % PARTITIONS], large)
-        intake = Intake(
+        source_reader = SourceReader(
             fetcher=fetcher,
             copies=copies,
             policies=dict.fromkeys(partitions, CopyPolicy()),
@@ -70,19 +70,19 @@ async def test_a_limit_charges_large_batches_once_however_fetches_cut_them(
             max_buffered_bytes=8 << 20,
         )
         stop = asyncio.Event()
-        group.create_task(intake.run(stop), name="intake")
+        group.create_task(source_reader.run(stop), name="source_reader")
 
         async def all_copied() -> bool:
             nonlocal copied_bytes
-            while (chunk := intake.pop()) is not None:
+            while (chunk := source_reader.pop()) is not None:
                 copied_bytes += sum(batch.size_bytes for batch in chunk.prepared.batches)
-            intake.release()
-            return sum(copy.fetched for copy in copies.values()) == BATCHES and not intake.chunks
+            source_reader.release()
+            return sum(copy.fetched for copy in copies.values()) == BATCHES and not source_reader.chunks
 
         try:
             await eventually(all_copied)
         finally:
             stop.set()
-            intake.wake()
+            source_reader.wake()
     assert copied_bytes > BATCHES * (128 << 10)
     assert throttle.charged_bytes == copied_bytes

@@ -19,7 +19,7 @@ from twinlog.clock import SystemClock
 from twinlog.kafka.ports import KafkaCluster, OffsetSpec
 from twinlog.local.blocking_cluster import BlockingCluster
 from twinlog.model import TopicPartition
-from twinlog.testing.brokers import KafkaPair, carried_out, eventually
+from twinlog.testing.brokers import KafkaPair, eventually, retry_admin
 from twinlog.testing.records import write_batches
 from twinlog.testing.service_process import CALL_SECONDS, ServiceProcess
 
@@ -146,7 +146,7 @@ async def offset(cluster: KafkaCluster, topic: str, spec: OffsetSpec) -> int:
 
 async def delete_records(cluster: KafkaCluster, before: Mapping[str, int]) -> None:
     wanted = {TopicPartition(topic, 0): end for topic, end in before.items()}
-    await carried_out(lambda: cluster.delete_records(wanted))
+    await retry_admin(lambda: cluster.delete_records(wanted))
 
 
 async def while_down(cluster: BlockingCluster, *logs: LogFiles) -> None:
@@ -162,7 +162,7 @@ async def while_down(cluster: BlockingCluster, *logs: LogFiles) -> None:
 
 
 async def create_again(rig: Rig, topic: str) -> None:
-    await carried_out(lambda: rig.source.delete_topics([topic]))
+    await retry_admin(lambda: rig.source.delete_topics([topic]))
     await rig.create(topic)
 
 
@@ -230,7 +230,7 @@ async def test_what_was_lost_while_the_service_was_down_is_found_at_its_start(
             await copied(rig, service, *lost, *NOT_LOST)
             assert await gaps(rig, service) == set()
 
-        await carried_out(lambda: rig.target.delete_topics([rig.remote("target-gone")]))
+        await retry_admin(lambda: rig.target.delete_topics([rig.remote("target-gone")]))
         await while_down(a, *old_logs)
         await while_down(b, old_log_of_target)
         for topic in ("expired", "exact"):

@@ -13,7 +13,7 @@ from integration.source_rig import Rig, open_rig
 from twinlog.api.source.v1 import source_service_pb2 as pb
 from twinlog.api.source.v1.source_service_pb2_grpc import SourceServiceStub
 from twinlog.model import TopicPartition
-from twinlog.testing.brokers import KafkaPair, carried_out, eventually
+from twinlog.testing.brokers import KafkaPair, eventually, retry_admin
 from twinlog.testing.service_process import CALL_SECONDS, ServiceProcess
 
 RECORDS = 300
@@ -139,7 +139,7 @@ async def test_the_endpoint_tells_what_was_copied_lost_tried_again_and_limited(r
 
         await eventually(paused)
         await rig.produce(topic, [b"lost"] * 40)
-        await carried_out(lambda: rig.source.delete_records({TopicPartition(topic, 0): RECORDS + 30}))
+        await retry_admin(lambda: rig.source.delete_records({TopicPartition(topic, 0): RECORDS + 30}))
         await stub.ResumeReplication(pb.ResumeReplicationRequest(scope=scope), timeout=CALL_SECONDS)
 
         async def lost() -> bool:

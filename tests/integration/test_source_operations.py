@@ -15,7 +15,7 @@ from twinlog.api.source.v1 import source_service_pb2 as pb
 from twinlog.api.source.v1.source_service_pb2_grpc import SourceServiceStub
 from twinlog.clock import SystemClock
 from twinlog.model import TopicPartition
-from twinlog.testing.brokers import KafkaPair, carried_out, eventually
+from twinlog.testing.brokers import KafkaPair, eventually, retry_admin
 from twinlog.testing.service_process import CALL_SECONDS, ServiceProcess
 
 
@@ -176,7 +176,7 @@ async def positions_move_after_a_dry_run_has_said_what_that_means(
 async def retention_that_overtakes_the_copy_is_a_gap(rig: Rig, service: ServiceProcess, topic: str) -> None:
     await pause(rig, service, topic)
     await rig.produce(topic, [b"%d" % number for number in range(50)])
-    await carried_out(lambda: rig.source.delete_records({TopicPartition(topic, 0): 30}))
+    await retry_admin(lambda: rig.source.delete_records({TopicPartition(topic, 0): 30}))
     await resume(rig, service, topic)
 
     async def entered() -> bool:
@@ -196,7 +196,7 @@ async def a_topic_that_is_deleted_and_created_again_begins_anew(
 ) -> None:
     await rig.produce(topic, [b"old %d" % number for number in range(20)])
     await rig.same(topic)
-    await carried_out(lambda: rig.source.delete_topics([topic]))
+    await retry_admin(lambda: rig.source.delete_topics([topic]))
     await rig.create(topic)
     values = [b"new %d" % number for number in range(30)]
     await rig.produce(topic, values)
@@ -215,7 +215,7 @@ async def a_topic_that_is_deleted_and_created_again_begins_anew(
 async def a_deleted_copy_is_a_gap(rig: Rig, service: ServiceProcess, topic: str) -> None:
     await rig.produce(topic, [b"%d" % number for number in range(20)])
     await rig.same(topic)
-    await carried_out(lambda: rig.target.delete_topics([rig.remote(topic)]))
+    await retry_admin(lambda: rig.target.delete_topics([rig.remote(topic)]))
     await rig.produce(topic, [b"after"])
 
     async def only_what_came_after() -> bool:
@@ -285,7 +285,7 @@ async def test_a_position_is_on_the_log_when_the_command_returns_also_0_with_res
             # What comes after the flow began is copied whole: a topic, and a partition of a topic.
             await rig.create("came-later")
             await rig.produce("came-later", [b"all of it"])
-            await carried_out(lambda: rig.source.create_partitions({"from-latest": 3}))
+            await retry_admin(lambda: rig.source.create_partitions({"from-latest": 3}))
             await rig.produce("from-latest", [b"all of it"], partition=2)
             await found("came-later", [b"all of it"])
             await found("from-latest", [b"all of it"], partition=2)

@@ -5,7 +5,7 @@ from pathlib import Path
 from integration.source_rig import Rig, open_rig, producer
 from twinlog.api.source.v1 import source_service_pb2 as pb
 from twinlog.kafka.ports import NewTopic
-from twinlog.testing.brokers import KafkaPair, carried_out, eventually
+from twinlog.testing.brokers import KafkaPair, eventually, retry_admin
 from twinlog.testing.service_process import ServiceProcess
 
 NARROW = [f"narrow-{number:03d}" for number in range(60)]
@@ -20,7 +20,7 @@ async def test_many_topics_and_a_broad_one_are_copied_by_a_plan_that_stays(
         rig.extra |= {"topics": "narrow-.*,broad", "twinlog.epoch.seconds": "1"}
         new = [NewTopic(name=name, partition_count=1, replication_factor=1) for name in NARROW]
         new.append(NewTopic(name=BROAD, partition_count=BROAD_PARTITIONS, replication_factor=1))
-        await carried_out(lambda: rig.source.create_topics(new))
+        await retry_admin(lambda: rig.source.create_topics(new))
         await one_record_each(rig)
         async with rig.configsync() as configsync, rig.running(configsync) as service:
 
@@ -52,8 +52,8 @@ async def test_many_topics_and_a_broad_one_are_copied_by_a_plan_that_stays(
             await rig.same(NARROW[-1])
             await rig.same(BROAD, 2)
         # Other tests share the brokers.
-        await carried_out(lambda: rig.source.delete_topics([*NARROW, BROAD]))
-        await carried_out(lambda: rig.target.delete_topics([rig.remote(name) for name in (*NARROW, BROAD)]))
+        await retry_admin(lambda: rig.source.delete_topics([*NARROW, BROAD]))
+        await retry_admin(lambda: rig.target.delete_topics([rig.remote(name) for name in (*NARROW, BROAD)]))
 
 
 async def slots(rig: Rig, service: ServiceProcess) -> dict[tuple[str, int], int]:

@@ -13,7 +13,7 @@ import pytest
 from integration.source_rig import Rig, open_rig, producer
 from twinlog.api.source.v1 import source_service_pb2 as pb
 from twinlog.api.source.v1.source_service_pb2_grpc import SourceServiceStub
-from twinlog.cli.watched_partitions import KnownPartitions
+from twinlog.cli.source.watched_partitions import KnownPartitions
 from twinlog.testing.brokers import KafkaPair, eventually
 from twinlog.testing.service_process import CALL_SECONDS, ServiceProcess
 

@@ -21,7 +21,7 @@ from twinlog_source.config import SourceFlow, source_flows
 from twinlog_source.driver.epoch import Epoch, Slot, SlotState
 from twinlog_source.driver.task_settings import TaskSettings
 from twinlog_source.driver.worker_servicer import WorkerServicer
-from twinlog_source.task.session import EPOCH_OVER, REFUSED, Outcome, TaskSession
+from twinlog_source.task.session import EPOCH_OVER, REFUSED, Outcome, TaskConnection
 
 FLOW = Flow("A", "B")
 PATIENCE_SECONDS = 60.0
@@ -61,7 +61,7 @@ class Bench:
 
     async def task(self) -> Outcome:
         """One task, as Spark runs it."""
-        session = TaskSession(
+        session = TaskConnection(
             flow=FLOW,
             epoch=self.host.epoch.number,
             slot=0,

@@ -8,21 +8,21 @@ from twinlog.api.checkpoint.v1.checkpoint_service_pb2_grpc import add_Checkpoint
 from twinlog.config import ClientConfig
 from twinlog.kafka.clients import aiokafka_client_options, fetch_options
 from twinlog.kafka.ports import OffsetSpec
-from twinlog.kafka.protocol.connection import DataSession
-from twinlog.kafka.raw.reader import BatchReader
+from twinlog.kafka.protocol.connection import DataClientPool
+from twinlog.kafka.raw.fetch.reader import BatchReader
 from twinlog.model import ClusterAlias, Flow
 from twinlog.service.app import ServiceContext, ServiceParts
+from twinlog.service.feeds.rules import RulesWatch
+from twinlog.service.feeds.topics import TopicsWatch
 from twinlog.service.grpc_server import GrpcService
 from twinlog.service.lease import open_lease
-from twinlog.service.rules_client import RulesWatch
 from twinlog.service.runtime import Loop
-from twinlog.service.topics_client import TopicsWatch
 from twinlog_checkpoint.api.board import CheckpointBoard
 from twinlog_checkpoint.api.servicer import CheckpointServicer
 from twinlog_checkpoint.config import CheckpointFlow, checkpoint_flows
 from twinlog_checkpoint.flow.assembly import (
     FlowClusters,
-    Surroundings,
+    SharedDependencies,
     assemble_flow,
     assemble_group_syncer,
     assemble_moves,
@@ -44,7 +44,7 @@ async def build(context: ServiceContext, stack: AsyncExitStack) -> ServiceParts:
     rules = RulesWatch(
         context.peers.channel("configsync"), clock=context.clock, backoff=context.backoff(0.2, 5.0)
     )
-    around = Surroundings(
+    around = SharedDependencies(
         known_topics=topics,
         clock=context.clock,
         meter=context.meter,
@@ -120,7 +120,7 @@ async def _log_side(
 ) -> LogSide:
     """Log ends and records of one cluster."""
     options = aiokafka_client_options(client.properties, alias=client.alias)
-    session = DataSession(client.alias, options, timeout_seconds=READ_TIMEOUT_SECONDS)
+    session = DataClientPool(client.alias, options, timeout_seconds=READ_TIMEOUT_SECONDS)
     stack.push_async_callback(session.close)
     return LogSide(
         admin=await context.clusters.get(client),

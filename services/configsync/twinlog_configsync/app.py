@@ -22,7 +22,7 @@ from twinlog_configsync.flow.rules_feed import RulesBoard
 from twinlog_configsync.flow.sync import FlowSync
 from twinlog_configsync.flow.topic_feed import TopicBoard
 from twinlog_configsync.model.schedule import Scope
-from twinlog_configsync.planning.desired import Claims
+from twinlog_configsync.planning.desired import DesiredBindings
 
 _RETRY_INITIAL_SECONDS = 0.5
 _RETRY_MAX_SECONDS = 15.0
@@ -37,7 +37,7 @@ async def build(context: ServiceContext, stack: AsyncExitStack) -> ServiceParts:
         rules=RulesBoard(history_id=context.instance_id, meter=context.meter),
     )
     configured = configsync_flows(context.configuration)
-    claims = Claims({flow.flow for flow in configured if Scope.ACLS in flow.rules.intervals_seconds})
+    claims = DesiredBindings({flow.flow for flow in configured if Scope.ACLS in flow.rules.intervals_seconds})
     gate = asyncio.Semaphore(_PASSES_AT_A_TIME)
     served: dict[Flow, ServedFlow] = {}
     loops: dict[str, Loop] = {}
@@ -67,7 +67,7 @@ async def _flow(
     context: ServiceContext,
     flow: ConfigSyncFlow,
     boards: Boards,
-    claims: Claims,
+    claims: DesiredBindings,
     lease: FlowLease,
     gate: asyncio.Semaphore,
 ) -> ServedFlow:

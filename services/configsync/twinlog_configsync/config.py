@@ -12,7 +12,7 @@ from twinlog.loops import refuse_loops
 from twinlog.model import Flow
 from twinlog.policy.internal_topics import configsync_topic
 from twinlog.selection_configured import topic_selector
-from twinlog_configsync.access.acl_rules import AclMode, AclRules
+from twinlog_configsync.access.acl_rules import AclRules, AclSyncMode
 from twinlog_configsync.model.rules import FlowRules
 from twinlog_configsync.model.schedule import Scope
 from twinlog_configsync.planning.config_rules import ConfigRules
@@ -94,7 +94,7 @@ def flow_rules(config: FlowConfig) -> FlowRules:
             max_per_hour=settings.max_deletes_per_hour,
         ),
         acls=AclRules(
-            mode=AclMode(settings.acl_mode.value),
+            mode=AclSyncMode(settings.acl_mode.value),
             source=config.flow.source,
             policy=selector.policy,
             selects_topic=selector.selects,

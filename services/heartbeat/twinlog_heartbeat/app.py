@@ -7,9 +7,9 @@ from functools import partial
 from twinlog.api.heartbeat.v1.heartbeat_service_pb2 import DESCRIPTOR
 from twinlog.api.heartbeat.v1.heartbeat_service_pb2_grpc import add_HeartbeatServiceServicer_to_server
 from twinlog.service.app import ServiceContext, ServiceParts
+from twinlog.service.feeds.rules import RulesWatch, follow_rules
 from twinlog.service.grpc_server import GrpcService
 from twinlog.service.lease import open_lease
-from twinlog.service.rules_client import RulesWatch, follow_rules
 from twinlog.service.runtime import Loop
 from twinlog_heartbeat.api.servicer import HeartbeatServicer
 from twinlog_heartbeat.config import HeartbeatFlow, heartbeat_flows

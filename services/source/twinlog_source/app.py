@@ -11,15 +11,15 @@ from twinlog.api.source.v1.worker_service_pb2_grpc import add_WorkerServiceServi
 from twinlog.config import Configuration, Service
 from twinlog.errors import TransientKafkaError, TwinlogError
 from twinlog.kafka.clients import aiokafka_client_options
-from twinlog.kafka.raw import DataSession
+from twinlog.kafka.raw import DataClientPool
 from twinlog.local.java import spark_environment
 from twinlog.model import Flow
 from twinlog.service.app import ServiceContext, ServiceParts
 from twinlog.service.clusters import UNKNOWN, Clusters
+from twinlog.service.feeds.topics import TopicsWatch
 from twinlog.service.grpc_server import GrpcService
 from twinlog.service.lease import FlowLease, open_lease
 from twinlog.service.runtime import Loop
-from twinlog.service.topics_client import TopicsWatch
 from twinlog_source.api.partition_feed import PartitionBoard
 from twinlog_source.api.servicer import SourceServicer
 from twinlog_source.config import SourceFlow, source_flows
@@ -29,7 +29,7 @@ from twinlog_source.driver.flow_driver import FlowDriver
 from twinlog_source.driver.flow_monitor import FlowMonitor
 from twinlog_source.driver.instruments import FlowInstruments, observe_flows
 from twinlog_source.driver.ownership import Fence, Ownership
-from twinlog_source.driver.state import FlowEstate
+from twinlog_source.driver.state import FlowState
 from twinlog_source.driver.task_host import TaskHost
 from twinlog_source.driver.task_settings import TaskSettings
 from twinlog_source.driver.worker_servicer import WorkerServicer
@@ -174,7 +174,7 @@ async def _driver(
         fence=_fence(flow, positions, stack),
         clock=context.clock,
     )
-    estate = FlowEstate(
+    estate = FlowState(
         flow=flow,
         ownership=ownership,
         watch=watch,
@@ -256,7 +256,7 @@ def refusal(clusters: Clusters, flow: Flow) -> TwinlogError | None:
 def _fence(flow: SourceFlow, positions: PositionsLog, stack: AsyncExitStack) -> Fence:
     properties = flow.clients.data_producer.properties
     options = aiokafka_client_options(properties, alias=flow.flow.target)
-    session = DataSession(flow.flow.target, options, timeout_seconds=FENCE_SECONDS)
+    session = DataClientPool(flow.flow.target, options, timeout_seconds=FENCE_SECONDS)
     stack.push_async_callback(session.close)
 
     take_over = TakeOver(

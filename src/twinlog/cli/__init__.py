@@ -6,8 +6,8 @@ from typing import Annotated
 import typer
 
 from twinlog import __version__
-from twinlog.cli.lazy import LazyCommand, LazyGroup
-from twinlog.cli.output import filter_output
+from twinlog.cli.common.lazy import LazyCommand, LazyGroup
+from twinlog.cli.common.output import filter_output
 
 COMMANDS: dict[str, LazyCommand] = {
     "run": LazyCommand(
@@ -15,7 +15,7 @@ COMMANDS: dict[str, LazyCommand] = {
         summary="Run all four services for the flows of a properties file.",
     ),
     "status": LazyCommand(
-        target="twinlog.cli.status:status_command",
+        target="twinlog.cli.status.command:status_command",
         summary="Show services, flows and clusters as they are now.",
     ),
     "preflight": LazyCommand(
@@ -23,56 +23,59 @@ COMMANDS: dict[str, LazyCommand] = {
         summary="Check a properties file against its clusters before anything is started.",
     ),
     "plan": LazyCommand(
-        target="twinlog.cli.plan:plan_command",
+        target="twinlog.cli.configsync.plan:plan_command",
         summary="Show what would bring a target in step: every action with its rule.",
     ),
     "apply": LazyCommand(
-        target="twinlog.cli.plan:apply_command", summary="Carry out a plan, exactly that or nothing."
+        target="twinlog.cli.configsync.plan:apply_command",
+        summary="Carry out a plan, exactly that or nothing.",
     ),
     "acls": LazyCommand(
-        target="twinlog.cli.acls:acls_command",
+        target="twinlog.cli.configsync.acls:acls_command",
         summary="Show the ACLs of a flow or a cluster, and what becomes of each.",
     ),
     "rules": LazyCommand(
-        target="twinlog.cli.rules:app", summary="Show and change the rules of a flow while it runs."
+        target="twinlog.cli.configsync.rules:app",
+        summary="Show and change the rules of a flow while it runs.",
     ),
     "explain": LazyCommand(
-        target="twinlog.cli.explain:app", summary="Say why a topic is replicated, a group translated, or not."
+        target="twinlog.cli.configsync.explain:app",
+        summary="Say why a topic is replicated, a group translated, or not.",
     ),
     "partitions": LazyCommand(
-        target="twinlog.cli.partitions:partitions_command",
+        target="twinlog.cli.source.partitions:partitions_command",
         summary="Show the copy of every partition: state, position, lag, lane, rates, reason.",
     ),
     "pause": LazyCommand(
-        target="twinlog.cli.pause:pause_command",
+        target="twinlog.cli.source.pause:pause_command",
         summary="Stop copying a flow, a topic or a partition, or list what is paused.",
     ),
-    "resume": LazyCommand(target="twinlog.cli.pause:resume_command", summary="End a pause."),
+    "resume": LazyCommand(target="twinlog.cli.source.pause:resume_command", summary="End a pause."),
     "throttle": LazyCommand(
-        target="twinlog.cli.throttle:throttle_command",
+        target="twinlog.cli.source.throttle:throttle_command",
         summary="Limit the bytes per second of a flow or topic, or show the limits.",
         negative_numbers=True,
     ),
     "positions": LazyCommand(
-        target="twinlog.cli.positions:app", summary="Show or move where partitions are copied from."
+        target="twinlog.cli.source.positions:app", summary="Show or move where partitions are copied from."
     ),
     "gaps": LazyCommand(
-        target="twinlog.cli.gaps:gaps_command",
+        target="twinlog.cli.source.gaps:gaps_command",
         summary="Show or acknowledge source offsets that are missing on the target.",
     ),
     "groups": LazyCommand(
-        target="twinlog.cli.groups:groups_command",
+        target="twinlog.cli.checkpoint.groups:groups_command",
         summary="Show where every consumer group stands on both clusters.",
     ),
     "translate": LazyCommand(
-        target="twinlog.cli.translate:translate_command",
+        target="twinlog.cli.checkpoint.translate:translate_command",
         summary="Translate any offset or time, in either direction.",
     ),
     "failover": LazyCommand(
-        target="twinlog.cli.failover:app", summary="Move consumer groups to the target cluster."
+        target="twinlog.cli.moves.failover:app", summary="Move consumer groups to the target cluster."
     ),
     "failback": LazyCommand(
-        target="twinlog.cli.failback:app", summary="Move consumer groups back to the source cluster."
+        target="twinlog.cli.moves.failback:app", summary="Move consumer groups back to the source cluster."
     ),
     "decode": LazyCommand(
         target="twinlog.cli.decode:decode_command",

@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from twinlog.cli.failures import reported_failures, run_async
-from twinlog.cli.location import ConfigOption, load_config
-from twinlog.cli.output import Output, OutputOption, print_json_line
+from twinlog.cli.common.failures import reported_failures, run_async
+from twinlog.cli.common.location import ConfigOption, load_config
+from twinlog.cli.common.output import Output, OutputOption, print_json_line
 from twinlog.printable import printable
 
 if TYPE_CHECKING:
@@ -96,8 +96,8 @@ async def _print_topic(
     from_beginning: bool,
     follow: bool,
 ) -> None:
+    from twinlog.cli.checkpoint.topic_reading import read_topic
     from twinlog.cli.decoding import decode
-    from twinlog.cli.topic_reading import read_topic
     from twinlog.errors import WireFormatError
     from twinlog.kafka.cluster import open_cluster
 

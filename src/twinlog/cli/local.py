@@ -7,15 +7,15 @@ from typing import Annotated
 
 import typer
 
-from twinlog.cli.failures import reported_failures
-from twinlog.cli.output import Column, Output, OutputOption, print_json, print_table
+from twinlog.cli.common.failures import reported_failures
+from twinlog.cli.common.output import Column, Output, OutputOption, print_json, print_table
 from twinlog.errors import ConfigError, NotFoundError, TwinlogError
 from twinlog.local import registry
 from twinlog.local.broker_image import ensure_image
 from twinlog.local.java import find_java
-from twinlog.local.log_tail import last_lines
 from twinlog.local.owner import detach_owner, own_clusters
-from twinlog.local.process import ProcessError
+from twinlog.local.processes.log_tail import last_lines
+from twinlog.local.processes.process import ProcessError
 from twinlog.local.registry import BrokerState, Request, RunningCluster
 from twinlog.local.spec import ClusterSpec, KafkaVersion, SaslMechanism, Security
 

@@ -5,9 +5,9 @@ from typing import Annotated
 
 import typer
 
-from twinlog.cli.failures import EXIT_FAILED, reported_failures, run_async
-from twinlog.cli.location import load_config
-from twinlog.cli.output import Output, OutputOption, print_json
+from twinlog.cli.common.failures import EXIT_FAILED, reported_failures, run_async
+from twinlog.cli.common.location import load_config
+from twinlog.cli.common.output import Output, OutputOption, print_json
 from twinlog.printable import printable
 
 _HELP = """Check a properties file against its clusters before anything is started; nothing is changed.

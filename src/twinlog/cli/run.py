@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from twinlog.cli.failures import reported_failures
+from twinlog.cli.common.failures import reported_failures
 
 _HELP = """Run the services of a properties file in the foreground, as MirrorMaker 2's dedicated mode does.
 

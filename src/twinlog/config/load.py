@@ -8,7 +8,6 @@ from pathlib import Path
 
 from twinlog import properties
 from twinlog.config import precedence
-from twinlog.config.accidents import check_values
 from twinlog.config.check import check_keys
 from twinlog.config.clients import ClientBuilder
 from twinlog.config.flows import flow_config
@@ -29,6 +28,7 @@ from twinlog.config.settings import (
     SparkSettings,
 )
 from twinlog.config.spec import Service
+from twinlog.config.suspicious_values import check_values
 from twinlog.errors import ConfigError
 from twinlog.model import ClusterAlias, Flow
 from twinlog.properties import Property

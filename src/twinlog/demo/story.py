@@ -22,7 +22,7 @@ from twinlog.errors import KafkaError, StateError
 from twinlog.kafka.clients import aiokafka_client_options
 from twinlog.kafka.cluster import open_cluster
 from twinlog.kafka.ports import KafkaCluster, NewTopic
-from twinlog.kafka.raw import DataSession
+from twinlog.kafka.raw import DataClientPool
 from twinlog.local.blocking_cluster import BlockingCluster
 from twinlog.local.cluster import LocalCluster
 from twinlog.local.spec import ClusterSpec
@@ -132,7 +132,9 @@ class _Story:
         )
         if (error := outcome[TOPIC]) is not None:
             raise error
-        session = DataSession("A", aiokafka_client_options(self._a.client_properties()), timeout_seconds=30)
+        session = DataClientPool(
+            "A", aiokafka_client_options(self._a.client_properties()), timeout_seconds=30
+        )
         stack.push_async_callback(session.close)
         stream = OrderStream(
             session=session,

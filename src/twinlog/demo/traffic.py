@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from twinlog.batches import Codec, NewRecord, build_batch
 from twinlog.clock import Clock
 from twinlog.demo.orders import make_order
-from twinlog.kafka.raw import DataSession, ProducerSettings, RawProducer
+from twinlog.kafka.raw import DataClientPool, ProducerSettings, RawProducer
 from twinlog.model import TopicPartition
 from twinlog.service.runtime import wait_or_stop
 
@@ -18,7 +18,7 @@ BATCH_INTERVAL_SECONDS = 0.1
 class OrderStream:
     """`run` writes `records_per_second` orders round the partitions until `stop`."""
 
-    session: DataSession
+    session: DataClientPool
     topic: str
     partition_count: int
     records_per_second: int

@@ -22,8 +22,8 @@ from twinlog.kafka.clients import (
 from twinlog.kafka.groups.election import KafkaCandidate
 from twinlog.kafka.groups.offsets import GroupOffsetsClient
 from twinlog.kafka.log import LogAdminMixin
-from twinlog.kafka.ports import Candidate, KafkaCluster, ManagedReader, ManagedWriter, nobody_is_gone
-from twinlog.kafka.protocol.connection import DataSession
+from twinlog.kafka.ports import Candidate, KafkaCluster, ManagedReader, ManagedWriter, never_gone
+from twinlog.kafka.protocol.connection import DataClientPool
 from twinlog.kafka.reader import KafkaLogReader
 from twinlog.kafka.writer import KafkaLogWriter
 
@@ -108,7 +108,7 @@ class _Cluster(ConfigAdminMixin, AclAdminMixin, QuotaAdminMixin, GroupAdminMixin
         name: Callable[[], str],
         session_seconds: float,
         mark: str = "",
-        is_gone: Callable[[str], bool] = nobody_is_gone,
+        is_gone: Callable[[str], bool] = never_gone,
     ) -> Candidate:
         """A candidate with a connection of its own."""
         return KafkaCandidate(
@@ -120,6 +120,6 @@ class _Cluster(ConfigAdminMixin, AclAdminMixin, QuotaAdminMixin, GroupAdminMixin
             is_gone=is_gone,
         )
 
-    def _session(self) -> DataSession:
+    def _session(self) -> DataClientPool:
         options = aiokafka_client_options(self._properties, alias=self._alias, client_id_suffix=self._suffix)
-        return DataSession(self._alias, options, timeout_seconds=self._timeout_seconds)
+        return DataClientPool(self._alias, options, timeout_seconds=self._timeout_seconds)

@@ -9,7 +9,7 @@ from twinlog.kafka.admin.topics import TopicAdminMixin
 from twinlog.kafka.errors import NO_LEADER, from_code, from_reason
 from twinlog.kafka.offset_lookup import EARLIEST_TIMESTAMP, LATEST_TIMESTAMP, look_up_offsets
 from twinlog.kafka.ports import OffsetSpec
-from twinlog.kafka.protocol.connection import DataSession
+from twinlog.kafka.protocol.connection import DataClientPool
 from twinlog.model import TopicPartition
 
 _UNKNOWN_TOPIC = 3
@@ -23,7 +23,7 @@ _TIMESTAMPS = {
 class LogAdminMixin(TopicAdminMixin):
     """`LogAdmin` over requests of our own, but for delete_records."""
 
-    _wire: DataSession
+    _wire: DataClientPool
 
     async def list_offsets(
         self, spec: OffsetSpec, partitions: Collection[TopicPartition]

@@ -15,7 +15,7 @@ from aiokafka.protocol.offset import OffsetRequest
 from twinlog.errors import KafkaError
 from twinlog.kafka.deadline import deadline, pause
 from twinlog.kafka.errors import TIMEOUT, UNSUPPORTED, from_code, from_reason
-from twinlog.kafka.protocol.connection import DataSession
+from twinlog.kafka.protocol.connection import DataClientPool
 from twinlog.model import TopicPartition
 
 EARLIEST_TIMESTAMP = -2
@@ -33,7 +33,7 @@ Answers = dict[TopicPartition, int | KafkaError]
 
 
 async def look_up_offsets(
-    session: DataSession, timestamps_ms: Mapping[TopicPartition, int], *, read_committed: bool, doing: str
+    session: DataClientPool, timestamps_ms: Mapping[TopicPartition, int], *, read_committed: bool, doing: str
 ) -> Answers:
     """For each partition the offset of a time in ms (or EARLIEST_TIMESTAMP, LATEST_TIMESTAMP), -1 for none.
 
@@ -70,7 +70,7 @@ async def look_up_offsets(
 
 
 async def _ask(
-    session: DataSession,
+    session: DataClientPool,
     node_id: int,
     timestamps_ms: Mapping[TopicPartition, int],
     answers: Answers,

@@ -5,7 +5,7 @@ Every method is bounded: it returns or raises within the timeout its client was 
 controller needs, each bounded so. Every other failure is a `TransientKafkaError` (try again)
 or a `FatalKafkaError` (will not heal by itself), with Kafka's numeric code. Results per resource carry their
 own error as a value, so one bad topic never hides the others. Implementations: `twinlog.kafka.cluster`
-(aiokafka and confluent-kafka) and `twinlog.testing.fake_cluster`; both pass tests/contract.
+(aiokafka and confluent-kafka) and `twinlog.testing.fakes.cluster`; both pass tests/contract.
 """
 
 from collections.abc import Callable, Collection, Mapping, Sequence
@@ -301,7 +301,7 @@ class LogWriter(Protocol):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Standing:
+class ElectionResult:
     """How a candidate stands in its group."""
 
     leads: bool
@@ -309,7 +309,7 @@ class Standing:
     """What the leader calls itself."""
 
 
-def nobody_is_gone(mark: str) -> bool:
+def never_gone(mark: str) -> bool:
     """For candidates that cannot tell."""
     return False
 
@@ -317,7 +317,7 @@ def nobody_is_gone(mark: str) -> bool:
 class Candidate(Protocol):
     """One of several processes of which one leads. The first one does; the next when it is gone."""
 
-    async def stand(self) -> Standing:
+    async def stand(self) -> ElectionResult:
         """Say that we are here and hear who leads; waits while an election is under way.
 
         Has to be called several times per session. Raises KafkaError: GROUP_UNAUTHORIZED without the right
@@ -352,7 +352,7 @@ class KafkaCluster(TopicAdmin, ConfigAdmin, AclAdmin, QuotaAdmin, GroupAdmin, Lo
         name: Callable[[], str],
         session_seconds: float,
         mark: str = "",
-        is_gone: Callable[[str], bool] = nobody_is_gone,
+        is_gone: Callable[[str], bool] = never_gone,
     ) -> Candidate:
         """Someone who would lead the group, as `name` tells the others; gone when silent for a session.
 

@@ -11,8 +11,8 @@ from twinlog.kafka.clients import FetchOptions
 from twinlog.kafka.deadline import deadline
 from twinlog.kafka.errors import KAFKA_REASONS, UNSUPPORTED, from_code, from_reason
 from twinlog.kafka.ports import FetchedRecords, ManagedReader
-from twinlog.kafka.protocol.connection import DataSession
-from twinlog.kafka.raw.leader_fetch import fetch_from_leader
+from twinlog.kafka.protocol.connection import DataClientPool
+from twinlog.kafka.raw.fetch.leader_fetch import fetch_from_leader
 from twinlog.kafka.raw.wire import FetchAnswer
 from twinlog.model import Record, TimestampType, TopicPartition
 
@@ -27,7 +27,7 @@ class KafkaLogReader:
     """
 
     def __init__(
-        self, session: DataSession, options: FetchOptions, *, read_committed: bool, timeout_seconds: float
+        self, session: DataClientPool, options: FetchOptions, *, read_committed: bool, timeout_seconds: float
     ) -> None:
         self._session = session
         self._options = options

@@ -19,7 +19,7 @@ from twinlog.local.broker_properties import (
 from twinlog.local.java import find_java
 from twinlog.local.node_storage import make_checkpoint, new_kafka_id, write_formatted
 from twinlog.local.port_lease import PortLease
-from twinlog.local.process import ProcessError
+from twinlog.local.processes.process import ProcessError
 from twinlog.local.properties_text import render_properties
 from twinlog.local.spec import ADDRESS, SCRAM_MECHANISMS, ClusterSpec, SaslMechanism
 from twinlog.local.tls import CertificateAuthority

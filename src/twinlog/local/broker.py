@@ -5,8 +5,8 @@ from pathlib import Path
 
 from twinlog.local.broker_properties import NodePlace
 from twinlog.local.java import Java
-from twinlog.local.log_tail import LogTail, last_lines
-from twinlog.local.process import GuardedProcess, ProcessError
+from twinlog.local.processes.log_tail import LogTail, last_lines
+from twinlog.local.processes.process import GuardedProcess, ProcessError
 from twinlog.local.spec import ClusterSpec, KafkaVersion
 
 _STARTED = "Kafka Server started"

@@ -14,13 +14,13 @@ import time
 from dataclasses import dataclass
 from pathlib import Path
 
-from twinlog.local.artifacts import KAFKA_3_BROKER, KAFKA_4_BROKER, Jars, ensure_jars
 from twinlog.local.broker import Broker, broker_command
 from twinlog.local.broker_properties import NodePlace, server_properties
+from twinlog.local.download.artifacts import KAFKA_3_BROKER, KAFKA_4_BROKER, Jars, ensure_jars
 from twinlog.local.java import Java
 from twinlog.local.node_storage import CHECKPOINT, make_checkpoint, new_kafka_id, write_formatted
 from twinlog.local.port_lease import PortLease
-from twinlog.local.process import ProcessError
+from twinlog.local.processes.process import ProcessError
 from twinlog.local.properties_text import render_properties
 from twinlog.local.spec import OPEN, ClusterSpec, KafkaVersion
 from twinlog.local.work_directory import WorkDirectory

@@ -7,9 +7,9 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Final
 
-from twinlog.local.artifacts import KAFKA_4_TOOLS, ensure_jars
+from twinlog.local.download.artifacts import KAFKA_4_TOOLS, ensure_jars
 from twinlog.local.java import find_java
-from twinlog.local.process import GuardedProcess, ProcessError
+from twinlog.local.processes.process import GuardedProcess, ProcessError
 from twinlog.local.properties_text import render_properties
 
 CONSOLE_CONSUMER: Final = "org.apache.kafka.tools.consumer.ConsoleConsumer"

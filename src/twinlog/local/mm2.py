@@ -8,10 +8,10 @@ from types import TracebackType
 from typing import Final, Self
 
 from twinlog import properties
-from twinlog.local.artifacts import KAFKA_4_TOOLS, ensure_jars
+from twinlog.local.download.artifacts import KAFKA_4_TOOLS, ensure_jars
 from twinlog.local.java import find_java
-from twinlog.local.log_tail import LogTail, last_lines
-from twinlog.local.process import GuardedProcess, ProcessError
+from twinlog.local.processes.log_tail import LogTail, last_lines
+from twinlog.local.processes.process import GuardedProcess, ProcessError
 from twinlog.local.properties_text import render_properties
 from twinlog.model import ClusterAlias, Flow
 

@@ -14,7 +14,7 @@ import uuid
 
 from twinlog.local.broker_properties import NodePlace
 from twinlog.local.java import Java
-from twinlog.local.process import ProcessError
+from twinlog.local.processes.process import ProcessError
 from twinlog.local.spec import SCRAM_MECHANISMS, SaslMechanism, Security
 
 _FORMAT_SECONDS = 60.0

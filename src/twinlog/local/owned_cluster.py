@@ -5,8 +5,8 @@ happens to it.
 from collections.abc import Callable
 
 from twinlog.local.blocking_cluster import BlockingCluster
-from twinlog.local.log_tail import last_lines
-from twinlog.local.process import ProcessError
+from twinlog.local.processes.log_tail import last_lines
+from twinlog.local.processes.process import ProcessError
 from twinlog.local.registry import BrokerState, ClusterEntry, Request, RunningBroker, RunningCluster
 
 
@@ -37,10 +37,10 @@ class OwnedCluster:
         if self._entry.is_requested(Request.STOP):
             self._cluster.stop_brokers()
             self._settle(BrokerState.STOPPED)
-            self._entry.carried_out(Request.STOP)
+            self._entry.retry_admin(Request.STOP)
         if self._entry.is_requested(Request.START):
             self._start()
-            self._entry.carried_out(Request.START)
+            self._entry.retry_admin(Request.START)
         self._see_who_died()
         return True
 

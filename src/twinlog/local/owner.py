@@ -21,9 +21,9 @@ from twinlog.errors import TwinlogError
 from twinlog.local import registry
 from twinlog.local.blocking_cluster import BlockingCluster
 from twinlog.local.cluster_group import start_all
-from twinlog.local.log_tail import last_lines
 from twinlog.local.owned_cluster import OwnedCluster
-from twinlog.local.process import ProcessError
+from twinlog.local.processes.log_tail import last_lines
+from twinlog.local.processes.process import ProcessError
 from twinlog.local.registry import RunningCluster
 from twinlog.local.spec import ClusterSpec, KafkaVersion, SaslMechanism, Security
 

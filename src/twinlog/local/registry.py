@@ -85,7 +85,7 @@ class ClusterEntry:
         """Whether someone wants this of the cluster."""
         return _request_file(self._name, request).exists()
 
-    def carried_out(self, request: Request) -> None:
+    def retry_admin(self, request: Request) -> None:
         """Tell who asked; what came of it is `publish`ed before."""
         _request_file(self._name, request).unlink(missing_ok=True)
 

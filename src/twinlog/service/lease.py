@@ -20,7 +20,7 @@ import structlog
 from twinlog.clock import Clock
 from twinlog.config import FlowConfig
 from twinlog.errors import KafkaError, StateError, TransientKafkaError, TwinlogError
-from twinlog.kafka.ports import Candidate, KafkaCluster, Standing
+from twinlog.kafka.ports import Candidate, ElectionResult, KafkaCluster
 from twinlog.model import Flow
 from twinlog.policy.names import lease_group
 from twinlog.service.app import ServiceContext
@@ -48,7 +48,7 @@ _NO_ELECTION: Final = frozenset({"GROUP_UNAUTHORIZED", "UNSUPPORTED_VERSION"})
 _log = structlog.stdlib.get_logger(__name__)
 
 
-class Tenure(Enum):
+class LeaseState(Enum):
     """What is known of a flow's owner."""
 
     UNKNOWN = "UNKNOWN"
@@ -84,7 +84,7 @@ class FlowLease:
         self._clock = clock
         self._backoff = backoff
         self._limiter = RepeatLimiter(interval_seconds=60.0)
-        self._tenure = Tenure.UNKNOWN
+        self._tenure = LeaseState.UNKNOWN
         self._owner = ""
         self._problem: TwinlogError | None = None
         self._valid_until = 0.0
@@ -95,22 +95,22 @@ class FlowLease:
         self._idle.set()
 
     @property
-    def tenure(self) -> Tenure:
-        if self._tenure is Tenure.OWNER and not self._alone and self._seconds_left() <= 0:
-            return Tenure.UNKNOWN
+    def tenure(self) -> LeaseState:
+        if self._tenure is LeaseState.OWNER and not self._alone and self._seconds_left() <= 0:
+            return LeaseState.UNKNOWN
         return self._tenure
 
     @property
     def is_elected(self) -> bool:
         """Whether the coordinator says now that this process is the owner: nobody else is at work."""
-        return self.tenure is Tenure.OWNER and not self._alone
+        return self.tenure is LeaseState.OWNER and not self._alone
 
     def refusal(self) -> TwinlogError | None:
         """Why this process must not work at the flow now; None for the owner."""
         match self.tenure:
-            case Tenure.OWNER:
+            case LeaseState.OWNER:
                 return None
-            case Tenure.ELSEWHERE if self._is_twin():
+            case LeaseState.ELSEWHERE if self._is_twin():
                 return StateError(
                     f"{self.flow} is served by another deployment now, whose file selects other topics or "
                     f"groups ({self._owner}): what only this file selects is not replicated. Put both "
@@ -119,14 +119,14 @@ class FlowLease:
                     reason="TWIN_DEPLOYMENT",
                     metadata={"flow": str(self.flow), "owner": self._owner},
                 )
-            case Tenure.ELSEWHERE:
+            case LeaseState.ELSEWHERE:
                 return StateError(
                     f"{self.flow} is served by another process now ({self._owner}); this one stands by, and "
                     "takes over when that one is gone. Ask it",
                     reason=OWNED_ELSEWHERE,
                     metadata={"flow": str(self.flow), "owner": self._owner},
                 )
-            case Tenure.UNKNOWN:
+            case LeaseState.UNKNOWN:
                 return self._problem or self._unknown()
 
     def _is_twin(self) -> bool:
@@ -148,7 +148,7 @@ class FlowLease:
         Raises StateError (OWNED_ELSEWHERE), or KafkaError when it cannot be found out.
         """
         deadline = self._clock.monotonic() + _REQUIRE_SECONDS
-        while self.tenure is Tenure.UNKNOWN and (left := deadline - self._clock.monotonic()) > 0:
+        while self.tenure is LeaseState.UNKNOWN and (left := deadline - self._clock.monotonic()) > 0:
             if not await wait_for_any(self._changed, seconds=left):
                 break
         refusal = self.refusal()
@@ -235,8 +235,8 @@ class FlowLease:
             self._learn(standing, asked_at)
         return self._session_seconds / _STEPS_PER_SESSION
 
-    def _learn(self, standing: Standing, asked_at: float) -> None:
-        tenure = Tenure.OWNER if standing.leads else Tenure.ELSEWHERE
+    def _learn(self, standing: ElectionResult, asked_at: float) -> None:
+        tenure = LeaseState.OWNER if standing.leads else LeaseState.ELSEWHERE
         if (self.tenure, self._owner) != (tenure, standing.leader):
             event = "flow_owned" if standing.leads else "flow_owned_elsewhere"
             _log.info(event, flow=str(self.flow), owner=standing.leader, group=self._group)
@@ -246,15 +246,18 @@ class FlowLease:
         self._valid_until = asked_at + self._valid_seconds
         self._tell()
 
-    def _tell_twin(self, standing: Standing) -> None:
-        self._tenure, self._owner = Tenure.OWNER if standing.leads else Tenure.ELSEWHERE, standing.leader
+    def _tell_twin(self, standing: ElectionResult) -> None:
+        self._tenure, self._owner = (
+            LeaseState.OWNER if standing.leads else LeaseState.ELSEWHERE,
+            standing.leader,
+        )
         refusal = None if standing.leads else self.refusal()
         if refusal is not None and refusal.reason == TWIN_DEPLOYMENT:
             _log.warning("twin_deployment", flow=str(self.flow), reason=refusal.reason, message=str(refusal))
 
     def _failed(self, error: KafkaError) -> None:
         # Who stands by has heard of an owner: were the right to elect lost for a moment, all would begin.
-        works_alone = error.reason in _NO_ELECTION and self._tenure is not Tenure.ELSEWHERE
+        works_alone = error.reason in _NO_ELECTION and self._tenure is not LeaseState.ELSEWHERE
         left_out = self._limiter.admit(error.reason, now=self._clock.monotonic())
         if left_out is not None:
             _log.warning(
@@ -267,7 +270,7 @@ class FlowLease:
                 works_on_alone=works_alone,
             )
         if works_alone:
-            self._tenure, self._alone = Tenure.OWNER, True
+            self._tenure, self._alone = LeaseState.OWNER, True
         self._problem = error
         self._tell()
 
@@ -276,7 +279,7 @@ class FlowLease:
         changed.set()
 
     def _serves(self, in_doubt: bool) -> bool:
-        return self.tenure is Tenure.OWNER or (in_doubt and self.tenure is Tenure.UNKNOWN)
+        return self.tenure is LeaseState.OWNER or (in_doubt and self.tenure is LeaseState.UNKNOWN)
 
     def _seconds_left(self) -> float:
         return self._valid_until - self._clock.monotonic()
@@ -299,7 +302,7 @@ class FlowLease:
             changed = self._changed
             if self._serves(in_doubt) is not serves:
                 break
-            expires = self._tenure is Tenure.OWNER and not self._alone and self._seconds_left() > 0
+            expires = self._tenure is LeaseState.OWNER and not self._alone and self._seconds_left() > 0
             await wait_for_any(stop, changed, seconds=self._seconds_left() if expires else None)
         halt.set()
 

@@ -25,7 +25,7 @@ from twinlog.service.waiting import wait_or_stop
 __all__ = [
     "PATIENCE_SECONDS",
     "KafkaPair",
-    "carried_out",
+    "retry_admin",
     "eventually",
     "make_topics",
     "start_clusters",
@@ -108,11 +108,11 @@ async def eventually(
         await wait_or_stop(never, min(pause_seconds, _LONGEST_POLL_SECONDS))
 
 
-async def carried_out(change: Callable[[], Awaitable[Mapping[Any, KafkaError | None]]]) -> None:
+async def retry_admin(change: Callable[[], Awaitable[Mapping[Any, KafkaError | None]]]) -> None:
     """Make a change by an admin call, again while brokers refuse part of it for now (a leader that moves, one
     that does not know a new topic yet). Raises the KafkaError of any other refusal.
 
-        await carried_out(lambda: cluster.delete_records({partition: 40}))
+        await retry_admin(lambda: cluster.delete_records({partition: 40}))
     """
     done_before: frozenset[str] = frozenset()
 
@@ -133,7 +133,7 @@ async def carried_out(change: Callable[[], Awaitable[Mapping[Any, KafkaError | N
 
 async def make_topics(cluster: KafkaCluster, *new: NewTopic) -> None:
     """Create topics, and return once every partition has a leader that answers."""
-    await carried_out(lambda: cluster.create_topics(new))
+    await retry_admin(lambda: cluster.create_topics(new))
     partitions = [
         TopicPartition(topic.name, number) for topic in new for number in range(topic.partition_count)
     ]

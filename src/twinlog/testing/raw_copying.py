@@ -6,7 +6,7 @@ from contextlib import asynccontextmanager
 
 from twinlog.batches import CopyPolicy, Lane, LaneReason, OutgoingBatch, prepare
 from twinlog.kafka.clients import aiokafka_client_options, fetch_options
-from twinlog.kafka.protocol.connection import DataSession
+from twinlog.kafka.protocol.connection import DataClientPool
 from twinlog.kafka.raw import (
     FetchedPartition,
     FetchFailure,
@@ -21,9 +21,9 @@ from twinlog.model import TopicPartition
 @asynccontextmanager
 async def open_session(
     alias: str, properties: Mapping[str, str], *, timeout_seconds: float = 20.0
-) -> AsyncIterator[DataSession]:
+) -> AsyncIterator[DataClientPool]:
     """A session that is closed at the end."""
-    session = DataSession(
+    session = DataClientPool(
         alias, aiokafka_client_options(properties, alias=alias), timeout_seconds=timeout_seconds
     )
     try:
@@ -92,7 +92,7 @@ class PartitionCopy:
 
 @asynccontextmanager
 async def open_fetcher(
-    session: DataSession, properties: Mapping[str, str] | None = None
+    session: DataClientPool, properties: Mapping[str, str] | None = None
 ) -> AsyncIterator[RawFetcher]:
     """A fetcher with short long polls."""
     options = fetch_options({"fetch.max.wait.ms": "200", **(properties or {})})

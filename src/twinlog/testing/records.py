@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 from twinlog.batches import Codec, NewRecord, build_batch
 from twinlog.kafka.clients import aiokafka_client_options
-from twinlog.kafka.raw import DataSession, ProducerSettings, RawProducer
+from twinlog.kafka.raw import DataClientPool, ProducerSettings, RawProducer
 from twinlog.local.blocking_cluster import BlockingCluster
 from twinlog.model import TopicPartition
 
@@ -39,7 +39,7 @@ async def write_batches(
     abort: bool = False,
 ) -> None:
     """Write (partition, codec, records) in this order; in one transaction when an id is given."""
-    session = DataSession("test", aiokafka_client_options(cluster.client_properties()), timeout_seconds=30)
+    session = DataClientPool("test", aiokafka_client_options(cluster.client_properties()), timeout_seconds=30)
     try:
         settings = ProducerSettings(delivery_timeout_seconds=30)
         async with RawProducer(session, settings, transactional_id=transactional_id) as producer:

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple, cast
 
-from twinlog.kafka.protocol.connection import DataSession
+from twinlog.kafka.protocol.connection import DataClientPool
 from twinlog.kafka.protocol.encoding import take_int32, take_string
 from twinlog.kafka.protocol.patience import throttle_seconds
 from twinlog.kafka.protocol.requests import HandWrittenRequest
@@ -56,8 +56,8 @@ class SimulatedBrokers:
     _logs: dict[TopicPartition, _Log] = field(default_factory=dict)
     _changed: asyncio.Condition = field(default_factory=asyncio.Condition)
 
-    def session(self, *, timeout_seconds: float = 30.0) -> DataSession:
-        return cast("DataSession", _Session(self, timeout_seconds))
+    def session(self, *, timeout_seconds: float = 30.0) -> DataClientPool:
+        return cast("DataClientPool", _Session(self, timeout_seconds))
 
     async def append(self, partition: TopicPartition, batches: Iterable[bytes]) -> None:
         """Batches of one record; their base offsets are set here."""
@@ -129,7 +129,7 @@ class _Client:
 
 @dataclass(slots=True)
 class _Session:
-    """What `RawFetcher` asks of a `DataSession`."""
+    """What `RawFetcher` asks of a `DataClientPool`."""
 
     brokers: SimulatedBrokers
     timeout_seconds: float

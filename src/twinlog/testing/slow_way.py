@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from twinlog.kafka.clients import aiokafka_client_options
-from twinlog.kafka.protocol.connection import DataClient, DataSession
+from twinlog.kafka.protocol.connection import DataClient, DataClientPool
 from twinlog.kafka.protocol.data_connection import DataConnection
 
 _PIECE_BYTES = 16 << 10
@@ -70,7 +70,7 @@ class SlowWay:
 @asynccontextmanager
 async def slow_session(
     alias: str, properties: Mapping[str, str], *, bytes_per_second: float, timeout_seconds: float = 30.0
-) -> AsyncIterator[DataSession]:
+) -> AsyncIterator[DataClientPool]:
     way = SlowWay(bytes_per_second)
 
     class SlowClient(DataClient):
@@ -82,7 +82,7 @@ async def slow_session(
     def new_client(**options: Any) -> DataClient:
         return SlowClient(**options)
 
-    session = DataSession(
+    session = DataClientPool(
         alias,
         aiokafka_client_options(properties, alias=alias),
         timeout_seconds=timeout_seconds,

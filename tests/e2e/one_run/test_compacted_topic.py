@@ -15,7 +15,7 @@ from twinlog.demo.comparison import compare
 from twinlog.kafka.ports import KafkaCluster, NewTopic, OffsetSpec
 from twinlog.local.blocking_cluster import BlockingCluster
 from twinlog.model import TopicPartition
-from twinlog.testing.brokers import carried_out, eventually, unique_name
+from twinlog.testing.brokers import eventually, retry_admin, unique_name
 from twinlog.testing.records import write_batches
 
 KEYS = 200
@@ -69,7 +69,7 @@ async def test_a_compacted_topic_with_holes_arrives_as_it_is(mirror: Mirror) -> 
     async with mirror.source() as source, mirror.target() as target:
         async with _paused(mirror):
             new = NewTopic(name=topic, partition_count=1, replication_factor=1, configs=COMPACT_AT_ONCE)
-            await carried_out(lambda: source.create_topics([new]))
+            await retry_admin(lambda: source.create_topics([new]))
             await _write_laps(mirror.pair.a, topic)
 
             async def only_the_newest_are_left() -> list[int] | None:

@@ -9,7 +9,7 @@ from twinlog.batches import Codec, NewRecord
 from twinlog.clock import SystemClock
 from twinlog.demo.failover import read_some
 from twinlog.kafka.ports import NewTopic
-from twinlog.testing.brokers import carried_out, eventually, unique_name
+from twinlog.testing.brokers import eventually, retry_admin, unique_name
 from twinlog.testing.records import write_batches
 
 RECORDS = 400
@@ -20,7 +20,7 @@ async def test_a_group_continues_on_the_target(mirror: Mirror) -> None:
     remote = mirror.remote(topic)
     async with mirror.source() as source:
         new = NewTopic(name=topic, partition_count=1, replication_factor=1)
-        await carried_out(lambda: source.create_topics([new]))
+        await retry_admin(lambda: source.create_topics([new]))
         now_ms = SystemClock().now_ms()
         for start in range(0, RECORDS, 20):
             records = [NewRecord(None, b"%d" % i, now_ms) for i in range(start, start + 20)]

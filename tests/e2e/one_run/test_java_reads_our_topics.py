@@ -14,7 +14,7 @@ from twinlog.kafka.ports import NewTopic, OffsetSpec
 from twinlog.local.blocking_cluster import BlockingCluster
 from twinlog.local.java_tools import Formatter, read_formatted
 from twinlog.model import TopicPartition
-from twinlog.testing.brokers import carried_out, eventually, unique_name
+from twinlog.testing.brokers import eventually, retry_admin, unique_name
 from twinlog.testing.records import write_batches
 
 pytestmark = pytest.mark.java
@@ -24,7 +24,7 @@ async def test_mm2_formatters_read_checkpoints_syncs_and_heartbeats(mirror: Mirr
     topic, group = unique_name("e2e-java"), unique_name("app")
     async with mirror.source() as source:
         new = NewTopic(name=topic, partition_count=1, replication_factor=1)
-        await carried_out(lambda: source.create_topics([new]))
+        await retry_admin(lambda: source.create_topics([new]))
     records = [NewRecord(b"k", b"%d" % i, SystemClock().now_ms()) for i in range(10)]
     await write_batches(mirror.pair.a, topic, [(0, Codec.NONE, records)])
     a, b = mirror.pair.a, mirror.pair.b

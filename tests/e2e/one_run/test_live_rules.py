@@ -24,9 +24,9 @@ from twinlog.kafka.ports import CommittedOffset, KafkaCluster, NewTopic, OffsetS
 from twinlog.model import Record, TopicPartition
 from twinlog.service.peers import open_channel
 from twinlog.service.waiting import wait_or_stop
-from twinlog.testing.brokers import carried_out, eventually, unique_name
+from twinlog.testing.brokers import eventually, retry_admin, unique_name
 from twinlog.testing.service_process import CALL_SECONDS
-from twinlog_source.log.facts import TopicMark, parse_control
+from twinlog_source.log.facts import TopicFact, parse_control
 
 ADD, REMOVE = configsync.RULE_OPERATION_ADD, configsync.RULE_OPERATION_REMOVE
 SET, RESET = configsync.RULE_OPERATION_SET, configsync.RULE_OPERATION_RESET
@@ -130,7 +130,7 @@ async def test_changed_rules_reach_every_service_and_disturb_no_other_partition(
     services = Services(mirror=mirror)
     async with mirror.source() as source, mirror.target() as target:
         wanted = [NewTopic(name=name, partition_count=1, replication_factor=1) for name in (steady, live)]
-        await carried_out(lambda: source.create_topics(wanted))
+        await retry_admin(lambda: source.create_topics(wanted))
         async with under_load(source, steady) as load:
 
             async def goes_on() -> None:
@@ -152,7 +152,7 @@ async def test_changed_rules_reach_every_service_and_disturb_no_other_partition(
                 await eventually(lambda: _heartbeats_are(services, ""))
 
                 offset = {load.partition: CommittedOffset(next_offset=1)}
-                await carried_out(lambda: source.alter_group_offsets(group, offset))
+                await retry_admin(lambda: source.alter_group_offsets(group, offset))
                 await eventually(lambda: _has_group(services, group, present=True))
                 await services.change("groups.exclude", ADD, group)
                 await eventually(lambda: _has_group(services, group, present=False))
@@ -201,7 +201,7 @@ async def _is_noted_as_left(mirror: Mirror, target: KafkaCluster, topic: str) ->
         for record in await records(target, TopicPartition(name, number))
         if (control := parse_control(mirror.source_alias, record.key, record.value)) is not None
     ]
-    of_topic = [fact for fact in marks if isinstance(fact, TopicMark) and fact.topic == topic]
+    of_topic = [fact for fact in marks if isinstance(fact, TopicFact) and fact.topic == topic]
     return bool(of_topic) and of_topic[-1].left
 
 

@@ -9,7 +9,7 @@ from e2e.conftest import Mirror
 from twinlog.batches import Codec, NewRecord
 from twinlog.demo.comparison import Comparison, compare
 from twinlog.kafka.ports import NewTopic
-from twinlog.testing.brokers import carried_out, eventually, unique_name
+from twinlog.testing.brokers import eventually, retry_admin, unique_name
 from twinlog.testing.records import awkward_records, write_batches
 
 
@@ -18,7 +18,7 @@ async def _make(
 ) -> None:
     new = NewTopic(name=topic, partition_count=partitions, replication_factor=1, configs=configs or {})
     async with mirror.source() as source:
-        await carried_out(lambda: source.create_topics([new]))
+        await retry_admin(lambda: source.create_topics([new]))
 
 
 async def _same(mirror: Mirror, topic: str, partitions: int, *, at_least: int) -> Comparison:

@@ -10,7 +10,7 @@ from twinlog.clock import SystemClock
 from twinlog.demo.comparison import Comparison, compare
 from twinlog.kafka.ports import NewTopic
 from twinlog.service.runtime import wait_or_stop
-from twinlog.testing.brokers import carried_out, eventually, unique_name
+from twinlog.testing.brokers import eventually, retry_admin, unique_name
 from twinlog.testing.records import write_batches
 from twinlog.testing.twinlog_run import SERVICES
 
@@ -37,7 +37,7 @@ async def test_killing_a_service_loses_and_repeats_nothing(mirror: Mirror, servi
     killed = mirror.run.service(service).pid
     async with mirror.source() as source, mirror.target() as target:
         new = NewTopic(name=topic, partition_count=PARTITIONS, replication_factor=1)
-        await carried_out(lambda: source.create_topics([new]))
+        await retry_admin(lambda: source.create_topics([new]))
         await _write_slowly(mirror, topic, BATCHES // 2, service)
 
         async def all_there() -> Comparison | None:

@@ -9,7 +9,7 @@ from typing import Any
 from e2e.conftest import Mirror
 from twinlog.kafka.ports import KafkaCluster, NewTopic
 from twinlog.model import TopicPartition
-from twinlog.testing.brokers import carried_out, eventually, unique_name
+from twinlog.testing.brokers import eventually, retry_admin, unique_name
 
 PATIENCE_SECONDS = 120
 
@@ -57,7 +57,7 @@ async def test_status_shows_what_is_in_force_and_its_check_is_zero_only_if_every
     commands, topic = Commands(mirror), unique_name("e2e-shown")
     async with mirror.source() as source:
         new = NewTopic(name=topic, partition_count=1, replication_factor=1)
-        await carried_out(lambda: source.create_topics([new]))
+        await retry_admin(lambda: source.create_topics([new]))
         await append(source, topic, 3)
 
         async def moves() -> bool:

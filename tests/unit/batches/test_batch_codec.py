@@ -41,7 +41,7 @@ def test_another_library_reads_ours_and_we_read_its(codec: Codec) -> None:
 
 @pytest.mark.parametrize("codec", [Codec.GZIP, Codec.LZ4, Codec.ZSTD])
 def test_a_higher_level_makes_it_smaller(codec: Codec) -> None:
-    nouns = [b"order", b"payment", b"parcel", b"refund", b"7", b"42", b",,,"]
+    nouns = [b"order", b"payment", b"pending", b"refund", b"7", b"42", b",,,"]
     text = b" ".join(random.Random(1).choices(nouns, k=20_000))
     assert len(compress(codec, text, 9)) < len(compress(codec, text, 1))
 

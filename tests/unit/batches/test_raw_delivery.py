@@ -6,12 +6,12 @@ from typing import Any, cast
 
 from twinlog.batches import NewRecord, build_batch
 from twinlog.kafka.deadline import pause
-from twinlog.kafka.protocol.connection import DataClient, DataSession
+from twinlog.kafka.protocol.connection import DataClient, DataClientPool
 from twinlog.kafka.raw import ProducerSettings
-from twinlog.kafka.raw.coordinator import TransactionCoordinator
-from twinlog.kafka.raw.delivery import Delivery
 from twinlog.kafka.raw.owned_tasks import OwnedTasks
-from twinlog.kafka.raw.transaction_wire import ProducerIdentity
+from twinlog.kafka.raw.produce.delivery import Delivery
+from twinlog.kafka.raw.transactions.coordinator import TransactionCoordinator
+from twinlog.kafka.raw.transactions.wire import ProducerIdentity
 from twinlog.kafka.raw.wire import ProduceAnswer, ProduceResponse
 from twinlog.model import TopicPartition
 from twinlog.testing.virtual_time import run_in_virtual_time
@@ -57,7 +57,7 @@ class _Client:
 
 @dataclass(slots=True)
 class _Session:
-    """What `Delivery` asks of a `DataSession`."""
+    """What `Delivery` asks of a `DataClientPool`."""
 
     opened: _Client
     alias: str = "B"
@@ -72,7 +72,7 @@ def test_a_broker_whose_throttle_is_over_does_not_wait_for_that_of_another() -> 
         client = _Client(
             {(LONG.partition, _PRODUCE_CONNECTION): long, (SHORT.partition, _PRODUCE_CONNECTION): short}
         )
-        session = cast("DataSession", _Session(client))
+        session = cast("DataClientPool", _Session(client))
         coordinator = TransactionCoordinator(session, None, transaction_timeout_seconds=60)
         delivery = Delivery(session, ProducerSettings(), coordinator, None)
         mistakes: list[Exception] = []
@@ -100,7 +100,9 @@ def test_a_session_knows_that_a_broker_throttles_what_a_producer_sends() -> None
 
     async def run() -> None:
         opened = Opened({(1, _PRODUCE_CONNECTION): _Connection(LONG, 10.0)})
-        session = DataSession("B", {}, timeout_seconds=30, new_client=lambda **_: cast("DataClient", opened))
+        session = DataClientPool(
+            "B", {}, timeout_seconds=30, new_client=lambda **_: cast("DataClient", opened)
+        )
         assert not session.is_throttled
         await session.client("write")
         assert session.is_throttled

@@ -4,8 +4,8 @@ import pytest
 
 from twinlog.kafka.clients import FetchOptions
 from twinlog.kafka.protocol.connection import request_timeout_ms
-from twinlog.kafka.raw import DataSession, FetchSizes, RawFetcher
-from twinlog.kafka.raw.fetcher import _BRIEF_WAIT_MS, _FEW_PARTITIONS, _REQUESTS_PER_BROKER
+from twinlog.kafka.raw import DataClientPool, FetchSizes, RawFetcher
+from twinlog.kafka.raw.fetch.fetcher import _BRIEF_WAIT_MS, _FEW_PARTITIONS, _REQUESTS_PER_BROKER
 from twinlog.model import TopicPartition
 from twinlog.testing.simulated_source import SimulatedBrokers
 from twinlog.testing.virtual_time import run_in_virtual_time
@@ -16,7 +16,7 @@ def partitions(count: int) -> list[TopicPartition]:
 
 
 def fetcher_with(busy: list[TopicPartition], *, max_wait_ms: int = 5000) -> RawFetcher:
-    fetcher = RawFetcher(DataSession("A", {}, timeout_seconds=30), FetchOptions(max_wait_ms=max_wait_ms))
+    fetcher = RawFetcher(DataClientPool("A", {}, timeout_seconds=30), FetchOptions(max_wait_ms=max_wait_ms))
     for partition in busy:
         fetcher._standing(partition).is_busy = True
     return fetcher

@@ -10,7 +10,7 @@ from aiokafka.protocol.admin import ApiVersionResponse_v0
 
 from twinlog.kafka.protocol.broker_features import BrokerFeatures, broker_features_request
 from twinlog.kafka.protocol.encoding import compact_length, take_varint
-from twinlog.kafka.raw.transaction_wire import (
+from twinlog.kafka.raw.transactions.wire import (
     EndAnswer,
     ProducerIdentity,
     add_partitions_request,

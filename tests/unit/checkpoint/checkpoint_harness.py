@@ -12,14 +12,14 @@ from twinlog.filters import DefaultGroupFilter, DefaultTopicFilter
 from twinlog.model import Flow, TopicPartition
 from twinlog.policy import DefaultReplicationPolicy, HostedTopic, ReplicationPolicy
 from twinlog.selection import TopicSelector
-from twinlog.testing.fake_clock import FakeClock
-from twinlog.testing.fake_cluster import FakeCluster
+from twinlog.testing.fakes.clock import FakeClock
+from twinlog.testing.fakes.cluster import FakeCluster
 from twinlog.wire import Checkpoint, OffsetSync, decode_checkpoint, encode_offset_sync
 from twinlog_checkpoint.api.moves_servicer import ServedFlow
 from twinlog_checkpoint.config import CheckpointClients, CheckpointFlow
 from twinlog_checkpoint.flow.assembly import (
     FlowClusters,
-    Surroundings,
+    SharedDependencies,
     assemble_flow,
     assemble_group_syncer,
     assemble_moves,
@@ -152,8 +152,8 @@ class FlowOnFakes:
     def checkpointer(self) -> Checkpointer:
         return self.parts().checkpointer
 
-    def around(self) -> Surroundings:
-        return Surroundings(
+    def around(self) -> SharedDependencies:
+        return SharedDependencies(
             known_topics=self.known_topics,
             clock=self.clock,
             meter=NoOpMeter("test"),

@@ -5,8 +5,8 @@ from dataclasses import dataclass, field
 
 from twinlog.model import Record, TopicPartition
 from twinlog.offsets import OffsetSyncStore
-from twinlog.testing.fake_cluster import FakeCluster
-from twinlog.testing.fake_cluster_state import Transaction
+from twinlog.testing.fakes.cluster import FakeCluster
+from twinlog.testing.fakes.cluster_state import Transaction
 from twinlog.wire import OffsetSync
 from twinlog_checkpoint.translation.history import OffsetPair, SyncHistory
 

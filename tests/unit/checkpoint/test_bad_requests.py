@@ -19,8 +19,8 @@ from twinlog.errors import (
 )
 from twinlog.model import TopicPartition
 from twinlog.service.clusters import ClusterStatus
-from twinlog.testing.fake_cluster import Call
-from twinlog_checkpoint.flow.parts import OnlyProcess
+from twinlog.testing.fakes.cluster import Call
+from twinlog_checkpoint.flow.parts import AlwaysOwner
 from unit.checkpoint.checkpoint_harness import SYNCS_TOPIC, FlowOnFakes
 from unit.checkpoint.service_harness import CONTEXT, ServiceOnFakes
 
@@ -178,7 +178,7 @@ async def test_a_missing_topic_of_offset_syncs_is_named() -> None:
     assert service.written == []
 
 
-class StandBy(OnlyProcess):
+class StandBy(AlwaysOwner):
     """Another process works at the flow."""
 
     def refusal(self) -> StateError:

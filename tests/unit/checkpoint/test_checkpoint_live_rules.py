@@ -1,8 +1,8 @@
 """Rules that change while the service runs."""
 
 from twinlog.filters import DefaultGroupFilter, NameFilter, PatternList
-from twinlog.testing.fake_clock import FakeClock
-from twinlog.testing.fake_cluster import FakeCluster
+from twinlog.testing.fakes.clock import FakeClock
+from twinlog.testing.fakes.cluster import FakeCluster
 from twinlog_checkpoint.groups.directory import GroupDirectory
 
 

@@ -8,7 +8,7 @@ import pytest
 from twinlog.errors import FatalKafkaError, KafkaError
 from twinlog.kafka.ports import CommittedOffset
 from twinlog.model import Headers, TopicPartition
-from twinlog.testing.fake_cluster import Call
+from twinlog.testing.fakes.cluster import Call
 from twinlog.wire import Checkpoint
 from twinlog_checkpoint.groups.checkpointer import Checkpointer
 from twinlog_checkpoint.translation.translation import Verdict

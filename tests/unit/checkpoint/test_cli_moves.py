@@ -8,10 +8,10 @@ import typer
 
 from twinlog.api.checkpoint.v1 import checkpoint_service_pb2 as pb2
 from twinlog.api.common.v1 import types_pb2
-from twinlog.cli.groups_view import age, group_cells, notes
-from twinlog.cli.move_status import print_status, status_as_json
-from twinlog.cli.moves import plan_as_json, print_plan, print_run, summary
-from twinlog.cli.output import Output
+from twinlog.cli.checkpoint.groups_view import age, group_cells, notes
+from twinlog.cli.common.output import Output
+from twinlog.cli.moves.moves import plan_as_json, print_plan, print_run, summary
+from twinlog.cli.moves.status import print_status, status_as_json
 
 FLOW = types_pb2.Flow(source="A", target="B")
 

@@ -5,8 +5,8 @@ from pathlib import Path
 import pytest
 import typer
 
-from twinlog.cli.offset_files import FileKind, Place, parse_place, read_places
-from twinlog.cli.translate import translate_command
+from twinlog.cli.checkpoint.offset_files import FileKind, Place, parse_place, read_places
+from twinlog.cli.checkpoint.translate import translate_command
 from twinlog.errors import ConfigError
 from twinlog.model import TopicPartition
 

@@ -7,8 +7,8 @@ import pytest
 
 from twinlog.kafka.ports import OffsetSpec
 from twinlog.model import Record
-from twinlog.testing.fake_cluster import Call
-from twinlog.testing.fake_cluster_state import Transaction
+from twinlog.testing.fakes.cluster import Call
+from twinlog.testing.fakes.cluster_state import Transaction
 from twinlog_checkpoint.translation.alignment_log import RecordLog
 from twinlog_checkpoint.translation.exact import LogSide
 from twinlog_checkpoint.translation.history import OffsetPair

@@ -9,9 +9,9 @@ import pytest
 
 from twinlog.api.checkpoint.v1 import checkpoint_service_pb2 as pb2
 from twinlog.api.checkpoint.v1.checkpoint_service_pb2_grpc import CheckpointServiceStub
-from twinlog.cli.checkpoint_client import every_group, only_flow
-from twinlog.cli.status_checkpoint import add_groups
-from twinlog.cli.status_rows import Status
+from twinlog.cli.checkpoint.client import every_group, only_flow
+from twinlog.cli.status.checkpoint import add_groups
+from twinlog.cli.status.rows import Status
 from twinlog.errors import ConfigError
 from twinlog.model import TopicPartition
 from twinlog.service.limits import MAX_MESSAGE_BYTES

@@ -3,8 +3,8 @@
 import pytest
 
 from twinlog.model import TopicPartition
-from twinlog.service.topics_client import ReplicatedTopic, TopicState
-from twinlog.testing.fake_cluster import Call
+from twinlog.service.feeds.topics import ReplicatedTopic, TopicState
+from twinlog.testing.fakes.cluster import Call
 from twinlog_checkpoint.moves.copy_states import CopyReport, CopyState
 from twinlog_checkpoint.moves.plan import MoveOptions, TopicBacklog
 from unit.checkpoint.checkpoint_harness import A_TO_B, FlowOnFakes

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 import pytest
 
 from twinlog.errors import TransientKafkaError
-from twinlog.fences import fence_of
-from twinlog.testing.fake_cluster import Call
+from twinlog.testing.fakes.cluster import Call
+from twinlog.write_blocks import fence_of
 from twinlog_checkpoint.flow.assembly import assemble_moves
 from twinlog_checkpoint.moves.journal import failover_topic
 from twinlog_checkpoint.moves.plan import MoveKind, MoveOptions

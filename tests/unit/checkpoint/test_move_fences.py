@@ -5,15 +5,15 @@ from dataclasses import replace
 import pytest
 
 from twinlog.errors import StateError, TransientKafkaError
-from twinlog.fences import fence_of, is_fence
 from twinlog.model import Flow
 from twinlog.policy import DefaultReplicationPolicy
 from twinlog.policy.replication import IdentityReplicationPolicy
-from twinlog.testing.fake_cluster import Call, Transaction
+from twinlog.testing.fakes.cluster import Call, Transaction
+from twinlog.write_blocks import fence_of, is_fence
 from twinlog_checkpoint.moves.events import StepEvent, StepState
 from twinlog_checkpoint.moves.plan import MoveOptions
 from twinlog_checkpoint.moves.record import Step
-from twinlog_checkpoint.moves.write_block import FenceScope, fence_scope
+from twinlog_checkpoint.moves.write_block import WriteBlockScope, fence_scope
 from unit.checkpoint.mirrored_logs import COPY, ORIGIN
 from unit.checkpoint.test_moves import NO_WAIT, estate, offset_of, run
 
@@ -155,15 +155,15 @@ def test_copies_are_left_out_for_only_twinlog_writes_to_them() -> None:
         policy=DefaultReplicationPolicy(),
         reverse=Flow("B", "A"),
     )
-    assert scope == FenceScope(topics=["orders", "web.clicks"])
+    assert scope == WriteBlockScope(topics=["orders", "web.clicks"])
 
 
 @pytest.mark.parametrize(
     ("reverse", "scope"),
-    [(None, FenceScope(topics=["orders"])), (Flow("B", "A"), FenceScope(conflicts=["orders"]))],
+    [(None, WriteBlockScope(topics=["orders"])), (Flow("B", "A"), WriteBlockScope(conflicts=["orders"]))],
 )
 def test_where_names_are_kept_a_flow_back_stands_against_a_fence(
-    reverse: Flow | None, scope: FenceScope
+    reverse: Flow | None, scope: WriteBlockScope
 ) -> None:
     policy = IdentityReplicationPolicy(source_cluster_alias="A")
     assert fence_scope({"orders"}, here="A", others=("A", "B"), policy=policy, reverse=reverse) == scope

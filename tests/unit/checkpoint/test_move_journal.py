@@ -9,9 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from twinlog.errors import StateError, WireFormatError
-from twinlog.fences import fence_of
 from twinlog.kafka.ports import AclBinding
 from twinlog.model import TopicPartition
+from twinlog.write_blocks import fence_of
 from twinlog_checkpoint.moves.plan import MoveKind, MoveOptions
 from twinlog_checkpoint.moves.record import (
     MoveRecord,

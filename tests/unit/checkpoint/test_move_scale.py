@@ -7,8 +7,8 @@ from hypothesis import settings
 
 from twinlog.kafka.ports import CommittedOffset
 from twinlog.model import Record, TopicPartition
-from twinlog.testing.fake_cluster import Call
-from twinlog.testing.fake_cluster_state import FakeGroup
+from twinlog.testing.fakes.cluster import Call
+from twinlog.testing.fakes.cluster_state import FakeGroup
 from twinlog.wire import OffsetSync
 from twinlog_checkpoint.moves.copy_states import CopyReport, CopyState
 from twinlog_checkpoint.moves.plan import MoveAction, MoveOptions

@@ -7,10 +7,10 @@ from typing import Any, TypeVar
 import pytest
 
 from twinlog.errors import StateError, TransientKafkaError, TwinlogError
-from twinlog.fences import fence_of
 from twinlog.model import TopicPartition
-from twinlog.testing.fake_cluster import Call
-from twinlog_checkpoint.flow.parts import OnlyProcess
+from twinlog.testing.fakes.cluster import Call
+from twinlog.write_blocks import fence_of
+from twinlog_checkpoint.flow.parts import AlwaysOwner
 from twinlog_checkpoint.moves.events import StepEvent, StepState
 from twinlog_checkpoint.moves.outcome import left_behind
 from twinlog_checkpoint.moves.plan import MoveAction, MoveOptions, MovePartition
@@ -154,7 +154,7 @@ async def test_a_plan_while_a_run_drains_does_not_change_the_run() -> None:
 
 
 @dataclass(slots=True, kw_only=True)
-class LostAfter(OnlyProcess):
+class LostAfter(AlwaysOwner):
     """This process has the flow for so many changes."""
 
     changes: int

@@ -2,7 +2,7 @@
 
 from twinlog.model import TopicPartition
 from twinlog.policy.replication import IdentityReplicationPolicy
-from twinlog_checkpoint.moves.offset_router import Ways
+from twinlog_checkpoint.moves.offset_router import OffsetRouter
 from unit.checkpoint.checkpoint_harness import FlowOnFakes
 from unit.checkpoint.mirrored_logs import COPY, ORIGIN
 from unit.checkpoint.test_moves import estate
@@ -10,8 +10,8 @@ from unit.checkpoint.test_moves import estate
 
 async def test_copies_go_home_and_own_topics_away() -> None:
     async with estate() as world:
-        on_target = Ways(away=None, home=world.parts, home_first=False)
-        on_source = Ways(away=world.parts, home=None, home_first=True)
+        on_target = OffsetRouter(away=None, home=world.parts, home_first=False)
+        on_source = OffsetRouter(away=world.parts, home=None, home_first=True)
         assert on_target.destination(COPY) == ORIGIN
         assert on_target.destination(TopicPartition("only-there", 0)) is None
         assert on_source.destination(ORIGIN) == COPY
@@ -25,7 +25,7 @@ async def test_an_offset_that_was_put_on_a_copy_is_not_the_groups_own() -> None:
         await world.fakes.do_pass(world.parts.checkpointer)
         (checkpoint,) = world.fakes.checkpoints()
         put = checkpoint.downstream_offset
-        ways = Ways(away=None, home=world.parts, home_first=True)
+        ways = OffsetRouter(away=None, home=world.parts, home_first=True)
         assert not ways.is_own("g", COPY, put)
         assert ways.is_own("g", COPY, put + 1)
         assert ways.is_own("other", COPY, put)
@@ -44,5 +44,5 @@ async def test_where_names_are_kept_a_failover_goes_away_and_a_failback_home() -
         fakes.clock.advance(60)
         await fakes.do_pass(parts.checkpointer)
         assert fakes.checkpoints()
-        assert Ways(away=parts, home=parts, home_first=False).is_own("g", ORIGIN, 0)
-        assert not Ways(away=parts, home=parts, home_first=True).is_own("g", ORIGIN, 0)
+        assert OffsetRouter(away=parts, home=parts, home_first=False).is_own("g", ORIGIN, 0)
+        assert not OffsetRouter(away=parts, home=parts, home_first=True).is_own("g", ORIGIN, 0)

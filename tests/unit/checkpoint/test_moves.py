@@ -8,7 +8,7 @@ import pytest
 
 from twinlog.errors import KafkaError, StateError, TransientKafkaError
 from twinlog.model import TopicPartition
-from twinlog.testing.fake_cluster import Call, FakeCluster
+from twinlog.testing.fakes.cluster import Call, FakeCluster
 from twinlog_checkpoint.api.group_explainer import explain_group
 from twinlog_checkpoint.api.moves_servicer import ServedFlow
 from twinlog_checkpoint.flow.assembly import assemble_moves

@@ -3,8 +3,8 @@
 import pytest
 
 from twinlog.errors import KafkaError
-from twinlog.fences import fence_of
 from twinlog.model import TopicPartition
+from twinlog.write_blocks import fence_of
 from twinlog_checkpoint.moves.plan import MoveOptions
 from unit.checkpoint.mirrored_logs import COPY, ORIGIN
 from unit.checkpoint.test_move_fences import FENCED

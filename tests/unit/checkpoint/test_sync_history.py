@@ -12,7 +12,7 @@ from twinlog.errors import FatalKafkaError, WireFormatError
 from twinlog.kafka.ports import OffsetSpec
 from twinlog.model import TopicPartition
 from twinlog.testing.brokers import eventually
-from twinlog.testing.fake_cluster import Call
+from twinlog.testing.fakes.cluster import Call
 from twinlog_checkpoint.flow.parts import FlowParts
 from twinlog_checkpoint.translation.history import (
     CONDENSED_NEWEST,

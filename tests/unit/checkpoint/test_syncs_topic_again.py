@@ -5,7 +5,7 @@ import pytest
 from twinlog.errors import TransientKafkaError
 from twinlog.model import TopicPartition
 from twinlog.testing.brokers import eventually
-from twinlog.testing.fake_cluster import Call
+from twinlog.testing.fakes.cluster import Call
 from twinlog_checkpoint.flow.parts import FlowParts
 from unit.checkpoint.checkpoint_harness import SYNCS_TOPIC, FlowOnFakes, turns
 

@@ -9,11 +9,11 @@ import pytest
 
 from twinlog.api.checkpoint.v1 import checkpoint_service_pb2 as pb2
 from twinlog.api.common.v1 import types_pb2
-from twinlog.cli.groups_watch import WatchedGroups, event_as_json
+from twinlog.cli.checkpoint.groups_watch import WatchedGroups, event_as_json
 from twinlog.errors import ConfigError, NotFoundError, TransientKafkaError
 from twinlog.model import TopicPartition
 from twinlog.service.errors_wire import ResumeTokenExpiredError
-from twinlog.service.watch_client import Received, Restarted
+from twinlog.service.feeds.client import Received, Restarted
 from unit.checkpoint.checkpoint_harness import FlowOnFakes
 from unit.checkpoint.service_harness import CONTEXT, ServiceOnFakes
 

@@ -7,9 +7,9 @@ import typer
 
 from twinlog.api.common.v1 import types_pb2
 from twinlog.api.configsync.v1 import configsync_service_pb2 as pb2
-from twinlog.cli.acls import FlowAcls, flows_of, on_cluster, print_acls
-from twinlog.cli.each_flow import FlowFailure
-from twinlog.cli.output import Output
+from twinlog.cli.common.each_flow import FlowFailure
+from twinlog.cli.common.output import Output
+from twinlog.cli.configsync.acls import FlowAcls, flows_of, on_cluster, print_acls
 from twinlog.errors import ConfigError, StateError
 
 A_TO_B = types_pb2.Flow(source="A", target="B")

@@ -12,7 +12,7 @@ import structlog
 from hypothesis import given
 from hypothesis import strategies as st
 
-from twinlog.cli.table import Column, table_lines
+from twinlog.cli.common.table import Column, table_lines
 from twinlog.clock import SystemClock
 from twinlog.printable import PrintableStream, printable, printable_json
 from twinlog.service.supervisor.log_lines import LogLines

@@ -6,10 +6,10 @@ import pytest
 
 from twinlog.api.common.v1 import types_pb2
 from twinlog.cli import COMMANDS
+from twinlog.cli.common.location import service_endpoints
 from twinlog.cli.decoding import Kind, decode, kind_of
-from twinlog.cli.location import service_endpoints
-from twinlog.cli.status_rows import ClusterRow, FlowRow, InForce, Note, ServiceRow, Status
-from twinlog.cli.status_view import (
+from twinlog.cli.status.rows import ClusterRow, FlowRow, InForce, Note, ServiceRow, Status
+from twinlog.cli.status.view import (
     as_json,
     cluster_cells,
     flow_cells,

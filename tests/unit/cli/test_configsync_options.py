@@ -3,9 +3,9 @@
 import pytest
 
 from twinlog.api.configsync.v1 import configsync_service_pb2 as pb2
-from twinlog.cli.output import Output
-from twinlog.cli.plan import _require_clear
-from twinlog.cli.rules import _require_known
+from twinlog.cli.common.output import Output
+from twinlog.cli.configsync.plan import _require_clear
+from twinlog.cli.configsync.rules import _require_known
 from twinlog.errors import ConfigError
 
 RULES = pb2.Rules(rules=[pb2.Rule(key="topics"), pb2.Rule(key="topics.exclude")])

@@ -3,13 +3,13 @@
 import pytest
 
 from twinlog.api.source.v1 import source_service_pb2 as pb2
-from twinlog.cli.flow_choice import chosen_flow, required_flow
-from twinlog.cli.gaps import Wish, _request, _wish
-from twinlog.cli.groups import _named as named_groups
-from twinlog.cli.positions import _known, _require_clear, _target, _title
-from twinlog.cli.source_client import parse_bytes, parse_scope, who
-from twinlog.cli.throttle import _named as named_rate
-from twinlog.cli.times import parse_time
+from twinlog.cli.checkpoint.groups import _named as named_groups
+from twinlog.cli.common.flow_choice import chosen_flow, required_flow
+from twinlog.cli.common.times import parse_time
+from twinlog.cli.source.client import parse_bytes, parse_scope, who
+from twinlog.cli.source.gaps import Wish, _request, _wish
+from twinlog.cli.source.positions import _known, _require_clear, _target, _title
+from twinlog.cli.source.throttle import _named as named_rate
 from twinlog.errors import ConfigError, NotFoundError
 
 

@@ -4,8 +4,8 @@ import pytest
 
 from twinlog.api.common.v1 import types_pb2
 from twinlog.api.source.v1 import source_service_pb2 as pb2
-from twinlog.cli import partition_rows as rows
-from twinlog.cli.table import table_lines
+from twinlog.cli.common.table import table_lines
+from twinlog.cli.source import partition_rows as rows
 
 NOW_MS = 1_700_000_000_000
 

@@ -7,10 +7,16 @@ import typer
 
 from twinlog.api.common.v1 import types_pb2
 from twinlog.api.configsync.v1 import configsync_service_pb2 as pb2
-from twinlog.cli.each_flow import ask_each
-from twinlog.cli.output import Output
-from twinlog.cli.plan import print_plans
-from twinlog.cli.plan_view import outcome_as_json, plan_as_json, print_next_step, print_outcome, print_plan
+from twinlog.cli.common.each_flow import ask_each
+from twinlog.cli.common.output import Output
+from twinlog.cli.configsync.plan import print_plans
+from twinlog.cli.configsync.plan_view import (
+    outcome_as_json,
+    plan_as_json,
+    print_next_step,
+    print_outcome,
+    print_plan,
+)
 from twinlog.errors import ConfigError, StateError, TransientKafkaError, TwinlogError
 
 CREATE = pb2.PlannedAction(

@@ -5,10 +5,10 @@ from collections.abc import Callable
 import pytest
 
 from twinlog.api.common.v1 import types_pb2
-from twinlog.cli.status_check import problems_of
-from twinlog.cli.status_query import explain_silence
-from twinlog.cli.status_rows import FlowRow, InForce, ServiceRow, Status
-from twinlog.cli.status_view import check_lines
+from twinlog.cli.status.check import problems_of
+from twinlog.cli.status.query import explain_silence
+from twinlog.cli.status.rows import FlowRow, InForce, ServiceRow, Status
+from twinlog.cli.status.view import check_lines
 
 
 def healthy() -> Status:

@@ -1,7 +1,7 @@
 """What status says of the gap ledger."""
 
 from twinlog.api.source.v1 import source_service_pb2 as source
-from twinlog.cli.status_source import _gaps_in_force
+from twinlog.cli.status.source import _gaps_in_force
 
 
 def test_a_gap_in_force_is_a_loss_on_record_and_does_not_claim_that_it_is_still_missing() -> None:

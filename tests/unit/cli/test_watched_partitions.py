@@ -2,7 +2,7 @@
 
 from twinlog.api.common.v1 import types_pb2
 from twinlog.api.source.v1 import source_service_pb2 as pb2
-from twinlog.cli.watched_partitions import KnownPartitions
+from twinlog.cli.source.watched_partitions import KnownPartitions
 
 
 def status(topic: str, position: int = 0) -> pb2.PartitionStatus:

@@ -9,7 +9,7 @@ from twinlog.client.properties import client_properties, consumer_properties
 from twinlog.errors import ConfigError, KafkaError, StateError
 from twinlog.kafka.ports import CommittedOffset, KafkaCluster
 from twinlog.model import TopicPartition
-from twinlog.testing.fake_cluster import FakeCluster
+from twinlog.testing.fakes.cluster import FakeCluster
 from twinlog.wire import Checkpoint, encode_checkpoint
 
 CHECKPOINTS = TopicPartition("A.checkpoints.internal", 0)

@@ -13,8 +13,8 @@ from twinlog.errors import TwinlogError
 from twinlog.kafka.ports import AclBinding, ConfigSource
 from twinlog.service.runtime import Backoff
 from twinlog.telemetry import metrics
-from twinlog.testing.fake_clock import FakeClock
-from twinlog.testing.fake_cluster import FakeCluster
+from twinlog.testing.fakes.clock import FakeClock
+from twinlog.testing.fakes.cluster import FakeCluster
 from twinlog_configsync.config import ConfigSyncFlow, configsync_flows
 from twinlog_configsync.flow.change_log import Journal
 from twinlog_configsync.flow.commands import FlowCommands
@@ -25,7 +25,7 @@ from twinlog_configsync.flow.sync import FlowSync
 from twinlog_configsync.flow.topic_feed import TopicBoard
 from twinlog_configsync.model.entry import TopicEntry
 from twinlog_configsync.model.schedule import Scope
-from twinlog_configsync.planning.desired import Claims
+from twinlog_configsync.planning.desired import DesiredBindings
 
 T = TypeVar("T")
 
@@ -77,7 +77,7 @@ class FlowUnderTest:
             source=self.source,
             target=self.target,
             boards=Boards(topics=self.board, rules=self.rules_board),
-            claims=Claims({self.config.flow}),
+            claims=DesiredBindings({self.config.flow}),
             clock=self.clock,
             journal=journal,
             gate=self.gate,

@@ -14,7 +14,7 @@ from twinlog.policy.replication import (
     ReplicationPolicy,
 )
 from twinlog_configsync.access.acl_plan import plan_acls
-from twinlog_configsync.access.acl_rules import AclMode, AclRules, translate_acls
+from twinlog_configsync.access.acl_rules import AclRules, AclSyncMode, translate_acls
 from twinlog_configsync.model.actions import AclAction, CreateAcl, DeleteAcl, SkipAcl
 from twinlog_configsync.model.observation import AclObservation
 from unit.configsync.kafka_authorizer import is_authorized
@@ -39,7 +39,7 @@ def selects(name: str) -> bool:
     return name not in ("payroll", "checkpoints.internal")
 
 
-def rules(mode: AclMode = AclMode.MM2, policy: ReplicationPolicy = DEFAULT) -> AclRules:
+def rules(mode: AclSyncMode = AclSyncMode.MM2, policy: ReplicationPolicy = DEFAULT) -> AclRules:
     return AclRules(
         mode=mode,
         source="A",
@@ -71,7 +71,7 @@ def deny(text: str) -> AclBinding:
 
 
 def targets(
-    bindings: Iterable[AclBinding], mode: AclMode = AclMode.MM2, policy: ReplicationPolicy = DEFAULT
+    bindings: Iterable[AclBinding], mode: AclSyncMode = AclSyncMode.MM2, policy: ReplicationPolicy = DEFAULT
 ) -> list[AclBinding]:
     translated = translate_acls(list(bindings), rules(mode, policy), topics=REPLICATED, groups=GROUPS)
     return [target for each in translated for target in each.targets]
@@ -121,7 +121,7 @@ def test_read_only_takes_prefixes_wildcards_and_groups_and_only_reading_rights()
         acl("WRITE orders"),
         acl("WRITE TRANSACTIONAL_ID tx"),
     ]
-    assert sorted(targets(source, AclMode.READ_ONLY)) == sorted(
+    assert sorted(targets(source, AclSyncMode.READ_ONLY)) == sorted(
         [
             *(acl(f"READ A.{name}") for name in ("orders", "orders-eu")),
             *(acl(f"DESCRIBE A.{name}") for name in REPLICATED),
@@ -137,7 +137,7 @@ def test_full_takes_every_right_on_topics_groups_and_transactional_ids() -> None
         acl("ALL GROUP billing"),
         acl("ALL TRANSACTIONAL_ID tx"),
     ]
-    assert sorted(targets(source, AclMode.FULL)) == sorted(
+    assert sorted(targets(source, AclSyncMode.FULL)) == sorted(
         [
             acl("ALL A.orders"),
             acl("ALL A.orders-eu"),
@@ -146,26 +146,29 @@ def test_full_takes_every_right_on_topics_groups_and_transactional_ids() -> None
             acl("ALL TRANSACTIONAL_ID tx"),
         ]
     )
-    assert targets([acl("ALTER CLUSTER kafka-cluster")], AclMode.FULL) == []
+    assert targets([acl("ALTER CLUSTER kafka-cluster")], AclSyncMode.FULL) == []
 
 
 def test_patterns_are_written_out_for_replicated_topics_and_selected_groups() -> None:
     """On the target they would also match what is the target's own, and the mirror's."""
-    assert sorted(targets([acl("READ orders*")], AclMode.FULL, IDENTITY)) == [
+    assert sorted(targets([acl("READ orders*")], AclSyncMode.FULL, IDENTITY)) == [
         acl("READ orders"),
         acl("READ orders-eu"),
     ]
-    assert targets([acl("ALL GROUP *")], AclMode.FULL) == [acl("ALL GROUP billing"), acl("ALL GROUP reports")]
-    assert targets([acl("READ GROUP rep*")], AclMode.READ_ONLY) == [acl("READ GROUP reports")]
+    assert targets([acl("ALL GROUP *")], AclSyncMode.FULL) == [
+        acl("ALL GROUP billing"),
+        acl("ALL GROUP reports"),
+    ]
+    assert targets([acl("READ GROUP rep*")], AclSyncMode.READ_ONLY) == [acl("READ GROUP reports")]
 
 
 def test_a_pattern_of_transactional_ids_is_left_out_and_says_what_to_do() -> None:
     source = [acl("WRITE TRANSACTIONAL_ID *"), acl("WRITE TRANSACTIONAL_ID app-*")]
-    for each in translate_acls(source, rules(AclMode.FULL), topics=REPLICATED):
+    for each in translate_acls(source, rules(AclSyncMode.FULL), topics=REPLICATED):
         assert each.targets == ()
         assert "name the ids in ACLs of the source" in each.rule
     assert acl("WRITE TRANSACTIONAL_ID app-1") in targets(
-        [*source, acl("DESCRIBE TRANSACTIONAL_ID app-1")], AclMode.FULL
+        [*source, acl("DESCRIBE TRANSACTIONAL_ID app-1")], AclSyncMode.FULL
     )
 
 
@@ -173,7 +176,7 @@ def test_a_pattern_of_transactional_ids_is_left_out_and_says_what_to_do() -> Non
 @pytest.mark.parametrize("permission", ["ALLOW", "DENY"])
 def test_acls_never_reach_the_groups_and_ids_of_twinlog_itself(text: str, permission: str) -> None:
     (left,) = translate_acls(
-        [acl(f"READ {text}", permission=permission)], rules(AclMode.FULL), topics=REPLICATED
+        [acl(f"READ {text}", permission=permission)], rules(AclSyncMode.FULL), topics=REPLICATED
     )
     assert left.targets == ()
     assert "Twinlog's own services" in left.rule
@@ -204,8 +207,8 @@ def test_a_denial_of_what_the_copy_does_not_give_leaves_mm2s_reading_right(text:
 
 def test_a_denial_of_a_topic_that_is_not_replicated_need_not_be_copied_beside_a_pattern() -> None:
     source = [acl("READ *"), deny("READ payroll")]
-    assert targets(source, AclMode.READ_ONLY) == [acl(f"READ A.{name}") for name in sorted(REPLICATED)]
-    assert targets(source, AclMode.READ_ONLY, IDENTITY) == [
+    assert targets(source, AclSyncMode.READ_ONLY) == [acl(f"READ A.{name}") for name in sorted(REPLICATED)]
+    assert targets(source, AclSyncMode.READ_ONLY, IDENTITY) == [
         acl(f"READ {name}") for name in sorted(REPLICATED)
     ]
 
@@ -214,7 +217,7 @@ def plan(
     source: Collection[AclBinding],
     target: Collection[AclBinding],
     *,
-    mode: AclMode = AclMode.READ_ONLY,
+    mode: AclSyncMode = AclSyncMode.READ_ONLY,
     made: Collection[AclBinding] = (),
     wanted_elsewhere: Collection[AclBinding] = (),
 ) -> list[AclAction | SkipAcl]:
@@ -240,7 +243,7 @@ def test_removals_are_followed_for_what_was_made_and_foreign_acls_stay() -> None
     assert changes(plan([], [made, foreign], made=[made])) == [
         DeleteAcl(binding=made, rule="made by Twinlog, nothing on the source asks for it (mode read-only)")
     ]
-    assert changes(plan([], [made, foreign], made=[made], mode=AclMode.MM2)) == []
+    assert changes(plan([], [made, foreign], made=[made], mode=AclSyncMode.MM2)) == []
     assert changes(plan([], [made, foreign], made=[made], wanted_elsewhere=[made])) == []
 
 
@@ -363,7 +366,7 @@ def planned(
     target: frozenset[AclBinding],
     made: frozenset[AclBinding],
     *,
-    mode: AclMode,
+    mode: AclSyncMode,
     policy: ReplicationPolicy,
 ) -> list[AclAction]:
     observation = AclObservation(source=source, target=target)
@@ -375,9 +378,9 @@ def applied(target: frozenset[AclBinding], action: AclAction) -> frozenset[AclBi
     return target | {action.binding} if isinstance(action, CreateAcl) else target - {action.binding}
 
 
-@given(source=sources, mode=st.sampled_from(AclMode), policy=policies)
+@given(source=sources, mode=st.sampled_from(AclSyncMode), policy=policies)
 def test_who_may_do_something_on_the_target_may_do_it_to_the_origin_on_the_source(
-    source: frozenset[AclBinding], mode: AclMode, policy: ReplicationPolicy
+    source: frozenset[AclBinding], mode: AclSyncMode, policy: ReplicationPolicy
 ) -> None:
     target: frozenset[AclBinding] = frozenset()
     owned = rights(source, None)
@@ -389,10 +392,13 @@ def test_who_may_do_something_on_the_target_may_do_it_to_the_origin_on_the_sourc
 
 
 @given(
-    before=sources, after=sources, mode=st.sampled_from([AclMode.READ_ONLY, AclMode.FULL]), policy=policies
+    before=sources,
+    after=sources,
+    mode=st.sampled_from([AclSyncMode.READ_ONLY, AclSyncMode.FULL]),
+    policy=policies,
 )
 def test_a_change_is_followed_and_no_step_of_it_gives_more_than_before_or_after(
-    before: frozenset[AclBinding], after: frozenset[AclBinding], mode: AclMode, policy: ReplicationPolicy
+    before: frozenset[AclBinding], after: frozenset[AclBinding], mode: AclSyncMode, policy: ReplicationPolicy
 ) -> None:
     target: frozenset[AclBinding] = frozenset()
     for action in planned(before, target, frozenset(), mode=mode, policy=policy):
@@ -414,15 +420,15 @@ def test_a_change_is_followed_and_no_step_of_it_gives_more_than_before_or_after(
 def test_the_order_in_which_acls_are_seen_never_matters(source: list[AclBinding], seed: object) -> None:
     shuffled = list(source)
     seed.shuffle(shuffled)  # type: ignore[attr-defined]
-    assert translate_acls(source, rules(AclMode.FULL), topics=["users", "orders"]) == translate_acls(
-        shuffled, rules(AclMode.FULL), topics=["orders", "users"]
+    assert translate_acls(source, rules(AclSyncMode.FULL), topics=["users", "orders"]) == translate_acls(
+        shuffled, rules(AclSyncMode.FULL), topics=["orders", "users"]
     )
 
 
-@pytest.mark.parametrize("mode", AclMode)
+@pytest.mark.parametrize("mode", AclSyncMode)
 @pytest.mark.parametrize("policy", [DEFAULT, IDENTITY])
 def test_a_fence_stays_on_its_own_cluster_and_takes_nothing_away(
-    mode: AclMode, policy: ReplicationPolicy
+    mode: AclSyncMode, policy: ReplicationPolicy
 ) -> None:
     fence = acl("WRITE orders", principal="User:*", permission="DENY")
     read = acl("ALL orders")

@@ -7,7 +7,7 @@ import pytest
 
 from twinlog.errors import TransientKafkaError
 from twinlog.model import TopicPartition
-from twinlog.testing.fake_cluster import Call
+from twinlog.testing.fakes.cluster import Call
 from twinlog_configsync.model.entry import TopicState
 from twinlog_configsync.model.reasons import Reason
 from twinlog_configsync.model.schedule import Scope

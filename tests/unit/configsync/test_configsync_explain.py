@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from twinlog.errors import FatalKafkaError
-from twinlog.testing.fake_cluster import Call
+from twinlog.testing.fakes.cluster import Call
 from twinlog_configsync.planning.explain import Explanation, Verdict
 from unit.configsync.configsync_harness import FlowUnderTest, make_flow
 

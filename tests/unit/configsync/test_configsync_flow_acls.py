@@ -10,10 +10,10 @@ from twinlog.errors import FatalKafkaError, TransientKafkaError
 from twinlog.kafka.ports import QuotaEntity
 from twinlog.model import Flow
 from twinlog.testing.brokers import eventually
-from twinlog.testing.fake_cluster import Call, FakeCluster
+from twinlog.testing.fakes.cluster import Call, FakeCluster
 from twinlog_configsync.model.reasons import Reason
 from twinlog_configsync.model.schedule import Scope
-from twinlog_configsync.planning.desired import Claims
+from twinlog_configsync.planning.desired import DesiredBindings
 from unit.configsync.configsync_harness import READ_ORDERS, FlowUnderTest, make_flow
 
 COPY = replace(READ_ORDERS, resource_name="A.orders")
@@ -226,7 +226,7 @@ async def test_acls_that_cannot_be_read_stop_nothing_else(flow: FlowUnderTest) -
 
 def test_no_flow_takes_away_what_another_one_into_its_target_wants() -> None:
     first, second, elsewhere = Flow("A", "C"), Flow("B", "C"), Flow("A", "D")
-    claims = Claims({first, second, elsewhere})
+    claims = DesiredBindings({first, second, elsewhere})
     assert claims.acls_wanted_elsewhere(first) is None
     claims.claim_acls(second, frozenset({COPY}))
     assert claims.acls_wanted_elsewhere(first) == frozenset({COPY})
@@ -236,7 +236,7 @@ def test_no_flow_takes_away_what_another_one_into_its_target_wants() -> None:
 
 def test_a_flow_whose_rules_switch_a_part_off_wants_nothing_of_it_any_more() -> None:
     first, second = Flow("A", "C"), Flow("B", "C")
-    claims = Claims({first, second})
+    claims = DesiredBindings({first, second})
     claims.follow(first, acls=False, quotas=True)
     assert claims.acls_wanted_elsewhere(second) == frozenset(), "nobody waits for what it never says"
     claims.follow(first, acls=True, quotas=True)

@@ -9,7 +9,7 @@ from twinlog.errors import FatalKafkaError, KafkaError, StateError, TransientKaf
 from twinlog.kafka.ports import ConfigChange, NewTopic
 from twinlog.model import TopicPartition
 from twinlog.testing.brokers import eventually
-from twinlog.testing.fake_cluster import Call, FakeCluster
+from twinlog.testing.fakes.cluster import Call, FakeCluster
 from twinlog_configsync.model.entry import TopicState
 from twinlog_configsync.model.reasons import Reason
 from twinlog_configsync.model.schedule import Scope

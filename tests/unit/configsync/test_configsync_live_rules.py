@@ -9,7 +9,7 @@ from twinlog.config import load
 from twinlog.config.live import LIVE_KEYS
 from twinlog.errors import ConfigError, ConflictError, TransientKafkaError
 from twinlog.model import TopicPartition
-from twinlog.testing.fake_cluster import Call
+from twinlog.testing.fakes.cluster import Call
 from twinlog_configsync.config import configsync_flows
 from twinlog_configsync.model.reasons import Reason
 from twinlog_configsync.model.records import Kind, RecordKey, RulesRecord, encode_key, encode_value

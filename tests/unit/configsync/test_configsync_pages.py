@@ -10,12 +10,12 @@ import pytest
 from twinlog.api.common.v1 import types_pb2
 from twinlog.api.configsync.v1 import configsync_service_pb2 as pb2
 from twinlog.api.configsync.v1.configsync_service_pb2_grpc import ConfigSyncServiceStub
-from twinlog.cli.acls import every_acl
-from twinlog.cli.plan import whole_plan
+from twinlog.cli.configsync.acls import every_acl
+from twinlog.cli.configsync.plan import whole_plan
 from twinlog.errors import ConfigError
 from twinlog.service.clusters import Clusters
-from twinlog.service.pages import PAGED_ANSWERS
-from twinlog.testing.fake_cluster import Call, FakeCluster
+from twinlog.service.feeds.pages import PAGED_ANSWERS
+from twinlog.testing.fakes.cluster import Call, FakeCluster
 from twinlog_configsync.api.servicer import ConfigSyncServicer, ServedFlow
 from twinlog_configsync.flow.feeds import Boards
 from unit.configsync.configsync_harness import READ_ORDERS, FlowUnderTest, make_flow

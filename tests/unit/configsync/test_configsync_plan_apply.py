@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from twinlog.errors import ConflictError, FatalKafkaError, KafkaError, NotFoundError, TransientKafkaError
 from twinlog.kafka.ports import ConfigChange, ConfigEntry, ConfigSource, TopicDescription
-from twinlog.testing.fake_cluster import Call
+from twinlog.testing.fakes.cluster import Call
 from twinlog_configsync.model.actions import is_drift
 from twinlog_configsync.model.entry import TopicState
 from twinlog_configsync.model.memory import Memory
@@ -17,7 +17,7 @@ from twinlog_configsync.model.observation import Observation, TargetCluster, Top
 from twinlog_configsync.model.reasons import Reason
 from twinlog_configsync.model.rules import FlowRules
 from twinlog_configsync.model.schedule import Scope
-from twinlog_configsync.planning.desired import Claims
+from twinlog_configsync.planning.desired import DesiredBindings
 from twinlog_configsync.planning.plan import make_plan
 from unit.configsync.configsync_harness import READ_ORDERS, FlowUnderTest, make_flow
 
@@ -240,9 +240,11 @@ def test_the_order_in_which_a_world_is_seen_never_matters(
         )
 
     scopes = [Scope.TOPICS, Scope.CONFIGS]
-    first = make_plan(world(shuffled=False), rules, Memory(), scopes=scopes, now_ms=0, claims=Claims(set()))
+    first = make_plan(
+        world(shuffled=False), rules, Memory(), scopes=scopes, now_ms=0, claims=DesiredBindings(set())
+    )
     second = make_plan(
-        world(shuffled=True), rules, Memory(), scopes=scopes[::-1], now_ms=0, claims=Claims(set())
+        world(shuffled=True), rules, Memory(), scopes=scopes[::-1], now_ms=0, claims=DesiredBindings(set())
     )
     assert first == second
     assert first.plan_id == second.plan_id

@@ -7,12 +7,12 @@ import pytest
 from twinlog.errors import FatalKafkaError
 from twinlog.kafka.ports import QuotaEntity
 from twinlog.model import Flow
-from twinlog.testing.fake_cluster import Call
+from twinlog.testing.fakes.cluster import Call
 from twinlog_configsync.api.messages_plan import action_message
 from twinlog_configsync.model.actions import SetQuota
 from twinlog_configsync.model.records import Kind, RecordKey, quota_key
 from twinlog_configsync.model.schedule import Scope
-from twinlog_configsync.planning.desired import Claims
+from twinlog_configsync.planning.desired import DesiredBindings
 from unit.configsync.configsync_harness import FlowUnderTest, make_flow
 
 ALICE = QuotaEntity((("user", "alice"),))
@@ -83,7 +83,7 @@ async def test_quotas_that_cannot_be_read_stop_nothing_else(flow: FlowUnderTest)
 
 
 def test_of_two_flows_that_want_a_quota_the_first_by_name_has_it() -> None:
-    claims = Claims(set())
+    claims = DesiredBindings(set())
     quota = (ALICE, "producer_byte_rate")
     claims.claim_quotas(Flow("A", "C"), frozenset({quota}))
     claims.claim_quotas(Flow("B", "C"), frozenset({quota}))

@@ -10,7 +10,7 @@ from twinlog_configsync.model.actions import Skip
 from twinlog_configsync.model.entry import TargetLimits, TopicEntry, TopicState
 from twinlog_configsync.model.observation import Observation, TargetCluster, TopicPair
 from twinlog_configsync.model.reasons import Reason
-from twinlog_configsync.planning.registry import Obstacle, fold
+from twinlog_configsync.planning.registry import Blocker, fold
 
 ABSENT = FatalKafkaError("no such topic", reason="TOPIC_UNKNOWN", code=3)
 HIDDEN = FatalKafkaError("no right to see orders", reason="TOPIC_UNAUTHORIZED", code=29)
@@ -45,7 +45,7 @@ def after(
     known: TopicEntry | None,
     observation: Observation,
     *,
-    obstacle: Obstacle | None = None,
+    obstacle: Blocker | None = None,
     settled: bool = True,
     now_ms: int = 1_000,
 ) -> TopicEntry | None:

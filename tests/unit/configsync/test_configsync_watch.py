@@ -18,8 +18,8 @@ from twinlog.model import Flow
 from twinlog.service.clusters import Clusters
 from twinlog.service.errors_wire import ResumeTokenExpiredError
 from twinlog.service.interceptors import Context
-from twinlog.testing.fake_clock import FakeClock
-from twinlog.testing.fake_cluster import FakeCluster
+from twinlog.testing.fakes.clock import FakeClock
+from twinlog.testing.fakes.cluster import FakeCluster
 from twinlog_configsync.api.messages import flow_message
 from twinlog_configsync.api.servicer import ConfigSyncServicer
 from twinlog_configsync.flow.feeds import Boards

@@ -9,10 +9,10 @@ from opentelemetry.metrics import NoOpMeterProvider
 
 from twinlog.config import Configuration, load
 from twinlog.model import Flow
-from twinlog.service.rules_client import flow_in_effect
+from twinlog.service.feeds.rules import flow_in_effect
 from twinlog.service.runtime import Loop
 from twinlog.testing.brokers import eventually
-from twinlog.testing.fake_clock import FakeClock
+from twinlog.testing.fakes.clock import FakeClock
 from twinlog_heartbeat.config import HeartbeatFlow, heartbeat_flows
 from twinlog_heartbeat.flow.beats import FlowBeats
 from twinlog_heartbeat.model.beats import Beat, Purpose

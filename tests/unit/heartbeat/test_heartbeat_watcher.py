@@ -5,8 +5,8 @@ import asyncio
 from twinlog.errors import FatalKafkaError, TwinlogError
 from twinlog.policy import DefaultReplicationPolicy
 from twinlog.testing.brokers import eventually
-from twinlog.testing.fake_clock import FakeClock
-from twinlog.testing.fake_cluster import Call, FakeCluster
+from twinlog.testing.fakes.clock import FakeClock
+from twinlog.testing.fakes.cluster import Call, FakeCluster
 from twinlog_heartbeat.flow.watcher import HeartbeatWatcher
 from twinlog_heartbeat.model.topology import PathBook
 

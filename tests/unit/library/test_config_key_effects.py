@@ -13,7 +13,7 @@ from twinlog.kafka.clients import (
     fetch_options,
     librdkafka_options,
 )
-from twinlog.kafka.protocol.connection import DataSession
+from twinlog.kafka.protocol.connection import DataClientPool
 from twinlog.kafka.security.client_security import client_security, ssl_context
 from twinlog.kafka.security.tls_limits import TlsLimitError, tls_limits
 from unit.library.config_files import TWO_CLUSTERS, load_text, problems
@@ -108,7 +108,7 @@ def test_interceptors_are_refused_unless_there_are_none(place: str) -> None:
 
 async def test_request_timeout_ms_is_that_of_each_request_of_every_client() -> None:
     properties = {"bootstrap.servers": "one:9092", "request.timeout.ms": "4000"}
-    session = DataSession("A", aiokafka_client_options(properties), timeout_seconds=30)
+    session = DataClientPool("A", aiokafka_client_options(properties), timeout_seconds=30)
     assert AIOKafkaClient(**session._options)._request_timeout_ms == 4000
     assert librdkafka_options(properties)["socket.timeout.ms"] == 4000
     AdminClient(librdkafka_options(properties))

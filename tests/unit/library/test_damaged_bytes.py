@@ -24,9 +24,10 @@ from twinlog.batches.visibility import AbortedTransaction
 from twinlog.errors import WireFormatError
 from twinlog.kafka.groups import requests as group_requests
 from twinlog.kafka.protocol import broker_features
-from twinlog.kafka.raw import transaction_wire, wire
+from twinlog.kafka.raw import wire
 from twinlog.kafka.raw.leader_epochs import _read as read_epoch_ends
 from twinlog.kafka.raw.producer_states import _read as read_producers
+from twinlog.kafka.raw.transactions import wire as transaction_wire
 from twinlog.kafka.security.jks import JksFormatError, JksPasswordError, read_jks, unprotect
 from twinlog.model import Flow, TopicPartition
 from twinlog.testing.jks_files import jks_keystore
@@ -54,7 +55,7 @@ from twinlog_configsync.model.records import (
     encode_key,
     encode_value,
 )
-from twinlog_source.log.facts import EpochsMark, EpochStart, OwnerMark, fact_record, parse_control
+from twinlog_source.log.facts import EpochStart, LeaderEpochsFact, OwnerFact, fact_record, parse_control
 from twinlog_source.log.gaps import Gap, gap_record, parse_gap
 
 A_TO_B = Flow("A", "B")
@@ -189,11 +190,11 @@ PAIRS: list[tuple[Callable[[bytes, bytes], object], tuple[bytes, bytes]]] = [
     ),
     (
         lambda key, value: parse_control("A", key, value),
-        fact_record("A", OwnerMark(instance="i", slots=3, renewed_at_ms=1)),
+        fact_record("A", OwnerFact(instance="i", slots=3, renewed_at_ms=1)),
     ),
     (
         lambda key, value: parse_control("A", key, value),
-        fact_record("A", EpochsMark(partition=PARTITION, epochs=(EpochStart(1, 2),))),
+        fact_record("A", LeaderEpochsFact(partition=PARTITION, epochs=(EpochStart(1, 2),))),
     ),
     (
         lambda key, value: parse_gap("A", key, value),

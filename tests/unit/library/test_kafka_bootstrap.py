@@ -8,7 +8,7 @@ import pytest
 from aiokafka.protocol.metadata import MetadataResponse_v1
 
 from twinlog.errors import TransientKafkaError
-from twinlog.kafka.protocol.connection import DataClient, DataSession, close_client
+from twinlog.kafka.protocol.connection import DataClient, DataClientPool, close_client
 
 ONE_BROKER = [(1, "one", 9092, None)]
 NONE_UP: list[tuple[int, str, int, None]] = []
@@ -26,9 +26,9 @@ class _Client(DataClient):
         return MetadataResponse_v1(list(brokers), -1, [])
 
 
-def _session(*told: Sequence[tuple[int, str, int, None]]) -> DataSession:
+def _session(*told: Sequence[tuple[int, str, int, None]]) -> DataClientPool:
     _Client.told, _Client.bootstraps = told, 0
-    return DataSession("B", {"bootstrap_servers": "one:9092"}, timeout_seconds=1.0, new_client=_Client)
+    return DataClientPool("B", {"bootstrap_servers": "one:9092"}, timeout_seconds=1.0, new_client=_Client)
 
 
 async def test_a_session_that_met_a_fenced_broker_bootstraps_again() -> None:

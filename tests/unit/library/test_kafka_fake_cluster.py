@@ -7,9 +7,9 @@ import pytest
 from twinlog.errors import FatalKafkaError, TransientKafkaError
 from twinlog.kafka.ports import CommittedOffset
 from twinlog.model import Record, TopicPartition
-from twinlog.testing.fake_clock import FakeClock
-from twinlog.testing.fake_cluster import Call, FakeCluster
-from twinlog.testing.fake_cluster_state import Transaction
+from twinlog.testing.fakes.clock import FakeClock
+from twinlog.testing.fakes.cluster import Call, FakeCluster
+from twinlog.testing.fakes.cluster_state import Transaction
 
 PARTITION = TopicPartition("orders", 0)
 

@@ -11,9 +11,9 @@ from aiokafka.errors import IncompatibleBrokerVersion, KafkaConnectionError
 from twinlog.errors import KafkaError
 from twinlog.kafka.deadline import pause
 from twinlog.kafka.protocol.data_connection import DataConnection
-from twinlog.kafka.raw.hanging_guard import COMMITTED, OUTCOME, HangingGuard
-from twinlog.kafka.raw.open_transactions import OpenTransaction
-from twinlog.kafka.raw.transaction_wire import ProducerIdentity
+from twinlog.kafka.raw.transactions.hanging_guard import COMMITTED, OUTCOME, HangingGuard
+from twinlog.kafka.raw.transactions.open_transactions import OpenTransaction
+from twinlog.kafka.raw.transactions.wire import ProducerIdentity
 from twinlog.model import TopicPartition
 
 P, OTHER = TopicPartition("t", 0), TopicPartition("t", 1)

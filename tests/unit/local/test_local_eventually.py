@@ -6,7 +6,7 @@ import grpc
 import pytest
 
 from twinlog.errors import FatalKafkaError, KafkaError, TransientKafkaError
-from twinlog.testing.brokers import carried_out, eventually, unique_name
+from twinlog.testing.brokers import eventually, retry_admin, unique_name
 
 
 def _answers(*values: object) -> Iterator[object]:
@@ -77,7 +77,7 @@ async def test_a_change_is_made_again_while_it_is_refused_for_now() -> None:
     async def change() -> Mapping[str, KafkaError | None]:
         return answers.pop(0)
 
-    await carried_out(change)
+    await retry_admin(change)
     assert not answers
 
 
@@ -86,7 +86,7 @@ async def test_a_change_that_is_refused_for_good_is_an_error_at_once() -> None:
         return {"a": FatalKafkaError("is there", reason="TOPIC_EXISTS"), "b": TransientKafkaError("moving")}
 
     with pytest.raises(FatalKafkaError, match="is there"):
-        await carried_out(change)
+        await retry_admin(change)
 
 
 def _raise(error: Exception) -> bool:

@@ -4,7 +4,7 @@ import io
 
 import pytest
 
-from twinlog.local.fetch_progress import JarCount, LineProgress
+from twinlog.local.download.fetch_progress import JarCount, LineProgress
 
 _FOUND = "\tfound org.apache.kafka#kafka-clients;4.3.1 in public"
 _DONE = "\t[SUCCESSFUL ] org.apache.kafka#kafka-clients;4.3.1!kafka-clients.jar (162ms)"

@@ -6,8 +6,8 @@ from pathlib import Path
 from twinlog.config import ClientConfig, load
 from twinlog.model import Flow
 from twinlog.service.clusters import Clusters
-from twinlog.testing.fake_clock import FakeClock
-from twinlog.testing.fake_cluster import FakeCluster
+from twinlog.testing.fakes.clock import FakeClock
+from twinlog.testing.fakes.cluster import FakeCluster
 
 
 async def test_flows_share_the_connection_to_a_cluster_where_their_settings_are_equal(tmp_path: Path) -> None:

@@ -11,11 +11,11 @@ import pytest
 from twinlog.config import load
 from twinlog.errors import ConflictError, FatalKafkaError, StateError
 from twinlog.model import Flow
-from twinlog.service.lease import FlowLease, Tenure, selection_fingerprint
+from twinlog.service.lease import FlowLease, LeaseState, selection_fingerprint
 from twinlog.service.runtime import Backoff, Loop
 from twinlog.testing.brokers import eventually
-from twinlog.testing.fake_clock import FakeClock
-from twinlog.testing.fake_cluster import Call, FakeCluster
+from twinlog.testing.fakes.clock import FakeClock
+from twinlog.testing.fakes.cluster import Call, FakeCluster
 
 FLOW = Flow("A", "B")
 SESSION_SECONDS = 0.05
@@ -98,7 +98,7 @@ async def test_one_works_the_other_stands_by_and_takes_over() -> None:
     async with running(one) as stop_of:
         await until(lambda: one.works)
         async with running(two):
-            await until(lambda: two.stands_by and two.lease.tenure is Tenure.ELSEWHERE)
+            await until(lambda: two.stands_by and two.lease.tenure is LeaseState.ELSEWHERE)
             assert (two.works, two.draws, two.fences) == (False, False, False)
             assert (one.lease.is_elected, two.lease.is_elected) == (True, False)
             with pytest.raises(StateError, match="served by another process now \\(one\\)") as refused:
@@ -123,7 +123,7 @@ async def test_an_owner_that_hears_nothing_stops_before_its_session_ends() -> No
         assert process.draws, "what does no harm goes on while the owner is not known"
         assert process.fences, "and what fences its rivals itself"
         assert not process.lease.is_elected
-        assert process.lease.tenure is Tenure.UNKNOWN
+        assert process.lease.tenure is LeaseState.UNKNOWN
         cluster.bring_back()
         await until(lambda: process.works)
 
@@ -181,10 +181,10 @@ async def test_losing_the_right_to_elect_makes_no_stand_by_an_owner() -> None:
     async with running(one):
         await until(lambda: one.works)
         async with running(two):
-            await until(lambda: two.stands_by and two.lease.tenure is Tenure.ELSEWHERE)
+            await until(lambda: two.stands_by and two.lease.tenure is LeaseState.ELSEWHERE)
             cluster.intercept("stand", refuse)
             await until(lambda: two.lease._problem is not None and one.lease._problem is not None)
-            assert two.lease.tenure is Tenure.ELSEWHERE
+            assert two.lease.tenure is LeaseState.ELSEWHERE
             assert two.stands_by
             assert not two.works
             assert one.works, "it was the owner, and nobody else can become one"
@@ -203,7 +203,7 @@ async def test_a_step_is_held_by_the_owner_only_and_its_errors_are_its_own() -> 
     async with running(one):
         await until(lambda: one.works)
         async with running(two):
-            await until(lambda: two.stands_by and two.lease.tenure is Tenure.ELSEWHERE)
+            await until(lambda: two.stands_by and two.lease.tenure is LeaseState.ELSEWHERE)
             assert await one.lease.hold(answer) == 42
             with pytest.raises(ConflictError):
                 await one.lease.hold(fail)
@@ -279,9 +279,9 @@ async def test_a_deployment_that_selects_something_else_is_named_as_a_twin(owner
     first = Process(owner, cluster, clock)
     second = Process("host:2, process 8, rules aaaa", cluster, clock, rules="aaaa")
     async with running(first):
-        await until(lambda: first.lease.tenure is Tenure.OWNER)
+        await until(lambda: first.lease.tenure is LeaseState.OWNER)
         async with running(second):
-            await until(lambda: second.lease.tenure is Tenure.ELSEWHERE)
+            await until(lambda: second.lease.tenure is LeaseState.ELSEWHERE)
             refusal = second.lease.refusal()
             assert refusal is not None
             assert refusal.reason == reason

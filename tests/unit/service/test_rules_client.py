@@ -14,11 +14,11 @@ from twinlog.config import Configuration, FlowConfig, load
 from twinlog.errors import ConfigError
 from twinlog.model import Flow
 from twinlog.service.errors_wire import PeerUnavailableError
-from twinlog.service.rules_client import RulesWatch, flow_in_effect, follow_rules
+from twinlog.service.feeds.client import Lost, Received, Restarted
+from twinlog.service.feeds.rules import RulesWatch, flow_in_effect, follow_rules
 from twinlog.service.runtime import Backoff
-from twinlog.service.watch_client import Lost, Received, Restarted
 from twinlog.testing.brokers import eventually
-from twinlog.testing.fake_clock import FakeClock
+from twinlog.testing.fakes.clock import FakeClock
 from twinlog_checkpoint.config import checkpoint_flow
 from twinlog_heartbeat.config import heartbeat_flow
 

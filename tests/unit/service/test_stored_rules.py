@@ -6,8 +6,8 @@ import pytest
 
 from twinlog.errors import TransientKafkaError, WireFormatError
 from twinlog.model import TopicPartition
-from twinlog.service.stored_rules import stored_rules
-from twinlog.testing.fake_cluster import FakeCluster
+from twinlog.service.feeds.stored_rules import stored_rules
+from twinlog.testing.fakes.cluster import FakeCluster
 
 TOPIC = "mm2-configsync.A.internal"
 

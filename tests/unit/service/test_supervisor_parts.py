@@ -8,7 +8,7 @@ import pytest
 from twinlog.service.supervisor.log_lines import LogLines, last_words
 from twinlog.service.supervisor.policy import GiveUp, Restart, RestartPolicy
 from twinlog.service.waiting import Backoff
-from twinlog.testing.fake_clock import FakeClock
+from twinlog.testing.fakes.clock import FakeClock
 
 
 def _policy() -> RestartPolicy:

@@ -8,11 +8,11 @@ from twinlog.api.common.v1 import types_pb2
 from twinlog.api.configsync.v1 import configsync_service_pb2 as pb2
 from twinlog.model import Flow
 from twinlog.service.errors_wire import PeerUnavailableError
+from twinlog.service.feeds.client import Lost, Received, Restarted
+from twinlog.service.feeds.topics import TopicState, TopicsWatch
 from twinlog.service.peers import open_channel
 from twinlog.service.runtime import Backoff
-from twinlog.service.topics_client import TopicState, TopicsWatch
-from twinlog.service.watch_client import Lost, Received, Restarted
-from twinlog.testing.fake_clock import FakeClock
+from twinlog.testing.fakes.clock import FakeClock
 
 FLOW = Flow("A", "B")
 _FLOW = types_pb2.Flow(source="A", target="B")

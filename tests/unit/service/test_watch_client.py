@@ -11,8 +11,8 @@ from grpc.aio import AioRpcError, Metadata
 from grpc_status import rpc_status
 
 from twinlog.service.errors_wire import ResumeTokenExpiredError, status_of
+from twinlog.service.feeds.client import Lost, Received, Restarted, WatchEvent, watch
 from twinlog.service.runtime import Backoff
-from twinlog.service.watch_client import Lost, Received, Restarted, WatchEvent, watch
 from twinlog.testing.virtual_time import run_in_virtual_time
 
 

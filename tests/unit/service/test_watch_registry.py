@@ -11,7 +11,7 @@ from opentelemetry.metrics import NoOpMeterProvider
 
 from twinlog.errors import ConfigError, TwinlogError
 from twinlog.service.errors_wire import ExhaustedError, ResumeTokenExpiredError
-from twinlog.service.watch import (
+from twinlog.service.feeds.server import (
     Changed,
     Event,
     Marked,

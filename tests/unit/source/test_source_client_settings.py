@@ -7,7 +7,7 @@ from twinlog.kafka.clients import fetch_options
 from twinlog.model import Flow
 from twinlog_source.config import SourceFlow, source_flows
 from twinlog_source.driver.task_settings import TaskSettings
-from twinlog_source.task.assembly import copy_dials
+from twinlog_source.task.assembly import copy_settings
 from twinlog_source.task.producer_settings import producer_settings
 from unit.library.config_files import load_more
 
@@ -73,7 +73,7 @@ def test_the_codec_of_the_copies_is_the_producers_when_the_file_names_one(
 ) -> None:
     prepare = TaskSettings(flow=flow_of(line)).prepare(1, 0, positions_partition_count=25)
     properties = {role: dict(named.values) for role, named in prepare.clients.items()}
-    assert copy_dials(prepare, properties, check_crcs=True).forced_codec is codec
+    assert copy_settings(prepare, properties, check_crcs=True).forced_codec is codec
 
 
 def test_the_dials_of_the_producer_are_as_the_file_says() -> None:

@@ -9,16 +9,16 @@ from twinlog.errors import KafkaError, TransientKafkaError
 from twinlog.kafka.errors import TIMEOUT, from_reason
 from twinlog.kafka.ports import NewTopic
 from twinlog.model import Flow
-from twinlog.testing.fake_clock import FakeClock
-from twinlog.testing.fake_cluster import Call, FakeCluster
-from twinlog_source.log.facts import PauseMark, ThrottleMark
+from twinlog.testing.fakes.clock import FakeClock
+from twinlog.testing.fakes.cluster import Call, FakeCluster
+from twinlog_source.log.facts import PauseFact, ThrottleFact
 from twinlog_source.log.journal import Journal
 from twinlog_source.log.positions import PositionsLog
 
 TOPIC = "mm2-offsets.A.internal"
 FLOW_PAUSED = ("pause", None, None)
-BY_ROOT = PauseMark(topic=None, partition=None, by="root", at_ms=1)
-BY_JOE = PauseMark(topic=None, partition=None, by="joe", at_ms=2)
+BY_ROOT = PauseFact(topic=None, partition=None, by="root", at_ms=1)
+BY_JOE = PauseFact(topic=None, partition=None, by="joe", at_ms=2)
 
 
 class Target:
@@ -36,7 +36,7 @@ class Target:
 
         undo = self.cluster.intercept("append", fail, after=True)
 
-    async def command(self, fact: PauseMark | None) -> None:
+    async def command(self, fact: PauseFact | None) -> None:
         """As the operations do: what is on the log takes effect."""
         await self.journal.command(FLOW_PAUSED, fact)
         if fact is None:
@@ -45,10 +45,10 @@ class Target:
             self.positions.control.pauses[None, None] = fact
 
     @property
-    def pause(self) -> PauseMark | None:
+    def pause(self) -> PauseFact | None:
         return self.positions.control.pauses.get((None, None))
 
-    async def as_read_anew(self) -> PauseMark | None:
+    async def as_read_anew(self) -> PauseFact | None:
         """What the next process finds."""
         async with self.cluster.reader() as reader:
             log = PositionsLog(
@@ -142,7 +142,7 @@ async def test_a_command_whose_caller_is_gone_is_given_up(target: Target) -> Non
 
 
 async def test_a_limit_says_who_set_it_and_when_also_after_a_restart(target: Target) -> None:
-    mark = ThrottleMark(topic="t", bytes_per_second=5, by="root", at_ms=7)
+    mark = ThrottleFact(topic="t", bytes_per_second=5, by="root", at_ms=7)
     await target.journal.command(("throttle", "t", None), mark)
     await target.positions.refresh()
     assert target.positions.control.throttles == {"t": mark}

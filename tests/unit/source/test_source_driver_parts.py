@@ -9,10 +9,10 @@ from twinlog.api.source.v1 import source_service_pb2 as source_pb
 from twinlog.api.source.v1 import worker_service_pb2 as pb
 from twinlog.config import AutoOffsetReset
 from twinlog.model import Flow, TopicPartition
-from twinlog.service.topics_client import ReplicatedTopic, TopicState
+from twinlog.service.feeds.topics import ReplicatedTopic, TopicState
 from twinlog_source.driver.epoch import Epoch, SlotState
 from twinlog_source.driver.epoch_jobs import number_after
-from twinlog_source.log.facts import TopicMark
+from twinlog_source.log.facts import TopicFact
 from twinlog_source.partitions.table import PartitionTable, Shortened
 from twinlog_source.topics.start_positions import begins_at
 
@@ -60,7 +60,7 @@ def topic(*, created_after_start: bool = False) -> ReplicatedTopic:
 
 
 def test_what_came_after_the_flow_began_is_copied_from_its_beginning() -> None:
-    latest, mark = AutoOffsetReset.LATEST, TopicMark(topic="t", topic_id="id", known_partitions=1)
+    latest, mark = AutoOffsetReset.LATEST, TopicFact(topic="t", topic_id="id", known_partitions=1)
     assert begins_at(P, topic(), mark, latest) is latest
     assert begins_at(P, topic(), None, latest) is latest
     assert begins_at(Q, topic(), mark, latest) is AutoOffsetReset.EARLIEST

@@ -9,7 +9,7 @@ from opentelemetry.metrics import NoOpMeterProvider
 from twinlog.config import load
 from twinlog.model import TopicPartition
 from twinlog.testing.brokers import eventually
-from twinlog.testing.fake_clock import FakeClock
+from twinlog.testing.fakes.clock import FakeClock
 from twinlog_source.config import source_flows
 from twinlog_source.driver.epoch import Epoch, SlotState
 from twinlog_source.driver.epoch_jobs import EpochJobs

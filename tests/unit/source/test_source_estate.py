@@ -19,24 +19,24 @@ from twinlog.errors import FatalKafkaError, KafkaError, StateError
 from twinlog.kafka.errors import UNAVAILABLE, from_reason
 from twinlog.kafka.ports import ConfigChange
 from twinlog.model import Record, TopicPartition
+from twinlog.service.feeds.client import Received, Restarted
+from twinlog.service.feeds.topics import TopicsWatch
 from twinlog.service.peers import open_channel
 from twinlog.service.runtime import Backoff
-from twinlog.service.topics_client import TopicsWatch
-from twinlog.service.watch_client import Received, Restarted
-from twinlog.testing.fake_clock import FakeClock
-from twinlog.testing.fake_cluster import FakeCluster
-from twinlog.testing.fake_cluster_hooks import Call
-from twinlog.testing.fake_cluster_state import Transaction
+from twinlog.testing.fakes.clock import FakeClock
+from twinlog.testing.fakes.cluster import FakeCluster
+from twinlog.testing.fakes.cluster_hooks import Call
+from twinlog.testing.fakes.cluster_state import Transaction
 from twinlog.wire.murmur2 import partition_for_key
 from twinlog.wire.source_offset import encode_source_offset, source_offset_key
 from twinlog_source.config import source_flows
 from twinlog_source.driver.epoch import Epoch
 from twinlog_source.driver.epoch_jobs import EpochJobs
 from twinlog_source.driver.ownership import RENEW_SECONDS, Ownership
-from twinlog_source.driver.state import FlowEstate
+from twinlog_source.driver.state import FlowState
 from twinlog_source.driver.task_host import TaskHost
 from twinlog_source.driver.task_settings import TaskSettings
-from twinlog_source.log.facts import EpochsMark, EpochStart, control_key
+from twinlog_source.log.facts import EpochStart, LeaderEpochsFact, control_key
 from twinlog_source.log.gaps import MOST_RANGES, Gap
 from twinlog_source.log.internal_topics import InternalTopics
 from twinlog_source.log.journal import Journal
@@ -92,14 +92,14 @@ class Site:
             for _ in range(count):
                 await writer.append(TopicPartition(topic, 0), key=None, value=b"x")
 
-    async def owner(self, *more: str) -> FlowEstate:
+    async def owner(self, *more: str) -> FlowState:
         """A new process: it has taken the flow over and knows its topics."""
         estate = await self.process(*more)
         await estate.take_over(displaced=False)
         assert not await estate.refresh(owned=frozenset())
         return estate
 
-    async def process(self, *more: str) -> FlowEstate:
+    async def process(self, *more: str) -> FlowState:
         """A new process that has done nothing yet."""
         self.owners += 1
         (flow,) = source_flows(
@@ -147,7 +147,7 @@ class Site:
             fence=fence,
             clock=self.clock,
         )
-        return FlowEstate(
+        return FlowState(
             flow=flow,
             ownership=ownership,
             watch=watch,
@@ -188,7 +188,7 @@ async def site() -> AsyncIterator[Site]:
         yield Site(stack=stack)
 
 
-def reported(estate: FlowEstate, **fields: object) -> None:
+def reported(estate: FlowState, **fields: object) -> None:
     """As the partition's task says it."""
     report = pb.PartitionReport(
         partition=types_pb2.TopicPartition(topic="t", partition=0),
@@ -200,7 +200,7 @@ def reported(estate: FlowEstate, **fields: object) -> None:
     estate.table.observe(0, pb.PartitionReports(partitions=[report]), now=1.0, now_ms=1)
 
 
-def ledger(estate: FlowEstate) -> list[tuple[int, int, str]]:
+def ledger(estate: FlowState) -> list[tuple[int, int, str]]:
     gaps: list[Gap] = list(estate.positions.gaps.values())
     return [(gap.from_offset, gap.to_offset, gap.reason) for gap in gaps]
 
@@ -531,7 +531,7 @@ async def test_a_task_with_new_ids_goes_on_only_while_its_epoch_lives_and_the_fl
 async def test_leader_epochs_are_not_about_positions_that_somebody_else_wrote(site: Site) -> None:
     first = await site.owner()
     await first.journal.position(P, 5)
-    await first.journal.state(EpochsMark(partition=P, epochs=(EpochStart(3, 0),)))
+    await first.journal.state(LeaderEpochsFact(partition=P, epochs=(EpochStart(3, 0),)))
     assert (await site.owner()).table.rows[P].epochs == (EpochStart(3, 0),)
     site.clock.advance(600)
     key = source_offset_key("A", P)

@@ -7,8 +7,8 @@ from hypothesis import strategies as st
 from twinlog.api.source.v1 import worker_service_pb2 as pb
 from twinlog.telemetry.metrics import AGE_BUCKETS_SECONDS
 from twinlog_source.partitions.lag_time import MOST_SIGHTINGS, LagTime
-from twinlog_source.partitions.latency import Spread
-from twinlog_source.partitions.latency_window import WINDOW_SECONDS, SpreadWindows
+from twinlog_source.partitions.latency import LatencyHistogram
+from twinlog_source.partitions.latency_window import WINDOW_SECONDS, LatencyWindows
 from twinlog_source.partitions.rates import SHOWN_SECONDS, Rate
 
 SAMPLES = st.lists(st.tuples(st.floats(0, 5000), st.integers(1, 1000)), min_size=1, max_size=50)
@@ -103,15 +103,15 @@ def test_a_lag_is_never_shorter_than_the_oldest_missing_record_is_old(
 def test_a_spread_survives_the_report_and_adds_up(
     first: list[tuple[float, int]], second: list[tuple[float, int]]
 ) -> None:
-    whole = Spread()
+    whole = LatencyHistogram()
     for part in (first, second):
-        spread = Spread()
+        spread = LatencyHistogram()
         for seconds, records in part:
             spread.add(seconds, records)
         told = spread.take()
         assert told is not None
         assert spread.take() is None
-        whole.merge(Spread.of_report(pb.Spread.FromString(told.SerializeToString())))
+        whole.merge(LatencyHistogram.of_report(pb.Spread.FromString(told.SerializeToString())))
     both = [*first, *second]
     assert whole.records == sum(records for _, records in both)
     assert whole.sum_seconds == pytest.approx(sum(seconds * records for seconds, records in both))
@@ -120,10 +120,10 @@ def test_a_spread_survives_the_report_and_adds_up(
 
 @given(SAMPLES)
 def test_samples_are_few_and_in_the_buckets_of_the_records(samples: list[tuple[float, int]]) -> None:
-    spread = Spread()
+    spread = LatencyHistogram()
     for seconds, records in samples:
         spread.add(seconds, records)
-    drawn = Spread()
+    drawn = LatencyHistogram()
     for seconds in spread.samples(100):
         drawn.add(seconds, 1)
     assert drawn.records <= 100 + 2 * (len(AGE_BUCKETS_SECONDS) + 1)
@@ -131,7 +131,7 @@ def test_samples_are_few_and_in_the_buckets_of_the_records(samples: list[tuple[f
 
 
 def test_records_without_timestamps_have_no_age() -> None:
-    spread = Spread()
+    spread = LatencyHistogram()
     spread.add_batch(-1, 10, now_ms=1_000)
     assert spread.take() is None
     spread.add_batch(5_000, 10, now_ms=1_000)
@@ -139,8 +139,8 @@ def test_records_without_timestamps_have_no_age() -> None:
 
 
 def test_a_window_forgets() -> None:
-    windows = SpreadWindows()
-    slow, quick = Spread(), Spread()
+    windows = LatencyWindows()
+    slow, quick = LatencyHistogram(), LatencyHistogram()
     slow.add(9.0, 1)
     quick.add(1.0, 3)
     windows.add("t", slow, 0.0)

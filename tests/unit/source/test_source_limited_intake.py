@@ -11,10 +11,10 @@ from hypothesis import strategies as st
 from twinlog.batches import CopyPolicy, DecodedRecord
 from twinlog.kafka.raw import FetchedPartition, FetchSizes, RawFetcher
 from twinlog.model import TopicPartition
-from twinlog.testing.fake_clock import FakeClock
+from twinlog.testing.fakes.clock import FakeClock
 from twinlog.testing.source_batches import source_batch
-from twinlog_source.task.intake import Intake
 from twinlog_source.task.partition import PartitionCopy
+from twinlog_source.task.source_reader import SourceReader
 from twinlog_source.task.throttle import LEAST_PARTITION_BYTES, Throttle
 
 PARTITION = TopicPartition("t", 0)
@@ -31,7 +31,7 @@ class Backlog:
     clock: FakeClock
     stop: asyncio.Event = field(default_factory=asyncio.Event)
     read_bytes: int = 0
-    intake: Intake = field(init=False)
+    source_reader: SourceReader = field(init=False)
     _interrupted: bool = False
 
     def is_asked(self, partition: TopicPartition) -> bool:
@@ -50,10 +50,10 @@ class Backlog:
         self._interrupted = True
 
     def _pass(self, seconds: float) -> None:
-        while (chunk := self.intake.pop()) is not None:
+        while (chunk := self.source_reader.pop()) is not None:
             self.read_bytes += len(self.batch) * len(chunk.prepared.batches)
         self._interrupted = False
-        self.intake.release()
+        self.source_reader.release()
         self.clock.advance(ROUND_TRIP_SECONDS if self._interrupted else seconds)
         if self.clock.monotonic() >= SECONDS:
             self.stop.set()
@@ -82,7 +82,7 @@ async def read_of(backlog: Backlog, throttle: Throttle) -> int:
     """Bytes of whole batches that were read within SECONDS."""
     copy = PartitionCopy(partition=PARTITION, target_topic="A.t", committed=0, random=lambda: 1.0)
     nothing: Any = None
-    backlog.intake = Intake(
+    backlog.source_reader = SourceReader(
         fetcher=cast("RawFetcher", backlog),
         copies={PARTITION: copy},
         policies={PARTITION: CopyPolicy(coalesce_below_bytes=0)},
@@ -93,7 +93,7 @@ async def read_of(backlog: Backlog, throttle: Throttle) -> int:
         on_other_leaders=nothing,
         max_buffered_bytes=8 << 20,
     )
-    await backlog.intake.run(backlog.stop)
+    await backlog.source_reader.run(backlog.stop)
     return backlog.read_bytes
 
 

@@ -15,13 +15,13 @@ from twinlog.kafka.raw import COMMITTED, OUTCOME, FetchFailure, RawFetcher
 from twinlog.model import Flow, TopicPartition
 from twinlog.service.waiting import wait_or_stop
 from twinlog.testing.brokers import eventually
-from twinlog.testing.fake_clock import FakeClock
+from twinlog.testing.fakes.clock import FakeClock
 from twinlog_source.task.copier import Copier
-from twinlog_source.task.intake import Chunk, Intake
-from twinlog_source.task.outlet import Outlet, PositionsTopic
 from twinlog_source.task.partition import PartitionCopy, State
 from twinlog_source.task.reports import Reporter
+from twinlog_source.task.source_reader import PreparedChunk, SourceReader
 from twinlog_source.task.syncs import OffsetSyncs, paced_syncs
+from twinlog_source.task.target_writer import PositionsTopic, TargetWriter
 from twinlog_source.task.throttle import Throttle
 from twinlog_source.task.transport import Positions
 
@@ -105,8 +105,8 @@ class Bench:
     """Of each time the ids were taken over: how many transports had been opened, and where what hangs was
     committed."""
     copies: dict[TopicPartition, PartitionCopy] = field(init=False)
-    intake: Intake = field(init=False)
-    outlet: Outlet = field(init=False)
+    source_reader: SourceReader = field(init=False)
+    target_writer: TargetWriter = field(init=False)
 
     def __post_init__(self) -> None:
         self.copies = {
@@ -114,7 +114,7 @@ class Bench:
             for p in (GOOD, BAD)
         }
         nothing: Any = None
-        self.intake = Intake(
+        self.source_reader = SourceReader(
             fetcher=cast("RawFetcher", NothingFetched()),
             copies=self.copies,
             policies={},
@@ -125,11 +125,11 @@ class Bench:
             on_other_leaders=nothing,
             max_buffered_bytes=1 << 20,
         )
-        self.outlet = Outlet(
+        self.target_writer = TargetWriter(
             positions_topic=PositionsTopic(
                 topic="positions", partition_count=1, source_alias="A", connector_name="C"
             ),
-            intake=self.intake,
+            source_reader=self.source_reader,
             copies=self.copies,
             by_target={TopicPartition(c.target_topic, 0): c for c in self.copies.values()},
             take_over=self.take_over,
@@ -159,15 +159,15 @@ class Bench:
         return dict(self.target.positions)
 
     def found_a_fault(self, partition: TopicPartition) -> None:
-        """As the intake queues a fault at the position."""
+        """As the source_reader queues a fault at the position."""
         copy = self.copies[partition]
         fault = CopyFault(reason="RECORD_TOO_LARGE", offset=copy.fetched, message="too large")
         prepared = Prepared(batches=(), next_offset=copy.fetched, fault=fault)
-        self.intake.chunks.append(
-            Chunk(copy=copy, generation=copy.generation, prepared=prepared, fetched_bytes=10)
+        self.source_reader.chunks.append(
+            PreparedChunk(copy=copy, generation=copy.generation, prepared=prepared, fetched_bytes=10)
         )
         copy.hold()
-        self.intake.arrived.set()
+        self.source_reader.arrived.set()
 
     def copier(self) -> Copier:
         """Around the two halves; its partitions are assigned already."""
@@ -177,13 +177,13 @@ class Bench:
             dials=nothing,
             source=nothing,
             clock=self.clock,
-            intake=self.intake,
-            outlet=self.outlet,
-            syncs=self.outlet.syncs,
+            source_reader=self.source_reader,
+            target_writer=self.target_writer,
+            syncs=self.target_writer.syncs,
             reporter=Reporter(
                 copies=self.copies,
-                outlet=self.outlet,
-                syncs=self.outlet.syncs,
+                target_writer=self.target_writer,
+                syncs=self.target_writer.syncs,
                 source_problem=lambda: None,
                 source_throttled=lambda: False,
                 target_throttled=lambda: False,
@@ -196,26 +196,26 @@ class Bench:
         )
 
     def fetched(self, partition: TopicPartition, end: int) -> None:
-        """As the intake queues what it fetched."""
+        """As the source_reader queues what it fetched."""
         copy = self.copies[partition]
         batch = build_batch([NewRecord(None, b"x", 0)])
         prepared = Prepared(batches=(batch,), next_offset=end)
-        chunk = Chunk(copy=copy, generation=copy.generation, prepared=prepared, fetched_bytes=10)
+        chunk = PreparedChunk(copy=copy, generation=copy.generation, prepared=prepared, fetched_bytes=10)
         copy.fetched = end
         self.ends[partition] = end
-        self.intake.chunks.append(chunk)
-        self.intake.arrived.set()
+        self.source_reader.chunks.append(chunk)
+        self.source_reader.arrived.set()
 
     async def run_until(self, condition: Any) -> None:
         async with asyncio.TaskGroup() as group:
-            group.create_task(self.outlet.run(self.stop), name="outlet")
+            group.create_task(self.target_writer.run(self.stop), name="target_writer")
             try:
                 async with asyncio.timeout(60):
                     while not condition():
                         await wait_or_stop(asyncio.Event(), 0.001)
             finally:
                 self.stop.set()
-                self.intake.arrived.set()
+                self.source_reader.arrived.set()
 
 
 def away() -> KafkaError:
@@ -228,7 +228,7 @@ async def test_positions_move_when_the_round_is_committed() -> None:
     bench.fetched(BAD, 2)
     await bench.run_until(lambda: bench.copies[BAD].committed == 2)
     assert bench.copies[GOOD].committed == 3
-    assert bench.outlet.committed_rounds == 1
+    assert bench.target_writer.committed_rounds == 1
 
 
 async def test_a_refused_partition_is_set_aside_and_the_others_are_sent_again() -> None:
@@ -239,7 +239,7 @@ async def test_a_refused_partition_is_set_aside_and_the_others_are_sent_again() 
     bench.fetched(BAD, 2)
 
     def again() -> bool:
-        if bench.copies[GOOD].fetched == 0 and not bench.intake.chunks:
+        if bench.copies[GOOD].fetched == 0 and not bench.source_reader.chunks:
             bench.fetched(GOOD, 3)
         return bench.copies[GOOD].committed == 3
 
@@ -262,7 +262,7 @@ async def test_a_partition_that_failed_before_does_not_hold_up_the_others() -> N
     bench.fetched(BAD, 2)
 
     def again() -> bool:
-        if bench.copies[GOOD].fetched == 0 and not bench.intake.chunks:
+        if bench.copies[GOOD].fetched == 0 and not bench.source_reader.chunks:
             bench.fetched(GOOD, 3)
         return bench.copies[GOOD].committed == 3
 
@@ -294,17 +294,17 @@ async def test_a_position_that_moves_while_it_is_stored_is_stored_again() -> Non
 
     def move(position: int) -> None:
         bench.copies[GOOD].restart_at(position)
-        bench.outlet.store_soon(GOOD)
+        bench.target_writer.store_soon(GOOD)
 
     def once_more() -> None:
-        if not bench.outlet.committed_rounds:
+        if not bench.target_writer.committed_rounds:
             move(9)
-            assert not bench.outlet.is_stored(GOOD)
+            assert not bench.target_writer.is_stored(GOOD)
 
     bench.target.on_commit = once_more
     move(5)
-    await bench.run_until(lambda: bench.outlet.committed_rounds == 2)
-    assert bench.outlet.is_stored(GOOD)
+    await bench.run_until(lambda: bench.target_writer.committed_rounds == 2)
+    assert bench.target_writer.is_stored(GOOD)
 
 
 async def test_an_uncertain_position_at_the_end_is_an_error_not_a_guess() -> None:
@@ -313,7 +313,7 @@ async def test_an_uncertain_position_at_the_end_is_an_error_not_a_guess() -> Non
     bench.fetched(GOOD, 3)
     bench.target.on_commit = bench.stop.set
     with pytest.raises(KafkaError, match="away"):
-        await bench.outlet.run(bench.stop)
+        await bench.target_writer.run(bench.stop)
 
 
 async def test_a_position_set_meanwhile_stands_against_what_the_log_says_of_the_round_before() -> None:
@@ -322,27 +322,27 @@ async def test_a_position_set_meanwhile_stands_against_what_the_log_says_of_the_
     bench = Bench()
     bench.target.commit_failures = [(away(), True)]
     bench.fetched(GOOD, 3)
-    reading = bench.outlet.read_positions
+    reading = bench.target_writer.read_positions
 
     async def moved_meanwhile() -> Mapping[TopicPartition, int]:
         if bench.target.committed:
             bench.copies[GOOD].restart_at(1)
-            bench.outlet.store_soon(GOOD)
+            bench.target_writer.store_soon(GOOD)
         return await reading()
 
-    bench.outlet.read_positions = moved_meanwhile
-    await bench.run_until(lambda: bench.outlet.committed_rounds == 1)
+    bench.target_writer.read_positions = moved_meanwhile
+    await bench.run_until(lambda: bench.target_writer.committed_rounds == 1)
     assert bench.copies[GOOD].committed == 1
-    assert bench.outlet.is_stored(GOOD)
+    assert bench.target_writer.is_stored(GOOD)
 
 
 async def test_a_move_that_could_not_be_stored_is_stored_without_waiting_for_records() -> None:
     bench = Bench()
     bench.target.commit_failures = [(away(), False)]
     bench.copies[GOOD].restart_at(7)
-    bench.outlet.store_soon(GOOD)
-    await bench.run_until(lambda: bench.outlet.committed_rounds == 1)
-    assert bench.outlet.is_stored(GOOD)
+    bench.target_writer.store_soon(GOOD)
+    await bench.run_until(lambda: bench.target_writer.committed_rounds == 1)
+    assert bench.target_writer.is_stored(GOOD)
 
 
 async def test_a_partition_whose_fault_is_in_a_round_is_moved_after_the_round() -> None:
@@ -351,8 +351,8 @@ async def test_a_partition_whose_fault_is_in_a_round_is_moved_after_the_round() 
     bench.fetched(BAD, 2)
     bench.found_a_fault(GOOD)
     copier, good = bench.copier(), bench.copies[GOOD]
-    bench.intake.fetcher = cast("RawFetcher", OneOutOfRange(None))
-    bench.intake.throttle.set_limits(0, {}, 0.0)
+    bench.source_reader.fetcher = cast("RawFetcher", OneOutOfRange(None))
+    bench.source_reader.throttle.set_limits(0, {}, 0.0)
     named = types_pb2.TopicPartition(topic=GOOD.topic, partition=0)
     told_in_round: list[int] = []
 
@@ -418,10 +418,10 @@ async def test_what_is_found_while_the_last_positions_are_stored_is_on_the_log_o
         await gap_found.wait()
         for copy in copies:
             copy.restart_at(9)
-            bench.outlet.store_soon(copy.partition, [NewRecord(b"gap", b"", 0)])
+            bench.target_writer.store_soon(copy.partition, [NewRecord(b"gap", b"", 0)])
 
-    bench.intake.on_out_of_range = gap
-    bench.intake.fetcher = cast("RawFetcher", OneOutOfRange(GOOD))
+    bench.source_reader.on_out_of_range = gap
+    bench.source_reader.fetcher = cast("RawFetcher", OneOutOfRange(GOOD))
     bench.copies[BAD].pause(paused=True)
 
     def commits() -> None:
@@ -434,7 +434,7 @@ async def test_what_is_found_while_the_last_positions_are_stored_is_on_the_log_o
     def move_bad(position: int) -> None:
         if bench.copies[BAD].committed != position:
             bench.copies[BAD].restart_at(position)
-            bench.outlet.store_soon(BAD)
+            bench.target_writer.store_soon(BAD)
 
     bench.target.on_commit = commits
     async with asyncio.TaskGroup() as group:
@@ -442,8 +442,8 @@ async def test_what_is_found_while_the_last_positions_are_stored_is_on_the_log_o
         await asked.wait()
         move_bad(5)
     assert bench.copies[BAD].committed == 6
-    assert all(bench.outlet.is_stored(partition) for partition in bench.copies)
-    assert not bench.outlet._extra_records
+    assert all(bench.target_writer.is_stored(partition) for partition in bench.copies)
+    assert not bench.target_writer._extra_records
 
 
 async def test_a_fenced_task_ends_at_once() -> None:
@@ -451,13 +451,13 @@ async def test_a_fenced_task_ends_at_once() -> None:
     bench.target.commit_failures = [(FatalKafkaError("fenced", reason="PRODUCER_FENCED"), False)]
     bench.fetched(GOOD, 3)
     with pytest.raises(KafkaError, match="fenced"):
-        await bench.outlet.run(bench.stop)
+        await bench.target_writer.run(bench.stop)
 
 
 async def test_no_part_of_a_fenced_task_outlives_its_writing_half() -> None:
     """Its driver learns of it from its last words, not when it asks the task to end."""
     bench = Bench()
-    bench.intake.fetcher = cast("RawFetcher", OneOutOfRange(None))
+    bench.source_reader.fetcher = cast("RawFetcher", OneOutOfRange(None))
     bench.target.commit_failures = [(FatalKafkaError("fenced", reason="PRODUCER_FENCED"), False)]
     bench.fetched(GOOD, 3)
     async with asyncio.timeout(60):
@@ -486,25 +486,25 @@ async def test_after_new_ids_nothing_is_sent_before_the_driver_allowed_it() -> N
     bench.refusals = [away(), replaced]
     bench.fetched(GOOD, 3)
     bench.target.on_commit = lambda: bench.fetched(GOOD, 3)
-    await bench.outlet.open()
+    await bench.target_writer.open()
     with pytest.raises(FatalKafkaError, match="taken the flow over"):
-        await bench.outlet.run(bench.stop)
+        await bench.target_writer.run(bench.stop)
     assert (bench.asked, bench.target.opened, bench.target.committed) == (2, 3, [])
 
 
 async def test_reading_that_waits_for_room_leaves_writing_its_turn() -> None:
     """One fetch of many partitions brought more than twice what may be buffered: one round leaves it full."""
     bench = Bench()
-    bench.intake.max_buffered_bytes = 10
+    bench.source_reader.max_buffered_bytes = 10
     for end in range(1, 6):
         bench.fetched(GOOD, end)
-        bench.intake._buffered_bytes += 10
+        bench.source_reader._buffered_bytes += 10
     stop = asyncio.Event()
     async with asyncio.TaskGroup() as group:
-        reading = group.create_task(bench.intake.run(stop), name="intake")
+        reading = group.create_task(bench.source_reader.run(stop), name="source_reader")
         for _ in range(3):
             await wait_or_stop(stop, 0.001)
-            assert bench.intake.pop() is not None
+            assert bench.source_reader.pop() is not None
         await wait_or_stop(stop, 0.001)
         assert not reading.done()
         stop.set()

@@ -16,7 +16,7 @@ from twinlog.wire.murmur2 import partition_for_key
 from twinlog.wire.source_offset import SOURCE_CONNECTOR, encode_source_offset, source_offset_key
 from twinlog_source.log.gaps import Gap, gap_key, gap_record
 from twinlog_source.log.positions import PositionsLog
-from twinlog_source.task.outlet import PositionsTopic
+from twinlog_source.task.target_writer import PositionsTopic
 
 TOPIC = TopicPartition("positions", 0)
 A = TopicPartition("a", 0)

@@ -12,8 +12,8 @@ from twinlog.model import TopicPartition
 from twinlog.testing.simulated_source import SimulatedBrokers, requests_for
 from twinlog.testing.source_batches import source_batch
 from twinlog.testing.virtual_time import LoopClock, run_in_virtual_time
-from twinlog_source.task.intake import Intake
 from twinlog_source.task.partition import PartitionCopy
+from twinlog_source.task.source_reader import SourceReader
 from twinlog_source.task.throttle import Throttle
 
 ONE, OTHER = TopicPartition("t", 0), TopicPartition("t", 1)
@@ -34,7 +34,7 @@ def copies_of(partitions: Collection[TopicPartition]) -> Copies:
 def reading(
     brokers: SimulatedBrokers,
     copies: Copies,
-    story: Callable[[Intake], Awaitable[None]],
+    story: Callable[[SourceReader], Awaitable[None]],
     **asked: Any,
 ) -> None:
     """The reading half, with a writing half that takes whatever comes, for as long as the story lasts."""
@@ -42,7 +42,7 @@ def reading(
 
     async def run() -> None:
         async with RawFetcher(brokers.session(), FetchOptions()) as fetcher, asyncio.TaskGroup() as group:
-            intake = Intake(
+            source_reader = SourceReader(
                 fetcher=fetcher,
                 copies=copies,
                 policies=dict.fromkeys(copies, CopyPolicy()),
@@ -55,20 +55,20 @@ def reading(
 
             async def write() -> None:
                 while True:
-                    intake.arrived.clear()
-                    while intake.pop() is not None:
+                    source_reader.arrived.clear()
+                    while source_reader.pop() is not None:
                         pass
-                    intake.release()
-                    await intake.arrived.wait()
+                    source_reader.release()
+                    await source_reader.arrived.wait()
 
             stop = asyncio.Event()
             writing = group.create_task(write(), name="write")
-            group.create_task(intake.run(stop), name="intake")
+            group.create_task(source_reader.run(stop), name="source_reader")
             async with asyncio.timeout(600):
-                await story(intake)
+                await story(source_reader)
             writing.cancel()
             stop.set()
-            intake.wake()
+            source_reader.wake()
 
     run_in_virtual_time(run())
 
@@ -89,7 +89,7 @@ def test_a_leader_that_does_not_answer_holds_up_no_other_partition() -> None:
         await answered.wait()
         return ()
 
-    async def story(_: Intake) -> None:
+    async def story(_: SourceReader) -> None:
         await brokers.append(ONE, [BATCH])
         await until(lambda: bool(asked))
         before = len(requests_for(brokers.asked, ONE))
@@ -115,13 +115,13 @@ def test_what_was_fetched_before_a_partition_was_moved_is_not_taken_after_it() -
         await answered.wait()
         return ()
 
-    async def story(intake: Intake) -> None:
+    async def story(source_reader: SourceReader) -> None:
         await brokers.append(ONE, [BATCH])
         await asked.wait()
         copies[ONE].restart_at(0)
         copies[ONE].pause(paused=True)
         answered.set()
-        await until(lambda: not intake._in_question)
+        await until(lambda: not source_reader._in_question)
         assert copies[ONE].fetched == 0
 
     reading(brokers, copies, story, on_other_leaders=other_leaders)
@@ -139,7 +139,7 @@ def test_partitions_that_retention_overtook_are_looked_at_together_while_others_
         await answered.wait()
         brokers.out_of_range.clear()
 
-    async def story(_: Intake) -> None:
+    async def story(_: SourceReader) -> None:
         await until(lambda: bool(looked_at))
         await brokers.append(OTHER, [BATCH])
         await until(lambda: copies[OTHER].fetched == 1)

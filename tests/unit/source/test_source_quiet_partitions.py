@@ -19,8 +19,8 @@ from twinlog.model import TopicPartition
 from twinlog.testing.simulated_source import SimulatedBrokers
 from twinlog.testing.source_batches import source_batch
 from twinlog.testing.virtual_time import LoopClock, run_in_virtual_time
-from twinlog_source.task.intake import Intake
 from twinlog_source.task.partition import PartitionCopy
+from twinlog_source.task.source_reader import SourceReader
 from twinlog_source.task.throttle import Throttle
 
 BATCH = source_batch([DecodedRecord(0, 0, None, bytes(1000), ())])
@@ -52,7 +52,7 @@ class Copying:
             RawFetcher(self.brokers.session(), FetchOptions()) as fetcher,
             asyncio.TaskGroup() as group,
         ):
-            intake = Intake(
+            source_reader = SourceReader(
                 fetcher=fetcher,
                 copies=self.copies,
                 policies=dict.fromkeys(self.copies, CopyPolicy(coalesce_below_bytes=0)),
@@ -64,8 +64,8 @@ class Copying:
                 max_buffered_bytes=8 << 20,
             )
             stop, loop = asyncio.Event(), asyncio.get_running_loop()
-            group.create_task(intake.run(stop), name="intake")
-            writing = group.create_task(self._write(intake), name="write")
+            group.create_task(source_reader.run(stop), name="source_reader")
+            writing = group.create_task(self._write(source_reader), name="write")
             # Every partition has answered once, and is polled long.
             await self._until(lambda: self.brokers.waiting > 0 and loop.time() > 1)
             self.brokers.asked.clear()
@@ -80,20 +80,20 @@ class Copying:
             await self._until(lambda: self.written == expected)
             writing.cancel()
             stop.set()
-            intake.wake()
+            source_reader.wake()
 
-    async def _write(self, intake: Intake) -> None:
+    async def _write(self, source_reader: SourceReader) -> None:
         while True:
             taken = []
-            while (chunk := intake.pop()) is not None:
+            while (chunk := source_reader.pop()) is not None:
                 taken.append(chunk)
             if not taken:
-                intake.arrived.clear()
-                intake.release()
-                await intake.arrived.wait()
+                source_reader.arrived.clear()
+                source_reader.release()
+                await source_reader.arrived.wait()
                 continue
             await pause(ROUND_SECONDS - ENDING_SECONDS)
-            intake.release()
+            source_reader.release()
             await pause(ENDING_SECONDS)
             for chunk in taken:
                 partition = chunk.copy.partition

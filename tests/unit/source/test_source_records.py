@@ -8,17 +8,17 @@ from twinlog.model import Flow, TopicPartition
 from twinlog.wire.source_offset import source_offset_key
 from twinlog_source.log.facts import (
     MOST_SLOTS,
-    ClaimMark,
+    ClaimFact,
     ControlState,
-    EpochsMark,
     EpochStart,
     Fact,
-    OwnerMark,
-    PauseMark,
-    TargetMark,
-    ThrottleMark,
-    TopicMark,
-    ZeroMark,
+    LeaderEpochsFact,
+    OwnerFact,
+    PauseFact,
+    TargetFact,
+    ThrottleFact,
+    TopicFact,
+    ZeroFact,
     control_key,
     fact_record,
     parse_control,
@@ -31,42 +31,42 @@ NAMES = st.text(st.characters(codec="utf-8"), min_size=1, max_size=12)
 NUMBERS = st.integers(0, 2**53)
 PARTITIONS = st.builds(TopicPartition, NAMES, NUMBERS)
 FACTS: st.SearchStrategy[Fact] = st.one_of(
-    st.builds(OwnerMark, instance=NAMES, slots=st.integers(0, MOST_SLOTS), renewed_at_ms=NUMBERS),
+    st.builds(OwnerFact, instance=NAMES, slots=st.integers(0, MOST_SLOTS), renewed_at_ms=NUMBERS),
     st.builds(
-        TopicMark,
+        TopicFact,
         topic=NAMES,
         topic_id=NAMES,
         known_partitions=NUMBERS,
         target_topic_id=NAMES,
         left=st.booleans(),
     ),
-    st.builds(PauseMark, topic=NAMES, partition=st.one_of(st.none(), NUMBERS), by=NAMES, at_ms=NUMBERS),
-    st.builds(ThrottleMark, topic=st.one_of(st.none(), NAMES), bytes_per_second=NUMBERS),
-    st.builds(ZeroMark, partition=PARTITIONS),
+    st.builds(PauseFact, topic=NAMES, partition=st.one_of(st.none(), NUMBERS), by=NAMES, at_ms=NUMBERS),
+    st.builds(ThrottleFact, topic=st.one_of(st.none(), NAMES), bytes_per_second=NUMBERS),
+    st.builds(ZeroFact, partition=PARTITIONS),
     st.builds(
-        EpochsMark,
+        LeaderEpochsFact,
         partition=PARTITIONS,
         epochs=st.lists(st.builds(EpochStart, NUMBERS, NUMBERS), max_size=3).map(tuple),
     ),
-    st.builds(TargetMark, partition=PARTITIONS, topic_id=NAMES, end_offset=NUMBERS, position=NUMBERS),
+    st.builds(TargetFact, partition=PARTITIONS, topic_id=NAMES, end_offset=NUMBERS, position=NUMBERS),
 )
 
 
 @pytest.mark.parametrize("slots", [MOST_SLOTS + 1, 1_000_000_000, (1 << 63) - 1])
 def test_a_forged_owner_makes_nobody_fence_more_ids_than_there_can_be(slots: int) -> None:
-    forged = fact_record("A", OwnerMark(instance="x", slots=slots, renewed_at_ms=0))
+    forged = fact_record("A", OwnerFact(instance="x", slots=slots, renewed_at_ms=0))
     found = parse_control("A", *forged)
     assert found is not None
-    assert found.fact == OwnerMark(instance="x", slots=MOST_SLOTS, renewed_at_ms=0)
+    assert found.fact == OwnerFact(instance="x", slots=MOST_SLOTS, renewed_at_ms=0)
 
 
 @pytest.mark.parametrize("number", [1 << 63, -(1 << 63) - 1, 10**400])
 def test_a_number_that_no_process_writes_makes_no_fact(number: int) -> None:
     for fact in (
-        OwnerMark(instance="x", slots=1, renewed_at_ms=number),
-        ClaimMark(instance="x", at_ms=number),
-        EpochsMark(partition=TopicPartition("t", 0), epochs=(EpochStart(1, number),)),
-        PauseMark(topic="t", partition=None, by="x", at_ms=number),
+        OwnerFact(instance="x", slots=1, renewed_at_ms=number),
+        ClaimFact(instance="x", at_ms=number),
+        LeaderEpochsFact(partition=TopicPartition("t", 0), epochs=(EpochStart(1, number),)),
+        PauseFact(topic="t", partition=None, by="x", at_ms=number),
     ):
         assert parse_control("A", *fact_record("A", fact)) is None
 
@@ -87,16 +87,18 @@ def test_the_state_holds_the_newest_of_each_fact(facts: list[Fact]) -> None:
         record = parse_control("A", *fact_record("A", fact))
         assert record is not None
         state.apply(record)
-    throttles = {fact.topic: fact for fact in facts if isinstance(fact, ThrottleMark)}
+    throttles = {fact.topic: fact for fact in facts if isinstance(fact, ThrottleFact)}
     assert state.throttles == throttles
-    assert state.zeros == {fact.partition for fact in facts if isinstance(fact, ZeroMark)}
-    assert state.epochs == {fact.partition: fact.epochs for fact in facts if isinstance(fact, EpochsMark)}
-    assert state.targets == {fact.partition: fact for fact in facts if isinstance(fact, TargetMark)}
+    assert state.zeros == {fact.partition for fact in facts if isinstance(fact, ZeroFact)}
+    assert state.epochs == {
+        fact.partition: fact.epochs for fact in facts if isinstance(fact, LeaderEpochsFact)
+    }
+    assert state.targets == {fact.partition: fact for fact in facts if isinstance(fact, TargetFact)}
 
 
 def test_a_tombstone_takes_a_pause_back() -> None:
     state = ControlState()
-    for value in (fact_record("A", PauseMark(topic="t", partition=None, by="me", at_ms=1))[1], None):
+    for value in (fact_record("A", PauseFact(topic="t", partition=None, by="me", at_ms=1))[1], None):
         record = parse_control("A", control_key("A", "pause", "t"), value)
         assert record is not None
         state.apply(record)
@@ -107,9 +109,9 @@ def test_a_tombstone_takes_a_pause_back() -> None:
 def test_a_tombstone_takes_a_fact_of_a_partition_back(kind: str) -> None:
     state, partition = ControlState(), TopicPartition("t", 3)
     for fact in (
-        ZeroMark(partition=partition),
-        EpochsMark(partition=partition, epochs=(EpochStart(1, 2),)),
-        TargetMark(partition=partition, topic_id="x", end_offset=1, position=1),
+        ZeroFact(partition=partition),
+        LeaderEpochsFact(partition=partition, epochs=(EpochStart(1, 2),)),
+        TargetFact(partition=partition, topic_id="x", end_offset=1, position=1),
     ):
         key, value = fact_record("A", fact)
         for content in (value, None) if key == partition_key("A", kind, partition) else (value,):

@@ -11,8 +11,8 @@ from unit.source.test_source_outlet import BAD, GOOD, Bench
 def reporter(bench: Bench, problem: KafkaError | None = None) -> Reporter:
     return Reporter(
         copies=bench.copies,
-        outlet=bench.outlet,
-        syncs=bench.outlet.syncs,
+        target_writer=bench.target_writer,
+        syncs=bench.target_writer.syncs,
         source_problem=lambda: problem,
         source_throttled=lambda: False,
         target_throttled=lambda: False,
@@ -68,8 +68,8 @@ def test_failures_are_counted_by_reason_from_all_who_meet_them() -> None:
     bench = Bench()
     for reason in ("LEADER_MOVED", "LEADER_MOVED", "RECORD_TOO_LARGE"):
         bench.copies[GOOD].fail(reason=reason, message="", retriable=True, now=0.0)
-    bench.intake.failures["KAFKA_UNAVAILABLE"] = 3
-    bench.outlet.failures["KAFKA_UNAVAILABLE"] = 4
+    bench.source_reader.failures["KAFKA_UNAVAILABLE"] = 3
+    bench.target_writer.failures["KAFKA_UNAVAILABLE"] = 4
     assert dict(reporter(bench).report().failures) == {
         "LEADER_MOVED": 2,
         "RECORD_TOO_LARGE": 1,

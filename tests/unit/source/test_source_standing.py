@@ -11,14 +11,14 @@ from twinlog.api.source.v1 import worker_service_pb2 as pb
 from twinlog.errors import TransientKafkaError
 from twinlog.kafka.ports import NewTopic
 from twinlog.model import TopicPartition
-from twinlog.testing.fake_clock import FakeClock
-from twinlog.testing.fake_cluster import FakeCluster
+from twinlog.testing.fakes.clock import FakeClock
+from twinlog.testing.fakes.cluster import FakeCluster
 from twinlog_source.partitions.stall_watch import StallWatch
 from twinlog_source.partitions.standing import (
     END_VALID_SECONDS,
     SILENT_SECONDS,
+    ElectionResult,
     FlowFacts,
-    Standing,
     standing_of,
 )
 from twinlog_source.partitions.table import Obstacle, PartitionRow, PartitionTable
@@ -79,7 +79,7 @@ def behind(*, report: pb.PartitionReport | None = None, since: float | None = No
     return row
 
 
-def words(standing: Standing) -> tuple[int, str]:
+def words(standing: ElectionResult) -> tuple[int, str]:
     return standing.state, standing.reason
 
 

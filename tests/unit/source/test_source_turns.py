@@ -5,16 +5,16 @@ from dataclasses import dataclass, field
 import pytest
 
 from twinlog.model import TopicPartition
-from twinlog_source.task.partition import PartitionCopy
-from twinlog_source.task.throttle import Throttle
-from twinlog_source.task.turns import (
+from twinlog_source.task.fetch_schedule import (
     BACKLOG_BYTES,
     LIMIT_SECONDS,
     LONGEST_REST_SECONDS,
     LONGEST_WAIT_SECONDS,
     TRICKLE_BYTES,
-    Turns,
+    FetchSchedule,
 )
+from twinlog_source.task.partition import PartitionCopy
+from twinlog_source.task.throttle import Throttle
 
 FIRST, SECOND = TopicPartition("t", 0), TopicPartition("t", 1)
 LITTLE = 1000
@@ -26,14 +26,16 @@ class Bench:
     copies: dict[TopicPartition, PartitionCopy] = field(init=False)
     throttle: Throttle = field(default_factory=Throttle)
     asked: set[TopicPartition] = field(default_factory=set)
-    turns: Turns = field(init=False)
+    turns: FetchSchedule = field(init=False)
 
     def __post_init__(self) -> None:
         self.copies = {
             each: PartitionCopy(partition=each, target_topic="A.t", committed=7, random=lambda: 1.0)
             for each in self.partitions
         }
-        self.turns = Turns(copies=self.copies, throttle=self.throttle, is_asked=self.asked.__contains__)
+        self.turns = FetchSchedule(
+            copies=self.copies, throttle=self.throttle, is_asked=self.asked.__contains__
+        )
 
     def next(self, now: float = 0.0) -> set[TopicPartition]:
         return set(self.turns.next(now))

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from opentelemetry.metrics import Meter
 
 from twinlog.model import Flow, TopicPartition
+from twinlog.service.feeds.server import Event, ResumableRegistry
 from twinlog.service.runtime import wait_for_any
-from twinlog.service.watch import Event, ResumableRegistry
 from twinlog_checkpoint.flow.parts import FlowParts
 from twinlog_checkpoint.groups.progress import GroupProgress
 

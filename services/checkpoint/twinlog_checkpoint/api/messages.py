@@ -9,8 +9,8 @@ from twinlog.api.common.v1 import types_pb2
 from twinlog.errors import ConfigError
 from twinlog.model import Flow, TopicPartition
 from twinlog.service.clusters import ClusterStatus
-from twinlog.service.pages import decode_key, encode_key
-from twinlog.service.watch import Changed, Event, Removed, SnapshotEnd, SnapshotItem
+from twinlog.service.feeds.pages import decode_key, encode_key
+from twinlog.service.feeds.server import Changed, Event, Removed, SnapshotEnd, SnapshotItem
 from twinlog_checkpoint.api.board import FlowProgress, Item, ItemKey
 from twinlog_checkpoint.api.group_explainer import GroupExplanation
 from twinlog_checkpoint.api.offset_queries import Direction, OffsetQuery, OffsetTranslation

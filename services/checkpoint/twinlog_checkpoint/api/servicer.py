@@ -11,8 +11,8 @@ from twinlog.clock import Clock
 from twinlog.errors import ConfigError, TransientKafkaError
 from twinlog.model import Flow
 from twinlog.service.clusters import ClusterStatus
+from twinlog.service.feeds.pages import checked_page_size, page_of
 from twinlog.service.grpc_server import Context
-from twinlog.service.pages import checked_page_size, page_of
 from twinlog_checkpoint.api import messages
 from twinlog_checkpoint.api.board import CheckpointBoard, flow_progress
 from twinlog_checkpoint.api.group_explainer import explain_group

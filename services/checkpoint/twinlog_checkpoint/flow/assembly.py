@@ -57,7 +57,7 @@ class FlowClusters:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Surroundings:
+class SharedDependencies:
     """What all flows of the process share."""
 
     known_topics: KnownTopics
@@ -72,7 +72,7 @@ class Surroundings:
     """What the source service says of its partitions."""
 
 
-def assemble_flow(entry: CheckpointFlow, clusters: FlowClusters, around: Surroundings) -> FlowParts:
+def assemble_flow(entry: CheckpointFlow, clusters: FlowClusters, around: SharedDependencies) -> FlowParts:
     """The parts of one flow; nothing runs yet."""
     settings = entry.settings
     tail = SyncTail(
@@ -128,7 +128,7 @@ def assemble_flow(entry: CheckpointFlow, clusters: FlowClusters, around: Surroun
     )
 
 
-def _away(flow: Flow, around: Surroundings) -> TwinlogError | None:
+def _away(flow: Flow, around: SharedDependencies) -> TwinlogError | None:
     """The cluster of a flow that did not answer the last probe."""
     for alias in (flow.source, flow.target):
         if not around.reachable(alias):
@@ -138,7 +138,7 @@ def _away(flow: Flow, around: Surroundings) -> TwinlogError | None:
     return None
 
 
-def assemble_group_syncer(parts: FlowParts, around: Surroundings) -> GroupSyncer:
+def assemble_group_syncer(parts: FlowParts, around: SharedDependencies) -> GroupSyncer:
     checkpointer = parts.checkpointer
     return GroupSyncer(
         flow=parts.flow,
@@ -175,7 +175,7 @@ def assemble_group_syncer(parts: FlowParts, around: Surroundings) -> GroupSyncer
     )
 
 
-def assemble_moves(flows: Mapping[Flow, FlowParts], around: Surroundings) -> dict[Flow, ServedFlow]:
+def assemble_moves(flows: Mapping[Flow, FlowParts], around: SharedDependencies) -> dict[Flow, ServedFlow]:
     """What moves the groups of each flow, there and back; a failback also uses the reverse flow, if there is
     one."""
     served: dict[Flow, ServedFlow] = {}
@@ -194,7 +194,7 @@ def assemble_moves(flows: Mapping[Flow, FlowParts], around: Surroundings) -> dic
     return served
 
 
-def _runner(route: Route, parts: FlowParts, around: Surroundings, lock: asyncio.Lock) -> MoveRunner:
+def _runner(route: Route, parts: FlowParts, around: SharedDependencies, lock: asyncio.Lock) -> MoveRunner:
     return MoveRunner(
         planner=MovePlanner(
             route=route,

@@ -10,8 +10,8 @@ import structlog
 
 from twinlog.config import Configuration
 from twinlog.errors import ConfigError, FatalKafkaError, WireFormatError
-from twinlog.service.rules_client import RulesWatch, flow_in_effect, follow_rules
-from twinlog.service.stored_rules import stored_rules
+from twinlog.service.feeds.rules import RulesWatch, flow_in_effect, follow_rules
+from twinlog.service.feeds.stored_rules import stored_rules
 from twinlog_checkpoint.config import CheckpointFlow, checkpoint_flow
 from twinlog_checkpoint.groups.checkpointer import Checkpointer
 from twinlog_checkpoint.groups.syncer import GroupSyncer

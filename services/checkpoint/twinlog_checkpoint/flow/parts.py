@@ -19,7 +19,7 @@ from twinlog_checkpoint.translation.translation import Translator
 T = TypeVar("T")
 
 
-class Duty(Protocol):
+class LeaseGuard(Protocol):
     """Whether this process is the one that works at the flow: `twinlog.service.lease.FlowLease`."""
 
     def refusal(self) -> TwinlogError | None:
@@ -36,7 +36,7 @@ class Duty(Protocol):
         ...
 
 
-class OnlyProcess:
+class AlwaysOwner:
     """There is no other."""
 
     def refusal(self) -> TwinlogError | None:
@@ -58,7 +58,7 @@ class FlowParts:
     """From the copies to the source's topics."""
     source_log: LogSide
     target_log: LogSide
-    duty: Duty = field(default_factory=OnlyProcess)
+    duty: LeaseGuard = field(default_factory=AlwaysOwner)
 
     @property
     def entry(self) -> CheckpointFlow:

@@ -6,7 +6,7 @@ from typing import Protocol
 
 from twinlog.model import Flow
 from twinlog.selection import TopicSelector
-from twinlog.service.topics_client import ReplicatedTopic
+from twinlog.service.feeds.topics import ReplicatedTopic
 
 _FIRST_GENERATION = 1
 
@@ -23,7 +23,7 @@ class CopyIdentity(Enum):
 
 
 class KnownTopics(Protocol):
-    """What configsync says of a flow: `twinlog.service.topics_client.TopicsWatch`."""
+    """What configsync says of a flow: `twinlog.service.feeds.topics.TopicsWatch`."""
 
     def settled(self, flow: Flow) -> bool: ...
 

@@ -2,11 +2,11 @@
 
 from twinlog_checkpoint.moves.plan import MoveKind, MoveOptions
 from twinlog_checkpoint.moves.route import Route
-from twinlog_checkpoint.moves.write_block import FenceScope, missing_fences
+from twinlog_checkpoint.moves.write_block import WriteBlockScope, missing_fences
 
 
 async def blockers_of(
-    route: Route, options: MoveOptions, scope: FenceScope, *, from_reachable: bool, to_reachable: bool
+    route: Route, options: MoveOptions, scope: WriteBlockScope, *, from_reachable: bool, to_reachable: bool
 ) -> list[str]:
     """In words, with what can be done about each. Raises KafkaError."""
     blockers: list[str] = []

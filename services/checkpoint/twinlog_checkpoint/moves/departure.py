@@ -8,7 +8,7 @@ from twinlog.clock import Clock
 from twinlog.errors import StateError
 from twinlog.model import TopicPartition
 from twinlog.service.runtime import wait_or_stop
-from twinlog_checkpoint.flow.parts import Duty
+from twinlog_checkpoint.flow.parts import LeaseGuard
 from twinlog_checkpoint.moves.ends import ends_behind_fence, ends_now
 from twinlog_checkpoint.moves.events import StepEvent, StepState, step_event
 from twinlog_checkpoint.moves.plan import (
@@ -46,7 +46,7 @@ class Departure:
 
     planner: MovePlanner
     store: Callable[[MoveRecord], Awaitable[None]]
-    duty: Duty
+    duty: LeaseGuard
     clock: Clock
     stop: asyncio.Event
     look_seconds: float

@@ -11,7 +11,7 @@ from twinlog.clock import Clock
 from twinlog.errors import StateError, TwinlogError
 from twinlog.model import Flow
 from twinlog.service.runtime import finish_or_cancel, wait_for_any
-from twinlog_checkpoint.flow.parts import Duty
+from twinlog_checkpoint.flow.parts import LeaseGuard
 from twinlog_checkpoint.moves.events import MoveEvent, MoveReport, StepEvent, StepState
 from twinlog_checkpoint.moves.plan import MoveKind, MoveOptions
 from twinlog_checkpoint.moves.runner import MoveRunner
@@ -103,7 +103,7 @@ class MoveHost:
     loop."""
 
     def __init__(
-        self, flow: Flow, runners: Mapping[MoveKind, MoveRunner], *, duty: Duty, clock: Clock
+        self, flow: Flow, runners: Mapping[MoveKind, MoveRunner], *, duty: LeaseGuard, clock: Clock
     ) -> None:
         self._flow = flow
         self._runners = runners

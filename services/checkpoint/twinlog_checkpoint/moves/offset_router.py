@@ -9,7 +9,7 @@ from twinlog_checkpoint.translation.translation import SourcePosition, Translati
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Ways:
+class OffsetRouter:
     """The two flows between the clusters, seen from the one that groups leave."""
 
     away: FlowParts | None

@@ -31,7 +31,7 @@ from twinlog_checkpoint.moves.plan import (
 )
 from twinlog_checkpoint.moves.record import MoveRecord, MoveState
 from twinlog_checkpoint.moves.route import Route
-from twinlog_checkpoint.moves.write_block import FenceScope, fence_scope
+from twinlog_checkpoint.moves.write_block import WriteBlockScope, fence_scope
 from twinlog_checkpoint.translation.translation import SourcePosition, Translation, Verdict
 
 
@@ -105,7 +105,7 @@ class MovePlanner:
         from_reachable = await self._answers(self.route.from_alias, self.route.from_cluster)
         to_reachable = await self._answers(self.route.to_alias, self.route.to_cluster)
         fences = fences_where_left(last, self.route.kind)
-        scope = await self.fence_scope() if options.fence and from_reachable else FenceScope()
+        scope = await self.fence_scope() if options.fence and from_reachable else WriteBlockScope()
         blockers = await blockers_of(
             self.route, options, scope, from_reachable=from_reachable, to_reachable=to_reachable
         )
@@ -148,7 +148,7 @@ class MovePlanner:
         """A fresh one, for one run or one plan."""
         return BacklogMeter(route=self.route, copy_states=self.copy_states)
 
-    async def fence_scope(self) -> FenceScope:
+    async def fence_scope(self) -> WriteBlockScope:
         """Which topics a fence would be about. Raises KafkaError."""
         return fence_scope(
             {entry.here.topic for entry in await self.route.written()},

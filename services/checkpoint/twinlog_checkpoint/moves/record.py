@@ -11,9 +11,9 @@ from enum import StrEnum
 from typing import Any
 
 from twinlog.errors import WireFormatError
-from twinlog.fences import is_fence
 from twinlog.kafka.ports import AclBinding
 from twinlog.model import Flow, TopicPartition
+from twinlog.write_blocks import is_fence
 from twinlog_checkpoint.moves.plan import MoveKind
 
 _FORMAT = 1

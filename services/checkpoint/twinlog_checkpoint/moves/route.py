@@ -11,7 +11,7 @@ from twinlog.policy import ReplicationPolicy
 from twinlog.wire import Checkpoint
 from twinlog_checkpoint.flow.parts import FlowParts
 from twinlog_checkpoint.groups.topic_choice import CopyIdentity
-from twinlog_checkpoint.moves.offset_router import Ways
+from twinlog_checkpoint.moves.offset_router import OffsetRouter
 from twinlog_checkpoint.moves.plan import MoveKind, TopicBacklog
 from twinlog_checkpoint.translation.exact import LogSide
 from twinlog_checkpoint.translation.history import Pairs
@@ -221,8 +221,8 @@ class FailoverRoute:
         return to_partition is not None and history.wrote(group, to_partition, offset, upstream=upstream)
 
     @property
-    def _ways(self) -> Ways:
-        return Ways(away=self.parts, home=self.reverse, home_first=False)
+    def _ways(self) -> OffsetRouter:
+        return OffsetRouter(away=self.parts, home=self.reverse, home_first=False)
 
     async def written(self) -> Collection[CopiedPartition]:
         return await copied_partitions(self.parts)

@@ -8,7 +8,7 @@ from twinlog.model import ClusterAlias, Flow, TopicPartition
 from twinlog.policy import ReplicationPolicy
 from twinlog_checkpoint.flow.parts import FlowParts
 from twinlog_checkpoint.groups.directory import TRANSLATABLE_TYPES
-from twinlog_checkpoint.moves.offset_router import Ways
+from twinlog_checkpoint.moves.offset_router import OffsetRouter
 from twinlog_checkpoint.moves.plan import MoveKind, TopicBacklog
 from twinlog_checkpoint.moves.route import CopiedPartition, KnownPlace, copied_partitions, fenceable, unread
 from twinlog_checkpoint.translation.exact import LogSide
@@ -112,8 +112,8 @@ class FailbackRoute:
         return self.reverse.checkpointer.history.wrote(group, to_partition, offset, upstream=upstream)
 
     @property
-    def _ways(self) -> Ways:
-        return Ways(away=self.reverse, home=self.parts, home_first=True)
+    def _ways(self) -> OffsetRouter:
+        return OffsetRouter(away=self.reverse, home=self.parts, home_first=True)
 
     async def written(self) -> Collection[CopiedPartition]:
         return [] if self.reverse is None else await copied_partitions(self.reverse)

@@ -15,7 +15,7 @@ import structlog
 from twinlog.clock import Clock
 from twinlog.errors import StateError
 from twinlog.model import TopicPartition
-from twinlog_checkpoint.flow.parts import Duty
+from twinlog_checkpoint.flow.parts import LeaseGuard
 from twinlog_checkpoint.moves.commit import commit, verify
 from twinlog_checkpoint.moves.departure import Departed, Departure
 from twinlog_checkpoint.moves.events import MoveEvent, MoveReport, StepEvent, StepState, step_event
@@ -46,7 +46,7 @@ class MoveRunner:
     journal: MoveJournal
     reverse_journal: MoveJournal
     """Of the flow in the other direction, whether this process has it or not."""
-    duty: Duty
+    duty: LeaseGuard
     """Says whether this process works at the flow: nothing is written while another one does."""
     clock: Clock
     stop: asyncio.Event

@@ -3,14 +3,14 @@
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
-from twinlog.fences import fence_of
 from twinlog.kafka.ports import AclAdmin, AclBinding
 from twinlog.model import ClusterAlias, Flow
 from twinlog.policy import ReplicationPolicy
+from twinlog.write_blocks import fence_of
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class FenceScope:
+class WriteBlockScope:
     """Which topics a fence is about."""
 
     topics: Sequence[str] = ()
@@ -26,7 +26,7 @@ def fence_scope(
     others: Collection[ClusterAlias],
     policy: ReplicationPolicy,
     reverse: Flow | None,
-) -> FenceScope:
+) -> WriteBlockScope:
     """Sort out the flow's topics at `here`. Pure; `reverse`: the flow that copies to `here`, if there is one.
 
     A copy of another cluster's topic is left out, for only Twinlog writes to it; `others` are the clusters
@@ -35,8 +35,8 @@ def fence_scope(
     copied_from = set(others) - {here}
     written = sorted(topic for topic in topics if policy.topic_source(topic) not in copied_from)
     if reverse is not None and not policy.tracks_topic_sources:
-        return FenceScope(conflicts=written)
-    return FenceScope(topics=written)
+        return WriteBlockScope(conflicts=written)
+    return WriteBlockScope(topics=written)
 
 
 async def missing_fences(cluster: AclAdmin, topics: Collection[str]) -> tuple[AclBinding, ...] | None:

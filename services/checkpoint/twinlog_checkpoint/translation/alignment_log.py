@@ -10,7 +10,7 @@ from typing import Protocol
 
 from twinlog.batches import RecordLocator, Visibility, VisibleCounter, classify, decode_batch
 from twinlog.kafka.ports import LogReader
-from twinlog.kafka.raw.reader import BatchReader, FetchedBatches
+from twinlog.kafka.raw.fetch.reader import BatchReader, FetchedBatches
 from twinlog.model import Record, TimestampType, TopicPartition
 from twinlog_checkpoint.translation.alignment import Print
 

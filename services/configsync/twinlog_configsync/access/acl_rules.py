@@ -20,8 +20,8 @@ Patterns are therefore written out, name by name: on the target `orders*`, `*` o
 is the target's own, and the topics of the mirror itself. `mm2` is MirrorMaker 2's rule (reference §5.4), with
 two exceptions: an ALLOW that a DENY limits on the source is left out when the mode does not carry that DENY
 over, because the copy would give more than the original; and under a policy that keeps names only topics that
-the source has are taken, `*` included. A fence (DENY WRITE for everybody, `twinlog.fences`) is a rule of its
-own cluster: on the copies it would stop the replication, and the applications that moved.
+the source has are taken, `*` included. A fence (DENY WRITE for everybody, `twinlog.write_blocks`) is a rule
+of its own cluster: on the copies it would stop the replication, and the applications that moved.
 """
 
 from collections.abc import Callable, Collection, Mapping
@@ -29,9 +29,9 @@ from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import Final
 
-from twinlog.fences import is_fence
 from twinlog.kafka.ports import AclBinding
 from twinlog.policy.replication import ReplicationPolicy
+from twinlog.write_blocks import is_fence
 from twinlog_configsync.model.acl_rights import (
     ALL,
     ALLOW,
@@ -44,7 +44,7 @@ from twinlog_configsync.model.acl_rights import (
 )
 
 
-class AclMode(StrEnum):
+class AclSyncMode(StrEnum):
     """Value of `twinlog.sync.topic.acls.mode`."""
 
     MM2 = "mm2"
@@ -65,15 +65,15 @@ _COUNTERPARTS: Final = {
 
 _READING: Final = frozenset({"READ", "DESCRIBE", "DESCRIBE_CONFIGS"})
 _TYPES: Final = {
-    AclMode.MM2: frozenset({TOPIC}),
-    AclMode.READ_ONLY: frozenset({TOPIC, GROUP}),
-    AclMode.FULL: frozenset({TOPIC, GROUP, TRANSACTIONAL_ID}),
+    AclSyncMode.MM2: frozenset({TOPIC}),
+    AclSyncMode.READ_ONLY: frozenset({TOPIC, GROUP}),
+    AclSyncMode.FULL: frozenset({TOPIC, GROUP, TRANSACTIONAL_ID}),
 }
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AclRules:
-    mode: AclMode
+    mode: AclSyncMode
     source: str
     """Alias of the source cluster."""
     policy: ReplicationPolicy
@@ -82,12 +82,12 @@ class AclRules:
 
     @property
     def follows_removals(self) -> bool:
-        return self.mode is not AclMode.MM2
+        return self.mode is not AclSyncMode.MM2
 
     @property
     def writes_patterns_out(self) -> bool:
         """Whether a new topic or group may need bindings that no ACL of the source names it in."""
-        return self.mode is not AclMode.MM2 or not self.policy.tracks_topic_sources
+        return self.mode is not AclSyncMode.MM2 or not self.policy.tracks_topic_sources
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -155,7 +155,7 @@ def _translate(binding: AclBinding, rules: AclRules, names: _Names) -> Translati
     if binding.resource_type not in _TYPES[rules.mode]:
         kind = binding.resource_type.lower().replace("_", " ")
         return _left_out(binding, f"mode {rules.mode} does not copy ACLs of {kind}s")
-    if rules.mode is AclMode.MM2 and binding.pattern_type != LITERAL:
+    if rules.mode is AclSyncMode.MM2 and binding.pattern_type != LITERAL:
         return _left_out(binding, "mode mm2 copies literal names only")
     operation = _operation(binding, rules.mode)
     if operation is None:
@@ -164,7 +164,7 @@ def _translate(binding: AclBinding, rules: AclRules, names: _Names) -> Translati
     rule = f"mode {rules.mode}"
     if operation != binding.operation:
         rule += f", {binding.operation} becomes {operation}"
-    if rules.mode is AclMode.MM2 and rules.policy.tracks_topic_sources:
+    if rules.mode is AclSyncMode.MM2 and rules.policy.tracks_topic_sources:
         return _translate_as_mm2(binding, wanted, rules, rule)
     targets = tuple(
         replace(wanted, resource_name=_counterpart(binding.resource_type, name, rules), pattern_type=LITERAL)
@@ -180,13 +180,13 @@ def _translate(binding: AclBinding, rules: AclRules, names: _Names) -> Translati
     return Translation(source=binding, targets=targets, rule=rule)
 
 
-def _operation(binding: AclBinding, mode: AclMode) -> str | None:
+def _operation(binding: AclBinding, mode: AclSyncMode) -> str | None:
     """The operation on the target; None when the mode does not grant it."""
-    if binding.permission != ALLOW or mode is AclMode.FULL:
+    if binding.permission != ALLOW or mode is AclSyncMode.FULL:
         return binding.operation
     if binding.operation == ALL:
         return "READ"
-    if mode is AclMode.MM2:
+    if mode is AclSyncMode.MM2:
         return None if binding.operation == "WRITE" else binding.operation
     return binding.operation if binding.operation in _READING else None
 

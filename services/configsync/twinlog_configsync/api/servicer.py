@@ -15,10 +15,10 @@ from twinlog.clock import Clock
 from twinlog.errors import ConfigError, NotFoundError
 from twinlog.model import Flow
 from twinlog.service.clusters import Clusters
+from twinlog.service.feeds.pages import KeptAnswer, KeptAnswers, checked_page_size, page_of
+from twinlog.service.feeds.server import Changed, Event, Marked, Progress, Removed, SnapshotEnd, SnapshotItem
 from twinlog.service.grpc_server import Context
 from twinlog.service.interceptors import is_peer
-from twinlog.service.pages import KeptAnswer, KeptAnswers, checked_page_size, page_of
-from twinlog.service.watch import Changed, Event, Marked, Progress, Removed, SnapshotEnd, SnapshotItem
 from twinlog_configsync.access.acl_listing import AclEntry
 from twinlog_configsync.api.messages import (
     flow_message,

@@ -27,8 +27,8 @@ from twinlog_configsync.model.reasons import Reason
 from twinlog_configsync.model.record_checks import check_records
 from twinlog_configsync.model.rules import FlowRules
 from twinlog_configsync.model.schedule import Scope
-from twinlog_configsync.planning.blockers import Obstacles
-from twinlog_configsync.planning.desired import Claims
+from twinlog_configsync.planning.blockers import Blockers
+from twinlog_configsync.planning.desired import DesiredBindings
 from twinlog_configsync.planning.flow_status import FlowStatus, after_success
 from twinlog_configsync.planning.learn import learn
 from twinlog_configsync.planning.plan import Plan, make_plan, replicated_topics
@@ -56,7 +56,7 @@ class FlowPasses:
         source: KafkaCluster,
         target: KafkaCluster,
         boards: Boards,
-        claims: Claims,
+        claims: DesiredBindings,
         clock: Clock,
         journal: Journal,
         gate: asyncio.Semaphore | None = None,
@@ -89,7 +89,7 @@ class FlowPasses:
         self._claims = claims
         self._clock = clock
         self._journal = journal
-        self._obstacles = Obstacles()
+        self._obstacles = Blockers()
         self._configs_seen_at = float("-inf")
         self._source_id = ""
 

@@ -6,7 +6,7 @@ from collections.abc import AsyncGenerator
 from opentelemetry.metrics import Meter
 
 from twinlog.model import Flow
-from twinlog.service.watch import Event, ResumableRegistry
+from twinlog.service.feeds.server import Event, ResumableRegistry
 from twinlog_configsync.model.records import RulesRecord
 
 

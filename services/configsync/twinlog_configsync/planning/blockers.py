@@ -16,29 +16,29 @@ from twinlog_configsync.model.actions import (
 from twinlog_configsync.model.reasons import Reason
 from twinlog_configsync.model.schedule import Scope
 from twinlog_configsync.planning.plan import Plan
-from twinlog_configsync.planning.registry import Obstacle
+from twinlog_configsync.planning.registry import Blocker
 
 _WAITS = "it is planned and waits for `twinlog apply`"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Obstacles:
-    topics: Mapping[str, Obstacle] = field(default_factory=dict)
+class Blockers:
+    topics: Mapping[str, Blocker] = field(default_factory=dict)
     """By source topic: why its counterpart is not created or grown."""
-    configs: Mapping[str, Obstacle] = field(default_factory=dict)
+    configs: Mapping[str, Blocker] = field(default_factory=dict)
     """By source topic: why its configs are not in step."""
 
-    def by_topic(self) -> dict[str, Obstacle]:
+    def by_topic(self) -> dict[str, Blocker]:
         return {**self.configs, **self.topics}
 
-    def after(self, plan: Plan, refused: Collection[Refusal[Change]], *, applied: bool) -> "Obstacles":
+    def after(self, plan: Plan, refused: Collection[Refusal[Change]], *, applied: bool) -> "Blockers":
         """`applied`: whether the plan was carried out at all."""
-        topics: dict[str, Obstacle] = {
+        topics: dict[str, Blocker] = {
             action.source_topic: action
             for action in plan.actions
             if isinstance(action, Skip) and action.reason
         }
-        configs: dict[str, Obstacle] = {}
+        configs: dict[str, Blocker] = {}
         if not applied:
             topics |= {
                 action.source_topic: _waiting(action)
@@ -51,7 +51,7 @@ class Obstacles:
                     topics[refusal.action.source_topic] = refusal.error
                 case SetConfig() | DeleteConfig():
                     configs[refusal.action.source_topic] = refusal.error
-        return Obstacles(
+        return Blockers(
             topics=topics if Scope.TOPICS in plan.scopes else self.topics,
             configs=configs if Scope.CONFIGS in plan.scopes else self.configs,
         )

@@ -8,7 +8,7 @@ from twinlog_configsync.access.quota_plan import QuotaKey
 
 
 @dataclass(slots=True)
-class Claims:
+class DesiredBindings:
     """Shared by the flows of a process."""
 
     acl_flows: set[Flow]
@@ -26,9 +26,9 @@ class Claims:
         if not quotas:
             self._quotas.pop(flow, None)
 
-    def as_of_now(self) -> "Claims":
+    def as_of_now(self) -> "DesiredBindings":
         """A copy that the other flows do not change."""
-        return Claims(set(self.acl_flows), dict(self._acls), dict(self._quotas))
+        return DesiredBindings(set(self.acl_flows), dict(self._acls), dict(self._quotas))
 
     def claim_acls(self, flow: Flow, wanted: frozenset[AclBinding]) -> None:
         """These are now all ACLs that the flow wants on its target."""

@@ -20,7 +20,7 @@ from twinlog_configsync.model.memory import Memory
 from twinlog_configsync.model.observation import AclObservation, Observation, QuotaObservation, TopicPair
 from twinlog_configsync.model.rules import FlowRules
 from twinlog_configsync.model.schedule import Scope
-from twinlog_configsync.planning.blockers import Obstacles
+from twinlog_configsync.planning.blockers import Blockers
 from twinlog_configsync.planning.config_rules import creation_configs
 from twinlog_configsync.planning.delete_plan import HOUR_MS
 from twinlog_configsync.planning.plan import Plan
@@ -29,7 +29,7 @@ from twinlog_configsync.planning.source_loss import source_loss
 
 
 def learn(
-    before: Memory, plan: Plan, outcome: Outcome, obstacles: Obstacles, rules: FlowRules, *, now_ms: int
+    before: Memory, plan: Plan, outcome: Outcome, obstacles: Blockers, rules: FlowRules, *, now_ms: int
 ) -> Memory:
     """`obstacles`: what stands in the way of any topic now, also from earlier passes over other scopes."""
     settled_at_ms = before.settled_at_ms

@@ -32,7 +32,7 @@ from twinlog_configsync.model.rules import FlowRules
 from twinlog_configsync.model.schedule import Scope
 from twinlog_configsync.planning.config_rules import plan_configs
 from twinlog_configsync.planning.delete_plan import plan_deletes
-from twinlog_configsync.planning.desired import Claims
+from twinlog_configsync.planning.desired import DesiredBindings
 from twinlog_configsync.planning.source_loss import Hold, kept_copies, source_loss
 from twinlog_configsync.planning.topic_plan import plan_topics
 
@@ -81,7 +81,7 @@ def make_plan(
     *,
     scopes: Collection[Scope],
     now_ms: int,
-    claims: Claims,
+    claims: DesiredBindings,
     acls: Sequence[Translation] = (),
 ) -> Plan:
     """Everything that is due in these scopes. The order in which things were seen makes no difference.

@@ -24,14 +24,14 @@ from twinlog_configsync.model.reasons import Reason
 from twinlog_configsync.planning.source_loss import Hold
 
 Entries = Mapping[str, TopicEntry]
-Obstacle = KafkaError | Skip
+Blocker = KafkaError | Skip
 """Why an action was not carried out: the target refused it, or the plan left it out."""
 
 
 def fold(
     previous: Entries,
     observation: Observation,
-    obstacles: Mapping[str, Obstacle],
+    obstacles: Mapping[str, Blocker],
     *,
     created_after_start: Callable[[str], bool],
     now_ms: int,
@@ -64,7 +64,7 @@ def fold(
 def _fold_one(
     known: TopicEntry | None,
     pair: TopicPair,
-    obstacle: Obstacle | None,
+    obstacle: Blocker | None,
     *,
     created_after_start: bool,
     now_ms: int,
@@ -145,7 +145,7 @@ def _without_source(entry: TopicEntry, error: KafkaError, *, now_ms: int, loss: 
     return replace(entry, state=TopicState.WAITING, reason=error.reason, message=str(error))
 
 
-def _with_state(entry: TopicEntry, pair: TopicPair, obstacle: Obstacle | None) -> TopicEntry:
+def _with_state(entry: TopicEntry, pair: TopicPair, obstacle: Blocker | None) -> TopicEntry:
     if entry.target_partition_count:
         short = entry.target_partition_count < entry.partition_count
         reason, message = _words(obstacle) if short or obstacle is not None else ("", "")
@@ -154,7 +154,7 @@ def _with_state(entry: TopicEntry, pair: TopicPair, obstacle: Obstacle | None) -
     return replace(entry, state=TopicState.WAITING, reason=reason, message=message)
 
 
-def _words(obstacle: Obstacle | None) -> tuple[str, str]:
+def _words(obstacle: Blocker | None) -> tuple[str, str]:
     match obstacle:
         case Skip():
             return obstacle.reason, obstacle.rule

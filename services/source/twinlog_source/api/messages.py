@@ -13,7 +13,7 @@ from twinlog_source.driver.commands import Move
 from twinlog_source.driver.flow_driver import FlowDriver
 from twinlog_source.driver.instruments import state_name
 from twinlog_source.log.gaps import Gap
-from twinlog_source.partitions.standing import FlowFacts, Standing, standing_of
+from twinlog_source.partitions.standing import ElectionResult, FlowFacts, standing_of
 from twinlog_source.partitions.table import PartitionRow
 
 
@@ -58,7 +58,7 @@ def flow_status(driver: FlowDriver, clusters: Iterable[ClusterStatus]) -> pb.Flo
 
 
 def partition_status(
-    driver: FlowDriver, row: PartitionRow, standing: Standing, facts: FlowFacts
+    driver: FlowDriver, row: PartitionRow, standing: ElectionResult, facts: FlowFacts
 ) -> pb.PartitionStatus:
     status = pb.PartitionStatus(
         flow=flow_message(driver.flow),
@@ -168,7 +168,7 @@ def timestamp(wall_ms: int) -> Timestamp:
     return message
 
 
-def _words(driver: FlowDriver, row: PartitionRow, standing: Standing) -> str:
+def _words(driver: FlowDriver, row: PartitionRow, standing: ElectionResult) -> str:
     """Why a partition stands, and who would help if they could."""
     if standing.reason == "TOPIC_UNKNOWN" and not driver.estate.watch.connected:
         return f"{standing.message}; configsync, which would see to it, is away"
@@ -179,7 +179,7 @@ def _words(driver: FlowDriver, row: PartitionRow, standing: Standing) -> str:
 
 
 def _most_frequent_trouble(
-    driver: FlowDriver, told: Iterable[tuple[PartitionRow, Standing]]
+    driver: FlowDriver, told: Iterable[tuple[PartitionRow, ElectionResult]]
 ) -> tuple[str, str]:
     """What most of the partitions that stand suffer from; empty when all copy, or rest as somebody wished."""
     troubled = [

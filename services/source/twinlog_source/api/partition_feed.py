@@ -8,11 +8,11 @@ from opentelemetry.metrics import Meter
 from twinlog.api.source.v1 import source_service_pb2 as pb
 from twinlog.clock import Clock
 from twinlog.model import Flow, TopicPartition
+from twinlog.service.feeds.server import Changed, Event, Progress, Removed, ResumableRegistry, SnapshotItem
 from twinlog.service.waiting import wait_or_stop
-from twinlog.service.watch import Changed, Event, Progress, Removed, ResumableRegistry, SnapshotItem
 from twinlog_source.api.messages import partition_status, retry_ms, timestamp
 from twinlog_source.driver.flow_driver import FlowDriver
-from twinlog_source.partitions.standing import FlowFacts, Standing, standing_of
+from twinlog_source.partitions.standing import ElectionResult, FlowFacts, standing_of
 from twinlog_source.partitions.table import PartitionRow
 
 LOOK_SECONDS = 1.0
@@ -110,7 +110,7 @@ class PartitionBoard:
         yield pb.WatchPartitionsResponse(resume_token=last.token, snapshot_end=pb.PartitionsSnapshotEnd())
 
 
-def _shape(row: PartitionRow, standing: Standing, facts: FlowFacts) -> Shape:
+def _shape(row: PartitionRow, standing: ElectionResult, facts: FlowFacts) -> Shape:
     """What is worth telling when it changes: times of sight and what grows by the clock are not."""
     report = row.report
     return (

@@ -11,8 +11,8 @@ from twinlog.errors import ConfigError, NotFoundError, TwinlogError
 from twinlog.kafka.ports import OffsetSpec
 from twinlog.model import Flow
 from twinlog.service.clusters import Clusters
+from twinlog.service.feeds.pages import checked_page_size, page_start
 from twinlog.service.grpc_server import Context
-from twinlog.service.pages import checked_page_size, page_start
 from twinlog_source.api.messages import (
     change_message,
     flow_message,

@@ -17,7 +17,7 @@ from twinlog.model import TopicPartition
 from twinlog.service.waiting import wait_or_stop
 from twinlog_source.driver.epoch import Slot
 from twinlog_source.driver.flow_driver import FlowDriver
-from twinlog_source.log.facts import ControlRecord, PauseMark, ThrottleMark
+from twinlog_source.log.facts import ControlRecord, PauseFact, ThrottleFact
 from twinlog_source.log.gaps import Gap
 
 MOVE_SECONDS = 8.0
@@ -94,7 +94,7 @@ class FlowOperations:
     async def pause(self, subject: Subject, *, by: str) -> None:
         """Raises StateError, NotFoundError, KafkaError."""
         partitions = self._partitions(subject)
-        mark = PauseMark(topic=subject.topic, partition=subject.partition, by=by, at_ms=self.clock.now_ms())
+        mark = PauseFact(topic=subject.topic, partition=subject.partition, by=by, at_ms=self.clock.now_ms())
         await self._command("pause", subject, mark)
         self._apply("pause", subject, mark)
         self._tell_paused(partitions)
@@ -145,12 +145,12 @@ class FlowOperations:
         mark = None
         if bytes_per_second:
             self._partitions(subject)
-            mark = ThrottleMark(
+            mark = ThrottleFact(
                 topic=subject.topic, bytes_per_second=bytes_per_second, by=by, at_ms=self.clock.now_ms()
             )
         await self._command("throttle", subject, mark)
         self._apply("throttle", subject, mark)
-        self.driver.tell_throttles()
+        self.driver.send_throttles()
         log.info(
             "throttled",
             flow=str(self.driver.flow),
@@ -319,7 +319,7 @@ class FlowOperations:
     def _require_owned(self) -> None:
         """Raises StateError while the flow is not ours."""
         if not self.driver.owned:
-            reason, message = self.driver.why_idle()
+            reason, message = self.driver.idle_reason()
             raise StateError(
                 f"{self.driver.flow} is not copied by this process now: {reason} {message}".rstrip(),
                 reason="FLOW_NOT_READY",
@@ -332,7 +332,7 @@ class FlowOperations:
             if subject.topic in (None, partition.topic) and subject.partition in (None, partition.partition)
         )
 
-    async def _command(self, kind: str, subject: Subject, fact: PauseMark | ThrottleMark | None) -> None:
+    async def _command(self, kind: str, subject: Subject, fact: PauseFact | ThrottleFact | None) -> None:
         """Put a command on the log. Raises KafkaError: then it has no effect, neither now nor later."""
         try:
             await self.driver.estate.journal.command((kind, subject.topic, subject.partition), fact)
@@ -344,7 +344,7 @@ class FlowOperations:
                 code=error.code,
             ) from error
 
-    def _apply(self, kind: str, subject: Subject, fact: PauseMark | ThrottleMark | None) -> None:
+    def _apply(self, kind: str, subject: Subject, fact: PauseFact | ThrottleFact | None) -> None:
         record = ControlRecord(kind=kind, topic=subject.topic, partition=subject.partition, fact=fact)
         self.driver.estate.positions.control.apply(record)
 

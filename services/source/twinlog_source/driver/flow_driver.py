@@ -28,7 +28,7 @@ from twinlog.telemetry.repeats import RepeatLimiter
 from twinlog_source.driver.epoch import Epoch, SlotState
 from twinlog_source.driver.epoch_jobs import EpochJobs
 from twinlog_source.driver.instruments import FlowInstruments
-from twinlog_source.driver.state import FlowEstate
+from twinlog_source.driver.state import FlowState
 from twinlog_source.driver.task_host import TaskHost
 from twinlog_source.log.facts import MOST_SLOTS
 from twinlog_source.log.fencing import FENCED
@@ -52,7 +52,7 @@ class FlowDriver:
     """Runs one flow until `stop`. `run` is a loop for `supervise`: it survives brokers, peers and tasks
     that fail."""
 
-    estate: FlowEstate
+    estate: FlowState
     jobs: EpochJobs
     host: TaskHost
     is_elected: Callable[[], bool]
@@ -84,7 +84,7 @@ class FlowDriver:
         """Whether this process is the flow's owner now."""
         return self._owned
 
-    def tell_throttles(self) -> None:
+    def send_throttles(self) -> None:
         """Deal the limits out to the slots of the running epoch, by what each needs now."""
         epoch = self.current
         if epoch is None:
@@ -97,7 +97,7 @@ class FlowDriver:
             slot.throttle = command
             slot.tell(pb.WorkerCommand(set_throttle=command))
 
-    def why_idle(self) -> tuple[str, str]:
+    def idle_reason(self) -> tuple[str, str]:
         """Reason and words for a flow that does not copy; empty while it does."""
         problem = self.estate.table.problem
         if problem is not None:
@@ -115,7 +115,7 @@ class FlowDriver:
         now, table, control = self.clock.monotonic(), self.estate.table, self.estate.positions.control
         followed_at = table.followed_at
         is_followed = followed_at is not None and now - followed_at <= END_VALID_SECONDS
-        reason, message = self.why_idle()
+        reason, message = self.idle_reason()
         return FlowFacts(
             now=now,
             now_ms=self.clock.now_ms(),
@@ -320,5 +320,5 @@ class FlowDriver:
                     raise
                 # A cluster that is away now is the tasks' matter: they say so, and try again.
                 log.debug("plan_not_checked", flow=str(self.flow), reason=error.reason)
-            self.tell_throttles()
+            self.send_throttles()
             await wait_or_stop(stop, REPLAN_POLL_SECONDS)

@@ -13,15 +13,15 @@ from twinlog.telemetry import metrics
 from twinlog_source.config import SourceFlow
 from twinlog_source.log.facts import ControlState
 from twinlog_source.log.gaps import Gap
-from twinlog_source.partitions.latency import Spread
-from twinlog_source.partitions.latency_window import SpreadWindows
+from twinlog_source.partitions.latency import LatencyHistogram
+from twinlog_source.partitions.latency_window import LatencyWindows
 from twinlog_source.partitions.standing import FlowFacts, lag_of, standing_of
 from twinlog_source.partitions.table import PartitionRow, PartitionTable, Progress
 
 MOST_SAMPLES = 100
 """Of one topic in one report: a histogram needs no more to show a distribution."""
 
-FigureOf = Callable[[Spread], float]
+FigureOf = Callable[[LatencyHistogram], float]
 RateOf = Callable[[PartitionRow], Callable[[float], float]]
 
 
@@ -44,13 +44,13 @@ class FlowInstruments:
         self._failures = metrics.counter(meter, metrics.REPLICATION_FAILURES)
         self._transactions = metrics.counter(meter, metrics.REPLICATION_TRANSACTIONS)
         self._epochs = metrics.histogram(meter, metrics.PIPELINE_BATCH_DURATION)
-        self._latencies = SpreadWindows()
-        self._record_ages = SpreadWindows()
+        self._latencies = LatencyWindows()
+        self._record_ages = LatencyWindows()
 
     def progress(self, added: Iterable[Progress]) -> None:
         """Count what a report added."""
-        latencies: dict[str, Spread] = {}
-        ages: dict[str, Spread] = {}
+        latencies: dict[str, LatencyHistogram] = {}
+        ages: dict[str, LatencyHistogram] = {}
         for each in added:
             topic = each.row.target_topic
             if each.records:
@@ -60,9 +60,9 @@ class FlowInstruments:
                 for lane, records in each.lanes.items():
                     self._lanes.add(records, {**attributes, "twinlog.lane": lane})
             if each.latency is not None:
-                latencies.setdefault(topic, Spread()).merge(each.latency)
+                latencies.setdefault(topic, LatencyHistogram()).merge(each.latency)
             if each.record_age is not None:
-                ages.setdefault(topic, Spread()).merge(each.record_age)
+                ages.setdefault(topic, LatencyHistogram()).merge(each.record_age)
         self._distribute(latencies, self._latency, self._latencies)
         self._distribute(ages, self._record_age, self._record_ages)
 
@@ -155,12 +155,14 @@ class FlowInstruments:
             by_topic[row.target_topic] = by_topic.get(row.target_topic, 0.0) + rate(row)(now)
         return [Observation(per_second, self._to(topic)) for topic, per_second in by_topic.items()]
 
-    def _figures(self, windows: SpreadWindows, take: FigureOf) -> list[Observation]:
+    def _figures(self, windows: LatencyWindows, take: FigureOf) -> list[Observation]:
         """One figure of what the last half minute brought, by topic."""
         recent = windows.recent(self._clock.monotonic())
         return [Observation(take(spread), self._to(topic)) for topic, spread in recent.items()]
 
-    def _distribute(self, by_topic: dict[str, Spread], histogram: Histogram, windows: SpreadWindows) -> None:
+    def _distribute(
+        self, by_topic: dict[str, LatencyHistogram], histogram: Histogram, windows: LatencyWindows
+    ) -> None:
         now = self._clock.monotonic()
         for topic, spread in by_topic.items():
             windows.add(topic, spread, now)
@@ -213,15 +215,15 @@ def observe_flows(meter: Meter, flows: Sequence[ObservedFlow]) -> None:
         publish(age, partial(FlowInstruments.record_age_figures, take=take))
 
 
-def _shortest(spread: Spread) -> float:
+def _shortest(spread: LatencyHistogram) -> float:
     return spread.min_seconds
 
 
-def _longest(spread: Spread) -> float:
+def _longest(spread: LatencyHistogram) -> float:
     return spread.max_seconds
 
 
-def _mean(spread: Spread) -> float:
+def _mean(spread: LatencyHistogram) -> float:
     return spread.sum_seconds / spread.records
 
 

@@ -19,7 +19,7 @@ from twinlog.errors import FatalKafkaError, StateError
 from twinlog.model import TopicPartition
 from twinlog_source.config import SourceFlow
 from twinlog_source.driver.task_settings import every_transactional_id, transactional_ids
-from twinlog_source.log.facts import ClaimMark, OwnerMark
+from twinlog_source.log.facts import ClaimFact, OwnerFact
 from twinlog_source.log.fencing import FENCED
 from twinlog_source.log.internal_topics import InternalTopics
 from twinlog_source.log.journal import Journal
@@ -65,7 +65,7 @@ class Ownership:
         self.positions.partition_count = self.journal.partition_count = count
         if displaced:
             await self._give_way_to_a_living_owner()
-        await self.journal.state(ClaimMark(instance=self.instance_id, at_ms=self.clock.now_ms()))
+        await self.journal.state(ClaimFact(instance=self.instance_id, at_ms=self.clock.now_ms()))
         await self._fence_all_before()
         positions = await self.positions.refresh()
         self.require_claim()
@@ -113,7 +113,7 @@ class Ownership:
             await self.fence(every_transactional_id(self.flow, self._slots), {})
             fenced_slots = self._slots
 
-    async def _doubt_foreign_positions(self, owner: OwnerMark | None) -> None:
+    async def _doubt_foreign_positions(self, owner: OwnerFact | None) -> None:
         """MirrorMaker 2 copied meanwhile, or somebody set positions: what we noted beside ours is not about
         those."""
         last_ours_ms = 0 if owner is None else owner.renewed_at_ms + FOREIGN_AFTER_MS
@@ -167,5 +167,5 @@ class Ownership:
 
     async def sign(self) -> None:
         self._signed_at = self.clock.monotonic()
-        mark = OwnerMark(instance=self.instance_id, slots=self._slots, renewed_at_ms=self.clock.now_ms())
+        mark = OwnerFact(instance=self.instance_id, slots=self._slots, renewed_at_ms=self.clock.now_ms())
         await self.journal.state(mark)

@@ -12,7 +12,7 @@ from twinlog.clock import Clock
 from twinlog.errors import KafkaError
 from twinlog.kafka.ports import OffsetSpec
 from twinlog.model import TopicPartition
-from twinlog.service.topics_client import ReplicatedTopic, TopicsWatch
+from twinlog.service.feeds.topics import ReplicatedTopic, TopicsWatch
 from twinlog_source.config import SourceFlow
 from twinlog_source.driver.epoch import Slot
 from twinlog_source.driver.ownership import Ownership
@@ -20,7 +20,7 @@ from twinlog_source.log.gaps import Gap, passed_over
 from twinlog_source.log.journal import Journal
 from twinlog_source.log.ledger import Ledger
 from twinlog_source.log.positions import PositionsLog
-from twinlog_source.log.topic_facts import TopicMarks
+from twinlog_source.log.topic_facts import TopicFacts
 from twinlog_source.partitions.assignments import TaskOrders, limits_differ
 from twinlog_source.partitions.table import PartitionTable
 from twinlog_source.topics.known import KnownTopics, copyable_partitions
@@ -36,7 +36,7 @@ BACKLOG_LOOK_SECONDS = 2.0
 
 
 @dataclass(slots=True, kw_only=True)
-class FlowEstate:
+class FlowState:
     flow: SourceFlow
     ownership: Ownership
     watch: TopicsWatch
@@ -55,7 +55,7 @@ class FlowEstate:
     orders: TaskOrders = field(init=False)
     target_logs: TargetLogs = field(init=False)
     _source_logs: SourceLogs = field(init=False)
-    _marks: TopicMarks = field(init=False)
+    _marks: TopicFacts = field(init=False)
     _wanted: WantedTopics = field(init=False)
     _finder: PositionFinder = field(init=False)
     _recheck_at: float = 0.0
@@ -66,7 +66,7 @@ class FlowEstate:
             flow=self.flow.flow, journal=self.journal, positions=self.positions, on_gap=self.on_gap
         )
         self.orders = TaskOrders(table=self.table, control=control)
-        self._marks = TopicMarks(flow=self.flow.flow, watch=self.watch, control=control, journal=self.journal)
+        self._marks = TopicFacts(flow=self.flow.flow, watch=self.watch, control=control, journal=self.journal)
         self._wanted = WantedTopics(
             flow=self.flow.flow,
             watch=self.watch,

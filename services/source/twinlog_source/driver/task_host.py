@@ -10,7 +10,7 @@ from twinlog.errors import StateError
 from twinlog_source.driver.epoch import Epoch, Slot
 from twinlog_source.driver.epoch_jobs import EpochJobs
 from twinlog_source.driver.instruments import FlowInstruments
-from twinlog_source.driver.state import FlowEstate
+from twinlog_source.driver.state import FlowState
 from twinlog_source.driver.task_settings import TaskSettings
 
 log = structlog.get_logger(__name__)
@@ -20,7 +20,7 @@ log = structlog.get_logger(__name__)
 class TaskHost:
     """A `WorkerHost`."""
 
-    estate: FlowEstate
+    estate: FlowState
     tasks: TaskSettings
     jobs: EpochJobs
     instruments: FlowInstruments

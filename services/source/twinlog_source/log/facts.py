@@ -25,7 +25,7 @@ _INT64_LIMIT = 1 << 63
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ClaimMark:
+class ClaimFact:
     """Who took the flow over last. Written before the ids of all earlier owners are fenced."""
 
     instance: str
@@ -33,7 +33,7 @@ class ClaimMark:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class OwnerMark:
+class OwnerFact:
     """The process that copies the flow now."""
 
     instance: str
@@ -43,7 +43,7 @@ class OwnerMark:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class TopicMark:
+class TopicFact:
     """A source topic as it was when its positions began."""
 
     topic: str
@@ -60,7 +60,7 @@ class TopicMark:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class PauseMark:
+class PauseFact:
     """An operator's pause of a flow (no topic), a topic (no partition) or a partition."""
 
     topic: str | None
@@ -70,7 +70,7 @@ class PauseMark:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ThrottleMark:
+class ThrottleFact:
     """A limit of a flow (no topic) or a topic."""
 
     topic: str | None
@@ -81,7 +81,7 @@ class ThrottleMark:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ZeroMark:
+class ZeroFact:
     """A partition that is copied from offset 0. MM2's format has no value for that: without a record its
     reset policy decides. It stands until the first position above 0 takes it back."""
 
@@ -97,7 +97,7 @@ class EpochStart:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class EpochsMark:
+class LeaderEpochsFact:
     """The leader epochs of what was copied, oldest first. The last one is always that of the record before
     the position: both are written in one transaction."""
 
@@ -106,7 +106,7 @@ class EpochsMark:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class TargetMark:
+class TargetFact:
     """How far the copy reached when this was written: a target log that ends earlier has lost records."""
 
     partition: TopicPartition
@@ -117,7 +117,7 @@ class TargetMark:
     """The source position at that moment."""
 
 
-Fact = ClaimMark | OwnerMark | TopicMark | PauseMark | ThrottleMark | ZeroMark | EpochsMark | TargetMark
+Fact = ClaimFact | OwnerFact | TopicFact | PauseFact | ThrottleFact | ZeroFact | LeaderEpochsFact | TargetFact
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -134,16 +134,16 @@ class ControlRecord:
 class ControlState:
     """All facts as read so far, newest of each."""
 
-    claim: ClaimMark | None = None
-    owner: OwnerMark | None = None
-    topics: dict[str, TopicMark] = field(default_factory=dict)
-    pauses: dict[tuple[str | None, int | None], PauseMark] = field(default_factory=dict)
-    throttles: dict[str | None, ThrottleMark] = field(default_factory=dict)
+    claim: ClaimFact | None = None
+    owner: OwnerFact | None = None
+    topics: dict[str, TopicFact] = field(default_factory=dict)
+    pauses: dict[tuple[str | None, int | None], PauseFact] = field(default_factory=dict)
+    throttles: dict[str | None, ThrottleFact] = field(default_factory=dict)
     zeros: set[TopicPartition] = field(default_factory=set)
     epochs: dict[TopicPartition, tuple[EpochStart, ...]] = field(default_factory=dict)
-    targets: dict[TopicPartition, TargetMark] = field(default_factory=dict)
+    targets: dict[TopicPartition, TargetFact] = field(default_factory=dict)
 
-    def pause_of(self, partition: TopicPartition) -> PauseMark | None:
+    def pause_of(self, partition: TopicPartition) -> PauseFact | None:
         """The widest pause that an operator has put a partition under: its flow's, its topic's, its own."""
         scopes = ((None, None), (partition.topic, None), (partition.topic, partition.partition))
         return next((self.pauses[scope] for scope in scopes if scope in self.pauses), None)
@@ -153,27 +153,27 @@ class ControlState:
 
     def command_in_force(
         self, kind: str, topic: str | None, partition: int | None
-    ) -> PauseMark | ThrottleMark | None:
+    ) -> PauseFact | ThrottleFact | None:
         """What operators have ordered for exactly this subject."""
         return self.pauses.get((topic, partition)) if kind == "pause" else self.throttles.get(topic)
 
     def apply(self, record: ControlRecord) -> None:
         match record.fact:
-            case ClaimMark() as claim:
+            case ClaimFact() as claim:
                 self.claim = claim
-            case OwnerMark() as owner:
+            case OwnerFact() as owner:
                 self.owner = owner
-            case TopicMark() as mark:
+            case TopicFact() as mark:
                 self.topics[mark.topic] = mark
-            case PauseMark() as pause:
+            case PauseFact() as pause:
                 self.pauses[pause.topic, pause.partition] = pause
-            case ThrottleMark() as throttle:
+            case ThrottleFact() as throttle:
                 self.throttles[throttle.topic] = throttle
-            case ZeroMark() as zero:
+            case ZeroFact() as zero:
                 self.zeros.add(zero.partition)
-            case EpochsMark() as mark:
+            case LeaderEpochsFact() as mark:
                 self.epochs[mark.partition] = mark.epochs
-            case TargetMark() as mark:
+            case TargetFact() as mark:
                 self.targets[mark.partition] = mark
             case None if record.kind == "pause":
                 self.pauses.pop((record.topic, record.partition), None)
@@ -200,17 +200,17 @@ class ControlState:
 def fact_record(source_alias: str, fact: Fact) -> tuple[bytes, bytes]:
     """Key and value that state a fact."""
     match fact:
-        case ClaimMark():
+        case ClaimFact():
             key = control_key(source_alias, "claim")
             value: dict[str, JsonValue] = {"instance": fact.instance, "at_ms": fact.at_ms}
-        case OwnerMark():
+        case OwnerFact():
             key = control_key(source_alias, "owner")
             value = {
                 "instance": fact.instance,
                 "slots": fact.slots,
                 "renewed_at_ms": fact.renewed_at_ms,
             }
-        case TopicMark():
+        case TopicFact():
             key = control_key(source_alias, "topic", fact.topic)
             value = {
                 "topic_id": fact.topic_id,
@@ -218,18 +218,18 @@ def fact_record(source_alias: str, fact: Fact) -> tuple[bytes, bytes]:
                 "target_topic_id": fact.target_topic_id,
                 "left": fact.left,
             }
-        case PauseMark():
+        case PauseFact():
             key = control_key(source_alias, "pause", fact.topic, fact.partition)
             value = {"by": fact.by, "at_ms": fact.at_ms}
-        case ThrottleMark():
+        case ThrottleFact():
             key = control_key(source_alias, "throttle", fact.topic)
             value = {"bytes_per_second": fact.bytes_per_second, "by": fact.by, "at_ms": fact.at_ms}
-        case ZeroMark():
+        case ZeroFact():
             key, value = partition_key(source_alias, "zero", fact.partition), {"offset": 0}
-        case EpochsMark():
+        case LeaderEpochsFact():
             key = partition_key(source_alias, "epochs", fact.partition)
             value = {"epochs": [[each.leader_epoch, each.offset] for each in fact.epochs]}
-        case TargetMark():
+        case TargetFact():
             key = partition_key(source_alias, "target", fact.partition)
             value = {"topic_id": fact.topic_id, "end": fact.end_offset, "position": fact.position}
     return key, encode_document(value)
@@ -278,13 +278,13 @@ def _fact(kind: str, topic: str | None, partition: int | None, document: dict[st
         return None
     match kind, topic, document:
         case "claim", None, {"instance": str(instance), "at_ms": int(at)}:
-            return ClaimMark(instance=instance, at_ms=at)
+            return ClaimFact(instance=instance, at_ms=at)
         case "owner", None, {"instance": str(instance), "slots": int(slots), "renewed_at_ms": int(at)}:
             # Each slot is some ids to fence: a forged mark must not keep an owner at that for ever.
-            return OwnerMark(instance=instance, slots=min(max(slots, 0), MOST_SLOTS), renewed_at_ms=at)
+            return OwnerFact(instance=instance, slots=min(max(slots, 0), MOST_SLOTS), renewed_at_ms=at)
         case "topic", str(), {"topic_id": str(topic_id), "known_partitions": int(count)}:
             target_id = document.get("target_topic_id")
-            return TopicMark(
+            return TopicFact(
                 topic=topic,
                 topic_id=topic_id,
                 known_partitions=count,
@@ -292,10 +292,10 @@ def _fact(kind: str, topic: str | None, partition: int | None, document: dict[st
                 left=document.get("left") is True,
             )
         case "pause", _, {"by": str(by), "at_ms": int(at)}:
-            return PauseMark(topic=topic, partition=partition, by=by, at_ms=at)
+            return PauseFact(topic=topic, partition=partition, by=by, at_ms=at)
         case "throttle", _, {"bytes_per_second": int(limit)}:
             who, since = document.get("by"), document.get("at_ms")
-            return ThrottleMark(
+            return ThrottleFact(
                 topic=topic,
                 bytes_per_second=limit,
                 by=who if isinstance(who, str) else "",
@@ -310,14 +310,16 @@ def _fact(kind: str, topic: str | None, partition: int | None, document: dict[st
 def _partition_fact(kind: str, partition: TopicPartition, document: dict[str, object]) -> Fact | None:
     match kind, document:
         case "zero", _:
-            return ZeroMark(partition=partition)
+            return ZeroFact(partition=partition)
         case "epochs", {"epochs": list(pairs)}:
             epochs = [EpochStart(*pair) for pair in pairs if _is_pair_of_ints(pair)]
             return (
-                EpochsMark(partition=partition, epochs=tuple(epochs)) if len(epochs) == len(pairs) else None
+                LeaderEpochsFact(partition=partition, epochs=tuple(epochs))
+                if len(epochs) == len(pairs)
+                else None
             )
         case "target", {"topic_id": str(topic_id), "end": int(end), "position": int(position)}:
-            return TargetMark(partition=partition, topic_id=topic_id, end_offset=end, position=position)
+            return TargetFact(partition=partition, topic_id=topic_id, end_offset=end, position=position)
         case _:
             return None
 

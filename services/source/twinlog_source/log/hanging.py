@@ -20,7 +20,7 @@ from twinlog.kafka.deadline import pause
 from twinlog.kafka.ports import OffsetSpec
 from twinlog.kafka.raw import (
     BatchReader,
-    DataSession,
+    DataClientPool,
     OpenTransaction,
     ProducerIdentity,
     TransactionCoordinator,
@@ -58,7 +58,7 @@ Hanging = Mapping[TopicPartition, Sequence[OpenTransaction]]
 class TakeOver:
     """Takes transactional ids over on the target; for one task at a time."""
 
-    session: DataSession
+    session: DataClientPool
     positions: PositionsLog
     target_topic: Callable[[str], str | None]
     """Source topic -> its copy, if it is known."""

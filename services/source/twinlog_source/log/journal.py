@@ -14,9 +14,9 @@ from twinlog.wire.source_offset import encode_source_offset, source_offset_key
 from twinlog_source.log.facts import (
     ControlState,
     Fact,
-    PauseMark,
-    ThrottleMark,
-    ZeroMark,
+    PauseFact,
+    ThrottleFact,
+    ZeroFact,
     control_key,
     fact_record,
     partition_key,
@@ -54,7 +54,7 @@ class Journal:
     async def take_back(self, kind: str, topic: str | None = None, partition: int | None = None) -> None:
         await self._append(control_key(self.flow.source, kind, topic, partition), None)
 
-    async def command(self, subject: Subject, fact: PauseMark | ThrottleMark | None) -> None:
+    async def command(self, subject: Subject, fact: PauseFact | ThrottleFact | None) -> None:
         """State what an operator ordered, or take it back (None), within `COMMAND_SECONDS`.
 
         When this fails, also by being cancelled, the command is given up: it has no later effect.
@@ -101,7 +101,7 @@ class Journal:
         """Only while no task owns the partition."""
         if not position:
             # First: without a record of either the reset policy would decide.
-            await self.state(ZeroMark(partition=partition))
+            await self.state(ZeroFact(partition=partition))
         key = source_offset_key(self.flow.source, partition, connector=self.connector_name)
         await self._append(key, encode_source_offset(position))
         if position:

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from twinlog.clock import Clock
 from twinlog.kafka.ports import TopicAdmin
 from twinlog.model import TopicPartition
-from twinlog.service.topics_client import TopicsWatch
+from twinlog.service.feeds.topics import TopicsWatch
 from twinlog_source.config import SourceFlow
 from twinlog_source.log.positions import PositionsLog
 from twinlog_source.partitions.table import PartitionTable

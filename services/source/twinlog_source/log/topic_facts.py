@@ -4,13 +4,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 from twinlog.model import Flow
-from twinlog.service.topics_client import ReplicatedTopic, TopicsWatch
-from twinlog_source.log.facts import ControlState, TopicMark
+from twinlog.service.feeds.topics import ReplicatedTopic, TopicsWatch
+from twinlog_source.log.facts import ControlState, TopicFact
 from twinlog_source.log.journal import Journal
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class TopicMarks:
+class TopicFacts:
     """All methods that write raise KafkaError."""
 
     flow: Flow
@@ -32,7 +32,7 @@ class TopicMarks:
     async def state(self, topic: ReplicatedTopic, *, known_partitions: int) -> None:
         """The topic and its copy as they are now; partitions beyond `known_partitions` came after the flow
         began."""
-        mark = TopicMark(
+        mark = TopicFact(
             topic=topic.source_topic,
             topic_id=topic.source_topic_id,
             known_partitions=known_partitions,

@@ -8,7 +8,7 @@ from google.protobuf.duration_pb2 import Duration
 from twinlog.api.common.v1 import types_pb2
 from twinlog.api.source.v1 import worker_service_pb2 as pb
 from twinlog.model import TopicPartition
-from twinlog.service.topics_client import ReplicatedTopic
+from twinlog.service.feeds.topics import ReplicatedTopic
 from twinlog_source.log.facts import ControlState
 from twinlog_source.partitions.planner import Plan
 from twinlog_source.partitions.shares import share_limit

@@ -12,7 +12,7 @@ from twinlog.telemetry.metrics import AGE_BUCKETS_SECONDS
 
 
 @dataclass(slots=True)
-class Spread:
+class LatencyHistogram:
     """Empty at first. Buckets are those of the metrics, each with its records and their times added up."""
 
     buckets: dict[int, tuple[int, float]] = field(default_factory=dict)
@@ -33,7 +33,7 @@ class Spread:
         if max_timestamp_ms >= 0:
             self.add((now_ms - max_timestamp_ms) / 1000, records)
 
-    def merge(self, other: "Spread") -> None:
+    def merge(self, other: "LatencyHistogram") -> None:
         for index, (records, seconds) in other.buckets.items():
             count, total = self.buckets.get(index, (0, 0.0))
             self.buckets[index] = count + records, total + seconds
@@ -74,7 +74,7 @@ class Spread:
         return told
 
     @classmethod
-    def of_report(cls, told: pb.Spread) -> "Spread":
+    def of_report(cls, told: pb.Spread) -> "LatencyHistogram":
         return cls(
             {bucket.index: (bucket.records, bucket.sum_seconds) for bucket in told.buckets},
             told.min_seconds,

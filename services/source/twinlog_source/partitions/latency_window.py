@@ -6,27 +6,27 @@ Filled on the event loop, read from the scraper's thread: reading changes nothin
 from collections import deque
 from dataclasses import dataclass, field
 
-from twinlog_source.partitions.latency import Spread
+from twinlog_source.partitions.latency import LatencyHistogram
 
 WINDOW_SECONDS = 30.0
 """What MM2's own metrics cover (metrics.sample.window.ms)."""
 
 
 @dataclass(slots=True)
-class SpreadWindows:
-    _by_topic: dict[str, deque[tuple[float, Spread]]] = field(default_factory=dict)
+class LatencyWindows:
+    _by_topic: dict[str, deque[tuple[float, LatencyHistogram]]] = field(default_factory=dict)
 
-    def add(self, topic: str, spread: Spread, now: float) -> None:
+    def add(self, topic: str, spread: LatencyHistogram, now: float) -> None:
         kept = self._by_topic.setdefault(topic, deque())
         while kept and kept[0][0] <= now - WINDOW_SECONDS:
             kept.popleft()
         kept.append((now, spread))
 
-    def recent(self, now: float) -> dict[str, Spread]:
+    def recent(self, now: float) -> dict[str, LatencyHistogram]:
         """All of the window together; a topic without records in it is absent."""
         found = {}
         for topic, kept in list(self._by_topic.items()):
-            whole = Spread()
+            whole = LatencyHistogram()
             for at, spread in list(kept):
                 if at > now - WINDOW_SECONDS:
                     whole.merge(spread)

@@ -65,7 +65,7 @@ class FlowFacts:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Standing:
+class ElectionResult:
     state: State
     reason: str = ""
     message: str = ""
@@ -84,7 +84,7 @@ def lag_of(row: PartitionRow, facts: FlowFacts) -> int | None:
     return None if facts.now - row.end_at > END_VALID_SECONDS else max(0, row.end - row.position)
 
 
-def standing_of(row: PartitionRow, facts: FlowFacts) -> Standing:
+def standing_of(row: PartitionRow, facts: FlowFacts) -> ElectionResult:
     lag = lag_of(row, facts)
     lag_seconds = None if lag is None else row.lag_time.seconds(facts.now)
     state, reason, message = _word(row, facts)
@@ -94,7 +94,7 @@ def standing_of(row: PartitionRow, facts: FlowFacts) -> Standing:
         state = pb.PARTITION_STATE_STALLED
         # Without the seconds, which grow: watchers are told of changes only.
         message = f"no progress for {facts.stalled_seconds:g} s or longer: {message}"
-    return Standing(
+    return ElectionResult(
         state=state,
         reason=reason,
         message=message,

@@ -11,7 +11,7 @@ from twinlog.errors import KafkaError, TwinlogError
 from twinlog.model import TopicPartition
 from twinlog_source.log.facts import EpochStart
 from twinlog_source.partitions.lag_time import LagTime
-from twinlog_source.partitions.latency import Spread
+from twinlog_source.partitions.latency import LatencyHistogram
 from twinlog_source.partitions.planner import BACKLOG_RECORDS, BEHIND_RECORDS, BEHIND_SECONDS, Load
 from twinlog_source.partitions.rates import Rate
 from twinlog_source.partitions.stall_watch import StallWatch
@@ -56,7 +56,7 @@ class PartitionRow:
     obstacle: Obstacle | None = None
     slot: int = -1
     epochs: tuple[EpochStart, ...] = ()
-    """Leader epochs of what is copied, as `EpochsMark`."""
+    """Leader epochs of what is copied, as `LeaderEpochsFact`."""
     target_end: int = -1
     """Target offset after the last record that is known to be written; -1 = unknown."""
     target_end_at: int = 0
@@ -205,9 +205,9 @@ class Progress:
     row: PartitionRow
     records: int
     bytes: int
-    latency: Spread | None
+    latency: LatencyHistogram | None
     """Source timestamp to acknowledgement."""
-    record_age: Spread | None
+    record_age: LatencyHistogram | None
     """When they were read from the source."""
     lanes: Mapping[str, int]
     """Records by how they were copied."""
@@ -326,8 +326,12 @@ class PartitionTable:
                     row=row,
                     records=records,
                     bytes=added_bytes,
-                    latency=Spread.of_report(report.latency) if report.HasField("latency") else None,
-                    record_age=Spread.of_report(report.record_age) if report.HasField("record_age") else None,
+                    latency=LatencyHistogram.of_report(report.latency)
+                    if report.HasField("latency")
+                    else None,
+                    record_age=LatencyHistogram.of_report(report.record_age)
+                    if report.HasField("record_age")
+                    else None,
                     lanes=row.added_by_lane(report),
                 )
             )

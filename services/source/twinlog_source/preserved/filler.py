@@ -12,7 +12,7 @@ from twinlog.batches import Codec, NewRecord, OutgoingBatch, build_batch
 from twinlog.batches.outgoing import Seal, sealed_header
 from twinlog.errors import KafkaError, StateError, TransientKafkaError
 from twinlog.kafka.deadline import deadline, pause
-from twinlog.kafka.raw import DataSession, ProducerIdentity, ProducerSettings, TransactionCoordinator
+from twinlog.kafka.raw import DataClientPool, ProducerIdentity, ProducerSettings, TransactionCoordinator
 from twinlog.kafka.raw.errors import partition_error
 from twinlog.kafka.raw.leaders import leader_of, refresh_metadata
 from twinlog.kafka.raw.log_ends import log_ends
@@ -31,7 +31,7 @@ class Filler:
     """One transactional id of one task. `open` before `fill`; used by one task of the event loop at a
     time."""
 
-    def __init__(self, session: DataSession, transactional_id: str, settings: ProducerSettings) -> None:
+    def __init__(self, session: DataClientPool, transactional_id: str, settings: ProducerSettings) -> None:
         self._session = session
         self._settings = settings
         self._coordinator = TransactionCoordinator(

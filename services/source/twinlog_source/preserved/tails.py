@@ -10,7 +10,7 @@ from typing import Protocol, TypeVar
 
 from twinlog.batches.header import Batch
 from twinlog.errors import KafkaError, TransientKafkaError
-from twinlog.kafka.raw import BatchReader, DataSession, epoch_ends
+from twinlog.kafka.raw import BatchReader, DataClientPool, epoch_ends
 from twinlog.kafka.raw.log_ends import LogEnd, log_ends
 from twinlog.kafka.raw.producer_states import ProducerStates, producer_states
 from twinlog.model import TopicPartition
@@ -41,7 +41,7 @@ class KafkaCopyTails:
     """Asks the leaders of the target."""
 
     def __init__(
-        self, session: DataSession, *, writer_id: int, own_ids: Collection[int], timeout_seconds: float
+        self, session: DataClientPool, *, writer_id: int, own_ids: Collection[int], timeout_seconds: float
     ) -> None:
         """`writer_id` is the producer id of the flow's copies; `own_ids` are those of its filler as well."""
         self._session = session

@@ -19,9 +19,9 @@ from twinlog.errors import KafkaError
 from twinlog.kafka.errors import KAFKA_CLIENT_ERRORS, translate
 from twinlog.kafka.protocol.connection import DataClient
 from twinlog.kafka.protocol.data_connection import DataConnection
-from twinlog.kafka.raw import DataSession, ProducerIdentity, ProducerSettings
+from twinlog.kafka.raw import DataClientPool, ProducerIdentity, ProducerSettings
 from twinlog.kafka.raw.errors import partition_error
-from twinlog.kafka.raw.routes import Routes
+from twinlog.kafka.raw.produce.routes import Routes
 from twinlog.kafka.raw.wire import ProducePart, ProduceResponse, produce_request
 from twinlog.model import TopicPartition
 from twinlog_source.preserved.append_log import AppendLog, Fill, Phase, ReadEnd, Send
@@ -65,7 +65,7 @@ Changed = Callable[[PreservedPartition], None]
 class PreservedWriter:
     """Of one task. `add` partitions, `offer` to their logs and `wake`; `run` until stop."""
 
-    session: DataSession
+    session: DataClientPool
     settings: ProducerSettings
     identity: ProducerIdentity
     tails: CopyTails

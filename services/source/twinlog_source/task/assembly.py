@@ -14,7 +14,7 @@ from twinlog.errors import KafkaError
 from twinlog.kafka.clients import aiokafka_client_options, fetch_options
 from twinlog.kafka.deadline import deadline
 from twinlog.kafka.raw import (
-    DataSession,
+    DataClientPool,
     RawFetcher,
     list_offsets,
     prepare_to_fetch,
@@ -24,13 +24,13 @@ from twinlog.kafka.reader import KafkaLogReader
 from twinlog.model import Flow, TopicPartition
 from twinlog_source.log.hanging import TakeOver
 from twinlog_source.log.positions import PositionsLog
-from twinlog_source.task.copier import CALL_TIMEOUT_SECONDS, Copier, CopyDials
-from twinlog_source.task.intake import Intake
-from twinlog_source.task.outlet import Outlet, PositionsTopic
+from twinlog_source.task.copier import CALL_TIMEOUT_SECONDS, Copier, CopySettings
 from twinlog_source.task.partition import PartitionCopy
 from twinlog_source.task.producer_settings import producer_settings
 from twinlog_source.task.reports import Reporter
+from twinlog_source.task.source_reader import SourceReader
 from twinlog_source.task.syncs import OffsetSyncs, paced_syncs
+from twinlog_source.task.target_writer import PositionsTopic, TargetWriter
 from twinlog_source.task.throttle import Throttle
 from twinlog_source.task.transport import AtLeastOnce, ExactlyOnce, Transport
 
@@ -54,9 +54,9 @@ async def open_copier(
     properties = {role: dict(named.values) for role, named in prepare.clients.items()}
     async with AsyncExitStack() as stack:
 
-        def session(role: str, alias: str) -> DataSession:
+        def session(role: str, alias: str) -> DataClientPool:
             options = aiokafka_client_options(properties[role], alias=alias)
-            opened = DataSession(alias, options, timeout_seconds=CALL_TIMEOUT_SECONDS)
+            opened = DataClientPool(alias, options, timeout_seconds=CALL_TIMEOUT_SECONDS)
             stack.push_async_callback(opened.close)
             return opened
 
@@ -108,7 +108,7 @@ async def open_copier(
         async def other_leaders(under_others: Sequence[PartitionCopy]) -> Collection[TopicPartition]:
             return await copier.on_other_leaders(under_others)
 
-        intake = Intake(
+        source_reader = SourceReader(
             fetcher=await stack.enter_async_context(RawFetcher(source, fetching)),
             copies=copies,
             policies=policies,
@@ -119,14 +119,14 @@ async def open_copier(
             on_other_leaders=other_leaders,
             max_buffered_bytes=MAX_BUFFERED_BYTES,
         )
-        outlet = Outlet(
+        target_writer = TargetWriter(
             positions_topic=PositionsTopic(
                 topic=prepare.positions_topic,
                 partition_count=prepare.positions_partition_count,
                 source_alias=flow.source,
                 connector_name=prepare.connector_name,
             ),
-            intake=intake,
+            source_reader=source_reader,
             copies=copies,
             by_target=by_target,
             take_over=take_over_ids,
@@ -137,8 +137,8 @@ async def open_copier(
             clock=clock,
             random=random.random,
         )
-        stack.push_async_callback(outlet.close)
-        await outlet.open()
+        stack.push_async_callback(target_writer.close)
+        await target_writer.open()
         await make_ready(
             {
                 f"get ready to write to {flow.target}": lambda: prepare_to_produce(
@@ -151,17 +151,17 @@ async def open_copier(
         )
         copier = Copier(
             flow=flow,
-            dials=copy_dials(prepare, properties, check_crcs=fetching.check_crcs),
+            dials=copy_settings(prepare, properties, check_crcs=fetching.check_crcs),
             source=source,
             clock=clock,
-            intake=intake,
-            outlet=outlet,
+            source_reader=source_reader,
+            target_writer=target_writer,
             syncs=syncs,
             reporter=Reporter(
                 copies=copies,
-                outlet=outlet,
+                target_writer=target_writer,
                 syncs=syncs,
-                source_problem=lambda: intake.source_problem,
+                source_problem=lambda: source_reader.source_problem,
                 source_throttled=lambda: source.is_throttled,
                 target_throttled=lambda: target.is_throttled,
                 clock=clock,
@@ -193,7 +193,7 @@ async def make_ready(
 
 
 def _positions_log(
-    prepare: pb.Prepare, flow: Flow, session: DataSession, properties: Properties
+    prepare: pb.Prepare, flow: Flow, session: DataClientPool, properties: Properties
 ) -> PositionsLog:
     reader = KafkaLogReader(
         session,
@@ -211,12 +211,12 @@ def _positions_log(
     )
 
 
-def copy_dials(prepare: pb.Prepare, properties: Properties, *, check_crcs: bool) -> CopyDials:
+def copy_settings(prepare: pb.Prepare, properties: Properties, *, check_crcs: bool) -> CopySettings:
     """How records are copied, from settings of ours and the producer's `compression.type`."""
     settings = prepare.settings
     level = settings["twinlog.recode.compression.level"]
     codec = properties["data_producer"].get("compression.type", "").strip().lower()
-    return CopyDials(
+    return CopySettings(
         read_committed=prepare.read_committed,
         check_crcs=check_crcs,
         coalesce_below_bytes=int(settings["twinlog.coalesce.below.bytes"]),

@@ -11,13 +11,12 @@ from twinlog.batches import Codec, CopyPolicy, NewRecord, TargetTopicLimits
 from twinlog.clock import Clock
 from twinlog.errors import KafkaError
 from twinlog.kafka.ports import OffsetSpec
-from twinlog.kafka.raw import DataSession, EpochEnd, epoch_ends, list_offsets
+from twinlog.kafka.raw import DataClientPool, EpochEnd, epoch_ends, list_offsets
 from twinlog.model import Flow, TopicPartition
 from twinlog.service.waiting import wait_for_any, wait_or_stop
 from twinlog_source.driver.sync_paces import pace_of
 from twinlog_source.log.facts import EpochStart
 from twinlog_source.log.gaps import Gap, gap_record, passed_over
-from twinlog_source.task.intake import Intake
 from twinlog_source.task.loss import (
     TRUNCATION_SUSPECTED,
     LossReason,
@@ -26,10 +25,11 @@ from twinlog_source.task.loss import (
     goes_on,
     settles,
 )
-from twinlog_source.task.outlet import Outlet
 from twinlog_source.task.partition import PartitionCopy, State
 from twinlog_source.task.reports import Reporter
+from twinlog_source.task.source_reader import SourceReader
 from twinlog_source.task.syncs import OffsetSyncs
+from twinlog_source.task.target_writer import TargetWriter
 from twinlog_source.task.throttle import Throttle
 
 CALL_TIMEOUT_SECONDS = 30.0
@@ -41,7 +41,7 @@ TRUNCATION_DOUBT_SECONDS = 5.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class CopyDials:
+class CopySettings:
     """How records are copied, the same for all partitions of a task."""
 
     read_committed: bool
@@ -79,11 +79,11 @@ class Copier:
     """Built by `open_copier`; `assign` once, then `run` once."""
 
     flow: Flow
-    dials: CopyDials
-    source: DataSession
+    dials: CopySettings
+    source: DataClientPool
     clock: Clock
-    intake: Intake
-    outlet: Outlet
+    source_reader: SourceReader
+    target_writer: TargetWriter
     syncs: OffsetSyncs
     reporter: Reporter
     copies: dict[TopicPartition, PartitionCopy]
@@ -118,10 +118,10 @@ class Copier:
             if assignment.HasField("setback"):
                 self._set_back(copy, assignment.setback)
             if assignment.position_stored:
-                self.outlet.note_stored(partition, assignment.position)
+                self.target_writer.note_stored(partition, assignment.position)
             else:
                 # Also a 0: what comes before the first record must not be left out by a later start.
-                self.outlet.store_soon(partition)
+                self.target_writer.store_soon(partition)
 
     async def run(self, stop: asyncio.Event) -> None:
         """Copy until `stop`; then commit what was sent. Raises KafkaError when that failed, or we are
@@ -131,20 +131,20 @@ class Copier:
 
         async def wake() -> None:
             await stop.wait()
-            self.intake.arrived.set()
+            self.source_reader.arrived.set()
 
         async with asyncio.TaskGroup() as group:
             waking = group.create_task(wake(), name="wake at stop")
-            reading = group.create_task(self.intake.run(copied), name="intake")
+            reading = group.create_task(self.source_reader.run(copied), name="source_reader")
             group.create_task(self.syncs.run(copied), name="offset syncs")
             # Not after `stop`: what is moved then would be reported, and be in no log.
             moving = group.create_task(self._move_positions(stop), name="positions")
             try:
-                await self.outlet.run(stop)
+                await self.target_writer.run(stop)
                 # Only then: what is found while the last positions are stored would be in no log.
                 reading.cancel()
                 await asyncio.wait([reading])
-                await self.outlet.store_rest()
+                await self.target_writer.store_rest()
             except KafkaError as error:
                 failure = error
             finally:
@@ -162,13 +162,13 @@ class Copier:
             copy = self.copies.get(TopicPartition(named.topic, named.partition))
             if copy is not None:
                 copy.pause(paused=command.paused)
-        self.intake.wake()
+        self.source_reader.wake()
 
     def set_throttle(self, command: pb.SetThrottle) -> None:
         self.throttle.set_limits(
             command.bytes_per_second, dict(command.topic_bytes_per_second), self.clock.monotonic()
         )
-        self.intake.wake()
+        self.source_reader.wake()
 
     def reposition(self, command: pb.Reposition) -> None:
         """Continue a partition elsewhere as soon as nothing of it is on its way."""
@@ -274,7 +274,7 @@ class Copier:
         for gap in gaps:
             self.reporter.add_gap(gap)
         records = [NewRecord(*gap_record(self.flow, gap), gap.found_at_ms) for gap in gaps]
-        self.outlet.store_soon(partition, records)
+        self.target_writer.store_soon(partition, records)
 
     def _set_back(self, copy: PartitionCopy, setback: pb.Setback) -> None:
         faulted = setback.state == source_pb.PARTITION_STATE_FAULTED
@@ -307,7 +307,7 @@ class Copier:
                     copy.forgive()
                     self._store_gaps(partition, left_out)
                     self._storing[partition] = command.id
-                    self.intake.wake()
+                    self.source_reader.wake()
             self._note_stored_moves()
             if self._repositions or self._storing:
                 await wait_or_stop(stop, REPOSITION_POLL_SECONDS)
@@ -315,7 +315,7 @@ class Copier:
                 await wait_for_any(stop, self._told_to_move)
 
     def _note_stored_moves(self) -> None:
-        for partition in [p for p in self._storing if self.outlet.is_stored(p)]:
+        for partition in [p for p in self._storing if self.target_writer.is_stored(p)]:
             self.copies[partition].repositioned = self._storing.pop(partition)
 
     async def _divergences(

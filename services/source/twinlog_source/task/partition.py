@@ -18,7 +18,7 @@ from enum import StrEnum
 from twinlog.batches import Lane
 from twinlog.model import TopicPartition
 from twinlog_source.log.facts import EpochStart
-from twinlog_source.partitions.latency import Spread
+from twinlog_source.partitions.latency import LatencyHistogram
 
 FIRST_RETRY_SECONDS = 1.0
 LONGEST_RETRY_SECONDS = 60.0
@@ -52,9 +52,9 @@ class Counters:
     """By the reason that kept a batch from being copied unopened."""
     setbacks: dict[str, int] = field(default_factory=dict)
     """Failures by reason."""
-    latency: Spread = field(default_factory=Spread)
+    latency: LatencyHistogram = field(default_factory=LatencyHistogram)
     """Source timestamp to acknowledgement, since the last report."""
-    record_age: Spread = field(default_factory=Spread)
+    record_age: LatencyHistogram = field(default_factory=LatencyHistogram)
     """When it was read, since the last report."""
 
 

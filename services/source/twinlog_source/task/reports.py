@@ -16,9 +16,9 @@ from twinlog.errors import KafkaError
 from twinlog.model import TopicPartition
 from twinlog_source.driver.sync_paces import pace_message
 from twinlog_source.log.gaps import Gap
-from twinlog_source.task.outlet import Outlet
 from twinlog_source.task.partition import TARGET_SLOW, PartitionCopy, State
 from twinlog_source.task.syncs import OffsetSyncs
+from twinlog_source.task.target_writer import TargetWriter
 
 EVERYTHING_SECONDS = 10.0
 SLOW_SECONDS = 3.0
@@ -38,7 +38,7 @@ _Seen = tuple[object, ...]
 @dataclass(slots=True, kw_only=True)
 class Reporter:
     copies: Mapping[TopicPartition, PartitionCopy]
-    outlet: Outlet
+    target_writer: TargetWriter
     syncs: OffsetSyncs
     source_problem: Callable[[], KafkaError | None]
     source_throttled: Callable[[], bool]
@@ -60,10 +60,10 @@ class Reporter:
         if everything or now >= self._everything_at:
             self._told.clear()
             self._everything_at = now + EVERYTHING_SECONDS
-        problem = self.outlet.target_problem or self.source_problem()
+        problem = self.target_writer.target_problem or self.source_problem()
         reports = pb.PartitionReports(
-            transactions_committed=self.outlet.committed_rounds,
-            transactions_aborted=self.outlet.aborted_rounds,
+            transactions_committed=self.target_writer.committed_rounds,
+            transactions_aborted=self.target_writer.aborted_rounds,
             offset_syncs=self.syncs.emitted,
             failures=self._failures(),
             source_throttled=self.source_throttled(),
@@ -95,8 +95,8 @@ class Reporter:
         return reports
 
     def _failures(self) -> dict[str, int]:
-        failures = Counter(self.outlet.failures)
-        failures.update(self.outlet.intake.failures)
+        failures = Counter(self.target_writer.failures)
+        failures.update(self.target_writer.source_reader.failures)
         for copy in self.copies.values():
             if copy.counters.setbacks:
                 failures.update(copy.counters.setbacks)

@@ -12,7 +12,7 @@ from twinlog.errors import TwinlogError
 from twinlog.model import Flow
 from twinlog.telemetry.logging import configure_logging
 from twinlog_source.task.memory import give_back_memory
-from twinlog_source.task.session import LEASE_LOST, TaskSession
+from twinlog_source.task.session import LEASE_LOST, TaskConnection
 
 log = structlog.get_logger(__name__)
 
@@ -54,7 +54,7 @@ def run_task(spec: TaskSpec) -> TaskOutcome:
     configure_logging(
         service="source-task", version=__version__, format="json", level=spec.log_level, stream=sys.stderr
     )
-    session = TaskSession(
+    session = TaskConnection(
         flow=Flow.parse(spec.flow_name),
         epoch=spec.epoch,
         slot=spec.slot,

@@ -50,7 +50,7 @@ log = structlog.get_logger(__name__)
 
 
 @dataclass(slots=True, kw_only=True)
-class TaskSession:
+class TaskConnection:
     """One task's conversation with its driver; `run` once, on an event loop of its own."""
 
     flow: Flow

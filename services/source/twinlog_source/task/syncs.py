@@ -16,7 +16,7 @@ import structlog
 from twinlog.batches import NewRecord, OutgoingBatch, build_batch
 from twinlog.clock import Clock
 from twinlog.errors import KafkaError
-from twinlog.kafka.raw import DataSession, ProducerSettings, RawProducer
+from twinlog.kafka.raw import DataClientPool, ProducerSettings, RawProducer
 from twinlog.model import TopicPartition
 from twinlog.offsets import OffsetSyncWriter, PacedSyncs
 from twinlog.service.waiting import wait_or_stop
@@ -47,7 +47,7 @@ class OffsetSyncs:
     """`topic` empty: none are emitted (emit.offset-syncs.enabled=false)."""
 
     topic: str
-    session: DataSession
+    session: DataClientPool
     settings: ProducerSettings
     paced: PacedSyncs
     clock: Clock

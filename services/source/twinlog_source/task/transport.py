@@ -8,7 +8,7 @@ from typing import Protocol, Self
 
 from twinlog.batches import OutgoingBatch
 from twinlog.errors import KafkaError
-from twinlog.kafka.raw import DataSession, ProducerSettings, RawProducer, TransactionRotation
+from twinlog.kafka.raw import DataClientPool, ProducerSettings, RawProducer, TransactionRotation
 from twinlog.model import TopicPartition
 
 Positions = Mapping[TopicPartition, OutgoingBatch]
@@ -39,7 +39,7 @@ class ExactlyOnce:
     """Data and positions in one transaction of the target: both exist, or neither."""
 
     def __init__(
-        self, session: DataSession, transactional_ids: Sequence[str], settings: ProducerSettings
+        self, session: DataClientPool, transactional_ids: Sequence[str], settings: ProducerSettings
     ) -> None:
         self._rotation = TransactionRotation(session, transactional_ids, settings)
 
@@ -71,7 +71,7 @@ class ExactlyOnce:
 class AtLeastOnce:
     """Positions follow the data they speak of: a crash between the two repeats, never loses."""
 
-    def __init__(self, session: DataSession, settings: ProducerSettings) -> None:
+    def __init__(self, session: DataClientPool, settings: ProducerSettings) -> None:
         self._producer = RawProducer(session, settings)
         self._stack = AsyncExitStack()
 

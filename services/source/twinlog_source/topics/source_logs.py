@@ -10,7 +10,7 @@ from twinlog_source.log.gaps import Gap
 from twinlog_source.log.journal import Journal
 from twinlog_source.log.ledger import Ledger
 from twinlog_source.log.positions import PositionsLog
-from twinlog_source.log.topic_facts import TopicMarks
+from twinlog_source.log.topic_facts import TopicFacts
 from twinlog_source.partitions.table import PartitionTable
 from twinlog_source.topics.known import Topics
 
@@ -20,7 +20,7 @@ log = structlog.get_logger(__name__)
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SourceLogs:
     table: PartitionTable
-    marks: TopicMarks
+    marks: TopicFacts
     positions: PositionsLog
     journal: Journal
     ledger: Ledger

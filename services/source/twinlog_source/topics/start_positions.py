@@ -8,12 +8,12 @@ from twinlog.config import AutoOffsetReset
 from twinlog.errors import KafkaError
 from twinlog.kafka.ports import LogAdmin, OffsetSpec
 from twinlog.model import TopicPartition
-from twinlog.service.topics_client import ReplicatedTopic
-from twinlog_source.log.facts import TopicMark
+from twinlog.service.feeds.topics import ReplicatedTopic
+from twinlog_source.log.facts import TopicFact
 
 
 def begins_at(
-    partition: TopicPartition, topic: ReplicatedTopic, mark: TopicMark | None, policy: AutoOffsetReset
+    partition: TopicPartition, topic: ReplicatedTopic, mark: TopicFact | None, policy: AutoOffsetReset
 ) -> AutoOffsetReset:
     """The reset that holds for a partition. Topics and partitions that appeared after the flow had started
     are copied from their earliest record always: nothing of them was ever meant to be left out."""

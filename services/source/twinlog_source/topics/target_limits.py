@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 
 from twinlog.errors import KafkaError
 from twinlog.kafka.ports import KafkaCluster
-from twinlog.service.topics_client import ReplicatedTopic
+from twinlog.service.feeds.topics import ReplicatedTopic
 from twinlog_source.partitions.table import PartitionTable
 
 LOOK_SECONDS = 2.0

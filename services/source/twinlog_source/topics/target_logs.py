@@ -8,12 +8,12 @@ from twinlog.config import AutoOffsetReset
 from twinlog.errors import KafkaError
 from twinlog.kafka.ports import KafkaCluster, OffsetSpec
 from twinlog.model import TopicPartition
-from twinlog.service.topics_client import ReplicatedTopic
-from twinlog_source.log.facts import TargetMark
+from twinlog.service.feeds.topics import ReplicatedTopic
+from twinlog_source.log.facts import TargetFact
 from twinlog_source.log.gaps import Gap
 from twinlog_source.log.journal import Journal
 from twinlog_source.log.ledger import Ledger
-from twinlog_source.log.topic_facts import TopicMarks
+from twinlog_source.log.topic_facts import TopicFacts
 from twinlog_source.partitions.table import PartitionRow, PartitionTable
 from twinlog_source.topics.known import Topics
 from twinlog_source.topics.start_positions import StartPositions
@@ -25,7 +25,7 @@ class TargetLogs:
 
     target: KafkaCluster
     table: PartitionTable
-    marks: TopicMarks
+    marks: TopicFacts
     journal: Journal
     ledger: Ledger
     starts: StartPositions
@@ -113,7 +113,7 @@ class TargetLogs:
             if row.shortened is lost:
                 row.shortened = None
             await self.journal.state(
-                TargetMark(
+                TargetFact(
                     partition=row.partition,
                     topic_id=found.topic_id,
                     end_offset=lost.end_offset,
@@ -133,7 +133,7 @@ class TargetLogs:
             topic = topics.get(partition.topic)
             if topic is None or row.target_end < 0 or row.shortened is not None:
                 continue
-            mark = TargetMark(
+            mark = TargetFact(
                 partition=partition,
                 topic_id=topic.target_topic_id,
                 end_offset=row.target_end,

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field, replace
 from twinlog.clock import Clock
 from twinlog.errors import KafkaError
 from twinlog.model import Flow
-from twinlog.service.topics_client import ReplicatedTopic, TopicsWatch
+from twinlog.service.feeds.topics import ReplicatedTopic, TopicsWatch
 from twinlog_source.log.positions import PositionsLog
 from twinlog_source.partitions.table import PartitionTable
 from twinlog_source.task.loss import TRUNCATION_SUSPECTED

@@ -16,7 +16,7 @@ from twinlog.kafka.admin.batches import in_batches
 from twinlog.kafka.deadline import deadline
 from twinlog.kafka.errors import from_code
 from twinlog.kafka.ports import AclBinding
-from twinlog.kafka.protocol.connection import DataSession
+from twinlog.kafka.protocol.connection import DataClientPool
 
 _NO_AUTHORIZER = 54
 _INVALID_REQUEST = 42
@@ -25,7 +25,7 @@ _INVALID_REQUEST = 42
 class AclAdminMixin:
     """`AclAdmin` over requests of our own; any broker passes changes on to the controller."""
 
-    _wire: DataSession
+    _wire: DataClientPool
 
     async def describe_acls(self, resource_type: str = "ANY") -> Collection[AclBinding] | None:
         doing = f"describe ACLs of type {resource_type}"

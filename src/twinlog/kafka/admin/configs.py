@@ -14,7 +14,7 @@ from twinlog.kafka.admin.client import AdminSession
 from twinlog.kafka.deadline import deadline
 from twinlog.kafka.errors import from_code
 from twinlog.kafka.ports import ConfigChange, ConfigEntry, ConfigSource
-from twinlog.kafka.protocol.connection import DataSession
+from twinlog.kafka.protocol.connection import DataClientPool
 
 _SOURCES = {
     LibrdkafkaConfigSource.DYNAMIC_TOPIC_CONFIG.value: ConfigSource.TOPIC,
@@ -35,7 +35,7 @@ class ConfigAdminMixin:
     """`ConfigAdmin` over confluent-kafka."""
 
     _admin: AdminSession
-    _wire: DataSession
+    _wire: DataClientPool
 
     async def describe_topic_configs(
         self, names: Collection[str], *, keys: Collection[str] = ()

@@ -11,7 +11,7 @@ from twinlog.kafka.errors import KAFKA_REASONS
 from twinlog.kafka.groups.listing import ListedGroup, list_groups
 from twinlog.kafka.groups.offsets import GroupOffsetsClient
 from twinlog.kafka.ports import CommittedOffset, GroupDescription
-from twinlog.kafka.protocol.connection import DataSession
+from twinlog.kafka.protocol.connection import DataClientPool
 from twinlog.model import TopicPartition
 
 _GROUP_UNKNOWN = KAFKA_REASONS[69].name
@@ -26,7 +26,7 @@ class GroupAdminMixin:
 
     _admin: AdminSession
     _offsets: GroupOffsetsClient
-    _wire: DataSession
+    _wire: DataClientPool
 
     async def list_groups(self) -> Mapping[str, str]:
         listed = await list_groups(self._wire, "list groups")

@@ -14,8 +14,8 @@ from twinlog.kafka.admin.client import AdminSession
 from twinlog.kafka.clients import aiokafka_client_options, librdkafka_options
 from twinlog.kafka.deadline import deadline, pause
 from twinlog.kafka.ports import NewTopic
-from twinlog.kafka.protocol.connection import DataSession
-from twinlog.kafka.raw.transaction_wire import ProducerIdentity, end_request
+from twinlog.kafka.protocol.connection import DataClientPool
+from twinlog.kafka.raw.transactions.wire import ProducerIdentity, end_request
 
 _FETCH: Final = 1
 _TRANSACTION_UNAUTHORIZED: Final = 53
@@ -44,7 +44,7 @@ class ClusterInspector:
             alias, partial(librdkafka_options, properties, alias=alias), timeout_seconds=timeout_seconds
         )
         options = aiokafka_client_options(properties, alias=alias)
-        self._wire = DataSession(alias, options, timeout_seconds=timeout_seconds)
+        self._wire = DataClientPool(alias, options, timeout_seconds=timeout_seconds)
 
     async def __aenter__(self) -> "ClusterInspector":
         return self

@@ -9,13 +9,13 @@ from twinlog.kafka.admin.quota_requests import AlterClientQuotas, DescribeClient
 from twinlog.kafka.deadline import deadline
 from twinlog.kafka.errors import from_code
 from twinlog.kafka.ports import QuotaEntity
-from twinlog.kafka.protocol.connection import DataSession
+from twinlog.kafka.protocol.connection import DataClientPool
 
 
 class QuotaAdminMixin:
     """`QuotaAdmin`: quotas over requests of our own, users over confluent-kafka."""
 
-    _wire: DataSession
+    _wire: DataClientPool
     _admin: AdminSession
 
     async def describe_client_quotas(self) -> Mapping[QuotaEntity, Mapping[str, float]]:

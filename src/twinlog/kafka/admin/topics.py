@@ -22,7 +22,7 @@ from twinlog.kafka.admin.client import AdminSession
 from twinlog.kafka.deadline import deadline, pause
 from twinlog.kafka.errors import UNAVAILABLE, from_reason
 from twinlog.kafka.ports import BrokerDescription, NewTopic, TopicDescription
-from twinlog.kafka.protocol.connection import DataSession
+from twinlog.kafka.protocol.connection import DataClientPool
 
 KAFKA_INTERNAL_TOPICS = frozenset({"__consumer_offsets", "__transaction_state", "__share_group_state"})
 """What brokers themselves flag as internal (Kafka's class Topic)."""
@@ -36,7 +36,7 @@ class TopicAdminMixin:
     """`TopicAdmin` over confluent-kafka."""
 
     _admin: AdminSession
-    _wire: DataSession
+    _wire: DataClientPool
 
     async def cluster_id(self) -> str:
         return str((await self._metadata("read the cluster id")).cluster_id)

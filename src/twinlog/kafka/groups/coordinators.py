@@ -20,7 +20,7 @@ COORDINATOR_MOVED = frozenset((14, 15, 16))
 
 
 class BrokerSession(Protocol):
-    """What is needed of `twinlog.kafka.protocol.connection.DataSession`."""
+    """What is needed of `twinlog.kafka.protocol.connection.DataClientPool`."""
 
     @property
     def alias(self) -> str: ...

@@ -16,8 +16,8 @@ from twinlog.errors import KafkaError
 from twinlog.kafka.deadline import deadline, pause
 from twinlog.kafka.errors import from_code
 from twinlog.kafka.groups.coordinators import COORDINATOR_MOVED, GroupCoordinators
-from twinlog.kafka.ports import Standing, nobody_is_gone
-from twinlog.kafka.protocol.connection import DataSession
+from twinlog.kafka.ports import ElectionResult, never_gone
+from twinlog.kafka.protocol.connection import DataClientPool
 
 PROTOCOL_TYPE = "twinlog"
 _PROTOCOL = "leader"
@@ -40,13 +40,13 @@ class KafkaCandidate:
 
     def __init__(
         self,
-        session: DataSession,
+        session: DataClientPool,
         group_id: str,
         *,
         name: Callable[[], str],
         session_seconds: float,
         mark: str = "",
-        is_gone: Callable[[str], bool] = nobody_is_gone,
+        is_gone: Callable[[str], bool] = never_gone,
     ) -> None:
         """`session_seconds`: a member that is silent for so long is gone. The session is closed by
         `withdraw`.
@@ -60,9 +60,9 @@ class KafkaCandidate:
         self._is_gone = is_gone
         self._member = ""
         self._generation: int | None = None
-        self._standing = Standing(leads=False, leader="")
+        self._standing = ElectionResult(leads=False, leader="")
 
-    async def stand(self) -> Standing:
+    async def stand(self) -> ElectionResult:
         doing = f"join group {self._group}"
         async with deadline(self._session_seconds + _ANSWER_SECONDS, doing, alias=self._session.alias):
             if self._generation is None or not await self._is_settled(doing):
@@ -119,7 +119,7 @@ class KafkaCandidate:
         if not self._holds(synced.error_code, doing):
             return False
         self._generation = joined.generation_id
-        self._standing = Standing(leads=leads, leader=bytes(synced.member_assignment or b"").decode())
+        self._standing = ElectionResult(leads=leads, leader=bytes(synced.member_assignment or b"").decode())
         return True
 
     async def _put_out_the_gone(self, doing: str) -> None:

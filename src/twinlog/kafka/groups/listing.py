@@ -15,7 +15,7 @@ from aiokafka.protocol.types import CompactArray, CompactString, Int16, Int32, S
 from twinlog.errors import KafkaError
 from twinlog.kafka.deadline import deadline
 from twinlog.kafka.errors import UNAVAILABLE, from_code, from_reason
-from twinlog.kafka.protocol.connection import DataSession
+from twinlog.kafka.protocol.connection import DataClientPool
 
 _TEXT = CompactString("utf-8")
 LISTED_PROTOCOLS = frozenset({"consumer", "", "share", "streams"})
@@ -88,7 +88,7 @@ class ListGroups(Request[ListGroupsRequestV2 | ListGroupsRequestV5]):  # type: i
         return request_struct_class()
 
 
-async def list_groups(session: DataSession, doing: str) -> dict[str, ListedGroup]:
+async def list_groups(session: DataClientPool, doing: str) -> dict[str, ListedGroup]:
     """Every group of an application, by its id.
 
     Raises KafkaError when one broker of the cluster does not answer: its groups would be missing. Bounded by

@@ -2,7 +2,7 @@
 
 aiokafka's client learns new broker addresses only from brokers it can still reach, says "unable to bootstrap"
 for a wrong password as for a dead host, and asks hosts one after the other, waiting the full time-out for one
-that hangs. `DataClient` corrects the bootstrap, `DataSession` throws a client away that no longer gets an
+that hangs. `DataClient` corrects the bootstrap, `DataClientPool` throws a client away that no longer gets an
 answer: after an outage of any length the next call starts anew from `bootstrap.servers`.
 """
 
@@ -35,7 +35,7 @@ _CLOSE_SECONDS = 1.0
 _PAUSE_SECONDS = 0.1
 _UNKNOWN_TOPIC_SECONDS = 1.0
 """How long an unknown topic is asked for again: brokers learn of a new topic one after the other."""
-FIRST_LANE = 2
+FIRST_CONNECTION_GROUP = 2
 """Connection group of the first request that is under way at a broker; those below are aiokafka's own
 (metadata, coordination)."""
 _UNKNOWN_TOPIC = 3
@@ -234,7 +234,7 @@ async def close_client(client: DataClient) -> None:
     client.abandon()
 
 
-class DataSession:
+class DataClientPool:
     """One lazily opened client with what readers need of it. Not to be shared between event loops."""
 
     def __init__(
@@ -319,7 +319,7 @@ class DataSession:
         throttled_seconds = self.throttled_seconds(node_id, api_key)
         if throttled_seconds > 0:
             await pause(throttled_seconds)
-        lane = FIRST_LANE
+        lane = FIRST_CONNECTION_GROUP
         while (node_id, lane) in self._busy or _is_muted(client._conns.get((node_id, lane))):
             lane += 1
         place = node_id, lane

@@ -1,7 +1,7 @@
 """Batches over the wire: fetched as they lie in the log, produced as they were prepared, transactions around.
 
-    source = DataSession("A", aiokafka_client_options(...), timeout_seconds=30)
-    target = DataSession("B", aiokafka_client_options(...), timeout_seconds=30)
+    source = DataClientPool("A", aiokafka_client_options(...), timeout_seconds=30)
+    target = DataClientPool("B", aiokafka_client_options(...), timeout_seconds=30)
 
     async with RawFetcher(source, fetch_options(...)) as fetcher:
         answers = await fetcher.poll({partition: position, ...}, max_wait_seconds=0.5)
@@ -24,27 +24,27 @@ partitions are to blame. Leave its `async with`, take a new one with the same id
 position.
 """
 
-from twinlog.kafka.protocol.connection import DataSession
-from twinlog.kafka.raw.coordinator import TransactionCoordinator
-from twinlog.kafka.raw.fencing import fence
-from twinlog.kafka.raw.fetcher import FetchedPartition, FetchFailure, FetchSizes, RawFetcher
-from twinlog.kafka.raw.hanging_guard import COMMITTED, OUTCOME
+from twinlog.kafka.protocol.connection import DataClientPool
+from twinlog.kafka.raw.fetch.fetcher import FetchedPartition, FetchFailure, FetchSizes, RawFetcher
+from twinlog.kafka.raw.fetch.reader import BatchReader
 from twinlog.kafka.raw.leader_epochs import EpochEnd, epoch_ends
 from twinlog.kafka.raw.leaders import list_offsets, prepare_to_fetch
-from twinlog.kafka.raw.open_transactions import OpenTransaction, open_transactions
-from twinlog.kafka.raw.producer import ProducerState, RawProducer
-from twinlog.kafka.raw.reader import BatchReader
-from twinlog.kafka.raw.rotation import TransactionRotation
-from twinlog.kafka.raw.routes import prepare_to_produce
+from twinlog.kafka.raw.produce.producer import ProducerState, RawProducer
+from twinlog.kafka.raw.produce.routes import prepare_to_produce
 from twinlog.kafka.raw.settings import ProducerSettings
-from twinlog.kafka.raw.transaction_wire import ProducerIdentity
+from twinlog.kafka.raw.transactions.coordinator import TransactionCoordinator
+from twinlog.kafka.raw.transactions.fencing import fence
+from twinlog.kafka.raw.transactions.hanging_guard import COMMITTED, OUTCOME
+from twinlog.kafka.raw.transactions.open_transactions import OpenTransaction, open_transactions
+from twinlog.kafka.raw.transactions.rotation import TransactionRotation
+from twinlog.kafka.raw.transactions.wire import ProducerIdentity
 from twinlog.kafka.raw.window import Window
 
 __all__ = [
     "COMMITTED",
     "OUTCOME",
     "BatchReader",
-    "DataSession",
+    "DataClientPool",
     "EpochEnd",
     "FetchFailure",
     "FetchSizes",

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from typing import NamedTuple
 
 from twinlog.errors import KafkaError
-from twinlog.kafka.protocol.connection import DataSession
+from twinlog.kafka.protocol.connection import DataClientPool
 from twinlog.kafka.protocol.encoding import INT32, Frame, string, take_int32, take_string
 from twinlog.kafka.protocol.requests import HandWrittenRequest, Pieces
 from twinlog.kafka.raw.leaders import LeaderAnswers, ask_leaders
@@ -33,7 +33,7 @@ class EpochEnd(NamedTuple):
 
 
 async def epoch_ends(
-    session: DataSession, epochs: Mapping[TopicPartition, int], *, timeout_seconds: float = 30.0
+    session: DataClientPool, epochs: Mapping[TopicPartition, int], *, timeout_seconds: float = 30.0
 ) -> dict[TopicPartition, EpochEnd | KafkaError]:
     """For each partition the end of a leader epoch, or why it is not known. Needs Kafka 2.1.
 

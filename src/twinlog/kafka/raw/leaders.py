@@ -10,7 +10,7 @@ from twinlog.errors import KafkaError, TransientKafkaError
 from twinlog.kafka.deadline import deadline
 from twinlog.kafka.errors import from_code
 from twinlog.kafka.ports import OffsetSpec
-from twinlog.kafka.protocol.connection import FIRST_LANE, DataClient, DataSession
+from twinlog.kafka.protocol.connection import FIRST_CONNECTION_GROUP, DataClient, DataClientPool
 from twinlog.kafka.protocol.requests import HandWrittenRequest
 from twinlog.kafka.raw.errors import about, again, partition_error
 from twinlog.model import TopicPartition
@@ -34,7 +34,7 @@ def leader_of(client: DataClient, partition: TopicPartition) -> int | None:
     return int(leader) if leader is not None and leader >= 0 else None
 
 
-async def refresh_metadata(session: DataSession, client: DataClient, topics: Collection[str] = ()) -> None:
+async def refresh_metadata(session: DataClientPool, client: DataClient, topics: Collection[str] = ()) -> None:
     """Read the metadata again, from now on with these topics too. Raises KafkaError; at most 10 s."""
     doing = "read the metadata"
     async with deadline(_METADATA_SECONDS, doing, alias=session.alias):
@@ -45,13 +45,13 @@ async def refresh_metadata(session: DataSession, client: DataClient, topics: Col
             raise from_code(_UNAVAILABLE, doing, alias=session.alias)
 
 
-async def prepare_to_fetch(session: DataSession, topics: Collection[str]) -> None:
+async def prepare_to_fetch(session: DataClientPool, topics: Collection[str]) -> None:
     """Find the leaders of topics and connect to them, so that the first fetch waits for neither. Raises
     KafkaError; at most 10 s."""
-    await meet_leaders(session, topics, FIRST_LANE)
+    await meet_leaders(session, topics, FIRST_CONNECTION_GROUP)
 
 
-async def meet_leaders(session: DataSession, topics: Collection[str], connection_group: int) -> None:
+async def meet_leaders(session: DataClientPool, topics: Collection[str], connection_group: int) -> None:
     """Read the metadata of topics and open connections to their leaders. Raises KafkaError; at most 10 s.
 
     A leader that cannot be reached is no error: whoever needs it meets it again.
@@ -69,7 +69,7 @@ async def meet_leaders(session: DataSession, topics: Collection[str], connection
             await client.ready(node, group=connection_group)
 
 
-def no_leader(session: DataSession, client: DataClient, partition: TopicPartition) -> KafkaError:
+def no_leader(session: DataClientPool, client: DataClient, partition: TopicPartition) -> KafkaError:
     """Why a partition has no leader, after a refresh: unauthorised, between leaders, or not there."""
     code = _UNKNOWN_TOPIC
     if partition.topic in client.cluster.unauthorized_topics:
@@ -80,7 +80,7 @@ def no_leader(session: DataSession, client: DataClient, partition: TopicPartitio
 
 
 async def ask_leaders(
-    session: DataSession,
+    session: DataClientPool,
     partitions: Collection[TopicPartition],
     request: Callable[[Collection[TopicPartition]], HandWrittenRequest[LeaderAnswers[T]]],
     doing: str,
@@ -105,7 +105,7 @@ async def ask_leaders(
 
 
 async def _ask_each_leader(
-    session: DataSession,
+    session: DataClientPool,
     client: DataClient,
     partitions: Iterable[TopicPartition],
     exchange: Callable[[int, Collection[TopicPartition]], Awaitable[LeaderAnswers[T]]],
@@ -137,7 +137,7 @@ async def _ask_each_leader(
 
 
 async def list_offsets(
-    session: DataSession,
+    session: DataClientPool,
     spec: OffsetSpec,
     partitions: Collection[TopicPartition],
     *,

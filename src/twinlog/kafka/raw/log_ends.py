@@ -5,7 +5,7 @@ from collections.abc import Collection
 from typing import NamedTuple
 
 from twinlog.errors import KafkaError
-from twinlog.kafka.protocol.connection import DataSession
+from twinlog.kafka.protocol.connection import DataClientPool
 from twinlog.kafka.protocol.encoding import INT32, Frame, string, take_int32, take_string
 from twinlog.kafka.protocol.requests import HandWrittenRequest, Pieces
 from twinlog.kafka.raw.leaders import LeaderAnswers, ask_leaders
@@ -32,7 +32,7 @@ class LogEnd(NamedTuple):
 
 
 async def log_ends(
-    session: DataSession, partitions: Collection[TopicPartition], *, timeout_seconds: float = 30.0
+    session: DataClientPool, partitions: Collection[TopicPartition], *, timeout_seconds: float = 30.0
 ) -> dict[TopicPartition, LogEnd | KafkaError]:
     """The end of each partition, or why it is not known. Needs Kafka 2.1.
 

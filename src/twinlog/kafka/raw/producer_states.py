@@ -9,7 +9,7 @@ from collections.abc import Callable, Collection
 from typing import NamedTuple, TypeVar
 
 from twinlog.errors import KafkaError
-from twinlog.kafka.protocol.connection import DataSession
+from twinlog.kafka.protocol.connection import DataClientPool
 from twinlog.kafka.protocol.encoding import (
     INT32,
     NO_TAGS,
@@ -52,7 +52,7 @@ ProducerStates = dict[int, ProducerEntry]
 
 
 async def producer_states(
-    session: DataSession, partitions: Collection[TopicPartition], *, timeout_seconds: float = 30.0
+    session: DataClientPool, partitions: Collection[TopicPartition], *, timeout_seconds: float = 30.0
 ) -> dict[TopicPartition, ProducerStates | KafkaError]:
     """The producers that each partition's leader remembers, or why they are not known.
 

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 
-from twinlog.local.process import PIPE, GuardedProcess
+from twinlog.local.processes.process import PIPE, GuardedProcess
 from twinlog.service.waiting import wait_for_any
 
 _REAP_SECONDS = 1.0

@@ -1,0 +1,267 @@
+"""The reading half of a task: fetches every partition that may be read, chooses lanes, and queues what is
+to be sent.
+
+Runs ahead of the writing half by at most `max_buffered_bytes`. Positions are never reset here: an offset
+that the source does not hold is a finding (`on_out_of_range`), not a reason to jump.
+
+Invariant: the chunks of a partition are queued in the order of their offsets, each begins where the one
+before ended, and none survives a rewind (its generation is old).
+"""
+
+import asyncio
+from collections import deque
+from collections.abc import Awaitable, Callable, Collection, Coroutine, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from twinlog.batches import CopyPolicy, Prepared
+from twinlog.batches.header import CURRENT_MAGIC, whole_batches_bytes
+from twinlog.clock import Clock
+from twinlog.errors import KafkaError
+from twinlog.kafka.raw import FetchedPartition, FetchFailure, RawFetcher
+from twinlog.model import TopicPartition
+from twinlog.service.waiting import wait_or_stop
+from twinlog_source.task.fetch_schedule import BACKLOG_BYTES, FetchSchedule
+from twinlog_source.task.partition import PartitionCopy
+from twinlog_source.task.preparing import prepare_partition
+from twinlog_source.task.throttle import Throttle
+
+ROOM_SECONDS = 0.1
+EPOCH_AT, EPOCH_END = 12, 16
+"""Bytes of the leader epoch in a batch; the magic byte follows."""
+CLUSTER_RETRY_SECONDS = 1.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PreparedChunk:
+    """What one fetch of one partition gave, ready to be sent."""
+
+    copy: PartitionCopy
+    generation: int
+    prepared: Prepared
+    fetched_bytes: int
+
+    @property
+    def is_current(self) -> bool:
+        return self.generation == self.copy.generation
+
+
+OutOfRange = Callable[[Sequence[PartitionCopy]], Awaitable[None]]
+"""The source does not hold the positions of these: finds out why, and sets them right or aside."""
+OtherLeaders = Callable[[Sequence[PartitionCopy]], Awaitable[Collection[TopicPartition]]]
+"""What comes next was written under other leaders: names those whose log does not go on where the copy
+stands."""
+
+
+@dataclass(slots=True, kw_only=True)
+class SourceReader:
+    fetcher: RawFetcher
+    copies: Mapping[TopicPartition, PartitionCopy]
+    policies: Mapping[TopicPartition, CopyPolicy]
+    throttle: Throttle
+    read_committed: bool
+    clock: Clock
+    on_out_of_range: OutOfRange
+    on_other_leaders: OtherLeaders
+    max_buffered_bytes: int
+    chunks: deque[PreparedChunk] = field(default_factory=deque)
+    arrived: asyncio.Event = field(default_factory=asyncio.Event)
+    """Set whenever a chunk was queued; the writing half clears it."""
+    source_problem: KafkaError | None = None
+    """Why the source cluster as a whole cannot be read; None while it can."""
+    failures: dict[str, int] = field(default_factory=dict)
+    """Fetches that failed as a whole, by reason."""
+    _in_question: set[TopicPartition] = field(default_factory=set)
+    """Partitions about whose logs the leaders are asked: nothing of them is fetched or taken meanwhile."""
+    _buffered_bytes: int = 0
+    _room: asyncio.Event = field(default_factory=asyncio.Event)
+    _turns: FetchSchedule = field(init=False)
+
+    def __post_init__(self) -> None:
+        self._turns = FetchSchedule(
+            copies=self.copies,
+            throttle=self.throttle,
+            is_asked=lambda partition: self.fetcher.is_asked(partition),
+        )
+
+    async def run(self, stop: asyncio.Event) -> None:
+        """Loop until `stop`."""
+        questions: set[asyncio.Task[None]] = set()
+        async with asyncio.TaskGroup() as group:
+
+            def ask(question: Coroutine[None, None, None], name: str) -> None:
+                asked = group.create_task(question, name=name)
+                questions.add(asked)
+                asked.add_done_callback(questions.discard)
+
+            try:
+                await self._read(stop, ask)
+            finally:
+                for asked in questions:
+                    asked.cancel()
+
+    async def _read(
+        self, stop: asyncio.Event, ask: Callable[[Coroutine[None, None, None], str], None]
+    ) -> None:
+        while not stop.is_set():
+            if self._buffered_bytes >= self.max_buffered_bytes:
+                await self._wait_for_room(stop)
+                continue
+            now = self.clock.monotonic()
+            positions, wait_seconds = self._turns.next(now), self._turns.wait_seconds(now)
+            for partition in self._in_question:
+                positions.pop(partition, None)
+            if not positions:
+                await self.fetcher.pause(wait_seconds)
+                continue
+            try:
+                answers = await self.fetcher.poll(
+                    positions,
+                    max_wait_seconds=wait_seconds,
+                    # The file may allow 50 MB, and many partitions with a backlog fill that. Half of what may
+                    # be buffered: it is held once more while it is received.
+                    sizes=self.throttle.sizes(self.max_buffered_bytes // 2),
+                )
+                self.source_problem = None
+            except KafkaError as error:
+                self.source_problem = error
+                self.failures[error.reason] = self.failures.get(error.reason, 0) + 1
+                await wait_or_stop(stop, CLUSTER_RETRY_SECONDS)
+                continue
+            under_others: list[FetchedPartition] = []
+            out_of_range: list[PartitionCopy] = []
+            for answer in answers.values():
+                if isinstance(answer, FetchFailure):
+                    if self._failed(answer):
+                        out_of_range.append(self.copies[answer.partition])
+                elif self._is_under_another_leader(answer):
+                    under_others.append(answer)
+                else:
+                    self._take(answer)
+            # In the background: an answer may take as long as a broker hangs, and the others go on meanwhile.
+            if under_others:
+                self._in_question |= {answer.partition for answer in under_others}
+                ask(self._look_at_leaders(under_others), "look at leaders")
+            if out_of_range:
+                self._in_question |= {copy.partition for copy in out_of_range}
+                ask(self._look_for_positions(out_of_range), "look for positions")
+
+    def pop(self) -> PreparedChunk | None:
+        """The next chunk to send, None when everything fetched is drained. Skips what a rewind made void."""
+        while self.chunks:
+            chunk = self.chunks.popleft()
+            self._buffered_bytes -= chunk.fetched_bytes
+            self._room.set()
+            if chunk.is_current:
+                return chunk
+        return None
+
+    def wake(self) -> None:
+        """Who may be read has changed: see at once."""
+        self.fetcher.interrupt()
+
+    def release(self) -> None:
+        """The writing half is about to be free: fetch everything again."""
+        if self._turns.end_rest():
+            self.wake()
+
+    async def _wait_for_room(self, stop: asyncio.Event) -> None:
+        while not stop.is_set() and self._buffered_bytes >= self.max_buffered_bytes:
+            # Each time: what was taken need not have been enough, and an event that is set is no wait at all.
+            self._room.clear()
+            try:
+                async with asyncio.timeout(ROOM_SECONDS):
+                    await self._room.wait()
+            except TimeoutError:
+                continue
+
+    async def _look_at_leaders(self, answers: Sequence[FetchedPartition]) -> None:
+        """Take the answers of partitions whose log goes on where the copy stands."""
+        copies = [self.copies[answer.partition] for answer in answers]
+        generations = [copy.generation for copy in copies]
+        try:
+            refused = await self.on_other_leaders(copies)
+        finally:
+            self._in_question -= {answer.partition for answer in answers}
+        for answer, copy, generation in zip(answers, copies, generations, strict=True):
+            # One that was moved meanwhile may stand there again, and its log be another.
+            if answer.partition not in refused and copy.generation == generation:
+                self._take(answer)
+        self.wake()
+
+    async def _look_for_positions(self, copies: Sequence[PartitionCopy]) -> None:
+        try:
+            await self.on_out_of_range(copies)
+        finally:
+            self._in_question -= {copy.partition for copy in copies}
+        self.wake()
+
+    def _is_under_another_leader(self, answer: FetchedPartition) -> bool:
+        """Whether what was fetched begins with another leader epoch than what is copied ends with."""
+        copy, records = self.copies.get(answer.partition), answer.records
+        if copy is None or copy.fetched != answer.fetch_offset or copy.fetched_epoch < 0:
+            return False
+        if len(records) <= EPOCH_END or records[EPOCH_END] != CURRENT_MAGIC:
+            return False
+        return int.from_bytes(records[EPOCH_AT:EPOCH_END], signed=True) != copy.fetched_epoch
+
+    def _take(self, answer: FetchedPartition) -> None:
+        copy = self.copies.get(answer.partition)
+        if copy is None or copy.fetched != answer.fetch_offset:
+            return
+        copy.end_offset = answer.last_stable_offset if self.read_committed else answer.high_watermark
+        copy.log_start_offset = answer.log_start_offset
+        if not answer.records:
+            copy.reached_end()
+            return
+        size_bytes = len(answer.records)
+        if not self.throttle.is_open:
+            # A limit is one of what is copied: the cut batch at the end is fetched again.
+            spent_bytes = whole_batches_bytes(answer.records) or size_bytes
+            self.throttle.spend(answer.partition.topic, spent_bytes, self.clock.monotonic())
+        prepared = prepare_partition(
+            answer.partition,
+            answer.records,
+            wanted_offset=answer.fetch_offset,
+            policy=self.policies[answer.partition],
+            aborted=answer.aborted,
+            backlog=size_bytes >= BACKLOG_BYTES,
+            log_end_offset=answer.high_watermark,
+        )
+        if prepared.next_offset == answer.fetch_offset and prepared.fault is None:
+            return
+        copy.fetched = prepared.next_offset
+        now_ms = self.clock.now_ms()
+        for batch in prepared.batches:
+            copy.counters.record_age.add_batch(batch.max_timestamp_ms, batch.record_count, now_ms=now_ms)
+        if prepared.leader_epochs:
+            copy.fetched_epoch = prepared.leader_epochs[-1].epoch
+        self.chunks.append(
+            PreparedChunk(copy=copy, generation=copy.generation, prepared=prepared, fetched_bytes=size_bytes)
+        )
+        if prepared.fault is not None:
+            copy.hold()
+        self._buffered_bytes += size_bytes
+        self._turns.served(
+            answer.partition,
+            size_bytes,
+            buffered_bytes=self._buffered_bytes,
+            now=self.clock.monotonic(),
+        )
+        self.arrived.set()
+
+    def _failed(self, failure: FetchFailure) -> bool:
+        """Set the partition aside; True instead when the source does not hold the position."""
+        copy = self.copies.get(failure.partition)
+        if copy is None or copy.fetched != failure.fetch_offset:
+            return False
+        error = failure.error
+        if error.reason == "OFFSET_OUT_OF_RANGE":
+            return True
+        copy.fail(
+            reason=error.reason,
+            message=f"source: {error}",
+            retriable=error.retriable,
+            now=self.clock.monotonic(),
+            keep_in_flight=True,
+        )
+        return False

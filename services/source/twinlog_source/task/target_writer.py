@@ -1,0 +1,441 @@
+"""The writing half of a task: rounds of data and positions, each committed as soon as the fetched data is
+drained.
+
+Invariant A: a partition's `committed` moves only after the commit of the round that held the data was
+acknowledged.
+Invariant B: after any failure nothing of the failed round counts: a new transport fences its ids, and every
+position is what the target's log says.
+Invariant C: after new ids nothing is sent before the driver allowed it: who kept silent for long may have
+been replaced, and new ids would fence whoever copies now.
+Invariant D: `run` and then `store_rest` return only when every position is certain and on the log; else they
+raise, and the driver must read the log.
+Invariant E: a position that was decided elsewhere (an operator, a recorded gap) stands until it is stored:
+what a commit before it turns out to have written does not replace it.
+"""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
+from contextlib import AsyncExitStack
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+import structlog
+
+from twinlog.batches import Lane, NewRecord, OutgoingBatch, build_batch
+from twinlog.clock import Clock
+from twinlog.errors import KafkaError, TransientKafkaError
+from twinlog.kafka.raw import COMMITTED, OUTCOME, Window
+from twinlog.model import TopicPartition
+from twinlog.service.waiting import Backoff, wait_or_stop
+from twinlog.wire.murmur2 import partition_for_key
+from twinlog.wire.source_offset import encode_source_offset, source_offset_key
+from twinlog_source.log.facts import (
+    EpochStart,
+    Fact,
+    LeaderEpochsFact,
+    ZeroFact,
+    fact_record,
+    partition_key,
+)
+from twinlog_source.log.fencing import FENCED
+from twinlog_source.task.loss import extended
+from twinlog_source.task.partition import PartitionCopy, retry_wait
+from twinlog_source.task.source_reader import PreparedChunk, SourceReader
+from twinlog_source.task.syncs import OffsetSyncs
+from twinlog_source.task.transport import Transport
+
+ROUND_MAX_BYTES = 8 << 20
+ROUND_LEAST_BYTES = 256 << 10
+ROUND_SECONDS = 10.0
+"""A round that takes longer is too large for the way to the target: the next one is half of it."""
+IDLE_SECONDS = 0.25
+DOUBTFUL_SECONDS = 1.0
+"""For partitions that failed last time, once the others are written; a slow way may take longer for what it
+carries of them."""
+
+TOO_SLOW = frozenset({"KAFKA_TIMEOUT", "KAFKA_UNAVAILABLE"})
+"""What a round ends with that was too large for the way to the target."""
+
+log = structlog.get_logger(__name__)
+
+
+def doubtful_seconds(others_took: float, *, doubtful_bytes: int, other_bytes: int) -> float:
+    """How much longer than the others doubtful partitions may take: twice what the way took for as much."""
+    return max(DOUBTFUL_SECONDS, 2 * others_took * doubtful_bytes / max(other_bytes, 1))
+
+
+@dataclass(slots=True)
+class Round:
+    """What one transaction holds."""
+
+    chunks: list[PreparedChunk] = field(default_factory=list)
+    sent: list[tuple[PartitionCopy, OutgoingBatch, "asyncio.Future[int]"]] = field(default_factory=list)
+    size_bytes: int = 0
+    began_at: float = 0.0
+    """Monotonic seconds."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PositionsTopic:
+    """Where and how positions are written."""
+
+    topic: str
+    partition_count: int
+    source_alias: str
+    connector_name: str
+    _places: dict[TopicPartition, "_Place"] = field(default_factory=dict, compare=False, repr=False)
+    """Of every partition whose position was written: what never changes, and costs the most."""
+
+    def batches(
+        self,
+        positions: Mapping[TopicPartition, int],
+        extra: Sequence[NewRecord],
+        *,
+        leaving_zero: Collection[TopicPartition] = (),
+        now_ms: int,
+    ) -> dict[TopicPartition, OutgoingBatch]:
+        """The records that store these positions, and `extra`, as one batch per partition of the topic."""
+        by_partition: dict[TopicPartition, list[NewRecord]] = {}
+        for partition, position in positions.items():
+            if not position:
+                fact = NewRecord(*fact_record(self.source_alias, ZeroFact(partition=partition)), now_ms)
+                self._add(by_partition, fact)
+        for partition in leaving_zero:
+            key = partition_key(self.source_alias, "zero", partition)
+            self._add(by_partition, NewRecord(key, None, now_ms))
+        for partition, position in positions.items():
+            place = self._places.get(partition) or self._find_place(partition)
+            record = NewRecord(place.key, encode_source_offset(position), now_ms)
+            by_partition.setdefault(place.partition, []).append(record)
+        for record in extra:
+            self._add(by_partition, record)
+        return {partition: build_batch(records) for partition, records in by_partition.items()}
+
+    def _add(self, by_partition: dict[TopicPartition, list[NewRecord]], record: NewRecord) -> None:
+        by_partition.setdefault(self._partition_of(record.key or b""), []).append(record)
+
+    def _find_place(self, partition: TopicPartition) -> "_Place":
+        key = source_offset_key(self.source_alias, partition, connector=self.connector_name)
+        place = self._places[partition] = _Place(key, self._partition_of(key))
+        return place
+
+    def _partition_of(self, key: bytes) -> TopicPartition:
+        return TopicPartition(self.topic, partition_for_key(key, self.partition_count))
+
+
+class _Place(NamedTuple):
+    """Where and under what key a position is stored."""
+
+    key: bytes
+    partition: TopicPartition
+
+
+@dataclass(slots=True, kw_only=True)
+class TargetWriter:
+    positions_topic: PositionsTopic
+    source_reader: SourceReader
+    copies: Mapping[TopicPartition, PartitionCopy]
+    by_target: Mapping[TopicPartition, PartitionCopy]
+    """Target partition -> the copy that writes it."""
+    take_over: Callable[[Collection[TopicPartition]], Awaitable[None]]
+    """Fence previous holders of the transactional ids and end their hanging transactions. The argument lists
+    target partitions whose hanging transaction is known to have committed. Raises KafkaError."""
+    open_transport: Callable[[], Transport]
+    ask_driver: Callable[[], Awaitable[None]]
+    """Whether this task still copies for its driver, asked after its ids were initialised again. Raises
+    KafkaError when not; PRODUCER_FENCED is final."""
+    read_positions: Callable[[], Awaitable[Mapping[TopicPartition, int]]]
+    syncs: OffsetSyncs
+    clock: Clock
+    random: Callable[[], float]
+    committed_rounds: int = 0
+    aborted_rounds: int = 0
+    failures: dict[str, int] = field(default_factory=dict)
+    """Rounds that failed as a whole, by reason."""
+    target_problem: KafkaError | None = None
+    """Why the target as a whole cannot be written; None while it can."""
+    _stored: dict[TopicPartition, int] = field(default_factory=dict)
+    """Positions as the log holds them; those it does not hold are absent."""
+    _unstored: set[TopicPartition] = field(default_factory=set)
+    """Partitions whose position moved without a record of it."""
+    _extra_records: list[NewRecord] = field(default_factory=list)
+    """Records of our own (gaps) for the positions topic, written with the next round."""
+    _restarts: dict[TopicPartition, int] = field(default_factory=dict)
+    """Of the partitions of the last commit that was tried: how often each had been restarted before it."""
+    _late: dict[TopicPartition, KafkaError] = field(default_factory=dict)
+    """What the others of the present round did not wait for any longer."""
+    _hanging_committed: set[TopicPartition] = field(default_factory=set)
+    """Target partitions that were refused because a transaction of ours that was committed hangs there."""
+    _window: Window = field(
+        default_factory=lambda: Window(
+            most_bytes=ROUND_MAX_BYTES, least_bytes=ROUND_LEAST_BYTES, slow_seconds=ROUND_SECONDS
+        )
+    )
+    """How much one round may hold."""
+    _round: Round = field(default_factory=Round)
+    """The present one, or the one before."""
+    _store_now: bool = False
+    _transport: Transport | None = None
+    _stack: AsyncExitStack = field(default_factory=AsyncExitStack)
+
+    async def open(self) -> None:
+        """Take the transactional ids over; whoever held them is fenced. Raises KafkaError."""
+        await self.take_over(self._hanging_committed)
+        self._hanging_committed.clear()
+        self._transport = await self._stack.enter_async_context(self.open_transport())
+
+    async def close(self) -> None:
+        """Stop at once; an open transaction is left to the next owner of its id."""
+        self._transport = None
+        await self._stack.aclose()
+
+    def note_stored(self, partition: TopicPartition, position: int) -> None:
+        """The log holds this position already, by its last owner's word."""
+        self._stored[partition] = position
+
+    def is_stored(self, partition: TopicPartition) -> bool:
+        """No position of it is only in memory."""
+        return partition not in self._unstored
+
+    def store_soon(self, partition: TopicPartition, extra: Sequence[NewRecord] = ()) -> None:
+        """A position moved without data (a reset, a gap, an operator): write it without waiting for
+        records."""
+        self._unstored.add(partition)
+        self._extra_records.extend(extra)
+        self._store_now = True
+        self.source_reader.arrived.set()
+
+    async def run(self, stop: asyncio.Event) -> None:
+        """Loop until `stop`, then commit what was sent. `open` comes before, `store_rest` after.
+
+        Raises KafkaError: PRODUCER_FENCED when another owner took over, any other when the last round failed.
+        """
+        backoff = Backoff(initial_seconds=0.2, max_seconds=5.0, random=self.random)
+        while True:
+            try:
+                if self._transport is None:
+                    await self.open()
+                    await self.ask_driver()
+                    await self._resume_from_log()
+                    self.source_reader.wake()
+                assert self._transport is not None
+                self.target_problem = None
+                await self._rounds(stop, self._transport, backoff)
+                return
+            except KafkaError as error:
+                self._failed(error)
+                await self.close()
+                if error.reason == FENCED or await wait_or_stop(stop, backoff.next()):
+                    raise
+
+    async def _rounds(self, stop: asyncio.Event, transport: Transport, backoff: Backoff) -> None:
+        while not stop.is_set():
+            chunk = self.source_reader.pop()
+            if chunk is not None:
+                await self._copy_round(transport, chunk)
+                backoff.reset()
+            elif self._store_now:
+                await self._store(transport)
+            else:
+                await self._await_chunk(stop)
+
+    async def store_rest(self) -> None:
+        """Write the positions and gaps that are only in memory; once nothing can be found any more. Raises
+        KafkaError."""
+        assert self._transport is not None
+        while self._unstored or self._extra_records:
+            await self._store(self._transport)
+
+    async def _await_chunk(self, stop: asyncio.Event) -> None:
+        self.source_reader.arrived.clear()
+        self.source_reader.release()
+        try:
+            async with asyncio.timeout(IDLE_SECONDS):
+                await self.source_reader.arrived.wait()
+        except TimeoutError:
+            return
+
+    async def _copy_round(self, transport: Transport, first: PreparedChunk) -> None:
+        """One transaction: everything that is fetched now."""
+        current = self._round = Round(began_at=self.clock.monotonic())
+        chunk: PreparedChunk | None = first
+        while chunk is not None:
+            self._send(transport, current, chunk)
+            if current.size_bytes >= self._window.size_bytes:
+                break
+            chunk = self.source_reader.pop()
+        await self._await_doubtful(current)
+        ends = {taken.copy.partition: taken.prepared.next_offset for taken in current.chunks}
+        epochs = self._new_epochs(current)
+        marks = [self._fact(LeaderEpochsFact(partition=p, epochs=after)) for p, after in epochs.items()]
+        if current.sent:
+            await self._commit(transport, ends, marks)
+        else:
+            # Only markers and aborted data: there is nothing to be atomic with.
+            self._unstored |= ends.keys()
+            self._extra_records += marks
+        self._settle(current)
+        self._window.passed(current.size_bytes, began=current.began_at, now=self.clock.monotonic())
+        for partition, after in epochs.items():
+            self.copies[partition].epochs = after
+
+    async def _await_doubtful(self, current: Round) -> None:
+        """Partitions that failed last time may not hold up the others for as long as a delivery may take."""
+        doubtful = [(copy, sent) for copy, _, sent in current.sent if copy.failures]
+        others = [sent for copy, _, sent in current.sent if not copy.failures]
+        if not doubtful or not others:
+            return
+        await asyncio.wait(others)  # bounded by the producer's deadline
+        patience_seconds = doubtful_seconds(
+            self.clock.monotonic() - current.began_at,
+            doubtful_bytes=sum(batch.size_bytes for copy, batch, _ in current.sent if copy.failures),
+            other_bytes=sum(batch.size_bytes for copy, batch, _ in current.sent if not copy.failures),
+        )
+        _, late = await asyncio.wait([sent for _, sent in doubtful], timeout=patience_seconds)
+        for copy, sent in doubtful:
+            if sent in late:
+                reason = copy.reason_before or "KAFKA_TIMEOUT"
+                error = TransientKafkaError(f"{copy.partition}: still not written", reason=reason)
+                self._late[copy.partition] = error
+        if self._late:
+            raise next(iter(self._late.values()))
+
+    def _send(self, transport: Transport, current: Round, chunk: PreparedChunk) -> None:
+        current.chunks.append(chunk)
+        chunk.copy.sent, chunk.copy.in_round = chunk.prepared.next_offset, True
+        target = TopicPartition(chunk.copy.target_topic, chunk.copy.partition.partition)
+        for batch in chunk.prepared.batches:
+            if not current.sent:
+                transport.begin()
+            current.sent.append((chunk.copy, batch, transport.send(target, batch)))
+            current.size_bytes += batch.size_bytes
+
+    async def _store(self, transport: Transport) -> None:
+        """Write the positions that moved without data."""
+        self._store_now = False
+        if self._unstored or self._extra_records:
+            transport.begin()
+            await self._commit(transport, {}, [])
+
+    async def _commit(
+        self, transport: Transport, ends: Mapping[TopicPartition, int], marks: Sequence[NewRecord]
+    ) -> None:
+        unstored, extra = set(self._unstored), list(self._extra_records)
+        moved = {partition: self.copies[partition].committed for partition in unstored}
+        positions = {**moved, **ends}
+        self._restarts = {partition: self.copies[partition].restarts for partition in positions}
+        leaving_zero = [p for p, position in positions.items() if position and self._stored.get(p) == 0]
+        await transport.commit(
+            self.positions_topic.batches(
+                positions,
+                [*extra, *self._unknown_epochs(unstored - ends.keys()), *marks],
+                leaving_zero=leaving_zero,
+                now_ms=self.clock.now_ms(),
+            ),
+            ending=self.source_reader.release,
+        )
+        self._stored.update(positions)
+        # Not those that were moved once more meanwhile.
+        self._unstored -= {p for p in positions if p not in moved or self.copies[p].committed == moved[p]}
+        del self._extra_records[: len(extra)]
+        self.committed_rounds += 1
+
+    def _new_epochs(self, current: Round) -> dict[TopicPartition, tuple[EpochStart, ...]]:
+        """Of partitions that go on under another leader."""
+        changed: dict[TopicPartition, tuple[EpochStart, ...]] = {}
+        for taken in current.chunks:
+            partition = taken.copy.partition
+            before = changed.get(partition, taken.copy.epochs)
+            after = extended(before, taken.prepared.leader_epochs)
+            if after is not before:
+                changed[partition] = after
+        return changed
+
+    def _unknown_epochs(self, moved: Collection[TopicPartition]) -> list[NewRecord]:
+        """What takes back the leader epochs of partitions that continue elsewhere."""
+        alias, now_ms = self.positions_topic.source_alias, self.clock.now_ms()
+        return [
+            NewRecord(partition_key(alias, "epochs", partition), None, now_ms)
+            for partition in moved
+            if partition in self._stored and not self.copies[partition].epochs
+        ]
+
+    def _fact(self, fact: Fact) -> NewRecord:
+        return NewRecord(*fact_record(self.positions_topic.source_alias, fact), self.clock.now_ms())
+
+    def _settle(self, current: Round) -> None:
+        """The round is committed: move positions, count, queue offset syncs, tell what faults stand behind
+        it."""
+        now, now_ms = self.clock.monotonic(), self.clock.now_ms()
+        for copy, batch, acknowledged in current.sent:
+            base_offset = acknowledged.result()
+            copy.written(base_offset, batch.record_count, batch.first_source_offset)
+            copy.counters.records += batch.record_count
+            copy.counters.bytes += batch.size_bytes
+            if batch.lane is Lane.RAW:
+                copy.counters.raw_records += batch.record_count
+            else:
+                recoded = copy.counters.recoded_records
+                recoded[batch.reason] = recoded.get(batch.reason, 0) + batch.record_count
+            copy.lane = batch.lane
+            copy.latency_seconds = max(0.0, (now_ms - batch.max_timestamp_ms) / 1000)
+            copy.counters.latency.add_batch(batch.max_timestamp_ms, batch.record_count, now_ms=now_ms)
+            self.syncs.acknowledged(copy.partition, batch, base_offset)
+        for chunk in current.chunks:
+            chunk.copy.commit(chunk.prepared.next_offset)
+            chunk.copy.in_round = False
+            fault = chunk.prepared.fault
+            if fault is not None:
+                chunk.copy.fail(reason=fault.reason, message=fault.message, retriable=False, now=now)
+
+    def _failed(self, error: KafkaError) -> None:
+        """Decide who is to blame, and go back to what is committed."""
+        now = self.clock.monotonic()
+        self.aborted_rounds += 1
+        if error.reason in TOO_SLOW:
+            self._window.shrink(self._round.size_bytes, began=self._round.began_at, now=now)
+        blamed = dict(self._transport.partition_failures) if self._transport is not None else {}
+        self._hanging_committed |= {
+            target for target, why in blamed.items() if why.metadata.get(OUTCOME) == COMMITTED
+        }
+        at_fault = {
+            copy.partition: why
+            for target, why in blamed.items()
+            if (copy := self.by_target.get(target)) is not None
+        } | self._late
+        self._late = {}
+        in_round = {partition for partition, copy in self.copies.items() if copy.sent != copy.committed}
+        cluster_is_away = all(why.retriable for why in at_fault.values()) and in_round <= at_fault.keys()
+        if cluster_is_away or not at_fault:
+            self.target_problem, at_fault = error, {}
+            self.failures[error.reason] = self.failures.get(error.reason, 0) + 1
+        log.warning(
+            "round_failed", reason=error.reason, error=str(error), partitions=[str(p) for p in at_fault]
+        )
+        # Those that failed together try again together: each try costs the others a round.
+        jitter = self.random()
+        for partition, copy in self.copies.items():
+            copy.rewind()
+            why = at_fault.get(partition)
+            if why is not None:
+                copy.fail(
+                    reason=why.reason,
+                    message=f"target: {why}",
+                    retriable=why.retriable,
+                    now=now,
+                    wait_seconds=retry_wait(copy.failures, jitter),
+                )
+
+    async def _resume_from_log(self) -> None:
+        """The ids are ours again and the failed round is over: go on from what the log says."""
+        log_says = await self.read_positions()
+        for partition, copy in self.copies.items():
+            position = log_says.get(partition)
+            if position is None or position == self._stored.get(partition):
+                continue
+            # The answer to the last commit was lost, the commit was not.
+            self._stored[partition] = position
+            if copy.restarts == self._restarts.get(partition, copy.restarts):
+                self._unstored.discard(partition)
+                copy.restart_at(position)
+        self._store_now = bool(self._unstored or self._extra_records)

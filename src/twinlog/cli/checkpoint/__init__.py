@@ -1,0 +1,1 @@
+"""Commands about consumer groups and offsets: groups, translate, offset files."""

@@ -1,0 +1,95 @@
+"""How commands ask the checkpoint service: one channel, one deadline, our errors, shared words."""
+
+from collections.abc import AsyncIterator, Awaitable
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Annotated, TypeVar
+
+import grpc
+import typer
+
+from twinlog.api.checkpoint.v1 import checkpoint_service_pb2 as pb2
+from twinlog.api.checkpoint.v1.checkpoint_service_pb2_grpc import CheckpointServiceStub
+from twinlog.api.common.v1 import types_pb2
+from twinlog.cli.common.location import service_endpoints
+from twinlog.cli.configsync.client import flow_name
+from twinlog.errors import ConfigError
+from twinlog.service.errors_wire import error_from_rpc
+from twinlog.service.peers import open_channel
+
+CALL_TIMEOUT_SECONDS = 60.0
+"""Translating many offsets reads logs; most calls take milliseconds."""
+PAGE = 5000
+"""Rows of one answer."""
+
+Answer = TypeVar("Answer")
+
+FlowOption = Annotated[
+    str | None,
+    typer.Option("--flow", metavar="A->B", help="Only this flow; may be left out when there is only one."),
+]
+
+
+@asynccontextmanager
+async def checkpoint_stub(
+    config: Path | None, endpoints: list[str] | None
+) -> AsyncIterator[CheckpointServiceStub]:
+    """A stub to where checkpoint is. Raises ConfigError for a file or an option that is wrong."""
+    async with open_channel(service_endpoints(config, endpoints)["checkpoint"]) as channel:
+        yield CheckpointServiceStub(channel)
+
+
+async def answered(call: Awaitable[Answer]) -> Answer:
+    """The answer of a call. Raises the error that the service told."""
+    try:
+        return await call
+    except grpc.aio.AioRpcError as error:
+        raise error_from_rpc(error, peer="checkpoint") from error
+
+
+async def every_group(
+    stub: CheckpointServiceStub, request: pb2.ListGroupsRequest, *, page: int = PAGE
+) -> pb2.ListGroupsResponse:
+    """The answer with the rows of all its pages. Raises the error that the service told."""
+    asked = pb2.ListGroupsRequest()
+    asked.CopyFrom(request)
+    asked.page_size = page
+    whole = await answered(stub.ListGroups(asked, timeout=CALL_TIMEOUT_SECONDS))
+    while whole.next_page_token:
+        asked.page_token = whole.next_page_token
+        more = await answered(stub.ListGroups(asked, timeout=CALL_TIMEOUT_SECONDS))
+        whole.groups.extend(more.groups)
+        whole.next_page_token = more.next_page_token
+    return whole
+
+
+async def only_flow(stub: CheckpointServiceStub) -> types_pb2.Flow:
+    """The one flow that the service translates. Raises ConfigError when it is not exactly one."""
+    request = pb2.ListGroupsRequest(summary_only=True)
+    listed = await answered(stub.ListGroups(request, timeout=CALL_TIMEOUT_SECONDS))
+    flows = [each.flow for each in listed.flows]
+    if len(flows) == 1:
+        return flows[0]
+    if not flows:
+        raise ConfigError(
+            "the checkpoint service has no flow that translates groups: see `twinlog status`",
+            metadata={"key": "--flow"},
+        )
+    names = ", ".join(flow_name(flow) for flow in flows)
+    raise ConfigError(
+        f"there are several flows, say which, such as {flow_name(flows[0])!r}: {names}",
+        metadata={"key": "--flow"},
+    )
+
+
+def verdict_name(verdict: "pb2.Verdict.ValueType") -> str:
+    return pb2.Verdict.Name(verdict).removeprefix("VERDICT_")
+
+
+def shown(number: int | None) -> str:
+    """A number, or a dash for one that is not known."""
+    return "-" if number is None else str(number)
+
+
+def topic_partition(partition: types_pb2.TopicPartition) -> str:
+    return f"{partition.topic}-{partition.partition}"

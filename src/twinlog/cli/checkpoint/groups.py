@@ -1,0 +1,158 @@
+"""`twinlog groups`: where every consumer group stands on both clusters."""
+
+import asyncio
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from twinlog.api.checkpoint.v1 import checkpoint_service_pb2 as pb2
+from twinlog.api.checkpoint.v1.checkpoint_service_pb2_grpc import CheckpointServiceStub
+from twinlog.cli.checkpoint.client import FlowOption, checkpoint_stub, every_group
+from twinlog.cli.checkpoint.groups_view import COLUMNS, answer_as_json, confirmed_ms, group_cells, notes
+from twinlog.cli.checkpoint.groups_watch import WatchedGroups, event_as_json, follow
+from twinlog.cli.common.failures import EXIT_FAILED, reported_failures, run_async
+from twinlog.cli.common.flow_choice import chosen_flow, is_flow
+from twinlog.cli.common.location import ConfigOption, EndpointOption
+from twinlog.cli.common.output import (
+    Output,
+    OutputOption,
+    clear_screen,
+    print_json,
+    print_json_line,
+    print_table,
+)
+from twinlog.cli.configsync.client import parse_flow
+from twinlog.clock import SystemClock
+from twinlog.errors import ConfigError
+from twinlog.service.feeds.client import WatchEvent
+from twinlog.service.runtime import wait_or_stop
+
+_HELP = """Show where every consumer group stands on the source and where it continues on the target.
+
+"offset" is what the group committed on the source, "on target" the translated one, "committed" what the \
+group has on the target now.
+
+The verdict says what the translated offset is worth: EXACT, the very record the group reads next, \
+compared on both sides; UP_TO_DATE, everything copied is read; FLOOR, never ahead, some records are read \
+again; NO_SYNC, NOT_REPLICATED, TOO_OLD, NOT_READY, there is no offset, and the message says why; \
+SOURCE_UNREADABLE, TARGET_UNREADABLE, the last known offsets, with their age; ACTIVE_ON_TARGET, the group \
+has members there.
+
+Exit code 1 when --group names one that no flow translates.
+"""
+
+
+def groups_command(
+    names: Annotated[
+        list[str] | None,
+        typer.Argument(metavar="[A->B] [GROUP]", help="Only this flow, only this group.", show_default=False),
+    ] = None,
+    group: Annotated[str, typer.Option("--group", metavar="ID", help="Only this group.")] = "",
+    flow: FlowOption = None,
+    watch: Annotated[
+        bool,
+        typer.Option(
+            "--watch", help="Follow the changes until Ctrl-C; with -o json one line for each change."
+        ),
+    ] = False,
+    every: Annotated[
+        float, typer.Option("--every", min=0.2, metavar="SECONDS", help="With --watch: draw so often.")
+    ] = 2.0,
+    config: ConfigOption = None,
+    endpoint: EndpointOption = None,
+    output: OutputOption = Output.TABLE,
+) -> None:
+    with reported_failures():
+        flow, group = _named(names or [], flow, group)
+        wanted = None if flow is None else parse_flow(flow)
+        if watch:
+            run_async(
+                _watch(pb2.WatchCheckpointsRequest(group=group, flow=wanted), config, endpoint, output, every)
+            )
+            return
+        answer = run_async(_list(pb2.ListGroupsRequest(group=group, flow=wanted), config, endpoint))
+        if output is Output.JSON:
+            print_json(answer_as_json(answer))
+        else:
+            _print(
+                answer.groups, answer.flows, notes(answer.flows, answer.clusters, answer.unsupported_groups)
+            )
+        if group and not answer.groups:
+            if output is Output.TABLE:
+                typer.echo(f"{group} is not translated: `twinlog explain group {group}` says why")
+            raise typer.Exit(EXIT_FAILED)
+
+
+groups_command.__doc__ = _HELP
+
+
+def _named(names: list[str], flow: str | None, group: str) -> tuple[str | None, str]:
+    """Flow and group, by argument or option; a group with `->` in its id needs --group.
+
+    Raises ConfigError.
+    """
+    flows = [name for name in names if is_flow(name)]
+    groups = [*(name for name in names if not is_flow(name)), *([group] if group else [])]
+    for what, found in (("flows", flows), ("groups", groups)):
+        if len(set(found)) > 1:
+            raise ConfigError(
+                f"several {what} are named: {', '.join(found)}: name one, or none for all",
+                metadata={"key": "NAME"},
+            )
+    return chosen_flow(flows[0] if flows else None, flow), groups[0] if groups else ""
+
+
+async def _list(
+    request: pb2.ListGroupsRequest, config: Path | None, endpoint: list[str] | None
+) -> pb2.ListGroupsResponse:
+    async with checkpoint_stub(config, endpoint) as stub:
+        return await every_group(stub, request)
+
+
+async def _watch(
+    request: pb2.WatchCheckpointsRequest,
+    config: Path | None,
+    endpoint: list[str] | None,
+    output: Output,
+    every_seconds: float,
+) -> None:
+    async with checkpoint_stub(config, endpoint) as stub:
+        if output is Output.JSON:
+            await follow(stub, request, _print_event)
+        else:
+            await _draw(stub, request, every_seconds)
+
+
+async def _draw(
+    stub: CheckpointServiceStub, request: pb2.WatchCheckpointsRequest, every_seconds: float
+) -> None:
+    """Show the present state every so often: ages grow though nothing changes."""
+    seen = WatchedGroups()
+    never = asyncio.Event()
+    async with asyncio.TaskGroup() as tasks:
+        tasks.create_task(follow(stub, request, seen.see), name="follow the groups")
+        while not await wait_or_stop(never, every_seconds if seen.complete else 0.1):
+            if seen.complete:
+                clear_screen()
+                lines = notes(seen.flow_rows())
+                if seen.lost is not None:
+                    lines.append(f"as of before; trying again: {seen.lost}")
+                _print(seen.rows(), seen.flow_rows(), lines)
+
+
+def _print_event(event: WatchEvent[pb2.WatchCheckpointsResponse]) -> None:
+    document = event_as_json(event)
+    if document is not None:
+        print_json_line(document)
+
+
+def _print(
+    rows: Iterable[pb2.GroupPartition], flows: Iterable[pb2.FlowProgress], lines: Iterable[str]
+) -> None:
+    now_ms, known = SystemClock().now_ms(), list(flows)
+    cells = [group_cells(row, confirmed_ms(known, row.flow), now_ms) for row in rows]
+    print_table("", COLUMNS, cells, empty="no groups")
+    for line in lines:
+        typer.echo(f"note: {line}")

@@ -1,0 +1,209 @@
+"""`twinlog translate`: any offset or time of a flow's topics, in either direction."""
+
+from collections import Counter
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from twinlog.api.checkpoint.v1 import checkpoint_service_pb2 as pb2
+from twinlog.api.common.v1 import types_pb2
+from twinlog.cli.checkpoint.client import (
+    CALL_TIMEOUT_SECONDS,
+    FlowOption,
+    answered,
+    checkpoint_stub,
+    only_flow,
+    shown,
+    topic_partition,
+    verdict_name,
+)
+from twinlog.cli.checkpoint.offset_files import OffsetFile, Place, parse_place, read_places
+from twinlog.cli.common.failures import EXIT_FAILED, reported_failures, run_async
+from twinlog.cli.common.flow_choice import chosen_flow, is_flow
+from twinlog.cli.common.location import ConfigOption, EndpointOption
+from twinlog.cli.common.output import Column, Output, OutputOption, print_json, print_table
+from twinlog.cli.configsync.client import parse_flow
+from twinlog.clock import SystemClock
+from twinlog.errors import ConfigError
+from twinlog.model import TopicPartition
+
+_HELP = """Translate offsets of the source into offsets of the target, or back with --back.
+
+OFFSET is TOPIC:PARTITION:OFFSET (orders:3:1234) or TOPIC:PARTITION@TIME (orders:3@2026-01-31T12:00:00Z); \
+an offset is the next one to read. --from takes a file instead: CSV (topic,partition,offset), a file of a \
+Spark checkpoint's offsets directory, JSON as in Spark's startingOffsets, or Flink's specific-offsets with \
+--topic; --to writes the answer in the same form, with everything in the file that is no offset kept.
+
+Lines that cannot be read are named on stderr, and the others are translated. Exit code 0 when everything \
+was translated, 1 when something was not; --to writes a file only when everything was.
+"""
+
+_BATCH = 5_000
+_COLUMNS = (
+    Column(title="partition"),
+    Column(title="offset", right=True),
+    Column(title="there"),
+    Column(title="offset", right=True),
+    Column(title="verdict"),
+    Column(title="message"),
+)
+
+
+def translate_command(
+    offsets: Annotated[
+        list[str] | None,
+        typer.Argument(metavar="[A->B] OFFSET...", help="Places to translate, with the flow before them."),
+    ] = None,
+    source: Annotated[
+        Path | None, typer.Option("--from", metavar="FILE", help="A file of offsets instead.")
+    ] = None,
+    target: Annotated[
+        Path | None,
+        typer.Option("--to", metavar="FILE", help="Write the answer here, in the form of --from."),
+    ] = None,
+    topic: Annotated[str, typer.Option("--topic", metavar="NAME", help="For Flink's form.")] = "",
+    back: Annotated[bool, typer.Option("--back", help="From the target's copies to the source.")] = False,
+    flow: FlowOption = None,
+    config: ConfigOption = None,
+    endpoint: EndpointOption = None,
+    output: OutputOption = Output.TABLE,
+) -> None:
+    with reported_failures():
+        if target is not None and source is None:
+            raise ConfigError("--to needs --from: it writes the same form", metadata={"key": "--to"})
+        flows = [text for text in offsets or () if is_flow(text)]
+        if len(flows) > 1:
+            raise ConfigError(f"one flow at a time: {', '.join(flows)}", metadata={"key": "FLOW"})
+        flow = chosen_flow(flows[0] if flows else None, flow)
+        places, file = _asked([text for text in offsets or () if not is_flow(text)], source, topic)
+        bad = [] if file is None else file.bad
+        for line in bad:
+            typer.echo(f"{source}:{line.line}: {line.what}", err=True)
+        answers = run_async(_translate(places, flow, back, config, endpoint)) if places else []
+        if target is not None and file is not None:
+            _write(target, file, answers)
+        elif output is Output.JSON:
+            print_json([_as_json(answer) for answer in answers])
+        else:
+            print_table("", _COLUMNS, [_cells(answer) for answer in answers])
+        if bad or not all(answer.HasField("translated_offset") for answer in answers):
+            raise typer.Exit(EXIT_FAILED)
+
+
+translate_command.__doc__ = _HELP
+
+
+def _asked(
+    offsets: list[str] | None, source: Path | None, topic: str
+) -> tuple[Sequence[Place], OffsetFile | None]:
+    """Raises ConfigError when nothing, or both, was given, and for a file that has no offsets."""
+    if bool(offsets) == (source is not None):
+        raise ConfigError("say what to translate: OFFSET arguments, or a file with --from")
+    if source is None:
+        now_ms = SystemClock().now_ms()
+        return [parse_place(text, now_ms=now_ms) for text in offsets or ()], None
+    if source.is_dir():
+        raise ConfigError(
+            f"--from {source}: a directory; name a file in it. Of a Spark checkpoint that is"
+            " offsets/N of the highest N that is in commits/ too",
+            metadata={"key": "--from"},
+        )
+    try:
+        file = read_places(source.read_text(encoding="utf-8"), topic=topic)
+    except OSError as error:
+        why = error.strerror or str(error)
+    except UnicodeDecodeError:
+        why = "no text; of Flink, whose checkpoints are binary, specific-offsets are read with --topic"
+    except ConfigError as error:
+        why = str(error)
+    else:
+        return file.places, file
+    raise ConfigError(f"--from {source}: {why}", metadata={"key": "--from"})
+
+
+async def _translate(
+    places: Sequence[Place], flow: str | None, back: bool, config: Path | None, endpoint: list[str] | None
+) -> list[pb2.OffsetTranslation]:
+    answers: list[pb2.OffsetTranslation] = []
+    async with checkpoint_stub(config, endpoint) as stub:
+        wanted = await only_flow(stub) if flow is None else parse_flow(flow)
+        for start in range(0, len(places), _BATCH):
+            request = pb2.TranslateOffsetsRequest(
+                flow=wanted,
+                direction=pb2.DIRECTION_BACK if back else pb2.DIRECTION_FORWARD,
+                queries=[_query(place) for place in places[start : start + _BATCH]],
+            )
+            answer = await answered(stub.TranslateOffsets(request, timeout=CALL_TIMEOUT_SECONDS))
+            answers += answer.translations
+    return answers
+
+
+def _query(place: Place) -> pb2.OffsetQuery:
+    query = pb2.OffsetQuery(
+        partition=types_pb2.TopicPartition(topic=place.partition.topic, partition=place.partition.partition)
+    )
+    if place.offset is not None:
+        query.offset = place.offset
+    else:
+        query.timestamp.FromMilliseconds(place.timestamp_ms or 0)
+    return query
+
+
+def _write(target: Path, file: OffsetFile, answers: Sequence[pb2.OffsetTranslation]) -> None:
+    """Nothing is written when something was not translated: half a file of offsets is worse than none.
+
+    Raises ConfigError for a path that cannot be written.
+    """
+    missing = [answer for answer in answers if not answer.HasField("translated_offset")]
+    for answer in missing:
+        typer.echo(
+            f"{topic_partition(answer.partition)} has no translation: {verdict_name(answer.verdict)}"
+            f" ({answer.message})",
+            err=True,
+        )
+    if missing or file.bad:
+        typer.echo(f"{target} was not written", err=True)
+        return
+    places = [
+        Place(
+            partition=TopicPartition(
+                answer.translated_partition.topic, answer.translated_partition.partition
+            ),
+            offset=answer.translated_offset,
+        )
+        for answer in answers
+    ]
+    try:
+        target.write_text(file.render(places), encoding="utf-8")
+    except OSError as error:
+        raise ConfigError(f"--to {target}: {error.strerror or error}", metadata={"key": "--to"}) from None
+    verdicts = Counter(verdict_name(answer.verdict) for answer in answers)
+    counts = ", ".join(f"{count} {verdict}" for verdict, count in sorted(verdicts.items()))
+    typer.echo(f"{target} was written: {counts or 'no offsets'}", err=True)
+
+
+def _cells(answer: pb2.OffsetTranslation) -> list[str]:
+    there = answer.HasField("translated_partition")
+    return [
+        topic_partition(answer.partition),
+        shown(answer.offset if answer.HasField("offset") else None),
+        topic_partition(answer.translated_partition) if there else "-",
+        shown(answer.translated_offset if answer.HasField("translated_offset") else None),
+        verdict_name(answer.verdict),
+        answer.message,
+    ]
+
+
+def _as_json(answer: pb2.OffsetTranslation) -> dict[str, Any]:
+    there = answer.HasField("translated_partition")
+    return {
+        "topic": answer.partition.topic,
+        "partition": answer.partition.partition,
+        "offset": answer.offset if answer.HasField("offset") else None,
+        "translated_topic": answer.translated_partition.topic if there else None,
+        "translated_offset": answer.translated_offset if answer.HasField("translated_offset") else None,
+        "verdict": verdict_name(answer.verdict),
+        "message": answer.message,
+    }

@@ -1,0 +1,1 @@
+"""What commands share: where services are, output, tables, failures."""

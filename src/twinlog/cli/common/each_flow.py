@@ -1,0 +1,48 @@
+"""What commands ask of every flow: one that cannot answer does not hide the others."""
+
+from collections.abc import Awaitable, Callable, Iterable
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+import typer
+
+from twinlog.api.common.v1 import types_pb2
+from twinlog.cli.configsync.client import flow_name
+from twinlog.errors import ConfigError, TwinlogError
+
+Answer = TypeVar("Answer")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FlowFailure:
+    """Why a flow gave no answer."""
+
+    flow: str
+    error: TwinlogError
+
+
+async def ask_each(
+    flows: Iterable[types_pb2.Flow], ask: Callable[[types_pb2.Flow], Awaitable[Answer]]
+) -> list[Answer | FlowFailure]:
+    """Every flow's answer, or why there is none. Raises ConfigError: what is asked for is wrong, for
+    whichever flow.
+    """
+    answers: list[Answer | FlowFailure] = []
+    for flow in flows:
+        try:
+            answers.append(await ask(flow))
+        except ConfigError:
+            raise
+        except TwinlogError as error:
+            answers.append(FlowFailure(flow=flow_name(flow), error=error))
+    return answers
+
+
+def print_failure(failure: FlowFailure) -> None:
+    """One line on stderr, as a command that failed at this flow alone would say it, and of which flow."""
+    message = str(failure.error).removeprefix(f"{failure.flow}: ")
+    typer.echo(f"error: {failure.flow}: {message} ({failure.error.reason})", err=True)
+
+
+def failure_as_json(failure: FlowFailure) -> dict[str, Any]:
+    return {"flow": failure.flow, "reason": failure.error.reason, "message": str(failure.error)}

@@ -1,0 +1,88 @@
+"""How commands print: a table for people, JSON for programs."""
+
+import json
+import shutil
+import sys
+from collections.abc import Iterable, Sequence
+from enum import StrEnum
+from typing import Annotated, Any
+
+import typer
+
+from twinlog.cli.common.failures import ANSWERS_IN_JSON
+from twinlog.cli.common.table import Column, table_lines
+from twinlog.printable import PrintableStream, printable_json
+
+__all__ = [
+    "Column",
+    "Output",
+    "OutputOption",
+    "clear_screen",
+    "filter_output",
+    "print_json",
+    "print_json_line",
+    "print_table",
+    "screen_rows",
+]
+
+
+class Output(StrEnum):
+    TABLE = "table"
+    JSON = "json"
+
+
+def _note(output: Output) -> Output:
+    """Failures are told in the same form."""
+    ANSWERS_IN_JSON.set(output is Output.JSON)
+    return output
+
+
+OutputOption = Annotated[Output, typer.Option("--output", "-o", help="How to print.", callback=_note)]
+
+
+def print_json(value: Any) -> None:
+    """One indented document."""
+    typer.echo(printable_json(json.dumps(value, indent=2, ensure_ascii=False)))
+
+
+def print_json_line(value: Any) -> None:
+    """One document a line, for streams."""
+    typer.echo(printable_json(json.dumps(value, ensure_ascii=False)))
+
+
+def filter_output() -> None:
+    """Let no control sequence through but colours: names come from elsewhere. For the whole process."""
+    sys.stdout = PrintableStream(sys.stdout)
+    sys.stderr = PrintableStream(sys.stderr)
+
+
+def clear_screen() -> None:
+    """Does nothing when stdout is no terminal."""
+    if sys.stdout.isatty():
+        stream = sys.stdout
+        typer.echo("\033[2J\033[H", nl=False, file=getattr(stream, "unfiltered", stream))
+
+
+def screen_rows() -> int | None:
+    """How many rows of a table fit the terminal under a head, with a line to spare; None in a pipe."""
+    return max(1, shutil.get_terminal_size().lines - 4) if sys.stdout.isatty() else None
+
+
+def print_table(
+    title: str, columns: Sequence[Column], rows: Iterable[Sequence[str]], *, empty: str = ""
+) -> None:
+    """A table that fits the terminal; in a pipe one line for each row, nothing cut off. `empty` stands in its
+    place when there are no rows.
+    """
+    cells = [*rows]
+    if empty and not cells:
+        typer.echo(empty)
+        return
+    width = shutil.get_terminal_size().columns if sys.stdout.isatty() else None
+    lines = table_lines(columns, cells, width=width)
+    if title:
+        typer.secho(title, bold=True)
+    for number, line in enumerate(lines):
+        typer.secho(line, bold=number == 0)
+    if width is not None:
+        typer.echo()

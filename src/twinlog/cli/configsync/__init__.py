@@ -1,0 +1,1 @@
+"""Commands about topics, configuration and access: plan, apply, rules, acls, explain."""

@@ -1,0 +1,63 @@
+"""How commands ask configsync: one channel, one deadline, our errors."""
+
+from collections.abc import AsyncIterator, Awaitable
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import TypeVar
+
+import grpc
+
+from twinlog.api.common.v1 import types_pb2
+from twinlog.api.configsync.v1 import configsync_service_pb2 as pb2
+from twinlog.api.configsync.v1.configsync_service_pb2_grpc import ConfigSyncServiceStub
+from twinlog.cli.common.location import service_endpoints
+from twinlog.errors import ConfigError
+from twinlog.model import Flow
+from twinlog.service.errors_wire import error_from_rpc
+from twinlog.service.peers import open_channel
+
+Answer = TypeVar("Answer")
+
+PASS_TIMEOUT_SECONDS = 90.0
+"""Looking at two clusters takes as long as their clients wait, and a pass may be under way before."""
+
+PAGE = 5000
+"""Actions or ACLs of one answer."""
+
+
+@asynccontextmanager
+async def configsync_stub(
+    config: Path | None, endpoints: list[str] | None
+) -> AsyncIterator[ConfigSyncServiceStub]:
+    """A stub to where configsync is. Raises ConfigError for a file or an option that is wrong."""
+    async with open_channel(service_endpoints(config, endpoints)["configsync"]) as channel:
+        yield ConfigSyncServiceStub(channel)
+
+
+async def answered(call: Awaitable[Answer]) -> Answer:
+    """The answer of a call. Raises the error that the service told."""
+    try:
+        return await call
+    except grpc.aio.AioRpcError as error:
+        raise error_from_rpc(error, peer="configsync") from error
+
+
+async def chosen_flows(stub: ConfigSyncServiceStub, name: str | None) -> list[types_pb2.Flow]:
+    """The flow of this name, or all that configsync has. Raises ConfigError for a name that is no flow."""
+    if name is not None:
+        return [parse_flow(name)]
+    answer = await answered(stub.ListFlows(pb2.ListFlowsRequest(), timeout=5.0))
+    return [status.flow for status in answer.flows]
+
+
+def parse_flow(name: str) -> types_pb2.Flow:
+    """Raises ConfigError."""
+    try:
+        flow = Flow.parse(name)
+    except ValueError as error:
+        raise ConfigError(str(error), metadata={"key": "FLOW"}) from None
+    return types_pb2.Flow(source=flow.source, target=flow.target)
+
+
+def flow_name(flow: types_pb2.Flow) -> str:
+    return f"{flow.source}->{flow.target}"

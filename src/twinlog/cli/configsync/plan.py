@@ -1,0 +1,204 @@
+"""`twinlog plan` and `twinlog apply`: what would bring a target in step, and doing exactly that."""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from twinlog.api.common.v1 import types_pb2
+from twinlog.api.configsync.v1 import configsync_service_pb2 as pb2
+from twinlog.api.configsync.v1.configsync_service_pb2_grpc import ConfigSyncServiceStub
+from twinlog.cli.common.each_flow import FlowFailure, ask_each, failure_as_json, print_failure
+from twinlog.cli.common.failures import EXIT_FAILED, reported_failures, run_async
+from twinlog.cli.common.location import ConfigOption, EndpointOption
+from twinlog.cli.common.output import Output, OutputOption, print_json
+from twinlog.cli.configsync.client import (
+    PAGE,
+    PASS_TIMEOUT_SECONDS,
+    answered,
+    chosen_flows,
+    configsync_stub,
+    parse_flow,
+)
+from twinlog.cli.configsync.plan_view import (
+    count_of,
+    outcome_as_json,
+    plan_as_json,
+    print_next_step,
+    print_outcome,
+    print_plan,
+)
+from twinlog.errors import ConfigError
+
+_PLAN_HELP = """Show what would bring a target in step with its source: every action with its rule.
+
+Nothing is changed. The plan's id goes to `twinlog apply`, which does exactly these actions or, when \
+the clusters have changed since, nothing.
+
+Exit code 0, also when there is something to do; with --check 1 then. 1 as well when a flow could not be \
+planned: it is named, with its reason, after the plans of the others.
+"""
+
+_APPLY_HELP = """Carry out a plan: exactly the one of --plan, or the one that is shown now and confirmed.
+
+Exit code 0 when all of it was done, 1 when the target refused something, or the clusters changed after \
+the plan was made (plan again, look, apply).
+"""
+
+FlowArgument = Annotated[
+    str | None, typer.Argument(metavar="FLOW", help="A flow such as `A->B`; all flows when left out.")
+]
+ScopeOption = Annotated[
+    list[str] | None,
+    typer.Option("--scope", help="Only topics, configs, acls or quotas. May be repeated."),
+]
+SkipsOption = Annotated[
+    bool, typer.Option("--skips", help="Show as well what is left out, and by which rule.")
+]
+
+
+def plan_command(
+    flow: FlowArgument = None,
+    scope: ScopeOption = None,
+    config: ConfigOption = None,
+    endpoint: EndpointOption = None,
+    output: OutputOption = Output.TABLE,
+    skips: SkipsOption = False,
+    check: Annotated[
+        bool, typer.Option("--check", help="Exit with 1 when there is something to do.")
+    ] = False,
+) -> None:
+    if flow is None:
+        planned = run_async(_plans(scope or [], config, endpoint))
+    else:
+        planned = [run_async(_plan(flow, scope or [], config, endpoint))]
+    print_plans(planned, output, skips=skips, check=check)
+
+
+def print_plans(
+    planned: Sequence[pb2.Plan | FlowFailure], output: Output, *, skips: bool, check: bool
+) -> None:
+    """Exits with 1 when a flow could not be planned, or when `check` finds something to do."""
+    plans = [each for each in planned if isinstance(each, pb2.Plan)]
+    unplanned = [each for each in planned if isinstance(each, FlowFailure)]
+    with reported_failures():
+        if output is Output.JSON:
+            print_json(
+                [
+                    {**failure_as_json(each), "plan_id": None}
+                    if isinstance(each, FlowFailure)
+                    else plan_as_json(each)
+                    for each in planned
+                ]
+            )
+        else:
+            for plan in plans:
+                print_plan(plan, skips=skips)
+                print_next_step(plan)
+        for each in unplanned:
+            print_failure(each)
+    if unplanned or (check and any(plan.change_count for plan in plans)):
+        raise typer.Exit(EXIT_FAILED)
+
+
+def apply_command(
+    flow: Annotated[str, typer.Argument(metavar="FLOW", help="A flow such as `A->B`.")],
+    plan: Annotated[
+        str | None,
+        typer.Option("--plan", metavar="ID", help="A plan's id; without it one is made and shown."),
+    ] = None,
+    scope: ScopeOption = None,
+    config: ConfigOption = None,
+    endpoint: EndpointOption = None,
+    output: OutputOption = Output.TABLE,
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
+) -> None:
+    with reported_failures():
+        _require_clear(plan, scope or [], output, yes=yes)
+    plan_id = plan or _confirmed_plan(flow, scope or [], config, endpoint, output, yes=yes)
+    if plan_id is None:
+        return
+    outcome = run_async(_apply(flow, plan_id, config, endpoint))
+    with reported_failures():
+        if output is Output.JSON:
+            print_json(outcome_as_json(outcome))
+        else:
+            print_outcome(outcome, shown=plan is None)
+    if outcome.refused:
+        raise typer.Exit(EXIT_FAILED)
+
+
+def _require_clear(plan: str | None, scopes: list[str], output: Output, *, yes: bool) -> None:
+    """Raises ConfigError for options that leave open what is carried out."""
+    if plan and scopes:
+        raise ConfigError(
+            "--scope: a plan has the parts it was made for; leave --scope out, or --plan",
+            metadata={"key": "--scope"},
+        )
+    if output is Output.JSON and not plan and not yes:
+        raise ConfigError(
+            "-o json shows no plan to agree to: give --plan ID, or --yes", metadata={"key": "--output"}
+        )
+
+
+def _confirmed_plan(
+    flow: str,
+    scopes: list[str],
+    config: Path | None,
+    endpoint: list[str] | None,
+    output: Output,
+    *,
+    yes: bool,
+) -> str | None:
+    """The id of a plan that is made now and agreed to; None when there is nothing to do."""
+    plan = run_async(_plan(flow, scopes, config, endpoint))
+    with reported_failures():
+        if output is Output.TABLE:
+            print_plan(plan, skips=False)
+        if not plan.change_count:
+            if output is Output.JSON:
+                print_json(outcome_as_json(pb2.ApplySyncResponse()))
+            return None
+    if not yes:
+        typer.confirm(f"Carry out {count_of(plan.change_count, 'change')}?", abort=True, err=True)
+    return plan.plan_id
+
+
+async def _plans(
+    scopes: list[str], config: Path | None, endpoint: list[str] | None
+) -> list[pb2.Plan | FlowFailure]:
+    async with configsync_stub(config, endpoint) as stub:
+        flows = await chosen_flows(stub, None)
+        return await ask_each(flows, lambda flow: whole_plan(stub, flow, scopes))
+
+
+async def _plan(flow: str, scopes: list[str], config: Path | None, endpoint: list[str] | None) -> pb2.Plan:
+    async with configsync_stub(config, endpoint) as stub:
+        return await whole_plan(stub, parse_flow(flow), scopes)
+
+
+async def whole_plan(
+    stub: ConfigSyncServiceStub, flow: types_pb2.Flow, scopes: Sequence[str], *, page: int = PAGE
+) -> pb2.Plan:
+    """One plan, page by page. Raises the error that the service told."""
+    request = pb2.PlanSyncRequest(flow=flow, scopes=scopes, page_size=page)
+    answer = await answered(stub.PlanSync(request, timeout=PASS_TIMEOUT_SECONDS))
+    plan = answer.plan
+    while answer.next_page_token:
+        request.page_token = answer.next_page_token
+        answer = await answered(stub.PlanSync(request, timeout=PASS_TIMEOUT_SECONDS))
+        plan.actions.extend(answer.plan.actions)
+    return plan
+
+
+async def _apply(
+    flow: str, plan_id: str, config: Path | None, endpoint: list[str] | None
+) -> pb2.ApplySyncResponse:
+    async with configsync_stub(config, endpoint) as stub:
+        request = pb2.ApplySyncRequest(flow=parse_flow(flow), plan_id=plan_id)
+        return await answered(stub.ApplySync(request, timeout=PASS_TIMEOUT_SECONDS))
+
+
+plan_command.__doc__ = _PLAN_HELP
+apply_command.__doc__ = _APPLY_HELP

@@ -1,0 +1,117 @@
+"""Plans as a diff for people, coloured on a terminal, and as JSON."""
+
+from typing import Any, Final
+
+import typer
+
+from twinlog.api.configsync.v1 import configsync_service_pb2 as pb2
+from twinlog.cli.configsync.client import flow_name
+
+_SKIP: Final = pb2.ACTION_KIND_SKIP
+_ADDS: Final = frozenset(
+    {pb2.ACTION_KIND_CREATE_TOPIC, pb2.ACTION_KIND_GROW_PARTITIONS, pb2.ACTION_KIND_CREATE_ACL}
+)
+_REMOVES: Final = frozenset(
+    {pb2.ACTION_KIND_DELETE_TOPIC, pb2.ACTION_KIND_DELETE_ACL, pb2.ACTION_KIND_DELETE_QUOTA}
+)
+
+
+def print_plan(plan: pb2.Plan, *, skips: bool) -> None:
+    """A heading, one line per action (`+` adds, `-` removes, `~` changes), and what stands in the way."""
+    typer.secho(
+        f"{flow_name(plan.flow)}: {count_of(plan.change_count, 'change')} in {', '.join(plan.scopes)}",
+        bold=True,
+    )
+    for action in plan.actions:
+        if action.kind != _SKIP or skips:
+            _print_action(action)
+    for problem in plan.problems:
+        typer.secho(f"  ! {problem.scope}: {problem.message} ({problem.reason})", fg=typer.colors.YELLOW)
+    left_out = sum(action.kind == _SKIP for action in plan.actions)
+    if left_out and not skips:
+        things = count_of(left_out, "thing")
+        typer.secho(f"  {things} left out on purpose: `twinlog plan --skips` shows them", dim=True)
+
+
+def print_next_step(plan: pb2.Plan) -> None:
+    """The command that carries the plan out, when there is something to do."""
+    if plan.change_count:
+        typer.echo(f"  twinlog apply '{flow_name(plan.flow)}' --plan {plan.plan_id}")
+
+
+def print_outcome(outcome: pb2.ApplySyncResponse, *, shown: bool) -> None:
+    """What was done, unless its plan was `shown` before; what was refused, with the reason; both counts."""
+    for action in () if shown else outcome.applied:
+        _print_action(action)
+    for refused in outcome.refused:
+        typer.secho(
+            f"  ! {refused.action.text}\n    refused: {refused.message} ({refused.reason})",
+            fg=typer.colors.RED,
+        )
+    typer.echo(f"{len(outcome.applied)} done, {len(outcome.refused)} refused")
+
+
+def plan_as_json(plan: pb2.Plan) -> dict[str, Any]:
+    return {
+        "flow": flow_name(plan.flow),
+        "plan_id": plan.plan_id,
+        "scopes": list(plan.scopes),
+        "change_count": plan.change_count,
+        "actions": [action_as_json(action) for action in plan.actions],
+        "problems": [
+            {"scope": problem.scope, "reason": problem.reason, "message": problem.message}
+            for problem in plan.problems
+        ],
+    }
+
+
+def outcome_as_json(outcome: pb2.ApplySyncResponse) -> dict[str, Any]:
+    return {
+        "applied": [action_as_json(action) for action in outcome.applied],
+        "refused": [
+            {"action": action_as_json(refused.action), "reason": refused.reason, "message": refused.message}
+            for refused in outcome.refused
+        ],
+    }
+
+
+def action_as_json(action: pb2.PlannedAction) -> dict[str, Any]:
+    """Only what the action has."""
+    fields: dict[str, Any] = {
+        "kind": pb2.ActionKind.Name(action.kind).removeprefix("ACTION_KIND_"),
+        "scope": action.scope,
+        "source_topic": action.source_topic,
+        "target_topic": action.target_topic,
+        "name": action.name,
+        "entity": action.entity,
+        "before": action.before if action.HasField("before") else None,
+        "after": action.after if action.HasField("after") else None,
+        "configs": dict(action.configs),
+        "acl": acl_as_json(action.acl) if action.HasField("acl") else None,
+        "rule": action.rule,
+        "drift": action.drift,
+        "text": action.text,
+    }
+    always = {"before", "after", "rule", "text", "drift"}
+    return {name: value for name, value in fields.items() if value or (name in always and value is not None)}
+
+
+def acl_as_json(binding: pb2.AclBinding) -> dict[str, str]:
+    return {descriptor.name: value for descriptor, value in binding.ListFields()}
+
+
+def _print_action(action: pb2.PlannedAction) -> None:
+    if action.kind == _SKIP:
+        typer.secho(f"    {action.text}", dim=True)
+        return
+    if action.kind in _ADDS:
+        sign, colour = "+", typer.colors.GREEN
+    elif action.kind in _REMOVES:
+        sign, colour = "-", typer.colors.RED
+    else:
+        sign, colour = "~", typer.colors.YELLOW
+    typer.secho(f"  {sign} {action.text}{' (drift)' if action.drift else ''}", fg=colour)
+
+
+def count_of(number: int, noun: str) -> str:
+    return f"{number} {noun}{'' if number == 1 else 's'}"

@@ -1,0 +1,239 @@
+"""`twinlog rules`: show and change the rules of a flow while it runs."""
+
+from difflib import get_close_matches
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from twinlog.api.configsync.v1 import configsync_service_pb2 as pb2
+from twinlog.cli.common.failures import reported_failures, run_async
+from twinlog.cli.common.location import ConfigOption, EndpointOption
+from twinlog.cli.common.output import Column, Output, OutputOption, print_json, print_table
+from twinlog.cli.configsync.client import (
+    PASS_TIMEOUT_SECONDS,
+    answered,
+    chosen_flows,
+    configsync_stub,
+    flow_name,
+    parse_flow,
+)
+from twinlog.errors import ConfigError
+
+app = typer.Typer(
+    no_args_is_help=True,
+    add_completion=False,
+    help="Show and change the rules of a flow while it runs: topics, groups, intervals, what is synced."
+    " The properties file stays the base; changes are kept on the target and hold for all services.",
+)
+
+FlowArgument = Annotated[str, typer.Argument(metavar="FLOW", help="A flow such as `A->B`.")]
+FlowsArgument = Annotated[
+    str | None, typer.Argument(metavar="FLOW", help="A flow such as `A->B`; all flows when left out.")
+]
+KeyArgument = Annotated[
+    str, typer.Argument(metavar="KEY", help="A key of the properties file: topics.exclude")
+]
+VersionOption = Annotated[
+    int | None, typer.Option("--version", help="Only if the rules are still at this version.")
+]
+DryRunOption = Annotated[bool, typer.Option("--dry-run", help="Only check; change nothing.")]
+
+_COLUMNS = (Column(title="key"), Column(title="value"), Column(title="in the file"))
+_DIFF_COLUMNS = (Column(title="flow"), Column(title="key"), Column(title="file"), Column(title="now"))
+
+
+@app.command("get")
+def get_command(
+    flow: FlowsArgument = None,
+    key: Annotated[str | None, typer.Argument(metavar="KEY", help="Only this key.")] = None,
+    config: ConfigOption = None,
+    endpoint: EndpointOption = None,
+    output: OutputOption = Output.TABLE,
+) -> None:
+    """Show the rules in effect, and what the file says where that differs; of one KEY also what it means."""
+    all_rules = run_async(_get(flow, config, endpoint))
+    with reported_failures():
+        for rules in all_rules:
+            _require_known(rules, key)
+        if output is Output.JSON:
+            print_json([_as_json(rules, key) for rules in all_rules])
+            return
+        for rules in all_rules:
+            chosen = [rule for rule in rules.rules if key in (None, rule.key)]
+            print_table(_title(rules), _COLUMNS, [_cells(rule) for rule in chosen])
+            if key is not None:
+                for rule in chosen:
+                    typer.echo(rule.meaning)
+
+
+@app.command("diff")
+def diff_command(
+    flow: FlowsArgument = None,
+    config: ConfigOption = None,
+    endpoint: EndpointOption = None,
+    output: OutputOption = Output.TABLE,
+) -> None:
+    """Show what differs from the properties file."""
+    all_rules = run_async(_get(flow, config, endpoint))
+    changed = [(rules, rule) for rules in all_rules for rule in rules.rules if rule.changed]
+    with reported_failures():
+        if output is Output.JSON:
+            print_json(
+                [
+                    {
+                        "flow": flow_name(rules.flow),
+                        "key": rule.key,
+                        "file": rule.file_value,
+                        "now": rule.value,
+                    }
+                    for rules, rule in changed
+                ]
+            )
+        elif changed:
+            rows = [[flow_name(rules.flow), rule.key, rule.file_value, rule.value] for rules, rule in changed]
+            print_table("", _DIFF_COLUMNS, rows)
+        else:
+            typer.echo("every flow follows its file")
+
+
+@app.command("set")
+def set_command(
+    flow: FlowArgument,
+    key: KeyArgument,
+    value: Annotated[str, typer.Argument(metavar="VALUE", help="As the file would say it.")],
+    version: VersionOption = None,
+    dry_run: DryRunOption = False,
+    config: ConfigOption = None,
+    endpoint: EndpointOption = None,
+    output: OutputOption = Output.TABLE,
+) -> None:
+    """Replace the value of a rule."""
+    change = pb2.RuleChange(key=key, operation=pb2.RULE_OPERATION_SET, value=value)
+    _change(flow, change, version, dry_run, config, endpoint, output)
+
+
+@app.command("add")
+def add_command(
+    flow: FlowArgument,
+    key: KeyArgument,
+    element: Annotated[str, typer.Argument(metavar="ELEMENT", help="A name or a regular expression.")],
+    version: VersionOption = None,
+    dry_run: DryRunOption = False,
+    config: ConfigOption = None,
+    endpoint: EndpointOption = None,
+    output: OutputOption = Output.TABLE,
+) -> None:
+    """Add an element to a list, such as a pattern to topics."""
+    change = pb2.RuleChange(key=key, operation=pb2.RULE_OPERATION_ADD, value=element)
+    _change(flow, change, version, dry_run, config, endpoint, output)
+
+
+@app.command("remove")
+def remove_command(
+    flow: FlowArgument,
+    key: KeyArgument,
+    element: Annotated[str, typer.Argument(metavar="ELEMENT", help="As it is in the list.")],
+    version: VersionOption = None,
+    dry_run: DryRunOption = False,
+    config: ConfigOption = None,
+    endpoint: EndpointOption = None,
+    output: OutputOption = Output.TABLE,
+) -> None:
+    """Remove an element from a list."""
+    change = pb2.RuleChange(key=key, operation=pb2.RULE_OPERATION_REMOVE, value=element)
+    _change(flow, change, version, dry_run, config, endpoint, output)
+
+
+@app.command("reset")
+def reset_command(
+    flow: FlowArgument,
+    key: KeyArgument,
+    version: VersionOption = None,
+    dry_run: DryRunOption = False,
+    config: ConfigOption = None,
+    endpoint: EndpointOption = None,
+    output: OutputOption = Output.TABLE,
+) -> None:
+    """Go back to what the properties file says."""
+    change = pb2.RuleChange(key=key, operation=pb2.RULE_OPERATION_RESET)
+    _change(flow, change, version, dry_run, config, endpoint, output)
+
+
+def _change(
+    flow: str,
+    change: pb2.RuleChange,
+    version: int | None,
+    dry_run: bool,
+    config: Path | None,
+    endpoint: list[str] | None,
+    output: Output,
+) -> None:
+    rules = run_async(_update(flow, change, version, dry_run, config, endpoint))
+    with reported_failures():
+        if output is Output.JSON:
+            print_json(_as_json(rules, change.key))
+            return
+        chosen = [rule for rule in rules.rules if rule.key == change.key]
+        print_table(_title(rules), _COLUMNS, [_cells(rule) for rule in chosen])
+        if dry_run:
+            typer.echo("nothing was changed (--dry-run)")
+
+
+def _require_known(rules: pb2.Rules, key: str | None) -> None:
+    """Raises ConfigError for a key that is no rule."""
+    known = [rule.key for rule in rules.rules]
+    if key is None or key in known:
+        return
+    nearest = get_close_matches(key, known, n=1)
+    meant = f" (did you mean {nearest[0]}?)" if nearest else ""
+    raise ConfigError(
+        f"{key}: is no rule that can be changed while a flow runs{meant}; `twinlog rules get` lists them",
+        metadata={"key": key},
+    )
+
+
+async def _get(flow: str | None, config: Path | None, endpoint: list[str] | None) -> list[pb2.Rules]:
+    async with configsync_stub(config, endpoint) as stub:
+        found: list[pb2.Rules] = []
+        for each in await chosen_flows(stub, flow):
+            answer = await answered(stub.GetRules(pb2.GetRulesRequest(flow=each), timeout=5.0))
+            found.append(answer.rules)
+        return found
+
+
+async def _update(
+    flow: str,
+    change: pb2.RuleChange,
+    version: int | None,
+    dry_run: bool,
+    config: Path | None,
+    endpoint: list[str] | None,
+) -> pb2.Rules:
+    async with configsync_stub(config, endpoint) as stub:
+        request = pb2.UpdateRulesRequest(
+            flow=parse_flow(flow), changes=[change], expected_version=version, dry_run=dry_run
+        )
+        return (await answered(stub.UpdateRules(request, timeout=PASS_TIMEOUT_SECONDS))).rules
+
+
+def _title(rules: pb2.Rules) -> str:
+    title = f"{flow_name(rules.flow)}, version {rules.version}"
+    return f"{title}: {rules.problem}" if rules.problem else title
+
+
+def _cells(rule: pb2.Rule) -> list[str]:
+    return [rule.key, rule.value, rule.file_value if rule.changed else ""]
+
+
+def _as_json(rules: pb2.Rules, key: str | None) -> dict[str, Any]:
+    return {
+        "flow": flow_name(rules.flow),
+        "version": rules.version,
+        "problem": rules.problem,
+        "rules": [
+            {"key": rule.key, "value": rule.value, "file": rule.file_value, "changed": rule.changed}
+            for rule in rules.rules
+            if key in (None, rule.key)
+        ],
+    }

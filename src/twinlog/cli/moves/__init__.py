@@ -1,0 +1,1 @@
+"""`twinlog failover` and `twinlog failback`."""

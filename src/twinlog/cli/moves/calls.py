@@ -1,0 +1,162 @@
+"""What `twinlog failover` and `twinlog failback` ask of the checkpoint service, and how they go on after."""
+
+import asyncio
+import sys
+from collections.abc import AsyncIterable
+from dataclasses import dataclass
+from pathlib import Path
+
+import grpc
+import typer
+
+from twinlog.api.checkpoint.v1 import checkpoint_service_pb2 as pb2
+from twinlog.api.checkpoint.v1.checkpoint_service_pb2_grpc import CheckpointServiceStub
+from twinlog.api.common.v1 import types_pb2
+from twinlog.cli.checkpoint.client import CALL_TIMEOUT_SECONDS, answered, checkpoint_stub
+from twinlog.cli.common.failures import EXIT_FAILED, run_async
+from twinlog.cli.common.output import Output, print_json
+from twinlog.cli.configsync.client import flow_name, parse_flow
+from twinlog.cli.moves.moves import print_plan, print_run
+from twinlog.cli.moves.status import print_status, run_as_json, status_as_json
+from twinlog.cli.source.client import who
+from twinlog.service.errors_wire import error_from_rpc
+
+RUN_TIMEOUT_SECONDS = 24 * 3600.0
+"""A run waits for the copy; --wait bounds that."""
+PLAN_TIMEOUT_SECONDS = 600.0
+"""A plan of thousands of groups says what it looks at meanwhile."""
+
+KINDS = {"failover": pb2.MOVE_KIND_FAILOVER, "failback": pb2.MOVE_KIND_FAILBACK}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MoveCall:
+    """One command about the moves of one flow."""
+
+    kind: str
+    """failover or failback."""
+    flow: types_pb2.Flow
+    config: Path | None
+    endpoint: list[str] | None
+    output: Output
+
+    @classmethod
+    def of(
+        cls, kind: str, flow: str, config: Path | None, endpoint: list[str] | None, output: Output
+    ) -> "MoveCall":
+        """Raises ConfigError."""
+        return cls(kind=kind, flow=parse_flow(flow), config=config, endpoint=endpoint, output=output)
+
+    async def plan(self, options: pb2.MoveOptions) -> None:
+        """Exits with 1 when the move would be refused."""
+        async with checkpoint_stub(self.config, self.endpoint) as stub:
+            print_plan(await self._planned(stub, options), self.output)
+
+    def asked_and_run(self, options: pb2.MoveOptions, *, yes: bool) -> None:
+        """Ask before anything is changed, where somebody can answer; exits with 1 unless it is complete.
+
+        The question is asked outside of the event loop: Ctrl-C would else wait for the answer.
+        """
+        if not yes and sys.stdin.isatty():
+            question = run_async(self._question(options))
+            if not typer.confirm(question, err=True):
+                typer.echo("nothing was changed", err=True)
+                raise typer.Exit(EXIT_FAILED)
+        run_async(self.run(options))
+
+    async def run(self, options: pb2.MoveOptions) -> None:
+        """Exits with 1 unless it is complete."""
+        async with checkpoint_stub(self.config, self.endpoint) as stub:
+            events: AsyncIterable[pb2.RunFailoverResponse] | AsyncIterable[pb2.RunFailbackResponse]
+            if self.kind == "failover":
+                asked = pb2.RunFailoverRequest(flow=self.flow, options=options)
+                events = stub.RunFailover(asked, timeout=RUN_TIMEOUT_SECONDS)
+            else:
+                back = pb2.RunFailbackRequest(flow=self.flow, options=options)
+                events = stub.RunFailback(back, timeout=RUN_TIMEOUT_SECONDS)
+            await self._follow(events)
+
+    async def attach(self) -> None:
+        """As `run`, of a run that is under way or was last."""
+        async with checkpoint_stub(self.config, self.endpoint) as stub:
+            request = pb2.WatchMoveRequest(flow=self.flow)
+            await self._follow(stub.WatchMove(request, timeout=RUN_TIMEOUT_SECONDS))
+
+    async def status(self) -> None:
+        async with checkpoint_stub(self.config, self.endpoint) as stub:
+            request = pb2.GetMoveRequest(flow=self.flow)
+            answer = await answered(stub.GetMove(request, timeout=CALL_TIMEOUT_SECONDS))
+        if self.output is Output.JSON:
+            print_json(status_as_json(answer))
+        else:
+            print_status(self.flow, answer)
+
+    async def cancel(self) -> None:
+        async with checkpoint_stub(self.config, self.endpoint) as stub:
+            request = pb2.CancelMoveRequest(flow=self.flow, by=who())
+            answer = await answered(stub.CancelMove(request, timeout=CALL_TIMEOUT_SECONDS))
+        if self.output is Output.JSON:
+            print_json(run_as_json(answer.run))
+        else:
+            typer.echo(answer.run.message or "the run had ended already: nothing was cancelled")
+        if answer.run.reason != "MOVE_CANCELLED":
+            raise typer.Exit(EXIT_FAILED)
+
+    async def abort(self) -> None:
+        async with checkpoint_stub(self.config, self.endpoint) as stub:
+            request = pb2.AbortMoveRequest(flow=self.flow, kind=KINDS[self.kind], by=who())
+            answer = await answered(stub.AbortMove(request, timeout=CALL_TIMEOUT_SECONDS))
+        topics = list(answer.unfenced_topics)
+        if self.output is Output.JSON:
+            print_json({"unfenced_topics": topics})
+            return
+        fence = f"writers may write again to {', '.join(topics)}" if topics else "it had no fence of its own"
+        typer.echo(f"the {self.kind} of {flow_name(self.flow)} is given up: {fence}")
+        typer.echo("offsets that it committed stay")
+
+    async def _planned(self, stub: CheckpointServiceStub, options: pb2.MoveOptions) -> pb2.MovePlan:
+        """The whole plan; to people it is said meanwhile what is looked at."""
+        request = pb2.PlanMoveRequest(flow=self.flow, kind=KINDS[self.kind], options=options)
+        rows = pb2.MovePlanPart()
+        try:
+            async for event in stub.PlanMove(request, timeout=PLAN_TIMEOUT_SECONDS):
+                if event.HasField("plan"):
+                    whole = event.plan
+                    whole.partitions.MergeFrom(rows.partitions)
+                    whole.backlog.MergeFrom(rows.backlog)
+                    return whole
+                if event.HasField("part"):
+                    rows.MergeFrom(event.part)
+                elif self.output is Output.TABLE and sys.stderr.isatty():
+                    typer.echo(f"{event.step.message} …", err=True)
+        except grpc.aio.AioRpcError as error:
+            raise error_from_rpc(error, peer="checkpoint") from error
+        raise AssertionError("PlanMove ends with a plan")
+
+    async def _question(self, options: pb2.MoveOptions) -> str:
+        """Show the plan, and return what is to be asked. Exits with 1 when the move would be refused."""
+        async with checkpoint_stub(self.config, self.endpoint) as stub:
+            plan = await self._planned(stub, options)
+        if self.output is Output.TABLE or plan.blockers:
+            print_plan(plan, self.output)
+        count = len({entry.group for entry in plan.partitions})
+        groups = "1 group" if count == 1 else f"{count} groups"
+        fence = f", with a fence on {plan.from_cluster}" if options.fence else ""
+        return f"Move {groups} from {plan.from_cluster} to {plan.to_cluster}{fence}?"
+
+    async def _follow(
+        self,
+        events: AsyncIterable[pb2.RunFailoverResponse]
+        | AsyncIterable[pb2.RunFailbackResponse]
+        | AsyncIterable[pb2.WatchMoveResponse],
+    ) -> None:
+        try:
+            await print_run(events, self.output)
+        except asyncio.CancelledError:
+            verb, flow = f"twinlog {self.kind}", flow_name(self.flow)
+            typer.echo(
+                f"the run continues in the service: `{verb} attach '{flow}'` follows it, `{verb} cancel"
+                f" '{flow}'` stops it, and `{verb} abort '{flow}'` then removes its fence",
+                err=True,
+            )
+            raise

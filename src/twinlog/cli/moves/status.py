@@ -1,0 +1,82 @@
+"""`twinlog failover status`: the run in the service, and what is on record."""
+
+from typing import Any
+
+import typer
+from google.protobuf.timestamp_pb2 import Timestamp
+
+from twinlog.api.checkpoint.v1 import checkpoint_service_pb2 as pb2
+from twinlog.api.common.v1 import types_pb2
+from twinlog.cli.configsync.client import flow_name
+from twinlog.cli.moves.moves import clock_time, last_as_json, print_step, step_as_json
+
+_KINDS = {pb2.MOVE_KIND_FAILOVER: "failover", pb2.MOVE_KIND_FAILBACK: "failback"}
+
+
+def print_status(flow: types_pb2.Flow, answer: pb2.GetMoveResponse) -> None:
+    """In words, with the command that helps."""
+    name = flow_name(flow)
+    if answer.HasField("run"):
+        _print_run(name, answer.run)
+    if answer.problem:
+        typer.echo(f"the record of moves cannot be read: {answer.problem}")
+    elif answer.HasField("last"):
+        _print_last(name, answer.last, running=answer.run.running)
+    else:
+        typer.echo(f"no move of {name} is on record")
+
+
+def _print_run(name: str, run: pb2.MoveRun) -> None:
+    kind = _KINDS.get(run.kind, "move")
+    if run.running:
+        state = f"is running; `twinlog {kind} attach '{name}'` follows it, `cancel` stops it"
+    elif run.reason:
+        state = f"ended: {run.message} ({run.reason})"
+    else:
+        state = "is done"
+    by = run.options.by or "somebody"
+    typer.echo(f"the {kind} of {name} that {by} asked for at {clock_time(run.started)} {state}")
+    for step in run.steps:
+        print_step(step)
+
+
+def _print_last(name: str, last: pb2.LastMove, *, running: bool) -> None:
+    about = f"{last.kind} run {last.run_id} by {last.by or 'somebody'}, started at {clock_time(last.started)}"
+    if last.aborted:
+        typer.echo(f"on record: {about}: given up")
+    elif last.finished:
+        typer.echo(f"on record: {about}: done")
+    elif not running:
+        steps = ", ".join(last.steps) or "nothing"
+        typer.echo(
+            f"on record: {about}: cut after {steps}. `twinlog {last.kind} run '{name}'` continues it,"
+            f" `twinlog {last.kind} abort '{name}'` gives it up"
+        )
+    if last.fenced_topics:
+        typer.echo(f"its fence keeps writers out of {', '.join(last.fenced_topics)}")
+
+
+def status_as_json(answer: pb2.GetMoveResponse) -> dict[str, Any]:
+    return {
+        "run": run_as_json(answer.run) if answer.HasField("run") else None,
+        "last": last_as_json(answer.last) if answer.HasField("last") else None,
+        "problem": answer.problem or None,
+    }
+
+
+def run_as_json(run: pb2.MoveRun) -> dict[str, Any]:
+    return {
+        "kind": _KINDS.get(run.kind, ""),
+        "running": run.running,
+        "by": run.options.by or None,
+        "groups": list(run.options.groups),
+        "fence": run.options.fence,
+        "started": _text(run.started),
+        "steps": [step_as_json(step) for step in run.steps],
+        "reason": run.reason or None,
+        "message": run.message or None,
+    }
+
+
+def _text(at: Timestamp) -> str:
+    return at.ToJsonString()

@@ -1,0 +1,1 @@
+"""Commands about copying: partitions, pauses, limits, positions, gaps."""

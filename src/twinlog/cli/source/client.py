@@ -1,0 +1,134 @@
+"""How commands ask the source service: one channel, one deadline, our errors; and the words they share."""
+
+import getpass
+import os
+import socket
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Annotated, TypeVar
+
+import grpc
+import typer
+
+from twinlog.api.common.v1 import types_pb2
+from twinlog.api.source.v1 import source_service_pb2 as pb2
+from twinlog.api.source.v1.source_service_pb2_grpc import SourceServiceStub
+from twinlog.cli.common.location import service_endpoints
+from twinlog.cli.configsync.client import flow_name, parse_flow
+from twinlog.errors import ConfigError
+from twinlog.service.errors_wire import error_from_rpc
+from twinlog.service.peers import open_channel
+
+CALL_TIMEOUT_SECONDS = 30.0
+PAGE = 5000
+
+Answer = TypeVar("Answer")
+
+FlowArgument = Annotated[str, typer.Argument(metavar="A->B", help="The flow.")]
+TopicOption = Annotated[
+    str,
+    typer.Option("--topic", metavar="NAME", help="Only this source topic; all when left out."),
+]
+PartitionOption = Annotated[
+    int | None, typer.Option("--partition", min=0, metavar="N", help="Only this partition of the topic.")
+]
+
+
+@asynccontextmanager
+async def source_stub(config: Path | None, endpoints: list[str] | None) -> AsyncIterator[SourceServiceStub]:
+    """A stub to where source is. Raises ConfigError for a file or an option that is wrong."""
+    async with open_channel(service_endpoints(config, endpoints)["source"]) as channel:
+        yield SourceServiceStub(channel)
+
+
+async def answered(call: Awaitable[Answer]) -> Answer:
+    """The answer of a call. Raises the error that the service told."""
+    try:
+        return await call
+    except grpc.aio.AioRpcError as error:
+        raise error_from_rpc(error, peer="source") from error
+
+
+async def list_flows(stub: SourceServiceStub, flow: str | None) -> list[pb2.FlowStatus]:
+    """All flows, or the one that is named. Raises ConfigError when it is not there."""
+    wanted = None if flow is None else parse_flow(flow)
+    listed = await answered(stub.ListFlows(pb2.ListFlowsRequest(), timeout=CALL_TIMEOUT_SECONDS))
+    found = [status for status in listed.flows if wanted is None or status.flow == wanted]
+    if wanted is not None and not found:
+        known = ", ".join(flow_name(status.flow) for status in listed.flows) or "none"
+        raise ConfigError(f"there is no flow {flow} here; flows: {known}", metadata={"key": "FLOW"})
+    return found
+
+
+async def every_partition(
+    stub: SourceServiceStub, flow: types_pb2.Flow | None, topic: str
+) -> list[pb2.PartitionStatus]:
+    """All partitions, page by page. Raises the error that the service told."""
+    request = pb2.ListPartitionsRequest(flow=flow, source_topic=topic, page_size=PAGE)
+    found: list[pb2.PartitionStatus] = []
+    while True:
+        answer = await answered(stub.ListPartitions(request, timeout=CALL_TIMEOUT_SECONDS))
+        found += answer.partitions
+        if not answer.next_page_token:
+            return found
+        request.page_token = answer.next_page_token
+
+
+def parse_scope(flow: str, topic: str, partition: int | None) -> pb2.Scope:
+    """Raises ConfigError."""
+    if partition is not None and not topic:
+        raise ConfigError("--partition needs --topic", metadata={"key": "--partition"})
+    return pb2.Scope(flow=parse_flow(flow), source_topic=topic, partition=partition)
+
+
+def scope_name(scope: pb2.Scope) -> str:
+    """`A->B`, `A->B orders`, `A->B orders-3`."""
+    name = flow_name(scope.flow)
+    if not scope.source_topic:
+        return name
+    number = f"-{scope.partition}" if scope.HasField("partition") else ""
+    return f"{name} {scope.source_topic}{number}"
+
+
+def partition_name(partition: types_pb2.TopicPartition) -> str:
+    return f"{partition.topic}-{partition.partition}"
+
+
+def who(current_user: Callable[[], str] = getpass.getuser) -> str:
+    """Who asks: for the service's log and the flow's record."""
+    try:
+        user = current_user()
+    except (KeyError, OSError):
+        # Containers often run under a number that no passwd entry names.
+        user = f"uid-{os.getuid()}"
+    return f"{user}@{socket.gethostname()}"
+
+
+def shown_bytes(size: float) -> str:
+    """`1.5 MB`: for people."""
+    for unit in ("B", "kB", "MB"):
+        if size < 1000:
+            return f"{size:.0f} {unit}" if unit == "B" else f"{size:.1f} {unit}"
+        size /= 1000
+    return f"{size:.1f} GB"
+
+
+def parse_bytes(text: str) -> int:
+    """Read `none`, `500000`, `500k`, `20M`, `1G` (thousands). Raises ConfigError."""
+    factors = {"k": 10**3, "m": 10**6, "g": 10**9}
+    plain = text.strip().lower().removesuffix("/s").removesuffix("b")
+    if plain == "none":
+        return 0
+    factor = factors.get(plain[-1:], 1)
+    number = plain[:-1] if factor > 1 else plain
+    try:
+        value = float(number) * factor
+    except ValueError:
+        value = -1.0
+    if not 1 <= value < 10**15:
+        raise ConfigError(
+            f"{text!r} is not a rate: expected bytes per second such as 500k or 20M, or none",
+            metadata={"key": "RATE"},
+        )
+    return int(value)

@@ -1,0 +1,200 @@
+"""`twinlog gaps`: source offsets that are missing on the target; `twinlog gaps ack` acknowledges them."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from twinlog.api.source.v1 import source_service_pb2 as pb2
+from twinlog.cli.common.failures import EXIT_FAILED, reported_failures, run_async
+from twinlog.cli.common.flow_choice import OptionalFlowOption, chosen_flow, is_flow, required_flow
+from twinlog.cli.common.location import ConfigOption, EndpointOption
+from twinlog.cli.common.output import Column, Output, OutputOption, print_json, print_table
+from twinlog.cli.configsync.client import flow_name, parse_flow
+from twinlog.cli.source.client import (
+    CALL_TIMEOUT_SECONDS,
+    PartitionOption,
+    TopicOption,
+    answered,
+    parse_scope,
+    partition_name,
+    source_stub,
+    who,
+)
+from twinlog.errors import ConfigError
+
+ACK = "ack"
+
+_COLUMNS = (
+    Column(title="flow"),
+    Column(title="partition"),
+    Column(title="from", right=True),
+    Column(title="to", right=True),
+    Column(title="offsets", right=True),
+    Column(title="reason"),
+    Column(title="found"),
+)
+_ACKNOWLEDGED = Column(title="acknowledged")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Wish:
+    """What the command line asks for."""
+
+    acknowledge: bool
+    flow: str | None
+
+
+def gaps_command(
+    words: Annotated[
+        list[str] | None,
+        typer.Argument(
+            metavar="[ack] [A->B]",
+            help="Only this flow. `ack 'A->B'` acknowledges its gaps: --topic, --partition and --from say"
+            " which, --all takes all of the flow.",
+            show_default=False,
+        ),
+    ] = None,
+    flow: OptionalFlowOption = None,
+    topic: TopicOption = "",
+    partition: PartitionOption = None,
+    begin: Annotated[
+        int | None,
+        typer.Option(
+            "--from", min=0, metavar="OFFSET", help="Only the gap that begins here, to acknowledge."
+        ),
+    ] = None,
+    everything: Annotated[
+        bool,
+        typer.Option("--all", help="Also those that are acknowledged; with ack: every gap of the flow."),
+    ] = False,
+    config: ConfigOption = None,
+    endpoint: EndpointOption = None,
+    output: OutputOption = Output.TABLE,
+) -> None:
+    """Show every range of source offsets that is missing on the target, with its reason; `ack` acknowledges.
+
+    `to` is the first offset after the range. `offsets` is how many offsets of the range are missing: fewer
+    than it spans if the oldest ranges of a partition were joined. Acknowledged gaps appear only with --all.
+    Exit code 1 when the gaps of a flow are not known.
+    """
+    with reported_failures():
+        wish = _wish(words or [], flow)
+        if wish.acknowledge:
+            request = _request(wish, topic, partition, begin, everything=everything)
+            _print_acknowledged(run_async(_acknowledge(request, config, endpoint)), output)
+            return
+        if begin is not None:
+            raise ConfigError("--from is for `twinlog gaps ack`", metadata={"key": "--from"})
+        if partition is not None and not topic:
+            raise ConfigError("--partition needs --topic", metadata={"key": "--partition"})
+        answer = run_async(_gaps(wish.flow, topic, config, endpoint))
+        gaps = [gap for gap in answer.gaps if partition in (None, gap.partition.partition)]
+        hidden = [] if everything else [gap for gap in gaps if gap.acknowledged_by]
+        _print([gap for gap in gaps if gap not in hidden], answer.unknown, len(hidden), output)
+        if answer.unknown:
+            raise typer.Exit(EXIT_FAILED)
+
+
+def _wish(words: Sequence[str], option: str | None) -> Wish:
+    """Raises ConfigError."""
+    acknowledge = bool(words) and words[0] == ACK
+    rest = words[1:] if acknowledge else words
+    if len(rest) > 1 or (rest and not is_flow(rest[0])):
+        raise ConfigError(
+            f"{' '.join(rest)}: expected a flow such as 'A->B' (in quotes), or ack and a flow",
+            metadata={"key": "FLOW"},
+        )
+    return Wish(acknowledge=acknowledge, flow=chosen_flow(rest[0] if rest else None, option))
+
+
+def _request(
+    wish: Wish, topic: str, partition: int | None, begin: int | None, *, everything: bool
+) -> pb2.AcknowledgeGapsRequest:
+    """Raises ConfigError for a selection that leaves open what is meant."""
+    if everything == bool(topic):
+        raise ConfigError(
+            "say which gaps: --topic (with --partition, --from), or --all of the flow",
+            metadata={"key": "--all"},
+        )
+    if begin is not None and partition is None:
+        raise ConfigError("--from needs --partition", metadata={"key": "--from"})
+    scope = parse_scope(required_flow(wish.flow, None), topic, partition)
+    return pb2.AcknowledgeGapsRequest(scope=scope, from_offset=begin, by=who())
+
+
+def _print(
+    gaps: Sequence[pb2.LedgerGap], unknown: Sequence[pb2.UnknownLedger], hidden: int, output: Output
+) -> None:
+    for ledger in unknown:
+        typer.echo(
+            f"{flow_name(ledger.flow)}: the gaps are not known: {ledger.message} ({ledger.reason})", err=True
+        )
+    if output is Output.JSON:
+        print_json([_as_json(gap) for gap in gaps])
+        return
+    if gaps:
+        with_names = any(gap.acknowledged_by for gap in gaps)
+        columns = (*_COLUMNS, _ACKNOWLEDGED) if with_names else _COLUMNS
+        print_table("", columns, [_cells(gap, with_names=with_names) for gap in gaps])
+    elif not unknown:
+        typer.echo("no gaps")
+    if hidden:
+        typer.echo(f"{hidden} acknowledged: --all shows them")
+
+
+def _print_acknowledged(gaps: Sequence[pb2.LedgerGap], output: Output) -> None:
+    if output is Output.JSON:
+        print_json([_as_json(gap) for gap in gaps])
+        return
+    print_table(
+        "acknowledged", _COLUMNS, [_cells(gap, with_names=False) for gap in gaps], empty="nothing new"
+    )
+
+
+def _cells(gap: pb2.LedgerGap, *, with_names: bool) -> list[str]:
+    cells = [
+        flow_name(gap.flow),
+        partition_name(gap.partition),
+        str(gap.from_offset),
+        str(gap.to_offset),
+        str(gap.lost_offsets),
+        gap.reason,
+        gap.found_at.ToJsonString(),
+    ]
+    if with_names:
+        known = f"{gap.acknowledged_by} {gap.acknowledged_at.ToJsonString()}" if gap.acknowledged_by else ""
+        cells.append(known)
+    return cells
+
+
+def _as_json(gap: pb2.LedgerGap) -> dict[str, Any]:
+    return {
+        "flow": flow_name(gap.flow),
+        "topic": gap.partition.topic,
+        "partition": gap.partition.partition,
+        "from": gap.from_offset,
+        "to": gap.to_offset,
+        "offsets": gap.lost_offsets,
+        "reason": gap.reason,
+        "found_at": gap.found_at.ToJsonString(),
+        "acknowledged_by": gap.acknowledged_by or None,
+        "acknowledged_at": gap.acknowledged_at.ToJsonString() if gap.HasField("acknowledged_at") else None,
+    }
+
+
+async def _gaps(
+    flow: str | None, topic: str, config: Path | None, endpoint: list[str] | None
+) -> pb2.ListGapsResponse:
+    request = pb2.ListGapsRequest(flow=None if flow is None else parse_flow(flow), source_topic=topic)
+    async with source_stub(config, endpoint) as stub:
+        return await answered(stub.ListGaps(request, timeout=CALL_TIMEOUT_SECONDS))
+
+
+async def _acknowledge(
+    request: pb2.AcknowledgeGapsRequest, config: Path | None, endpoint: list[str] | None
+) -> list[pb2.LedgerGap]:
+    async with source_stub(config, endpoint) as stub:
+        return list((await answered(stub.AcknowledgeGaps(request, timeout=CALL_TIMEOUT_SECONDS))).gaps)

@@ -1,0 +1,139 @@
+"""How one partition looks: in a table for people, as a document for programs. Pure."""
+
+from collections.abc import Iterable
+from typing import Any
+
+from google.protobuf.timestamp_pb2 import Timestamp
+
+from twinlog.api.source.v1 import source_service_pb2 as pb2
+from twinlog.cli.common.output import Column
+from twinlog.cli.configsync.client import flow_name
+from twinlog.cli.source.client import partition_name, shown_bytes
+
+UNKNOWN = "?"
+
+COLUMNS = (
+    Column(title="flow", spare=4),
+    Column(title="partition"),
+    Column(title="state"),
+    Column(title="position", right=True, spare=1),
+    Column(title="lag", right=True),
+    Column(title="behind", right=True),
+    Column(title="records/s", right=True, spare=2),
+    Column(title="bytes/s", right=True, spare=3),
+    Column(title="lane", spare=6),
+    Column(title="delay", right=True, spare=5),
+    Column(title="next try", right=True, spare=1),
+    Column(title="reason"),
+)
+_WORST_FIRST = ("FAULTED", "STALLED", "BACKOFF", "WAITING", "PAUSED", "RUNNING")
+
+
+def is_troubled(status: pb2.PartitionStatus) -> bool:
+    """Whether it does not simply run."""
+    return status.state != pb2.PARTITION_STATE_RUNNING or bool(status.reason)
+
+
+def worst_first(statuses: Iterable[pb2.PartitionStatus]) -> list[pb2.PartitionStatus]:
+    """Those at fault, those that do not move, …, those that run; else in the order in which they came."""
+    ranks = {state: rank for rank, state in enumerate(_WORST_FIRST)}
+    return sorted(statuses, key=lambda each: (ranks.get(state_name(each), 0), not is_troubled(each)))
+
+
+def cells(status: pb2.PartitionStatus, *, now_ms: int) -> list[str]:
+    known_delay = status.HasField("replication_latency")
+    return [
+        flow_name(status.flow),
+        partition_name(status.source),
+        state_name(status),
+        position_cell(status),
+        lag_cell(status),
+        shown_seconds(lag_seconds(status, now_ms=now_ms)),
+        f"{status.records_per_second:.0f}",
+        shown_bytes(status.bytes_per_second),
+        "" if status.lane == pb2.LANE_UNSPECIFIED else pb2.Lane.Name(status.lane).removeprefix("LANE_"),
+        f"{status.replication_latency.ToMilliseconds()} ms" if known_delay else "",
+        _until(status, now_ms),
+        f"{status.reason} {status.message}".strip(),
+    ]
+
+
+def position_cell(status: pb2.PartitionStatus) -> str:
+    return UNKNOWN if status.position < 0 else str(status.position)
+
+
+def end_cell(status: pb2.PartitionStatus) -> str:
+    return UNKNOWN if status.source_end_offset < 0 else str(status.source_end_offset)
+
+
+def lag_cell(status: pb2.PartitionStatus) -> str:
+    return str(status.lag_records) if status.HasField("lag_records") else UNKNOWN
+
+
+def lag_seconds(status: pb2.PartitionStatus, *, now_ms: int) -> float | None:
+    """Age of the oldest record that is not copied; None when it is not known."""
+    if not status.HasField("lag_records"):
+        return None
+    if not status.lag_records:
+        return 0.0
+    if not status.HasField("oldest_record_at"):
+        return None
+    return max(0.0, (now_ms - status.oldest_record_at.ToMilliseconds()) / 1000)
+
+
+def as_json(status: pb2.PartitionStatus, *, now_ms: int) -> dict[str, Any]:
+    seconds = lag_seconds(status, now_ms=now_ms)
+    return {
+        "flow": flow_name(status.flow),
+        "topic": status.source.topic,
+        "partition": status.source.partition,
+        "target_topic": status.target_topic,
+        "state": state_name(status),
+        "position": None if status.position < 0 else status.position,
+        "source_end_offset": None if status.source_end_offset < 0 else status.source_end_offset,
+        "lag_records": status.lag_records if status.HasField("lag_records") else None,
+        "lag_seconds": None if seconds is None else round(seconds, 3),
+        "records_per_second": round(status.records_per_second, 3),
+        "bytes_per_second": round(status.bytes_per_second, 3),
+        "lane": (
+            None if status.lane == pb2.LANE_UNSPECIFIED else pb2.Lane.Name(status.lane).removeprefix("LANE_")
+        ),
+        "slot": status.slot,
+        "reason": status.reason,
+        "message": status.message,
+        "retry_at": _time(status, "retry_at"),
+        "stalled_since": _time(status, "stalled_since"),
+        "as_of": _time(status, "as_of"),
+        "source_end_as_of": _time(status, "source_end_as_of"),
+        "replication_latency_ms": (
+            status.replication_latency.ToMilliseconds() if status.HasField("replication_latency") else None
+        ),
+    }
+
+
+def state_name(status: pb2.PartitionStatus) -> str:
+    """`RUNNING`."""
+    return pb2.PartitionState.Name(status.state).removeprefix("PARTITION_STATE_")
+
+
+def shown_seconds(seconds: float | None) -> str:
+    """`12 s`, `5 min`, `3.2 h`, `2.0 d`; `?` when it is not known."""
+    if seconds is None:
+        return UNKNOWN
+    for size, unit in ((86_400, "d"), (3_600, "h")):
+        if seconds >= 2 * size:
+            return f"{seconds / size:.1f} {unit}"
+    return f"{seconds / 60:.0f} min" if seconds >= 120 else f"{seconds:.0f} s"
+
+
+def _until(status: pb2.PartitionStatus, now_ms: int) -> str:
+    if not status.HasField("retry_at"):
+        return ""
+    return f"in {max(0.0, (status.retry_at.ToMilliseconds() - now_ms) / 1000):.0f} s"
+
+
+def _time(status: pb2.PartitionStatus, field: str) -> str | None:
+    if not status.HasField(field):  # type: ignore[arg-type]  # names of fields
+        return None
+    value: Timestamp = getattr(status, field)
+    return value.ToJsonString()

@@ -1,0 +1,243 @@
+"""`twinlog positions get` and `twinlog positions set`."""
+
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from twinlog.api.source.v1 import source_service_pb2 as pb2
+from twinlog.cli.common.failures import EXIT_FAILED, reported_failures, run_async
+from twinlog.cli.common.location import ConfigOption, EndpointOption
+from twinlog.cli.common.output import Column, Output, OutputOption, print_json, print_table
+from twinlog.cli.common.times import EXPECTED, parse_time
+from twinlog.cli.configsync.plan_view import count_of
+from twinlog.cli.source.client import (
+    CALL_TIMEOUT_SECONDS,
+    FlowArgument,
+    PartitionOption,
+    TopicOption,
+    answered,
+    every_partition,
+    parse_scope,
+    partition_name,
+    scope_name,
+    source_stub,
+    who,
+)
+from twinlog.cli.source.partition_rows import end_cell, lag_cell, position_cell
+from twinlog.clock import SystemClock
+from twinlog.errors import ConfigError, NotFoundError
+
+app = typer.Typer(
+    no_args_is_help=True, add_completion=False, help="Show or move where partitions are copied from."
+)
+
+_POSITIONS = (
+    Column(title="partition"),
+    Column(title="position", right=True),
+    Column(title="source end", right=True),
+    Column(title="lag", right=True),
+)
+_CHANGES = (
+    Column(title="partition"),
+    Column(title="from", right=True),
+    Column(title="to", right=True),
+    Column(title="copied again", right=True),
+    Column(title="left out", right=True),
+    Column(title="problem"),
+)
+
+
+@app.command("get")
+def get_command(
+    flow: FlowArgument,
+    topic: TopicOption = "",
+    config: ConfigOption = None,
+    endpoint: EndpointOption = None,
+    output: OutputOption = Output.TABLE,
+) -> None:
+    """Show the next source offset of every partition."""
+    with reported_failures():
+        found = run_async(_get(parse_scope(flow, topic, None), config, endpoint))
+        if output is Output.JSON:
+            print_json(
+                [
+                    {
+                        "topic": each.source.topic,
+                        "partition": each.source.partition,
+                        "position": None if each.position < 0 else each.position,
+                        "source_end_offset": None if each.source_end_offset < 0 else each.source_end_offset,
+                        "lag_records": each.lag_records if each.HasField("lag_records") else None,
+                    }
+                    for each in found
+                ]
+            )
+            return
+        rows = [
+            [
+                partition_name(each.source),
+                position_cell(each),
+                end_cell(each),
+                lag_cell(each),
+            ]
+            for each in found
+        ]
+        print_table("", _POSITIONS, rows, empty="no partition is copied")
+
+
+@app.command("set")
+def set_command(
+    flow: FlowArgument,
+    to: Annotated[
+        str,
+        typer.Option(
+            "--to",
+            metavar="WHERE",
+            help="An offset, earliest, latest, or a time: 2026-01-31T12:00:00Z, now, -10m; UTC without zone.",
+        ),
+    ],
+    topic: TopicOption = "",
+    partition: PartitionOption = None,
+    everything: Annotated[
+        bool, typer.Option("--all", help="All partitions of all topics of the flow, also to one bare offset.")
+    ] = False,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Only show what would be copied again or left out.")
+    ] = False,
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
+    config: ConfigOption = None,
+    endpoint: EndpointOption = None,
+    output: OutputOption = Output.TABLE,
+) -> None:
+    """Move where partitions are copied from. Try --dry-run first: what is copied again is there twice.
+
+    Only the selected partitions pause for a moment. What is skipped is recorded: `twinlog gaps`. Without
+    --topic the command moves the whole flow; in a terminal it asks first. Exit code 1 when a partition was
+    not moved.
+    """
+    with reported_failures():
+        target = _target(to, now_ms=SystemClock().now_ms())
+        _require_clear(target, topic, everything=everything)
+        request = pb2.SetPositionsRequest(
+            scope=parse_scope(flow, topic, partition), target=target, dry_run=dry_run, by=who()
+        )
+        if not topic and not dry_run and not yes and sys.stdin.isatty():
+            _ask(request, config, endpoint, output)
+        answer = run_async(_set(request, config, endpoint))
+        if output is Output.JSON:
+            print_json({"applied": answer.applied, "changes": [_as_json(each) for each in answer.changes]})
+        else:
+            title = _title(answer.changes, dry_run=dry_run)
+            print_table(title, _CHANGES, [_cells(each) for each in answer.changes], empty=title)
+        if any(each.reason for each in answer.changes):
+            raise typer.Exit(EXIT_FAILED)
+
+
+def _require_clear(target: pb2.PositionTarget, topic: str, *, everything: bool) -> None:
+    """Raises ConfigError for what can hardly be meant."""
+    if everything and topic:
+        raise ConfigError("--all means every topic of the flow: leave --topic out", metadata={"key": "--all"})
+    if not topic and not everything and target.HasField("offset"):
+        raise ConfigError(
+            f"--to {target.offset} without --topic would move every partition of every topic to this offset:"
+            " name the --topic, or give --all if that is meant",
+            metadata={"key": "--topic"},
+        )
+
+
+def _ask(
+    request: pb2.SetPositionsRequest, config: Path | None, endpoint: list[str] | None, output: Output
+) -> None:
+    """Show what a whole flow's move means, and wait for a yes."""
+    trial = pb2.SetPositionsRequest()
+    trial.CopyFrom(request)
+    trial.dry_run = True
+    changes = run_async(_set(trial, config, endpoint)).changes
+    if output is Output.TABLE:
+        print_table("", _CHANGES, [_cells(each) for each in changes], empty="no partition is copied")
+    typer.confirm(f"Move {count_of(len(changes), 'partition')} of the whole flow?", abort=True, err=True)
+
+
+def _title(changes: Sequence[pb2.PositionChange], *, dry_run: bool) -> str:
+    """What was done, in truth."""
+    if not changes:
+        return "no partition is copied: nothing was changed"
+    if dry_run:
+        return "dry run: nothing was changed"
+    moved = sum(each.applied for each in changes)
+    uncertain = sum(each.reason == "POSITION_UNCERTAIN" for each in changes)
+    doubt = f", of {uncertain} it is not known" if uncertain else ""
+    if not moved:
+        return f"nothing was moved{doubt}"
+    return f"moved {moved} of {count_of(len(changes), 'partition')}{doubt}"
+
+
+def _target(text: str, *, now_ms: int) -> pb2.PositionTarget:
+    """Raises ConfigError."""
+    if text == "earliest":
+        return pb2.PositionTarget(earliest=pb2.Earliest())
+    if text == "latest":
+        return pb2.PositionTarget(latest=pb2.Latest())
+    if text.isascii() and text.isdecimal():
+        return pb2.PositionTarget(offset=int(text))
+    try:
+        at_ms = parse_time(text, now_ms=now_ms)
+    except ConfigError:
+        raise ConfigError(
+            f"--to {text!r}: expected an offset, earliest, latest, or a time such as {EXPECTED}",
+            metadata={"key": "--to"},
+        ) from None
+    target = pb2.PositionTarget()
+    target.timestamp.FromMilliseconds(at_ms)
+    return target
+
+
+async def _get(
+    scope: pb2.Scope, config: Path | None, endpoint: list[str] | None
+) -> list[pb2.PartitionStatus]:
+    async with source_stub(config, endpoint) as stub:
+        return _known(scope, await every_partition(stub, scope.flow, scope.source_topic))
+
+
+def _known(scope: pb2.Scope, found: list[pb2.PartitionStatus]) -> list[pb2.PartitionStatus]:
+    """What was found. Raises NotFoundError for a topic that the flow does not copy."""
+    if scope.source_topic and not found:
+        raise NotFoundError(
+            f"{scope_name(scope)} is not copied: `twinlog partitions` shows what is",
+            reason="PARTITION_UNKNOWN",
+        )
+    return found
+
+
+async def _set(
+    request: pb2.SetPositionsRequest, config: Path | None, endpoint: list[str] | None
+) -> pb2.SetPositionsResponse:
+    async with source_stub(config, endpoint) as stub:
+        return await answered(stub.SetPositions(request, timeout=CALL_TIMEOUT_SECONDS))
+
+
+def _cells(change: pb2.PositionChange) -> list[str]:
+    return [
+        partition_name(change.partition),
+        str(change.from_offset),
+        str(change.to_offset),
+        str(change.repeated_offsets),
+        str(change.skipped_offsets),
+        f"{change.reason} {change.message}".strip(),
+    ]
+
+
+def _as_json(change: pb2.PositionChange) -> dict[str, Any]:
+    return {
+        "topic": change.partition.topic,
+        "partition": change.partition.partition,
+        "from": change.from_offset,
+        "to": change.to_offset,
+        "repeated_offsets": change.repeated_offsets,
+        "skipped_offsets": change.skipped_offsets,
+        "reason": change.reason,
+        "message": change.message,
+        "applied": change.applied,
+    }

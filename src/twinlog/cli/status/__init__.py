@@ -1,0 +1,1 @@
+"""`twinlog status`: asks every service, joins the answers, prints them."""

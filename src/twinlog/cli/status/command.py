@@ -1,0 +1,71 @@
+"""`twinlog status`: all services, flows and clusters at a glance."""
+
+from typing import Annotated
+
+import typer
+
+from twinlog.cli.common.failures import EXIT_FAILED, reported_failures, run_async
+from twinlog.cli.common.location import ConfigOption, EndpointOption, service_endpoints
+from twinlog.cli.common.output import Output, OutputOption, print_json, print_table
+
+_HELP = """Show every service, flow and cluster as they are now.
+
+The services are looked for where --config says (or the variable TWINLOG_CONFIG), else on the default ports \
+of this machine; --endpoint names one directly, as the ready line of `twinlog run` does.
+
+Exit code 0 when all services serve, 1 when one does not, 2 for wrong usage. `?` stands for what is not \
+known now, `-` for what no service reported.
+
+With --check it is a probe that prints a line for each problem: exit code 0 only if everything moves, 1 when \
+something does not or it is not known, 2 for wrong usage. A pause, a waiting topic, a partition that is not \
+RUNNING, a flow on standby, and a cluster or service that is away count; lag, gaps, limits and changed rules \
+do not.
+"""
+
+
+def status_command(
+    config: ConfigOption = None,
+    endpoint: EndpointOption = None,
+    output: OutputOption = Output.TABLE,
+    check: Annotated[
+        bool,
+        typer.Option("--check", help="Only say whether everything moves, by the exit code and in words."),
+    ] = False,
+    timeout: Annotated[
+        float, typer.Option(min=0.1, help="Seconds that each service may take to answer.")
+    ] = 5.0,
+) -> None:
+    with reported_failures():
+        endpoints = service_endpoints(config, endpoint)
+    from twinlog.cli.status import view
+    from twinlog.cli.status.check import problems_of
+    from twinlog.cli.status.query import query_status
+
+    status = run_async(query_status(endpoints, timeout_seconds=timeout))
+    problems = problems_of(status) if check else []
+    with reported_failures():
+        if output is Output.JSON:
+            document = view.as_json(status)
+            print_json({**document, "check": view.check_as_json(problems)} if check else document)
+        elif check:
+            typer.echo("\n".join(view.check_lines(problems)))
+        else:
+            print_table("", view.SERVICE_COLUMNS, map(view.service_cells, status.services))
+            if status.flows:
+                print_table(
+                    "",
+                    view.FLOW_COLUMNS,
+                    [view.flow_cells(status.flows[name]) for name in sorted(status.flows)],
+                )
+            if status.clusters:
+                cells = [view.cluster_cells(status.clusters[alias]) for alias in sorted(status.clusters)]
+                print_table("", view.CLUSTER_COLUMNS, cells)
+            if in_force := view.in_force_cells(status):
+                print_table("", view.IN_FORCE_COLUMNS, in_force)
+            if notes := view.note_cells(status):
+                print_table("", view.NOTE_COLUMNS, notes)
+    if problems or not (check or status.all_serving):
+        raise typer.Exit(EXIT_FAILED)
+
+
+status_command.__doc__ = _HELP

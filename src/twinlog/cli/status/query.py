@@ -1,0 +1,92 @@
+"""Asks all services at once what `twinlog status` shows. A service that does not answer is a row, not an
+error.
+"""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Mapping
+
+import grpc
+from google.protobuf.duration_pb2 import Duration
+from grpc_health.v1 import health_pb2, health_pb2_grpc
+
+from twinlog.api.heartbeat.v1 import heartbeat_service_pb2 as heartbeat
+from twinlog.api.heartbeat.v1.heartbeat_service_pb2_grpc import HeartbeatServiceStub
+from twinlog.cli.status.checkpoint import ask_checkpoint
+from twinlog.cli.status.configsync import ask_configsync
+from twinlog.cli.status.rows import HEARTBEAT_MISSING, SERVING, FlowRow, Note, ServiceRow, Status
+from twinlog.cli.status.source import ask_source
+from twinlog.service.errors_wire import error_from_rpc
+from twinlog.service.interceptors import VERSION_METADATA_KEY
+from twinlog.service.peers import open_channel
+
+Details = Callable[[grpc.aio.Channel, Status, float], Awaitable[None]]
+
+
+async def query_status(endpoints: Mapping[str, str], *, timeout_seconds: float) -> Status:
+    """Ask health and details of every service at the same time. Each answer may take `timeout_seconds`."""
+    status = Status(
+        services=[ServiceRow(name=name, endpoint=endpoint) for name, endpoint in endpoints.items()]
+    )
+    async with asyncio.TaskGroup() as group:
+        for row in status.services:
+            group.create_task(_ask(row, status, timeout_seconds), name=row.name)
+    for flow in status.flows.values():
+        explain_silence(flow)
+    return status
+
+
+def explain_silence(row: FlowRow) -> None:
+    """Heartbeats of a flow that is paused rest with it: nothing else is wrong."""
+    if row.is_paused:
+        row.notes = [
+            Note(
+                service=note.service,
+                reason=note.reason,
+                message=f"heartbeats rest with {row.flow}, which is paused (`twinlog resume`)",
+            )
+            if note.reason == HEARTBEAT_MISSING
+            else note
+            for note in row.notes
+        ]
+
+
+async def _ask(row: ServiceRow, status: Status, timeout_seconds: float) -> None:
+    async with open_channel(row.endpoint) as channel:
+        try:
+            call = health_pb2_grpc.HealthStub(channel).Check(
+                health_pb2.HealthCheckRequest(service="readiness"), timeout=timeout_seconds
+            )
+            answer = await call
+            metadata = await call.initial_metadata()
+            row.version = str(dict(metadata or ()).get(VERSION_METADATA_KEY, ""))
+            row.health = health_pb2.HealthCheckResponse.ServingStatus.Name(answer.status)
+            if row.health == SERVING:
+                await _DETAILS[row.name](channel, status, timeout_seconds)
+        except grpc.aio.AioRpcError as failure:
+            error = error_from_rpc(failure, peer=row.name)
+            row.reason, row.message = error.reason, str(error)
+
+
+async def _heartbeat(channel: grpc.aio.Channel, status: Status, timeout_seconds: float) -> None:
+    stub = HeartbeatServiceStub(channel)
+    topology = await stub.GetTopology(heartbeat.GetTopologyRequest(), timeout=timeout_seconds)
+    status.add_clusters("heartbeat", topology.clusters)
+    answer = await stub.ListDelays(heartbeat.ListDelaysRequest(), timeout=timeout_seconds)
+    for delay in answer.delays:
+        row = status.flow(delay.flow)
+        row.path = heartbeat.PathState.Name(delay.state).removeprefix("PATH_STATE_")
+        row.delay_seconds = _seconds(delay.last_delay) if delay.HasField("last_delay") else None
+        row.heartbeat_age_seconds = _seconds(delay.age) if delay.HasField("age") else None
+        row.add_note("heartbeat", delay.reason, delay.message)
+
+
+_DETAILS: dict[str, Details] = {
+    "source": ask_source,
+    "checkpoint": ask_checkpoint,
+    "heartbeat": _heartbeat,
+    "configsync": ask_configsync,
+}
+
+
+def _seconds(duration: Duration) -> float:
+    return duration.seconds + duration.nanos / 1e9

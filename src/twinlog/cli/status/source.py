@@ -1,0 +1,102 @@
+"""What the source service adds to `twinlog status`: the copy, its lag, pauses, limits and gaps."""
+
+from collections.abc import Sequence
+
+import grpc
+
+from twinlog.api.source.v1 import source_service_pb2 as source
+from twinlog.api.source.v1.source_service_pb2_grpc import SourceServiceStub
+from twinlog.cli.source.client import partition_name, scope_name, shown_bytes
+from twinlog.cli.status.rows import (
+    GAPS,
+    LIMIT,
+    PAUSE,
+    FlowRow,
+    InForce,
+    Status,
+    age_seconds,
+    asked,
+    shown_stamp,
+)
+from twinlog.clock import SystemClock
+
+
+async def ask_source(channel: grpc.aio.Channel, status: Status, timeout_seconds: float) -> None:
+    stub = SourceServiceStub(channel)
+    answer = await stub.ListFlows(source.ListFlowsRequest(), timeout=timeout_seconds)
+    now_ms = SystemClock().now_ms()
+    for flow in answer.flows:
+        row = status.flow(flow.flow)
+        row.partitions = dict(flow.partitions_by_state)
+        row.records, row.bytes = flow.records, flow.bytes
+        row.records_per_second, row.bytes_per_second = flow.records_per_second, flow.bytes_per_second
+        row.exactly_once = flow.exactly_once
+        _add_lag(row, flow, now_ms)
+        row.add_note("source", flow.reason, flow.message)
+        status.add_clusters("source", flow.clusters)
+        row.in_force += [
+            InForce(
+                kind=PAUSE,
+                about=scope_name(each.scope),
+                message="paused",
+                by=each.by,
+                since=shown_stamp(each.since),
+            )
+            for each in flow.pauses
+        ]
+        row.in_force += [
+            InForce(
+                kind=LIMIT,
+                about=scope_name(each.scope),
+                message=f"limited to {shown_bytes(each.bytes_per_second)}/s",
+            )
+            for each in flow.throttles
+        ]
+    rows = [status.flow(flow.flow) for flow in answer.flows]
+    gaps = await asked(
+        stub.ListGaps(source.ListGapsRequest(), timeout=timeout_seconds), rows, "source", "gaps are not known"
+    )
+    if gaps is None:
+        return
+    by_flow: dict[str, list[source.LedgerGap]] = {}
+    for unknown in gaps.unknown:
+        told = f"gaps are not known: {unknown.message}"
+        status.flow(unknown.flow).add_note("source", unknown.reason, told)
+    for gap in gaps.gaps:
+        if gap.acknowledged_by:
+            continue
+        by_flow.setdefault(status.flow(gap.flow).flow, []).append(gap)
+    for name, found in by_flow.items():
+        status.flows[name].in_force.append(_gaps_in_force(name, found))
+
+
+def _add_lag(row: FlowRow, flow: source.FlowStatus, now_ms: int) -> None:
+    row.lag_records = flow.lag_records if flow.HasField("lag_records") else None
+    row.last_known_lag_records = flow.last_known_lag_records
+    row.partitions_of_unknown_lag = flow.partitions_of_unknown_lag
+    if flow.HasField("source_ends_as_of"):
+        row.source_ends_as_of = shown_stamp(flow.source_ends_as_of)
+        row.source_ends_age_seconds = age_seconds(flow.source_ends_as_of, now_ms)
+    if flow.HasField("oldest_record_at"):
+        row.lag_seconds = age_seconds(flow.oldest_record_at, now_ms)
+    elif row.lag_records == 0:
+        row.lag_seconds = 0.0
+    if flow.HasField("last_copied_at"):
+        row.last_copied_at = shown_stamp(flow.last_copied_at)
+        row.last_copied_age_seconds = age_seconds(flow.last_copied_at, now_ms)
+    if flow.HasField("last_copied_record_time"):
+        row.last_copied_record_age_seconds = age_seconds(flow.last_copied_record_time, now_ms)
+
+
+def _gaps_in_force(flow: str, gaps: Sequence[source.LedgerGap]) -> InForce:
+    """Losses on record: what was copied again since stays in the ledger until somebody acknowledges it."""
+    counted = "1 gap is" if len(gaps) == 1 else f"{len(gaps)} gaps are"
+    newest = max(gaps, key=lambda gap: gap.found_at.ToMilliseconds())
+    offsets = sum(gap.lost_offsets for gap in gaps)
+    return InForce(
+        kind=GAPS,
+        about=flow,
+        message=f"{offsets:,} offsets in {counted} on record as lost, not acknowledged, the newest:"
+        f" {newest.reason} of {partition_name(newest.partition)} (`twinlog gaps`)",
+        since=shown_stamp(newest.found_at),
+    )

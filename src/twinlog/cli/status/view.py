@@ -1,0 +1,190 @@
+"""How `twinlog status` looks: tables for people, one document for programs. Pure."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict
+from typing import Any
+
+from twinlog.cli.common.output import Column
+from twinlog.cli.source.partition_rows import shown_seconds
+from twinlog.cli.status.check import Problem
+from twinlog.cli.status.rows import ClusterRow, FlowRow, InForce, Note, ServiceRow, Status
+
+UNKNOWN = "-"
+"""Of what no service told."""
+NOT_KNOWN = "?"
+"""Of what a service was asked for and does not know now."""
+
+SERVICE_COLUMNS = (
+    Column(title="SERVICE"),
+    Column(title="ENDPOINT"),
+    Column(title="HEALTH"),
+    Column(title="VERSION"),
+)
+FLOW_COLUMNS = (
+    Column(title="FLOW"),
+    Column(title="TOPICS", spare=3),
+    Column(title="PARTITIONS"),
+    Column(title="RECORDS/S", right=True, spare=1),
+    Column(title="MB/S", right=True, spare=4),
+    Column(title="LAG", right=True),
+    Column(title="BEHIND", right=True),
+    Column(title="LAST COPIED", right=True),
+    Column(title="DELAY", right=True, spare=2),
+    Column(title="GROUPS", spare=5),
+)
+IN_FORCE_COLUMNS = (
+    Column(title="IN FORCE"),
+    Column(title="ON"),
+    Column(title="WHAT"),
+)
+CLUSTER_COLUMNS = (Column(title="CLUSTER"), Column(title="REACHABLE"))
+NOTE_COLUMNS = (
+    Column(title="ABOUT"),
+    Column(title="SAID BY"),
+    Column(title="REASON"),
+    Column(title="MESSAGE"),
+)
+
+
+def as_json(status: Status) -> dict[str, Any]:
+    """The stable document of `-o json`: times in seconds, sizes in bytes, null where nothing is known."""
+    return {
+        "services": [asdict(row) for row in status.services],
+        "flows": [asdict(row) for row in _sorted_flows(status)],
+        "clusters": [asdict(row) for row in _sorted_clusters(status)],
+    }
+
+
+def check_as_json(problems: Sequence[Problem]) -> dict[str, Any]:
+    """What `--check` adds to the document."""
+    return {"ok": not problems, "problems": [asdict(each) for each in problems]}
+
+
+def check_lines(problems: Sequence[Problem]) -> list[str]:
+    """One line for each thing that does not move."""
+    return [f"{each.about}: {each.reason}: {each.message}" for each in problems] or ["everything moves"]
+
+
+def service_cells(row: ServiceRow) -> Sequence[str]:
+    return row.name, row.endpoint, row.health, row.version or UNKNOWN
+
+
+def flow_cells(row: FlowRow) -> Sequence[str]:
+    return (
+        row.flow,
+        _topics(row.topics),
+        _counts(row.partitions),
+        _number(row.records_per_second),
+        UNKNOWN if row.bytes_per_second is None else f"{row.bytes_per_second / 1e6:,.1f}",
+        _lag(row),
+        UNKNOWN if row.records is None and row.lag_seconds is None else shown_seconds(row.lag_seconds),
+        _ago(row.last_copied_age_seconds),
+        _delay(row),
+        _groups(row),
+    )
+
+
+def cluster_cells(row: ClusterRow) -> Sequence[str]:
+    answers = {service: seen for service, seen in row.seen_by.items() if seen is not None}
+    if not answers:
+        return row.alias, UNKNOWN
+    if all(answers.values()):
+        return row.alias, "yes"
+    if not any(answers.values()):
+        return row.alias, "no"
+    return row.alias, "not by " + ", ".join(service for service, seen in answers.items() if not seen)
+
+
+def note_cells(status: Status) -> list[Sequence[str]]:
+    """Everything that is not as it should be, with its reason."""
+    rows: list[Sequence[str]] = [
+        (row.name, "twinlog status", row.reason, row.message) for row in status.services if row.reason
+    ]
+    rows += [_note(row.flow, note) for row in _sorted_flows(status) for note in row.notes]
+    for row in _sorted_clusters(status):
+        rows += _told_by_many(row.alias, row.notes)
+    return rows
+
+
+def _sorted_flows(status: Status) -> list[FlowRow]:
+    return [status.flows[name] for name in sorted(status.flows)]
+
+
+def _sorted_clusters(status: Status) -> list[ClusterRow]:
+    return [status.clusters[alias] for alias in sorted(status.clusters)]
+
+
+def _told_by_many(about: str, notes: Sequence[Note]) -> list[Sequence[str]]:
+    """A row for each reason: a cluster that is away is away for every service."""
+    by_reason: dict[str, list[Note]] = {}
+    for note in notes:
+        by_reason.setdefault(note.reason, []).append(note)
+    return [
+        (about, ", ".join(note.service for note in alike), reason, alike[0].message)
+        for reason, alike in by_reason.items()
+    ]
+
+
+def _note(about: str, note: Note) -> Sequence[str]:
+    return about, note.service, note.reason, note.message
+
+
+def _counts(counts: Mapping[str, int]) -> str:
+    shown = [f"{count} {state.lower()}" for state, count in sorted(counts.items()) if count]
+    return ", ".join(shown) or UNKNOWN
+
+
+def _number(value: float | None) -> str:
+    return UNKNOWN if value is None else f"{value:,.0f}"
+
+
+def in_force_cells(status: Status) -> list[Sequence[str]]:
+    """What holds until somebody acts: pauses, limits, changed rules, waiting topics, gaps."""
+    return [
+        (each.kind, each.about, _in_force(each)) for row in _sorted_flows(status) for each in row.in_force
+    ]
+
+
+def _in_force(each: InForce) -> str:
+    by = f", by {each.by}" if each.by else ""
+    since = f" since {each.since}" if each.since else ""
+    return f"{each.message}{by}{since}"
+
+
+def _topics(counts: Mapping[str, int]) -> str:
+    if not counts:
+        return UNKNOWN
+    others = {state: count for state, count in counts.items() if state != "READY" and count}
+    ready = str(counts.get("READY", 0))
+    return f"{ready} ({_counts(others)})" if others else ready
+
+
+def _lag(row: FlowRow) -> str:
+    """Where it is not known, what was known last and when."""
+    if row.lag_records is not None or row.last_known_lag_records is None:
+        return _number(row.lag_records)
+    if row.source_ends_age_seconds is None:
+        return NOT_KNOWN
+    return f"{NOT_KNOWN} ({row.last_known_lag_records:,} {_ago(row.source_ends_age_seconds)})"
+
+
+def _ago(seconds: float | None) -> str:
+    return UNKNOWN if seconds is None else f"{shown_seconds(seconds)} ago"
+
+
+def _delay(row: FlowRow) -> str:
+    if row.path == "SILENT":
+        age = "" if row.heartbeat_age_seconds is None else f" {row.heartbeat_age_seconds:.0f} s"
+        return f"silent{age}"
+    if row.delay_seconds is None:
+        return UNKNOWN
+    delay = f"{row.delay_seconds:.2f} s"
+    if row.path == "ALIVE" or row.heartbeat_age_seconds is None:
+        return delay
+    return f"{NOT_KNOWN} ({delay} {_ago(row.heartbeat_age_seconds)})"
+
+
+def _groups(row: FlowRow) -> str:
+    if row.group_count is None:
+        return UNKNOWN
+    return f"{row.group_count} ({_counts(row.groups)})" if row.groups else str(row.group_count)

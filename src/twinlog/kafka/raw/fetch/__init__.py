@@ -1,0 +1,1 @@
+"""Batches from the source as they lie in the log."""

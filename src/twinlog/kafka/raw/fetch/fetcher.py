@@ -1,0 +1,454 @@
+"""Batches fetched as bytes from the leaders (or nearest replicas) of many partitions at once.
+
+A broker that has nothing yet answers late (long poll), so each request runs on its own connection and the
+answers are collected as they come: partitions of a quiet broker never hold up those of a busy one. A broker
+that throttles its client (KIP-219) has nothing yet, and is not asked before that is over. Positions are the
+caller's alone; nothing here moves one, skips or resets.
+"""
+
+import asyncio
+import contextlib
+from collections.abc import Coroutine, Mapping
+from dataclasses import dataclass, field
+from typing import Self
+
+from twinlog.batches.visibility import AbortedTransaction
+from twinlog.errors import KafkaError
+from twinlog.kafka.clients import FetchOptions
+from twinlog.kafka.errors import TIMEOUT, from_code
+from twinlog.kafka.protocol.connection import DataClient, DataClientPool, request_timeout_ms
+from twinlog.kafka.raw.errors import about, again, partition_error
+from twinlog.kafka.raw.leaders import leader_of, no_leader, refresh_metadata
+from twinlog.kafka.raw.owned_tasks import OwnedTasks
+from twinlog.kafka.raw.window import Window
+from twinlog.kafka.raw.wire import FETCH, FetchAnswer, FetchPart, FetchResponse, fetch_request
+from twinlog.model import TopicPartition
+
+_OUT_OF_RANGE = 1
+_LEADER_UNAVAILABLE = 5
+_LEADER_MOVED = frozenset((3, 5, 6, 9, 56, 74, 75, 100, 103))
+_REQUESTS_PER_BROKER = 4
+"""More than one, so that a partition whose data is being copied need not wait for the long poll of others."""
+_BRIEF_WAIT_MS = 250
+"""For how long a request waits for data whose end is waited for: the last one a broker may have (who is not
+asked yet needs its place), and one of partitions whose bounds are not known."""
+_FEW_PARTITIONS = 32
+"""So many are asked together whatever they bring: an answer names each of them, at about 10 us."""
+_FIRST_RETRY_SECONDS = 0.1
+_LONGEST_RETRY_SECONDS = 5.0
+_PREFERRED_REPLICA_SECONDS = 300.0
+"""Java asks the leader again after metadata.max.age.ms."""
+_NO_REPLICA = -1
+_LEAST_WINDOW_BYTES = 256 << 10
+_SLOW_SECONDS = 5.0
+"""An answer that is full and took longer is too large for the way from its broker."""
+_LONG_THROTTLE_SECONDS = 1.0
+_TIMER_MARGIN_SECONDS = 0.001
+"""A timer may come early by a rounding, and then the broker may not be asked yet."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FetchedPartition:
+    """What one partition's fetch gave; `records` may be empty."""
+
+    partition: TopicPartition
+    fetch_offset: int
+    """The position that was asked for."""
+    records: memoryview
+    """Batches, the last one possibly cut: for `twinlog.batches.prepare`."""
+    aborted: tuple[AbortedTransaction, ...]
+    high_watermark: int
+    last_stable_offset: int
+    log_start_offset: int
+    """-1 from brokers before 1.0."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FetchFailure:
+    """Why one partition's fetch gave nothing. Its position is not touched; whether to try again is the
+    caller's."""
+
+    partition: TopicPartition
+    fetch_offset: int
+    error: KafkaError
+    """Transient (leader moving, broker away) or fatal (OFFSET_OUT_OF_RANGE, TOPIC_UNKNOWN,
+    TOPIC_UNAUTHORIZED)."""
+    failures_in_a_row: int
+    retry_after_seconds: float
+    """Doubles with each failure in a row, 0.1 to 5 s."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FetchSizes:
+    """Less than the options allow, for a while. The first batch of an answer comes whole all the same."""
+
+    max_bytes: int | None = None
+    """Of one request; None = as the options say."""
+    partition_bytes: Mapping[str, int] = field(default_factory=dict)
+    """Of each partition of these topics."""
+
+
+_AS_OPTIONS_SAY = FetchSizes()
+
+
+def longest_wait_ms(timeout_seconds: float) -> int:
+    """For how long a broker with nothing to say may be silent, in a session with that time-out: half of what
+    a request may take (`request_timeout_ms`), or quiet connections would be taken for dead ones."""
+    return request_timeout_ms(timeout_seconds) // 2
+
+
+@dataclass(slots=True)
+class _Standing:
+    """What is remembered of a partition between fetches. Losing it costs time, never correctness."""
+
+    failures: int = 0
+    preferred_replica: int = _NO_REPLICA
+    preferred_until: float = 0.0
+    served_at: int = 0
+    is_busy: bool = False
+    """Its last answer brought records."""
+    has_answered: bool = False
+
+
+class RawFetcher:
+    """Fetches on a session of the source. Use it in one task, as `async with`."""
+
+    def __init__(self, session: DataClientPool, options: FetchOptions) -> None:
+        self._session = session
+        self._options = options
+        self._longest_wait_ms = min(options.max_wait_ms, longest_wait_ms(session.timeout_seconds))
+        self._standings: dict[TopicPartition, _Standing] = {}
+        self._asked: dict[TopicPartition, int] = {}
+        self._ready: dict[TopicPartition, FetchedPartition | FetchFailure] = {}
+        self._arrived = asyncio.Event()
+        self._interrupted = False
+        self._requests: dict[int, int] = {}
+        self._windows: dict[int, Window] = {}
+        self._served = 0
+        self._tasks = OwnedTasks("a fetcher", self._failed)
+        self._failure: Exception | None = None
+        self._children: set[asyncio.Task[None]] = set()
+        self._loop = asyncio.get_running_loop()
+
+    async def __aenter__(self) -> Self:
+        await self._tasks.open()
+        return self
+
+    async def __aexit__(self, *exc: object) -> None:
+        """End every request under way."""
+        for child in self._children:
+            child.cancel()
+        await self._tasks.close()
+
+    def _failed(self, error: Exception) -> None:
+        self._failure = error
+        self._arrived.set()
+
+    def is_asked(self, partition: TopicPartition) -> bool:
+        """Its fetch is under way, or answered since the last poll: leaving it out of the next one would throw
+        the answer away."""
+        return partition in self._asked or partition in self._ready
+
+    async def request(
+        self, positions: Mapping[TopicPartition, int], sizes: FetchSizes = _AS_OPTIONS_SAY
+    ) -> None:
+        """Start fetching what is not under way, and return without waiting for data.
+
+        To be called with the next positions before the present data is sent on: then both happen at once.
+        Raises KafkaError when no broker can be reached.
+        """
+        wanted = [
+            partition
+            for partition in positions
+            if self._asked.get(partition) != positions[partition]
+            and not self._is_ready(partition, positions[partition])
+        ]
+        if not wanted:
+            return
+        client = await self._session.client("fetch")
+        by_node: dict[int, list[TopicPartition]] = {}
+        leaderless: list[FetchPart] = []
+        for partition in wanted:
+            node = self._node_for(client, partition)
+            if node is None:
+                leaderless.append(FetchPart(partition, positions[partition]))
+            elif self._may_be_asked(node):
+                by_node.setdefault(node, []).append(partition)
+        if leaderless:
+            self._asked.update((part.partition, part.offset) for part in leaderless)
+            self._spawn(self._find_leaders(client, leaderless), "find leaders")
+        for node in by_node:
+            self._window(node)  # each gets its share of what all may bring
+        for node, partitions in by_node.items():
+            for together in self._apart(node, partitions):
+                self._start(node, together, positions, sizes)
+
+    def _may_be_asked(self, node: int) -> bool:
+        return (
+            self._requests.get(node, 0) < _REQUESTS_PER_BROKER
+            and self._session.throttled_seconds(node, FETCH) <= 0
+        )
+
+    def _start(
+        self,
+        node: int,
+        partitions: list[TopicPartition],
+        positions: Mapping[TopicPartition, int],
+        sizes: FetchSizes,
+    ) -> None:
+        # Least recently served first: the broker fills the answer in this order.
+        partitions.sort(key=lambda partition: self._standing(partition).served_at)
+        parts = [
+            FetchPart(partition, positions[partition], self._most_bytes(partition, sizes))
+            for partition in partitions
+        ]
+        self._asked.update((part.partition, part.offset) for part in parts)
+        others = self._requests.get(node, 0)
+        self._requests[node] = others + 1
+        max_wait_ms = self._max_wait_ms(partitions, others=others)
+        self._spawn(self._fetch(node, parts, sizes.max_bytes, max_wait_ms), f"fetch from {node}")
+
+    def _max_wait_ms(self, partitions: list[TopicPartition], *, others: int) -> int:
+        """Of a request beside that many others to the same broker."""
+        is_urgent = others >= _REQUESTS_PER_BROKER - 1 or any(
+            not self._standing(partition).has_answered for partition in partitions
+        )
+        return min(self._longest_wait_ms, _BRIEF_WAIT_MS) if is_urgent else self._longest_wait_ms
+
+    def _apart(self, node: int, partitions: list[TopicPartition]) -> list[list[TopicPartition]]:
+        """Busy partitions in a request of their own: else each of their answers would name all the quiet
+        ones, too."""
+        busy = [partition for partition in partitions if self._standing(partition).is_busy]
+        is_room_for_two = self._requests.get(node, 0) <= _REQUESTS_PER_BROKER - 2
+        if (
+            len(partitions) <= _FEW_PARTITIONS
+            or not busy
+            or len(busy) == len(partitions)
+            or not is_room_for_two
+        ):
+            return [partitions]
+        return [busy, [partition for partition in partitions if not self._standing(partition).is_busy]]
+
+    async def poll(
+        self,
+        positions: Mapping[TopicPartition, int],
+        *,
+        max_wait_seconds: float,
+        sizes: FetchSizes = _AS_OPTIONS_SAY,
+    ) -> dict[TopicPartition, FetchedPartition | FetchFailure]:
+        """Fetch from these positions; return as soon as any broker has answered, at most after the wait.
+
+        One entry per partition that has an answer, also an empty one; others are still under way and come
+        with a later call. An answer for a position that is no longer wanted is thrown away. A partition that
+        is left out is not fetched (paused). Raises KafkaError when no broker can be reached.
+        """
+        give_up_at = self._loop.time() + max_wait_seconds
+        while True:
+            self._arrived.clear()
+            if self._failure is not None:
+                raise self._failure  # a mistake of ours: in the task that fetches, not in whoever opened this
+            await self.request(positions, sizes)
+            answers = self._collect(positions)
+            left = give_up_at - self._loop.time()
+            if answers or left <= 0 or self._interrupted:
+                self._interrupted = False
+                return answers
+            try:
+                async with asyncio.timeout(left):
+                    await self._arrived.wait()
+            except TimeoutError:
+                return {}
+
+    async def pause(self, seconds: float) -> None:
+        """Nothing is wanted: wait that long, or until an answer or `interrupt`.
+
+        What has been answered is thrown away, as by a poll: until somebody wants it the log may be another.
+        """
+        self._ready.clear()
+        self._arrived.clear()
+        if not self._interrupted:
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(seconds):
+                    await self._arrived.wait()
+        self._interrupted = False
+
+    def interrupt(self) -> None:
+        """Let the `poll` or `pause` that waits now, or the next one, return at once: positions changed."""
+        self._interrupted = True
+        self._arrived.set()
+
+    # -------------------------------------------------------------------------------------- fetching
+
+    async def _fetch(
+        self, node: int, parts: list[FetchPart], max_bytes: int | None, max_wait_ms: int
+    ) -> None:
+        options = self._options
+        window = self._window(node)
+        most = min(window.size_bytes, self._share(options.max_bytes if max_bytes is None else max_bytes))
+        request = fetch_request(
+            parts,
+            max_wait_ms=max_wait_ms,
+            min_bytes=options.min_bytes,
+            max_bytes=most,
+            max_partition_bytes=min(options.max_partition_bytes, most),
+            read_committed=options.read_committed,
+            rack=options.client_rack,
+        )
+        offsets = {part.partition: part.offset for part in parts}
+        began = self._loop.time()
+        try:
+            response: FetchResponse = await self._session.send(node, request, f"fetch from broker {node}")
+            if response.error_code:
+                raise from_code(response.error_code, "fetch", alias=self._session.alias)
+            moved = False
+            for answer in response.answers:
+                offset = offsets.pop(answer.partition, None)
+                if offset is not None:
+                    moved |= answer.error_code in _LEADER_MOVED
+                    self._take_answer(answer, offset, node)
+            received = sum(len(answer.records) for answer in response.answers)
+            throttled_seconds = self._session.throttled_seconds(node, FETCH)
+            if throttled_seconds > _LONG_THROTTLE_SECONDS:
+                window.shrink(most, began=began, now=self._loop.time())
+            elif received * 2 >= most:
+                window.passed(most, began=began, now=self._loop.time())
+            if throttled_seconds > 0:
+                self._loop.call_later(throttled_seconds + _TIMER_MARGIN_SECONDS, self._arrived.set)
+            elif offsets and not response.throttle_ms:
+                raise from_code(_LEADER_UNAVAILABLE, "fetch", alias=self._session.alias, detail="no answer")
+            if moved:
+                with contextlib.suppress(KafkaError):
+                    await refresh_metadata(self._session, await self._session.client("fetch"))
+        except KafkaError as error:
+            if error.reason == TIMEOUT.name:
+                window.shrink(most, began=began, now=self._loop.time())
+            for partition, offset in offsets.items():
+                self._standing(partition).preferred_replica = _NO_REPLICA
+                self._fail(partition, offset, about(partition, again(error)))
+        finally:
+            self._requests[node] -= 1
+            self._no_longer_asked(parts)
+
+    def _window(self, node: int) -> Window:
+        window = self._windows.get(node)
+        if window is None:
+            window = self._windows[node] = Window(
+                most_bytes=self._options.max_bytes,
+                least_bytes=_LEAST_WINDOW_BYTES,
+                slow_seconds=_SLOW_SECONDS,
+            )
+        return window
+
+    def _share(self, max_bytes: int) -> int:
+        """Of one request: what all brokers together may bring is bounded, however many they are."""
+        share = max_bytes // max(1, len(self._windows))
+        return min(max_bytes, max(share, _LEAST_WINDOW_BYTES))
+
+    def _most_bytes(self, partition: TopicPartition, sizes: FetchSizes) -> int | None:
+        limit = sizes.partition_bytes.get(partition.topic)
+        return None if limit is None else min(limit, self._options.max_partition_bytes)
+
+    def _take_answer(self, answer: FetchAnswer, offset: int, node: int) -> None:
+        partition = answer.partition
+        standing = self._standing(partition)
+        if answer.preferred_replica != _NO_REPLICA and answer.preferred_replica != node:
+            standing.preferred_replica = answer.preferred_replica
+            standing.preferred_until = self._loop.time() + _PREFERRED_REPLICA_SECONDS
+            return
+        if answer.error_code:
+            at_follower = standing.preferred_replica == node
+            standing.preferred_replica = _NO_REPLICA
+            if at_follower and answer.error_code == _OUT_OF_RANGE:
+                return  # it may only be behind: the leader knows
+            error = partition_error(
+                answer.error_code, partition, f"fetch from offset {offset}", alias=self._session.alias
+            )
+            self._fail(partition, offset, error)
+            return
+        if self._asked.get(partition) != offset:
+            return  # another position was asked for since
+        standing.has_answered = True
+        standing.failures = 0
+        standing.is_busy = len(answer.records) > 0
+        if standing.is_busy:
+            self._served += 1
+            standing.served_at = self._served
+        self._ready[partition] = FetchedPartition(
+            partition=partition,
+            fetch_offset=offset,
+            records=answer.records,
+            aborted=answer.aborted,
+            high_watermark=answer.high_watermark,
+            last_stable_offset=answer.last_stable_offset,
+            log_start_offset=answer.log_start_offset,
+        )
+
+    def _fail(self, partition: TopicPartition, offset: int, error: KafkaError) -> None:
+        if self._asked.get(partition) != offset:
+            return
+        standing = self._standing(partition)
+        standing.failures += 1
+        self._ready[partition] = FetchFailure(
+            partition=partition,
+            fetch_offset=offset,
+            error=error,
+            failures_in_a_row=standing.failures,
+            retry_after_seconds=min(
+                _FIRST_RETRY_SECONDS * 2 ** min(standing.failures - 1, 10), _LONGEST_RETRY_SECONDS
+            ),
+        )
+
+    def _collect(
+        self, positions: Mapping[TopicPartition, int]
+    ) -> dict[TopicPartition, FetchedPartition | FetchFailure]:
+        ready, self._ready = self._ready, {}
+        return {
+            partition: answer
+            for partition, answer in ready.items()
+            if positions.get(partition) == answer.fetch_offset
+        }
+
+    def _is_ready(self, partition: TopicPartition, offset: int) -> bool:
+        answer = self._ready.get(partition)
+        return answer is not None and answer.fetch_offset == offset
+
+    # -------------------------------------------------------------------------------------- leaders
+
+    def _node_for(self, client: DataClient, partition: TopicPartition) -> int | None:
+        standing = self._standing(partition)
+        preferred = standing.preferred_replica
+        if preferred != _NO_REPLICA and self._loop.time() < standing.preferred_until:
+            if client.cluster.broker_metadata(preferred) is not None:
+                return preferred
+            standing.preferred_replica = _NO_REPLICA
+        return leader_of(client, partition)
+
+    async def _find_leaders(self, client: DataClient, parts: list[FetchPart]) -> None:
+        """Refresh the metadata; partitions that then have no leader fail."""
+        try:
+            await refresh_metadata(self._session, client, {part.partition.topic for part in parts})
+            for partition, offset, _ in parts:
+                if leader_of(client, partition) is None:
+                    self._fail(partition, offset, no_leader(self._session, client, partition))
+        except KafkaError as error:
+            for partition, offset, _ in parts:
+                self._fail(partition, offset, about(partition, again(error)))
+        finally:
+            self._no_longer_asked(parts)
+
+    def _no_longer_asked(self, parts: list[FetchPart]) -> None:
+        for partition, offset, _ in parts:
+            if self._asked.get(partition) == offset:
+                del self._asked[partition]
+        self._arrived.set()
+
+    def _standing(self, partition: TopicPartition) -> _Standing:
+        standing = self._standings.get(partition)
+        if standing is None:
+            standing = self._standings[partition] = _Standing()
+        return standing
+
+    def _spawn(self, work: Coroutine[None, None, None], name: str) -> None:
+        child = self._tasks.create_task(work, name=name)
+        self._children.add(child)
+        child.add_done_callback(self._children.discard)

@@ -1,0 +1,59 @@
+"""One fetch of one partition from its leader, for readers that look into a log here and there."""
+
+import asyncio
+
+from twinlog.kafka.deadline import extend, pause
+from twinlog.kafka.errors import from_code
+from twinlog.kafka.protocol.connection import DataClientPool
+from twinlog.kafka.protocol.patience import LONGEST_THROTTLE_SECONDS
+from twinlog.kafka.raw.errors import partition_error
+from twinlog.kafka.raw.wire import FETCH, FetchAnswer, FetchPart, FetchResponse, fetch_request
+from twinlog.model import TopicPartition
+
+_LEADER_UNAVAILABLE = 5
+_THROTTLED = 89
+
+
+async def fetch_from_leader(
+    session: DataClientPool,
+    partition: TopicPartition,
+    offset: int,
+    *,
+    max_wait_seconds: float,
+    min_bytes: int,
+    max_bytes: int,
+    read_committed: bool,
+    doing: str,
+    limit: asyncio.Timeout,
+) -> FetchAnswer:
+    """What the partition's leader answers; the answer may be a refusal.
+
+    While the leader throttles its client (KIP-219) it is not asked, and answers nothing: `limit` moves by
+    that time. Raises KafkaError: QUOTA_EXCEEDED after a minute of throttles.
+    """
+    throttled_seconds = 0.0
+    while True:
+        leader = await session.leader(partition, doing)
+        left_seconds = session.throttled_seconds(leader, FETCH)
+        if left_seconds > 0:
+            if throttled_seconds >= LONGEST_THROTTLE_SECONDS:
+                raise from_code(_THROTTLED, doing, alias=session.alias)
+            throttled_seconds += left_seconds
+            extend(limit, left_seconds)
+            await pause(left_seconds)
+        request = fetch_request(
+            [FetchPart(partition, offset)],
+            max_wait_ms=int(max_wait_seconds * 1000),
+            min_bytes=min_bytes,
+            max_bytes=max_bytes,
+            max_partition_bytes=max_bytes,
+            read_committed=read_committed,
+            rack="",
+        )
+        response: FetchResponse = await session.send(leader, request, doing)
+        if response.error_code:
+            raise partition_error(response.error_code, partition, doing, alias=session.alias)
+        if response.answers:
+            return response.answers[0]
+        if not response.throttle_ms:
+            raise from_code(_LEADER_UNAVAILABLE, doing, alias=session.alias, detail="no answer")

@@ -1,0 +1,82 @@
+"""One fetch at a time, as batches: for those who look into a log here and there and decode little of it."""
+
+import asyncio
+from dataclasses import dataclass
+
+from twinlog.batches.header import Batch, iter_following
+from twinlog.batches.visibility import AbortedTransaction
+from twinlog.errors import KafkaError
+from twinlog.kafka.deadline import deadline
+from twinlog.kafka.protocol.connection import DataClientPool
+from twinlog.kafka.raw.errors import partition_error
+from twinlog.kafka.raw.fetch.leader_fetch import fetch_from_leader
+from twinlog.kafka.raw.wire import FetchAnswer
+from twinlog.model import TopicPartition
+
+_LEADER_MOVED = frozenset((3, 5, 6, 9, 56, 74, 75, 100, 103))
+_BROKER_WAIT_SECONDS = 0.1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FetchedBatches:
+    """What one fetch gave; the offset asked for may lie inside the first batch."""
+
+    batches: tuple[Batch, ...]
+    aborted: tuple[AbortedTransaction, ...]
+    log_start_offset: int
+    end_offset: int
+    """What this reader may see ends here: the last stable offset, or the high watermark."""
+    size_bytes: int
+
+    def next_offset(self, asked: int) -> int:
+        """Where reading goes on."""
+        return max(asked, self.batches[-1].header.next_offset) if self.batches else asked
+
+
+class BatchReader:
+    """Fetches from the leaders on a session. May be used by several tasks of one event loop."""
+
+    def __init__(self, session: DataClientPool, *, read_committed: bool) -> None:
+        self.read_committed = read_committed
+        self._session = session
+
+    async def fetch(self, partition: TopicPartition, offset: int, *, max_bytes: int) -> FetchedBatches:
+        """Batches from the one that holds `offset` on, at least one if there is any; never waits for more.
+
+        Raises FatalKafkaError (OFFSET_OUT_OF_RANGE, TOPIC_UNKNOWN, TOPIC_UNAUTHORIZED) or TransientKafkaError
+        within the session's time-out; a broker that throttles its client gets up to a minute more.
+        """
+        doing = f"read {partition} at {offset}"
+        loop = asyncio.get_running_loop()
+        retry_until = loop.time() + self._session.timeout_seconds / 2
+        async with deadline(self._session.timeout_seconds, doing, alias=self._session.alias) as limit:
+            while True:
+                answer = await fetch_from_leader(
+                    self._session,
+                    partition,
+                    offset,
+                    max_wait_seconds=_BROKER_WAIT_SECONDS,
+                    min_bytes=0,
+                    max_bytes=max_bytes,
+                    read_committed=self.read_committed,
+                    doing=doing,
+                    limit=limit,
+                )
+                if answer.error_code == 0:
+                    return self._opened(answer, offset)
+                error: KafkaError = partition_error(
+                    answer.error_code, partition, doing, alias=self._session.alias
+                )
+                if answer.error_code not in _LEADER_MOVED or loop.time() >= retry_until:
+                    raise error
+                await self._session.forget_leader(doing)
+
+    def _opened(self, answer: FetchAnswer, offset: int) -> FetchedBatches:
+        end = answer.last_stable_offset if self.read_committed else answer.high_watermark
+        return FetchedBatches(
+            batches=tuple(iter_following(answer.records, offset, answer.high_watermark)),
+            aborted=answer.aborted,
+            log_start_offset=answer.log_start_offset,
+            end_offset=end,
+            size_bytes=len(answer.records),
+        )

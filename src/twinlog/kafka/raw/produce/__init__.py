@@ -1,0 +1,1 @@
+"""Batches to the target: order in a partition, delivery, the producer."""

@@ -1,0 +1,546 @@
+"""Parcels to brokers and answers back: one request at a time per batch of each partition, several per broker.
+
+Not aiokafka's sender: that one copies large requests several times, allows one request per broker at a time,
+keeps retrying without a deadline, cannot be stopped while a broker is away, and loses the number of many
+refusals. What is kept is its connection. The order within a partition is `PartitionQueue`'s.
+
+What is under way to a broker is bounded by a `Window`, nothing is sent to one that throttles its client, and
+a batch that only waits for its turn is not late while its broker takes others.
+"""
+
+import asyncio
+from collections.abc import Coroutine, Iterable, Mapping
+from dataclasses import dataclass
+from functools import partial
+from weakref import WeakKeyDictionary
+
+from twinlog.batches.outgoing import OutgoingBatch
+from twinlog.errors import KafkaError
+from twinlog.kafka.deadline import pause
+from twinlog.kafka.errors import (
+    KAFKA_CLIENT_ERRORS,
+    OFFSET_UNKNOWN,
+    TIMEOUT,
+    from_code,
+    from_reason,
+    translate,
+)
+from twinlog.kafka.protocol.connection import DataClient, DataClientPool
+from twinlog.kafka.protocol.data_connection import DataConnection
+from twinlog.kafka.raw.errors import about, partition_error
+from twinlog.kafka.raw.leaders import leader_of
+from twinlog.kafka.raw.owned_tasks import OwnedTasks
+from twinlog.kafka.raw.produce.partition_queue import PartitionQueue, PendingBatch
+from twinlog.kafka.raw.produce.routes import Routes
+from twinlog.kafka.raw.settings import ProducerSettings
+from twinlog.kafka.raw.transactions.coordinator import RefusedPartitionsError, TransactionCoordinator
+from twinlog.kafka.raw.transactions.hanging_guard import HangingGuard
+from twinlog.kafka.raw.transactions.wire import ProducerIdentity
+from twinlog.kafka.raw.window import Window
+from twinlog.kafka.raw.wire import ProduceAnswer, ProducePart, ProduceResponse, produce_request
+from twinlog.model import TopicPartition
+
+_LEADER_MOVED = frozenset((3, 5, 6, 9, 13, 56, 72, 74, 75, 100, 103))
+_BUSY = 51
+_NOT_ATTEMPTED = 55
+_TRY_AGAIN = _LEADER_MOVED | frozenset((7, 8, 14, 15, 19, 20, _BUSY, _NOT_ATTEMPTED, 60, 80, 89))
+"""Also what a broker says that could not add the partition to the transaction: the last one's markers are
+still being written, or another partition of the request was refused."""
+_ABOUT_THE_PRODUCER = frozenset((-1, 31, 35, 45, 46, 47, 48, 49, 53, 59, 90, 120))
+"""Refusals that say nothing about the partition they came with."""
+_CORRUPT = 2
+_OUT_OF_ORDER = 45
+_CORRUPT_ATTEMPTS = 3
+"""Damage on the way is cured by sending again; damage of the batch itself is not."""
+_LONGEST_PAUSE_DOUBLINGS = 5
+_TIMER_MARGIN_SECONDS = 0.001
+"""A timer may come early by a rounding, and then there is nothing to send yet."""
+_LEAST_WINDOW_BYTES = 1 << 20
+_SLOW_SECONDS = 5.0
+"""Of a request, until its answer: a third of the default time-out."""
+_LONG_THROTTLE_SECONDS = 1.0
+
+
+@dataclass(slots=True)
+class _Way:
+    """What is under way to one broker."""
+
+    window: Window
+    requests: int = 0
+    size_bytes: int = 0
+
+    def has_room(self, size_bytes: int) -> bool:
+        """For so much; a batch that is larger than the window goes alone."""
+        return self.requests == 0 or self.size_bytes + size_bytes <= self.window.size_bytes
+
+
+@dataclass(frozen=True, slots=True)
+class _Request:
+    node: int
+    connection: DataConnection
+    pending_batches: list[PendingBatch]
+    size_bytes: int
+    sent_at: float
+
+
+class Delivery:
+    """The sending half of a producer. Starts inside the producer's TaskGroup, ends with `stop`.
+
+    Fails as a whole: with the first refusal that no retry can heal nothing more is sent, and every open
+    future raises.
+    """
+
+    def __init__(
+        self,
+        session: DataClientPool,
+        settings: ProducerSettings,
+        coordinator: TransactionCoordinator,
+        transactional_id: str | None,
+    ) -> None:
+        self.failure: KafkaError | None = None
+        self.partition_failures: dict[TopicPartition, KafkaError] = {}
+        """The partitions to blame for `failure`, if it is about partitions."""
+        self.idle = asyncio.Event()
+        """Set while nothing is unacknowledged."""
+        self.idle.set()
+        self._session = session
+        self._settings = settings
+        self._coordinator = coordinator
+        self._transactional_id = transactional_id
+        # A broker forgets a producer by the age of its records, also while it sends old ones; then it would
+        # take a batch out of order. Inside a transaction it forgets nobody.
+        self._max_in_flight = settings.max_in_flight if transactional_id else 1
+        self._identity = ProducerIdentity(-1, -1)
+        self._stopped = False
+        self._outboxes: dict[TopicPartition, PartitionQueue] = {}
+        self._busy: dict[TopicPartition, PartitionQueue] = {}
+        self._open = 0
+        self._wake = asyncio.Event()
+        self._ways: dict[int, _Way] = {}
+        self._taken_until: WeakKeyDictionary[object, float] = WeakKeyDictionary()
+        """When the broker last took something on a connection, or its throttle ends; loop time."""
+        self._added: set[TopicPartition] = set()
+        self._adding: set[TopicPartition] = set()
+        self._children: set[asyncio.Task[None]] = set()
+        self._deadline_timer: asyncio.TimerHandle | None = None
+        self._throttle_timer: asyncio.TimerHandle | None = None
+        self._loop = asyncio.get_running_loop()
+        self._routes = Routes(session, settings, self._spawn, self._wake.set)
+        self._guard = HangingGuard(
+            session.alias,
+            pause_seconds=settings.retry_pause_seconds,
+            refuse=self._refuse,
+            not_clear=self._not_clear,
+            changed=self._wake.set,
+            now=self._loop.time,
+        )
+
+    def start(self, tasks: OwnedTasks, identity: ProducerIdentity) -> None:
+        self._tasks = tasks
+        self._identity = identity
+        self._guard.all_committed_from(identity.producer_epoch)
+        self._spawn(self._run(), "send batches")
+
+    def put(self, partition: TopicPartition, batch: OutgoingBatch) -> asyncio.Future[int]:
+        """Queue a batch; the future gives the base offset."""
+        now, settings = self._loop.time(), self._settings
+        pending = PendingBatch(
+            partition=partition,
+            batch=batch,
+            deadline=now + settings.delivery_timeout_seconds,
+            latest=now + settings.longest_delivery_seconds,
+            acknowledged=self._loop.create_future(),
+        )
+        outbox = self._outboxes.get(partition)
+        if outbox is None:
+            outbox = PartitionQueue(max_in_flight=self._max_in_flight)
+            self._outboxes[partition] = outbox
+        outbox.put(pending)
+        self._busy[partition] = outbox
+        self._open += 1
+        self.idle.clear()
+        if self._deadline_timer is None:
+            self._deadline_timer = self._loop.call_at(pending.deadline, self._check_deadlines)
+        self._wake.set()
+        return pending.acknowledged
+
+    @property
+    def has_transaction(self) -> bool:
+        """Whether the coordinator knows of partitions in the present transaction, as far as they are
+        acknowledged."""
+        return bool(self._added)
+
+    def transaction_ended(self, identity: ProducerIdentity, *, committed: bool) -> None:
+        """Everything is acknowledged and the next transaction is sent as `identity`."""
+        if self._stopped:
+            return
+        if not committed:
+            # In version 1 the aborted one had the same epoch as those that follow.
+            has_own_epoch = identity != self._identity
+            self._guard.all_committed_from(identity.producer_epoch + (0 if has_own_epoch else 1))
+        if identity.producer_id != self._identity.producer_id:
+            self._outboxes.clear()
+            self._busy.clear()
+            self._guard.forget()
+            self._guard.all_committed_from(identity.producer_epoch)
+        elif identity != self._identity:
+            for partition in self._added:
+                self._outboxes[partition].begin_epoch()
+        self._identity = identity
+        self._added.clear()
+
+    def drop_unsent(self) -> None:
+        """Fail what never left; what did leave is still awaited."""
+        for partition, outbox in self._outboxes.items():
+            for pending in outbox.drop_waiting():
+                self._finish(pending, from_code(_NOT_ATTEMPTED, f"send to {partition}", detail="aborted"))
+
+    def fail(self, error: KafkaError) -> None:
+        """Send nothing more; the first failure is the one that is kept."""
+        if self._stopped:
+            return
+        self.failure = error
+        self._stop_with(error)
+
+    def stop(self) -> None:
+        """End at once; what is not acknowledged fails."""
+        self._stop_with(from_code(_NOT_ATTEMPTED, "send batches", detail="the producer was closed"))
+        for child in self._children:
+            child.cancel()
+        for timer in (self._deadline_timer, self._throttle_timer):
+            if timer is not None:
+                timer.cancel()
+
+    # ------------------------------------------------------------------------------------ sending
+
+    async def _run(self) -> None:
+        while True:
+            await self._wake.wait()
+            self._wake.clear()
+            if self._busy and not self._stopped:
+                await self._dispatch()
+
+    async def _dispatch(self) -> None:
+        try:
+            client = await self._session.client("send batches")
+        except KafkaError as error:
+            if not error.retriable:
+                self.fail(error)
+                return
+            await pause(self._settings.retry_pause_seconds)
+            self._wake.set()
+            return
+        entering: set[TopicPartition] = set()
+        if self._transactional_id is not None:
+            entering = self._clear_of(client, self._busy.keys() - self._added - self._adding)
+            if entering and self._must_add(client):
+                self._adding |= entering
+                self._spawn(self._add_partitions(entering), "add partitions")
+                entering = set()
+        while round_ := self._next_round(client, entering):
+            for (node, connection), pending_batches in round_.items():
+                self._produce(node, connection, pending_batches)
+        self._routes.refresh_if_stale(client, self._busy, self._refuse, self._loop.time())
+
+    def _next_round(
+        self, client: DataClient, entering: set[TopicPartition]
+    ) -> dict[tuple[int, DataConnection], list[PendingBatch]]:
+        """At most one batch per partition and one request per broker; in a transaction only for partitions
+        that are in it, and those of `entering`, which this adds."""
+        now = self._loop.time()
+        chosen: dict[tuple[int, DataConnection], list[PendingBatch]] = {}
+        sizes: dict[int, int] = {}
+        most_bytes = self._settings.max_request_bytes
+        is_open_to_all = self._transactional_id is None
+        for partition, outbox in list(self._busy.items()):
+            if outbox.is_empty:
+                del self._busy[partition]
+                continue
+            if not (is_open_to_all or partition in self._added or partition in entering):
+                continue
+            route = self._routes.find(client, partition)
+            if route is None:
+                continue
+            leader, connection = route
+            outbox.lead_to(connection)
+            way = self._way(leader)
+            if way.requests >= self._settings.max_in_flight or self._is_throttled(connection):
+                continue
+            pending = outbox.peek(now, connection)
+            if pending is None:
+                continue
+            size = sizes.get(leader, 0) + pending.batch.size_bytes
+            is_first = route not in chosen
+            if not way.has_room(size) or not (is_first or size <= min(most_bytes, way.window.size_bytes)):
+                continue
+            chosen.setdefault(route, []).append(
+                outbox.take(*self._identity, transactional=self._transactional_id is not None)
+            )
+            if self._transactional_id is not None:
+                self._added.add(partition)  # at the latest by the broker that gets it
+            sizes[leader] = size
+            # To the end of the queue: no partition starves the others.
+            self._busy[partition] = self._busy.pop(partition)
+        return chosen
+
+    def _clear_of(self, client: DataClient, partitions: Iterable[TopicPartition]) -> set[TopicPartition]:
+        """Those that may be in the transaction; the leaders of the others are asked.
+
+        The others are not added either: the end of the transaction would be written to them.
+        """
+        clear: set[TopicPartition] = set()
+        unclear: dict[DataConnection, set[TopicPartition]] = {}
+        for partition in partitions:
+            route = self._routes.find(client, partition)
+            if route is None:
+                continue
+            _, connection = route
+            if self._guard.is_clear(partition, connection):
+                clear.add(partition)
+            else:
+                unclear.setdefault(connection, set()).add(partition)
+        if unclear:
+            self._guard.ask(unclear, self._identity.producer_id)
+        return clear
+
+    def _must_add(self, client: DataClient) -> bool:
+        """Whether the coordinator has to be told of partitions before anything is sent to them.
+
+        In transactions of version 2 a broker adds those it gets a batch for. Where several would do so at
+        once all but one find the coordinator busy and wait 20 ms (KAFKA-18654): one request is faster.
+        """
+        if not self._coordinator.version_2:
+            return True
+        return len({leader_of(client, partition) for partition in self._busy}) > 1
+
+    def _produce(self, node: int, connection: DataConnection, pending_batches: list[PendingBatch]) -> None:
+        """Write the request at once: what is called in order is on the wire in order."""
+        request = produce_request(
+            [
+                ProducePart(pending.partition, pending.header, pending.batch.records)
+                for pending in pending_batches
+            ],
+            transactional_id=self._transactional_id,
+            timeout_ms=int(self._settings.request_timeout_seconds * 1000),
+            adds_partitions=self._coordinator.version_2,
+        )
+        try:
+            answered = connection.post(request)
+        except KAFKA_CLIENT_ERRORS as error:
+            self._undelivered(pending_batches, error)
+            return
+        size_bytes = sum(pending.batch.size_bytes for pending in pending_batches)
+        sent = _Request(node, connection, pending_batches, size_bytes, self._loop.time())
+        way = self._way(node)
+        way.requests += 1
+        way.size_bytes += size_bytes
+        answered.add_done_callback(partial(self._answered, sent))
+
+    def _answered(self, sent: _Request, answered: "asyncio.Future[ProduceResponse]") -> None:
+        way, now = self._way(sent.node), self._loop.time()
+        under_way = way.size_bytes
+        way.requests -= 1
+        way.size_bytes -= sent.size_bytes
+        error = answered.exception()
+        if self._stopped:
+            return
+        throttled_seconds = sent.connection.throttled_seconds
+        if error is not None or throttled_seconds > _LONG_THROTTLE_SECONDS:
+            way.window.shrink(under_way, began=sent.sent_at, now=now)
+        else:
+            way.window.passed(under_way, began=sent.sent_at, now=now)
+        if error is None:
+            self._taken_until[sent.connection] = now + throttled_seconds
+            self._settle(sent.pending_batches, answered.result().answers)
+        else:
+            self._undelivered(sent.pending_batches, error)
+        self._wake.set()
+
+    def _way(self, node: int) -> _Way:
+        way = self._ways.get(node)
+        if way is None:
+            most_bytes = self._settings.max_request_bytes * self._settings.max_in_flight
+            window = Window(
+                most_bytes=most_bytes, least_bytes=_LEAST_WINDOW_BYTES, slow_seconds=_SLOW_SECONDS
+            )
+            way = self._ways[node] = _Way(window)
+        return way
+
+    def _is_throttled(self, connection: DataConnection) -> bool:
+        """If so this looks again when it is over."""
+        left_seconds = connection.throttled_seconds
+        if left_seconds <= 0:
+            return False
+        over_at = self._loop.time() + left_seconds + _TIMER_MARGIN_SECONDS
+        timer = self._throttle_timer
+        if timer is None or over_at < timer.when():
+            # The first one that is over: brokers throttle for times of their own.
+            if timer is not None:
+                timer.cancel()
+            self._throttle_timer = self._loop.call_at(over_at, self._throttle_over)
+        return True
+
+    def _throttle_over(self) -> None:
+        self._throttle_timer = None
+        self._wake.set()
+
+    def _undelivered(self, pending_batches: list[PendingBatch], error: BaseException) -> None:
+        self._routes.suspect(connection=True)
+        failure = translate(error, "send batches", alias=self._session.alias)
+        if not failure.retriable:
+            self.fail(failure)
+        for pending in pending_batches:
+            self._send_again(pending, failure)
+
+    # ------------------------------------------------------------------------------------ answers
+
+    def _settle(self, pending_batches: list[PendingBatch], answers: list[ProduceAnswer]) -> None:
+        by_partition = {answer.partition: answer for answer in answers}
+        producer_failure: KafkaError | None = None
+        refused: dict[TopicPartition, KafkaError] = {}
+        for pending in pending_batches:
+            partition = pending.partition
+            answer = by_partition.get(partition)
+            if answer is None:
+                self._send_again(pending, from_reason(TIMEOUT, f"send to {partition}", detail="no answer"))
+                continue
+            code = answer.error_code
+            refusal = self._refusal(answer)
+            if refusal is None:
+                self._outboxes[partition].acknowledge(pending)
+                self._finish(pending, answer.base_offset)
+            elif self._may_retry(pending, code):
+                if code in _LEADER_MOVED:
+                    self._routes.suspect(connection=False)
+                self._send_again(pending, refusal)
+            elif code in _ABOUT_THE_PRODUCER:
+                producer_failure = refusal
+            else:
+                refused[partition] = refusal
+        if producer_failure is not None:
+            self.fail(producer_failure)
+        elif refused:
+            self._refuse(refused)
+
+    def _refusal(self, answer: ProduceAnswer) -> KafkaError | None:
+        doing, alias = "send a batch", self._session.alias
+        if answer.error_code:
+            return partition_error(
+                answer.error_code, answer.partition, doing, alias=alias, detail=answer.message
+            )
+        if answer.base_offset < 0:
+            return about(answer.partition, from_reason(OFFSET_UNKNOWN, doing, alias=alias))
+        return None
+
+    def _may_retry(self, pending: PendingBatch, code: int) -> bool:
+        if code == _CORRUPT:
+            return pending.attempts < _CORRUPT_ATTEMPTS
+        if code == _OUT_OF_ORDER:
+            return self._outboxes[pending.partition].has_earlier(pending)
+        return code in _TRY_AGAIN
+
+    def _send_again(self, pending: PendingBatch, error: KafkaError) -> None:
+        if self._stopped:
+            return
+        # From its first failure on a batch no longer waits for its turn.
+        pending.deadline = self._deadline_of(pending)
+        pending.last_error = error
+        doublings = min(pending.attempts - 1, _LONGEST_PAUSE_DOUBLINGS)
+        pause_seconds = self._settings.retry_pause_seconds * 2**doublings
+        self._outboxes[pending.partition].give_back(pending, self._loop.time() + pause_seconds)
+        self._loop.call_later(pause_seconds + _TIMER_MARGIN_SECONDS, self._wake.set)
+
+    def _check_deadlines(self) -> None:
+        """Runs at the deadline of what was then the oldest batch: mostly it is long delivered."""
+        self._deadline_timer = None
+        now = self._loop.time()
+        oldest = [
+            pending for outbox in self._outboxes.values() if (pending := outbox.oldest(self._deadline_of))
+        ]
+        late = {
+            pending.partition: self._lateness(pending)
+            for pending in oldest
+            if self._deadline_of(pending) <= now
+        }
+        if late:
+            self._refuse(late)
+        elif oldest:
+            next_deadline = min(map(self._deadline_of, oldest))
+            self._deadline_timer = self._loop.call_at(next_deadline, self._check_deadlines)
+
+    def _deadline_of(self, pending: PendingBatch) -> float:
+        """Loop time: moves while the broker takes what is before this batch, until it has failed once."""
+        if pending.last_error is not None:
+            return pending.deadline
+        connection = self._outboxes[pending.partition].connection
+        taken_until = self._taken_until.get(connection, 0.0) if connection is not None else 0.0
+        moved = max(pending.deadline, taken_until + self._settings.delivery_timeout_seconds)
+        return min(moved, pending.latest)
+
+    def _not_clear(self, error: KafkaError | None) -> None:
+        """A leader did not say whether something hangs, or (None) it may be ending just now."""
+        if self._stopped:
+            return
+        if error is not None:
+            self._routes.suspect(connection=error.code is None)
+        self._loop.call_later(self._settings.retry_pause_seconds + _TIMER_MARGIN_SECONDS, self._wake.set)
+
+    def _lateness(self, pending: PendingBatch) -> KafkaError:
+        error = pending.last_error or from_reason(
+            TIMEOUT,
+            f"send a batch to {pending.partition}",
+            alias=self._session.alias,
+            detail=f"{self._settings.delivery_timeout_seconds:g} s",
+        )
+        return about(pending.partition, error)
+
+    # ------------------------------------------------------------------------------------ around it
+
+    async def _add_partitions(self, partitions: set[TopicPartition]) -> None:
+        try:
+            await self._coordinator.add_partitions(
+                self._identity,
+                partitions,
+                timeout_seconds=self._settings.delivery_timeout_seconds,
+                unknown_topic_seconds=self._settings.unknown_topic_seconds,
+            )
+            self._added |= partitions
+        except RefusedPartitionsError as refused:
+            self._refuse(refused.partitions)
+        except KafkaError as error:
+            self.fail(error)
+        finally:
+            self._adding -= partitions
+            self._wake.set()
+
+    def _refuse(self, refused: Mapping[TopicPartition, KafkaError]) -> None:
+        if not self._stopped:
+            self.partition_failures.update(refused)
+            self.fail(next(iter(refused.values())))
+
+    def _stop_with(self, error: KafkaError) -> None:
+        self._stopped = True
+        for partition, outbox in self._outboxes.items():
+            own = self.partition_failures.get(partition)
+            other = from_code(_NOT_ATTEMPTED, f"send to {partition}", detail=str(error))
+            for pending in (*outbox.in_flight, *outbox.returned, *outbox.waiting):
+                self._finish(pending, own or other)
+        self._outboxes.clear()
+        self._busy.clear()
+
+    def _finish(self, pending: PendingBatch, outcome: int | KafkaError) -> None:
+        if not pending.acknowledged.done():
+            if isinstance(outcome, KafkaError):
+                pending.acknowledged.set_exception(outcome)
+                # Looked at, or asyncio would complain about futures that nobody awaits.
+                pending.acknowledged.exception()
+            else:
+                pending.acknowledged.set_result(outcome)
+        self._open -= 1
+        if self._open == 0:
+            self.idle.set()
+
+    def _spawn(self, work: Coroutine[None, None, None], name: str) -> None:
+        child = self._tasks.create_task(work, name=name)
+        self._children.add(child)
+        child.add_done_callback(self._children.discard)

@@ -1,0 +1,147 @@
+"""The order of one partition's batches on their way to the broker. Pure: the caller does the sending.
+
+Invariants, each with its reason:
+- batches leave in the order they came, and a batch keeps its sequence number at every attempt;
+- at most `max_in_flight` are unanswered: a broker remembers the last five batches of a producer;
+- only one is unanswered until the first is acknowledged: a broker that does not know the producer yet takes
+  any sequence number, so a second batch could pass a refused first one;
+- all unanswered ones are on one connection: only there does a broker see them in order;
+- after one has to be sent again nothing new leaves until all others are answered, and then it leaves first.
+"""
+
+import asyncio
+import math
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from itertools import islice
+
+from twinlog.batches.outgoing import OutgoingBatch, Seal, sealed_header
+from twinlog.errors import KafkaError
+from twinlog.model import TopicPartition
+
+_SEQUENCE_MASK = 0x7FFFFFFF
+_NO_SEQUENCE = -1
+
+
+@dataclass(slots=True, eq=False, kw_only=True)
+class PendingBatch:
+    """One batch being delivered."""
+
+    partition: TopicPartition
+    batch: OutgoingBatch
+    deadline: float
+    """Loop time by which it must be acknowledged, if its broker takes nothing before it meanwhile."""
+    acknowledged: asyncio.Future[int]
+    """The target base offset."""
+    latest: float = math.inf
+    """Loop time by which it must be acknowledged in any case: its transaction does not live for ever."""
+    base_sequence: int = _NO_SEQUENCE
+    header: bytes = b""
+    attempts: int = 0
+    last_error: KafkaError | None = None
+    """Why it has to be sent again."""
+
+
+@dataclass(slots=True, kw_only=True)
+class PartitionQueue:
+    """Parcels of one partition and one producer."""
+
+    max_in_flight: int = 5
+    next_sequence: int = 0
+    retry_at: float = 0.0
+    """Loop time before which nothing is sent."""
+    waiting: deque[PendingBatch] = field(default_factory=deque)
+    in_flight: list[PendingBatch] = field(default_factory=list)
+    returned: list[PendingBatch] = field(default_factory=list)
+    connection: object = None
+    """Where the batches in flight were sent; without any, where the next one will be."""
+    is_known: bool = False
+    """The broker has acknowledged a batch of this producer on this partition."""
+
+    @property
+    def is_empty(self) -> bool:
+        return not (self.waiting or self.in_flight or self.returned)
+
+    @property
+    def is_recovering(self) -> bool:
+        return bool(self.returned)
+
+    def begin_epoch(self) -> None:
+        """From now on as the next epoch of the same producer, which starts at sequence number 0. Only when
+        empty.
+
+        A broker that knows the producer takes no other number first, so `is_known` stays.
+        """
+        assert self.is_empty
+        self.next_sequence = 0
+
+    def oldest(self, deadline_of: Callable[[PendingBatch], float]) -> PendingBatch | None:
+        """The batch that must be acknowledged first."""
+        here = (*self.in_flight, *self.returned, *islice(self.waiting, 1))
+        return min(here, key=deadline_of, default=None)
+
+    def lead_to(self, connection: object) -> None:
+        """The leader and the connection to it are known: from now on batches only wait for their
+        turn."""
+        if not self.in_flight:
+            self.connection = connection
+
+    def put(self, pending: PendingBatch) -> None:
+        self.waiting.append(pending)
+
+    def peek(self, now: float, connection: object) -> PendingBatch | None:
+        """The batch that may be sent now on this connection, if any."""
+        if self.returned and not self.in_flight:
+            self.returned.sort(key=_sent_order(self.next_sequence))
+            self.waiting.extendleft(reversed(self.returned))
+            self.returned.clear()
+        if self.returned or not self.waiting or now < self.retry_at:
+            return None
+        limit = self.max_in_flight if self.is_known else 1
+        if len(self.in_flight) >= limit or (self.in_flight and connection is not self.connection):
+            return None
+        self.connection = connection
+        return self.waiting[0]
+
+    def take(self, producer_id: int, producer_epoch: int, *, transactional: bool) -> PendingBatch:
+        """Take the batch that `peek` showed; its first attempt gives it its sequence number and its
+        checksum."""
+        pending = self.waiting.popleft()
+        pending.attempts += 1
+        if pending.base_sequence == _NO_SEQUENCE:
+            pending.base_sequence = self.next_sequence
+            self.next_sequence = (self.next_sequence + pending.batch.record_count) & _SEQUENCE_MASK
+            seal = Seal(producer_id, producer_epoch, pending.base_sequence, transactional)
+            pending.header = sealed_header(pending.batch, seal)
+        self.in_flight.append(pending)
+        return pending
+
+    def acknowledge(self, pending: PendingBatch) -> None:
+        self.in_flight.remove(pending)
+        self.is_known = True
+
+    def give_back(self, pending: PendingBatch, retry_at: float) -> None:
+        """The batch has to be sent again, not before `retry_at`."""
+        self.in_flight.remove(pending)
+        self.returned.append(pending)
+        self.retry_at = max(self.retry_at, retry_at)
+
+    def has_earlier(self, pending: PendingBatch) -> bool:
+        """Whether a batch sent before this one is still unanswered or has to be sent again.
+
+        Then a broker that calls this one out of order is right, and it only has to wait for its turn.
+        """
+        order = _sent_order(self.next_sequence)
+        return any(order(other) < order(pending) for other in (*self.in_flight, *self.returned))
+
+    def drop_waiting(self) -> list[PendingBatch]:
+        """Forget what was never sent: its sequence numbers are not used up yet."""
+        never_sent = [pending for pending in self.waiting if pending.base_sequence == _NO_SEQUENCE]
+        self.waiting = deque(pending for pending in self.waiting if pending.base_sequence != _NO_SEQUENCE)
+        return never_sent
+
+
+def _sent_order(next_sequence: int) -> Callable[[PendingBatch], int]:
+    """Sequence numbers wrap at 2^31: order by how far behind the next one they are, the farthest first."""
+    return lambda pending: -((next_sequence - pending.base_sequence) & _SEQUENCE_MASK)

@@ -1,0 +1,161 @@
+"""A producer of prepared batches: idempotent, or in transactions. acks=all, always."""
+
+import asyncio
+from collections.abc import Mapping
+from enum import StrEnum
+from typing import Self
+
+from twinlog.batches.outgoing import OutgoingBatch
+from twinlog.errors import KafkaError, StateError
+from twinlog.kafka.protocol.connection import DataClientPool
+from twinlog.kafka.raw.owned_tasks import OwnedTasks
+from twinlog.kafka.raw.produce.delivery import Delivery
+from twinlog.kafka.raw.settings import ProducerSettings
+from twinlog.kafka.raw.transactions.coordinator import TransactionCoordinator
+from twinlog.kafka.raw.transactions.wire import ProducerIdentity
+from twinlog.model import TopicPartition
+
+
+class ProducerState(StrEnum):
+    NEW = "NEW"
+    READY = "READY"
+    """Initialised; a transactional producer is outside a transaction."""
+    IN_TRANSACTION = "IN_TRANSACTION"
+    ENDING = "ENDING"
+    """The coordinator was asked to commit or abort."""
+    FAILED = "FAILED"
+    """Unusable: see `failure`."""
+    CLOSED = "CLOSED"
+
+
+class RawProducer:
+    """One producer identity on a session. Use it in one task, as `async with`.
+
+    After a failure nothing more is sent, every open future raises, `state` is FAILED and `failure` says why;
+    `partition_failures` names the partitions to blame, if single ones are. Leave it then, take a new one, and
+    resume from the committed position.
+
+    Without transactions a batch may in rare cases be there twice: a broker that restarts forgets producers
+    whose last *record* is older than producer.id.expiration.ms (a day), which copied data often is, and then
+    no longer knows a batch whose acknowledgement was lost. An open transaction is never forgotten.
+    """
+
+    def __init__(
+        self, session: DataClientPool, settings: ProducerSettings, *, transactional_id: str | None = None
+    ) -> None:
+        self.transactional_id = transactional_id
+        self._session = session
+        self._settings = settings
+        self._state = ProducerState.NEW
+        self._identity = ProducerIdentity(-1, -1)
+        self._coordinator = TransactionCoordinator(
+            session, transactional_id, transaction_timeout_seconds=settings.transaction_timeout_seconds
+        )
+        self._delivery = Delivery(session, settings, self._coordinator, transactional_id)
+        self._tasks = OwnedTasks("a producer", self._failed)
+
+    async def __aenter__(self) -> Self:
+        """Get an identity, which fences earlier holders of the transactional id. Raises KafkaError."""
+        self._identity = await self._coordinator.new_identity(
+            timeout_seconds=self._settings.delivery_timeout_seconds
+        )
+        if self.transactional_id is not None:
+            await self._coordinator.agree(timeout_seconds=self._settings.delivery_timeout_seconds)
+        await self._tasks.open()
+        self._delivery.start(self._tasks, self._identity)
+        self._state = ProducerState.READY
+        return self
+
+    async def __aexit__(self, *exc: object) -> None:
+        """Stop at once; what is not acknowledged fails. An open transaction is left to the id's next
+        owner."""
+        self._state = ProducerState.CLOSED
+        self._delivery.stop()
+        await self._tasks.close()
+
+    @property
+    def state(self) -> ProducerState:
+        if self._state is not ProducerState.CLOSED and self._delivery.failure is not None:
+            return ProducerState.FAILED
+        return self._state
+
+    @property
+    def failure(self) -> KafkaError | None:
+        return self._delivery.failure
+
+    @property
+    def partition_failures(self) -> Mapping[TopicPartition, KafkaError]:
+        """Partitions of the target that are to blame for `failure`; empty if it is not about partitions."""
+        return self._delivery.partition_failures
+
+    def begin(self) -> None:
+        """Open a transaction; nothing is sent yet. Raises StateError, or the failure again."""
+        self._expect(ProducerState.READY)
+        if self.transactional_id is None:
+            raise StateError("an idempotent producer has no transactions")
+        self._state = ProducerState.IN_TRANSACTION
+
+    def send(self, partition: TopicPartition, batch: OutgoingBatch) -> asyncio.Future[int]:
+        """Queue a batch and return at once. The future gives the target base offset, or raises KafkaError.
+
+        Batches of a partition are delivered in the order of the calls; what is sent in one go of the event
+        loop leaves together. Nobody has to await the future: `flush` and `commit` do. In a transaction the
+        records exist only after `commit`. Raises StateError, or the failure again.
+        """
+        self._expect(ProducerState.IN_TRANSACTION if self.transactional_id else ProducerState.READY)
+        return self._delivery.put(partition, batch)
+
+    async def flush(self) -> None:
+        """Wait until everything sent is acknowledged; at most the longest delivery takes. Raises the
+        failure."""
+        await self._delivery.idle.wait()
+        if self.failure is not None:
+            raise self.failure
+        if self._state is ProducerState.CLOSED:
+            raise StateError("the producer is closed")
+
+    async def commit(self) -> None:
+        """Flush, then commit. Raises KafkaError; after a transient one the outcome is unknown until the next
+        owner of the id has initialised it and read the committed position. Bounded by twice the delivery
+        time-out.
+        """
+        self._expect(ProducerState.IN_TRANSACTION)
+        await self.flush()
+        await self._end(commit=True)
+
+    async def abort(self) -> None:
+        """Forget what never left, wait for what did, and abort; the producer may be used again.
+
+        On a failed producer nothing is done: batches still on their way could arrive after the abort and stay
+        open for ever. Whoever takes the id next ends the transaction, and fences those. Raises KafkaError.
+        """
+        if self.state is ProducerState.FAILED:
+            return
+        self._expect(ProducerState.IN_TRANSACTION)
+        self._delivery.drop_unsent()
+        await self.flush()
+        await self._end(commit=False)
+
+    async def _end(self, *, commit: bool) -> None:
+        if self._delivery.has_transaction:
+            self._state = ProducerState.ENDING
+            try:
+                self._identity = await self._coordinator.end(
+                    self._identity, commit=commit, timeout_seconds=self._settings.delivery_timeout_seconds
+                )
+            except KafkaError as error:
+                self._delivery.fail(error)
+                raise
+            self._delivery.transaction_ended(self._identity, committed=commit)
+        self._state = ProducerState.READY
+
+    def _failed(self, error: Exception) -> None:
+        """A mistake of ours ended what sends: nothing more would be acknowledged."""
+        self._delivery.fail(KafkaError(f"{type(error).__name__}: {error}", reason="INTERNAL"))
+
+    def _expect(self, state: ProducerState) -> None:
+        if self.state is state:
+            return
+        if self.failure is not None:
+            raise self.failure
+        raise StateError(f"the producer is {self.state}, not {state}", metadata={"state": self.state})

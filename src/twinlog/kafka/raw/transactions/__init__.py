@@ -1,0 +1,1 @@
+"""Transactions over the wire: coordinator, identities, fencing, what hangs."""

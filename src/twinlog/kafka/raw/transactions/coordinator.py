@@ -1,0 +1,234 @@
+"""One transactional id and its coordinator: get the producer's identity, add partitions, end the transaction.
+
+In transactions of version 2 (KIP-890), where the cluster has them, brokers add the partitions of what is
+produced by themselves, and every end gives the identity of the next one, so that nothing late slips into it.
+
+Every call retries what may heal (the coordinator moving, the previous transaction still ending) until its
+deadline; what does not heal is raised at once.
+"""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Collection
+from typing import Any, NamedTuple, TypeVar
+
+from aiokafka.protocol.coordination import FindCoordinatorRequest
+from aiokafka.protocol.transaction import InitProducerIdRequest
+
+from twinlog.errors import KafkaError, StateError, TransientKafkaError
+from twinlog.kafka.deadline import deadline, pause
+from twinlog.kafka.errors import from_code
+from twinlog.kafka.protocol.broker_features import BrokerFeatures, broker_features_request
+from twinlog.kafka.protocol.connection import DataClientPool
+from twinlog.kafka.raw.errors import partition_error
+from twinlog.kafka.raw.transactions.wire import (
+    EndAnswer,
+    ProducerIdentity,
+    add_partitions_request,
+    end_request,
+)
+from twinlog.model import TopicPartition
+
+T = TypeVar("T")
+
+_TRANSACTION = 1
+_COORDINATOR_MOVED = frozenset((14, 15, 16))
+_BUSY = 51
+_NOT_ATTEMPTED = 55
+_UNKNOWN_TOPIC = 3
+_FEATURE, _VERSION_2 = "transaction.version", 2
+_NEEDED_VERSIONS = {0: 12, 26: 5}
+"""Produce that adds partitions, EndTxn that gives an identity: proxies may hide what their brokers speak."""
+_COORDINATOR_PAUSE_SECONDS = 0.05
+_FIRST_BUSY_PAUSE_SECONDS = 0.002
+"""aiokafka waits 20 ms, Java 20-100; the markers of a small transaction are written in one or two."""
+_LONGEST_BUSY_PAUSE_SECONDS = 0.05
+
+
+class _Refusal(NamedTuple):
+    """The coordinator's error code, which may or may not be worth another attempt."""
+
+    code: int
+
+
+class RefusedPartitionsError(KafkaError):
+    """Some partitions cannot be in the transaction; `partitions` says why for each."""
+
+    def __init__(self, partitions: dict[TopicPartition, KafkaError]) -> None:
+        first = next(iter(partitions.values()))
+        super().__init__(str(first), reason=first.reason, metadata=first.metadata, code=first.code)
+        self.partitions = partitions
+
+
+class TransactionCoordinator:
+    """Speaks for one transactional id; for None it only gets identities, from any broker."""
+
+    def __init__(
+        self, session: DataClientPool, transactional_id: str | None, *, transaction_timeout_seconds: float
+    ) -> None:
+        self._session = session
+        self._id = transactional_id
+        self._transaction_timeout_ms = int(transaction_timeout_seconds * 1000)
+        self._node: int | None = None
+        self.version_2 = False
+        """Whether transactions are of version 2: see `agree`."""
+
+    async def new_identity(self, *, timeout_seconds: float) -> ProducerIdentity:
+        """InitProducerId: fences every earlier holder of the id and aborts what it left open.
+
+        When this returns, the id's earlier transactions are over on every partition. Raises KafkaError.
+        """
+        request = InitProducerIdRequest(self._id, self._transaction_timeout_ms)
+
+        async def once() -> ProducerIdentity | _Refusal:
+            response = await self._send(request)
+            if response.error_code:
+                return _Refusal(response.error_code)
+            return ProducerIdentity(response.producer_id, response.producer_epoch)
+
+        return await self._until_settled(once, f"initialise the producer {self._name()}", timeout_seconds)
+
+    async def agree(self, *, timeout_seconds: float) -> None:
+        """Find out whether the cluster has transactions of version 2; they are used from now on. Raises
+        KafkaError.
+
+        Once for each producer: a cluster that is upgraded gets them with the next one. A downgrade makes
+        this one fail.
+        """
+        doing = f"ask for the version of transactions of {self._name()}"
+
+        async def once() -> BrokerFeatures:
+            answer: BrokerFeatures = await self._send(broker_features_request())
+            return answer
+
+        features = await self._until_settled(once, doing, timeout_seconds)
+        self.version_2 = features.finalized.get(_FEATURE, 0) >= _VERSION_2 and all(
+            features.versions.get(api_key, (0, -1))[1] >= version
+            for api_key, version in _NEEDED_VERSIONS.items()
+        )
+
+    async def add_partitions(
+        self,
+        identity: ProducerIdentity,
+        partitions: Collection[TopicPartition],
+        *,
+        timeout_seconds: float,
+        unknown_topic_seconds: float,
+    ) -> None:
+        """AddPartitionsToTxn. Raises RefusedPartitionsError when single ones are to blame, else KafkaError.
+
+        A topic the broker does not know is asked for again during `unknown_topic_seconds`.
+        """
+        doing = f"add partitions to the transaction of {self._name()}"
+        request = add_partitions_request(self.transactional_id, identity, partitions)
+        give_up_unknown_at = asyncio.get_running_loop().time() + unknown_topic_seconds
+
+        async def once() -> _Refusal | None:
+            answered: dict[TopicPartition, int] = await self._send(request)
+            codes = {
+                partition: code for partition, code in answered.items() if code not in (0, _NOT_ATTEMPTED)
+            }
+            if not codes:
+                return None
+            for code in codes.values():
+                if code == _BUSY or code in _COORDINATOR_MOVED:
+                    return _Refusal(code)
+            unknown = _UNKNOWN_TOPIC in codes.values()
+            if unknown and asyncio.get_running_loop().time() < give_up_unknown_at:
+                return _Refusal(_UNKNOWN_TOPIC)
+            raise RefusedPartitionsError(
+                {
+                    partition: partition_error(code, partition, doing, alias=self._session.alias)
+                    for partition, code in codes.items()
+                }
+            )
+
+        await self._until_settled(once, doing, timeout_seconds, also_retry=frozenset((_UNKNOWN_TOPIC,)))
+
+    async def end(
+        self, identity: ProducerIdentity, *, commit: bool, timeout_seconds: float
+    ) -> ProducerIdentity:
+        """EndTxn; returns who the next transaction is sent as. Raises KafkaError; after a transient one the
+        outcome is unknown.
+
+        A retry after a lost answer is safe: the coordinator knows the identity it ended last, and answers
+        with the same new one.
+        """
+        request = end_request(self.transactional_id, identity, commit=commit, gives_identity=self.version_2)
+
+        async def once() -> EndAnswer | _Refusal:
+            answer: EndAnswer = await self._send(request)
+            return _Refusal(answer.error_code) if answer.error_code else answer
+
+        verb = "commit" if commit else "abort"
+        doing = f"{verb} the transaction of {self._name()}"
+        return (await self._until_settled(once, doing, timeout_seconds)).identity or identity
+
+    async def _until_settled(
+        self,
+        once: Callable[[], Awaitable[T | _Refusal]],
+        doing: str,
+        timeout_seconds: float,
+        *,
+        also_retry: frozenset[int] = frozenset(),
+    ) -> T:
+        """Repeat `once` while it is refused, or fails, in a way that a retry may heal."""
+        busy_pause_seconds = _FIRST_BUSY_PAUSE_SECONDS
+        last: KafkaError | None = None
+        try:
+            async with deadline(timeout_seconds, doing, alias=self._session.alias):
+                while True:
+                    try:
+                        result = await once()
+                    except TransientKafkaError as error:
+                        last = error
+                        self._node = None
+                        await pause(_COORDINATOR_PAUSE_SECONDS)
+                        continue
+                    if not isinstance(result, _Refusal):
+                        return result
+                    code = result.code
+                    last = from_code(code, doing, alias=self._session.alias)
+                    if code == _BUSY:
+                        await pause(busy_pause_seconds)
+                        busy_pause_seconds = min(busy_pause_seconds * 2, _LONGEST_BUSY_PAUSE_SECONDS)
+                    elif code in _COORDINATOR_MOVED:
+                        self._node = None
+                        await pause(_COORDINATOR_PAUSE_SECONDS)
+                    elif code in also_retry:
+                        await pause(_COORDINATOR_PAUSE_SECONDS)
+                    else:
+                        raise last
+        except TransientKafkaError as error:
+            if last is not None and error is not last:
+                error.metadata["last_error"] = str(last)
+            raise
+
+    async def _send(self, request: Any) -> Any:
+        doing = f"reach the coordinator of {self._name()}"
+        if self._node is None:
+            self._node = await self._find(doing)
+        return await self._session.send(self._node, request, doing)
+
+    async def _find(self, doing: str) -> int:
+        client = await self._session.client(doing)
+        any_node = client.get_random_node()
+        if any_node is None:
+            raise from_code(8, doing, alias=self._session.alias)
+        if self._id is None:
+            return int(any_node)
+        response = await self._session.send(any_node, FindCoordinatorRequest(self._id, _TRANSACTION), doing)
+        if response.error_code:
+            raise from_code(response.error_code, doing, alias=self._session.alias)
+        if client.cluster.broker_metadata(response.coordinator_id) is None:
+            await client.force_metadata_update()
+        return int(response.coordinator_id)
+
+    @property
+    def transactional_id(self) -> str:
+        """Raises StateError where there is none."""
+        if self._id is None:
+            raise StateError("an idempotent producer has no transactions")
+        return self._id
+
+    def _name(self) -> str:
+        return self._id or "(idempotent)"

@@ -1,0 +1,45 @@
+"""Fencing: take transactional ids over so that whoever held them can never commit again."""
+
+import asyncio
+from collections.abc import Collection
+
+from twinlog.errors import KafkaError
+from twinlog.kafka.protocol.connection import DataClientPool
+from twinlog.kafka.raw.transactions.coordinator import TransactionCoordinator
+from twinlog.kafka.raw.transactions.wire import ProducerIdentity
+
+_AT_ONCE = 16
+
+
+async def fence(
+    session: DataClientPool,
+    transactional_ids: Collection[str],
+    *,
+    timeout_seconds: float,
+    transaction_timeout_seconds: float,
+) -> dict[str, ProducerIdentity | KafkaError]:
+    """InitProducerId for every id, without keeping a producer. One entry per id: who writes as it from now
+    on, or why it failed.
+
+    An id with an identity is safe: its earlier holders are fenced, and its coordinator has committed or
+    aborted what they left open; partitions without a leader may have been left out (`open_transactions`).
+    Takes at most `timeout_seconds` per id, 16 ids at a time. `transaction_timeout_seconds` is that of the
+    producers which have the ids: brokers refuse one above their transaction.max.timeout.ms from everybody.
+    """
+    outcome: dict[str, ProducerIdentity | KafkaError] = {}
+    places = asyncio.Semaphore(_AT_ONCE)
+
+    async def one(transactional_id: str) -> None:
+        coordinator = TransactionCoordinator(
+            session, transactional_id, transaction_timeout_seconds=transaction_timeout_seconds
+        )
+        async with places:
+            try:
+                outcome[transactional_id] = await coordinator.new_identity(timeout_seconds=timeout_seconds)
+            except KafkaError as error:
+                outcome[transactional_id] = error
+
+    async with asyncio.TaskGroup() as group:
+        for transactional_id in transactional_ids:
+            group.create_task(one(transactional_id), name=f"fence {transactional_id}")
+    return outcome

@@ -1,0 +1,157 @@
+"""Keeps a producer from writing onto a transaction of its own that hangs (KIP-664).
+
+A coordinator that ends a transaction leaves a partition out that has no leader at that moment, for it takes
+it for a deleted one. The records stay open there, and the producer's next transaction on that partition would
+take them along: with its commit what was aborted shows, with its abort what was committed is lost.
+Invariant: the first batch of a transaction goes to a partition only when its leader has said that nothing of
+this producer is open there, and has been heard from all the time since.
+"""
+
+import asyncio
+from collections.abc import Callable, Mapping
+from functools import partial
+
+from twinlog.errors import KafkaError
+from twinlog.kafka.errors import HANGING_TRANSACTION, KAFKA_CLIENT_ERRORS, from_reason, translate
+from twinlog.kafka.protocol.data_connection import DataConnection
+from twinlog.kafka.raw.errors import about, partition_error
+from twinlog.kafka.raw.leaders import LeaderAnswers
+from twinlog.kafka.raw.transactions.open_transactions import OpenTransaction, describe_producers_request
+from twinlog.model import TopicPartition
+
+OUTCOME, COMMITTED = "outcome", "COMMITTED"
+"""In the metadata of a refusal: how the transaction ended that hangs, where that is certain."""
+
+_DOING = "ask for open transactions"
+_ENDING_SECONDS = 0.5
+"""Markers of a transaction are written in a few milliseconds."""
+
+_Contact = tuple[DataConnection, int]
+
+
+class HangingGuard:
+    """Asks leaders before the first batch; the caller sends nothing to partitions that are not clear."""
+
+    def __init__(
+        self,
+        alias: str,
+        *,
+        pause_seconds: float,
+        refuse: Callable[[Mapping[TopicPartition, KafkaError]], None],
+        not_clear: Callable[[KafkaError | None], None],
+        changed: Callable[[], None],
+        now: Callable[[], float],
+    ) -> None:
+        """`refuse` gets the partitions where something hangs; `changed` is called when some are clear.
+        `not_clear` gets why a leader did not say, or None, and the caller asks again `pause_seconds` later.
+        """
+        self._alias = alias
+        self._pause_seconds = pause_seconds
+        self._refuse = refuse
+        self._not_clear = not_clear
+        self._changed = changed
+        self._now = now
+        self._committed_from_epoch = 0
+        self._open_since: dict[TopicPartition, float] = {}
+        self._ask_again_at = 0.0
+        self._clear: dict[TopicPartition, _Contact] = {}
+        self._asked: set[TopicPartition] = set()
+
+    def is_clear(self, partition: TopicPartition, connection: DataConnection) -> bool:
+        """Whether the first batch of a transaction may be sent to this partition on this connection."""
+        return self._clear.get(partition) == (connection, connection.contact) and not connection.is_quiet()
+
+    def ask(
+        self,
+        partitions_by_connection: Mapping[DataConnection, set[TopicPartition]],
+        producer_id: int,
+    ) -> None:
+        """Ask the leaders of partitions that are not clear, unless that is under way or was not answered a
+        moment ago. Does not block."""
+        if self._now() < self._ask_again_at:
+            return
+        for connection, partitions in partitions_by_connection.items():
+            new = partitions - self._asked
+            if new:
+                self._ask(connection, new, producer_id)
+
+    def all_committed_from(self, epoch: int) -> None:
+        """Every transaction of the producer that has ended since this epoch was committed."""
+        self._committed_from_epoch = epoch
+
+    def forget(self) -> None:
+        """The producer has another id from now on."""
+        self._clear.clear()
+        self._open_since.clear()
+
+    def _ask(self, connection: DataConnection, partitions: set[TopicPartition], producer_id: int) -> None:
+        try:
+            answered = connection.post(describe_producers_request(partitions))
+        except KAFKA_CLIENT_ERRORS as error:
+            self._unanswered(connection, partitions, translate(error, _DOING, alias=self._alias))
+            return
+        self._asked |= partitions
+        answered.add_done_callback(partial(self._told, connection, partitions, producer_id))
+
+    def _told(
+        self,
+        connection: DataConnection,
+        partitions: set[TopicPartition],
+        producer_id: int,
+        answered: "asyncio.Future[LeaderAnswers[list[OpenTransaction]]]",
+    ) -> None:
+        self._asked -= partitions
+        if answered.cancelled():
+            return
+        error = answered.exception()
+        if error is not None:
+            self._unanswered(connection, partitions, translate(error, _DOING, alias=self._alias))
+            return
+        hanging: dict[TopicPartition, KafkaError] = {}
+        for partition, code, opened in answered.result():
+            own = next((one for one in opened if one.producer_id == producer_id), None)
+            if code:
+                refusal = partition_error(code, partition, _DOING, alias=self._alias)
+                self._unanswered(connection, {partition}, refusal)
+            elif own is None:
+                self._open_since.pop(partition, None)
+                self._clear[partition] = (connection, connection.contact)
+            elif self._hangs(partition):
+                hanging[partition] = about(partition, self._error(partition, own))
+        if hanging:
+            self._refuse(hanging)
+        self._changed()
+
+    def _hangs(self, partition: TopicPartition) -> bool:
+        """What was found open may be ending just now; what stays open is not."""
+        now = self._now()
+        if now - self._open_since.setdefault(partition, now) >= _ENDING_SECONDS:
+            return True
+        self._again(None)
+        return False
+
+    def _unanswered(
+        self, connection: DataConnection, partitions: set[TopicPartition], failure: KafkaError
+    ) -> None:
+        """A broker that is too old to say, or does not let us know, is taken as it is."""
+        if failure.retriable:
+            self._again(failure)
+        else:
+            self._clear.update(dict.fromkeys(partitions, (connection, connection.contact)))
+            self._changed()
+
+    def _again(self, failure: KafkaError | None) -> None:
+        self._ask_again_at = self._now() + self._pause_seconds
+        self._not_clear(failure)
+
+    def _error(self, partition: TopicPartition, opened: OpenTransaction) -> KafkaError:
+        error = from_reason(
+            HANGING_TRANSACTION,
+            f"send a batch to {partition}",
+            alias=self._alias,
+            detail=f"producer id {opened.producer_id}, epoch {opened.producer_epoch},"
+            f" open since offset {opened.first_offset}",
+        )
+        if opened.producer_epoch >= self._committed_from_epoch:
+            error.metadata[OUTCOME] = COMMITTED
+        return error

@@ -1,0 +1,51 @@
+"""Which transactions are open on a partition, by its leader's word (DescribeProducers, KIP-664)."""
+
+from collections.abc import Collection
+from typing import NamedTuple
+
+from twinlog.errors import KafkaError
+from twinlog.kafka.protocol.connection import DataClientPool
+from twinlog.kafka.protocol.requests import HandWrittenRequest
+from twinlog.kafka.raw.leaders import LeaderAnswers, ask_leaders
+from twinlog.kafka.raw.producer_states import ProducerEntry, describe_producers
+from twinlog.model import TopicPartition
+
+
+class OpenTransaction(NamedTuple):
+    """A transaction that has records on a partition and no marker there yet."""
+
+    producer_id: int
+    producer_epoch: int
+    """Of its last batch there."""
+    first_offset: int
+
+
+async def open_transactions(
+    session: DataClientPool, partitions: Collection[TopicPartition], *, timeout_seconds: float = 30.0
+) -> dict[TopicPartition, list[OpenTransaction] | KafkaError]:
+    """What is open on each partition, or why that is not known. Needs Kafka 2.8, and READ on the topics.
+
+    Raises KafkaError when no broker can be reached in time.
+    """
+    return await ask_leaders(
+        session,
+        partitions,
+        describe_producers_request,
+        "ask for open transactions",
+        timeout_seconds=timeout_seconds,
+    )
+
+
+def describe_producers_request(
+    partitions: Collection[TopicPartition],
+) -> HandWrittenRequest[LeaderAnswers[list[OpenTransaction]]]:
+    """DescribeProducers, version 0 (Kafka 2.8)."""
+    return describe_producers(partitions, _open)
+
+
+def _open(entries: list[ProducerEntry]) -> list[OpenTransaction]:
+    return [
+        OpenTransaction(entry.producer_id, entry.producer_epoch, entry.open_from)
+        for entry in entries
+        if entry.open_from >= 0
+    ]

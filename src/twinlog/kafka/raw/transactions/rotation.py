@@ -1,0 +1,86 @@
+"""Two transactional ids used in turn, so that one transaction need not wait for the markers of the last.
+
+After a commit is acknowledged its markers are still being written, and the id's next transaction would be
+answered CONCURRENT_TRANSACTIONS. The other id can begin at once. The next transaction begins only after the
+previous commit was acknowledged, so order and atomicity are those of one id.
+"""
+
+import asyncio
+import contextlib
+from collections.abc import Mapping, Sequence
+from typing import Self
+
+from twinlog.batches.outgoing import OutgoingBatch
+from twinlog.errors import KafkaError
+from twinlog.kafka.protocol.connection import DataClientPool
+from twinlog.kafka.raw.produce.producer import ProducerState, RawProducer
+from twinlog.kafka.raw.settings import ProducerSettings
+from twinlog.model import TopicPartition
+
+
+class TransactionRotation:
+    """One transaction at a time, over several ids; which one is in use does not matter to the caller.
+
+    As with `RawProducer`, any failure makes it unusable: leave it, and take a new one with the same ids.
+    """
+
+    def __init__(
+        self, session: DataClientPool, transactional_ids: Sequence[str], settings: ProducerSettings
+    ) -> None:
+        if not transactional_ids:
+            raise ValueError("a rotation needs at least one transactional id")
+        self._producers = [
+            RawProducer(session, settings, transactional_id=transactional_id)
+            for transactional_id in transactional_ids
+        ]
+        self._turn = 0
+        self._stack = contextlib.AsyncExitStack()
+
+    async def __aenter__(self) -> Self:
+        """Initialise every id, which fences earlier holders of all of them. Raises KafkaError."""
+        async with self._stack:
+            for producer in self._producers:
+                await self._stack.enter_async_context(producer)
+            self._stack = self._stack.pop_all()
+        return self
+
+    async def __aexit__(self, *exc: object) -> None:
+        await self._stack.aclose()
+
+    @property
+    def state(self) -> ProducerState:
+        return self._current.state
+
+    @property
+    def failure(self) -> KafkaError | None:
+        return self._current.failure
+
+    @property
+    def partition_failures(self) -> Mapping[TopicPartition, KafkaError]:
+        return self._current.partition_failures
+
+    def begin(self) -> None:
+        """Open the next transaction, on the other id. Raises StateError while one is open, or the failure."""
+        if self._current.state is ProducerState.READY:
+            self._turn = (self._turn + 1) % len(self._producers)
+        self._current.begin()
+
+    def send(self, partition: TopicPartition, batch: OutgoingBatch) -> asyncio.Future[int]:
+        """See `RawProducer.send`."""
+        return self._current.send(partition, batch)
+
+    async def flush(self) -> None:
+        """See `RawProducer.flush`."""
+        await self._current.flush()
+
+    async def commit(self) -> None:
+        """See `RawProducer.commit`."""
+        await self._current.commit()
+
+    async def abort(self) -> None:
+        """See `RawProducer.abort`."""
+        await self._current.abort()
+
+    @property
+    def _current(self) -> RawProducer:
+        return self._producers[self._turn]

@@ -1,0 +1,1 @@
+"""Real Kafka's jars and how they get into the cache."""

@@ -1,0 +1,178 @@
+"""The jars of real Kafka: which there are, whether they are complete, and how they get into the cache.
+
+A set lives in `<cache>/kafka/<name>/`, with `manifest.json` beside its jars: each jar's size and SHA-256. The
+directory appears in one rename when everything is in it, so what is there is whole, unless someone took from
+it later: each use compares the sizes, `verify` the contents, and what is not whole is fetched again. One
+process fetches at a time.
+"""
+
+import fcntl
+import hashlib
+import json
+import os
+import shutil
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from twinlog.errors import TwinlogError
+from twinlog.local.download.fetch_progress import FetchProgress, progress_for_terminal
+from twinlog.local.download.ivy import Coordinate, retrieve
+from twinlog.local.java import Java, find_java
+from twinlog.local.paths import cache_dir, writable_cache
+
+_KAFKA_4 = "4.3.1"
+_KAFKA_3 = "3.9.2"
+_LOG4J = "2.25.4"
+_MANIFEST = "manifest.json"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ArtifactSet:
+    """Some Maven artifacts that make one class path, with all they depend on."""
+
+    name: str
+    coordinates: tuple[Coordinate, ...]
+
+
+def _log4j() -> tuple[Coordinate, ...]:
+    # Kafka declares the logging façade only, and Connect 4.x compiles against log4j without declaring it.
+    return tuple(
+        Coordinate("org.apache.logging.log4j", module, _LOG4J)
+        for module in ("log4j-api", "log4j-core", "log4j-slf4j-impl")
+    )
+
+
+KAFKA_4_BROKER: Final = ArtifactSet(
+    name=f"kafka-broker-{_KAFKA_4}",
+    coordinates=(Coordinate("org.apache.kafka", "kafka_2.13", _KAFKA_4), *_log4j()),
+)
+KAFKA_3_BROKER: Final = ArtifactSet(
+    name=f"kafka-broker-{_KAFKA_3}",
+    coordinates=(
+        Coordinate("org.apache.kafka", "kafka_2.13", _KAFKA_3),
+        Coordinate("org.slf4j", "slf4j-reload4j", "1.7.36"),
+    ),
+)
+KAFKA_4_TOOLS: Final = ArtifactSet(
+    name=f"kafka-tools-{_KAFKA_4}",
+    coordinates=(
+        *(
+            Coordinate("org.apache.kafka", module, _KAFKA_4)
+            for module in ("connect-mirror", "connect-mirror-client", "connect-runtime", "kafka-tools")
+        ),
+        *_log4j(),
+    ),
+)
+ARTIFACT_SETS: Final = (KAFKA_4_BROKER, KAFKA_3_BROKER, KAFKA_4_TOOLS)
+
+
+class ArtifactsDamagedError(TwinlogError):
+    """Jars in the cache are not what their manifest says."""
+
+    default_reason = "ARTIFACTS_DAMAGED"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Jars:
+    """A complete set in the cache."""
+
+    name: str
+    directory: Path
+
+    @property
+    def class_path(self) -> str:
+        """Each jar by name, in one order: a class archive is tied to exactly this string."""
+        return os.pathsep.join(str(jar) for jar in sorted(self.directory.glob("*.jar")))
+
+
+def ensure_jars(
+    artifacts: ArtifactSet, *, java: Java | None = None, progress: FetchProgress | None = None
+) -> Jars:
+    """The set, from the cache or else fetched: blocks for about a minute the first time.
+
+    Progress goes to stderr if not given otherwise. Raises FetchError when it cannot be fetched,
+    JavaNotFoundError.
+    """
+    directory = _directory(artifacts)
+    if not _is_complete(directory):
+        with _only_fetcher():
+            if not _is_complete(directory):
+                _fetch(artifacts, directory, java or find_java(), progress or progress_for_terminal())
+    return Jars(name=artifacts.name, directory=directory)
+
+
+def verify_jars(artifacts: ArtifactSet) -> int:
+    """Compare every jar's SHA-256 with the manifest; how many there are. Raises ArtifactsDamagedError naming
+    the bad ones.
+    """
+    directory = _directory(artifacts)
+    manifest = _read_manifest(directory)
+    bad = sorted(
+        name
+        for name, entry in manifest.items()
+        if not (directory / name).is_file() or _sha256(directory / name) != entry["sha256"]
+    )
+    if bad or not manifest:
+        raise ArtifactsDamagedError(
+            f"{artifacts.name} in {directory} is damaged ({', '.join(bad) or 'no manifest'}): "
+            "delete that directory and it is fetched anew",
+            metadata={"set": artifacts.name, "files": ",".join(bad)},
+        )
+    return len(manifest)
+
+
+def _directory(artifacts: ArtifactSet) -> Path:
+    return cache_dir() / "kafka" / artifacts.name
+
+
+def _is_complete(directory: Path) -> bool:
+    manifest = _read_manifest(directory)
+    return bool(manifest) and all(
+        _size(directory / name) == entry["size_bytes"] for name, entry in manifest.items()
+    )
+
+
+def _size(path: Path) -> int | None:
+    try:
+        return path.stat().st_size
+    except FileNotFoundError:
+        return None
+
+
+def _read_manifest(directory: Path) -> Mapping[str, Mapping[str, object]]:
+    """Entries by file name; empty when there is none or it is not readable as one."""
+    try:
+        content = json.loads((directory / _MANIFEST).read_text())
+        return dict(content["jars"])
+    except (OSError, ValueError, KeyError, TypeError):
+        return {}
+
+
+def _fetch(artifacts: ArtifactSet, directory: Path, java: Java, progress: FetchProgress) -> None:
+    draft = directory.with_name(f".{artifacts.name}.partial")
+    shutil.rmtree(draft, ignore_errors=True)
+    draft.mkdir(parents=True)
+    retrieve(artifacts.name, artifacts.coordinates, draft, java=java, progress=progress)
+    manifest = {
+        jar.name: {"size_bytes": jar.stat().st_size, "sha256": _sha256(jar)} for jar in draft.glob("*.jar")
+    }
+    (draft / _MANIFEST).write_text(json.dumps({"jars": manifest}, indent=1, sort_keys=True))
+    shutil.rmtree(directory, ignore_errors=True)
+    draft.rename(directory)
+
+
+def _sha256(path: Path) -> str:
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+@contextmanager
+def _only_fetcher() -> Iterator[None]:
+    """Hold the lock that makes one process fetch at a time; the others wait, as long as that one lives."""
+    lock = writable_cache() / "fetch.lock"
+    with lock.open("w") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        yield

@@ -1,0 +1,170 @@
+"""Fetches Maven artifacts with the Ivy that is inside the PySpark wheel: nothing else needs to be installed.
+
+Ivy reads neither the user's own Ivy files nor a Maven configuration: what it fetched is under our cache. A
+company that has a mirror names its Ivy settings file in TWINLOG_IVY_SETTINGS.
+"""
+
+import os
+import re
+import shutil
+import sys
+import time
+import xml.etree.ElementTree as ET
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Final
+
+from twinlog.errors import ConfigError, TwinlogError
+from twinlog.local.download.fetch_progress import FetchProgress, FetchStep
+from twinlog.local.download.proxy import proxy_options
+from twinlog.local.java import Java
+from twinlog.local.paths import cache_dir
+from twinlog.local.processes.log_tail import LogTail, last_lines
+from twinlog.local.processes.process import GuardedProcess
+from twinlog.local.trust_store import trust_options
+
+SETTINGS_VARIABLE: Final = "TWINLOG_IVY_SETTINGS"
+_FETCH_SECONDS = 1800.0
+_STALL_SECONDS = 180.0
+_POLL_SECONDS = 0.1
+_PROBLEM = re.compile(r"unresolved dependency|not found|Exception|FAILED|[Ee]rror", re.IGNORECASE)
+
+
+class FetchError(TwinlogError):
+    """Jars could not be fetched; what is in the cache already still works."""
+
+    retriable = True
+    default_reason = "FETCH_FAILED"
+
+
+@dataclass(frozen=True, slots=True)
+class Coordinate:
+    """One Maven artifact."""
+
+    group: str
+    module: str
+    version: str
+
+
+def retrieve(
+    name: str,
+    coordinates: Sequence[Coordinate],
+    directory: Path,
+    *,
+    java: Java,
+    progress: FetchProgress,
+    environment: Mapping[str, str] = os.environ,
+) -> None:
+    """Put the artifacts and all they need at run time into `directory`. Blocks until done, half an hour at
+    most.
+
+    Ivy compares each file with the checksum that its repository gives. Raises FetchError, ConfigError when
+    there is no PySpark or the settings file is missing.
+    """
+    home = cache_dir() / "ivy"
+    home.mkdir(parents=True, exist_ok=True)
+    module_file = home / f"{name}.xml"
+    _write_module_file(module_file, name, coordinates)
+    log = home / f"{name}.log"
+    log.unlink(missing_ok=True)
+    command = [
+        str(java.executable),
+        f"-Divy.default.ivy.user.dir={home}",
+        *trust_options(java, environment),
+        *proxy_options(environment),
+        "-jar",
+        str(find_ivy_jar()),
+        *_settings_options(environment),
+        *("-ivy", str(module_file)),
+        *("-cache", str(home / "cache")),
+        *("-retrieve", str(directory / "[artifact]-[revision](-[classifier]).[ext]")),
+    ]
+    with progress.fetching(name) as step, GuardedProcess(command, output=log) as ivy:
+        exit_code = _follow(ivy, log, step)
+        if exit_code != 0 or not any(directory.glob("*.jar")):
+            raise _fetch_error(name, log, exit_code)
+
+
+def _follow(ivy: GuardedProcess, log: Path, step: FetchStep) -> int | None:
+    """Show what Ivy does until it ends; its exit code, None when it takes too long or says nothing any
+    more.
+    """
+    tail = LogTail(log)
+    started = grown = time.monotonic()
+    size_bytes = 0
+    while True:
+        time.sleep(_POLL_SECONDS)
+        now = time.monotonic()
+        exit_code = ivy.poll()
+        for line in tail.new_lines():
+            step.ivy_said(line)
+        if exit_code is not None:
+            return exit_code
+        if log.stat().st_size > size_bytes:
+            # Ivy writes a dot for every few kilobytes that arrive.
+            size_bytes, grown = log.stat().st_size, now
+        if now - started > _FETCH_SECONDS or now - grown > _STALL_SECONDS:
+            return None
+
+
+def find_ivy_jar() -> Path:
+    """The Ivy jar of the installed PySpark, without importing it. Raises ConfigError when there is none."""
+    spec = find_spec("pyspark")
+    places = list(spec.submodule_search_locations or ()) if spec else []
+    jars = [jar for place in places for jar in sorted(Path(place, "jars").glob("ivy-*.jar"))]
+    if not jars:
+        raise ConfigError(
+            "embedded Kafka is fetched by the Ivy inside PySpark, which is not installed: "
+            f"{sys.executable} -m pip install 'twinlog[local]'",
+            reason="PYSPARK_NOT_INSTALLED",
+        )
+    return jars[-1]
+
+
+def _write_module_file(path: Path, name: str, coordinates: Sequence[Coordinate]) -> None:
+    module = ET.Element("ivy-module", version="2.0")
+    ET.SubElement(module, "info", organisation="twinlog", module=name)
+    ET.SubElement(ET.SubElement(module, "configurations"), "conf", name="default")
+    dependencies = ET.SubElement(module, "dependencies")
+    for wanted in coordinates:
+        ET.SubElement(
+            dependencies,
+            "dependency",
+            {"org": wanted.group, "name": wanted.module, "rev": wanted.version, "conf": "default->default"},
+        )
+    ET.ElementTree(module).write(path, encoding="utf-8", xml_declaration=True)
+
+
+def _settings_options(environment: Mapping[str, str]) -> list[str]:
+    settings = environment.get(SETTINGS_VARIABLE)
+    if not settings:
+        return []
+    if not Path(settings).is_file():
+        raise ConfigError(f"{SETTINGS_VARIABLE} names {settings}, which is not a file")
+    return ["-settings", settings]
+
+
+def _fetch_error(name: str, log: Path, exit_code: int | None) -> FetchError:
+    kept = log.with_name(f"{name}.failed.log")
+    shutil.copyfile(log, kept)
+    problems = [line.strip() for line in last_lines(log, 200).splitlines() if _PROBLEM.search(line)]
+    told = "\n  ".join(dict.fromkeys(problems[:6])) or last_lines(log, 6)
+    ended = "got no further" if exit_code is None else f"ended with {exit_code}"
+    return FetchError(
+        f"cannot fetch {name} with Ivy (it {ended}):\n  {told}\n"
+        f"The whole log is {kept}. It needs a Maven repository: by default the public one over HTTPS. Behind "
+        f"a proxy set HTTPS_PROXY; for a company's mirror let {SETTINGS_VARIABLE} name an Ivy settings file. "
+        f"{_trust_remedy(told)}Then run it again: what arrived is kept.",
+        metadata={"set": name, "log": str(kept)},
+    )
+
+
+def _trust_remedy(told: str) -> str:
+    if "SSLHandshake" not in told:
+        return ""
+    return (
+        "Java does not trust that server's certificate: if your company has a CA of its own, set "
+        "JAVA_TOOL_OPTIONS=-Djavax.net.ssl.trustStore=FILE to a trust store that holds it. "
+    )

@@ -1,0 +1,1 @@
+"""Fakes behind the ports of the library: a clock and a Kafka cluster in memory."""
