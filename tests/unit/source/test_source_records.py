@@ -10,6 +10,7 @@ from twinlog_source.log.facts import (
     MOST_SLOTS,
     ClaimFact,
     ControlState,
+    CopyFact,
     EpochStart,
     Fact,
     LeaderEpochsFact,
@@ -18,6 +19,7 @@ from twinlog_source.log.facts import (
     TargetFact,
     ThrottleFact,
     TopicFact,
+    WriterFact,
     ZeroFact,
     control_key,
     fact_record,
@@ -49,6 +51,17 @@ FACTS: st.SearchStrategy[Fact] = st.one_of(
         epochs=st.lists(st.builds(EpochStart, NUMBERS, NUMBERS), max_size=3).map(tuple),
     ),
     st.builds(TargetFact, partition=PARTITIONS, topic_id=NAMES, end_offset=NUMBERS, position=NUMBERS),
+    st.builds(
+        CopyFact,
+        partition=PARTITIONS,
+        preserved=st.booleans(),
+        since=NUMBERS,
+        reason=NAMES,
+        target_topic_id=NAMES,
+        skip_from=NUMBERS,
+        skip_to=NUMBERS,
+    ),
+    st.builds(WriterFact, producer_id=NUMBERS, producer_epoch=NUMBERS),
 )
 
 
@@ -94,6 +107,8 @@ def test_the_state_holds_the_newest_of_each_fact(facts: list[Fact]) -> None:
         fact.partition: fact.epochs for fact in facts if isinstance(fact, LeaderEpochsFact)
     }
     assert state.targets == {fact.partition: fact for fact in facts if isinstance(fact, TargetFact)}
+    assert state.copies == {fact.partition: fact for fact in facts if isinstance(fact, CopyFact)}
+    assert state.writer == next((f for f in reversed(facts) if isinstance(f, WriterFact)), None)
 
 
 def test_a_tombstone_takes_a_pause_back() -> None:
@@ -105,20 +120,21 @@ def test_a_tombstone_takes_a_pause_back() -> None:
     assert not state.pauses
 
 
-@pytest.mark.parametrize("kind", ["zero", "epochs", "target"])
+@pytest.mark.parametrize("kind", ["zero", "epochs", "target", "copy"])
 def test_a_tombstone_takes_a_fact_of_a_partition_back(kind: str) -> None:
     state, partition = ControlState(), TopicPartition("t", 3)
     for fact in (
         ZeroFact(partition=partition),
         LeaderEpochsFact(partition=partition, epochs=(EpochStart(1, 2),)),
         TargetFact(partition=partition, topic_id="x", end_offset=1, position=1),
+        CopyFact(partition=partition, preserved=True, since=0, reason="", target_topic_id="x", skip_to=5),
     ):
         key, value = fact_record("A", fact)
         for content in (value, None) if key == partition_key("A", kind, partition) else (value,):
             record = parse_control("A", key, content)
             assert record is not None
             state.apply(record)
-    standing = {"zero": state.zeros, "epochs": state.epochs, "target": state.targets}
+    standing = {"zero": state.zeros, "epochs": state.epochs, "target": state.targets, "copy": state.copies}
     assert not standing.pop(kind)
     assert all(standing.values())
 

@@ -117,7 +117,45 @@ class TargetFact:
     """The source position at that moment."""
 
 
-Fact = ClaimFact | OwnerFact | TopicFact | PauseFact | ThrottleFact | ZeroFact | LeaderEpochsFact | TargetFact
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CopyFact:
+    """Whether a copy keeps its source's offsets. Decided once for a target topic; a preserved copy may become
+    translated, never the other way round."""
+
+    partition: TopicPartition
+    preserved: bool
+    since: int
+    """Source offset from which on that holds."""
+    reason: str
+    """Stable reason why it is translated; empty while it is preserved."""
+    target_topic_id: str
+    """Id of the copy it speaks of: for another one it is decided anew."""
+    skip_from: int = 0
+    """First source offset of the newest range that a preserved copy does not hold."""
+    skip_to: int = 0
+    """First one after it."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WriterFact:
+    """The idempotent producer that writes all preserved copies of the flow, under every owner."""
+
+    producer_id: int
+    producer_epoch: int
+
+
+Fact = (
+    ClaimFact
+    | OwnerFact
+    | TopicFact
+    | PauseFact
+    | ThrottleFact
+    | ZeroFact
+    | LeaderEpochsFact
+    | TargetFact
+    | CopyFact
+    | WriterFact
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -142,6 +180,8 @@ class ControlState:
     zeros: set[TopicPartition] = field(default_factory=set)
     epochs: dict[TopicPartition, tuple[EpochStart, ...]] = field(default_factory=dict)
     targets: dict[TopicPartition, TargetFact] = field(default_factory=dict)
+    copies: dict[TopicPartition, CopyFact] = field(default_factory=dict)
+    writer: WriterFact | None = None
 
     def pause_of(self, partition: TopicPartition) -> PauseFact | None:
         """The widest pause that an operator has put a partition under: its flow's, its topic's, its own."""
@@ -169,18 +209,27 @@ class ControlState:
                 self.pauses[pause.topic, pause.partition] = pause
             case ThrottleFact() as throttle:
                 self.throttles[throttle.topic] = throttle
-            case ZeroFact() as zero:
-                self.zeros.add(zero.partition)
-            case LeaderEpochsFact() as mark:
-                self.epochs[mark.partition] = mark.epochs
-            case TargetFact() as mark:
-                self.targets[mark.partition] = mark
+            case WriterFact() as writer:
+                self.writer = writer
             case None if record.kind == "pause":
                 self.pauses.pop((record.topic, record.partition), None)
             case None if record.kind == "throttle":
                 self.throttles.pop(record.topic, None)
             case None:
                 self._take_back(record)
+            case fact:
+                self._apply_to_partition(fact)
+
+    def _apply_to_partition(self, fact: ZeroFact | LeaderEpochsFact | TargetFact | CopyFact) -> None:
+        match fact:
+            case ZeroFact() as zero:
+                self.zeros.add(zero.partition)
+            case LeaderEpochsFact() as mark:
+                self.epochs[mark.partition] = mark.epochs
+            case TargetFact() as mark:
+                self.targets[mark.partition] = mark
+            case CopyFact() as copy:
+                self.copies[copy.partition] = copy
 
     def _take_back(self, record: ControlRecord) -> None:
         if record.topic is None or record.partition is None:
@@ -193,6 +242,8 @@ class ControlState:
                 self.epochs.pop(partition, None)
             case "target":
                 self.targets.pop(partition, None)
+            case "copy":
+                self.copies.pop(partition, None)
             case _:
                 pass
 
@@ -232,6 +283,18 @@ def fact_record(source_alias: str, fact: Fact) -> tuple[bytes, bytes]:
         case TargetFact():
             key = partition_key(source_alias, "target", fact.partition)
             value = {"topic_id": fact.topic_id, "end": fact.end_offset, "position": fact.position}
+        case CopyFact():
+            key = partition_key(source_alias, "copy", fact.partition)
+            value = {
+                "offsets": "preserved" if fact.preserved else "translated",
+                "since": fact.since,
+                "reason": fact.reason,
+                "topic_id": fact.target_topic_id,
+                "skip": [fact.skip_from, fact.skip_to],
+            }
+        case WriterFact():
+            key = control_key(source_alias, "writer")
+            value = {"id": fact.producer_id, "epoch": fact.producer_epoch}
     return key, encode_document(value)
 
 
@@ -291,6 +354,8 @@ def _fact(kind: str, topic: str | None, partition: int | None, document: dict[st
                 target_topic_id=target_id if isinstance(target_id, str) else "",
                 left=document.get("left") is True,
             )
+        case "writer", None, {"id": int(producer_id), "epoch": int(epoch)}:
+            return WriterFact(producer_id=producer_id, producer_epoch=epoch)
         case "pause", _, {"by": str(by), "at_ms": int(at)}:
             return PauseFact(topic=topic, partition=partition, by=by, at_ms=at)
         case "throttle", _, {"bytes_per_second": int(limit)}:
@@ -320,6 +385,22 @@ def _partition_fact(kind: str, partition: TopicPartition, document: dict[str, ob
             )
         case "target", {"topic_id": str(topic_id), "end": int(end), "position": int(position)}:
             return TargetFact(partition=partition, topic_id=topic_id, end_offset=end, position=position)
+        case "copy", {
+            "offsets": "preserved" | "translated" as offsets,
+            "since": int(since),
+            "reason": str(reason),
+            "topic_id": str(topic_id),
+            "skip": [int(skip_from), int(skip_to)],
+        }:
+            return CopyFact(
+                partition=partition,
+                preserved=offsets == "preserved",
+                since=since,
+                reason=reason,
+                target_topic_id=topic_id,
+                skip_from=skip_from,
+                skip_to=skip_to,
+            )
         case _:
             return None
 

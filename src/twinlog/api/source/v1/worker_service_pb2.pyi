@@ -328,6 +328,8 @@ class PartitionReport(_message.Message):
     EPOCHS_FIELD_NUMBER: _builtins.int
     SYNC_PACE_FIELD_NUMBER: _builtins.int
     TARGET_SHORTENED_AT_FIELD_NUMBER: _builtins.int
+    PRESERVED_FIELD_NUMBER: _builtins.int
+    NEEDS_TRANSLATION_FIELD_NUMBER: _builtins.int
     position: _builtins.int
     """Next source offset to copy; everything below is committed on the target or was not to be copied."""
     source_end_offset: _builtins.int
@@ -358,6 +360,10 @@ class PartitionReport(_message.Message):
     """Where a target log continued that had lost records written before; -1 = that was not seen."""
     target_shortened_at: _builtins.int
     """Source offset of the record that was written at target_shortened_to; absent when that was not seen."""
+    needs_translation: _builtins.bool
+    """The copy cannot keep the source's offsets from `position` on (reason and message say why). Nothing more is written
+    to it before it is assigned again without `preserved`.
+    """
     @_builtins.property
     def partition(self) -> _types_pb2.TopicPartition:
         """Source topic and partition."""
@@ -394,6 +400,10 @@ class PartitionReport(_message.Message):
     def sync_pace(self) -> Global___SyncPace:
         """Where its offset syncs stand; in the last words only, and absent before the first record."""
 
+    @_builtins.property
+    def preserved(self) -> Global___PreservedCopy:
+        """The copy keeps the source's offsets, and these it does not hold; absent = it has offsets of its own."""
+
     def __init__(
         self,
         *,
@@ -421,21 +431,55 @@ class PartitionReport(_message.Message):
         epochs: _abc.Iterable[Global___EpochStart] | None = ...,
         sync_pace: Global___SyncPace | None = ...,
         target_shortened_at: _builtins.int | None = ...,
+        preserved: Global___PreservedCopy | None = ...,
+        needs_translation: _builtins.bool = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["_sync_pace", b"_sync_pace", "_target_shortened_at", b"_target_shortened_at", "latency", b"latency", "partition", b"partition", "record_age", b"record_age", "replication_latency", b"replication_latency", "retry_at", b"retry_at", "sync_pace", b"sync_pace", "target_shortened_at", b"target_shortened_at"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_preserved", b"_preserved", "_sync_pace", b"_sync_pace", "_target_shortened_at", b"_target_shortened_at", "latency", b"latency", "partition", b"partition", "preserved", b"preserved", "record_age", b"record_age", "replication_latency", b"replication_latency", "retry_at", b"retry_at", "sync_pace", b"sync_pace", "target_shortened_at", b"target_shortened_at"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_sync_pace", b"_sync_pace", "_target_shortened_at", b"_target_shortened_at", "bytes", b"bytes", "epochs", b"epochs", "failures", b"failures", "gaps", b"gaps", "lane", b"lane", "latency", b"latency", "log_start_offset", b"log_start_offset", "message", b"message", "partition", b"partition", "position", b"position", "raw_records", b"raw_records", "reason", b"reason", "recoded_records", b"recoded_records", "record_age", b"record_age", "records", b"records", "replication_latency", b"replication_latency", "repositioned", b"repositioned", "retry_at", b"retry_at", "source_end_offset", b"source_end_offset", "state", b"state", "sync_pace", b"sync_pace", "target_end_offset", b"target_end_offset", "target_shortened_at", b"target_shortened_at", "target_shortened_to", b"target_shortened_to"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_preserved", b"_preserved", "_sync_pace", b"_sync_pace", "_target_shortened_at", b"_target_shortened_at", "bytes", b"bytes", "epochs", b"epochs", "failures", b"failures", "gaps", b"gaps", "lane", b"lane", "latency", b"latency", "log_start_offset", b"log_start_offset", "message", b"message", "needs_translation", b"needs_translation", "partition", b"partition", "position", b"position", "preserved", b"preserved", "raw_records", b"raw_records", "reason", b"reason", "recoded_records", b"recoded_records", "record_age", b"record_age", "records", b"records", "replication_latency", b"replication_latency", "repositioned", b"repositioned", "retry_at", b"retry_at", "source_end_offset", b"source_end_offset", "state", b"state", "sync_pace", b"sync_pace", "target_end_offset", b"target_end_offset", "target_shortened_at", b"target_shortened_at", "target_shortened_to", b"target_shortened_to"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    _WhichOneofReturnType__preserved: _TypeAlias = _typing.Literal["preserved"]  # noqa: Y015
+    _WhichOneofArgType__preserved: _TypeAlias = _typing.Literal["_preserved", b"_preserved"]  # noqa: Y015
     _WhichOneofReturnType__sync_pace: _TypeAlias = _typing.Literal["sync_pace"]  # noqa: Y015
     _WhichOneofArgType__sync_pace: _TypeAlias = _typing.Literal["_sync_pace", b"_sync_pace"]  # noqa: Y015
     _WhichOneofReturnType__target_shortened_at: _TypeAlias = _typing.Literal["target_shortened_at"]  # noqa: Y015
     _WhichOneofArgType__target_shortened_at: _TypeAlias = _typing.Literal["_target_shortened_at", b"_target_shortened_at"]  # noqa: Y015
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__preserved) -> _WhichOneofReturnType__preserved | None: ...
     @_typing.overload
     def WhichOneof(self, oneof_group: _WhichOneofArgType__sync_pace) -> _WhichOneofReturnType__sync_pace | None: ...
     @_typing.overload
     def WhichOneof(self, oneof_group: _WhichOneofArgType__target_shortened_at) -> _WhichOneofReturnType__target_shortened_at | None: ...
 
 Global___PartitionReport: _TypeAlias = PartitionReport  # noqa: Y015
+
+@_typing.final
+class PreservedCopy(_message.Message):
+    """PreservedCopy is a copy whose records have their source's offsets. Its log end is the position."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    SKIP_FROM_FIELD_NUMBER: _builtins.int
+    SKIP_TO_FIELD_NUMBER: _builtins.int
+    skip_from: _builtins.int
+    """First offset that is not copied: what the copy lacks between skip_from and skip_to is filled with offsets that
+    consumers do not see. A log that ends before skip_from has lost records: they are copied again.
+    """
+    skip_to: _builtins.int
+    """First offset after those; equal to skip_from when there are none."""
+    def __init__(
+        self,
+        *,
+        skip_from: _builtins.int = ...,
+        skip_to: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["skip_from", b"skip_from", "skip_to", b"skip_to"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___PreservedCopy: _TypeAlias = PreservedCopy  # noqa: Y015
 
 @_typing.final
 class SyncPace(_message.Message):
@@ -714,6 +758,8 @@ class Prepare(_message.Message):
     CONNECTOR_NAME_FIELD_NUMBER: _builtins.int
     SOURCE_TOPICS_FIELD_NUMBER: _builtins.int
     TARGET_TOPICS_FIELD_NUMBER: _builtins.int
+    PRESERVED_WRITER_FIELD_NUMBER: _builtins.int
+    FILLER_TRANSACTIONAL_ID_FIELD_NUMBER: _builtins.int
     positions_topic: _builtins.str
     """Topic that holds the positions, and its partition count."""
     positions_partition_count: _builtins.int
@@ -728,6 +774,8 @@ class Prepare(_message.Message):
     """True: aborted transactions are not copied."""
     connector_name: _builtins.str
     """First element of the keys in the positions topic."""
+    filler_transactional_id: _builtins.str
+    """Transactional id with which this task fills offsets of preserved copies; not one of transactional_ids."""
     @_builtins.property
     def clients(self) -> _containers.MessageMap[_builtins.str, Global___Properties]:
         """Client properties in Kafka's Java names: cluster role ("source_consumer", "data_producer", ...) -> properties."""
@@ -752,6 +800,10 @@ class Prepare(_message.Message):
     def target_topics(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
         """Topics that it will copy to."""
 
+    @_builtins.property
+    def preserved_writer(self) -> Global___WriterIdentity:
+        """Producer that writes every preserved copy of the flow, whoever owns it; absent = there are none."""
+
     def __init__(
         self,
         *,
@@ -768,14 +820,44 @@ class Prepare(_message.Message):
         connector_name: _builtins.str = ...,
         source_topics: _abc.Iterable[_builtins.str] | None = ...,
         target_topics: _abc.Iterable[_builtins.str] | None = ...,
+        preserved_writer: Global___WriterIdentity | None = ...,
+        filler_transactional_id: _builtins.str = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["lease", b"lease"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_preserved_writer", b"_preserved_writer", "lease", b"lease", "preserved_writer", b"preserved_writer"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["clients", b"clients", "connector_name", b"connector_name", "lease", b"lease", "offset_lag_max", b"offset_lag_max", "offset_syncs_on_source", b"offset_syncs_on_source", "offset_syncs_topic", b"offset_syncs_topic", "positions_partition_count", b"positions_partition_count", "positions_topic", b"positions_topic", "read_committed", b"read_committed", "settings", b"settings", "source_topics", b"source_topics", "target_topics", b"target_topics", "transactional_ids", b"transactional_ids"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_preserved_writer", b"_preserved_writer", "clients", b"clients", "connector_name", b"connector_name", "filler_transactional_id", b"filler_transactional_id", "lease", b"lease", "offset_lag_max", b"offset_lag_max", "offset_syncs_on_source", b"offset_syncs_on_source", "offset_syncs_topic", b"offset_syncs_topic", "positions_partition_count", b"positions_partition_count", "positions_topic", b"positions_topic", "preserved_writer", b"preserved_writer", "read_committed", b"read_committed", "settings", b"settings", "source_topics", b"source_topics", "target_topics", b"target_topics", "transactional_ids", b"transactional_ids"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    _WhichOneofReturnType__preserved_writer: _TypeAlias = _typing.Literal["preserved_writer"]  # noqa: Y015
+    _WhichOneofArgType__preserved_writer: _TypeAlias = _typing.Literal["_preserved_writer", b"_preserved_writer"]  # noqa: Y015
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__preserved_writer) -> _WhichOneofReturnType__preserved_writer | None: ...
+
+Global___Prepare: _TypeAlias = Prepare  # noqa: Y015
+
+@_typing.final
+class WriterIdentity(_message.Message):
+    """WriterIdentity is an idempotent producer's."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    PRODUCER_ID_FIELD_NUMBER: _builtins.int
+    PRODUCER_EPOCH_FIELD_NUMBER: _builtins.int
+    producer_id: _builtins.int
+    """Producer id."""
+    producer_epoch: _builtins.int
+    """Producer epoch."""
+    def __init__(
+        self,
+        *,
+        producer_id: _builtins.int = ...,
+        producer_epoch: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["producer_epoch", b"producer_epoch", "producer_id", b"producer_id"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
-Global___Prepare: _TypeAlias = Prepare  # noqa: Y015
+Global___WriterIdentity: _TypeAlias = WriterIdentity  # noqa: Y015
 
 @_typing.final
 class Properties(_message.Message):
@@ -870,6 +952,7 @@ class Assignment(_message.Message):
     TARGET_END_OFFSET_FIELD_NUMBER: _builtins.int
     SYNC_PACE_FIELD_NUMBER: _builtins.int
     COMPACTED_FIELD_NUMBER: _builtins.int
+    PRESERVED_FIELD_NUMBER: _builtins.int
     target_topic: _builtins.str
     """Target topic."""
     position: _builtins.int
@@ -904,6 +987,12 @@ class Assignment(_message.Message):
     def sync_pace(self) -> Global___SyncPace:
         """Where its offset syncs stand, when the task before ended in order and this one goes on where it ended."""
 
+    @_builtins.property
+    def preserved(self) -> Global___PreservedCopy:
+        """The copy keeps the source's offsets; absent = it has offsets of its own. `position` is then what was stored last:
+        the end of the copy decides.
+        """
+
     def __init__(
         self,
         *,
@@ -920,15 +1009,20 @@ class Assignment(_message.Message):
         target_end_offset: _builtins.int = ...,
         sync_pace: Global___SyncPace | None = ...,
         compacted: _builtins.bool = ...,
+        preserved: Global___PreservedCopy | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["_setback", b"_setback", "_sync_pace", b"_sync_pace", "partition", b"partition", "setback", b"setback", "sync_pace", b"sync_pace"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_preserved", b"_preserved", "_setback", b"_setback", "_sync_pace", b"_sync_pace", "partition", b"partition", "preserved", b"preserved", "setback", b"setback", "sync_pace", b"sync_pace"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_setback", b"_setback", "_sync_pace", b"_sync_pace", "compacted", b"compacted", "compression_type", b"compression_type", "epochs", b"epochs", "max_message_bytes", b"max_message_bytes", "partition", b"partition", "paused", b"paused", "position", b"position", "position_stored", b"position_stored", "setback", b"setback", "sync_pace", b"sync_pace", "target_end_offset", b"target_end_offset", "target_topic", b"target_topic", "timestamp_type", b"timestamp_type"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_preserved", b"_preserved", "_setback", b"_setback", "_sync_pace", b"_sync_pace", "compacted", b"compacted", "compression_type", b"compression_type", "epochs", b"epochs", "max_message_bytes", b"max_message_bytes", "partition", b"partition", "paused", b"paused", "position", b"position", "position_stored", b"position_stored", "preserved", b"preserved", "setback", b"setback", "sync_pace", b"sync_pace", "target_end_offset", b"target_end_offset", "target_topic", b"target_topic", "timestamp_type", b"timestamp_type"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    _WhichOneofReturnType__preserved: _TypeAlias = _typing.Literal["preserved"]  # noqa: Y015
+    _WhichOneofArgType__preserved: _TypeAlias = _typing.Literal["_preserved", b"_preserved"]  # noqa: Y015
     _WhichOneofReturnType__setback: _TypeAlias = _typing.Literal["setback"]  # noqa: Y015
     _WhichOneofArgType__setback: _TypeAlias = _typing.Literal["_setback", b"_setback"]  # noqa: Y015
     _WhichOneofReturnType__sync_pace: _TypeAlias = _typing.Literal["sync_pace"]  # noqa: Y015
     _WhichOneofArgType__sync_pace: _TypeAlias = _typing.Literal["_sync_pace", b"_sync_pace"]  # noqa: Y015
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__preserved) -> _WhichOneofReturnType__preserved | None: ...
     @_typing.overload
     def WhichOneof(self, oneof_group: _WhichOneofArgType__setback) -> _WhichOneofReturnType__setback | None: ...
     @_typing.overload
