@@ -1,30 +1,37 @@
 """An event loop whose time jumps: waits of hours pass at once, in their order, as long as nothing does real
-I/O.
+I/O. While a thread works for the loop (`asyncio.to_thread`), its time stands still.
 """
 
 import asyncio
 import selectors
-from collections.abc import Coroutine
-from typing import Any, TypeVar
+from collections.abc import Callable, Coroutine
+from concurrent.futures import Executor
+from typing import Any, TypeVar, TypeVarTuple
 
 T = TypeVar("T")
+Ts = TypeVarTuple("Ts")
 
 _START_MS = 1_700_000_000_000
 
 
 class _JumpingSelector(selectors.DefaultSelector):
-    """Never blocks: a wait for time moves the time on."""
+    """Blocks for threads only: a wait for time moves the time on."""
 
     def __init__(self) -> None:
         super().__init__()
         self.now_seconds = 0.0
+        self.busy_threads = 0
+        """Pieces of work that threads do for the loop; the end of each wakes the selector."""
 
     def select(self, timeout: float | None = None) -> list[tuple[selectors.SelectorKey, int]]:
-        events = super().select(0)
-        if events:
+        may_block = self.busy_threads and timeout != 0
+        events = super().select(None if may_block else 0)
+        if events or may_block:
             return events
         if timeout is None:
-            raise RuntimeError("every task waits for something that never comes")
+            raise RuntimeError(
+                "every task waits for something that never comes; I/O is no part of virtual time"
+            )
         self.now_seconds += max(timeout, 0.0)
         return []
 
@@ -38,6 +45,24 @@ class VirtualTimeLoop(asyncio.SelectorEventLoop):
 
     def time(self) -> float:
         return self._jumping.now_seconds
+
+    def run_in_executor(
+        self, executor: Executor | None, func: Callable[[*Ts], T], *args: *Ts
+    ) -> "asyncio.Future[T]":
+        work = super().run_in_executor(executor, func, *args)
+        self._jumping.busy_threads += 1
+        work.add_done_callback(self._thread_is_done)
+        return work
+
+    async def shutdown_default_executor(self) -> None:
+        self._jumping.busy_threads += 1
+        try:
+            await super().shutdown_default_executor()
+        finally:
+            self._jumping.busy_threads -= 1
+
+    def _thread_is_done(self, _work: "asyncio.Future[Any]") -> None:
+        self._jumping.busy_threads -= 1
 
 
 class LoopClock:

@@ -38,6 +38,13 @@ class Commands:
         (row,) = [each for each in json.loads(shown.stdout)["flows"] if each["flow"] == self.flow]
         return dict(row)
 
+    async def copies(self, topic: str) -> bool:
+        """Whether all there is of the topic has been copied."""
+        listed = await self.run("partitions", self.flow, "--topic", topic, "-o", "json")
+        assert listed.returncode == 0, listed
+        rows = json.loads(listed.stdout)
+        return bool(rows) and all(row["state"] == "RUNNING" and row["lag_records"] == 0 for row in rows)
+
     async def check(self) -> tuple[int, list[dict[str, str]]]:
         shown = await self.run("status", "--check", "-o", "json")
         document = json.loads(shown.stdout)["check"]
@@ -61,6 +68,7 @@ async def test_status_shows_what_is_in_force_and_its_check_is_zero_only_if_every
         await append(source, topic, 3)
 
         async def moves() -> bool:
+            assert await commands.copies(topic), "the flow may do well before it knows of a new topic"
             code, problems = await commands.check()
             assert (code, problems) == (0, [])
             row = await commands.flow_row()
