@@ -1,13 +1,16 @@
-"""Time that jumps for every coroutine test, and hypothesis profiles: `ci` gives every run the same examples,
-`exhaustive` looks for new ones.
+"""Of every unit test: time that jumps, logging that is put back, and hypothesis profiles.
 
-Chosen by HYPOTHESIS_PROFILE.
+HYPOTHESIS_PROFILE chooses: `ci` gives every run the same examples, `exhaustive` looks for new ones.
 """
 
 import asyncio
+import io
+import logging
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 
+import pytest
+import structlog
 from hypothesis import settings
 
 from twinlog.testing.virtual_time import VirtualTimeLoop
@@ -20,3 +23,21 @@ settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "ci"))
 def pytest_asyncio_loop_factories() -> Mapping[str, Callable[[], asyncio.AbstractEventLoop]]:
     """No unit test waits for real time: a wait ends as soon as nothing else is left to do."""
     return {"virtual-time": VirtualTimeLoop}
+
+
+@pytest.fixture
+def log_stream() -> Iterator[io.StringIO]:
+    """For tests of `configure_logging`: where it may write. All that it changes is put back."""
+    root = logging.getLogger()
+    loggers = [root, *(each for each in root.manager.loggerDict.values() if isinstance(each, logging.Logger))]
+    levels, handlers = {each: each.level for each in loggers}, list(root.handlers)
+    raises = logging.raiseExceptions
+    yield io.StringIO()
+    root.handlers[:] = handlers
+    for each in root.manager.loggerDict.values():
+        if isinstance(each, logging.Logger):
+            each.setLevel(levels.get(each, logging.NOTSET))
+    root.setLevel(levels[root])
+    logging.captureWarnings(capture=False)
+    logging.raiseExceptions = raises
+    structlog.reset_defaults()

@@ -2,10 +2,8 @@
 
 import io
 import json
-import logging
 import subprocess
 import sys
-from collections.abc import Iterator
 
 import pytest
 import structlog
@@ -62,23 +60,6 @@ def test_an_error_of_a_command_writes_them_out_too() -> None:
     assert done.returncode == 2
     assert r"\x1b]0;" in done.stderr
     assert "\x1b" not in done.stderr + done.stdout
-
-
-@pytest.fixture
-def log_stream() -> Iterator[io.StringIO]:
-    root = logging.getLogger()
-    handlers = list(root.handlers)
-    loggers = [
-        root,
-        *map(logging.getLogger, ("aiokafka", "grpc", "py4j", "pyspark", "opentelemetry", "asyncio")),
-    ]
-    levels = [logger.level for logger in loggers]
-    yield io.StringIO()
-    root.handlers[:] = handlers
-    for logger, level in zip(loggers, levels, strict=True):
-        logger.setLevel(level)
-    logging.captureWarnings(capture=False)
-    structlog.reset_defaults()
 
 
 @pytest.mark.parametrize("form", ["json", "console"])

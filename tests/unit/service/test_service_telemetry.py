@@ -5,7 +5,6 @@ import json
 import logging
 import re
 from base64 import b64encode
-from collections.abc import Iterator
 from pathlib import Path
 from urllib.parse import quote
 
@@ -211,18 +210,6 @@ def test_redaction_reaches_into_containers_and_leaves_the_rest_alone() -> None:
     assert "hunter2" not in json.dumps(shown)
     assert shown["properties"]["client.id"] == "c"
     assert shown["n"] == 3
-
-
-@pytest.fixture
-def log_stream() -> Iterator[io.StringIO]:
-    root = logging.getLogger()
-    handlers, level = list(root.handlers), root.level
-    stream = io.StringIO()
-    yield stream
-    root.handlers[:] = handlers
-    root.setLevel(level)
-    logging.captureWarnings(capture=False)
-    structlog.reset_defaults()
 
 
 def test_our_lines_and_those_of_libraries_look_alike(log_stream: io.StringIO) -> None:
