@@ -89,7 +89,7 @@ PARTITIONS: Final = ReasonGroup(
         ),
         OwnReason(
             "QUOTA",
-            "the partition is STALLED: a client quota of a broker holds its task up",
+            "a client quota of a broker holds the partition's task up",
             "raise the quota of the principal or client id on the cluster that the message names",
         ),
         OwnReason(

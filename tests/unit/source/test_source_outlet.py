@@ -495,7 +495,7 @@ async def test_after_new_ids_nothing_is_sent_before_the_driver_allowed_it() -> N
 async def test_reading_that_waits_for_room_leaves_writing_its_turn() -> None:
     """One fetch of many partitions brought more than twice what may be buffered: one round leaves it full."""
     bench = Bench()
-    bench.source_reader.max_buffered_bytes = 10
+    bench.source_reader.limit_buffer(10)
     for end in range(1, 6):
         bench.fetched(GOOD, end)
         bench.source_reader._buffered_bytes += 10

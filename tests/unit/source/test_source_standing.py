@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 
 import pytest
 
@@ -19,6 +20,7 @@ from twinlog_source.partitions.standing import (
     SILENT_SECONDS,
     ElectionResult,
     FlowFacts,
+    idle_words,
     standing_of,
 )
 from twinlog_source.partitions.table import Obstacle, PartitionRow, PartitionTable
@@ -198,6 +200,25 @@ def test_a_stalled_partition_says_what_it_waits_for() -> None:
         assert words(standing) == (STALLED, reason)
         assert standing.message.startswith("no progress for 30 s or longer: ")
         assert not standing.message.endswith(": "), reason
+
+
+def test_a_target_that_is_slow_by_a_quota_is_called_so_before_anything_stalls() -> None:
+    row = behind(report=said(reason="TARGET_SLOW", message="the target has acknowledged nothing"))
+    assert words(standing_of(row, FACTS)) == (RUNNING, "TARGET_SLOW")
+    standing = standing_of(row, replace(FACTS, target_throttled_at=heard(90.0)))
+    assert words(standing) == (RUNNING, "QUOTA")
+    assert "quota of the target" in standing.message
+
+
+@pytest.mark.parametrize(("was_copied", "which"), [(False, "first"), (True, "next")])
+def test_an_idle_flow_names_the_epoch_that_is_made_ready(was_copied: bool, which: str) -> None:
+    says = partial(
+        idle_words, None, is_copied=False, is_owned=True, has_partitions=True, was_copied=was_copied
+    )
+    assert says() == ("STARTING", f"the {which} epoch is made ready")
+    assert says(is_copied=True) == ("", "")
+    assert says(has_partitions=False)[0] == "NO_TOPICS"
+    assert says(is_owned=False) == ("STARTING", "taking the flow over")
 
 
 def test_a_pause_and_an_empty_log_are_no_stall_and_its_time_begins_afterwards() -> None:

@@ -34,7 +34,7 @@ from twinlog_source.log.facts import MOST_SLOTS
 from twinlog_source.log.fencing import FENCED
 from twinlog_source.partitions.planner import Plan, plan, slots_needed
 from twinlog_source.partitions.shares import differ
-from twinlog_source.partitions.standing import END_VALID_SECONDS, FlowFacts
+from twinlog_source.partitions.standing import END_VALID_SECONDS, FlowFacts, idle_words
 from twinlog_source.task.partition import TARGET_SLOW
 
 FINISH_TIMEOUT_SECONDS = 20.0
@@ -72,6 +72,8 @@ class FlowDriver:
     """The epoch that copies now."""
     _most_slots: int = 1
     _owned: bool = False
+    _was_copied: bool = False
+    """An epoch has run since the flow was taken over."""
     _displaced: bool = False
     _limiter: RepeatLimiter = field(default_factory=RepeatLimiter)
 
@@ -99,16 +101,13 @@ class FlowDriver:
 
     def idle_reason(self) -> tuple[str, str]:
         """Reason and words for a flow that does not copy; empty while it does."""
-        problem = self.estate.table.problem
-        if problem is not None:
-            return problem.reason, str(problem)
-        if self.current is not None:
-            return "", ""
-        if not self._owned:
-            return "STARTING", "taking the flow over"
-        if not self.estate.table.rows:
-            return "NO_TOPICS", "no topic of this flow can be copied (yet): see configsync"
-        return "STARTING", "the first epoch is made ready"
+        return idle_words(
+            self.estate.table.problem,
+            is_copied=self.current is not None,
+            is_owned=self._owned,
+            has_partitions=bool(self.estate.table.rows),
+            was_copied=self._was_copied,
+        )
 
     def facts(self) -> FlowFacts:
         """What is said of every partition follows from this. May be asked from any thread."""
@@ -180,7 +179,7 @@ class FlowDriver:
             # same.
             await self.estate.take_over(displaced=self._displaced and not self.is_elected())
             self._displaced = False
-            self._owned = True
+            self._owned, self._was_copied = True, False
         await self._next_epoch(stop, group)
 
     def _stumble(self, error: TwinlogError) -> None:
@@ -229,7 +228,7 @@ class FlowDriver:
             slot.tell(pb.WorkerCommand(start=self.host.start(epoch, slot)))
             if slot.state is SlotState.PREPARED:
                 epoch.move(slot, SlotState.RUNNING)
-        self.current = epoch
+        self.current, self._was_copied = epoch, True
         self.estate.table.problem = None
         log.debug(
             "epoch_started",

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import TypeAlias
 
 from twinlog.api.source.v1 import source_service_pb2 as pb
+from twinlog.errors import TwinlogError
 from twinlog.model import TopicPartition
 from twinlog_source.partitions.table import PartitionRow
 from twinlog_source.task.partition import PAUSED_BY_OPERATOR, TARGET_SLOW
@@ -24,6 +25,7 @@ NO_TASK = "NO_TASK"
 FETCH_UNANSWERED = "FETCH_UNANSWERED"
 THROTTLED = "THROTTLED"
 QUOTA = "QUOTA"
+TARGET_QUOTA = f"a quota of the target holds the copy up ({TARGET_SLOW})"
 QUOTA_SECONDS = 15.0
 """Brokers throttle for moments, again and again: so long a quota counts as what holds a task up."""
 
@@ -77,6 +79,22 @@ class ElectionResult:
     """Monotonic seconds of the last move of a STALLED partition."""
 
 
+def idle_words(
+    problem: TwinlogError | None, *, is_copied: bool, is_owned: bool, has_partitions: bool, was_copied: bool
+) -> tuple[str, str]:
+    """Reason and words for a flow that does not copy, whose epoch ended with `problem` if it did; empty while
+    it copies. `was_copied`: since this process took it over."""
+    if problem is not None:
+        return problem.reason, str(problem)
+    if is_copied:
+        return "", ""
+    if not is_owned:
+        return "STARTING", "taking the flow over"
+    if not has_partitions:
+        return "NO_TOPICS", "no topic of this flow can be copied (yet): see configsync"
+    return "STARTING", f"the {'next' if was_copied else 'first'} epoch is made ready"
+
+
 def lag_of(row: PartitionRow, facts: FlowFacts) -> int | None:
     """Offsets that are not copied; None when the position or the log's end is not known as of now."""
     if row.position is None or row.end is None or not facts.positions_known:
@@ -110,6 +128,8 @@ def _word(row: PartitionRow, facts: FlowFacts) -> tuple[State, str, str]:
         return pb.PARTITION_STATE_FAULTED, row.obstacle.reason, row.obstacle.message
     report = row.report
     if report is not None and (_is_heard(row, facts) or report.state == pb.PARTITION_STATE_FAULTED):
+        if report.reason == TARGET_SLOW and _is_recent(facts.target_throttled_at(row.slot), facts):
+            return report.state, QUOTA, TARGET_QUOTA
         return report.state, report.reason, report.message
     if facts.is_paused(row.partition):
         return pb.PARTITION_STATE_PAUSED, PAUSED_BY_OPERATOR, ""
@@ -131,10 +151,10 @@ def _waits_for(
     row: PartitionRow, facts: FlowFacts, state: State, reason: str, message: str
 ) -> tuple[str, str]:
     """What keeps a partition that should move: a quota, the task's word, else what the driver sees itself."""
-    if reason in ("", TARGET_SLOW):
+    if not reason:
         if _is_recent(facts.target_throttled_at(row.slot), facts):
-            return QUOTA, f"a quota of the target holds the copy up ({TARGET_SLOW})"
-        if not reason and _is_recent(facts.source_throttled_at(row.slot), facts):
+            return QUOTA, TARGET_QUOTA
+        if _is_recent(facts.source_throttled_at(row.slot), facts):
             return QUOTA, f"a quota of source {facts.source} holds the copy up"
     if reason:
         return reason, message or reason

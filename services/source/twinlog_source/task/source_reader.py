@@ -1,7 +1,8 @@
 """The reading half of a task: fetches every partition that may be read, chooses lanes, and queues what is
 to be sent.
 
-Runs ahead of the writing half by at most `max_buffered_bytes`. Positions are never reset here: an offset
+Runs ahead of the writing half by at most `max_buffered_bytes`, by less while the target is slow: a quiet
+partition's records are written after what was read before them. Positions are never reset here: an offset
 that the source does not hold is a finding (`on_out_of_range`), not a reason to jump.
 
 Invariant: the chunks of a partition are queued in the order of their offsets, each begins where the one
@@ -73,10 +74,12 @@ class SourceReader:
     _in_question: set[TopicPartition] = field(default_factory=set)
     """Partitions about whose logs the leaders are asked: nothing of them is fetched or taken meanwhile."""
     _buffered_bytes: int = 0
+    _most_buffered_bytes: int = field(init=False)
     _room: asyncio.Event = field(default_factory=asyncio.Event)
     _turns: FetchSchedule = field(init=False)
 
     def __post_init__(self) -> None:
+        self._most_buffered_bytes = self.max_buffered_bytes
         self._turns = FetchSchedule(
             copies=self.copies,
             throttle=self.throttle,
@@ -103,7 +106,7 @@ class SourceReader:
         self, stop: asyncio.Event, ask: Callable[[Coroutine[None, None, None], str], None]
     ) -> None:
         while not stop.is_set():
-            if self._buffered_bytes >= self.max_buffered_bytes:
+            if self._buffered_bytes >= self._most_buffered_bytes:
                 await self._wait_for_room(stop)
                 continue
             now = self.clock.monotonic()
@@ -119,7 +122,7 @@ class SourceReader:
                     max_wait_seconds=wait_seconds,
                     # The file may allow 50 MB, and many partitions with a backlog fill that. Half of what may
                     # be buffered: it is held once more while it is received.
-                    sizes=self.throttle.sizes(self.max_buffered_bytes // 2),
+                    sizes=self.throttle.sizes(self._most_buffered_bytes // 2),
                 )
                 self.source_problem = None
             except KafkaError as error:
@@ -155,6 +158,11 @@ class SourceReader:
                 return chunk
         return None
 
+    def limit_buffer(self, size_bytes: int) -> None:
+        """Read no more ahead than what the next round takes."""
+        self._most_buffered_bytes = min(size_bytes, self.max_buffered_bytes)
+        self._room.set()
+
     def wake(self) -> None:
         """Who may be read has changed: see at once."""
         self.fetcher.interrupt()
@@ -165,7 +173,7 @@ class SourceReader:
             self.wake()
 
     async def _wait_for_room(self, stop: asyncio.Event) -> None:
-        while not stop.is_set() and self._buffered_bytes >= self.max_buffered_bytes:
+        while not stop.is_set() and self._buffered_bytes >= self._most_buffered_bytes:
             # Each time: what was taken need not have been enough, and an event that is set is no wait at all.
             self._room.clear()
             try:

@@ -24,7 +24,7 @@ import structlog
 from twinlog.batches import Lane, NewRecord, OutgoingBatch, build_batch
 from twinlog.clock import Clock
 from twinlog.errors import KafkaError, TransientKafkaError
-from twinlog.kafka.raw import COMMITTED, OUTCOME, Window
+from twinlog.kafka.raw import COMMITTED, OUTCOME
 from twinlog.model import TopicPartition
 from twinlog.service.waiting import Backoff, wait_or_stop
 from twinlog.wire.murmur2 import partition_for_key
@@ -40,14 +40,11 @@ from twinlog_source.log.facts import (
 from twinlog_source.log.fencing import FENCED
 from twinlog_source.task.loss import extended
 from twinlog_source.task.partition import PartitionCopy, retry_wait
+from twinlog_source.task.round_size import RoundSize
 from twinlog_source.task.source_reader import PreparedChunk, SourceReader
 from twinlog_source.task.syncs import OffsetSyncs
 from twinlog_source.task.transport import Transport
 
-ROUND_MAX_BYTES = 8 << 20
-ROUND_LEAST_BYTES = 256 << 10
-ROUND_SECONDS = 10.0
-"""A round that takes longer is too large for the way to the target: the next one is half of it."""
 IDLE_SECONDS = 0.25
 DOUBTFUL_SECONDS = 1.0
 """For partitions that failed last time, once the others are written; a slow way may take longer for what it
@@ -166,12 +163,7 @@ class TargetWriter:
     """What the others of the present round did not wait for any longer."""
     _hanging_committed: set[TopicPartition] = field(default_factory=set)
     """Target partitions that were refused because a transaction of ours that was committed hangs there."""
-    _window: Window = field(
-        default_factory=lambda: Window(
-            most_bytes=ROUND_MAX_BYTES, least_bytes=ROUND_LEAST_BYTES, slow_seconds=ROUND_SECONDS
-        )
-    )
-    """How much one round may hold."""
+    _size: RoundSize = field(default_factory=RoundSize)
     _round: Round = field(default_factory=Round)
     """The present one, or the one before."""
     _store_now: bool = False
@@ -180,6 +172,7 @@ class TargetWriter:
 
     async def open(self) -> None:
         """Take the transactional ids over; whoever held them is fenced. Raises KafkaError."""
+        self.source_reader.limit_buffer(self._size.size_bytes)
         await self.take_over(self._hanging_committed)
         self._hanging_committed.clear()
         self._transport = await self._stack.enter_async_context(self.open_transport())
@@ -261,7 +254,7 @@ class TargetWriter:
         chunk: PreparedChunk | None = first
         while chunk is not None:
             self._send(transport, current, chunk)
-            if current.size_bytes >= self._window.size_bytes:
+            if current.size_bytes >= self._size.size_bytes:
                 break
             chunk = self.source_reader.pop()
         await self._await_doubtful(current)
@@ -275,7 +268,8 @@ class TargetWriter:
             self._unstored |= ends.keys()
             self._extra_records += marks
         self._settle(current)
-        self._window.passed(current.size_bytes, began=current.began_at, now=self.clock.monotonic())
+        self._size.passed(current.size_bytes, self.clock.monotonic() - current.began_at)
+        self.source_reader.limit_buffer(self._size.size_bytes)
         for partition, after in epochs.items():
             self.copies[partition].epochs = after
 
@@ -393,7 +387,8 @@ class TargetWriter:
         now = self.clock.monotonic()
         self.aborted_rounds += 1
         if error.reason in TOO_SLOW:
-            self._window.shrink(self._round.size_bytes, began=self._round.began_at, now=now)
+            self._size.timed_out(self._round.size_bytes)
+            self.source_reader.limit_buffer(self._size.size_bytes)
         blamed = dict(self._transport.partition_failures) if self._transport is not None else {}
         self._hanging_committed |= {
             target for target, why in blamed.items() if why.metadata.get(OUTCOME) == COMMITTED

@@ -1,0 +1,38 @@
+"""How many bytes one round may hold: what gets through to the target in a moment. Pure.
+
+A quota or a slow line makes a large round last for minutes, and every other partition of the slot waits for
+its end. So a round is bounded by time: the first one is small, and each next one holds at most twice as much,
+and no more than has been seen to get through in `ROUND_SECONDS`.
+"""
+
+from dataclasses import dataclass
+
+ROUND_MAX_BYTES = 8 << 20
+ROUND_FIRST_BYTES = 1 << 20
+ROUND_LEAST_BYTES = 256 << 10
+"""What is tried however slow the target is: about a batch, which goes whole in any case."""
+ROUND_SECONDS = 2.0
+
+
+@dataclass(slots=True)
+class RoundSize:
+    """Invariant: `ROUND_LEAST_BYTES <= size_bytes <= ROUND_MAX_BYTES`."""
+
+    size_bytes: int = ROUND_FIRST_BYTES
+
+    def passed(self, round_bytes: int, seconds: float) -> None:
+        """A round of so many bytes was committed after so long.
+
+        A small round in time shows nothing of what a large one would take.
+        """
+        was_slow = seconds > ROUND_SECONDS and round_bytes > ROUND_LEAST_BYTES
+        if was_slow or round_bytes * 2 >= self.size_bytes:
+            in_time = int(round_bytes * ROUND_SECONDS / max(seconds, 0.001))
+            self._become(min(in_time, 2 * self.size_bytes))
+
+    def timed_out(self, round_bytes: int) -> None:
+        """A round of so many bytes was given up for time."""
+        self._become(min(self.size_bytes, round_bytes) // 2)
+
+    def _become(self, size_bytes: int) -> None:
+        self.size_bytes = min(max(size_bytes, ROUND_LEAST_BYTES), ROUND_MAX_BYTES)
