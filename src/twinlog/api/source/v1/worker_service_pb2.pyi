@@ -953,6 +953,7 @@ class Assignment(_message.Message):
     SYNC_PACE_FIELD_NUMBER: _builtins.int
     COMPACTED_FIELD_NUMBER: _builtins.int
     PRESERVED_FIELD_NUMBER: _builtins.int
+    TARGET_TOPIC_ID_FIELD_NUMBER: _builtins.int
     target_topic: _builtins.str
     """Target topic."""
     position: _builtins.int
@@ -971,6 +972,8 @@ class Assignment(_message.Message):
     """Target offset after the last record that was written; -1 = not known."""
     compacted: _builtins.bool
     """The source topic is compacted, or may be: its log may hold no record of a leader epoch that was copied."""
+    target_topic_id: _builtins.str
+    """Kafka's id of the target topic: what a task records of a preserved copy is about this topic only."""
     @_builtins.property
     def partition(self) -> _types_pb2.TopicPartition:
         """Source topic and partition."""
@@ -1010,10 +1013,11 @@ class Assignment(_message.Message):
         sync_pace: Global___SyncPace | None = ...,
         compacted: _builtins.bool = ...,
         preserved: Global___PreservedCopy | None = ...,
+        target_topic_id: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["_preserved", b"_preserved", "_setback", b"_setback", "_sync_pace", b"_sync_pace", "partition", b"partition", "preserved", b"preserved", "setback", b"setback", "sync_pace", b"sync_pace"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_preserved", b"_preserved", "_setback", b"_setback", "_sync_pace", b"_sync_pace", "compacted", b"compacted", "compression_type", b"compression_type", "epochs", b"epochs", "max_message_bytes", b"max_message_bytes", "partition", b"partition", "paused", b"paused", "position", b"position", "position_stored", b"position_stored", "preserved", b"preserved", "setback", b"setback", "sync_pace", b"sync_pace", "target_end_offset", b"target_end_offset", "target_topic", b"target_topic", "timestamp_type", b"timestamp_type"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_preserved", b"_preserved", "_setback", b"_setback", "_sync_pace", b"_sync_pace", "compacted", b"compacted", "compression_type", b"compression_type", "epochs", b"epochs", "max_message_bytes", b"max_message_bytes", "partition", b"partition", "paused", b"paused", "position", b"position", "position_stored", b"position_stored", "preserved", b"preserved", "setback", b"setback", "sync_pace", b"sync_pace", "target_end_offset", b"target_end_offset", "target_topic", b"target_topic", "target_topic_id", b"target_topic_id", "timestamp_type", b"timestamp_type"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__preserved: _TypeAlias = _typing.Literal["preserved"]  # noqa: Y015
     _WhichOneofArgType__preserved: _TypeAlias = _typing.Literal["_preserved", b"_preserved"]  # noqa: Y015
