@@ -58,9 +58,6 @@ async def run_latency(
     source, target = stage.source.brokers, stage.target.brokers
     for each, partition_count in topics.items():
         await put_first_records(stage, each, partition_count)
-    properties = copier_properties(
-        copier, flow, source.client_properties(), target.client_properties(), topics=", ".join(topics)
-    )
     probe_plan = ProbePlan(
         source_servers=source.bootstrap_servers,
         target_servers=target.bootstrap_servers,
@@ -68,6 +65,7 @@ async def run_latency(
         target_topic=remote_topic,
         partitions=load.partitions,
         records_per_second=load.records_per_second,
+        value_bytes=load.value_bytes,
         stream_topic=stream_topic,
         stream_partitions=_STREAM_PARTITIONS,
         stream_bytes_per_second=load.stream_bytes_per_second,
@@ -75,10 +73,14 @@ async def run_latency(
         measured_seconds=plan.measured_seconds,
     )
     try:
-        async with copier_in(directory, copier, properties) as running, starting(running):
-            for each, partition_count in topics.items():
-                await wait_for_first_records(stage, f"{flow.source}.{each}", partition_count)
-            outcome, cpu_share = await _watch(probe_plan, running, progress)
+        async with stage.way_to_target(load.round_trip_ms) as far:
+            properties = copier_properties(
+                copier, flow, source.client_properties(), far, topics=", ".join(topics)
+            )
+            async with copier_in(directory, copier, properties) as running, starting(running):
+                for each, partition_count in topics.items():
+                    await wait_for_first_records(stage, f"{flow.source}.{each}", partition_count)
+                outcome, cpu_share = await _watch(probe_plan, running, progress)
     finally:
         for each in topics:
             await stage.source.delete_topic(each)

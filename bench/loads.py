@@ -1,6 +1,7 @@
 """The loads, and the batches they are made of. Pure but for the random numbers, which are seeded."""
 
 import json
+import math
 import random
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -27,6 +28,10 @@ class Load:
     partition_count: int = 8
     batch_records: tuple[int, ...] | None = None
     """Records per batch, in turn; None = as many as fill a batch on the wire."""
+    round_trip_ms: float = 0.0
+    """Between the copier and the target."""
+    most_seconds: float = math.inf
+    """A run is ended after so long; what it has copied by then is what it is judged by."""
 
     def scaled(self, scale: float) -> "Load":
         """The same load with `scale` times as many records, but not so few that nothing can be measured."""
@@ -54,6 +59,28 @@ LOADS = (
         record_count=3_000_000,
         partition_count=100,
     ),
+    *(
+        Load(
+            name=f"far-{round_trip_ms}",
+            title=f"1 KB, none, {round_trip_ms} ms apart",
+            codec=Codec.NONE,
+            value_bytes=1000,
+            record_count=record_count,
+            round_trip_ms=round_trip_ms,
+            most_seconds=60.0,
+        )
+        for round_trip_ms, record_count in ((60, 1_500_000), (150, 1_500_000))
+    ),
+    Load(
+        name="far-60-one",
+        title="1 KB, none, 60 ms apart, one partition",
+        codec=Codec.NONE,
+        value_bytes=1000,
+        record_count=600_000,
+        partition_count=1,
+        round_trip_ms=60,
+        most_seconds=60.0,
+    ),
 )
 
 
@@ -68,7 +95,7 @@ def choose_loads(names: Collection[str]) -> Sequence[Load]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LatencyLoad:
-    """Records of 1 KB at a steady rate, each sent by itself, to one partition after the other."""
+    """Records at a steady rate, each sent by itself, to one partition after the other."""
 
     name: str
     """For `--latency-loads` and results."""
@@ -77,6 +104,9 @@ class LatencyLoad:
     partitions: int
     stream_bytes_per_second: int = 0
     """Beside them, into another topic of eight partitions, as records of 100 KB."""
+    value_bytes: int = 1000
+    round_trip_ms: float = 0.0
+    """Between the copier and the target."""
 
 
 LATENCY_LOADS = (
@@ -93,6 +123,17 @@ LATENCY_LOADS = (
         records_per_second=200,
         partitions=24,
         stream_bytes_per_second=10_000_000,
+    ),
+    *(
+        LatencyLoad(
+            name=f"far-{round_trip_ms}",
+            title=f"500 records/s of 200 B over 8 partitions, {round_trip_ms} ms apart",
+            records_per_second=500,
+            partitions=8,
+            value_bytes=200,
+            round_trip_ms=round_trip_ms,
+        )
+        for round_trip_ms in (20, 60, 150)
     ),
 )
 

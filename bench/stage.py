@@ -5,6 +5,7 @@ from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 
+from bench.distance import distance
 from twinlog.batches import VisibleCounter, read_batches
 from twinlog.kafka.clients import fetch_options
 from twinlog.kafka.cluster import open_cluster
@@ -12,7 +13,8 @@ from twinlog.kafka.ports import KafkaCluster, NewTopic, OffsetSpec
 from twinlog.kafka.raw import DataClientPool, FetchFailure, RawFetcher, list_offsets
 from twinlog.local.blocking_cluster import BlockingCluster
 from twinlog.local.cluster_group import start_clusters, stop_clusters
-from twinlog.local.spec import ClusterSpec
+from twinlog.local.port_lease import PortLease
+from twinlog.local.spec import ADDRESS, ClusterSpec, FarListener
 from twinlog.model import TopicPartition
 from twinlog.testing.raw_copying import open_session
 
@@ -69,13 +71,34 @@ class Stage:
     source: Side
     target: Side
 
+    @asynccontextmanager
+    async def way_to_target(self, round_trip_ms: float) -> AsyncIterator[dict[str, str]]:
+        """Client properties of a target that is so far away, while this lasts. Raises StateError."""
+        brokers = self.target.brokers
+        far = brokers.spec.far
+        if not round_trip_ms or far is None:
+            yield brokers.client_properties()
+            return
+        async with distance(far.advertised_port, far.port, round_trip_ms=round_trip_ms):
+            yield {
+                **brokers.client_properties(),
+                "bootstrap.servers": f"{ADDRESS}:{far.advertised_port}",
+            }
+
 
 @asynccontextmanager
 async def open_stage() -> AsyncIterator[Stage]:
     """Two clusters of one broker each, with the JVM's optimising compiler on. Raises TwinlogError."""
+    lease = PortLease(2)
+    port, advertised_port = lease.ports
     specs = [
-        ClusterSpec(name=name, quick_start=False, heap_megabytes=_BROKER_HEAP_MEGABYTES)
-        for name in ("source", "target")
+        ClusterSpec(name="source", quick_start=False, heap_megabytes=_BROKER_HEAP_MEGABYTES),
+        ClusterSpec(
+            name="target",
+            quick_start=False,
+            heap_megabytes=_BROKER_HEAP_MEGABYTES,
+            far=FarListener(port=port, advertised_port=advertised_port),
+        ),
     ]
     clusters = await asyncio.to_thread(start_clusters, *specs)
     try:
@@ -83,6 +106,7 @@ async def open_stage() -> AsyncIterator[Stage]:
             yield Stage(source=source, target=target)
     finally:
         await asyncio.to_thread(stop_clusters, clusters)
+        lease.release()
 
 
 @asynccontextmanager

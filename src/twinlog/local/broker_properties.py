@@ -45,7 +45,7 @@ def server_properties(
     """All properties of `node`; the spec's own win."""
     return {
         **_identity(node, nodes),
-        **_listeners(spec.security, node),
+        **_listeners(spec, node),
         **_for_small_machines(spec.broker_count),
         **_for_quick_tests(),
         **(_share_groups(spec.broker_count) if spec.version is not KafkaVersion.V3_9 else {}),
@@ -83,16 +83,23 @@ def _identity(node: NodePlace, nodes: Sequence[NodePlace]) -> dict[str, str]:
     }
 
 
-def _listeners(security: Security, node: NodePlace) -> dict[str, str]:
+def _listeners(spec: ClusterSpec, node: NodePlace) -> dict[str, str]:
+    security, far = spec.security, spec.far
     client = f"CLIENT://{ADDRESS}:{node.client_port}"
     internal = f"INTERNAL://{ADDRESS}:{node.internal_port}"
     inside = "SASL_PLAINTEXT" if security.guards_internals else "PLAINTEXT"
+    listening, advertised = [client, internal], [client, internal]
+    protocols = f"CLIENT:{security.protocol},INTERNAL:{inside},CONTROLLER:{inside}"
+    if far is not None:
+        listening.append(f"FAR://{ADDRESS}:{far.port}")
+        advertised.append(f"FAR://{ADDRESS}:{far.advertised_port}")
+        protocols += f",FAR:{security.protocol}"
     return {
-        "listeners": f"{client},{internal},CONTROLLER://{ADDRESS}:{node.controller_port}",
-        "advertised.listeners": f"{client},{internal}",
+        "listeners": ",".join([*listening, f"CONTROLLER://{ADDRESS}:{node.controller_port}"]),
+        "advertised.listeners": ",".join(advertised),
         "inter.broker.listener.name": "INTERNAL",
         "controller.listener.names": "CONTROLLER",
-        "listener.security.protocol.map": f"CLIENT:{security.protocol},INTERNAL:{inside},CONTROLLER:{inside}",
+        "listener.security.protocol.map": protocols,
     }
 
 

@@ -25,7 +25,7 @@ from twinlog.local.owned_cluster import OwnedCluster
 from twinlog.local.processes.log_tail import last_lines
 from twinlog.local.processes.process import ProcessError
 from twinlog.local.registry import RunningCluster
-from twinlog.local.spec import ClusterSpec, KafkaVersion, SaslMechanism, Security
+from twinlog.local.spec import ClusterSpec, FarListener, KafkaVersion, SaslMechanism, Security
 
 _WATCH_SECONDS = 0.2
 _START_SECONDS = 300.0
@@ -104,6 +104,7 @@ def spec_from_json(content: Mapping[str, Any]) -> ClusterSpec:
             **content,
             "version": KafkaVersion(content["version"]),
             "security": Security(**{**security, "mechanisms": mechanisms}),
+            "far": FarListener(**content["far"]) if content.get("far") else None,
         }
     )
 

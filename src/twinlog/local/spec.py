@@ -85,6 +85,16 @@ OPEN: Final = Security()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class FarListener:
+    """A second way in for clients that are far away: through something that delays them."""
+
+    port: int
+    """Where the broker listens."""
+    advertised_port: int
+    """Where its clients are told to connect: what stands there leads to `port`."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ClusterSpec:
     """One cluster of combined brokers and controllers (KRaft) on this machine."""
 
@@ -99,6 +109,8 @@ class ClusterSpec:
     properties: Mapping[str, str] = field(default_factory=dict)
     """Broker properties that win over ours, in Kafka's own names; `{node_id}` stands for each broker's id."""
     heap_megabytes: int = 384
+    far: FarListener | None = None
+    """Of a cluster of one broker."""
     quick_start: bool = True
     """Spare the JVM's optimising compiler: the broker is up sooner and slower later. False for measurements.
     """
@@ -110,3 +122,5 @@ class ClusterSpec:
             )
         if self.broker_count not in (1, 3):
             raise ConfigError(f"a cluster has 1 or 3 brokers, not {self.broker_count}")
+        if self.far is not None and self.broker_count != 1:
+            raise ConfigError("only a cluster of one broker can have a far listener")

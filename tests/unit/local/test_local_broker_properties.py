@@ -3,7 +3,7 @@
 from pathlib import Path
 
 from twinlog.local.broker_properties import NodePlace, TlsFiles, client_properties, server_properties
-from twinlog.local.spec import ClusterSpec, KafkaVersion, SaslMechanism, Security
+from twinlog.local.spec import ClusterSpec, FarListener, KafkaVersion, SaslMechanism, Security
 
 _TLS = TlsFiles(ca=Path("ca.pem"), broker=Path("broker.pem"))
 _SECURED = Security(
@@ -36,6 +36,14 @@ def test_open_broker_listens_on_loopback_only() -> None:
     protocols = "CLIENT:PLAINTEXT,INTERNAL:PLAINTEXT,CONTROLLER:PLAINTEXT"
     assert properties["listener.security.protocol.map"] == protocols
     assert not [key for key in properties if "sasl" in key or "ssl" in key]
+
+
+def test_a_far_listener_names_another_port_than_its_own() -> None:
+    spec = ClusterSpec(far=FarListener(port=4001, advertised_port=5001))
+    properties = server_properties(spec, _node(1), [_node(1)], tls=None)
+    assert "FAR://127.0.0.1:4001" in properties["listeners"].split(",")
+    assert "FAR://127.0.0.1:5001" in properties["advertised.listeners"].split(",")
+    assert properties["listener.security.protocol.map"].endswith(",FAR:PLAINTEXT")
 
 
 def test_three_brokers_know_all_voters_and_replicate_internal_topics() -> None:

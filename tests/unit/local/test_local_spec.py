@@ -8,7 +8,7 @@ import pytest
 
 from twinlog.errors import ConfigError
 from twinlog.local.owner import spec_from_json
-from twinlog.local.spec import ClusterSpec, KafkaVersion, SaslMechanism, Security
+from twinlog.local.spec import ClusterSpec, FarListener, KafkaVersion, SaslMechanism, Security
 
 
 @pytest.mark.parametrize(
@@ -17,6 +17,7 @@ from twinlog.local.spec import ClusterSpec, KafkaVersion, SaslMechanism, Securit
         ({"broker_count": 2}, "1 or 3 brokers, not 2"),
         ({"name": "../etc"}, r"letters, digits, dots, dashes and underscores only: '../etc'"),
         ({"name": ""}, "letters, digits"),
+        ({"broker_count": 3, "far": FarListener(port=1, advertised_port=2)}, "only a cluster of one broker"),
     ],
 )
 def test_wrong_cluster_is_refused(wrong: dict[str, Any], message: str) -> None:
