@@ -100,6 +100,55 @@ PARTITIONS: Final = ReasonGroup(
     ),
 )
 
+COPIES: Final = ReasonGroup(
+    "Offsets of copies (`twinlog partitions -o wide`, `twinlog explain topic`): why a copy is translated",
+    (
+        OwnReason("OFFSETS_CONFIGURED", "`twinlog.offsets` says so", _NOTHING),
+        OwnReason(
+            "TRANSACTIONS_DISABLED",
+            "`exactly.once.source.support=disabled`: offsets that the source does not show cannot be filled",
+            "remove that key before the copy begins",
+        ),
+        OwnReason(
+            "COMPACTED",
+            "`cleanup.policy` of the source or the target topic contains `compact`",
+            _NOTHING,
+        ),
+        OwnReason(
+            "POSITION_STORED",
+            "MirrorMaker 2 or an earlier version of Twinlog began the copy",
+            "to have the source's offsets, delete the target topic: it is copied again",
+        ),
+        OwnReason(
+            "TARGET_NOT_EMPTY",
+            "the target topic had records before the copy began",
+            "to have the source's offsets, delete the target topic: it is copied again",
+        ),
+        OwnReason(
+            "TARGET_TOO_OLD",
+            "the target's brokers are older than Kafka 2.8",
+            "upgrade them before the copy begins",
+        ),
+        OwnReason(
+            "RIGHTS_MISSING",
+            "the target refuses what a preserved copy needs: READ on the copy, and DELETE where the source's"
+            " log does not start at offset 0",
+            "grant the rights (docs/running.md) before the copy begins",
+        ),
+        OwnReason(
+            "FILL_TOO_LARGE",
+            "more offsets would have to be filled before the first record than `twinlog.offsets.fill.max` or"
+            " `twinlog.offsets.fill.total` allows",
+            "raise the key, then delete the target topic: it is copied again",
+        ),
+        OwnReason(
+            "SOURCE_RECREATED",
+            "the source topic was deleted and created again while its copy stayed: offsets begin at 0 again",
+            "to have the source's offsets, delete the target topic: it is copied again",
+        ),
+    ),
+)
+
 GAPS: Final = ReasonGroup(
     "Gaps (`twinlog gaps`)",
     (
@@ -483,4 +532,4 @@ PROCESSES: Final = ReasonGroup(
     ),
 )
 
-REASON_GROUPS: Final = (PARTITIONS, GAPS, FLOWS, TOPICS, GROUPS, COMMANDS, PROCESSES)
+REASON_GROUPS: Final = (PARTITIONS, COPIES, GAPS, FLOWS, TOPICS, GROUPS, COMMANDS, PROCESSES)

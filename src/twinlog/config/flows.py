@@ -16,6 +16,8 @@ from twinlog.config.settings import (
     FlowClients,
     FlowConfig,
     HeartbeatSettings,
+    OffsetsMode,
+    OffsetsSettings,
     OffsetStorage,
     OffsetSyncsLocation,
     OffsetSyncsSettings,
@@ -148,6 +150,13 @@ def _source(sources: _Sources, clients: FlowClients) -> SourceSettings:
         coalesce_below_bytes=read.integer("twinlog.coalesce.below.bytes"),
         max_uncompressed_bytes=read.integer("twinlog.batch.max.uncompressed.bytes"),
         recode_compression_level=read.optional_integer("twinlog.recode.compression.level"),
+        offsets=OffsetsSettings(
+            mode=OffsetsMode(read.text("twinlog.offsets")),
+            preserved_topics=read.patterns("twinlog.offsets.preserved.topics"),
+            translated_topics=read.patterns("twinlog.offsets.translated.topics"),
+            fill_max=read.integer("twinlog.offsets.fill.max"),
+            fill_total=read.integer("twinlog.offsets.fill.total"),
+        ),
     )
 
 

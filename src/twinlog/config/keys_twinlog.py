@@ -92,6 +92,23 @@ TWINLOG_KEYS: tuple[KeySpec, ...] = (
     _key("twinlog.recode.compression.level", ValueType.INTEGER, None, _SOURCE,
          "Compression level of batches that are repacked. Default: a sensible one for each codec.",
          scope=Scope.FLOW, minimum=-7, maximum=22),
+    _key("twinlog.offsets", ValueType.TEXT, "translated", _SOURCE,
+         "Which offsets the records of a copy have: `preserved` = those of the source, and a copy for which"
+         " that is not possible is refused; `translated` = offsets of its own; `auto` = preserved where"
+         " possible. Decided when a copy begins (docs/offsets.md).", scope=Scope.FLOW,
+         choices=("auto", "preserved", "translated")),
+    _key("twinlog.offsets.preserved.topics", ValueType.LIST, "", _SOURCE,
+         "Source topics for which `twinlog.offsets` is `preserved`: names and regular expressions that match"
+         " the whole name.", scope=Scope.FLOW),
+    _key("twinlog.offsets.translated.topics", ValueType.LIST, "", _SOURCE,
+         "Source topics for which `twinlog.offsets` is `translated`; wins over"
+         " `twinlog.offsets.preserved.topics`.", scope=Scope.FLOW),
+    _key("twinlog.offsets.fill.max", ValueType.INTEGER, "100000000", _SOURCE,
+         "The most offsets before the first record of a partition that are filled to preserve offsets;"
+         " partitions with more are translated. 100 million take about 80 MB on each replica of the target"
+         " until Kafka deletes them.", scope=Scope.FLOW, unit="offsets", minimum=0),
+    _key("twinlog.offsets.fill.total", ValueType.INTEGER, "1000000000", _SOURCE,
+         "The same for all partitions of a flow together.", scope=Scope.FLOW, unit="offsets", minimum=0),
     _key("twinlog.sync.mode", ValueType.TEXT, "automatic", _CONFIGSYNC,
          "`automatic` plans and applies each interval; `manual` plans, and changes wait for `twinlog apply`.",
          scope=Scope.FLOW, choices=("automatic", "manual")),

@@ -27,6 +27,17 @@ class OnDataLoss(StrEnum):
     """Fault the partition."""
 
 
+class OffsetsMode(StrEnum):
+    """Which offsets the records of a copy have."""
+
+    AUTO = "auto"
+    """Those of the source where that is possible."""
+    PRESERVED = "preserved"
+    """Those of the source, or nothing is copied."""
+    TRANSLATED = "translated"
+    """Offsets of their own."""
+
+
 class AutoOffsetReset(StrEnum):
     """Where a partition without a stored position starts."""
 
@@ -176,6 +187,21 @@ class OffsetSyncsSettings:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class OffsetsSettings:
+    """Which copies keep their source's offsets, and what that may cost."""
+
+    mode: OffsetsMode = OffsetsMode.TRANSLATED
+    preserved_topics: tuple[str, ...] = ()
+    """Patterns of source topics for which `mode` is PRESERVED, whatever it is for the others."""
+    translated_topics: tuple[str, ...] = ()
+    """The same for TRANSLATED; wins over `preserved_topics`."""
+    fill_max: int = 100_000_000
+    """The most offsets of a partition that are filled before its first record."""
+    fill_total: int = 1_000_000_000
+    """The same for all partitions of the flow together."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class SourceSettings:
     connector_name: str = Connector.SOURCE
     """First element of the keys in the positions topic."""
@@ -201,6 +227,7 @@ class SourceSettings:
     """Of one batch that has to be opened."""
     recode_compression_level: int | None
     """None = a sensible one for the codec."""
+    offsets: OffsetsSettings
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -9,6 +9,8 @@ from twinlog.config import (
     AutoOffsetReset,
     LogFormat,
     NoticeLevel,
+    OffsetsMode,
+    OffsetsSettings,
     OffsetStorage,
     OffsetSyncsLocation,
     OffsetSyncsSettings,
@@ -122,6 +124,7 @@ def test_defaults_of_the_source_service() -> None:
     assert source.coalesce_below_bytes == 65536
     assert source.max_uncompressed_bytes == 134217728
     assert source.recode_compression_level is None
+    assert source.offsets == OffsetsSettings()
 
 
 def test_settings_of_the_source_service() -> None:
@@ -140,6 +143,11 @@ def test_settings_of_the_source_service() -> None:
             "A->B.twinlog.on.data.loss = fail",
             "twinlog.recode.compression.level = -3",
             "A->B.twinlog.batch.max.uncompressed.bytes = 2000000",
+            "A->B.twinlog.offsets = auto",
+            "twinlog.offsets.preserved.topics = orders, paid-.*",
+            "twinlog.offsets.translated.topics = paid-old",
+            "twinlog.offsets.fill.max = 5",
+            "A->B.twinlog.offsets.fill.total = 7",
         )
         .flow(A_TO_B)
         .source
@@ -156,6 +164,13 @@ def test_settings_of_the_source_service() -> None:
     assert source.on_data_loss is OnDataLoss.FAIL
     assert source.recode_compression_level == -3
     assert source.max_uncompressed_bytes == 2_000_000
+    assert source.offsets == OffsetsSettings(
+        mode=OffsetsMode.AUTO,
+        preserved_topics=("orders", "paid-.*"),
+        translated_topics=("paid-old",),
+        fill_max=5,
+        fill_total=7,
+    )
 
 
 def test_our_own_limit_of_slots_wins_over_tasks_max() -> None:

@@ -1,0 +1,151 @@
+"""Whether the copy of a partition keeps its source's offsets: decided once, when the copy begins. Pure.
+
+A copy can keep them only from its first record on, so a copy that has begun with offsets of its own stays
+as it is (docs/adr/0008).
+"""
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from enum import StrEnum
+
+from twinlog.config import OffsetsMode, OffsetsSettings
+from twinlog.filters import PatternList
+from twinlog.model import TopicPartition
+
+
+class OffsetsReason(StrEnum):
+    """Why a copy has offsets of its own."""
+
+    OFFSETS_CONFIGURED = "OFFSETS_CONFIGURED"
+    TRANSACTIONS_DISABLED = "TRANSACTIONS_DISABLED"
+    COMPACTED = "COMPACTED"
+    POSITION_STORED = "POSITION_STORED"
+    TARGET_NOT_EMPTY = "TARGET_NOT_EMPTY"
+    TARGET_TOO_OLD = "TARGET_TOO_OLD"
+    RIGHTS_MISSING = "RIGHTS_MISSING"
+    FILL_TOO_LARGE = "FILL_TOO_LARGE"
+    SOURCE_RECREATED = "SOURCE_RECREATED"
+
+
+FILLER_BYTES_PER_OFFSET = 0.82
+"""What a filled offset takes on the target until Kafka deletes it, before replication (zstd)."""
+
+
+class OffsetsRule:
+    """What the configuration wants for each source topic."""
+
+    def __init__(self, settings: OffsetsSettings) -> None:
+        """Raises ConfigError for a pattern that does not compile."""
+        self.fill_max = settings.fill_max
+        self.fill_total = settings.fill_total
+        self._mode = settings.mode
+        self._preserved = PatternList("twinlog.offsets.preserved.topics", settings.preserved_topics)
+        self._translated = PatternList("twinlog.offsets.translated.topics", settings.translated_topics)
+
+    def wanted(self, topic: str) -> OffsetsMode:
+        """
+        >>> rule = OffsetsRule(OffsetsSettings(mode=OffsetsMode.AUTO, translated_topics=("log-.*",)))
+        >>> rule.wanted("orders").value, rule.wanted("log-1").value
+        ('auto', 'translated')
+        """
+        if self._translated.matches(topic):
+            return OffsetsMode.TRANSLATED
+        return OffsetsMode.PRESERVED if self._preserved.matches(topic) else self._mode
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NewCopy:
+    """What is known of a copy that is about to begin."""
+
+    partition: TopicPartition
+    wanted: OffsetsMode
+    begins_at: int
+    """Source offset of the first record to copy: as many offsets before it have to be filled."""
+    exactly_once: bool
+    cleanup_policies: frozenset[str]
+    """`cleanup.policy` of the source and of the target topic."""
+    position_stored: bool
+    """MirrorMaker 2 or an earlier version has copied into this target topic."""
+    target_end: int
+    """Offset of the next record on the target."""
+    written_by_flow: bool = False
+    """What the target holds was written by the flow's own preserved copies."""
+    has_topic_id: bool = True
+    """The target's brokers give ids to topics, so that another topic of the same name is told from it."""
+    refusal: tuple[str, str] | None = None
+    """TARGET_TOO_OLD or RIGHTS_MISSING and why, when the target refuses what a preserved copy needs."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Decision:
+    preserved: bool
+    reason: str = ""
+    """Why not; empty when preserved."""
+    message: str = ""
+
+
+PRESERVED = Decision(preserved=True)
+
+
+def decide(copy: NewCopy, *, fill_max: int, fill_left: int) -> Decision:
+    """Whether the copy keeps the offsets; `fill_left` offsets of the flow's total may still be filled."""
+    objection = next(_objections(copy, fill_max, fill_left), None)
+    if objection is None:
+        return PRESERVED
+    reason, message = objection
+    return Decision(preserved=False, reason=reason, message=message)
+
+
+def _objections(copy: NewCopy, fill_max: int, fill_left: int) -> Iterator[tuple[str, str]]:
+    if copy.wanted is OffsetsMode.TRANSLATED:
+        yield OffsetsReason.OFFSETS_CONFIGURED, "twinlog.offsets says so"
+    if not copy.exactly_once:
+        yield (
+            OffsetsReason.TRANSACTIONS_DISABLED,
+            "exactly.once.source.support is disabled, and holes are filled by transactions",
+        )
+    if any("compact" in policy for policy in copy.cleanup_policies):
+        yield OffsetsReason.COMPACTED, "the source or the target topic is compacted"
+    if copy.position_stored:
+        yield OffsetsReason.POSITION_STORED, "the copy began with offsets of its own"
+    if copy.target_end > 0 and not copy.written_by_flow:
+        yield OffsetsReason.TARGET_NOT_EMPTY, f"the target's log ends at offset {copy.target_end} already"
+    if not copy.has_topic_id:
+        yield OffsetsReason.TARGET_TOO_OLD, "the target's brokers give topics no id (Kafka 2.8 does)"
+    if copy.refusal is not None:
+        yield copy.refusal
+    cost = f"{copy.begins_at} offsets would have to be filled before the first record"
+    if copy.begins_at > fill_max:
+        yield OffsetsReason.FILL_TOO_LARGE, f"{cost}, above twinlog.offsets.fill.max={fill_max}"
+    if copy.begins_at > fill_left:
+        yield (
+            OffsetsReason.FILL_TOO_LARGE,
+            f"{cost}, and twinlog.offsets.fill.total leaves {max(0, fill_left)}",
+        )
+
+
+def decide_all(copies: Iterable[NewCopy], *, fill_max: int, fill_left: int) -> dict[TopicPartition, Decision]:
+    """Decide about copies that begin together: those that cost least come first."""
+    decisions: dict[TopicPartition, Decision] = {}
+    for copy in sorted(copies, key=lambda each: (each.begins_at, each.partition)):
+        decisions[copy.partition] = decision = decide(copy, fill_max=fill_max, fill_left=fill_left)
+        if decision.preserved:
+            fill_left -= copy.begins_at
+    return decisions
+
+
+_ALLOW = "set twinlog.offsets=auto, or name the topic in twinlog.offsets.translated.topics"
+_COPY_AGAIN = f"delete the target topic, and it is copied again with the source's offsets; or {_ALLOW}"
+_REMEDIES: dict[str, str] = {
+    OffsetsReason.TRANSACTIONS_DISABLED: f"remove exactly.once.source.support=disabled; or {_ALLOW}",
+    OffsetsReason.COMPACTED: _ALLOW,
+    OffsetsReason.TARGET_TOO_OLD: f"upgrade the target to Kafka 2.8 or later; or {_ALLOW}",
+    OffsetsReason.RIGHTS_MISSING: f"grant the rights on the target that docs/running.md lists; or {_ALLOW}",
+    OffsetsReason.FILL_TOO_LARGE: f"raise the key; or {_ALLOW}",
+}
+
+
+def refused(reason: str, message: str) -> str:
+    """What is said of a partition whose copy must keep its source's offsets and cannot."""
+    remedy = _REMEDIES.get(reason, _COPY_AGAIN)
+    return f"the copy cannot keep the source's offsets, as is configured: {message}; {remedy}"
