@@ -433,6 +433,16 @@ COMMANDS: Final = ReasonGroup(
             "try again; see `twinlog status`",
         ),
         OwnReason(
+            "POSITION_NOT_MOVED",
+            "the target did not take a moved position in time; the command was withdrawn",
+            "try again when the target takes records: `twinlog status`",
+        ),
+        OwnReason(
+            "POSITION_BEING_SET",
+            "`twinlog positions set` moves it, or failed and is being withdrawn",
+            "nothing; see whether the target takes records if it stays",
+        ),
+        OwnReason(
             "POSITION_UNCERTAIN",
             "it is not known whether a position was moved: its task ended in between, or did not answer",
             "`twinlog positions get`, and set it again if need be",

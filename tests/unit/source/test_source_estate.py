@@ -15,7 +15,7 @@ from twinlog.api.configsync.v1 import configsync_service_pb2 as configsync_pb
 from twinlog.api.source.v1 import source_service_pb2 as source_pb
 from twinlog.api.source.v1 import worker_service_pb2 as pb
 from twinlog.config import load
-from twinlog.errors import FatalKafkaError, KafkaError, StateError
+from twinlog.errors import FatalKafkaError, KafkaError, NotFoundError, StateError
 from twinlog.kafka.errors import UNAVAILABLE, from_reason
 from twinlog.kafka.ports import ConfigChange
 from twinlog.model import Record, TopicPartition
@@ -205,6 +205,12 @@ def ledger(estate: FlowState) -> list[tuple[int, int, str]]:
     return [(gap.from_offset, gap.to_offset, gap.reason) for gap in gaps]
 
 
+def only_positions(call: Call) -> None:
+    """The record of a position gets onto the log, and its answer is lost."""
+    if b"TwinlogGap" not in (call.arguments.get("key") or b""):
+        raise from_reason(UNAVAILABLE, "append", alias="B")
+
+
 async def test_a_position_of_0_wins_over_the_reset(site: Site) -> None:
     latest = "A.consumer.auto.offset.reset = latest"
     await site.write(site.source, "t", 7)
@@ -293,6 +299,91 @@ async def test_a_position_that_is_set_forward_without_a_task_leaves_a_gap(site: 
     assert ledger(await site.owner()) == [(0, 3, "SKIPPED_BY_OPERATOR")]
     await estate.set_position(P, 1, log_start_offset=0, log_end_offset=5)
     assert ledger(await site.owner()) == [(0, 3, "SKIPPED_BY_OPERATOR")], "the ledger keeps what was"
+
+
+async def test_a_position_that_could_not_be_set_has_no_effect_when_its_record_arrives_later(
+    site: Site,
+) -> None:
+    """The broker hangs, and takes the record after the command has failed."""
+    reset = "A.consumer.auto.offset.reset = none"
+    estate = await site.owner(reset)
+
+    def fail(call: Call) -> None:
+        raise from_reason(UNAVAILABLE, "append", alias="B")
+
+    undo = site.target.intercept("append", fail, after=True)
+    with pytest.raises(KafkaError):
+        await estate.set_position(P, 3)
+    await estate.positions.refresh()
+    assert estate.table.plannable() == frozenset()
+    undo()
+    await estate.refresh(owned=frozenset())
+    assert estate.table.plannable() == frozenset()
+    assert estate.table.rows[P].task_reason == "NO_POSITION"
+    assert (await site.owner(reset)).table.rows[P].position is None
+
+
+async def test_what_a_move_that_failed_would_have_left_out_is_no_gap(site: Site) -> None:
+    await site.write(site.source, "t", 5)
+    estate = await site.owner()
+    undo = site.target.intercept("append", only_positions, after=True)
+    with pytest.raises(KafkaError):
+        await estate.set_position(P, 3, log_start_offset=0, log_end_offset=5)
+    undo()
+    await estate.refresh(owned=frozenset())
+    assert ledger(estate) == []
+    after = await site.owner()
+    assert (ledger(after), after.table.rows[P].position) == ([], 0)
+
+
+async def test_a_partition_is_in_no_plan_while_its_position_is_set(site: Site) -> None:
+    """Its task would continue from the position before, and overwrite the new one."""
+    await site.write(site.source, "t", 5)
+    estate = await site.owner()
+    planned: list[frozenset[TopicPartition]] = []
+
+    def look(call: Call) -> None:
+        planned.append(estate.table.plannable())
+
+    undo = site.target.intercept("append", look)
+    await estate.set_position(P, 3)
+    undo()
+    assert planned
+    assert not any(planned)
+    assert estate.table.plannable() == {P}
+
+
+async def test_a_partition_that_is_not_copied_any_more_is_not_moved(site: Site) -> None:
+    estate = await site.owner()
+    with pytest.raises(NotFoundError, match="does not copy"):
+        await estate.set_position(TopicPartition("left", 0), 3)
+
+
+async def test_a_withdrawn_move_is_undone_when_the_log_says_that_it_took_place(site: Site) -> None:
+    """The task withdrew it and died before the old position was behind it."""
+    await site.write(site.source, "t", 9)
+    estate = await site.owner()
+    await estate.set_position(P, 4)
+    estate.withdrawals.by_task(P, number=7, to_offset=8)
+    reported(estate, position=4, source_end_offset=9, withdrawn=7)
+    estate.withdrawals.take(
+        pb.PartitionReports(
+            partitions=[
+                pb.PartitionReport(
+                    partition=types_pb2.TopicPartition(topic="t", partition=0), position=4, withdrawn=7
+                )
+            ]
+        )
+    )
+    await estate.journal.gap(
+        Gap(partition=P, from_offset=4, to_offset=8, reason="SKIPPED_BY_OPERATOR", found_at_ms=1)
+    )
+    await estate.journal.position(P, 8)
+    await estate.reread([P])
+    left_out = [(0, 4, "SKIPPED_BY_OPERATOR")]
+    assert (estate.table.rows[P].position, ledger(estate)) == (4, left_out)
+    after = await site.owner()
+    assert (after.table.rows[P].position, ledger(after)) == (4, left_out)
 
 
 async def test_an_acknowledged_gap_stays_so_and_one_that_is_found_again_does_not(site: Site) -> None:

@@ -358,7 +358,7 @@ async def test_a_partition_whose_fault_is_in_a_round_is_moved_after_the_round() 
 
     def tell() -> None:
         if not told_in_round:
-            copier.reposition(pb.Reposition(partition=named, position=50, id=7))
+            copier.moves.order(pb.Reposition(partition=named, position=50, id=7))
             told_in_round.append(good.committed)
 
     bench.target.on_commit = tell
@@ -372,6 +372,65 @@ async def test_a_partition_whose_fault_is_in_a_round_is_moved_after_the_round() 
     assert [(gap.from_offset, gap.to_offset, gap.reason) for gap in left_out] == [
         (0, 50, "SKIPPED_BY_OPERATOR")
     ]
+
+
+NAMED = types_pb2.TopicPartition(topic=GOOD.topic, partition=0)
+
+
+async def test_a_move_that_was_withdrawn_before_the_partition_came_to_rest_never_takes_place() -> None:
+    """The target hangs, and what was fetched is in a round that nobody acknowledges."""
+    bench = Bench()
+    copier, good = bench.copier(), bench.copies[GOOD]
+    bench.target.silent.add(TopicPartition("A.bad", 0))
+    bench.fetched(GOOD, 3)
+    good.in_round = True
+    async with asyncio.TaskGroup() as group:
+        moving = group.create_task(copier.moves.run(bench.stop), name="moves")
+        copier.moves.order(pb.Reposition(partition=NAMED, position=50, id=7))
+        copier.moves.withdraw(pb.WithdrawReposition(partition=NAMED, id=7))
+        assert good.withdrawn == 7
+        good.rewind()
+        bench.stop.set()
+        await moving
+    assert (good.committed, good.repositioned) == (0, 0)
+
+
+async def test_a_move_that_was_withdrawn_while_it_was_stored_is_taken_back_behind_it() -> None:
+    """The commit takes place after the command failed, and its answer is lost."""
+    bench = Bench()
+    bench.source_reader.fetcher = cast("RawFetcher", OneOutOfRange(None))
+    copier, good = bench.copier(), bench.copies[GOOD]
+    bench.target.commit_failures = [(away(), True)]
+
+    def give_up() -> None:
+        if bench.target.opened == 1 and good.withdrawn == 0:
+            assert not good.fetchable(0.0), "nothing is fetched from a position that is not on the log"
+            bench.target.positions[GOOD] = 50
+            copier.moves.withdraw(pb.WithdrawReposition(partition=NAMED, id=7))
+
+    bench.target.on_commit = give_up
+    copier.moves.order(pb.Reposition(partition=NAMED, position=50, id=7))
+    async with asyncio.TaskGroup() as group:
+        group.create_task(copier.run(bench.stop), name="copier")
+        await eventually(lambda: bench.target_writer.committed_rounds == 1)
+        bench.stop.set()
+    assert (good.committed, good.withdrawn, good.repositioned) == (0, 7, 0)
+    assert bench.target_writer.is_stored(GOOD)
+    assert good.fetchable(0.0)
+    assert not [gap for each in copier.report().partitions for gap in each.gaps]
+
+
+async def test_a_move_that_is_on_the_log_stands_although_it_is_withdrawn() -> None:
+    bench = Bench()
+    bench.source_reader.fetcher = cast("RawFetcher", OneOutOfRange(None))
+    copier, good = bench.copier(), bench.copies[GOOD]
+    copier.moves.order(pb.Reposition(partition=NAMED, position=50, id=7))
+    async with asyncio.TaskGroup() as group:
+        group.create_task(copier.run(bench.stop), name="copier")
+        await eventually(lambda: good.repositioned == 7)
+        copier.moves.withdraw(pb.WithdrawReposition(partition=NAMED, id=7))
+        bench.stop.set()
+    assert (good.committed, good.withdrawn) == (50, 0)
 
 
 @dataclass(slots=True)

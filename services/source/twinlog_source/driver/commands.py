@@ -22,6 +22,8 @@ from twinlog_source.log.gaps import Gap
 
 MOVE_SECONDS = 8.0
 """How long a task may take to come to rest and to write a new position: below the deadline of a call."""
+WITHDRAW_SECONDS = 3.0
+"""How long a task may take to answer that it has withdrawn a move: it reports every second."""
 MOVE_POLL_SECONDS = 0.05
 LEDGER_SECONDS = 8.0
 """How long the ledger of a flow that is not ours may take to be read: below the deadline of a call."""
@@ -29,7 +31,6 @@ LEDGER_SECONDS = 8.0
 log = structlog.get_logger(__name__)
 
 _order_numbers = itertools.count(1)
-_NEVER = asyncio.Event()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -83,6 +84,8 @@ class _Order:
     """Who was told; None = nobody yet."""
     task: int = 0
     """Which of the slot's tasks that was."""
+    given_up: bool = False
+    """The task was told to withdraw it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -173,8 +176,9 @@ class FlowOperations:
     async def move(self, moves: Collection[Move], *, by: str) -> list[Move]:
         """Move positions and return when they are on the log: each move with what became of it.
 
-        Those that cannot be carried out keep their reason; of one that nobody confirmed in time it is not
-        known whether it was (POSITION_UNCERTAIN).
+        Those that cannot be carried out keep their reason. One that nobody confirmed in time is withdrawn
+        (POSITION_NOT_MOVED): it has no later effect. Where the task did not answer to that either, it is not
+        known (POSITION_UNCERTAIN).
         """
         estate, epoch = self.driver.estate, self.driver.current
         done: dict[TopicPartition, Move] = {}
@@ -192,17 +196,23 @@ class FlowOperations:
                 to_offset=move.to_offset,
                 by=by,
             )
-            if estate.table.rows[move.partition].obstacle is not None and (
-                epoch is None or epoch.slot_of(move.partition) is None
-            ):
+            row = estate.table.rows.get(move.partition)
+            if row is None:
+                done[move.partition] = self._not_copied(move)
+            elif row.obstacle is not None and (epoch is None or epoch.slot_of(move.partition) is None):
                 done[move.partition] = await self._move_without_task(move)
             else:
                 orders.append(_Order(move=move, number=next(_order_numbers)))
         give_up_at = self.clock.monotonic() + MOVE_SECONDS
-        while orders:
-            orders = [order for order in orders if not self._is_over(order, give_up_at, done)]
-            if orders:
-                await wait_or_stop(_NEVER, MOVE_POLL_SECONDS)
+        try:
+            while orders:
+                orders = [order for order in orders if not self._is_over(order, give_up_at, done)]
+                if orders:
+                    await wait_or_stop(asyncio.Event(), MOVE_POLL_SECONDS)
+        finally:
+            # Whoever asked is gone: nobody can be told that it took place.
+            for order in orders:
+                self._give_up(order)
         return [done[move.partition] for move in moves]
 
     async def _move_without_task(self, move: Move) -> Move:
@@ -213,21 +223,49 @@ class FlowOperations:
                 log_start_offset=move.log_start_offset,
                 log_end_offset=move.log_end_offset,
             )
-        except KafkaError as error:
-            return replace(move, reason=error.reason, message=f"target: {error}")
+        except (KafkaError, NotFoundError) as error:
+            return replace(move, reason=error.reason, message=f"nothing was changed: {error}")
         return replace(move, applied=True)
+
+    def _not_copied(self, move: Move) -> Move:
+        return replace(
+            move,
+            reason="PARTITION_UNKNOWN",
+            message=f"{self.driver.flow} does not copy {move.partition} any more",
+        )
 
     def _is_over(self, order: "_Order", give_up_at: float, done: dict[TopicPartition, Move]) -> bool:
         """Whether an order needs no more waiting; then what became of it is in `done`."""
-        move = order.move
+        move, now = order.move, self.clock.monotonic()
         try:
-            if self._is_carried_out(order):
+            if move.partition not in self.driver.estate.table.rows:
+                self._give_up(order)
+                done[move.partition] = self._not_copied(move)
+            elif self._is_carried_out(order):
                 done[move.partition] = replace(move, applied=True)
-            elif self.clock.monotonic() > give_up_at:
-                raise _uncertain(move, f"no task confirmed it within {MOVE_SECONDS:g} s")
+            elif now > give_up_at:
+                self._give_up(order)
+                if order.slot is None or self._is_withdrawn(order):
+                    raise _not_moved(move)
+                if now > give_up_at + WITHDRAW_SECONDS:
+                    raise _uncertain(move, f"its task did not answer within {MOVE_SECONDS:g} s")
         except StateError as error:
             done[move.partition] = replace(move, reason=error.reason, message=str(error))
         return move.partition in done
+
+    def _give_up(self, order: "_Order") -> None:
+        """Have the task that was told drop it. It hears that after the order itself."""
+        if order.given_up or order.slot is None:
+            return
+        order.given_up, move = True, order.move
+        self.driver.estate.withdrawals.by_task(move.partition, number=order.number, to_offset=move.to_offset)
+        named = types_pb2.TopicPartition(topic=move.partition.topic, partition=move.partition.partition)
+        command = worker_pb.WithdrawReposition(partition=named, id=order.number)
+        order.slot.tell(worker_pb.WorkerCommand(withdraw_reposition=command))
+
+    def _is_withdrawn(self, order: "_Order") -> bool:
+        row = self.driver.estate.table.rows.get(order.move.partition)
+        return row is not None and row.report is not None and row.report.withdrawn == order.number
 
     async def gaps(self) -> list[Gap]:
         """The ledger, sorted. Raises StateError or KafkaError when it is not known."""
@@ -285,11 +323,13 @@ class FlowOperations:
                 return True
             if order.slot.ended_well:
                 order.slot = None  # It ended in order and says that it did not: the next one shall.
+                if order.given_up:
+                    raise _not_moved(move)
             elif order.slot.joined != order.task or order.slot.final is not None:
                 raise _uncertain(move, "the task that was told is gone")
         epoch = self.driver.current
         slot = None if epoch is None else epoch.slot_of(move.partition)
-        if order.slot is None and slot is not None and slot.final is None:
+        if order.slot is None and slot is not None and slot.final is None and not order.given_up:
             named = types_pb2.TopicPartition(topic=move.partition.topic, partition=move.partition.partition)
             order.slot, order.task = slot, slot.joined
             command = worker_pb.Reposition(
@@ -382,8 +422,8 @@ class FlowOperations:
         start: int | KafkaError,
         end: int | KafkaError,
     ) -> Move:
-        row = self.driver.estate.table.rows[partition]
-        before = row.position if row.position is not None else -1
+        row = self.driver.estate.table.rows.get(partition)
+        before = row.position if row is not None and row.position is not None else -1
         for answer in (wanted, start, end):
             if isinstance(answer, KafkaError):
                 return Move(
@@ -418,6 +458,15 @@ def _words(subject: Subject) -> str:
     if subject.topic is None:
         return "the flow as a whole"
     return subject.topic if subject.partition is None else f"{subject.topic}-{subject.partition}"
+
+
+def _not_moved(move: Move) -> StateError:
+    return StateError(
+        f"{move.partition} was not moved: its position was not on the target within {MOVE_SECONDS:g} s, and"
+        " the command was withdrawn: try again when the target takes records",
+        reason="POSITION_NOT_MOVED",
+        metadata={"topic": move.partition.topic, "partition": str(move.partition.partition)},
+    )
 
 
 def _uncertain(move: Move, why: str) -> StateError:

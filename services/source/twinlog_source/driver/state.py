@@ -4,25 +4,27 @@ All of it is on the target's log; this is the copy in memory, on the driver's ev
 """
 
 import asyncio
+import math
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field
 
 from twinlog.api.source.v1 import worker_service_pb2 as pb
 from twinlog.clock import Clock
-from twinlog.errors import KafkaError
+from twinlog.errors import KafkaError, NotFoundError
 from twinlog.kafka.ports import OffsetSpec
 from twinlog.model import TopicPartition
 from twinlog.service.feeds.topics import ReplicatedTopic, TopicsWatch
 from twinlog_source.config import SourceFlow
 from twinlog_source.driver.epoch import Slot
 from twinlog_source.driver.ownership import Ownership
+from twinlog_source.driver.withdrawals import Withdrawals, gaps_of
 from twinlog_source.log.gaps import Gap, passed_over
 from twinlog_source.log.journal import Journal
 from twinlog_source.log.ledger import Ledger
 from twinlog_source.log.positions import PositionsLog
 from twinlog_source.log.topic_facts import TopicFacts
 from twinlog_source.partitions.assignments import TaskOrders, limits_differ
-from twinlog_source.partitions.table import PartitionTable
+from twinlog_source.partitions.table import Obstacle, PartitionTable
 from twinlog_source.topics.known import KnownTopics, copyable_partitions
 from twinlog_source.topics.position_finder import PositionFinder
 from twinlog_source.topics.source_logs import SourceLogs
@@ -51,6 +53,7 @@ class FlowState:
     table: PartitionTable = field(default_factory=PartitionTable)
     topics: dict[str, ReplicatedTopic] = field(default_factory=dict)
     """By source topic: those that may be copied now."""
+    withdrawals: Withdrawals = field(default_factory=Withdrawals)
     ledger: Ledger = field(init=False)
     orders: TaskOrders = field(init=False)
     target_logs: TargetLogs = field(init=False)
@@ -59,6 +62,8 @@ class FlowState:
     _wanted: WantedTopics = field(init=False)
     _finder: PositionFinder = field(init=False)
     _recheck_at: float = 0.0
+    _obstacles: dict[TopicPartition, Obstacle | None] = field(default_factory=dict)
+    """What stood against partitions before a move of the driver that failed."""
 
     def __post_init__(self) -> None:
         control = self.positions.control
@@ -142,12 +147,22 @@ class FlowState:
     async def reread(self, partitions: Collection[TopicPartition]) -> None:
         """Take positions from the log; their owners are fenced already. Raises KafkaError."""
         self.table.set_from_log(await self.positions.refresh(), partitions)
+        for partition, given_up in self.withdrawals.found(self.positions.known(), partitions).items():
+            row = self.table.rows.get(partition)
+            assert given_up.before is not None
+            await self.journal.position(partition, given_up.before)
+            await self.ledger.remove(gaps_of(self.positions.gaps, partition, given_up))
+            if row is not None:
+                row.position, row.stored = given_up.before, True
+                self.positions.control.epochs.pop(partition, None)
+            self.withdrawals.done(partition, given_up)
         for partition in partitions:
             if partition in self.table.rows:
                 self.table.rows[partition].epochs = self.positions.control.epochs.get(partition, ())
 
     def settled(self, partitions: Collection[TopicPartition]) -> None:
         """Their last owner ended in order: what it reported is in the log."""
+        self.withdrawals.settled(partitions)
         for partition in partitions:
             row = self.table.rows.get(partition)
             if row is not None:
@@ -172,6 +187,7 @@ class FlowState:
             # It writes positions, and nobody fences the driver's own writer: whoever slept looks first.
             await self.confirm()
             await self._source_logs.restart_recreated(self.topics)
+        await self.withdraw()
         await self._marks.state_new(self.topics)
         await self._marks.state_left(self.topics)
         await self._finder.find(self.topics)
@@ -207,6 +223,7 @@ class FlowState:
             return True
         if self._source_logs.was_recreated(topics) or limits_differ(self.topics, topics):
             return True
+        await self.withdraw()
         await self._finder.find(self.topics)
         await self.target_logs.note_shortened(self.topics)
         return self.table.plannable() != planned
@@ -220,21 +237,55 @@ class FlowState:
         log_end_offset: int = -1,
     ) -> None:
         """Give a position to a partition that has no task. What that leaves out is a gap where the position
-        before is known. Raises KafkaError."""
-        row = self.table.rows[partition]
-        if row.position is not None:
-            left_out = passed_over(
+        before is known. Raises NotFoundError when the partition is not copied any more, and KafkaError: then
+        it has no effect, neither now nor later.
+
+        Until that is decided the partition is in no plan: a task would continue from the position before.
+        """
+        row = self.table.rows.get(partition)
+        if row is None:
+            raise NotFoundError(
+                f"{self.flow.flow} does not copy {partition} any more", reason="PARTITION_UNKNOWN"
+            )
+        before, obstacle = row.position, row.obstacle
+        row.obstacle = Obstacle(
+            reason="POSITION_BEING_SET", message="`twinlog positions set` moves it now", retry_at=math.inf
+        )
+        gaps = (
+            []
+            if before is None
+            else passed_over(
                 partition,
-                from_offset=row.position,
+                from_offset=before,
                 to_offset=position,
                 log_start_offset=log_start_offset,
                 log_end_offset=log_end_offset,
                 found_at_ms=self.clock.now_ms(),
             )
-            for gap in left_out:
-                await self.ledger.write(gap)
-        await self.journal.position(partition, position)
+        )
+        try:
+            # The gaps first: after a crash in between something may be told that was not left out; never the
+            # other way round.
+            await self.journal.move(partition, position, gaps)
+        except (KafkaError, asyncio.CancelledError):
+            # It stays in no plan until what is in force is on the log behind what may still arrive.
+            self._obstacles[partition] = obstacle
+            self.withdrawals.by_driver(partition, to_offset=position, before=before, gaps=gaps)
+            raise
+        for gap in gaps:
+            self.ledger.enter(gap)
         row.position, row.stored, row.obstacle, row.epochs = position, True, None, ()
+
+    async def withdraw(self) -> None:
+        """Write what is in force behind the driver's own moves that failed. For the flow's owner. Raises
+        KafkaError."""
+        for partition, given_up in self.withdrawals.of_driver.items():
+            await self.journal.restore(partition, given_up.before)
+            await self.ledger.remove(given_up.gaps)
+            self.withdrawals.done(partition, given_up)
+            row, obstacle = self.table.rows.get(partition), self._obstacles.pop(partition, None)
+            if row is not None and row.obstacle is not None and row.obstacle.retry_at == math.inf:
+                row.obstacle = obstacle
 
     def assignment(self, partition: TopicPartition, *, now_ms: int) -> pb.Assignment:
         """What a task is told of a partition whose position is known."""

@@ -65,6 +65,7 @@ class TaskHost:
         self.instruments.task_counted(slot.counted, reports)
         slot.counted = reports
         self.estate.ledger.take(reports)
+        self.estate.withdrawals.take(reports)
 
     def start(self, epoch: Epoch, slot: Slot) -> pb.Start:
         """Where the slot's task begins, and how fast it may go."""

@@ -2,7 +2,7 @@
 them."""
 
 import asyncio
-from collections.abc import Iterable
+from collections.abc import Awaitable, Iterable
 from dataclasses import dataclass
 
 from twinlog.clock import Clock
@@ -76,9 +76,12 @@ class Journal:
             self.retractions.settle(key)
 
     async def _append_command(self, key: bytes, value: bytes | None) -> None:
+        await self._in_time(self._append(key, value))
+
+    async def _in_time(self, appending: Awaitable[None]) -> None:
         try:
             async with asyncio.timeout(COMMAND_SECONDS):
-                await self._append(key, value)
+                await appending
         except TimeoutError:
             raise TransientKafkaError(
                 f"cluster {self.flow.target}: append to {self.topic}: no answer within {COMMAND_SECONDS:g} s",
@@ -107,6 +110,25 @@ class Journal:
         if position:
             await self._append(partition_key(self.flow.source, "zero", partition), None)
         await self._append(partition_key(self.flow.source, "epochs", partition), None)
+
+    async def restore(self, partition: TopicPartition, position: int | None) -> None:
+        """As `position`; None takes the partition's position off the log."""
+        if position is not None:
+            await self.position(partition, position)
+            return
+        key = source_offset_key(self.flow.source, partition, connector=self.connector_name)
+        await self._append(key, None)
+        await self._append(partition_key(self.flow.source, "zero", partition), None)
+
+    async def move(self, partition: TopicPartition, position: int, gaps: Iterable[Gap]) -> None:
+        """What an operator orders of a partition that no task owns, with what that leaves out, within
+        `COMMAND_SECONDS`. When this fails some of it may be on the log, or get there later: `restore` then.
+        """
+        await self._in_time(self._move(partition, position, gaps))
+
+    async def _move(self, partition: TopicPartition, position: int, gaps: Iterable[Gap]) -> None:
+        await self.gaps(gaps)
+        await self.position(partition, position)
 
     async def _append_all(self, records: Iterable[tuple[bytes, bytes | None]]) -> None:
         try:

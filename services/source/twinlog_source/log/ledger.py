@@ -59,6 +59,12 @@ class Ledger:
             reason=gap.reason,
         )
 
+    async def remove(self, identities: Collection[GapIdentity]) -> None:
+        """Take out what turned out not to be left out. For the flow's owner. Raises KafkaError."""
+        await self.journal.remove_gaps(identities)
+        for identity in identities:
+            self.positions.gaps.pop(identity, None)
+
     async def acknowledge(self, identities: Collection[GapIdentity], *, by: str, now_ms: int) -> None:
         """Note who knows of these gaps. For the flow's owner. Raises KafkaError."""
         held = self.positions.gaps

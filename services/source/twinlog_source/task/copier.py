@@ -13,10 +13,9 @@ from twinlog.errors import KafkaError
 from twinlog.kafka.ports import OffsetSpec
 from twinlog.kafka.raw import DataClientPool, EpochEnd, epoch_ends, list_offsets
 from twinlog.model import Flow, TopicPartition
-from twinlog.service.waiting import wait_for_any, wait_or_stop
 from twinlog_source.driver.sync_paces import pace_of
 from twinlog_source.log.facts import EpochStart
-from twinlog_source.log.gaps import Gap, gap_record, passed_over
+from twinlog_source.log.gaps import Gap, gap_record
 from twinlog_source.task.loss import (
     TRUNCATION_SUSPECTED,
     LossReason,
@@ -25,6 +24,7 @@ from twinlog_source.task.loss import (
     goes_on,
     settles,
 )
+from twinlog_source.task.moves import PositionMoves
 from twinlog_source.task.partition import PartitionCopy, State
 from twinlog_source.task.reports import Reporter
 from twinlog_source.task.source_reader import SourceReader
@@ -33,7 +33,6 @@ from twinlog_source.task.target_writer import TargetWriter
 from twinlog_source.task.throttle import Throttle
 
 CALL_TIMEOUT_SECONDS = 30.0
-REPOSITION_POLL_SECONDS = 0.05
 DATA_LOSS = "DATA_LOSS"
 UNSUPPORTED = "UNSUPPORTED_VERSION"
 """Of a broker too old to be asked for the ends of leader epochs."""
@@ -90,10 +89,18 @@ class Copier:
     policies: dict[TopicPartition, CopyPolicy]
     by_target: dict[TopicPartition, PartitionCopy]
     throttle: Throttle
-    _repositions: dict[TopicPartition, pb.Reposition] = field(default_factory=dict)
-    _storing: dict[TopicPartition, int] = field(default_factory=dict)
-    """Ids of the moves that are carried out and not yet on the log."""
-    _told_to_move: asyncio.Event = field(default_factory=asyncio.Event)
+    moves: PositionMoves = field(init=False)
+    """What operators order."""
+
+    def __post_init__(self) -> None:
+        self.moves = PositionMoves(
+            flow=self.flow,
+            copies=self.copies,
+            target_writer=self.target_writer,
+            on_gap=self.reporter.add_gap,
+            on_moved=self.source_reader.wake,
+            clock=self.clock,
+        )
 
     def assign(self, start: pb.Start) -> None:
         """Take the partitions and the positions to continue from."""
@@ -138,7 +145,7 @@ class Copier:
             reading = group.create_task(self.source_reader.run(copied), name="source_reader")
             group.create_task(self.syncs.run(copied), name="offset syncs")
             # Not after `stop`: what is moved then would be reported, and be in no log.
-            moving = group.create_task(self._move_positions(stop), name="positions")
+            moving = group.create_task(self.moves.run(stop), name="positions")
             try:
                 await self.target_writer.run(stop)
                 # Only then: what is found while the last positions are stored would be in no log.
@@ -152,7 +159,7 @@ class Copier:
                 # All of them: who is fenced ends without a `stop`, and the driver waits for its last words.
                 for part in (reading, waking, moving):
                     part.cancel()
-        self._note_stored_moves()
+        self.moves.settle()
         await self.syncs.close()
         if failure is not None:
             raise failure
@@ -169,13 +176,6 @@ class Copier:
             command.bytes_per_second, dict(command.topic_bytes_per_second), self.clock.monotonic()
         )
         self.source_reader.wake()
-
-    def reposition(self, command: pb.Reposition) -> None:
-        """Continue a partition elsewhere as soon as nothing of it is on its way."""
-        partition = TopicPartition(command.partition.topic, command.partition.partition)
-        if partition in self.copies:
-            self._repositions[partition] = command
-            self._told_to_move.set()
 
     def report(self, *, everything: bool = False) -> pb.PartitionReports:
         """The state of the partitions that changed, and the gaps found since the last report."""
@@ -285,38 +285,6 @@ class Copier:
             failures=setback.failures,
             retry_at=self.clock.monotonic() + setback.retry_in.ToTimedelta().total_seconds(),
         )
-
-    async def _move_positions(self, stop: asyncio.Event) -> None:
-        """Loop: carry out `reposition` for partitions that have come to rest."""
-        while not stop.is_set():
-            self._told_to_move.clear()
-            for partition in list(self._repositions):
-                copy = self.copies[partition]
-                copy.drop_queued()
-                if copy.is_idle:
-                    command = self._repositions.pop(partition)
-                    left_out = passed_over(
-                        partition,
-                        from_offset=copy.committed,
-                        to_offset=command.position,
-                        log_start_offset=command.log_start_offset,
-                        log_end_offset=command.log_end_offset,
-                        found_at_ms=self.clock.now_ms(),
-                    )
-                    copy.restart_at(command.position)
-                    copy.forgive()
-                    self._store_gaps(partition, left_out)
-                    self._storing[partition] = command.id
-                    self.source_reader.wake()
-            self._note_stored_moves()
-            if self._repositions or self._storing:
-                await wait_or_stop(stop, REPOSITION_POLL_SECONDS)
-            else:
-                await wait_for_any(stop, self._told_to_move)
-
-    def _note_stored_moves(self) -> None:
-        for partition in [p for p in self._storing if self.target_writer.is_stored(p)]:
-            self.copies[partition].repositioned = self._storing.pop(partition)
 
     async def _divergences(
         self, copies: Sequence[PartitionCopy]

@@ -108,6 +108,10 @@ class PartitionCopy:
     """Source offset of the record that was written there: the target may have lost what lies before it."""
     repositioned: int = 0
     """Id of the last command to continue elsewhere that is carried out and stored."""
+    withdrawn: int = 0
+    """Id of the last such command that was withdrawn before it was stored."""
+    settling: bool = False
+    """Its position was moved by command and is not on the log yet: nothing is fetched."""
     _paused: bool = False
 
     def __post_init__(self) -> None:
@@ -122,7 +126,7 @@ class PartitionCopy:
             and now >= self.retry_at
         ):
             self._become(State.PAUSED if self._paused else State.RUNNING)
-        return self.state is State.RUNNING and not self.held
+        return self.state is State.RUNNING and not self.held and not self.settling
 
     def commit(self, position: int) -> None:
         """The target has committed everything below `position`."""

@@ -79,6 +79,7 @@ class Reporter:
                 copy.counters.records,
                 copy.retry_at,
                 copy.repositioned,
+                copy.withdrawn,
                 copy.epochs,
                 problem is None,
                 waited_seconds >= SLOW_SECONDS,
@@ -131,6 +132,7 @@ class Reporter:
             raw_records=copy.counters.raw_records,
             recoded_records=copy.counters.recoded_records,
             repositioned=copy.repositioned,
+            withdrawn=copy.withdrawn,
             failures=copy.failures,
             epochs=[
                 pb.EpochStart(leader_epoch=each.leader_epoch, offset=each.offset) for each in copy.epochs

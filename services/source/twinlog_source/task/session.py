@@ -139,7 +139,9 @@ class TaskConnection:
             case "set_throttle" if self._copier is not None:
                 self._copier.set_throttle(command.set_throttle)
             case "reposition" if self._copier is not None:
-                self._copier.reposition(command.reposition)
+                self._copier.moves.order(command.reposition)
+            case "withdraw_reposition" if self._copier is not None:
+                self._copier.moves.withdraw(command.withdraw_reposition)
             case _:
                 pass  # Alive: hearing it is all
 

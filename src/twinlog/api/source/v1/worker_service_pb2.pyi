@@ -322,6 +322,7 @@ class PartitionReport(_message.Message):
     LATENCY_FIELD_NUMBER: _builtins.int
     RECORD_AGE_FIELD_NUMBER: _builtins.int
     REPOSITIONED_FIELD_NUMBER: _builtins.int
+    WITHDRAWN_FIELD_NUMBER: _builtins.int
     FAILURES_FIELD_NUMBER: _builtins.int
     TARGET_END_OFFSET_FIELD_NUMBER: _builtins.int
     TARGET_SHORTENED_TO_FIELD_NUMBER: _builtins.int
@@ -352,6 +353,8 @@ class PartitionReport(_message.Message):
     """Lane of the last batch."""
     repositioned: _builtins.int
     """Id of the last Reposition that was carried out and is on the log; 0 = none of this task."""
+    withdrawn: _builtins.int
+    """Id of the last Reposition that was withdrawn before it was on the log: `position` is where it was; 0 = none."""
     failures: _builtins.int
     """Failures in a row; the waits between retries grow with it."""
     target_end_offset: _builtins.int
@@ -425,6 +428,7 @@ class PartitionReport(_message.Message):
         latency: Global___Spread | None = ...,
         record_age: Global___Spread | None = ...,
         repositioned: _builtins.int = ...,
+        withdrawn: _builtins.int = ...,
         failures: _builtins.int = ...,
         target_end_offset: _builtins.int = ...,
         target_shortened_to: _builtins.int = ...,
@@ -436,7 +440,7 @@ class PartitionReport(_message.Message):
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["_preserved", b"_preserved", "_sync_pace", b"_sync_pace", "_target_shortened_at", b"_target_shortened_at", "latency", b"latency", "partition", b"partition", "preserved", b"preserved", "record_age", b"record_age", "replication_latency", b"replication_latency", "retry_at", b"retry_at", "sync_pace", b"sync_pace", "target_shortened_at", b"target_shortened_at"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_preserved", b"_preserved", "_sync_pace", b"_sync_pace", "_target_shortened_at", b"_target_shortened_at", "bytes", b"bytes", "epochs", b"epochs", "failures", b"failures", "gaps", b"gaps", "lane", b"lane", "latency", b"latency", "log_start_offset", b"log_start_offset", "message", b"message", "needs_translation", b"needs_translation", "partition", b"partition", "position", b"position", "preserved", b"preserved", "raw_records", b"raw_records", "reason", b"reason", "recoded_records", b"recoded_records", "record_age", b"record_age", "records", b"records", "replication_latency", b"replication_latency", "repositioned", b"repositioned", "retry_at", b"retry_at", "source_end_offset", b"source_end_offset", "state", b"state", "sync_pace", b"sync_pace", "target_end_offset", b"target_end_offset", "target_shortened_at", b"target_shortened_at", "target_shortened_to", b"target_shortened_to"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_preserved", b"_preserved", "_sync_pace", b"_sync_pace", "_target_shortened_at", b"_target_shortened_at", "bytes", b"bytes", "epochs", b"epochs", "failures", b"failures", "gaps", b"gaps", "lane", b"lane", "latency", b"latency", "log_start_offset", b"log_start_offset", "message", b"message", "needs_translation", b"needs_translation", "partition", b"partition", "position", b"position", "preserved", b"preserved", "raw_records", b"raw_records", "reason", b"reason", "recoded_records", b"recoded_records", "record_age", b"record_age", "records", b"records", "replication_latency", b"replication_latency", "repositioned", b"repositioned", "retry_at", b"retry_at", "source_end_offset", b"source_end_offset", "state", b"state", "sync_pace", b"sync_pace", "target_end_offset", b"target_end_offset", "target_shortened_at", b"target_shortened_at", "target_shortened_to", b"target_shortened_to", "withdrawn", b"withdrawn"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__preserved: _TypeAlias = _typing.Literal["preserved"]  # noqa: Y015
     _WhichOneofArgType__preserved: _TypeAlias = _typing.Literal["_preserved", b"_preserved"]  # noqa: Y015
@@ -601,6 +605,7 @@ class WorkerCommand(_message.Message):
     ALIVE_FIELD_NUMBER: _builtins.int
     REPOSITION_FIELD_NUMBER: _builtins.int
     RESUME_FIELD_NUMBER: _builtins.int
+    WITHDRAW_REPOSITION_FIELD_NUMBER: _builtins.int
     @_builtins.property
     def prepare(self) -> Global___Prepare:
         """Answer to Hello: open clients and initialise transactional ids."""
@@ -633,6 +638,10 @@ class WorkerCommand(_message.Message):
     def resume(self) -> Global___Resume:
         """Answer to Reopened."""
 
+    @_builtins.property
+    def withdraw_reposition(self) -> Global___WithdrawReposition:
+        """Take a Reposition back."""
+
     def __init__(
         self,
         *,
@@ -644,12 +653,13 @@ class WorkerCommand(_message.Message):
         alive: Global___Alive | None = ...,
         reposition: Global___Reposition | None = ...,
         resume: Global___Resume | None = ...,
+        withdraw_reposition: Global___WithdrawReposition | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["alive", b"alive", "command", b"command", "end", b"end", "prepare", b"prepare", "reposition", b"reposition", "resume", b"resume", "set_paused", b"set_paused", "set_throttle", b"set_throttle", "start", b"start"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["alive", b"alive", "command", b"command", "end", b"end", "prepare", b"prepare", "reposition", b"reposition", "resume", b"resume", "set_paused", b"set_paused", "set_throttle", b"set_throttle", "start", b"start", "withdraw_reposition", b"withdraw_reposition"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["alive", b"alive", "command", b"command", "end", b"end", "prepare", b"prepare", "reposition", b"reposition", "resume", b"resume", "set_paused", b"set_paused", "set_throttle", b"set_throttle", "start", b"start"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["alive", b"alive", "command", b"command", "end", b"end", "prepare", b"prepare", "reposition", b"reposition", "resume", b"resume", "set_paused", b"set_paused", "set_throttle", b"set_throttle", "start", b"start", "withdraw_reposition", b"withdraw_reposition"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    _WhichOneofReturnType_command: _TypeAlias = _typing.Literal["prepare", "start", "end", "set_paused", "set_throttle", "alive", "reposition", "resume"]  # noqa: Y015
+    _WhichOneofReturnType_command: _TypeAlias = _typing.Literal["prepare", "start", "end", "set_paused", "set_throttle", "alive", "reposition", "resume", "withdraw_reposition"]  # noqa: Y015
     _WhichOneofArgType_command: _TypeAlias = _typing.Literal["command", b"command"]  # noqa: Y015
     def WhichOneof(self, oneof_group: _WhichOneofArgType_command) -> _WhichOneofReturnType_command | None: ...
 
@@ -1189,6 +1199,34 @@ class Reposition(_message.Message):
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___Reposition: _TypeAlias = Reposition  # noqa: Y015
+
+@_typing.final
+class WithdrawReposition(_message.Message):
+    """WithdrawReposition takes back a Reposition that is not on the log yet: the partition continues where it was."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    PARTITION_FIELD_NUMBER: _builtins.int
+    ID_FIELD_NUMBER: _builtins.int
+    id: _builtins.int
+    """Of the Reposition."""
+    @_builtins.property
+    def partition(self) -> _types_pb2.TopicPartition:
+        """Which."""
+
+    def __init__(
+        self,
+        *,
+        partition: _types_pb2.TopicPartition | None = ...,
+        id: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["partition", b"partition"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["id", b"id", "partition", b"partition"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___WithdrawReposition: _TypeAlias = WithdrawReposition  # noqa: Y015
 
 @_typing.final
 class SetThrottle(_message.Message):

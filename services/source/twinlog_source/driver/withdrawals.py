@@ -1,0 +1,101 @@
+"""Moves of positions that were given up: their record may be on the log all the same, now or later.
+
+Invariant: a move that its command called failed is undone wherever the log says that it took place after all.
+"""
+
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass, field, replace
+
+from twinlog.api.source.v1 import worker_service_pb2 as pb
+from twinlog.model import TopicPartition
+from twinlog_source.log.gaps import Gap, GapIdentity
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Withdrawal:
+    """One move that must have no effect."""
+
+    to_offset: int
+    before: int | None
+    """Where the partition continues; None = it has no position."""
+    number: int = 0
+    """Id of the task's order; 0 = no task was told."""
+    gaps: tuple[GapIdentity, ...] = ()
+    """What the driver has entered, or tried to."""
+    answered: bool = True
+    """`before` is certain: the task has said it, or there is no task."""
+
+
+@dataclass(slots=True, kw_only=True)
+class Withdrawals:
+    """Touched on the driver's event loop only."""
+
+    due: dict[TopicPartition, Withdrawal] = field(default_factory=dict)
+    """The newest of each partition."""
+
+    def by_task(self, partition: TopicPartition, *, number: int, to_offset: int) -> None:
+        """The task was told to withdraw it."""
+        self.due[partition] = Withdrawal(to_offset=to_offset, before=None, number=number, answered=False)
+
+    def by_driver(
+        self, partition: TopicPartition, *, to_offset: int, before: int | None, gaps: Iterable[Gap]
+    ) -> None:
+        """The driver's own record may be on its way."""
+        left_out = tuple(gap.identity for gap in gaps)
+        self.due[partition] = Withdrawal(to_offset=to_offset, before=before, gaps=left_out)
+
+    def take(self, reports: pb.PartitionReports) -> None:
+        """What tasks say of the moves that they were told to withdraw."""
+        for report in reports.partitions:
+            partition = TopicPartition(report.partition.topic, report.partition.partition)
+            given_up = self.due.get(partition)
+            if given_up is None or not given_up.number:
+                continue
+            if report.repositioned == given_up.number:
+                del self.due[partition]  # It was on the log before the task heard of the withdrawal.
+            elif report.withdrawn == given_up.number and not given_up.answered:
+                self.due[partition] = replace(given_up, before=report.position, answered=True)
+
+    def settled(self, partitions: Collection[TopicPartition]) -> None:
+        """Their task has ended in order: what it said last is on the log."""
+        for partition in partitions:
+            given_up = self.due.get(partition)
+            if given_up is not None and given_up.number:
+                del self.due[partition]
+
+    def found(
+        self, positions: Mapping[TopicPartition, int], partitions: Collection[TopicPartition]
+    ) -> dict[TopicPartition, Withdrawal]:
+        """Those of `partitions` to undo: nobody writes them now, and the log says that the move took place.
+        Those that are no concern any more are forgotten."""
+        undo: dict[TopicPartition, Withdrawal] = {}
+        for partition in partitions:
+            given_up = self.due.get(partition)
+            if given_up is None or not given_up.number:
+                continue
+            if given_up.answered and positions.get(partition) == given_up.to_offset != given_up.before:
+                undo[partition] = given_up
+            else:
+                del self.due[partition]
+        return undo
+
+    @property
+    def of_driver(self) -> dict[TopicPartition, Withdrawal]:
+        return {partition: one for partition, one in self.due.items() if not one.number}
+
+    def done(self, partition: TopicPartition, one: Withdrawal) -> None:
+        """What is in force is on the log behind it."""
+        if self.due.get(partition) is one:
+            del self.due[partition]
+
+
+def gaps_of(gaps: Mapping[GapIdentity, Gap], partition: TopicPartition, one: Withdrawal) -> list[GapIdentity]:
+    """What the ledger says that this move left out."""
+    return [
+        identity
+        for identity, gap in gaps.items()
+        if gap.partition == partition
+        and one.before is not None
+        and one.before <= gap.from_offset
+        and gap.to_offset <= one.to_offset
+    ]

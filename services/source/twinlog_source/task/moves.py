@@ -1,0 +1,126 @@
+"""Positions that an operator moves, carried out by the task that copies the partition.
+
+    ordered ──at rest──▶ storing ──on the log──▶ done
+       └──── withdraw ─────┴─▶ withdrawn: the partition continues where it was
+
+Invariant A: nothing is fetched from a new position before that position is on the log.
+Invariant B: a move that was withdrawn has no later effect, although its record may be in a commit whose
+answer is not known yet: the old position is written behind it.
+"""
+
+import asyncio
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+
+from twinlog.api.source.v1 import worker_service_pb2 as pb
+from twinlog.batches import NewRecord
+from twinlog.clock import Clock
+from twinlog.model import Flow, TopicPartition
+from twinlog.service.waiting import wait_for_any, wait_or_stop
+from twinlog_source.log.facts import EpochStart, LeaderEpochsFact, fact_record
+from twinlog_source.log.gaps import Gap, gap_key, gap_record, passed_over
+from twinlog_source.task.partition import PartitionCopy
+from twinlog_source.task.target_writer import TargetWriter
+
+POLL_SECONDS = 0.05
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Storing:
+    """A move that is carried out and not yet on the log."""
+
+    id: int
+    before: int
+    epochs: tuple[EpochStart, ...]
+    gaps: tuple[Gap, ...]
+
+
+@dataclass(slots=True, kw_only=True)
+class PositionMoves:
+    flow: Flow
+    copies: Mapping[TopicPartition, PartitionCopy]
+    target_writer: TargetWriter
+    on_gap: Callable[[Gap], None]
+    """Told of what a move leaves out, once that is on the log."""
+    on_moved: Callable[[], None]
+    """A partition may be fetched again."""
+    clock: Clock
+    _ordered: dict[TopicPartition, pb.Reposition] = field(default_factory=dict)
+    _storing: dict[TopicPartition, _Storing] = field(default_factory=dict)
+    _told: asyncio.Event = field(default_factory=asyncio.Event)
+
+    def order(self, command: pb.Reposition) -> None:
+        """Continue a partition elsewhere as soon as nothing of it is on its way."""
+        partition = TopicPartition(command.partition.topic, command.partition.partition)
+        if partition in self.copies:
+            self._ordered[partition] = command
+            self._told.set()
+
+    def withdraw(self, command: pb.WithdrawReposition) -> None:
+        """The driver has given a move up. One that is on the log already stands."""
+        self.settle()
+        partition = TopicPartition(command.partition.topic, command.partition.partition)
+        ordered, storing = self._ordered.get(partition), self._storing.get(partition)
+        if ordered is not None and ordered.id == command.id:
+            del self._ordered[partition]
+            self.copies[partition].withdrawn = command.id
+        elif storing is not None and storing.id == command.id:
+            del self._storing[partition]
+            self._undo(partition, storing)
+            self.copies[partition].withdrawn = command.id
+
+    async def run(self, stop: asyncio.Event) -> None:
+        """Loop: carry out what is ordered, for partitions that have come to rest."""
+        while not stop.is_set():
+            self._told.clear()
+            self.settle()
+            for partition in list(self._ordered):
+                copy = self.copies[partition]
+                copy.drop_queued()
+                if copy.is_idle and partition not in self._storing:
+                    self._carry_out(copy, self._ordered.pop(partition))
+            if self._ordered or self._storing:
+                await wait_or_stop(stop, POLL_SECONDS)
+            else:
+                await wait_for_any(stop, self._told)
+
+    def settle(self) -> None:
+        """Take note of the moves that are on the log by now."""
+        for partition in [p for p in self._storing if self.target_writer.is_stored(p)]:
+            stored, copy = self._storing.pop(partition), self.copies[partition]
+            copy.repositioned, copy.settling = stored.id, False
+            copy.forgive()
+            for gap in stored.gaps:
+                self.on_gap(gap)
+            self.on_moved()
+
+    def _carry_out(self, copy: PartitionCopy, command: pb.Reposition) -> None:
+        now_ms = self.clock.now_ms()
+        left_out = passed_over(
+            copy.partition,
+            from_offset=copy.committed,
+            to_offset=command.position,
+            log_start_offset=command.log_start_offset,
+            log_end_offset=command.log_end_offset,
+            found_at_ms=now_ms,
+        )
+        self._storing[copy.partition] = _Storing(
+            id=command.id, before=copy.committed, epochs=copy.epochs, gaps=tuple(left_out)
+        )
+        copy.settling = True
+        copy.restart_at(command.position)
+        # Position and gaps: both or neither.
+        self.target_writer.store_soon(
+            copy.partition, [NewRecord(*gap_record(self.flow, gap), now_ms) for gap in left_out]
+        )
+
+    def _undo(self, partition: TopicPartition, storing: _Storing) -> None:
+        copy, now_ms = self.copies[partition], self.clock.now_ms()
+        copy.restart_at(storing.before)
+        copy.epochs, copy.settling = storing.epochs, False
+        records = [NewRecord(gap_key(self.flow, gap.identity), None, now_ms) for gap in storing.gaps]
+        if storing.epochs:
+            epochs = LeaderEpochsFact(partition=partition, epochs=storing.epochs)
+            records.append(NewRecord(*fact_record(self.flow.source, epochs), now_ms))
+        self.target_writer.store_soon(partition, records)
+        self.on_moved()

@@ -1,0 +1,138 @@
+"""What `positions set` tells the tasks, and what it answers when they do not confirm."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack
+from typing import Any
+
+import pytest
+
+from twinlog.api.common.v1 import types_pb2
+from twinlog.api.source.v1 import worker_service_pb2 as pb
+from twinlog.testing.brokers import eventually
+from twinlog_source.driver.commands import MOVE_SECONDS, FlowOperations, Move
+from twinlog_source.driver.epoch import Epoch
+from twinlog_source.driver.flow_driver import FlowDriver
+from unit.source.test_source_estate import P, Site
+
+NAMED = types_pb2.TopicPartition(topic=P.topic, partition=P.partition)
+FAR = Move(partition=P, from_offset=0, to_offset=3)
+
+
+class Task:
+    """The task that copies the partition, as its driver hears it."""
+
+    def __init__(self, site: Site, driver: FlowDriver) -> None:
+        assert driver.current is not None
+        self.site, self.driver, self.slot = site, driver, driver.current.slots[0]
+
+    def heard(self) -> pb.WorkerCommand | None:
+        return None if self.slot.commands.empty() else self.slot.commands.get_nowait()
+
+    def says(self, **fields: Any) -> None:
+        report = pb.PartitionReport(partition=NAMED, target_end_offset=-1, target_shortened_to=-1, **fields)
+        reports = pb.PartitionReports(partitions=[report])
+        self.driver.estate.table.observe(0, reports, now=1.0, now_ms=1)
+        self.driver.estate.withdrawals.take(reports)
+
+
+@pytest.fixture
+async def site() -> AsyncIterator[Site]:
+    async with AsyncExitStack() as stack:
+        yield Site(stack=stack)
+
+
+async def operations(site: Site) -> tuple[FlowOperations, Task]:
+    """Of a flow with one epoch of one task."""
+    nothing: Any = None
+    await site.write(site.source, "t", 9)
+    estate = await site.owner()
+    driver = FlowDriver(
+        estate=estate,
+        jobs=nothing,
+        host=nothing,
+        is_elected=nothing,
+        standing=nothing,
+        is_probed=nothing,
+        refusal=nothing,
+        instruments=nothing,
+        clock=site.clock,
+        random=nothing,
+        max_slots=None,
+        epoch_seconds=30.0,
+        current=Epoch(flow=estate.flow.flow, number=1, plan=((P,),)),
+    )
+    driver.current.slots[0].joined = 1  # type: ignore[union-attr]
+    return FlowOperations(driver=driver, source=site.source, clock=site.clock), Task(site, driver)
+
+
+async def test_a_move_that_no_task_confirms_is_withdrawn_and_said_to_be_nothing(site: Site) -> None:
+    commands, task = await operations(site)
+    async with asyncio.TaskGroup() as group:
+        asked = group.create_task(commands.move([FAR], by="root"), name="positions set")
+        ordered = await eventually(task.heard)
+        site.clock.advance(MOVE_SECONDS + 0.1)
+        withdrawal = await eventually(task.heard)
+        assert withdrawal.withdraw_reposition.id == ordered.reposition.id
+        task.says(position=0, withdrawn=ordered.reposition.id)
+        (move,) = await asked
+    assert (move.applied, move.reason) == (False, "POSITION_NOT_MOVED")
+
+
+async def test_a_move_that_was_stored_before_its_task_heard_of_the_withdrawal_is_done(site: Site) -> None:
+    commands, task = await operations(site)
+    async with asyncio.TaskGroup() as group:
+        asked = group.create_task(commands.move([FAR], by="root"), name="positions set")
+        ordered = await eventually(task.heard)
+        site.clock.advance(MOVE_SECONDS + 0.1)
+        await eventually(task.heard)
+        task.says(position=3, repositioned=ordered.reposition.id)
+        (move,) = await asked
+    assert (move.applied, move.reason) == (True, "")
+    assert not commands.driver.estate.withdrawals.due
+
+
+async def test_a_move_that_nobody_was_told_of_is_said_to_be_nothing(site: Site) -> None:
+    commands, task = await operations(site)
+    task.driver.current = None
+    async with asyncio.TaskGroup() as group:
+        asked = group.create_task(commands.move([FAR], by="root"), name="positions set")
+
+        def later() -> bool:
+            site.clock.advance(MOVE_SECONDS)
+            return asked.done()
+
+        await eventually(later)
+        (move,) = await asked
+    assert move.reason == "POSITION_NOT_MOVED"
+
+
+async def test_a_move_whose_task_says_nothing_at_all_is_uncertain(site: Site) -> None:
+    commands, task = await operations(site)
+    async with asyncio.TaskGroup() as group:
+        asked = group.create_task(commands.move([FAR], by="root"), name="positions set")
+        await eventually(task.heard)
+        site.clock.advance(60)
+        await eventually(task.heard)
+        site.clock.advance(60)
+        (move,) = await asked
+    assert move.reason == "POSITION_UNCERTAIN"
+
+
+async def test_a_move_whose_caller_is_gone_is_withdrawn(site: Site) -> None:
+    commands, task = await operations(site)
+    async with asyncio.TaskGroup() as group:
+        asked = group.create_task(commands.move([FAR], by="root"), name="a call whose client hangs up")
+        ordered = await eventually(task.heard)
+        asked.cancel()
+        withdrawal = await eventually(task.heard)
+    assert withdrawal.withdraw_reposition.id == ordered.reposition.id
+
+
+async def test_a_topic_that_left_meanwhile_is_named_and_not_a_crash(site: Site) -> None:
+    commands, task = await operations(site)
+    task.driver.estate.table.keep({})
+    (move,) = await commands.move([FAR], by="root")
+    assert move.reason == "PARTITION_UNKNOWN"
+    planned = commands._move(P, 3, 0, 9)
+    assert planned.from_offset == -1
