@@ -34,12 +34,24 @@ class LivingRun:
 
 
 @contextlib.contextmanager
+def beginning() -> Iterator[None]:
+    """One run at a time of this user looks at the others and is announced: two that begin together would take
+    the same addresses. Waits for a run that is about to be; does nothing where nothing can be written.
+    """
+    with contextlib.ExitStack() as stack:
+        with contextlib.suppress(OSError):
+            _make_directory()
+            lock = stack.enter_context((_directory() / "beginning.lock").open("w"))
+            fcntl.flock(lock, fcntl.LOCK_EX)
+        yield
+
+
+@contextlib.contextmanager
 def announced(run: LivingRun) -> Iterator[None]:
     """Tell of the run while the context lasts. Raises OSError where nothing can be written."""
-    directory = _directory()
-    directory.mkdir(parents=True, exist_ok=True, mode=0o700)
+    _make_directory()
     _forget_the_dead()
-    file = directory / f"{uuid.uuid4().hex}.json"
+    file = _directory() / f"{uuid.uuid4().hex}.json"
     draft = file.with_suffix(".draft")
     with draft.open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
@@ -74,6 +86,10 @@ def _files() -> list[Path]:
         return sorted(_directory().glob("*.json"))
     except OSError:
         return []
+
+
+def _make_directory() -> None:
+    _directory().mkdir(parents=True, exist_ok=True, mode=0o700)
 
 
 def _directory() -> Path:

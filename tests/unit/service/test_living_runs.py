@@ -1,10 +1,17 @@
 """Runs tell each other where they are, where that is possible."""
 
+from collections import UserDict
+from collections.abc import KeysView
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack, suppress
 from pathlib import Path
+from threading import Barrier, BrokenBarrierError
 
 import pytest
 
 from twinlog.service.runs import LivingRun, announced, living_runs
+from twinlog.service.supervisor.main import begin_run
+from twinlog.service.supervisor.plan import RunPlan, RunRequest
 
 _RUN = LivingRun(pid=1, config="/etc/mm2.properties", listens={}, endpoints={})
 
@@ -21,3 +28,36 @@ def test_a_user_without_a_home_runs_unannounced(monkeypatch: pytest.MonkeyPatch)
     assert living_runs() == []
     with pytest.raises(OSError, match="XDG_STATE_HOME"), announced(_RUN):
         pass
+
+
+class _MeetingPlace(UserDict[str, str]):
+    """An environment in whose reading two runs wait for each other, as long as both can come that far."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._barrier = Barrier(2, timeout=0.5)
+
+    def keys(self) -> KeysView[str]:
+        with suppress(BrokenBarrierError):
+            self._barrier.wait()
+        return super().keys()
+
+
+def test_runs_that_begin_together_take_addresses_of_their_own(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
+    environment = _MeetingPlace()
+
+    def begin(name: str, stack: ExitStack) -> RunPlan:
+        file = tmp_path / f"{name}.properties"
+        file.write_text("clusters = A, B\nA.bootstrap.servers = a:1\nB.bootstrap.servers = b:1\n")
+        plan, unannounced = begin_run(RunRequest(config=file), environment=environment, stack=stack)
+        assert unannounced is None
+        return plan
+
+    with ExitStack() as one, ExitStack() as other, ThreadPoolExecutor(2) as pool:
+        plans = list(pool.map(begin, ("one", "other"), (one, other)))
+        assert len(living_runs()) == 2
+        taken = [str(address.listen) for plan in plans for address in plan.addresses.values()]
+        assert len(taken) == len(set(taken))

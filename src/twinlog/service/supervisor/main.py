@@ -4,11 +4,12 @@ import asyncio
 import os
 import random
 import sys
+from collections.abc import Mapping
 from contextlib import ExitStack
 
 from twinlog import __version__
 from twinlog.clock import SystemClock
-from twinlog.service.runs import announced
+from twinlog.service.runs import announced, beginning
 from twinlog.service.signals import handle_signals
 from twinlog.service.supervisor.child import Child, ChildSpec
 from twinlog.service.supervisor.log_lines import LogLines
@@ -26,7 +27,7 @@ def run(request: RunRequest) -> int:
     """Run the services until a signal. Returns the exit code. Raises ConfigError before anything starts."""
     complete_standard_streams()
     with ExitStack() as stack:
-        plan = plan_run(request, environment=os.environ, stack=stack)
+        plan, unannounced = begin_run(request, environment=os.environ, stack=stack)
         log = LogLines(sys.stderr, format=plan.configuration.runtime.log_format, clock=SystemClock())
         for notice in plan.configuration.notices:
             log.event(
@@ -40,7 +41,8 @@ def run(request: RunRequest) -> int:
                 wanted=str(wanted),
                 listen=str(listen),
             )
-        _announce(plan, log, stack)
+        if unannounced is not None:
+            log.event("warning", "run_not_announced", error=str(unannounced))
         try:
             return asyncio.run(_run(plan, log))
         except asyncio.CancelledError:
@@ -48,12 +50,19 @@ def run(request: RunRequest) -> int:
             return EXIT_FAILED
 
 
-def _announce(plan: RunPlan, log: LogLines, stack: ExitStack) -> None:
-    """Tell the command line and other runs of this one, where that is possible."""
-    try:
-        stack.enter_context(announced(plan.as_living_run(os.getpid())))
-    except OSError as error:
-        log.event("warning", "run_not_announced", error=str(error))
+def begin_run(
+    request: RunRequest, *, environment: Mapping[str, str], stack: ExitStack
+) -> tuple[RunPlan, OSError | None]:
+    """Plan a run, and tell the command line and other runs of it, until `stack` ends; or why that is not
+    possible. Runs that begin at the same time take addresses of their own. Raises ConfigError.
+    """
+    with beginning():
+        plan = plan_run(request, environment=environment, stack=stack)
+        try:
+            stack.enter_context(announced(plan.as_living_run(os.getpid())))
+        except OSError as error:
+            return plan, error
+    return plan, None
 
 
 async def _run(plan: RunPlan, log: LogLines) -> int:
