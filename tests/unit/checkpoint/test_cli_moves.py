@@ -245,6 +245,30 @@ def test_what_is_still_being_counted_is_not_unknown(capsys: pytest.CaptureFixtur
     assert "<= 120" in out
 
 
+def test_the_status_says_that_a_finished_run_left_something_behind(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    why = "offsets without a place where the groups move to: g on late-0: NO_SYNC"
+    run = pb2.MoveRun(kind=pb2.MOVE_KIND_FAILOVER, left_behind=[why])
+    last = pb2.LastMove(run_id="r1", kind="failover", finished=True, left_behind=[why])
+    for answer in (pb2.GetMoveResponse(run=run, last=last), pb2.GetMoveResponse(last=last)):
+        print_status(FLOW, answer)
+        out = capsys.readouterr().out
+        assert out.count(f"not done: {why}") == 1
+        assert "not complete" in out
+        document = status_as_json(answer)
+        assert document["last"]["complete"] is False
+        assert document["run"] is None or document["run"]["complete"] is False
+
+
+def test_what_no_flow_copies_is_said_and_does_not_count_as_missing() -> None:
+    def by_rule(plan: pb2.MovePlan) -> None:
+        plan.partitions.append(partition("half", pb2.MOVE_ACTION_SKIP_NO_OFFSET))
+        plan.partitions[-1].verdict = pb2.VERDICT_NOT_REPLICATED
+
+    assert summary(a_plan(by_rule))[1:] == ["not copied by any flow, they stay on A: orders"]
+
+
 def test_the_status_names_the_command_that_helps(capsys: pytest.CaptureFixture[str]) -> None:
     last = pb2.LastMove(run_id="r1", kind="failover", steps=["CHECK", "FENCE"], fenced_topics=["orders"])
     run = pb2.MoveRun(

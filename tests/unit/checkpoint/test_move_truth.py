@@ -332,9 +332,59 @@ def test_a_run_is_not_done_while_an_offset_cannot_be_translated_for_now(verdict:
     assert reason == "offsets that could not be translated now: g: why"
 
 
-@pytest.mark.parametrize("verdict", [Verdict.NOT_REPLICATED, Verdict.NO_SYNC, Verdict.TOO_OLD])
-def test_what_no_later_run_can_translate_does_not_keep_a_run_from_being_done(verdict: Verdict) -> None:
-    assert left_behind([_moved(verdict, MoveAction.SKIP_NO_OFFSET)], [], drained=True, accepted=False) == []
+@pytest.mark.parametrize(
+    ("verdict", "action"),
+    [
+        (Verdict.NO_SYNC, MoveAction.SKIP_NO_OFFSET),
+        (Verdict.TOO_OLD, MoveAction.SKIP_NO_OFFSET),
+        (Verdict.EXACT, MoveAction.SKIP_NO_PARTITION),
+    ],
+)
+def test_a_run_is_not_done_while_an_offset_on_a_copied_topic_has_no_place(
+    verdict: Verdict, action: MoveAction
+) -> None:
+    moved = [_moved(verdict, action)]
+    (reason,) = left_behind(moved, [], drained=True, accepted=False)
+    assert f"g on {COPY}" in reason
+    assert "why" in reason
+    assert "--accept-loss" in reason
+    assert left_behind(moved, [], drained=True, accepted=True) == []
+
+
+def test_what_no_flow_copies_does_not_keep_a_run_from_being_done() -> None:
+    moved = [_moved(Verdict.NOT_REPLICATED, MoveAction.SKIP_NO_OFFSET)]
+    assert left_behind(moved, [], drained=True, accepted=False) == []
+
+
+async def test_the_record_says_what_a_finished_run_left_behind() -> None:
+    """`failover status` says so after a restart of the service, until a run leaves nothing behind."""
+    late = TopicPartition("late", 0)
+    async with estate() as world:
+        world.logs.source.add_topic("late")
+        world.logs.source.set_group("g", {ORIGIN: 100, late: 0})
+        _, report = await run(world.served.failover)
+        (reason,) = report.left_behind
+        assert "g on late-0" in reason
+        last = await world.served.failover.recorded()
+        assert last is not None
+        assert (last.left_behind, last.whole) == ((reason,), False)
+        _, accepted = await run(world.served.failover, MoveOptions(accept_loss=True))
+        assert accepted.left_behind == []
+        last = await world.served.failover.recorded()
+        assert last is not None
+        assert (last.left_behind, last.whole) == ((), True)
+
+
+async def test_a_group_on_an_empty_partition_continues_at_the_start_of_its_empty_copy() -> None:
+    """What is written there first after the move must not be left to its auto.offset.reset."""
+    empty, copy = TopicPartition("empty", 0), TopicPartition("A.empty", 0)
+    async with estate() as world:
+        world.logs.source.add_topic("empty")
+        world.logs.target.add_topic("A.empty")
+        world.logs.source.set_group("g", {ORIGIN: 100, empty: 0})
+        _, report = await run(world.served.failover)
+        assert report.left_behind == []
+        assert await offset_of(world.logs.target, "g", copy) == 0
 
 
 async def test_the_record_says_whether_all_groups_have_moved() -> None:

@@ -117,6 +117,7 @@ def move_run(run: MoveRun) -> pb2.MoveRun:
         steps=[move_step(event) for event in run.steps],
         reason="" if run.error is None else run.error.reason,
         message="" if run.error is None else str(run.error),
+        left_behind=() if run.report is None else run.report.left_behind,
     )
 
 
@@ -129,6 +130,7 @@ def last_move(last: LastMove) -> pb2.LastMove:
         by=last.by,
         started=timestamp(last.started_ms),
         aborted=last.aborted,
+        left_behind=last.left_behind,
         fenced_topics=last.fenced_topics,
         fenced_where_left=last.fenced_where_left,
         fenced_where_entered=last.fenced_where_entered,

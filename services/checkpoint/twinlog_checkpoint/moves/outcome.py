@@ -40,17 +40,29 @@ def unread(partitions: Sequence[MovePartition]) -> dict[str, str]:
     }
 
 
-def finished_with(partitions: Sequence[MovePartition]) -> set[str]:
-    """The groups of which nothing is left for a later run: what no flow copies never will be."""
-    left = {
-        entry.group
+def lacking(partitions: Sequence[MovePartition]) -> list[MovePartition]:
+    """The offsets of groups on topics that are copied for which there is no place where they move to: their
+    consumers would begin there as their auto.offset.reset says."""
+    return [
+        entry
         for entry in partitions
         if entry.action is MoveAction.SKIP_NO_PARTITION
         or (
             entry.action is MoveAction.SKIP_NO_OFFSET
             and entry.translation.verdict is not Verdict.NOT_REPLICATED
+            and entry.translation.verdict not in _LATER
         )
-    }
+    ]
+
+
+def not_replicated(partitions: Sequence[MovePartition]) -> list[MovePartition]:
+    """The offsets on topics that no flow copies, by its rules."""
+    return [entry for entry in partitions if entry.translation.verdict is Verdict.NOT_REPLICATED]
+
+
+def finished_with(partitions: Sequence[MovePartition]) -> set[str]:
+    """The groups of which nothing is left for a later run: what no flow copies never will be."""
+    left = {entry.group for entry in lacking(partitions)} | unread(partitions).keys()
     return going_on(partitions) - left
 
 
@@ -71,10 +83,11 @@ def left_behind(
     accepted: bool,
     open_transactions: Collection[TopicPartition] = (),
 ) -> list[str]:
-    """Why a move is not complete for what it was asked: groups with members, offsets of which nothing was
-    known, records that nobody waited for.
+    """Why the cluster that was left must not be switched off yet: groups with members, offsets without a
+    place on the other one, records that nobody waited for.
 
-    `accepted`: the loss of what is not copied.
+    What no flow copies is no reason: the rules say that it stays. `accepted`: the loss of what is not copied,
+    and groups without a place.
     """
     reasons: list[str] = []
     stay = sorted(staying(partitions))
@@ -84,6 +97,9 @@ def left_behind(
     if silent:
         groups = [group for group, _ in silent]
         reasons.append(f"offsets that could not be translated now: {_named(groups)}: {silent[0][1]}")
+    nowhere = lacking(partitions)
+    if nowhere and not accepted:
+        reasons.append(_without_place(nowhere))
     if not drained and not accepted:
         reasons.append(f"not copied: {blocking(backlog) or 'what was written before the move ended'}")
     if open_transactions and not accepted:
@@ -93,6 +109,27 @@ def left_behind(
             " run it again once they are over"
         )
     return reasons
+
+
+def _without_place(nowhere: Sequence[MovePartition], most: int = 10) -> str:
+    """Group by group and partition by partition, with the cause and the remedy."""
+    first = sorted(nowhere, key=_place)[:most]
+    shown = "; ".join(f"{entry.group} on {entry.from_partition}: {_cause(entry)}" for entry in first)
+    more = f"; and {len(nowhere) - most} more" if len(nowhere) > most else ""
+    return (
+        f"offsets without a place where the groups move to: {shown}{more}. Remedy the cause and run it"
+        " again, or accept that these consumers begin there as their auto.offset.reset says (--accept-loss)"
+    )
+
+
+def _cause(entry: MovePartition) -> str:
+    if entry.action is MoveAction.SKIP_NO_PARTITION:
+        return f"{entry.message}: `twinlog explain topic` says why"
+    return f"{entry.translation.verdict.value}, {entry.message}"
+
+
+def _place(entry: MovePartition) -> tuple[str, TopicPartition]:
+    return entry.group, entry.from_partition
 
 
 def _named(groups: Sequence[str], most: int = 5) -> str:

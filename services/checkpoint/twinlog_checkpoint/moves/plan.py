@@ -43,7 +43,7 @@ class MoveOptions:
     wait_seconds: float = DEFAULT_WAIT_SECONDS
     """For the backlog; 0 = do not wait."""
     accept_loss: bool = False
-    """Go on with records not copied, or with the cluster gone."""
+    """Go on with records not copied, with groups that have no place there, or with the cluster gone."""
     by: str = ""
     """Who asks, for the record."""
 
@@ -101,6 +101,8 @@ class LastMove:
     started_ms: int
     aborted: bool = False
     """Given up: its fences are gone."""
+    left_behind: Sequence[str] = ()
+    """Why the cluster that was left must not be switched off yet, as the finished run said."""
     fenced_topics: Sequence[str] = ()
     """Whose writers its fences, or those of the move before it, keep out."""
     fenced_where_left: Sequence[str] = ()
@@ -239,10 +241,22 @@ def _action(place: GroupPlace, *, include_active: bool) -> tuple[MoveAction, str
     return MoveAction.KEEP_AHEAD, f"the group is at {place.present_offset} there: it is never moved back"
 
 
+_NOWHERE = frozenset({Verdict.NO_SYNC, Verdict.TOO_OLD, Verdict.FLOOR, Verdict.EXACT, Verdict.UP_TO_DATE})
+
+
 def _readable(translation: Translation, log: LogRange | None) -> Translation:
-    """A translation as the log there allows it: from its start on, and none past its end."""
+    """A translation as the log there allows it: from its start on, and none past its end. Where that log
+    holds nothing its end is the place of every group: what comes is what the group has not read."""
     offset = translation.downstream_offset
-    if log is None or offset is None:
+    if log is None:
+        return translation
+    if log.start == log.end and translation.verdict in _NOWHERE and (offset is None or offset > log.end):
+        return Translation(
+            verdict=Verdict.UP_TO_DATE,
+            downstream_offset=log.end,
+            message=f"the log there is empty and ends at {log.end}",
+        )
+    if offset is None:
         return translation
     if offset > log.end:
         return Translation(
@@ -301,12 +315,25 @@ def plan_warnings(
             f"{_named(groups)}: {kind} groups are not moved, they commit no offset per partition: there their"
             " consumers begin as their configuration says"
         )
-    nowhere = [entry for entry in partitions if entry.action is MoveAction.SKIP_NO_OFFSET]
+    by_rule = [entry for entry in partitions if entry.translation.verdict is Verdict.NOT_REPLICATED]
+    if by_rule:
+        groups = sorted({entry.group for entry in by_rule})
+        topics = sorted({entry.from_partition.topic for entry in by_rule})
+        warnings.append(
+            f"{_named(groups)}: {_offsets(len(by_rule))} on topics that no flow copies, which stay on"
+            f" {from_alias}: {_some(topics)}"
+        )
+    nowhere = [
+        entry
+        for entry in partitions
+        if entry.action in (MoveAction.SKIP_NO_OFFSET, MoveAction.SKIP_NO_PARTITION)
+        and entry.translation.verdict is not Verdict.NOT_REPLICATED
+    ]
     if nowhere:
         groups = sorted({entry.group for entry in nowhere})
         warnings.append(
             f"{_named(groups)}: {_offsets(len(nowhere))} without a translation: there its consumers begin as"
-            " their auto.offset.reset says"
+            " their auto.offset.reset says, and a run is not complete unless that is accepted (--accept-loss)"
         )
     return warnings
 
@@ -319,10 +346,13 @@ def _offsets(count: int) -> str:
     return "1 offset" if count == 1 else f"{count} offsets"
 
 
-def _named(groups: Sequence[str], most: int = 5) -> str:
-    shown = ", ".join(groups[:most])
-    more = f" and {len(groups) - most} more" if len(groups) > most else ""
-    return f"group{'s' if len(groups) > 1 else ''} {shown}{more}"
+def _named(groups: Sequence[str]) -> str:
+    return f"group{'s' if len(groups) > 1 else ''} {_some(groups)}"
+
+
+def _some(names: Sequence[str], most: int = 5) -> str:
+    more = f" and {len(names) - most} more" if len(names) > most else ""
+    return ", ".join(names[:most]) + more
 
 
 def estimated_seconds(

@@ -356,6 +356,7 @@ def shown_move(last: MoveRecord) -> LastMove:
         by=last.by,
         started_ms=last.started_ms,
         aborted=last.aborted,
+        left_behind=last.left_behind,
         fenced_topics=sorted(left | entered),
         fenced_where_left=sorted(left),
         fenced_where_entered=sorted(entered),

@@ -72,6 +72,8 @@ class MoveRecord:
     it had members. Groups work on the target until that is so of a failback."""
     fences_before: tuple[AclBinding, ...] = ()
     """Those of `fences` that earlier runs of the chain put up: giving this run up does not take them down."""
+    left_behind: tuple[str, ...] = ()
+    """Why the cluster that was left must not be switched off yet; of a run that is done."""
     stood_at: Mapping[str, GroupOffsets] = field(default_factory=dict)
     """Where these stood on the cluster that was left. A group of which an offset is larger now, or new, went
     on there and is not finished with."""
@@ -110,6 +112,7 @@ def encode_record(flow: Flow, record: MoveRecord) -> tuple[bytes, bytes]:
         "chain": record.chain,
         "whole": record.whole,
         "fences_before": [asdict(fence) for fence in record.fences_before],
+        "left_behind": record.left_behind,
         "moved": sorted(set(record.moved) - record.stood_at.keys()),
         # Read by earlier releases.
         "stood_at": {},
@@ -147,6 +150,7 @@ def decode_record(value: bytes) -> MoveRecord:
             chain=_text(fields.get("chain", "")),
             whole=fields.get("whole", fields["state"] == MoveState.DONE and not fields["groups"]) is True,
             fences_before=_fences(fields.get("fences_before", [])),
+            left_behind=_texts(fields.get("left_behind", [])),
             moved=_texts(fields["moved"]),
         )
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:

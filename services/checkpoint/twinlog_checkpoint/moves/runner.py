@@ -23,6 +23,7 @@ from twinlog_checkpoint.moves.journal import MoveJournal
 from twinlog_checkpoint.moves.outcome import (
     finished_with,
     going_on,
+    lacking,
     left_behind,
     staying,
     stood_at,
@@ -203,7 +204,9 @@ class MoveRunner:
                 last = replace(last, whole=True, on_target=last.kind is MoveKind.FAILOVER)
                 await self._store(last)
             finished = await self.planner.done(_fenced(plan, record), partitions)
-            yield self._report(last, finished, options, departed, already_done=True)
+            report = self._report(last, finished, options, departed, already_done=True)
+            await self._note_left_behind(last, report)
+            yield report
             return
         if again and not departed.fenced:
             await self._store(record)
@@ -262,7 +265,7 @@ class MoveRunner:
                 self.clock, Step.UNFENCE, StepState.DONE, f"writers on {plan.to_alias} are let in again"
             )
         newly = finished_with(partitions)
-        record = self._finished(record, newly, partitions)
+        record = self._finished(record, newly, partitions, options)
         await self._store(record, groups=newly)
         moved = len(going_on(partitions))
         finished = await self.planner.done(_fenced(plan, record), partitions)
@@ -276,7 +279,14 @@ class MoveRunner:
         yield step_event(
             self.clock, Step.DONE, StepState.DONE, f"groups that continue on {plan.to_alias}: {moved}"
         )
-        yield self._report(record, finished, options, departed, already_done=False)
+        report = self._report(record, finished, options, departed, already_done=False)
+        await self._note_left_behind(record, report)
+        yield report
+
+    async def _note_left_behind(self, record: MoveRecord, report: MoveReport) -> None:
+        """`status` says of a finished run what the run itself said, also after a restart."""
+        if tuple(report.left_behind) != record.left_behind:
+            await self._store(replace(record, left_behind=tuple(report.left_behind)))
 
     async def _store(self, record: MoveRecord, *, groups: Collection[str] = ()) -> None:
         await self.duty.hold(lambda: self.journal.store(record, groups=groups))
@@ -323,9 +333,11 @@ class MoveRunner:
         )
 
     def _finished(
-        self, record: MoveRecord, newly: set[str], partitions: Sequence[MovePartition]
+        self, record: MoveRecord, newly: set[str], partitions: Sequence[MovePartition], options: MoveOptions
     ) -> MoveRecord:
-        whole = (record.whole or not record.groups) and not (staying(partitions) or unread(partitions))
+        left_out = staying(partitions) or unread(partitions)
+        without_place = lacking(partitions) and not options.accept_loss
+        whole = (record.whole or not record.groups) and not (left_out or without_place)
         return replace(
             record.after(Step.DONE),
             state=MoveState.DONE,

@@ -39,9 +39,9 @@ recorded on the target: start an interrupted run again to continue it. If the so
 uses the last checkpoints and says what is missing. --fence keeps writers out of the source until `twinlog \
 failback run`.
 
-Exit code 0: no group asked for was kept back by its members, and all that the source held when the final \
-offsets were taken is copied (or its loss accepted). The report lists groups without an offset for some \
-partitions. Exit code 1 otherwise.
+Exit code 0 means that the source may be switched off: no group asked for was kept back by its members, each \
+of their offsets on a copied topic has its place on the target, and all that the source held when the final \
+offsets were taken is copied. --accept-loss accepts what is missing. Exit code 1 otherwise.
 """
 
 

@@ -33,7 +33,10 @@ IncludeActiveOption = Annotated[
 ]
 AcceptLossOption = Annotated[
     bool,
-    typer.Option("--accept-loss", help="Continue although records are not copied, or that cluster is lost."),
+    typer.Option(
+        "--accept-loss",
+        help="Accept records that are not copied, groups without an offset there, or that cluster's loss.",
+    ),
 ]
 WaitOption = Annotated[
     float,
@@ -195,13 +198,14 @@ def clock_time(at: Timestamp) -> str:
 def summary(plan: pb2.MovePlan) -> list[str]:
     """What became of the groups, in a line for each outcome."""
     active = set(_staying(plan))
-    partly = sorted(
-        group for group, acts in _actions_by_group(plan).items() if group not in active and acts & _NOWHERE
-    )
+    partly = sorted({entry.group for entry in plan.partitions if _is_nowhere(entry)} - active)
+    by_rule = sorted({entry.from_partition.topic for entry in plan.partitions if _is_by_rule(entry)})
     moved, all_groups = _moved(plan)
     lines = [f"moved: {moved} of {all_groups} groups"]
     if partly:
         lines.append(f"without an offset for some partitions: {', '.join(partly)}")
+    if by_rule:
+        lines.append(f"not copied by any flow, they stay on {plan.from_cluster}: {', '.join(by_rule)}")
     if active:
         lines.append(f"not moved, they have members: {', '.join(sorted(active))}; stop them and run it again")
     return lines
@@ -210,6 +214,15 @@ def summary(plan: pb2.MovePlan) -> list[str]:
 def _staying(plan: pb2.MovePlan) -> list[str]:
     """Groups that were not moved because they have members."""
     return sorted({entry.group for entry in plan.partitions if _action(entry) in _ACTIVE})
+
+
+def _is_by_rule(entry: pb2.MovePartition) -> bool:
+    """Of a topic that no flow copies."""
+    return entry.verdict == pb2.VERDICT_NOT_REPLICATED
+
+
+def _is_nowhere(entry: pb2.MovePartition) -> bool:
+    return _action(entry) in _NOWHERE and not _is_by_rule(entry)
 
 
 _ACTIVE = ("SKIP_ACTIVE_BEFORE", "SKIP_ACTIVE_THERE")
@@ -382,5 +395,7 @@ def last_as_json(last: pb2.LastMove) -> dict[str, Any]:
         "by": last.by or None,
         "started": last.started.ToJsonString(),
         "aborted": last.aborted,
+        "left_behind": list(last.left_behind),
+        "complete": last.finished and not last.aborted and not last.left_behind,
         "fenced_topics": list(last.fenced_topics),
     }

@@ -21,7 +21,8 @@ def print_status(flow: types_pb2.Flow, answer: pb2.GetMoveResponse) -> None:
     if answer.problem:
         typer.echo(f"the record of moves cannot be read: {answer.problem}")
     elif answer.HasField("last"):
-        _print_last(name, answer.last, running=answer.run.running)
+        shown = bool(answer.run.left_behind)
+        _print_last(name, answer.last, running=answer.run.running, shown=shown)
     else:
         typer.echo(f"no move of {name} is on record")
 
@@ -30,6 +31,8 @@ def _print_run(name: str, run: pb2.MoveRun) -> None:
     kind = _KINDS.get(run.kind, "move")
     if run.running:
         state = f"is running; `twinlog {kind} attach '{name}'` follows it, `cancel` stops it"
+    elif run.left_behind:
+        state = "is done, and not complete"
     elif run.reason:
         state = f"ended: {run.message} ({run.reason})"
     else:
@@ -38,14 +41,19 @@ def _print_run(name: str, run: pb2.MoveRun) -> None:
     typer.echo(f"the {kind} of {name} that {by} asked for at {clock_time(run.started)} {state}")
     for step in run.steps:
         print_step(step)
+    for reason in run.left_behind:
+        typer.echo(f"not done: {reason}")
 
 
-def _print_last(name: str, last: pb2.LastMove, *, running: bool) -> None:
+def _print_last(name: str, last: pb2.LastMove, *, running: bool, shown: bool) -> None:
+    """`shown`: what was left behind stands above already."""
     about = f"{last.kind} run {last.run_id} by {last.by or 'somebody'}, started at {clock_time(last.started)}"
     if last.aborted:
         typer.echo(f"on record: {about}: given up")
     elif last.finished:
-        typer.echo(f"on record: {about}: done")
+        typer.echo(f"on record: {about}: {'done, and not complete' if last.left_behind else 'done'}")
+        for reason in last.left_behind if not shown else ():
+            typer.echo(f"not done: {reason}")
     elif not running:
         steps = ", ".join(last.steps) or "nothing"
         typer.echo(
@@ -75,6 +83,8 @@ def run_as_json(run: pb2.MoveRun) -> dict[str, Any]:
         "steps": [step_as_json(step) for step in run.steps],
         "reason": run.reason or None,
         "message": run.message or None,
+        "left_behind": list(run.left_behind),
+        "complete": not (run.running or run.reason or run.left_behind),
     }
 
 

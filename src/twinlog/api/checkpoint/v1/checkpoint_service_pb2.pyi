@@ -1180,6 +1180,7 @@ class LastMove(_message.Message):
     FENCED_TOPICS_FIELD_NUMBER: _builtins.int
     FENCED_WHERE_LEFT_FIELD_NUMBER: _builtins.int
     FENCED_WHERE_ENTERED_FIELD_NUMBER: _builtins.int
+    LEFT_BEHIND_FIELD_NUMBER: _builtins.int
     run_id: _builtins.str
     """Names the run."""
     kind: _builtins.str
@@ -1210,6 +1211,10 @@ class LastMove(_message.Message):
     def fenced_where_entered(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
         """Of these, those on the cluster that this move goes to: the fence of the move before, lifted when this one ends."""
 
+    @_builtins.property
+    def left_behind(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
+        """Why the cluster that was left must not be switched off yet, as the finished run said; empty when it may be."""
+
     def __init__(
         self,
         *,
@@ -1223,10 +1228,11 @@ class LastMove(_message.Message):
         fenced_topics: _abc.Iterable[_builtins.str] | None = ...,
         fenced_where_left: _abc.Iterable[_builtins.str] | None = ...,
         fenced_where_entered: _abc.Iterable[_builtins.str] | None = ...,
+        left_behind: _abc.Iterable[_builtins.str] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["started", b"started"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["aborted", b"aborted", "by", b"by", "fenced_topics", b"fenced_topics", "fenced_where_entered", b"fenced_where_entered", "fenced_where_left", b"fenced_where_left", "finished", b"finished", "kind", b"kind", "run_id", b"run_id", "started", b"started", "steps", b"steps"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["aborted", b"aborted", "by", b"by", "fenced_topics", b"fenced_topics", "fenced_where_entered", b"fenced_where_entered", "fenced_where_left", b"fenced_where_left", "finished", b"finished", "kind", b"kind", "left_behind", b"left_behind", "run_id", b"run_id", "started", b"started", "steps", b"steps"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -1764,6 +1770,7 @@ class MoveRun(_message.Message):
     STEPS_FIELD_NUMBER: _builtins.int
     REASON_FIELD_NUMBER: _builtins.int
     MESSAGE_FIELD_NUMBER: _builtins.int
+    LEFT_BEHIND_FIELD_NUMBER: _builtins.int
     kind: Global___MoveKind.ValueType
     """Which way."""
     running: _builtins.bool
@@ -1784,6 +1791,10 @@ class MoveRun(_message.Message):
     def steps(self) -> _containers.RepeatedCompositeFieldContainer[Global___MoveStep]:
         """What it told so far: of each step the newest sign of life."""
 
+    @_builtins.property
+    def left_behind(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
+        """Of a run that is done: why the cluster that was left must not be switched off yet; empty when it may be."""
+
     def __init__(
         self,
         *,
@@ -1794,10 +1805,11 @@ class MoveRun(_message.Message):
         steps: _abc.Iterable[Global___MoveStep] | None = ...,
         reason: _builtins.str = ...,
         message: _builtins.str = ...,
+        left_behind: _abc.Iterable[_builtins.str] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["options", b"options", "started", b"started"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["kind", b"kind", "message", b"message", "options", b"options", "reason", b"reason", "running", b"running", "started", b"started", "steps", b"steps"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["kind", b"kind", "left_behind", b"left_behind", "message", b"message", "options", b"options", "reason", b"reason", "running", b"running", "started", b"started", "steps", b"steps"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
