@@ -50,7 +50,14 @@ FACTS: st.SearchStrategy[Fact] = st.one_of(
         partition=PARTITIONS,
         epochs=st.lists(st.builds(EpochStart, NUMBERS, NUMBERS), max_size=3).map(tuple),
     ),
-    st.builds(TargetFact, partition=PARTITIONS, topic_id=NAMES, end_offset=NUMBERS, position=NUMBERS),
+    st.builds(
+        TargetFact,
+        partition=PARTITIONS,
+        topic_id=NAMES,
+        end_offset=NUMBERS,
+        position=NUMBERS,
+        held_from=st.just(-1) | NUMBERS,
+    ),
     st.builds(
         CopyFact,
         partition=PARTITIONS,

@@ -115,6 +115,9 @@ class TargetFact:
     """Target offset after the last record written."""
     position: int
     """The source position at that moment."""
+    held_from: int = -1
+    """Source offset at or before the first record that the copy held then, if the source has no holes there;
+    -1 = not known."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -283,6 +286,8 @@ def fact_record(source_alias: str, fact: Fact) -> tuple[bytes, bytes]:
         case TargetFact():
             key = partition_key(source_alias, "target", fact.partition)
             value = {"topic_id": fact.topic_id, "end": fact.end_offset, "position": fact.position}
+            if fact.held_from >= 0:
+                value["held_from"] = fact.held_from
         case CopyFact():
             key = partition_key(source_alias, "copy", fact.partition)
             value = {
@@ -383,8 +388,15 @@ def _partition_fact(kind: str, partition: TopicPartition, document: dict[str, ob
                 if len(epochs) == len(pairs)
                 else None
             )
-        case "target", {"topic_id": str(topic_id), "end": int(end), "position": int(position)}:
-            return TargetFact(partition=partition, topic_id=topic_id, end_offset=end, position=position)
+        case "target", {"topic_id": str(topic_id), "end": int(end), "position": int(position), **more}:
+            held_from = more.get("held_from", -1)
+            return TargetFact(
+                partition=partition,
+                topic_id=topic_id,
+                end_offset=end,
+                position=position,
+                held_from=held_from if isinstance(held_from, int) else -1,
+            )
         case "copy", {
             "offsets": "preserved" | "translated" as offsets,
             "since": int(since),

@@ -25,7 +25,9 @@ class Ledger:
     """Partitions with gaps since the ledger was tidied."""
 
     async def write(self, gap: Gap) -> None:
-        """A gap that the driver found. Raises KafkaError."""
+        """A gap that the driver found; one of no offsets is none. Raises KafkaError."""
+        if gap.from_offset >= gap.to_offset:
+            return
         await self.journal.gap(gap)
         self.enter(gap)
 

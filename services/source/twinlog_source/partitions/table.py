@@ -61,6 +61,9 @@ class PartitionRow:
     """Target offset after the last record that is known to be written; -1 = unknown."""
     target_end_at: int = 0
     """The source position then."""
+    held_from: int = -1
+    """Source offset at or before the first record that the copy holds, when the source has no holes there;
+    -1 = unknown."""
     shortened: Shortened | None = None
     """What the target lost, not yet in the ledger."""
     end: int | None = None
@@ -95,6 +98,12 @@ class PartitionRow:
     def forget_target(self) -> None:
         """The target is another log now: nothing is known of its end."""
         self.target_end, self.target_end_at, self.shortened, self.replaced_at = -1, 0, None, None
+        self.held_from = -1
+
+    def note_target_start(self, start_offset: int) -> None:
+        """The target log that ends at `target_end` begins here."""
+        # Not more records than offsets: the others are markers of transactions.
+        self.held_from = max(0, self.target_end_at - (self.target_end - start_offset))
 
     def note_target_end(self, end_offset: int, *, next_written: int | None = None) -> None:
         """The target log ends, or ended, here.

@@ -59,32 +59,48 @@ class TargetLogs:
         }
         firsts = await self.starts.resolve(dict.fromkeys(stored, AutoOffsetReset.EARLIEST))
         for partition, position in stored.items():
-            first = firsts[partition]
+            first, held_from = firsts[partition], self._held_from(topic, partition)
+            begin = first if isinstance(first, int) else 0
             gap = Gap(
                 partition=partition,
-                from_offset=min(first, position) if isinstance(first, int) else 0,
+                # Also what the source no longer holds: only the copy did.
+                from_offset=min(begin, position) if held_from < 0 else min(begin, position, held_from),
                 to_offset=position,
                 reason="TARGET_RECREATED",
                 found_at_ms=self.clock.now_ms(),
             )
             await self.ledger.write(gap)
 
+    def _held_from(self, topic: ReplicatedTopic, partition: TopicPartition) -> int:
+        """Where the copy began that was there before, in source offsets; -1 = not known."""
+        held_from = self.table.rows[partition].held_from
+        mark = self.marks.control.targets.get(partition)
+        is_of_it = mark is not None and mark.topic_id != topic.target_topic_id
+        return mark.held_from if held_from < 0 and mark is not None and is_of_it else held_from
+
     async def look_at_ends(self, topics: Topics) -> None:
         """Whether the copies still reach as far as they were written."""
         rows: dict[TopicPartition, PartitionRow] = {}
         for partition, row in self.table.rows.items():
-            topic, mark = topics[partition.topic], self.marks.control.targets.get(partition)
+            topic, mark = topics.get(partition.topic), self.marks.control.targets.get(partition)
+            if topic is None:
+                continue
             if row.target_end < 0 and mark is not None and mark.topic_id == topic.target_topic_id:
                 row.target_end, row.target_end_at = mark.end_offset, mark.position
+                row.held_from = mark.held_from
             if row.target_end > 0:
                 rows[TopicPartition(topic.target_topic, partition.partition)] = row
         if not rows:
             return
         written = {partition: row.target_end for partition, row in rows.items()}
+        starts = await self.target.list_offsets(OffsetSpec.EARLIEST, rows.keys())
         for partition, end in (await self.target.list_offsets(OffsetSpec.LATEST, rows.keys())).items():
+            row, start = rows[partition], starts[partition]
             # Tasks go on meanwhile: an answer says nothing of what was written after the question.
             if isinstance(end, int) and end < written[partition]:
-                rows[partition].note_target_end(end)
+                row.note_target_end(end)
+            elif isinstance(start, int) and row.shortened is None:
+                row.note_target_start(start)
 
     async def note_shortened(self, topics: Topics) -> None:
         """Copies that lost records that were written: a gap, and the copy goes on."""
@@ -127,6 +143,7 @@ class TargetLogs:
 
         What they have lost comes first: behind a later end nobody would find it.
         """
+        await self.look_at_ends(topics)
         await self.note_shortened(topics)
         marks = []
         for partition, row in self.table.rows.items():
@@ -138,12 +155,22 @@ class TargetLogs:
                 topic_id=topic.target_topic_id,
                 end_offset=row.target_end,
                 position=row.target_end_at,
+                held_from=row.held_from,
             )
             before = self.marks.control.targets.get(partition)
-            if before is None or (before.topic_id, before.end_offset) != (mark.topic_id, mark.end_offset):
+            if before is None or _is_news(before, mark):
                 marks.append(mark)
         await self.journal.states(marks)
         self.marks.control.targets.update((mark.partition, mark) for mark in marks)
+
+
+def _is_news(before: TargetFact, mark: TargetFact) -> bool:
+    """Not that its source position alone has moved: nothing was written there."""
+    return (before.topic_id, before.end_offset, before.held_from) != (
+        mark.topic_id,
+        mark.end_offset,
+        mark.held_from,
+    )
 
 
 def _copied_before(row: PartitionRow, position: int) -> int:
