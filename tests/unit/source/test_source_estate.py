@@ -16,7 +16,7 @@ from twinlog.api.source.v1 import source_service_pb2 as source_pb
 from twinlog.api.source.v1 import worker_service_pb2 as pb
 from twinlog.config import load
 from twinlog.errors import FatalKafkaError, KafkaError, NotFoundError, StateError
-from twinlog.kafka.errors import UNAVAILABLE, from_reason
+from twinlog.kafka.errors import TIMEOUT, UNAVAILABLE, from_reason
 from twinlog.kafka.ports import ConfigChange
 from twinlog.model import Record, TopicPartition
 from twinlog.service.feeds.client import Received, Restarted
@@ -36,7 +36,7 @@ from twinlog_source.driver.ownership import RENEW_SECONDS, Ownership
 from twinlog_source.driver.state import FlowState
 from twinlog_source.driver.task_host import TaskHost
 from twinlog_source.driver.task_settings import TaskSettings
-from twinlog_source.log.facts import EpochStart, LeaderEpochsFact, control_key
+from twinlog_source.log.facts import EpochStart, LeaderEpochsFact, PauseFact, control_key
 from twinlog_source.log.gaps import MOST_RANGES, Gap
 from twinlog_source.log.internal_topics import InternalTopics
 from twinlog_source.log.journal import Journal
@@ -414,13 +414,67 @@ async def test_an_acknowledged_gap_stays_so_and_one_that_is_found_again_does_not
     estate = await site.owner()
     gap = Gap(partition=P, from_offset=0, to_offset=3, reason="RETENTION", found_at_ms=1)
     await estate.ledger.write(gap)
-    await estate.ledger.acknowledge([gap.identity], by="root", now_ms=7)
+    await estate.ledger.acknowledge(lambda _: True, by="root", now_ms=7)
     for each in (estate, await site.owner()):
         (held,) = each.positions.gaps.values()
         assert (held.acknowledged_by, held.acknowledged_at_ms) == ("root", 7)
     await estate.ledger.write(gap)
     (held,) = (await site.owner()).positions.gaps.values()
     assert not held.acknowledged_by
+
+
+async def test_a_gap_that_is_joined_while_it_is_acknowledged_is_acknowledged_or_stays_as_it_was(
+    site: Site,
+) -> None:
+    """The two take turns: what is said to be acknowledged is so in the ledger that the next owner reads."""
+    estate = await site.owner()
+    for begin, end in ((0, 3), (3, 6)):
+        await estate.ledger.write(
+            Gap(partition=P, from_offset=begin, to_offset=end, reason="RETENTION", found_at_ms=1)
+        )
+
+    async def acknowledge() -> None:
+        new = await estate.ledger.acknowledge(lambda gap: True, by="root", now_ms=7)
+        assert new is not None
+        assert [(gap.from_offset, gap.to_offset) for gap in new] == [(0, 6)]
+
+    async with asyncio.TaskGroup() as group:
+        group.create_task(estate.ledger.tidy(), name="tidy")
+        group.create_task(acknowledge(), name="acknowledge")
+    for each in (estate, await site.owner()):
+        (held,) = each.positions.gaps.values()
+        assert (held.from_offset, held.to_offset, held.acknowledged_by) == (0, 6, "root")
+    assert await estate.ledger.acknowledge(lambda gap: True, by="joe", now_ms=8) == (), "it was new to nobody"
+    assert await estate.ledger.acknowledge(lambda gap: False, by="joe", now_ms=8) is None
+
+
+async def test_a_command_that_failed_is_retracted_at_the_latest_when_the_flow_is_given_back(
+    site: Site,
+) -> None:
+    estate = await site.owner()
+
+    def fail(_call: Call) -> None:
+        undo()
+        raise from_reason(TIMEOUT, "append", alias="B")
+
+    undo = site.target.intercept("append", fail, after=True)
+    paused = PauseFact(topic=None, partition=None, by="root", at_ms=1)
+    with pytest.raises(KafkaError):
+        await estate.journal.command(("pause", None, None), paused)
+    await estate.leave()
+    assert (await site.owner()).positions.control.pauses == {}
+
+
+async def test_who_was_fenced_retracts_nothing(site: Site) -> None:
+    first = await site.owner()
+    paused = PauseFact(topic=None, partition=None, by="root", at_ms=1)
+    first.journal.retractions.give_up(("pause", None, None), b"key", b"value")
+    second = await site.owner()
+    await second.journal.command(("pause", None, None), paused)
+    with pytest.raises(FatalKafkaError) as displaced:
+        await first.leave()
+    assert displaced.value.reason == "PRODUCER_FENCED"
+    assert (await site.owner()).positions.control.pauses == {(None, None): paused}
 
 
 async def test_a_ledger_that_was_not_read_is_known_as_such(site: Site) -> None:

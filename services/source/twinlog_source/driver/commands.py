@@ -296,22 +296,21 @@ class FlowOperations:
         """Note that somebody knows of gaps; return those that were new to everybody. Raises StateError,
         NotFoundError (GAP_UNKNOWN: nothing was found to acknowledge), KafkaError."""
         self._require_owned()
-        selected = [
-            gap
-            for gap in await self.gaps()
-            if subject.topic in (None, gap.partition.topic)
-            and subject.partition in (None, gap.partition.partition)
-            and from_offset in (None, gap.from_offset)
-            and (found_until_ms is None or gap.found_at_ms <= found_until_ms)
-        ]
-        if not selected:
-            raise NotFoundError(f"no such gap of {self.driver.flow} is on record", reason="GAP_UNKNOWN")
-        new = [gap for gap in selected if not gap.acknowledged_by]
+
+        def is_meant(gap: Gap) -> bool:
+            return (
+                subject.topic in (None, gap.partition.topic)
+                and subject.partition in (None, gap.partition.partition)
+                and from_offset in (None, gap.from_offset)
+                and (found_until_ms is None or gap.found_at_ms <= found_until_ms)
+            )
+
         ledger = self.driver.estate.ledger
-        await ledger.acknowledge([gap.identity for gap in new], by=by, now_ms=self.clock.now_ms())
+        new = await ledger.acknowledge(is_meant, by=by, now_ms=self.clock.now_ms())
+        if new is None:
+            raise NotFoundError(f"no such gap of {self.driver.flow} is on record", reason="GAP_UNKNOWN")
         log.info("gaps_acknowledged", flow=str(self.driver.flow), gaps=len(new), by=by)
-        held = self.driver.estate.positions.gaps
-        return [held[gap.identity] for gap in new]
+        return sorted(new, key=lambda gap: gap.identity)
 
     def _is_carried_out(self, order: "_Order") -> bool:
         """Tell the task that owns the partition now, and look whether it has obeyed. Raises StateError."""

@@ -21,6 +21,7 @@ import structlog
 from twinlog.api.source.v1 import worker_service_pb2 as pb
 from twinlog.clock import Clock
 from twinlog.errors import KafkaError, TwinlogError
+from twinlog.kafka.deadline import deadline
 from twinlog.model import Flow, TopicPartition
 from twinlog.service.lease import OWNED_ELSEWHERE
 from twinlog.service.waiting import Backoff, finish_or_cancel, wait_or_stop
@@ -38,6 +39,8 @@ from twinlog_source.partitions.standing import END_VALID_SECONDS, FlowFacts, idl
 from twinlog_source.task.partition import TARGET_SLOW
 
 FINISH_TIMEOUT_SECONDS = 20.0
+LEAVE_SECONDS = 5.0
+"""For what is put on the log at the end. A target that hangs must not hold up the process."""
 REPLAN_POLL_SECONDS = 0.25
 DEMAND_POLL_SECONDS = 1.0
 PROBE_POLL_SECONDS = 0.05
@@ -196,9 +199,10 @@ class FlowDriver:
 
     async def _shut_down(self) -> None:
         try:
-            if self.current is not None:
-                await self._end_current("SHUTDOWN")
-                await self.estate.target_logs.put_ends_on_log(self.estate.topics)
+            await self._end_current("SHUTDOWN")
+            if self._owned:
+                async with deadline(LEAVE_SECONDS, f"give {self.flow} back", alias=self.flow.target):
+                    await self.estate.leave()
         except TwinlogError as error:
             log.warning("flow_left_unfinished", flow=str(self.flow), reason=error.reason, message=str(error))
         await self.jobs.shut_down()

@@ -139,6 +139,14 @@ class FlowState:
             await self.ledger.tidy()
             await self.ownership.sign()
 
+    async def leave(self) -> None:
+        """Before another process may copy: put on the log what is only known here. For the owner. Raises
+        KafkaError."""
+        if self.positions.retractions.due:
+            await self.ownership.check()
+            await self.journal.retract(self.positions.control)
+        await self.target_logs.put_ends_on_log(self.topics)
+
     async def reclaim(self, epoch: int, lost: Sequence[Slot]) -> None:
         """Fence slots that gave no last words, and take their positions from the log. Raises KafkaError."""
         await self.ownership.fence_slots(epoch, [slot.index for slot in lost])

@@ -1,6 +1,7 @@
 """The gap ledger while the flow runs: every gap is on the log, counted, and said once; the ledger stays
 bounded."""
 
+import asyncio
 from collections.abc import Callable, Collection
 from dataclasses import dataclass, field, replace
 
@@ -23,6 +24,8 @@ class Ledger:
     on_gap: Callable[[Gap], None]
     _grown: set[TopicPartition] = field(default_factory=set)
     """Partitions with gaps since the ledger was tidied."""
+    _changing: asyncio.Lock = field(default_factory=asyncio.Lock)
+    """A range that is being acknowledged is not joined with others meanwhile."""
 
     async def write(self, gap: Gap) -> None:
         """A gap that the driver found; one of no offsets is none. Raises KafkaError."""
@@ -63,24 +66,28 @@ class Ledger:
 
     async def remove(self, identities: Collection[GapIdentity]) -> None:
         """Take out what turned out not to be left out. For the flow's owner. Raises KafkaError."""
-        await self.journal.remove_gaps(identities)
-        for identity in identities:
-            self.positions.gaps.pop(identity, None)
+        async with self._changing:
+            await self.journal.remove_gaps(identities)
+            for identity in identities:
+                self.positions.gaps.pop(identity, None)
 
-    async def acknowledge(self, identities: Collection[GapIdentity], *, by: str, now_ms: int) -> None:
-        """Note who knows of these gaps. For the flow's owner. Raises KafkaError."""
-        held = self.positions.gaps
-        acknowledged = [
-            replace(held[identity], acknowledged_by=by, acknowledged_at_ms=now_ms)
-            for identity in identities
-            if identity in held
-        ]
-        before = dict(held)
-        await self.journal.gaps(acknowledged)
-        for gap in acknowledged:
-            # Not one that was found again meanwhile: nobody has seen that.
-            if held.get(gap.identity) is before[gap.identity]:
-                held[gap.identity] = gap
+    async def acknowledge(
+        self, is_meant: Callable[[Gap], bool], *, by: str, now_ms: int
+    ) -> tuple[Gap, ...] | None:
+        """Note who knows of these gaps; return those that were new to everybody, None when no gap is meant.
+        For the flow's owner. Raises KafkaError.
+        """
+        async with self._changing:
+            held = self.positions.gaps
+            meant = [gap for gap in held.values() if is_meant(gap)]
+            new = [gap for gap in meant if not gap.acknowledged_by]
+            acknowledged = tuple(replace(gap, acknowledged_by=by, acknowledged_at_ms=now_ms) for gap in new)
+            await self.journal.gaps(acknowledged)
+            for before, gap in zip(new, acknowledged, strict=True):
+                # Not one that was found again meanwhile: nobody has seen that.
+                if held.get(gap.identity) is before:
+                    held[gap.identity] = gap
+        return acknowledged if meant else None
 
     async def tidy(self, *, everything: bool = False) -> None:
         """Join ranges (see `tidied`) of partitions with new gaps, or of all of them. For the flow's owner.
@@ -89,6 +96,10 @@ class Ledger:
         A joined range is written before those that it holds are removed: a crash between the two leaves them
         beside each other, and nothing is forgotten.
         """
+        async with self._changing:
+            await self._tidy(everything=everything)
+
+    async def _tidy(self, *, everything: bool) -> None:
         grown, self._grown = self._grown, set()
         gaps = self.positions.gaps
         before = {identity: gap for identity, gap in gaps.items() if everything or gap.partition in grown}
