@@ -256,7 +256,12 @@ FLOWS: Final = ReasonGroup(
             "a transaction on the positions topic stays open, so positions are not certain",
             "nothing: the broker ends it after its time-out",
         ),
-        OwnReason("SPARK_UNAVAILABLE", "Spark could not be started or is gone", _READ_THE_MESSAGE),
+        OwnReason(
+            "SPARK_UNAVAILABLE",
+            "Spark could not be started, or its JVM is gone; it is started again",
+            "install Java 17 or newer, or name the Spark master that is meant; where the JVM was killed, give"
+            " the machine or the container more memory",
+        ),
         OwnReason(
             "EPOCH_NOT_READY",
             "Spark did not get the tasks of an epoch to work in time",

@@ -58,6 +58,9 @@ async def test_what_is_killed_is_replaced_and_a_second_process_stands_by(rig: Ri
             await rig.produce(topic, [b"after the jvm %d" % n for n in range(500)], partition=number)
         await rig.same(topic, 2)
         assert "task_rejoined" in service.log()
+        assert "SPARK_UNAVAILABLE" in service.log()
+        assert "Spark's JVM is gone" in service.log()
+        assert "EPOCH_FAILED" not in service.log()
         async with rig.running(configsync) as second, rig.running(configsync) as third:
             owner = service.endpoint.rpartition(":")[2]
             for waiting in (second, third):

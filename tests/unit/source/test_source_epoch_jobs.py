@@ -4,10 +4,11 @@ import asyncio
 from dataclasses import dataclass, field
 from pathlib import Path
 
+import pytest
 from opentelemetry.metrics import NoOpMeterProvider
 
 from twinlog.config import load
-from twinlog.model import TopicPartition
+from twinlog.model import Flow, TopicPartition
 from twinlog.testing.brokers import eventually
 from twinlog.testing.fakes.clock import FakeClock
 from twinlog_source.config import source_flows
@@ -55,12 +56,41 @@ class StuckSpark:
         self.cancelled.set()
 
 
-async def test_a_job_that_outlives_its_epoch_is_cancelled_and_gives_its_place_back() -> None:
+def jobs_on(spark: StuckSpark) -> EpochJobs:
     (flow,) = source_flows(load(Path("mm2.properties"), environ={}, files=OneFile()))
-    spark, clock = StuckSpark(refusals=1), FakeClock()
+    clock = FakeClock()
     meter = NoOpMeterProvider().get_meter("test")
     instruments = FlowInstruments(meter, flow, PartitionTable(), ControlState(), clock)
-    jobs = EpochJobs(flow=flow.flow, runner=spark, instruments=instruments, clock=clock, linger_seconds=0.001)
+    return EpochJobs(flow=flow.flow, runner=spark, instruments=instruments, clock=clock, linger_seconds=0.001)
+
+
+class LostSpark(StuckSpark):
+    """Its JVM is killed under every job."""
+
+    async def run(self, epoch: Epoch) -> None:
+        raise SparkUnavailableError(f"the job of epoch {epoch.number} failed: Spark's JVM is gone")
+
+
+async def test_an_epoch_whose_spark_is_gone_fails_with_sparks_reason() -> None:
+    async with asyncio.TaskGroup() as group:
+        with pytest.raises(SparkUnavailableError, match="JVM is gone") as failure:
+            await jobs_on(LostSpark()).prepare(((P,),), number=1, group=group)
+    assert failure.value.reason == "SPARK_UNAVAILABLE"
+    assert failure.value.retriable
+
+
+async def test_an_epoch_whose_job_ends_without_its_tasks_says_so() -> None:
+    epoch = Epoch(flow=Flow("A", "B"), number=7, plan=((P,),))
+    epoch.job_ended(None)
+    assert epoch.failure is not None
+    assert (epoch.failure.reason, "epoch 7 of A->B" in str(epoch.failure)) == ("EPOCH_FAILED", True)
+    epoch.end("EPOCH_OVER")
+    assert epoch.failure is None
+
+
+async def test_a_job_that_outlives_its_epoch_is_cancelled_and_gives_its_place_back() -> None:
+    spark = StuckSpark(refusals=1)
+    jobs = jobs_on(spark)
     async with asyncio.TaskGroup() as group:
         preparing = group.create_task(jobs.prepare(((P,),), number=1, group=group), name="prepare")
         epoch = await eventually(lambda: jobs.epoch_of(1))

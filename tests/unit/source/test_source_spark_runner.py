@@ -90,7 +90,7 @@ async def test_two_jobs_that_lose_one_jvm_both_fail_as_spark_does() -> None:
     epochs = [epoch_of(1), epoch_of(2)]
 
     async def fails(epoch: Epoch) -> None:
-        with pytest.raises(SparkUnavailableError, match=f"epoch {epoch.number} failed"):
+        with pytest.raises(SparkUnavailableError, match=f"epoch {epoch.number} failed: Spark's JVM is gone"):
             await runner.run(epoch)
 
     async with asyncio.TaskGroup() as group:

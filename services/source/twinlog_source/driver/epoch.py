@@ -94,8 +94,8 @@ class Epoch:
     """Why it was told to end; tasks that come later are refused."""
     over: asyncio.Event = field(default_factory=asyncio.Event)
     """Set when it was told to end."""
-    job_failed: str = ""
-    """Why its job ended without its tasks."""
+    job_failure: TwinlogError | None = None
+    """Why its job ended, before it was asked to or not."""
     closed: bool = False
     """Its positions are settled: what its tasks still say is old."""
     _moved: asyncio.Event = field(default_factory=asyncio.Event)
@@ -114,9 +114,12 @@ class Epoch:
         slot.state = state
         self._moved.set()
 
-    def job_ended(self, why: str) -> None:
+    def job_ended(self, failure: TwinlogError | None) -> None:
         """No task will come any more."""
-        self.job_failed = why
+        self.job_failure = failure or TwinlogError(
+            f"the Spark job of epoch {self.number} of {self.flow} ended without its tasks",
+            reason="EPOCH_FAILED",
+        )
         self._moved.set()
 
     @property
@@ -125,9 +128,7 @@ class Epoch:
         for slot in self.slots:
             if slot.final is not None and not slot.ended_well:
                 return TransientKafkaError(slot.final.message, reason=slot.final.reason)
-        if self.job_failed and not self.ending:
-            return TwinlogError(self.job_failed, reason="EPOCH_FAILED")
-        return None
+        return None if self.ending else self.job_failure
 
     async def wait_until(self, condition: Callable[[], bool], seconds: float) -> bool:
         """Wait for a condition on its slots; False when that took longer. For one waiter at a time."""

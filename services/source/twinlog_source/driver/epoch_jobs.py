@@ -100,27 +100,34 @@ class EpochJobs:
 
     async def _run(self, epoch: Epoch) -> None:
         began = self.clock.monotonic()
-        why = ""
+        failure: TwinlogError | None = None
         try:
-            why = await self._outcome(epoch)
+            failure = await self._outcome(epoch)
         finally:
             self._epochs.pop(epoch.number, None)
-            epoch.job_ended(why or "its tasks ended")
+            epoch.job_ended(failure)
             self.instruments.epoch_ended(self.clock.monotonic() - began)
 
-    async def _outcome(self, epoch: Epoch) -> str:
-        """Run the job; why it failed, empty when it did not."""
-        why, ended = "", asyncio.Event()
+    async def _outcome(self, epoch: Epoch) -> TwinlogError | None:
+        """Run the job; why it failed, None when it did not."""
+        failure: TwinlogError | None = None
+        ended = asyncio.Event()
         async with asyncio.TaskGroup() as group:
             group.create_task(self._end_lingering(epoch, ended), name=f"{self.flow} end of its epoch")
             try:
                 await self.runner.run(epoch)
             except TwinlogError as error:
-                why = str(error)
-                log.warning("epoch_failed", flow=str(self.flow), epoch=epoch.number, error=why)
+                failure = error
+                log.warning(
+                    "epoch_failed",
+                    flow=str(self.flow),
+                    epoch=epoch.number,
+                    reason=error.reason,
+                    error=str(error),
+                )
             finally:
                 ended.set()
-        return why
+        return failure
 
     async def _end_lingering(self, epoch: Epoch, ended: asyncio.Event) -> None:
         """Loop until its job has `ended`: cancel one that outlives its epoch. It keeps a thread, and places

@@ -25,6 +25,11 @@ from twinlog_source.task.run import TaskSpec
 CONNECT_TIMEOUT_SECONDS = 20.0
 LAUNCH_SECONDS = 15.0
 
+JVM_GONE = (
+    "Spark's JVM is gone, and another one is started; if that happens again, look in the system's log whether"
+    " it was killed for want of memory, and give the machine or the container more"
+)
+
 T = TypeVar("T")
 
 log = structlog.get_logger(__name__)
@@ -151,14 +156,14 @@ class SparkRunner:
             # one JVM, and the first to notice closes the context of both.
             if self._context is context:
                 raise
-            why, failure = "", error
+            why, failure = JVM_GONE, error
         raise SparkUnavailableError(f"{doing} failed: {why or type(failure).__name__}") from failure
 
     async def _check(self, context: Any) -> str:
-        """Throw a context away whose JVM no longer answers, or which Spark itself has stopped; in that case
-        return why, as far as Spark has said so."""
+        """Throw a context away whose JVM no longer answers, or which Spark itself has stopped, and return
+        why, as far as that is known; empty for one that is well."""
         if self._context is not context:
-            return ""
+            return JVM_GONE  # another job has found that out
         try:
             if not await self._in_thread(lambda: is_stopped(context)):
                 return ""
@@ -166,12 +171,13 @@ class SparkRunner:
         except (*SPARK_FAILURES, AttributeError) as error:
             # A JVM that was killed had no time to say why.
             output, lost = None, type(error).__name__
+        why = JVM_GONE if output is None else await self._in_thread(output.last_words)
         log.warning("spark_lost", error=lost)
         async with self._changing:
             if self._context is context:
                 self._context = None
                 await self._in_thread(lambda: close_context(context))
-        return "" if output is None else await self._in_thread(output.last_words)
+        return why
 
     async def _in_thread(self, work: Callable[[], T]) -> T:
         return await asyncio.get_running_loop().run_in_executor(self._threads, work)
