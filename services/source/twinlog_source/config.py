@@ -9,6 +9,7 @@ from twinlog.policy import HostedTopic, ReplicationPolicy, offset_syncs_topic, p
 from twinlog.policy import OffsetSyncsLocation as SyncsHost
 from twinlog.selection import TopicSelector
 from twinlog.selection_configured import topic_selector
+from twinlog.service.lease import selection_fingerprint
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -23,6 +24,8 @@ class SourceFlow:
     """What the file selects; configsync's word wins while it is there."""
     offset_syncs: HostedTopic | None
     """None = no offset syncs are emitted."""
+    rules: str = ""
+    """Fingerprint of what the file selects: tells deployments apart that would own one flow."""
 
     def task_clients(self, slot: int) -> Mapping[str, Mapping[str, str]]:
         """Java client properties of a slot's clients by role. They hold secrets."""
@@ -56,6 +59,7 @@ def source_flows(configuration: Configuration) -> tuple[SourceFlow, ...]:
                 policy=policy,
                 selector=topic_selector(entry),
                 offset_syncs=offset_syncs_topic(policy, entry.flow, location) if syncs.enabled else None,
+                rules=selection_fingerprint(entry),
             )
         )
     return tuple(flows)

@@ -111,14 +111,7 @@ class FlowLease:
             case LeaseState.OWNER:
                 return None
             case LeaseState.ELSEWHERE if self._is_twin():
-                return StateError(
-                    f"{self.flow} is served by another deployment now, whose file selects other topics or "
-                    f"groups ({self._owner}): what only this file selects is not replicated. Put both "
-                    f"selections into one file, or give {self.flow.source} another alias in one of them, so "
-                    "that each has topics of its own on the target",
-                    reason="TWIN_DEPLOYMENT",
-                    metadata={"flow": str(self.flow), "owner": self._owner},
-                )
+                return twin_deployment(self.flow, self._owner)
             case LeaseState.ELSEWHERE:
                 return StateError(
                     f"{self.flow} is served by another process now ({self._owner}); this one stands by, and "
@@ -130,9 +123,8 @@ class FlowLease:
                 return self._problem or self._unknown()
 
     def _is_twin(self) -> bool:
-        """Owners of earlier releases do not tell their rules: they count as of this deployment."""
         _, _, theirs = self._owner.partition(_RULES)
-        return bool(self._rules and theirs) and theirs != self._rules
+        return are_twins(self._rules, theirs)
 
     def _unknown(self) -> TransientKafkaError:
         return TransientKafkaError(
@@ -344,6 +336,23 @@ def open_lease(context: ServiceContext, flow: Flow, target: KafkaCluster) -> Flo
         clock=context.clock,
         backoff=context.backoff(0.2, seconds / _STEPS_PER_SESSION),
         rules=rules,
+    )
+
+
+def are_twins(rules: str, others: str) -> bool:
+    """Whether the fingerprints are of two deployments. Owners of earlier releases do not tell theirs (empty):
+    they count as of this deployment."""
+    return bool(rules and others) and rules != others
+
+
+def twin_deployment(flow: Flow, owner: str) -> StateError:
+    """Why a process must not work at a flow whose owner's file selects something else."""
+    return StateError(
+        f"{flow} is served by another deployment now, whose file selects other topics or groups ({owner}):"
+        f" what only this file selects is not replicated. Put both selections into one file, or give"
+        f" {flow.source} another alias in one of them, so that each has topics of its own on the target",
+        reason="TWIN_DEPLOYMENT",
+        metadata={"flow": str(flow), "owner": owner},
     )
 
 

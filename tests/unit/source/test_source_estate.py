@@ -672,6 +672,18 @@ async def test_of_two_owners_at_most_one_can_commit_from_its_start_positions_on(
         await third.confirm()
 
 
+@pytest.mark.parametrize(("topics", "reason"), [("t", "OWNED_ELSEWHERE"), ("t, u", "TWIN_DEPLOYMENT")])
+async def test_who_is_displaced_by_a_deployment_with_other_topics_says_so(
+    site: Site, topics: str, reason: str
+) -> None:
+    """Also where no election tells: the groups' rights are missing, or the coordinator is away."""
+    first, second = await site.owner("topics = t"), await site.owner(f"topics = {topics}")
+    assert second.ownership.instance_id != first.ownership.instance_id
+    with pytest.raises(StateError) as waits:
+        await first.take_over(displaced=True)
+    assert waits.value.reason == reason
+
+
 async def test_a_task_with_new_ids_goes_on_only_while_its_epoch_lives_and_the_flow_is_ours(
     site: Site,
 ) -> None:

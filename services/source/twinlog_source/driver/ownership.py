@@ -17,6 +17,7 @@ import structlog
 from twinlog.clock import Clock
 from twinlog.errors import FatalKafkaError, StateError
 from twinlog.model import TopicPartition
+from twinlog.service.lease import are_twins, twin_deployment
 from twinlog_source.config import SourceFlow
 from twinlog_source.driver.task_settings import every_transactional_id, transactional_ids
 from twinlog_source.log.facts import ClaimFact, OwnerFact
@@ -59,13 +60,16 @@ class Ownership:
         `displaced`: we were the owner and were fenced, and no election says that we are it again. If another
         process claimed since, it is the owner now, and we wait until it is gone: the newest start wins, and
         two never fight. Raises StateError
-        (OWNED_ELSEWHERE), and FatalKafkaError (PRODUCER_FENCED) when another claims at the same time.
+        (OWNED_ELSEWHERE, or TWIN_DEPLOYMENT where its file selects other topics or groups), and
+        FatalKafkaError (PRODUCER_FENCED) when another claims at the same time.
         """
         count = await self.internal.ensure()
         self.positions.partition_count = self.journal.partition_count = count
         if displaced:
             await self._give_way_to_a_living_owner()
-        await self.journal.state(ClaimFact(instance=self.instance_id, at_ms=self.clock.now_ms()))
+        await self.journal.state(
+            ClaimFact(instance=self.instance_id, at_ms=self.clock.now_ms(), rules=self.flow.rules)
+        )
         await self._fence_all_before()
         positions = await self.positions.refresh()
         self.require_claim()
@@ -80,7 +84,7 @@ class Ownership:
         )
 
     async def _give_way_to_a_living_owner(self) -> None:
-        """Raises StateError (OWNED_ELSEWHERE)."""
+        """Raises StateError (OWNED_ELSEWHERE, TWIN_DEPLOYMENT)."""
         await self.positions.refresh()
         claim, owner = self.positions.control.claim, self.positions.control.owner
         if claim is None or claim.instance == self.instance_id:
@@ -90,6 +94,8 @@ class Ownership:
         seen_at_ms = max(claim.at_ms, owner.renewed_at_ms) if owner and has_signed else claim.at_ms
         silent_seconds = (self.clock.now_ms() - seen_at_ms) / 1000
         if silent_seconds < STALE_OWNER_SECONDS:
+            if are_twins(self.flow.rules, claim.rules):
+                raise twin_deployment(self.flow.flow, claim.instance)
             raise StateError(
                 f"another process copies {self.flow.flow} now (it was seen {silent_seconds:.0f} s ago);"
                 f" this one takes over when it has been silent for {STALE_OWNER_SECONDS:g} s",

@@ -30,6 +30,8 @@ class ClaimFact:
 
     instance: str
     at_ms: int
+    rules: str = ""
+    """Fingerprint of what its file selects (`selection_fingerprint`); empty = not told."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -256,7 +258,11 @@ def fact_record(source_alias: str, fact: Fact) -> tuple[bytes, bytes]:
     match fact:
         case ClaimFact():
             key = control_key(source_alias, "claim")
-            value: dict[str, JsonValue] = {"instance": fact.instance, "at_ms": fact.at_ms}
+            value: dict[str, JsonValue] = {
+                "instance": fact.instance,
+                "at_ms": fact.at_ms,
+                "rules": fact.rules,
+            }
         case OwnerFact():
             key = control_key(source_alias, "owner")
             value = {
@@ -285,9 +291,12 @@ def fact_record(source_alias: str, fact: Fact) -> tuple[bytes, bytes]:
             value = {"epochs": [[each.leader_epoch, each.offset] for each in fact.epochs]}
         case TargetFact():
             key = partition_key(source_alias, "target", fact.partition)
-            value = {"topic_id": fact.topic_id, "end": fact.end_offset, "position": fact.position}
-            if fact.held_from >= 0:
-                value["held_from"] = fact.held_from
+            value = {
+                "topic_id": fact.topic_id,
+                "end": fact.end_offset,
+                "position": fact.position,
+                "held_from": fact.held_from,
+            }
         case CopyFact():
             key = partition_key(source_alias, "copy", fact.partition)
             value = {
@@ -346,7 +355,8 @@ def _fact(kind: str, topic: str | None, partition: int | None, document: dict[st
         return None
     match kind, topic, document:
         case "claim", None, {"instance": str(instance), "at_ms": int(at)}:
-            return ClaimFact(instance=instance, at_ms=at)
+            rules = document.get("rules")
+            return ClaimFact(instance=instance, at_ms=at, rules=rules if isinstance(rules, str) else "")
         case "owner", None, {"instance": str(instance), "slots": int(slots), "renewed_at_ms": int(at)}:
             # Each slot is some ids to fence: a forged mark must not keep an owner at that for ever.
             return OwnerFact(instance=instance, slots=min(max(slots, 0), MOST_SLOTS), renewed_at_ms=at)
