@@ -13,6 +13,7 @@ from confluent_kafka import KafkaError as LibrdkafkaError
 from confluent_kafka import KafkaException
 
 from twinlog.errors import FatalKafkaError, KafkaError, TransientKafkaError
+from twinlog.kafka.protocol.frames import FrameTooLargeError
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,6 +141,10 @@ HANGING_TRANSACTION = _transient(
     " docs/losses.md",
 )
 CLOSED = _transient("CLIENT_CLOSED", "the client was closed while the call ran")
+ANSWER_TOO_LARGE = _fatal(
+    "ANSWER_TOO_LARGE",
+    "the broker's answer is larger than any that is read: a batch of the source may have 256 MiB at most",
+)
 UNSUPPORTED = _fatal("UNSUPPORTED_VERSION", "the broker is too old for this request")
 GROUP_REBALANCED = _transient(
     "GROUP_REBALANCED", "the group's members changed; what was not committed comes again"
@@ -155,6 +160,7 @@ CLIENT_REASONS = (
     OFFSET_UNKNOWN,
     HANGING_TRANSACTION,
     CLOSED,
+    ANSWER_TOO_LARGE,
     UNSUPPORTED,
     GROUP_REBALANCED,
     REFUSED,
@@ -224,6 +230,8 @@ def translate(error: BaseException, doing: str, *, alias: str = "") -> KafkaErro
         return from_librdkafka(error.args[0], doing, alias=alias)
     if isinstance(error, aiokafka.errors.BrokerResponseError):
         return from_code(error.errno, doing, alias=alias, detail=_detail(error))
+    if isinstance(error, FrameTooLargeError) or isinstance(error.__cause__, FrameTooLargeError):
+        return _make(ANSWER_TOO_LARGE, doing, alias=alias, detail=str(error.__cause__ or error))
     for kind, reason in _AIOKAFKA_REASONS:
         if isinstance(error, kind):
             return _make(reason, doing, alias=alias, detail=_detail(error))

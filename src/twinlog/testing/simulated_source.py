@@ -11,6 +11,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple, cast
 
+from twinlog.kafka.errors import ANSWER_TOO_LARGE, from_reason
 from twinlog.kafka.protocol.connection import DataClientPool
 from twinlog.kafka.protocol.encoding import take_int32, take_string
 from twinlog.kafka.protocol.patience import throttle_seconds
@@ -50,6 +51,8 @@ class SimulatedBrokers:
     """By node: how the next answers are throttled; each of them is empty."""
     out_of_range: set[TopicPartition] = field(default_factory=set)
     """Partitions that hold no position at all."""
+    too_large: set[TopicPartition] = field(default_factory=set)
+    """Partitions whose next batch no client of ours takes."""
     waiting: int = 0
     """Fetches that wait for data now."""
     most_waiting: int = 0
@@ -141,6 +144,8 @@ class _Session:
 
     async def send(self, node: int, request: HandWrittenRequest[Any], _doing: str) -> FetchResponse:
         response = await self.brokers.fetch(node, request)
+        if any(answer.partition in self.brokers.too_large for answer in response.answers):
+            raise from_reason(ANSWER_TOO_LARGE, f"fetch from broker {node}", alias=self.alias)
         if response.throttle_ms:
             now = asyncio.get_running_loop().time()
             self._throttled_until[node] = now + throttle_seconds(response.throttle_ms)

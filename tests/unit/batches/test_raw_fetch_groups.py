@@ -4,7 +4,7 @@ import pytest
 
 from twinlog.kafka.clients import FetchOptions
 from twinlog.kafka.protocol.connection import request_timeout_ms
-from twinlog.kafka.raw import DataClientPool, FetchSizes, RawFetcher
+from twinlog.kafka.raw import DataClientPool, FetchedPartition, FetchFailure, FetchSizes, RawFetcher
 from twinlog.kafka.raw.fetch.fetcher import _BRIEF_WAIT_MS, _FEW_PARTITIONS, _REQUESTS_PER_BROKER
 from twinlog.model import TopicPartition
 from twinlog.testing.simulated_source import SimulatedBrokers
@@ -27,6 +27,31 @@ async def test_the_answers_of_busy_partitions_do_not_name_a_thousand_quiet_ones(
     busy, quiet = fetcher_with(everything[3:5])._apart(1, everything)
     assert busy == everything[3:5]
     assert sorted([*busy, *quiet]) == everything
+
+
+def test_a_batch_that_is_too_large_for_any_answer_faults_its_partition_and_no_other() -> None:
+    everything = partitions(50)
+    bad = {everything[7], everything[30]}
+
+    async def run() -> None:
+        brokers = SimulatedBrokers(dict.fromkeys(everything, 1), too_large=bad)
+        positions = dict.fromkeys(everything, 0)
+        answers: dict[TopicPartition, FetchedPartition | FetchFailure] = {}
+        async with RawFetcher(brokers.session(), FetchOptions()) as fetcher:
+            while len(answers) < len(everything):
+                answers |= await fetcher.poll(positions, max_wait_seconds=1.0)
+            brokers.asked.clear()
+            for _ in range(5):
+                await fetcher.poll(positions, max_wait_seconds=1.0)
+        failed = [answer for answer in answers.values() if isinstance(answer, FetchFailure)]
+        assert {failure.partition for failure in failed} == bad
+        assert {failure.error.reason for failure in failed} == {"ANSWER_TOO_LARGE"}
+        assert not any(failure.error.retriable for failure in failed)
+        asked = [set(one.positions) for one in brokers.asked]
+        assert all(len(one) == 1 for one in asked if one & bad), "a known one disturbs nobody any more"
+        assert len(max(asked, key=len)) > 40, "the others are asked together again"
+
+    run_in_virtual_time(run())
 
 
 async def test_few_partitions_all_busy_ones_and_all_quiet_ones_share_a_request() -> None:

@@ -3,11 +3,18 @@
 import struct
 
 import pytest
+from aiokafka.errors import KafkaConnectionError
 from hypothesis import given
 from hypothesis import strategies as st
 
+from twinlog.kafka.errors import translate
 from twinlog.kafka.protocol.encoding import Frame
-from twinlog.kafka.protocol.frames import LARGEST_FRAME_BYTES, SMALL_FRAME_BYTES, FrameProtocol
+from twinlog.kafka.protocol.frames import (
+    LARGEST_FRAME_BYTES,
+    SMALL_FRAME_BYTES,
+    FrameProtocol,
+    FrameTooLargeError,
+)
 
 
 class Receiver:
@@ -66,7 +73,7 @@ def test_a_size_that_cannot_be_ends_the_connection(size: int) -> None:
     receiver.receive(on_the_wire(b"good") + struct.pack(">i", size) + b"x" * 50)
 
     assert receiver.frames == [b"good"]
-    assert [type(loss) for loss in receiver.losses] == [ConnectionError]
+    assert [type(loss) for loss in receiver.losses] == [FrameTooLargeError]
     assert receiver.protocol.at_eof()
 
 
@@ -100,4 +107,14 @@ def test_a_frame_larger_than_what_was_asked_for_ends_the_connection_before_it_is
     receiver.receive(on_the_wire(bytes(asked_bytes)) + struct.pack(">i", asked_bytes + 1) + b"x" * 50)
 
     assert receiver.frames == [bytes(asked_bytes)]
-    assert [type(loss) for loss in receiver.losses] == [ConnectionError]
+    assert [type(loss) for loss in receiver.losses] == [FrameTooLargeError]
+
+
+def test_an_answer_that_is_too_large_is_a_fault_of_its_own_and_not_one_of_the_connection() -> None:
+    """As the client raises it: the connection was closed, because of this."""
+    closed = KafkaConnectionError("closed")
+    closed.__cause__ = FrameTooLargeError("a frame of 300000000 bytes")
+    error = translate(closed, "fetch", alias="A")
+    assert (error.reason, error.retriable) == ("ANSWER_TOO_LARGE", False)
+    assert "300000000" in str(error)
+    assert translate(KafkaConnectionError("closed"), "fetch").reason == "KAFKA_UNAVAILABLE"

@@ -22,6 +22,10 @@ partitions stay below."""
 _SIZE = struct.Struct(">i")
 
 
+class FrameTooLargeError(ConnectionError):
+    """The next frame has more bytes than the answer to what was asked may have."""
+
+
 class FrameProtocol(asyncio.BufferedProtocol):
     """One connection's receiving half. `deliver` gets each frame, `lost` is called once, at the end."""
 
@@ -104,4 +108,4 @@ class FrameProtocol(asyncio.BufferedProtocol):
         self._filled = 0
         if self._transport is not None:
             self._transport.abort()
-        self._lost(ConnectionError(f"a frame of {size} bytes is not an answer to what was asked"))
+        self._lost(FrameTooLargeError(f"a frame of {size} bytes is not an answer to what was asked"))

@@ -15,7 +15,7 @@ from typing import Self
 from twinlog.batches.visibility import AbortedTransaction
 from twinlog.errors import KafkaError
 from twinlog.kafka.clients import FetchOptions
-from twinlog.kafka.errors import TIMEOUT, from_code
+from twinlog.kafka.errors import ANSWER_TOO_LARGE, TIMEOUT, from_code
 from twinlog.kafka.protocol.connection import DataClient, DataClientPool, request_timeout_ms
 from twinlog.kafka.raw.errors import about, again, partition_error
 from twinlog.kafka.raw.leaders import leader_of, no_leader, refresh_metadata
@@ -108,6 +108,9 @@ class _Standing:
     is_busy: bool = False
     """Its last answer brought records."""
     has_answered: bool = False
+    group: int = 0
+    """Partitions of another number than 0 are asked only with those of the same one: an answer of theirs was
+    too large to be read, and it is sought whose records those are."""
 
 
 class RawFetcher:
@@ -125,6 +128,7 @@ class RawFetcher:
         self._requests: dict[int, int] = {}
         self._windows: dict[int, Window] = {}
         self._served = 0
+        self._groups = 0
         self._tasks = OwnedTasks("a fetcher", self._failed)
         self._failure: Exception | None = None
         self._children: set[asyncio.Task[None]] = set()
@@ -181,7 +185,8 @@ class RawFetcher:
             self._window(node)  # each gets its share of what all may bring
         for node, partitions in by_node.items():
             for together in self._apart(node, partitions):
-                self._start(node, together, positions, sizes)
+                if self._requests.get(node, 0) < _REQUESTS_PER_BROKER:
+                    self._start(node, together, positions, sizes)
 
     def _may_be_asked(self, node: int) -> bool:
         return (
@@ -218,6 +223,12 @@ class RawFetcher:
     def _apart(self, node: int, partitions: list[TopicPartition]) -> list[list[TopicPartition]]:
         """Busy partitions in a request of their own: else each of their answers would name all the quiet
         ones, too."""
+        groups: dict[int, list[TopicPartition]] = {}
+        for partition in partitions:
+            groups.setdefault(self._standing(partition).group, []).append(partition)
+        if groups.keys() != {0}:
+            # The newest first: else those that wait long would keep all places, and the search no end.
+            return [groups[number] for number in sorted(groups, reverse=True)]
         busy = [partition for partition in partitions if self._standing(partition).is_busy]
         is_room_for_two = self._requests.get(node, 0) <= _REQUESTS_PER_BROKER - 2
         if (
@@ -322,12 +333,27 @@ class RawFetcher:
         except KafkaError as error:
             if error.reason == TIMEOUT.name:
                 window.shrink(most, began=began, now=self._loop.time())
-            for partition, offset in offsets.items():
-                self._standing(partition).preferred_replica = _NO_REPLICA
-                self._fail(partition, offset, about(partition, again(error)))
+            self._request_failed(offsets, error)
         finally:
             self._requests[node] -= 1
             self._no_longer_asked(parts)
+
+    def _request_failed(self, offsets: Mapping[TopicPartition, int], error: KafkaError) -> None:
+        """Partitions without an answer, each with the position that was asked for."""
+        if error.reason == ANSWER_TOO_LARGE.name and len(offsets) > 1:
+            self._ask_apart(list(offsets))
+            return
+        for partition, offset in offsets.items():
+            self._standing(partition).preferred_replica = _NO_REPLICA
+            self._fail(partition, offset, about(partition, again(error)))
+
+    def _ask_apart(self, partitions: list[TopicPartition]) -> None:
+        """From now on in two requests: the records of one of them cannot be read."""
+        half = len(partitions) // 2
+        for some in (partitions[:half], partitions[half:]):
+            self._groups += 1
+            for partition in some:
+                self._standing(partition).group = self._groups
 
     def _window(self, node: int) -> Window:
         window = self._windows.get(node)
@@ -368,6 +394,7 @@ class RawFetcher:
         if self._asked.get(partition) != offset:
             return  # another position was asked for since
         standing.has_answered = True
+        standing.group = 0
         standing.failures = 0
         standing.is_busy = len(answer.records) > 0
         if standing.is_busy:
