@@ -41,6 +41,7 @@ from twinlog_source.log.positions_follower import PositionsFollower
 from twinlog_source.partitions.table import PartitionTable
 from twinlog_source.pipeline.runner import SparkRunner
 from twinlog_source.pipeline.session import local_cores
+from twinlog_source.preserved.target_probe import KafkaTargetProbe
 from twinlog_source.task.producer_settings import producer_settings
 from twinlog_source.topics.known import KnownTopics
 from twinlog_source.topics.source_ends import TIMEOUT_SECONDS as ENDS_TIMEOUT_SECONDS
@@ -165,13 +166,14 @@ async def _driver(
         clock=context.clock,
         retractions=positions.retractions,
     )
+    session = _session(flow, stack)
     ownership = Ownership(
         flow=flow,
         instance_id=context.instance_id,
         internal=InternalTopics(flow=flow, source=source, target=target),
         positions=positions,
         journal=journal,
-        fence=_fence(flow, positions, stack),
+        fence=_fence(flow, positions, session),
         clock=context.clock,
     )
     estate = FlowState(
@@ -182,6 +184,9 @@ async def _driver(
         positions=positions,
         starts=StartPositions(source=source, read_committed=flow.settings.read_committed),
         journal=journal,
+        probe=KafkaTargetProbe(
+            session, timeout_seconds=FENCE_SECONDS, transaction_timeout_seconds=_transaction_timeout(flow)
+        ),
         clock=context.clock,
         on_gap=instruments.gap,
         topics_changed=watch.subscribe(),
@@ -253,19 +258,25 @@ def refusal(clusters: Clusters, flow: Flow) -> TwinlogError | None:
     return clusters.refusal(flow)
 
 
-def _fence(flow: SourceFlow, positions: PositionsLog, stack: AsyncExitStack) -> Fence:
-    properties = flow.clients.data_producer.properties
-    options = aiokafka_client_options(properties, alias=flow.flow.target)
+def _session(flow: SourceFlow, stack: AsyncExitStack) -> DataClientPool:
+    """With the rights of those who write the copies."""
+    options = aiokafka_client_options(flow.clients.data_producer.properties, alias=flow.flow.target)
     session = DataClientPool(flow.flow.target, options, timeout_seconds=FENCE_SECONDS)
     stack.push_async_callback(session.close)
+    return session
 
+
+def _transaction_timeout(flow: SourceFlow) -> float:
+    properties = flow.clients.data_producer.properties
+    return producer_settings(properties, alias=flow.flow.target).transaction_timeout_seconds
+
+
+def _fence(flow: SourceFlow, positions: PositionsLog, session: DataClientPool) -> Fence:
     take_over = TakeOver(
         session=session,
         positions=positions,
         target_topic=lambda topic: flow.policy.format_remote_topic(flow.flow.source, topic),
         timeout_seconds=FENCE_SECONDS,
-        transaction_timeout_seconds=producer_settings(
-            properties, alias=flow.flow.target
-        ).transaction_timeout_seconds,
+        transaction_timeout_seconds=_transaction_timeout(flow),
     )
     return take_over.take

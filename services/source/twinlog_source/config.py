@@ -10,6 +10,7 @@ from twinlog.policy import OffsetSyncsLocation as SyncsHost
 from twinlog.selection import TopicSelector
 from twinlog.selection_configured import topic_selector
 from twinlog.service.lease import selection_fingerprint
+from twinlog_source.partitions.copy_mode import OffsetsRule
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -24,6 +25,8 @@ class SourceFlow:
     """What the file selects; configsync's word wins while it is there."""
     offset_syncs: HostedTopic | None
     """None = no offset syncs are emitted."""
+    offsets: OffsetsRule
+    """Which copies keep their source's offsets."""
     rules: str = ""
     """Fingerprint of what the file selects: tells deployments apart that would own one flow."""
 
@@ -60,6 +63,7 @@ def source_flows(configuration: Configuration) -> tuple[SourceFlow, ...]:
                 selector=topic_selector(entry),
                 offset_syncs=offset_syncs_topic(policy, entry.flow, location) if syncs.enabled else None,
                 rules=selection_fingerprint(entry),
+                offsets=OffsetsRule(entry.source.offsets),
             )
         )
     return tuple(flows)

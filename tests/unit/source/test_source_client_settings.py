@@ -6,7 +6,8 @@ from twinlog.batches import Codec
 from twinlog.kafka.clients import fetch_options
 from twinlog.model import Flow
 from twinlog_source.config import SourceFlow, source_flows
-from twinlog_source.driver.task_settings import TaskSettings
+from twinlog_source.driver.task_settings import TaskSettings, every_transactional_id, ids_of_slot
+from twinlog_source.log.facts import WriterFact
 from twinlog_source.task.assembly import copy_settings
 from twinlog_source.task.producer_settings import producer_settings
 from unit.library.config_files import load_more
@@ -102,3 +103,25 @@ def test_transactional_ids_are_those_of_flow_and_slot_and_none_without_exactly_o
     plain = flow_of("B.exactly.once.source.support = disabled")
     assert plain.flow == Flow("A", "B")
     assert not TaskSettings(flow=plain).prepare(1, 3, positions_partition_count=25).transactional_ids
+
+
+def test_holes_are_filled_as_an_id_of_the_slot_and_the_epoch_that_every_owner_fences() -> None:
+    flow = flow_of("")
+    fillers = [
+        TaskSettings(flow=flow).prepare(epoch, 3, positions_partition_count=25).filler_transactional_id
+        for epoch in (1, 2, 3)
+    ]
+    assert fillers == ["twinlog-A-B-3-5", "twinlog-A-B-3-4", "twinlog-A-B-3-5"]
+    assert set(fillers) <= set(every_transactional_id(flow, 4))
+    assert set(ids_of_slot(flow, 1, 3)) == {"twinlog-A-B-3-2", "twinlog-A-B-3-3", "twinlog-A-B-3-5"}
+    plain = flow_of("B.exactly.once.source.support = disabled")
+    assert not ids_of_slot(plain, 1, 3)
+    assert not TaskSettings(flow=plain).prepare(1, 3, positions_partition_count=25).filler_transactional_id
+
+
+def test_tasks_learn_who_writes_the_preserved_copies() -> None:
+    tasks = TaskSettings(flow=flow_of(""))
+    assert not tasks.prepare(1, 0, positions_partition_count=25).HasField("preserved_writer")
+    writer = WriterFact(producer_id=7, producer_epoch=2)
+    told = tasks.prepare(1, 0, positions_partition_count=25, writer=writer).preserved_writer
+    assert (told.producer_id, told.producer_epoch) == (7, 2)

@@ -12,7 +12,7 @@ from twinlog.model import Flow, TopicPartition
 from twinlog.service.feeds.topics import ReplicatedTopic, TopicState
 from twinlog_source.driver.epoch import Epoch, SlotState
 from twinlog_source.driver.epoch_jobs import number_after
-from twinlog_source.log.facts import TopicFact
+from twinlog_source.log.facts import CopyFact, TopicFact
 from twinlog_source.partitions.table import PartitionTable, Shortened
 from twinlog_source.topics.start_positions import begins_at
 
@@ -189,6 +189,10 @@ def test_a_partition_that_leaves_and_comes_back_within_an_epoch_goes_on_from_its
     table.begin(stays, 0)
     table.begin(leaves, 0)
     table.keep({stays: "A.stays"}, owned=both)
+    assert table.plannable() == frozenset(), "how it is copied is not decided"
+    table.rows[stays].copy = CopyFact(
+        partition=stays, preserved=False, since=0, reason="COMPACTED", target_topic_id="id"
+    )
     assert table.plannable() == {stays}
     table.observe(0, report(leaves, 7, 9, 7, 70), now=1.0, now_ms=1)
     table.keep(both, owned=both)

@@ -43,6 +43,7 @@ from twinlog_source.log.journal import Journal
 from twinlog_source.log.positions import PositionsLog
 from twinlog_source.topics.known import KnownTopics
 from twinlog_source.topics.start_positions import StartPositions
+from unit.source.target_probe import FakeTargetProbe
 
 FILE = """\
 clusters = A, B
@@ -155,6 +156,7 @@ class Site:
             positions=positions,
             starts=StartPositions(source=self.source, read_committed=True),
             journal=journal,
+            probe=FakeTargetProbe(self.target),
             clock=self.clock,
             on_gap=lambda _: None,
             topics_changed=watch.subscribe(),

@@ -10,7 +10,7 @@ started.
 """
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import structlog
 
@@ -19,7 +19,7 @@ from twinlog.errors import FatalKafkaError, StateError
 from twinlog.model import TopicPartition
 from twinlog.service.lease import are_twins, twin_deployment
 from twinlog_source.config import SourceFlow
-from twinlog_source.driver.task_settings import every_transactional_id, transactional_ids
+from twinlog_source.driver.task_settings import every_transactional_id, ids_of_slot
 from twinlog_source.log.facts import ClaimFact, OwnerFact
 from twinlog_source.log.fencing import FENCED
 from twinlog_source.log.internal_topics import InternalTopics
@@ -128,6 +128,12 @@ class Ownership:
             if self.positions.written_at_ms.get(partition, 0) > last_ours_ms:
                 await self.journal.take_back("epochs", partition.topic, partition.partition)
                 del marked[partition]
+        copies = self.positions.control.copies
+        for partition, copy in list(copies.items()):
+            if copy.preserved and self.positions.written_at_ms.get(partition, 0) > last_ours_ms:
+                # Others may have written to the copy: which of its offsets are the source's is not known.
+                copies[partition] = replace(copy, preserved=False, since=0, reason="POSITION_STORED")
+                await self.journal.state(copies[partition])
 
     async def note_slots(self, slots: int) -> None:
         """Before more slots than ever are used: whoever comes after us must fence them all."""
@@ -137,15 +143,13 @@ class Ownership:
 
     async def fence_slots(self, epoch: int, slots: Sequence[int]) -> None:
         """Nobody who copied for these slots of an epoch can commit any more."""
-        await self.fence([name for slot in slots for name in transactional_ids(self.flow, epoch, slot)], {})
+        await self.fence([name for slot in slots for name in ids_of_slot(self.flow, epoch, slot)], {})
 
     async def end_hanging(self, epoch: int, copies: Mapping[TopicPartition, TopicPartition]) -> None:
         """Before the tasks of an epoch take their ids over: end what hangs of these ids, and of those of
         slots that are not used any more, on any copy. Raises KafkaError."""
         slots = range(self._slots)
-        await self.fence(
-            [name for slot in slots for name in transactional_ids(self.flow, epoch, slot)], copies
-        )
+        await self.fence([name for slot in slots for name in ids_of_slot(self.flow, epoch, slot)], copies)
 
     @property
     def is_due(self) -> bool:

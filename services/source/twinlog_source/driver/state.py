@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 
 from twinlog.api.source.v1 import worker_service_pb2 as pb
 from twinlog.clock import Clock
-from twinlog.errors import KafkaError, NotFoundError
+from twinlog.errors import FatalKafkaError, KafkaError, NotFoundError
 from twinlog.kafka.ports import OffsetSpec
 from twinlog.model import TopicPartition
 from twinlog.service.feeds.topics import ReplicatedTopic, TopicsWatch
@@ -24,8 +24,12 @@ from twinlog_source.log.ledger import Ledger
 from twinlog_source.log.positions import PositionsLog
 from twinlog_source.log.topic_facts import TopicFacts
 from twinlog_source.partitions.assignments import TaskOrders, limits_differ
-from twinlog_source.partitions.table import Obstacle, PartitionTable
+from twinlog_source.partitions.table import Obstacle, PartitionRow, PartitionTable
+from twinlog_source.preserved.target_probe import TargetProbe
+from twinlog_source.topics.copy_changes import CopyChanges
+from twinlog_source.topics.copy_modes import CopyModes
 from twinlog_source.topics.known import KnownTopics, copyable_partitions
+from twinlog_source.topics.new_copies import NewCopies
 from twinlog_source.topics.position_finder import PositionFinder
 from twinlog_source.topics.source_logs import SourceLogs
 from twinlog_source.topics.start_positions import StartPositions
@@ -46,6 +50,7 @@ class FlowState:
     positions: PositionsLog
     starts: StartPositions
     journal: Journal
+    probe: TargetProbe
     clock: Clock
     on_gap: Callable[[Gap], None]
     topics_changed: asyncio.Event
@@ -61,6 +66,8 @@ class FlowState:
     _marks: TopicFacts = field(init=False)
     _wanted: WantedTopics = field(init=False)
     _finder: PositionFinder = field(init=False)
+    _modes: CopyModes = field(init=False)
+    _changes: CopyChanges = field(init=False)
     _recheck_at: float = 0.0
     _obstacles: dict[TopicPartition, Obstacle | None] = field(default_factory=dict)
     """What stood against partitions before a move of the driver that failed."""
@@ -85,6 +92,7 @@ class FlowState:
             table=self.table,
             positions=self.positions,
             starts=self.starts,
+            marks=self._marks,
             reset=self.flow.settings.auto_offset_reset,
             clock=self.clock,
         )
@@ -96,6 +104,15 @@ class FlowState:
             ledger=self.ledger,
             clock=self.clock,
         )
+        self._changes = CopyChanges(
+            rule=self.flow.offsets,
+            table=self.table,
+            marks=self._marks,
+            journal=self.journal,
+            probe=self.probe,
+            confirm=self.confirm,
+        )
+        self._modes = self._copy_modes()
         self.target_logs = TargetLogs(
             target=self.known.target,
             table=self.table,
@@ -106,11 +123,35 @@ class FlowState:
             clock=self.clock,
         )
 
+    def _copy_modes(self) -> CopyModes:
+        exactly_once = self.flow.settings.exactly_once
+        return CopyModes(
+            rule=self.flow.offsets,
+            exactly_once=exactly_once,
+            table=self.table,
+            marks=self._marks,
+            journal=self.journal,
+            probe=self.probe,
+            new_copies=NewCopies(
+                rule=self.flow.offsets,
+                exactly_once=exactly_once,
+                marks=self._marks,
+                starts=self.starts,
+                source=self.known.source,
+                target=self.known.target,
+                probe=self.probe,
+            ),
+            changes=self._changes,
+            confirm=self.confirm,
+            clock=self.clock,
+        )
+
     # ------------------------------------------------------------------------------------------ ownership
 
     async def take_over(self, *, displaced: bool) -> None:
         """Become the flow's owner, then take the positions from the log. Raises as `Ownership.take_over`."""
         await self.ownership.take_over(displaced=displaced)
+        self._modes.forget()
         await self.ledger.tidy(everything=True)
         await self.reread(list(self.table.rows))
 
@@ -194,11 +235,14 @@ class FlowState:
         if recreated:
             # It writes positions, and nobody fences the driver's own writer: whoever slept looks first.
             await self.confirm()
+            await self._changes.translate_recreated(self.topics)
             await self._source_logs.restart_recreated(self.topics)
         await self.withdraw()
         await self._marks.state_new(self.topics)
         await self._marks.state_left(self.topics)
         await self._finder.find(self.topics)
+        await self._changes.translate_reported()
+        await self._modes.decide(self.topics)
         await self.target_logs.note_recreated(self.topics)
         await self.target_logs.look_at_ends(self.topics)
         await self.target_logs.note_shortened(self.topics)
@@ -233,6 +277,10 @@ class FlowState:
             return True
         await self.withdraw()
         await self._finder.find(self.topics)
+        if await self._changes.translate_reported():
+            return True
+        await self._modes.decide(self.topics)
+        await self._changes.note_skips()
         await self.target_logs.note_shortened(self.topics)
         return self.table.plannable() != planned
 
@@ -255,7 +303,13 @@ class FlowState:
             raise NotFoundError(
                 f"{self.flow.flow} does not copy {partition} any more", reason="PARTITION_UNKNOWN"
             )
-        before, obstacle = row.position, row.obstacle
+        before = row.position
+        begins = row.copy is None and not row.stored
+        if begins:
+            await self._begin_at(row, position)
+        elif row.copy is not None and row.copy.preserved:
+            before = await self._changes.position_of(row, row.copy)
+        obstacle = row.obstacle
         row.obstacle = Obstacle(
             reason="POSITION_BEING_SET", message="`twinlog positions set` moves it now", retry_at=math.inf
         )
@@ -275,20 +329,34 @@ class FlowState:
             # The gaps first: after a crash in between something may be told that was not left out; never the
             # other way round.
             await self.journal.move(partition, position, gaps)
+            if row.is_preserved and not begins:
+                await self._changes.leave_out(row, position)
         except (KafkaError, asyncio.CancelledError):
             # It stays in no plan until what is in force is on the log behind what may still arrive.
             self._obstacles[partition] = obstacle
+            if begins and not row.is_preserved:
+                row.position = before
             self.withdrawals.by_driver(partition, to_offset=position, before=before, gaps=gaps)
             raise
         for gap in gaps:
             self.ledger.enter(gap)
         row.position, row.stored, row.obstacle, row.epochs = position, True, None, ()
 
+    async def _begin_at(self, row: PartitionRow, position: int) -> None:
+        """Begin a copy here, with the source's offsets where possible. Raises KafkaError when it may not."""
+        before = row.position
+        self.table.begin(row.partition, position)
+        await self._modes.decide(self.topics, only=row.partition)
+        if row.copy is None and row.obstacle is not None:
+            row.position = before
+            raise FatalKafkaError(row.obstacle.message, reason=row.obstacle.reason)
+
     async def withdraw(self) -> None:
         """Write what is in force behind the driver's own moves that failed. For the flow's owner. Raises
         KafkaError."""
         for partition, given_up in self.withdrawals.of_driver.items():
             await self.journal.restore(partition, given_up.before)
+            await self._changes.restate(partition)
             await self.ledger.remove(given_up.gaps)
             self.withdrawals.done(partition, given_up)
             row, obstacle = self.table.rows.get(partition), self._obstacles.pop(partition, None)

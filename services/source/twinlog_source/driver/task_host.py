@@ -31,7 +31,10 @@ class TaskHost:
 
     def prepare(self, epoch: Epoch, slot: Slot) -> pb.Prepare:
         prepare = self.tasks.prepare(
-            epoch.number, slot.index, positions_partition_count=self.estate.positions.partition_count
+            epoch.number,
+            slot.index,
+            positions_partition_count=self.estate.positions.partition_count,
+            writer=self.estate.positions.control.writer,
         )
         names = {partition.topic for partition in slot.partitions}
         topics = {name: self.estate.topics[name] for name in names if name in self.estate.topics}

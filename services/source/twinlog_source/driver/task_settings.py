@@ -7,9 +7,12 @@ from google.protobuf.duration_pb2 import Duration
 from twinlog.api.source.v1 import worker_service_pb2 as pb
 from twinlog.policy.names import transactional_id_prefix
 from twinlog_source.config import SourceFlow
+from twinlog_source.log.facts import WriterFact
 
-IDS_PER_SLOT = 4
-"""Two in turn, for each of two epochs that overlap."""
+IDS_PER_SLOT = 6
+"""Two in turn and one that fills holes of preserved copies, for each of two epochs that overlap."""
+_FILLER = 4
+"""The first of a slot's ids that fill."""
 
 
 def transactional_ids(flow: SourceFlow, epoch: int, slot: int) -> tuple[str, ...]:
@@ -19,6 +22,17 @@ def transactional_ids(flow: SourceFlow, epoch: int, slot: int) -> tuple[str, ...
         return ()
     first = 2 * (epoch % 2)
     return tuple(_transactional_id(flow, slot, first + turn) for turn in range(2))
+
+
+def filler_id(flow: SourceFlow, epoch: int, slot: int) -> str:
+    """The id with which a slot fills holes of preserved copies; empty when the flow is not exactly-once."""
+    return _transactional_id(flow, slot, _FILLER + epoch % 2) if flow.settings.exactly_once else ""
+
+
+def ids_of_slot(flow: SourceFlow, epoch: int, slot: int) -> tuple[str, ...]:
+    """Every id that the task of a slot uses in an epoch."""
+    filler = filler_id(flow, epoch, slot)
+    return (*transactional_ids(flow, epoch, slot), filler) if filler else ()
 
 
 def every_transactional_id(flow: SourceFlow, slots: int) -> tuple[str, ...]:
@@ -35,8 +49,11 @@ def _transactional_id(flow: SourceFlow, slot: int, turn: int) -> str:
 class TaskSettings:
     flow: SourceFlow
 
-    def prepare(self, epoch: int, slot: int, *, positions_partition_count: int) -> pb.Prepare:
-        """The answer to a task's Hello. Holds secrets: never logged."""
+    def prepare(
+        self, epoch: int, slot: int, *, positions_partition_count: int, writer: WriterFact | None = None
+    ) -> pb.Prepare:
+        """The answer to a task's Hello. `writer` writes the preserved copies. Holds secrets: never
+        logged."""
         flow, settings, syncs = self.flow, self.flow.settings, self.flow.offset_syncs
         lease = Duration()
         lease.FromNanoseconds(int(settings.lease_seconds * 1e9))
@@ -61,4 +78,8 @@ class TaskSettings:
             read_committed=settings.read_committed,
             lease=lease,
             connector_name=settings.connector_name,
+            preserved_writer=None
+            if writer is None
+            else pb.WriterIdentity(producer_id=writer.producer_id, producer_epoch=writer.producer_epoch),
+            filler_transactional_id=filler_id(flow, epoch, slot),
         )

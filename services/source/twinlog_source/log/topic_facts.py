@@ -3,9 +3,9 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
-from twinlog.model import Flow
+from twinlog.model import Flow, TopicPartition
 from twinlog.service.feeds.topics import ReplicatedTopic, TopicsWatch
-from twinlog_source.log.facts import ControlState, TopicFact
+from twinlog_source.log.facts import ControlState, CopyFact, TopicFact
 from twinlog_source.log.journal import Journal
 
 
@@ -28,6 +28,11 @@ class TopicFacts:
         mark = self.control.topics.get(topic.source_topic)
         before = "" if mark is None else mark.target_topic_id
         return bool(before) and bool(topic.target_topic_id) and before != topic.target_topic_id
+
+    def copy_of(self, partition: TopicPartition, topic: ReplicatedTopic) -> CopyFact | None:
+        """How the partition is copied; None when that is not on the log, or of an earlier target topic."""
+        fact = self.control.copies.get(partition)
+        return fact if fact is not None and fact.target_topic_id == topic.target_topic_id else None
 
     async def state(self, topic: ReplicatedTopic, *, known_partitions: int) -> None:
         """The topic and its copy as they are now; partitions beyond `known_partitions` came after the flow

@@ -16,22 +16,26 @@ from twinlog_source.partitions.table import PartitionRow, PartitionTable
 
 Limits = tuple[str, int, str, str]
 """Which topic the copies go to, and what it takes."""
+_Terms = tuple[Limits, bool]
+"""The same, and whether the copy keeps its source's offsets."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TaskOrders:
     table: PartitionTable
     control: ControlState
-    _limits_before: dict[TopicPartition, Limits] = field(default_factory=dict)
-    """What the target took when a partition was handed out last."""
+    _terms_before: dict[TopicPartition, _Terms] = field(default_factory=dict)
+    """How a partition was handed out last."""
 
     def assignment(self, partition: TopicPartition, topic: ReplicatedTopic, *, now_ms: int) -> pb.Assignment:
-        """What a task is told of a partition whose position is known."""
+        """What a task is told of a partition whose position and kind of copy are known."""
         row = self.table.rows[partition]
+        copy = row.copy
         assert row.position is not None
-        limits, before = limits_of(topic), self._limits_before.get(partition)
-        self._limits_before[partition] = limits
-        if before is not None and before[0] != limits[0]:
+        assert copy is not None
+        terms, before = (limits_of(topic), copy.preserved), self._terms_before.get(partition)
+        self._terms_before[partition] = terms
+        if before is not None and before[0][0] != terms[0][0]:
             row.target_end = -1
         return pb.Assignment(
             partition=types_pb2.TopicPartition(topic=partition.topic, partition=partition.partition),
@@ -43,11 +47,15 @@ class TaskOrders:
             paused=self.control.is_paused(partition),
             position_stored=row.stored,
             # Another limit, or another topic: what failed before may succeed now.
-            setback=_setback(row, now_ms=now_ms) if limits == before else None,
+            setback=_setback(row, now_ms=now_ms) if terms == before else None,
             epochs=[pb.EpochStart(leader_epoch=each.leader_epoch, offset=each.offset) for each in row.epochs],
             target_end_offset=row.target_end,
             compacted=topic.source_cleanup_policy != "delete",
             sync_pace=row.sync_pace,
+            preserved=(
+                pb.PreservedCopy(skip_from=copy.skip_from, skip_to=copy.skip_to) if copy.preserved else None
+            ),
+            target_topic_id=topic.target_topic_id,
         )
 
     def throttles(self, plan: Plan, *, now: float) -> list[pb.SetThrottle]:

@@ -3,13 +3,13 @@ RPCs.
 """
 
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from twinlog.api.source.v1 import source_service_pb2 as source_pb
 from twinlog.api.source.v1 import worker_service_pb2 as pb
 from twinlog.errors import KafkaError, TwinlogError
 from twinlog.model import TopicPartition
-from twinlog_source.log.facts import EpochStart
+from twinlog_source.log.facts import CopyFact, EpochStart
 from twinlog_source.partitions.lag_time import LagTime
 from twinlog_source.partitions.latency import LatencyHistogram
 from twinlog_source.partitions.planner import BACKLOG_RECORDS, BEHIND_RECORDS, BEHIND_SECONDS, Load
@@ -54,6 +54,8 @@ class PartitionRow:
     stored: bool = False
     """The log holds `position` (or a later one)."""
     obstacle: Obstacle | None = None
+    copy: CopyFact | None = None
+    """Whether the copy keeps its source's offsets; None = not decided yet: it must not be copied."""
     slot: int = -1
     epochs: tuple[EpochStart, ...] = ()
     """Leader epochs of what is copied, as `LeaderEpochsFact`."""
@@ -94,6 +96,21 @@ class PartitionRow:
         self.bytes.begin(now)
         self._lanes.clear()
         self._shortened_to = NOT_SEEN
+        self.forget_task_words()
+
+    def forget_task_words(self) -> None:
+        """What the last task said of the kind of copy is settled."""
+        if self.report is not None:
+            self.report.needs_translation = False
+
+    @property
+    def is_preserved(self) -> bool:
+        return self.copy is not None and self.copy.preserved
+
+    @property
+    def needs_translation(self) -> bool:
+        """Its task says that a preserved copy cannot keep the source's offsets from its position on."""
+        return self.is_preserved and self.report is not None and self.report.needs_translation
 
     def forget_target(self) -> None:
         """The target is another log now: nothing is known of its end."""
@@ -165,6 +182,9 @@ class PartitionRow:
         self.report, self.reported_at_ms, self.position = report, now_ms, report.position
         self._observe_lag()
         self.epochs = tuple(EpochStart(each.leader_epoch, each.offset) for each in report.epochs)
+        if report.HasField("preserved") and self.copy is not None and self.copy.preserved:
+            skip = report.preserved
+            self.copy = replace(self.copy, skip_from=skip.skip_from, skip_to=skip.skip_to)
 
     def added_by_lane(self, report: pb.PartitionReport) -> dict[str, int]:
         """What a task's counters by lane grew since its last report."""
@@ -263,11 +283,11 @@ class PartitionTable:
         return {p: row.position for p, row in self.rows.items() if row.position is not None}
 
     def plannable(self) -> frozenset[TopicPartition]:
-        """Partitions whose position is known and that nothing keeps from being copied."""
+        """Partitions whose position and kind of copy are known and that nothing keeps from being copied."""
         return frozenset(
             partition
             for partition, row in self.rows.items()
-            if row.position is not None and row.obstacle is None
+            if row.position is not None and row.copy is not None and row.obstacle is None
         )
 
     def rates(self, partitions: Collection[TopicPartition]) -> Mapping[TopicPartition, float | None]:

@@ -7,6 +7,7 @@ from twinlog.config import AutoOffsetReset
 from twinlog.errors import KafkaError
 from twinlog.model import TopicPartition
 from twinlog_source.log.positions import PositionsLog
+from twinlog_source.log.topic_facts import TopicFacts
 from twinlog_source.partitions.table import Obstacle, PartitionTable
 from twinlog_source.topics.known import Topics
 from twinlog_source.topics.start_positions import StartPositions, begins_at
@@ -19,6 +20,7 @@ class PositionFinder:
     table: PartitionTable
     positions: PositionsLog
     starts: StartPositions
+    marks: TopicFacts
     reset: AutoOffsetReset
     """For partitions that were there when the flow began."""
     clock: Clock
@@ -46,6 +48,11 @@ class PositionFinder:
             elif partition in stored:
                 row.position, row.stored, row.obstacle = stored[partition], True, None
                 row.epochs = self.positions.control.epochs.get(partition, ())
+            elif (
+                copy := self.marks.copy_of(partition, topics[partition.topic])
+            ) is not None and copy.preserved:
+                # It has begun: a reset could leave out what was not copied yet.
+                self.table.begin(partition, copy.since)
             else:
                 mark = self.positions.control.topics.get(partition.topic)
                 resets[partition] = begins_at(partition, topics[partition.topic], mark, self.reset)

@@ -45,6 +45,9 @@ class SourceLogs:
 
     async def _restart(self, partition: TopicPartition, position: int) -> None:
         row = self.table.rows.get(partition)
+        if row is not None:
+            # Of a preserved copy it is stored now and then only.
+            position = max(position, row.position or 0)
         end = max(position, -1 if row is None else row.task_end_offset)
         gap = Gap(
             partition=partition,

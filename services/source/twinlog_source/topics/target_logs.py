@@ -1,5 +1,7 @@
 """What becomes of the copies: a target topic that was made anew, or a log that ends before what was written
-there, has lost records; that is a gap, and the copy goes on."""
+there, has lost records; that is a gap, and the copy goes on.
+
+Not of preserved copies: their task sees where they end, and copies again what they lost."""
 
 from dataclasses import dataclass
 
@@ -55,7 +57,7 @@ class TargetLogs:
         stored = {
             partition: _copied_before(row, row.position)
             for partition, row in self.table.rows.items()
-            if partition.topic == topic.source_topic and row.stored and row.position
+            if partition.topic == topic.source_topic and row.stored and row.position and not row.is_preserved
         }
         firsts = await self.starts.resolve(dict.fromkeys(stored, AutoOffsetReset.EARLIEST))
         for partition, position in stored.items():
@@ -82,6 +84,8 @@ class TargetLogs:
         """Whether the copies still reach as far as they were written."""
         rows: dict[TopicPartition, PartitionRow] = {}
         for partition, row in self.table.rows.items():
+            if row.is_preserved:
+                continue
             topic, mark = topics.get(partition.topic), self.marks.control.targets.get(partition)
             if topic is None:
                 continue
@@ -104,7 +108,9 @@ class TargetLogs:
 
     async def note_shortened(self, topics: Topics) -> None:
         """Copies that lost records that were written: a gap, and the copy goes on."""
-        shortened = [row for row in self.table.rows.values() if row.shortened is not None]
+        shortened = [
+            row for row in self.table.rows.values() if row.shortened is not None and not row.is_preserved
+        ]
         if not shortened:
             return
         names = {row.partition.topic: row.target_topic for row in shortened}
@@ -148,7 +154,7 @@ class TargetLogs:
         marks = []
         for partition, row in self.table.rows.items():
             topic = topics.get(partition.topic)
-            if topic is None or row.target_end < 0 or row.shortened is not None:
+            if topic is None or row.target_end < 0 or row.shortened is not None or row.is_preserved:
                 continue
             mark = TargetFact(
                 partition=partition,

@@ -1,0 +1,153 @@
+"""What becomes of preserved copies: they are made translated, or leave out a range that an operator names.
+
+Invariant: a copy changes in one direction only, from preserved to translated, at one source offset that is on
+the log. What lies below it keeps its source's offsets.
+"""
+
+from collections.abc import Awaitable, Callable, Collection
+from dataclasses import dataclass, replace
+
+import structlog
+
+from twinlog.config import OffsetsMode
+from twinlog.errors import KafkaError
+from twinlog.model import Flow, TopicPartition
+from twinlog_source.log.facts import ControlState, CopyFact, LeaderEpochsFact
+from twinlog_source.log.journal import Journal
+from twinlog_source.log.topic_facts import TopicFacts
+from twinlog_source.partitions.copy_mode import OffsetsReason, OffsetsRule
+from twinlog_source.partitions.table import PartitionRow, PartitionTable
+from twinlog_source.preserved.target_probe import TargetProbe
+from twinlog_source.topics.known import Topics
+
+SOURCE_TRUNCATED = "SOURCE_TRUNCATED"
+
+log = structlog.get_logger(__name__)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CopyChanges:
+    """All methods raise KafkaError."""
+
+    rule: OffsetsRule
+    table: PartitionTable
+    marks: TopicFacts
+    journal: Journal
+    probe: TargetProbe
+    confirm: Callable[[], Awaitable[None]]
+    """Raises KafkaError when the flow is not ours any more: to be asked before facts are written."""
+
+    @property
+    def control(self) -> ControlState:
+        return self.marks.control
+
+    async def translate_reported(self) -> bool:
+        """Make copies translated whose tasks say that they cannot keep the offsets. True when there were
+        any: they have to be handed out again."""
+        rows = [
+            row
+            for row in self.table.rows.values()
+            if row.needs_translation and self.rule.wanted(row.partition.topic) is not OffsetsMode.PRESERVED
+        ]
+        for row in rows:
+            assert row.report is not None
+            assert row.copy is not None
+            await self.translate(row, row.copy, row.report.position, row.report.reason)
+        return bool(rows)
+
+    async def translate_recreated(self, topics: Topics) -> None:
+        """Preserved copies of source topics that were deleted and created again: offsets begin at 0 again.
+        Before their positions are reset, and while nobody copies them."""
+        for partition, row in self.table.rows.items():
+            topic = topics[partition.topic]
+            fact = self.marks.copy_of(partition, topic)
+            if fact is None or not fact.preserved or not self.marks.source_was_recreated(topic):
+                continue
+            await self._write([_as_translated(fact, 0, OffsetsReason.SOURCE_RECREATED)])
+            _log_translated(self.marks.flow, fact, 0, OffsetsReason.SOURCE_RECREATED)
+            row.copy = None
+            row.forget_target()
+            if not row.stored:
+                row.forget_source()
+
+    async def note_skips(self) -> None:
+        """Put on the log what tasks have left out of preserved copies."""
+        known = self.control.copies
+        changed = [
+            row.copy
+            for partition, row in self.table.rows.items()
+            if row.copy is not None and row.copy.preserved and row.copy != known.get(partition)
+        ]
+        if changed:
+            await self.confirm()
+            await self._write(changed)
+
+    async def position_of(self, row: PartitionRow, fact: CopyFact) -> int:
+        """The next source offset to copy of a preserved copy that no task writes. Raises KafkaError also
+        while records are being replicated."""
+        return position_at(fact, await self._end(row))
+
+    async def restate(self, partition: TopicPartition) -> None:
+        """Put what is in force of a copy behind what may still arrive of a change that failed."""
+        fact = self.control.copies.get(partition)
+        if fact is not None:
+            await self.journal.state(fact)
+
+    async def leave_out(self, row: PartitionRow, position: int) -> None:
+        """Move a preserved copy that no task writes forward to `position`. Raises KafkaError as
+        `position_of`."""
+        fact = row.copy
+        assert fact is not None
+        end = await self._end(row)
+        before = position_at(fact, end)
+        # What it left out before, and has not filled yet, is one range with the new one.
+        first = fact.skip_from if before > end else before
+        await self.confirm()
+        await self._write([replace(fact, skip_from=first, skip_to=position)])
+        row.copy = self.control.copies[row.partition]
+
+    async def translate(self, row: PartitionRow, fact: CopyFact, position: int, reason: str) -> None:
+        """Make a preserved copy translated from `position` on, which no task writes any more."""
+        await self.confirm()
+        # The position first: until the fact is on the log, the end of the copy says the same.
+        await self.journal.position(row.partition, position)
+        if row.epochs and reason != SOURCE_TRUNCATED:
+            await self.journal.state(LeaderEpochsFact(partition=row.partition, epochs=row.epochs))
+        await self._write([_as_translated(fact, position, reason)])
+        row.copy = self.control.copies[row.partition]
+        row.position, row.stored = position, True
+        row.forget_target()
+        row.forget_task_words()
+        _log_translated(self.marks.flow, fact, position, reason)
+
+    async def _end(self, row: PartitionRow) -> int:
+        target = TopicPartition(row.target_topic, row.partition.partition)
+        end = (await self.probe.ends([target]))[target]
+        if isinstance(end, KafkaError):
+            raise end
+        return end
+
+    async def _write(self, facts: Collection[CopyFact]) -> None:
+        await self.journal.states(facts)
+        self.control.copies.update((fact.partition, fact) for fact in facts)
+
+
+def position_at(fact: CopyFact, end: int) -> int:
+    """The next source offset to copy of a preserved copy that ends at `end`: what it leaves out at its end
+    was never to be copied."""
+    return fact.skip_to if fact.skip_from <= end < fact.skip_to else end
+
+
+def _as_translated(fact: CopyFact, since: int, reason: str) -> CopyFact:
+    return replace(fact, preserved=False, since=since, reason=reason, skip_from=0, skip_to=0)
+
+
+def _log_translated(flow: Flow, fact: CopyFact, since: int, reason: str) -> None:
+    log.warning(
+        "offsets_translated",
+        flow=str(flow),
+        topic=fact.partition.topic,
+        partition=fact.partition.partition,
+        since=since,
+        reason=reason,
+    )

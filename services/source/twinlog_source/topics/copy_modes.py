@@ -1,0 +1,200 @@
+"""Decides which copies keep their source's offsets, and puts that on the log before they are handed out.
+
+Invariant: a copy is handed out as preserved only when the log says so of this very target topic.
+"""
+
+from collections.abc import Awaitable, Callable, Collection, Mapping
+from dataclasses import dataclass, replace
+
+import structlog
+
+from twinlog.clock import Clock
+from twinlog.config import OffsetsMode
+from twinlog.errors import KafkaError
+from twinlog.model import TopicPartition
+from twinlog_source.log.facts import CopyFact
+from twinlog_source.log.journal import Journal
+from twinlog_source.log.topic_facts import TopicFacts
+from twinlog_source.partitions.copy_mode import (
+    Decision,
+    NewCopy,
+    OffsetsReason,
+    OffsetsRule,
+    decide_all,
+    refused,
+)
+from twinlog_source.partitions.table import Obstacle, PartitionRow, PartitionTable
+from twinlog_source.preserved.target_probe import TargetProbe
+from twinlog_source.topics.copy_changes import CopyChanges
+from twinlog_source.topics.known import Topics
+from twinlog_source.topics.new_copies import NewCopies, refusal
+
+RETRY_SECONDS = 5.0
+
+log = structlog.get_logger(__name__)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CopyModes:
+    """All methods raise KafkaError."""
+
+    rule: OffsetsRule
+    exactly_once: bool
+    table: PartitionTable
+    marks: TopicFacts
+    journal: Journal
+    probe: TargetProbe
+    new_copies: NewCopies
+    changes: CopyChanges
+    confirm: Callable[[], Awaitable[None]]
+    """Raises KafkaError when the flow is not ours any more: to be asked before facts are written."""
+    clock: Clock
+
+    def forget(self) -> None:
+        """Another process may have decided meanwhile: the log tells."""
+        for row in self.table.rows.values():
+            row.copy = None
+
+    async def decide(self, topics: Topics, *, only: TopicPartition | None = None) -> None:
+        """Give every partition (or one) that has a position its kind of copy. While nobody copies those that
+        have none yet."""
+        new: list[PartitionRow] = []
+        for row in self._undecided(topics):
+            if only not in (None, row.partition):
+                continue
+            topic = topics[row.partition.topic]
+            fact, wanted = self.marks.copy_of(row.partition, topic), self.rule.wanted(topic.source_topic)
+            if fact is None and wanted is OffsetsMode.TRANSLATED:
+                # Not on the log: a copy that has not begun yet may be decided otherwise by other settings.
+                row.copy = _translated(row, topic.target_topic_id, OffsetsReason.OFFSETS_CONFIGURED)
+            elif fact is None:
+                new.append(row)
+            elif fact.preserved and (wanted is OffsetsMode.TRANSLATED or not self.exactly_once):
+                await self._translate(row, fact)
+            elif not fact.preserved and wanted is OffsetsMode.PRESERVED:
+                self._set_aside(row, fact.reason, refused(fact.reason, "it has offsets of its own"))
+            else:
+                row.copy, row.obstacle = fact, None
+        if new:
+            await self._begin(new, topics)
+
+    def _undecided(self, topics: Topics) -> list[PartitionRow]:
+        now = self.clock.monotonic()
+        undecided = []
+        for row in self.table.rows.values():
+            target_id = topics[row.partition.topic].target_topic_id
+            if row.copy is not None and row.copy.target_topic_id != target_id:
+                row.copy = None
+            waits = row.obstacle is not None and row.obstacle.retry_at > now
+            if row.copy is None and row.position is not None and not waits:
+                undecided.append(row)
+        return undecided
+
+    def _set_aside(self, row: PartitionRow, reason: str, message: str) -> None:
+        retry_at = self.clock.monotonic() + RETRY_SECONDS
+        row.obstacle = Obstacle(reason=reason, message=message, retry_at=retry_at)
+
+    async def _translate(self, row: PartitionRow, fact: CopyFact) -> None:
+        """The configuration does not want a copy preserved that was."""
+        reason = (
+            OffsetsReason.OFFSETS_CONFIGURED if self.exactly_once else OffsetsReason.TRANSACTIONS_DISABLED
+        )
+        try:
+            position = await self.changes.position_of(row, fact)
+        except KafkaError as error:
+            self._set_aside(row, error.reason, f"where its copy ends is not known: {error}")
+            return
+        await self.changes.translate(row, fact, position, reason)
+        row.obstacle = None
+
+    async def _begin(self, rows: Collection[PartitionRow], topics: Topics) -> None:
+        copies: list[NewCopy] = []
+        for partition, found in (await self.new_copies.look(rows, topics)).items():
+            if isinstance(found, KafkaError):
+                row = self.table.rows[partition]
+                self._set_aside(row, found.reason, f"how its copy can begin is not known: {found}")
+            else:
+                copies.append(found)
+        decisions = self._decisions(copies, topics)
+        if any(decision.preserved for decision in decisions.values()):
+            # Nobody fences the driver's own writer: whoever slept looks first whether the flow is still ours.
+            await self.confirm()
+            no_writer = await self._find_writer()
+            if no_writer is not None:
+                copies = [replace(copy, refusal=copy.refusal or no_writer) for copy in copies]
+                decisions = self._decisions(copies, topics)
+        await self._state(copies, decisions, topics)
+
+    def _decisions(self, copies: Collection[NewCopy], topics: Topics) -> Mapping[TopicPartition, Decision]:
+        filled = (
+            fact.skip_to - fact.skip_from
+            for partition in self.table.rows
+            if (fact := self.marks.copy_of(partition, topics[partition.topic])) is not None and fact.preserved
+        )
+        return decide_all(copies, fill_max=self.rule.fill_max, fill_left=self.rule.fill_total - sum(filled))
+
+    async def _find_writer(self) -> tuple[str, str] | None:
+        """Get the flow the producer that writes its preserved copies, once for ever; reason and words when
+        the target gives none."""
+        if self.marks.control.writer is not None:
+            return None
+        try:
+            writer = await self.probe.new_writer()
+        except KafkaError as error:
+            if error.retriable:
+                raise
+            return refusal(error)
+        await self.journal.state(writer)
+        self.marks.control.writer = writer
+        return None
+
+    async def _state(
+        self, copies: Collection[NewCopy], decisions: Mapping[TopicPartition, Decision], topics: Topics
+    ) -> None:
+        facts: dict[TopicPartition, CopyFact] = {}
+        for copy in copies:
+            partition, decision = copy.partition, decisions[copy.partition]
+            row, target_id = self.table.rows[partition], topics[partition.topic].target_topic_id
+            if decision.preserved:
+                facts[partition] = CopyFact(
+                    partition=partition,
+                    preserved=True,
+                    since=copy.begins_at,
+                    reason="",
+                    target_topic_id=target_id,
+                    skip_to=copy.begins_at,
+                )
+            elif copy.wanted is OffsetsMode.PRESERVED:
+                self._set_aside(row, decision.reason, refused(decision.reason, decision.message))
+            else:
+                facts[partition] = _translated(row, target_id, decision.reason)
+        if not facts:
+            return
+        await self.confirm()
+        for partition, fact in facts.items():
+            row = self.table.rows[partition]
+            if fact.preserved and row.position != fact.since:
+                # A new target topic is written from its beginning.
+                await self.journal.position(partition, fact.since)
+                self.table.begin(partition, fact.since)
+                row.stored, row.epochs = True, ()
+        await self.journal.states(facts.values())
+        self.marks.control.copies.update(facts)
+        for partition, fact in facts.items():
+            row = self.table.rows[partition]
+            row.copy, row.obstacle = fact, None
+            row.forget_task_words()
+        log.info(
+            "copies_begin",
+            flow=str(self.marks.flow),
+            preserved=sum(fact.preserved for fact in facts.values()),
+            translated=sum(not fact.preserved for fact in facts.values()),
+            filled_offsets=sum(fact.skip_to - fact.skip_from for fact in facts.values()),
+        )
+
+
+def _translated(row: PartitionRow, target_topic_id: str, reason: str) -> CopyFact:
+    """It never had the source's offsets, not of any record."""
+    return CopyFact(
+        partition=row.partition, preserved=False, since=0, reason=reason, target_topic_id=target_topic_id
+    )

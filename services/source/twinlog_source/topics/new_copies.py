@@ -1,0 +1,139 @@
+"""What both clusters say of copies that are about to begin, for the decision about their offsets."""
+
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+
+from twinlog.config import AutoOffsetReset
+from twinlog.errors import KafkaError
+from twinlog.kafka.errors import UNSUPPORTED
+from twinlog.kafka.ports import ConfigAdmin, KafkaCluster, OffsetSpec
+from twinlog.model import TopicPartition
+from twinlog_source.log.topic_facts import TopicFacts
+from twinlog_source.partitions.copy_mode import NewCopy, OffsetsReason, OffsetsRule
+from twinlog_source.partitions.table import PartitionRow
+from twinlog_source.preserved.target_probe import TargetProbe
+from twinlog_source.topics.known import Topics
+from twinlog_source.topics.start_positions import StartPositions
+
+CLEANUP_POLICY = "cleanup.policy"
+_REFUSALS = frozenset((UNSUPPORTED.name, "TOPIC_UNAUTHORIZED", "CLUSTER_UNAUTHORIZED"))
+"""What trying again does not heal."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NewCopies:
+    rule: OffsetsRule
+    exactly_once: bool
+    marks: TopicFacts
+    starts: StartPositions
+    source: KafkaCluster
+    target: KafkaCluster
+    probe: TargetProbe
+
+    async def look(
+        self, rows: Collection[PartitionRow], topics: Topics
+    ) -> Mapping[TopicPartition, NewCopy | KafkaError]:
+        """What is known of each, or why it is not known now. Raises KafkaError."""
+        targets = {row.partition: target_of(row, topics) for row in rows}
+        ends = await self.target.list_offsets(OffsetSpec.LATEST, targets.values())
+        producers = await self.probe.producers(targets.values())
+        begins = await self._begins(rows, topics)
+        policies = await self._cleanup_policies({row.partition.topic for row in rows}, topics)
+        filled = [targets[partition] for partition, begin in begins.items() if begin != 0]
+        refusals = await self._refusals(producers, filled)
+        found: dict[TopicPartition, NewCopy | KafkaError] = {}
+        for row in rows:
+            partition, target = row.partition, targets[row.partition]
+            end, begin, known = ends[target], begins[partition], producers[target]
+            if isinstance(end, KafkaError):
+                found[partition] = end
+            elif isinstance(begin, KafkaError):
+                found[partition] = begin
+            elif isinstance(known, KafkaError) and target not in refusals:
+                found[partition] = known
+            else:
+                found[partition] = NewCopy(
+                    partition=partition,
+                    wanted=self.rule.wanted(partition.topic),
+                    begins_at=begin,
+                    exactly_once=self.exactly_once,
+                    cleanup_policies=policies[partition.topic],
+                    # A position of 0 says that nothing was copied, and so does an empty target.
+                    position_stored=row.stored and bool(row.position) and not self._is_anew(row, topics),
+                    target_end=end,
+                    written_by_flow=not isinstance(known, KafkaError) and self._is_ours(known),
+                    has_topic_id=bool(topics[partition.topic].target_topic_id),
+                    refusal=refusals.get(target),
+                )
+        return found
+
+    def _is_ours(self, producers: Collection[int]) -> bool:
+        writer = self.marks.control.writer
+        return writer is not None and writer.producer_id in producers
+
+    def _is_anew(self, row: PartitionRow, topics: Topics) -> bool:
+        """Whether what is known of it is about an earlier target topic."""
+        is_known = row.stored or row.partition in self.marks.control.copies
+        return is_known and self.marks.target_was_recreated(topics[row.partition.topic])
+
+    async def _begins(
+        self, rows: Collection[PartitionRow], topics: Topics
+    ) -> Mapping[TopicPartition, int | KafkaError]:
+        """Where the copies would begin: at their position, and for a new target topic at the beginning."""
+        anew = [row.partition for row in rows if self._is_anew(row, topics)]
+        starts = await self.starts.resolve(dict.fromkeys(anew, AutoOffsetReset.EARLIEST))
+        return {row.partition: starts.get(row.partition, row.position or 0) for row in rows}
+
+    async def _cleanup_policies(self, names: Collection[str], topics: Topics) -> Mapping[str, frozenset[str]]:
+        """Of source and target; one that may not be read is left out."""
+        there = await _policies(self.target, {topics[name].target_topic for name in names})
+        here = await _policies(
+            self.source, {name for name in names if not topics[name].source_cleanup_policy}
+        )
+        return {
+            name: frozenset(
+                (
+                    topics[name].source_cleanup_policy or here.get(name, ""),
+                    there.get(topics[name].target_topic, ""),
+                )
+            )
+            for name in names
+        }
+
+    async def _refusals(
+        self,
+        producers: Mapping[TopicPartition, Collection[int] | KafkaError],
+        filled: Collection[TopicPartition],
+    ) -> dict[TopicPartition, tuple[str, str]]:
+        """Reason and words for targets that refuse what a preserved copy needs."""
+        refused: dict[TopicPartition, KafkaError | None] = {}
+        if filled:
+            # Whether records before an offset may be deleted, asked by deleting none.
+            refused |= await self.target.delete_records(dict.fromkeys(filled, 0))
+        refused |= {target: known for target, known in producers.items() if isinstance(known, KafkaError)}
+        return {
+            target: refusal(error)
+            for target, error in refused.items()
+            if error is not None and error.reason in _REFUSALS
+        }
+
+
+def target_of(row: PartitionRow, topics: Topics) -> TopicPartition:
+    return TopicPartition(topics[row.partition.topic].target_topic, row.partition.partition)
+
+
+def refusal(error: KafkaError) -> tuple[str, str]:
+    """The reason and the words for a target that does not do what a preserved copy needs."""
+    too_old = error.reason == UNSUPPORTED.name
+    return (OffsetsReason.TARGET_TOO_OLD if too_old else OffsetsReason.RIGHTS_MISSING), str(error)
+
+
+async def _policies(cluster: ConfigAdmin, topics: Collection[str]) -> dict[str, str]:
+    if not topics:
+        return {}
+    found = await cluster.describe_topic_configs(sorted(topics), keys=[CLEANUP_POLICY])
+    return {
+        name: next((entry.value or "" for entry in entries if entry.name == CLEANUP_POLICY), "")
+        for name, entries in found.items()
+        if not isinstance(entries, KafkaError)
+    }

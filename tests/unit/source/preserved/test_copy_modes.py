@@ -1,0 +1,358 @@
+"""How the driver decides about the offsets of copies, what it puts on the log for that, and what it tells its
+tasks."""
+
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack
+from dataclasses import replace
+
+import pytest
+
+from twinlog.api.source.v1 import worker_service_pb2 as pb
+from twinlog.errors import FatalKafkaError, KafkaError
+from twinlog.kafka.errors import from_code
+from twinlog.kafka.ports import ConfigChange
+from twinlog.model import TopicPartition
+from twinlog.testing.fakes.cluster_hooks import Call
+from twinlog_source.driver.ownership import FOREIGN_AFTER_MS
+from twinlog_source.driver.state import FlowState
+from twinlog_source.log.facts import CopyFact
+from twinlog_source.partitions.table import PartitionRow
+from twinlog_source.topics.copy_modes import RETRY_SECONDS
+from unit.source.target_probe import FakeTargetProbe
+from unit.source.test_source_estate import P, Site, ledger, reported
+
+AUTO = "twinlog.offsets = auto"
+PRESERVED = "twinlog.offsets = preserved"
+COPY = TopicPartition("A.t", 0)
+
+
+@pytest.fixture
+async def site() -> AsyncIterator[Site]:
+    async with AsyncExitStack() as stack:
+        yield Site(stack=stack)
+
+
+def probe_of(estate: FlowState) -> FakeTargetProbe:
+    assert isinstance(estate.probe, FakeTargetProbe)
+    return estate.probe
+
+
+def copy_of(estate: FlowState) -> CopyFact:
+    """What is in memory, and on the log as well."""
+    copy = estate.table.rows[P].copy
+    assert copy is not None
+    assert estate.positions.control.copies[P] == copy
+    return copy
+
+
+def kind(estate: FlowState) -> tuple[bool, int, str, int, int]:
+    copy = copy_of(estate)
+    return copy.preserved, copy.since, copy.reason, copy.skip_from, copy.skip_to
+
+
+def obstacle(estate: FlowState) -> str:
+    found = estate.table.rows[P].obstacle
+    return "" if found is None else found.reason
+
+
+def assigned(estate: FlowState) -> pb.Assignment:
+    return estate.assignment(P, now_ms=1)
+
+
+async def test_a_new_copy_is_preserved_and_begins_where_the_sources_log_starts(site: Site) -> None:
+    await site.write(site.source, "t", 7)
+    await site.source.delete_records({P: 5})
+    estate = await site.owner(AUTO)
+    assert kind(estate) == (True, 5, "", 0, 5)
+    assert estate.table.plannable() == {P}
+    handed = assigned(estate)
+    assert (handed.position, handed.position_stored) == (5, False)
+    assert (handed.preserved.skip_from, handed.preserved.skip_to) == (0, 5)
+
+
+async def test_every_owner_writes_as_the_same_producer(site: Site) -> None:
+    first = await site.owner(AUTO)
+    writer = first.positions.control.writer
+    assert writer is not None
+    second = await site.owner(AUTO)
+    assert second.positions.control.writer == writer
+    assert copy_of(second) == copy_of(first)
+
+
+async def test_a_preserved_copy_without_a_stored_position_begins_where_it_began(site: Site) -> None:
+    """A reset would leave out what was written meanwhile and is not copied."""
+    latest = "A.consumer.auto.offset.reset = latest"
+    await site.write(site.source, "t", 5)
+    assert kind(await site.owner(AUTO, latest)) == (True, 5, "", 0, 5)
+    await site.write(site.source, "t", 5)
+    estate = await site.owner(AUTO, latest)
+    assert (estate.table.rows[P].position, estate.table.rows[P].stored) == (5, False)
+
+
+async def test_what_began_before_is_translated_and_stays_so(site: Site) -> None:
+    await (await site.owner()).journal.position(P, 3)
+    assert kind(await site.owner(AUTO)) == (False, 0, "POSITION_STORED", 0, 0)
+    estate = await site.owner(AUTO)
+    assert kind(estate) == (False, 0, "POSITION_STORED", 0, 0)
+    assert not assigned(estate).HasField("preserved")
+    assert assigned(estate).position == 3
+
+
+async def test_a_copy_of_nothing_yet_can_still_be_preserved(site: Site) -> None:
+    await (await site.owner()).journal.position(P, 0)
+    assert kind(await site.owner(AUTO)) == (True, 0, "", 0, 0)
+
+
+async def test_a_compacted_target_and_one_with_records_are_translated(site: Site) -> None:
+    await site.write(site.target, "A.t", 1)
+    assert kind(await site.owner(AUTO))[2] == "TARGET_NOT_EMPTY"
+    site.target.add_topic("A.t")
+    await site.target.alter_topic_configs({"A.t": [ConfigChange(name="cleanup.policy", value="compact")]})
+    assert kind(await site.owner(AUTO))[2] == "COMPACTED"
+
+
+async def test_a_copy_that_costs_too_much_is_translated_or_refused_as_configured(site: Site) -> None:
+    little = "twinlog.offsets.fill.max = 4"
+    await site.write(site.source, "t", 5)
+    await site.source.delete_records({P: 5})
+    refused = await site.owner(PRESERVED, little)
+    assert obstacle(refused) == "FILL_TOO_LARGE"
+    assert refused.table.plannable() == frozenset()
+    assert P not in refused.positions.control.copies
+    assert kind(await site.owner(AUTO, little)) == (False, 0, "FILL_TOO_LARGE", 0, 0)
+    # It was decided once: a later demand does not change the copy, and is refused.
+    estate = await site.owner(PRESERVED)
+    assert obstacle(estate) == "FILL_TOO_LARGE"
+    message = estate.table.rows[P].obstacle
+    assert message is not None
+    assert "delete the target topic" in message.message or "raise the key" in message.message
+
+
+async def test_a_refused_copy_begins_once_the_cause_is_gone(site: Site) -> None:
+    await site.target.alter_topic_configs({"A.t": [ConfigChange(name="cleanup.policy", value="compact")]})
+    estate = await site.owner(PRESERVED)
+    assert obstacle(estate) == "COMPACTED"
+    await site.target.alter_topic_configs({"A.t": [ConfigChange(name="cleanup.policy", value="delete")]})
+    site.clock.advance(RETRY_SECONDS)
+    assert await estate.plan_is_stale(frozenset())
+    assert kind(estate)[0]
+
+
+async def test_what_the_target_refuses_for_good_makes_a_copy_translated(site: Site) -> None:
+    estate = await site.process(AUTO)
+    probe_of(estate).known[COPY] = from_code(29, "ask for producers", alias="B")
+    await estate.take_over(displaced=False)
+    await estate.refresh(owned=frozenset())
+    assert kind(estate)[2] == "RIGHTS_MISSING"
+
+
+async def test_without_a_producer_identity_copies_are_translated(site: Site) -> None:
+    estate = await site.process(AUTO)
+    probe_of(estate).no_writer = from_code(31, "initialise the producer", alias="B")
+    await estate.take_over(displaced=False)
+    await estate.refresh(owned=frozenset())
+    assert kind(estate)[2] == "RIGHTS_MISSING"
+    assert estate.positions.control.writer is None
+
+
+async def test_a_copy_of_which_nothing_is_known_now_waits(site: Site) -> None:
+    estate = await site.process(AUTO)
+    probe_of(estate).known[COPY] = from_code(6, "ask for producers", alias="B")
+    await estate.take_over(displaced=False)
+    await estate.refresh(owned=frozenset())
+    assert (obstacle(estate), estate.table.rows[P].copy) == ("LEADER_UNAVAILABLE", None)
+    del probe_of(estate).known[COPY]
+    site.clock.advance(RETRY_SECONDS)
+    assert await estate.plan_is_stale(frozenset())
+    assert kind(estate)[0]
+
+
+async def test_a_flow_that_is_not_exactly_once_is_translated(site: Site) -> None:
+    estate = await site.owner(AUTO, "B.exactly.once.source.support = disabled")
+    assert kind(estate)[2] == "TRANSACTIONS_DISABLED"
+
+
+async def test_a_target_that_was_made_anew_is_written_from_the_beginning(site: Site) -> None:
+    """Nothing that the source still holds is missing from it: no gap."""
+    await site.write(site.source, "t", 9)
+    await site.source.delete_records({P: 2})
+    first = await site.owner(AUTO)
+    await first.journal.position(P, 7)
+    site.target.add_topic("A.t")
+    estate = await site.owner(AUTO)
+    assert kind(estate) == (True, 2, "", 0, 2)
+    assert (estate.table.rows[P].position, ledger(estate)) == (2, [])
+    assert (await site.owner(AUTO)).table.rows[P].position == 2
+
+
+async def test_a_target_that_was_made_anew_while_its_task_wrote_stays_preserved(site: Site) -> None:
+    """The task copies again what the copy lost, before the driver notices that the topic is another one."""
+    first = await site.owner(AUTO)
+    writer = first.positions.control.writer
+    assert writer is not None
+    await first.journal.position(P, 7)
+    site.target.add_topic("A.t")
+    await site.write(site.target, "A.t", 3)
+    estate = await site.process(AUTO)
+    probe_of(estate).known[COPY] = [writer.producer_id]
+    await estate.take_over(displaced=False)
+    await estate.refresh(owned=frozenset())
+    assert kind(estate) == (True, 0, "", 0, 0)
+
+
+async def test_a_translated_copy_that_was_made_anew_is_decided_again(site: Site) -> None:
+    await (await site.owner()).journal.position(P, 3)
+    assert not kind(await site.owner(AUTO))[0]
+    site.target.add_topic("A.t")
+    assert kind(await site.owner(AUTO)) == (True, 0, "", 0, 0)
+
+
+async def test_a_source_that_was_made_anew_makes_its_copy_translated(site: Site) -> None:
+    await site.write(site.source, "t", 9)
+    await (await site.owner(AUTO)).journal.position(P, 9)
+    site.source.add_topic("t")
+    estate = await site.owner(AUTO)
+    assert kind(estate) == (False, 0, "SOURCE_RECREATED", 0, 0)
+    assert (estate.table.rows[P].position, ledger(estate)) == (0, [])
+    # Where the configuration demands the source's offsets nothing is copied.
+    refused = await site.owner(PRESERVED)
+    assert obstacle(refused) == "SOURCE_RECREATED"
+    # The copy is new as well now.
+    site.target.add_topic("A.t")
+    assert kind(await site.owner(PRESERVED)) == (True, 0, "", 0, 0)
+
+
+async def test_a_source_that_was_made_anew_before_a_position_was_stored_begins_at_0(site: Site) -> None:
+    await site.write(site.source, "t", 9)
+    await site.source.delete_records({P: 9})
+    assert kind(await site.owner(AUTO))[1] == 9
+    site.source.add_topic("t")
+    estate = await site.owner(AUTO)
+    assert kind(estate) == (False, 0, "SOURCE_RECREATED", 0, 0)
+    assert estate.table.rows[P].position == 0
+
+
+async def test_a_task_that_cannot_keep_the_offsets_makes_its_copy_translated(site: Site) -> None:
+    estate = await site.owner(AUTO)
+    handed = assigned(estate)
+    assert handed.HasField("preserved")
+    reported(estate, position=40, needs_translation=True, reason="FOREIGN_WRITE", source_end_offset=50)
+    assert await estate.plan_is_stale(frozenset([P]))
+    assert kind(estate) == (False, 40, "FOREIGN_WRITE", 0, 0)
+    assert not assigned(estate).HasField("preserved")
+    assert assigned(estate).position == 40
+    # The word of that task says no more: what it was about is settled.
+    assert not await estate.plan_is_stale(frozenset([P]))
+    second = await site.owner(AUTO)
+    assert kind(second) == (False, 40, "FOREIGN_WRITE", 0, 0)
+    assert (second.table.rows[P].position, second.table.rows[P].stored) == (40, True)
+
+
+async def test_a_copy_that_must_keep_the_offsets_is_not_made_translated(site: Site) -> None:
+    estate = await site.owner(PRESERVED)
+    assigned(estate)
+    reported(estate, position=40, needs_translation=True, reason="FOREIGN_WRITE", source_end_offset=50)
+    assert not await estate.plan_is_stale(frozenset([P]))
+    assert kind(estate) == (True, 0, "", 0, 0)
+
+
+async def test_a_setting_of_translated_changes_a_copy_at_its_end(site: Site) -> None:
+    """Positions are stored now and then only; the end of the copy is the truth."""
+    await (await site.owner(AUTO)).journal.position(P, 2)
+    await site.write(site.target, "A.t", 5)
+    estate = await site.owner()
+    assert kind(estate) == (False, 5, "OFFSETS_CONFIGURED", 0, 0)
+    assert (estate.table.rows[P].position, estate.table.rows[P].stored) == (5, True)
+    assert kind(await site.owner(AUTO)) == (False, 5, "OFFSETS_CONFIGURED", 0, 0), "never back"
+
+
+async def test_what_a_task_leaves_out_is_put_on_the_log(site: Site) -> None:
+    estate = await site.owner(AUTO)
+    assigned(estate)
+    report = pb.PartitionReport(target_end_offset=-1, target_shortened_to=-1, position=9)
+    report.partition.topic = "t"
+    report.preserved.skip_from, report.preserved.skip_to = 4, 9
+    estate.table.observe(0, pb.PartitionReports(partitions=[report]), now=1.0, now_ms=1)
+    await estate.plan_is_stale(frozenset([P]))
+    assert kind(estate) == (True, 0, "", 4, 9)
+    assert assigned(await site.owner(AUTO)).preserved.skip_from == 4
+
+
+async def test_a_position_set_forward_without_a_task_is_left_out_of_the_copy(site: Site) -> None:
+    await site.write(site.source, "t", 9)
+    await site.write(site.target, "A.t", 0)
+    estate = await site.owner(AUTO)
+    await site.write(site.target, "A.t", 2)
+    await estate.set_position(P, 6, log_start_offset=0, log_end_offset=9)
+    assert kind(estate) == (True, 0, "", 2, 6)
+    assert ledger(estate) == [(2, 6, "SKIPPED_BY_OPERATOR")]
+    await estate.set_position(P, 8, log_start_offset=0, log_end_offset=9)
+    assert kind(estate) == (True, 0, "", 2, 8), "one range with what is not filled yet"
+
+
+async def test_a_first_position_of_an_operator_can_begin_a_preserved_copy(site: Site) -> None:
+    none = "A.consumer.auto.offset.reset = none"
+    await site.write(site.source, "t", 9)
+    estate = await site.owner(AUTO, none)
+    assert obstacle(estate) == "NO_POSITION"
+    await estate.set_position(P, 3)
+    assert kind(estate) == (True, 3, "", 0, 3)
+    assert (await site.owner(AUTO, none)).table.rows[P].position == 3
+
+
+async def test_a_first_position_of_a_copy_that_is_refused_is_refused(site: Site) -> None:
+    none = "A.consumer.auto.offset.reset = none"
+    await site.write(site.source, "t", 9)
+    estate = await site.owner(PRESERVED, none, "twinlog.offsets.fill.max = 1")
+    with pytest.raises(FatalKafkaError, match=r"fill\.max"):
+        await estate.set_position(P, 3)
+    assert estate.table.rows[P].position is None
+
+
+async def test_a_copy_that_others_may_have_written_is_translated(site: Site) -> None:
+    """MirrorMaker 2 stored a position long after our last owner: what it wrote has offsets of its own."""
+    await site.owner(AUTO)
+    site.clock.advance(FOREIGN_AFTER_MS / 1000 + 1)
+    stranger = await site.process(AUTO)
+    stranger.journal.partition_count = 25
+    await stranger.journal.position(P, 8)
+    estate = await site.owner(AUTO)
+    assert kind(estate) == (False, 0, "POSITION_STORED", 0, 0)
+    assert estate.table.rows[P].position == 8
+
+
+async def test_a_preserved_copy_is_never_told_to_have_lost_its_tail(site: Site) -> None:
+    """Its task sees where it ends, and copies again what it lost."""
+    await site.write(site.target, "A.t", 0)
+    estate = await site.owner(AUTO)
+    reported(estate, position=50, target_end_offset=50, source_end_offset=50)
+    await estate.target_logs.look_at_ends(estate.topics)
+    await estate.target_logs.put_ends_on_log(estate.topics)
+    assert ledger(estate) == []
+    assert P not in estate.positions.control.targets
+
+
+async def test_a_copy_is_not_handed_out_before_its_kind_is_on_the_log(site: Site) -> None:
+    estate = await site.process(AUTO)
+    await estate.take_over(displaced=False)
+
+    def refuse(call: Call) -> None:
+        raise from_code(7, call.operation, alias="B")
+
+    remove = site.target.hooks.add("append", refuse, after=False)
+    with pytest.raises(KafkaError, match="append"):
+        await estate.refresh(owned=frozenset())
+    assert estate.table.plannable() == frozenset()
+    remove()
+    await estate.refresh(owned=frozenset())
+    assert kind(estate)[0]
+
+
+def test_the_words_of_an_earlier_task_do_not_count_for_a_new_one() -> None:
+    fact = CopyFact(partition=P, preserved=True, since=0, reason="", target_topic_id="x")
+    row = PartitionRow(partition=P, copy=fact, report=pb.PartitionReport(needs_translation=True))
+    assert row.needs_translation
+    row.begin(1.0)
+    assert not row.needs_translation
+    row.copy = replace(fact, preserved=False)
+    assert not row.is_preserved

@@ -1,0 +1,34 @@
+"""A target probe that asks a fake cluster."""
+
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, field
+
+from twinlog.errors import KafkaError
+from twinlog.kafka.ports import OffsetSpec
+from twinlog.model import TopicPartition
+from twinlog.testing.fakes.cluster import FakeCluster
+from twinlog_source.log.facts import WriterFact
+
+
+@dataclass(slots=True)
+class FakeTargetProbe:
+    target: FakeCluster
+    known: dict[TopicPartition, Collection[int] | KafkaError] = field(default_factory=dict)
+    """Producers that leaders remember; of other partitions they remember none."""
+    no_writer: KafkaError | None = None
+    """Why the target gives no producer identity."""
+    _writers: int = 0
+
+    async def new_writer(self) -> WriterFact:
+        if self.no_writer is not None:
+            raise self.no_writer
+        self._writers += 1
+        return WriterFact(producer_id=1000 + self._writers, producer_epoch=0)
+
+    async def producers(
+        self, partitions: Collection[TopicPartition]
+    ) -> Mapping[TopicPartition, Collection[int] | KafkaError]:
+        return {partition: self.known.get(partition, ()) for partition in partitions}
+
+    async def ends(self, partitions: Collection[TopicPartition]) -> Mapping[TopicPartition, int | KafkaError]:
+        return await self.target.list_offsets(OffsetSpec.LATEST, partitions)
