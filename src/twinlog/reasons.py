@@ -101,7 +101,7 @@ PARTITIONS: Final = ReasonGroup(
 )
 
 COPIES: Final = ReasonGroup(
-    "Offsets of copies (`twinlog partitions -o wide`, `twinlog explain topic`): why a copy is translated",
+    "Offsets of copies (`twinlog partitions`, `twinlog explain topic`): why a copy is translated",
     (
         OwnReason("OFFSETS_CONFIGURED", "`twinlog.offsets` says so", _NOTHING),
         OwnReason(
@@ -446,6 +446,12 @@ COMMANDS: Final = ReasonGroup(
             "POSITION_BEING_SET",
             "`twinlog positions set` moves it, or failed and is being withdrawn",
             "nothing; see whether the target takes records if it stays",
+        ),
+        OwnReason(
+            "OFFSETS_PRESERVED",
+            "`twinlog positions set` back: the copy holds the records already, at the source's offsets",
+            "delete the target topic, and it is copied again; or name the topic in"
+            " `twinlog.offsets.translated.topics`, restart, and set the position",
         ),
         OwnReason(
             "POSITION_UNCERTAIN",

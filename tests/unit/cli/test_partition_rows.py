@@ -60,6 +60,19 @@ def test_the_next_try_is_told() -> None:
     assert rows.as_json(told, now_ms=NOW_MS)["retry_at"] == told.retry_at.ToJsonString()
 
 
+def test_which_offsets_a_copy_has_is_told_once_it_is_decided() -> None:
+    told = status("a")
+    assert rows.offsets_json(told) == {"offsets": None, "offsets_reason": "", "offsets_since": None}
+    told.offsets, told.offsets_reason, told.offsets_since = "translated", "COMPACTED", 0
+    assert "translated COMPACTED" in rows.cells(told, now_ms=NOW_MS)
+    document = rows.as_json(told, now_ms=NOW_MS)
+    assert (document["offsets"], document["offsets_reason"], document["offsets_since"]) == (
+        "translated",
+        "COMPACTED",
+        0,
+    )
+
+
 @pytest.mark.parametrize("width", [80, 100, 200])
 def test_partitions_are_a_table_also_on_a_narrow_terminal(width: int) -> None:
     several = [

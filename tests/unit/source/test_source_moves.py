@@ -10,7 +10,7 @@ import pytest
 from twinlog.api.common.v1 import types_pb2
 from twinlog.api.source.v1 import worker_service_pb2 as pb
 from twinlog.testing.brokers import eventually
-from twinlog_source.driver.commands import MOVE_SECONDS, FlowOperations, Move
+from twinlog_source.driver.commands import MOVE_SECONDS, FlowOperations, Move, planned_move
 from twinlog_source.driver.epoch import Epoch
 from twinlog_source.driver.flow_driver import FlowDriver
 from unit.source.test_source_estate import P, Site
@@ -134,5 +134,5 @@ async def test_a_topic_that_left_meanwhile_is_named_and_not_a_crash(site: Site) 
     task.driver.estate.table.keep({})
     (move,) = await commands.move([FAR], by="root")
     assert move.reason == "PARTITION_UNKNOWN"
-    planned = commands._move(P, 3, 0, 9)
+    planned = planned_move(P, task.driver.estate.table.rows.get(P), wanted=3, start=0, end=9)
     assert planned.from_offset == -1

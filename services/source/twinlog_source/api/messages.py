@@ -74,6 +74,10 @@ def partition_status(
         reason=standing.reason,
         message=_words(driver, row, standing),
     )
+    copy = row.copy or driver.estate.positions.control.copies.get(row.partition)
+    if copy is not None:
+        status.offsets = "preserved" if copy.preserved else "translated"
+        status.offsets_reason, status.offsets_since = copy.reason, copy.since
     if row.report is not None:
         status.lane = row.report.lane
         if row.report.HasField("replication_latency"):

@@ -19,6 +19,7 @@ from twinlog_source.driver.epoch import Slot
 from twinlog_source.driver.flow_driver import FlowDriver
 from twinlog_source.log.facts import ControlRecord, PauseFact, ThrottleFact
 from twinlog_source.log.gaps import Gap
+from twinlog_source.partitions.table import PartitionRow
 
 MOVE_SECONDS = 8.0
 """How long a task may take to come to rest and to write a new position: below the deadline of a call."""
@@ -169,7 +170,13 @@ class FlowOperations:
         starts = await self.source.list_offsets(OffsetSpec.EARLIEST, partitions)
         ends = await self.source.list_offsets(OffsetSpec.LATEST, partitions)
         return [
-            self._move(partition, wanted[partition], starts[partition], ends[partition])
+            planned_move(
+                partition,
+                self.driver.estate.table.rows.get(partition),
+                wanted=wanted[partition],
+                start=starts[partition],
+                end=ends[partition],
+            )
             for partition in partitions
         ]
 
@@ -414,43 +421,50 @@ class FlowOperations:
             raise ConfigError("no target: an offset, earliest, latest or a time", reason="INVALID_TARGET")
         return await self.source.list_offsets(destination.spec, partitions)
 
-    def _move(
-        self,
-        partition: TopicPartition,
-        wanted: int | KafkaError | None,
-        start: int | KafkaError,
-        end: int | KafkaError,
-    ) -> Move:
-        row = self.driver.estate.table.rows.get(partition)
-        before = row.position if row is not None and row.position is not None else -1
-        for answer in (wanted, start, end):
-            if isinstance(answer, KafkaError):
-                return Move(
-                    partition=partition,
-                    from_offset=before,
-                    to_offset=-1,
-                    reason=answer.reason,
-                    message=str(answer),
-                )
-        assert isinstance(start, int)
-        assert isinstance(end, int)
-        assert not isinstance(wanted, KafkaError)
-        after = end if wanted is None else wanted
-        if not start <= after <= end:
+
+def planned_move(
+    partition: TopicPartition,
+    row: PartitionRow | None,
+    *,
+    wanted: int | KafkaError | None,
+    start: int | KafkaError,
+    end: int | KafkaError,
+) -> Move:
+    """What moving a partition to `wanted` (None: the end) means, by the bounds of the source's log."""
+    before = row.position if row is not None and row.position is not None else -1
+    for answer in (wanted, start, end):
+        if isinstance(answer, KafkaError):
             return Move(
                 partition=partition,
                 from_offset=before,
-                to_offset=after,
-                reason="OFFSET_OUT_OF_RANGE",
-                message=f"the source holds offsets {start} to {end}",
+                to_offset=-1,
+                reason=answer.reason,
+                message=str(answer),
             )
-        return Move(
-            partition=partition,
-            from_offset=before,
-            to_offset=after,
-            log_start_offset=start,
-            log_end_offset=end,
+    assert isinstance(start, int)
+    assert isinstance(end, int)
+    assert not isinstance(wanted, KafkaError)
+    after = end if wanted is None else wanted
+    refused = Move(partition=partition, from_offset=before, to_offset=after)
+    if not start <= after <= end:
+        return replace(
+            refused, reason="OFFSET_OUT_OF_RANGE", message=f"the source holds offsets {start} to {end}"
         )
+    if row is not None and row.is_preserved and after < before:
+        return replace(
+            refused,
+            reason="OFFSETS_PRESERVED",
+            message=f"the copy holds the records before {before} at their offsets already; to copy them again"
+            " delete the target topic; or name the topic in twinlog.offsets.translated.topics, restart, and"
+            " set the position",
+        )
+    return Move(
+        partition=partition,
+        from_offset=before,
+        to_offset=after,
+        log_start_offset=start,
+        log_end_offset=end,
+    )
 
 
 def _words(subject: Subject) -> str:

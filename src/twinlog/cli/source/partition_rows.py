@@ -22,6 +22,7 @@ COLUMNS = (
     Column(title="records/s", right=True, spare=2),
     Column(title="bytes/s", right=True, spare=3),
     Column(title="lane", spare=6),
+    Column(title="offsets", spare=7),
     Column(title="delay", right=True, spare=5),
     Column(title="next try", right=True, spare=1),
     Column(title="reason"),
@@ -52,6 +53,7 @@ def cells(status: pb2.PartitionStatus, *, now_ms: int) -> list[str]:
         f"{status.records_per_second:.0f}",
         shown_bytes(status.bytes_per_second),
         "" if status.lane == pb2.LANE_UNSPECIFIED else pb2.Lane.Name(status.lane).removeprefix("LANE_"),
+        f"{status.offsets} {status.offsets_reason}".strip(),
         f"{status.replication_latency.ToMilliseconds()} ms" if known_delay else "",
         _until(status, now_ms),
         f"{status.reason} {status.message}".strip(),
@@ -98,6 +100,7 @@ def as_json(status: pb2.PartitionStatus, *, now_ms: int) -> dict[str, Any]:
         "lane": (
             None if status.lane == pb2.LANE_UNSPECIFIED else pb2.Lane.Name(status.lane).removeprefix("LANE_")
         ),
+        **offsets_json(status),
         "slot": status.slot,
         "reason": status.reason,
         "message": status.message,
@@ -108,6 +111,15 @@ def as_json(status: pb2.PartitionStatus, *, now_ms: int) -> dict[str, Any]:
         "replication_latency_ms": (
             status.replication_latency.ToMilliseconds() if status.HasField("replication_latency") else None
         ),
+    }
+
+
+def offsets_json(status: pb2.PartitionStatus) -> dict[str, Any]:
+    """Which offsets the copy has; null while it is not decided."""
+    return {
+        "offsets": status.offsets or None,
+        "offsets_reason": status.offsets_reason,
+        "offsets_since": status.offsets_since if status.HasField("offsets_since") else None,
     }
 
 

@@ -26,7 +26,7 @@ from twinlog.cli.source.client import (
     source_stub,
     who,
 )
-from twinlog.cli.source.partition_rows import end_cell, lag_cell, position_cell
+from twinlog.cli.source.partition_rows import end_cell, lag_cell, offsets_json, position_cell
 from twinlog.clock import SystemClock
 from twinlog.errors import ConfigError, NotFoundError
 
@@ -39,6 +39,7 @@ _POSITIONS = (
     Column(title="position", right=True),
     Column(title="source end", right=True),
     Column(title="lag", right=True),
+    Column(title="offsets"),
 )
 _CHANGES = (
     Column(title="partition"),
@@ -70,6 +71,7 @@ def get_command(
                         "position": None if each.position < 0 else each.position,
                         "source_end_offset": None if each.source_end_offset < 0 else each.source_end_offset,
                         "lag_records": each.lag_records if each.HasField("lag_records") else None,
+                        **offsets_json(each),
                     }
                     for each in found
                 ]
@@ -81,6 +83,7 @@ def get_command(
                 position_cell(each),
                 end_cell(each),
                 lag_cell(each),
+                each.offsets,
             ]
             for each in found
         ]

@@ -13,6 +13,7 @@ from twinlog.kafka.errors import from_code
 from twinlog.kafka.ports import ConfigChange
 from twinlog.model import TopicPartition
 from twinlog.testing.fakes.cluster_hooks import Call
+from twinlog_source.driver.commands import planned_move
 from twinlog_source.driver.ownership import FOREIGN_AFTER_MS
 from twinlog_source.driver.state import FlowState
 from twinlog_source.log.facts import CopyFact
@@ -356,3 +357,14 @@ def test_the_words_of_an_earlier_task_do_not_count_for_a_new_one() -> None:
     assert not row.needs_translation
     row.copy = replace(fact, preserved=False)
     assert not row.is_preserved
+
+
+def test_a_position_of_a_preserved_copy_is_set_forward_only() -> None:
+    fact = CopyFact(partition=P, preserved=True, since=0, reason="", target_topic_id="x")
+    row = PartitionRow(partition=P, copy=fact, position=5)
+    back = planned_move(P, row, wanted=3, start=0, end=9)
+    assert (back.reason, back.to_offset) == ("OFFSETS_PRESERVED", 3)
+    assert "delete the target topic" in back.message
+    assert planned_move(P, row, wanted=None, start=0, end=9).skipped_offsets == 4
+    row.copy = replace(fact, preserved=False)
+    assert planned_move(P, row, wanted=3, start=0, end=9).repeated_offsets == 2

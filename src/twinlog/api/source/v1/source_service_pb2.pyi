@@ -1187,6 +1187,9 @@ class PartitionStatus(_message.Message):
     SOURCE_END_AS_OF_FIELD_NUMBER: _builtins.int
     OLDEST_RECORD_AT_FIELD_NUMBER: _builtins.int
     STALLED_SINCE_FIELD_NUMBER: _builtins.int
+    OFFSETS_FIELD_NUMBER: _builtins.int
+    OFFSETS_REASON_FIELD_NUMBER: _builtins.int
+    OFFSETS_SINCE_FIELD_NUMBER: _builtins.int
     target_topic: _builtins.str
     """Target topic; the partition number is the same."""
     state: Global___PartitionState.ValueType
@@ -1209,6 +1212,16 @@ class PartitionStatus(_message.Message):
     """Stable reason when not RUNNING, or when RUNNING but nothing is acknowledged (TARGET_SLOW)."""
     message: _builtins.str
     """The same in words."""
+    offsets: _builtins.str
+    """"preserved": records have their source's offsets; "translated": offsets of the copy's own. Empty while it is not
+    decided.
+    """
+    offsets_reason: _builtins.str
+    """Stable reason why it is translated; empty while it is preserved."""
+    offsets_since: _builtins.int
+    """Source offset from which on that holds. Below it a translated copy has the source's offsets: 0 = it never had them.
+    Absent while it is not decided.
+    """
     @_builtins.property
     def flow(self) -> _types_pb2.Flow:
         """The flow."""
@@ -1263,13 +1276,21 @@ class PartitionStatus(_message.Message):
         source_end_as_of: _timestamp_pb2.Timestamp | None = ...,
         oldest_record_at: _timestamp_pb2.Timestamp | None = ...,
         stalled_since: _timestamp_pb2.Timestamp | None = ...,
+        offsets: _builtins.str = ...,
+        offsets_reason: _builtins.str = ...,
+        offsets_since: _builtins.int | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["_lag_records", b"_lag_records", "as_of", b"as_of", "flow", b"flow", "lag_records", b"lag_records", "oldest_record_at", b"oldest_record_at", "replication_latency", b"replication_latency", "retry_at", b"retry_at", "source", b"source", "source_end_as_of", b"source_end_as_of", "stalled_since", b"stalled_since"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_lag_records", b"_lag_records", "_offsets_since", b"_offsets_since", "as_of", b"as_of", "flow", b"flow", "lag_records", b"lag_records", "offsets_since", b"offsets_since", "oldest_record_at", b"oldest_record_at", "replication_latency", b"replication_latency", "retry_at", b"retry_at", "source", b"source", "source_end_as_of", b"source_end_as_of", "stalled_since", b"stalled_since"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_lag_records", b"_lag_records", "as_of", b"as_of", "bytes_per_second", b"bytes_per_second", "flow", b"flow", "lag_records", b"lag_records", "lane", b"lane", "message", b"message", "oldest_record_at", b"oldest_record_at", "position", b"position", "reason", b"reason", "records_per_second", b"records_per_second", "replication_latency", b"replication_latency", "retry_at", b"retry_at", "slot", b"slot", "source", b"source", "source_end_as_of", b"source_end_as_of", "source_end_offset", b"source_end_offset", "stalled_since", b"stalled_since", "state", b"state", "target_topic", b"target_topic"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_lag_records", b"_lag_records", "_offsets_since", b"_offsets_since", "as_of", b"as_of", "bytes_per_second", b"bytes_per_second", "flow", b"flow", "lag_records", b"lag_records", "lane", b"lane", "message", b"message", "offsets", b"offsets", "offsets_reason", b"offsets_reason", "offsets_since", b"offsets_since", "oldest_record_at", b"oldest_record_at", "position", b"position", "reason", b"reason", "records_per_second", b"records_per_second", "replication_latency", b"replication_latency", "retry_at", b"retry_at", "slot", b"slot", "source", b"source", "source_end_as_of", b"source_end_as_of", "source_end_offset", b"source_end_offset", "stalled_since", b"stalled_since", "state", b"state", "target_topic", b"target_topic"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__lag_records: _TypeAlias = _typing.Literal["lag_records"]  # noqa: Y015
     _WhichOneofArgType__lag_records: _TypeAlias = _typing.Literal["_lag_records", b"_lag_records"]  # noqa: Y015
+    _WhichOneofReturnType__offsets_since: _TypeAlias = _typing.Literal["offsets_since"]  # noqa: Y015
+    _WhichOneofArgType__offsets_since: _TypeAlias = _typing.Literal["_offsets_since", b"_offsets_since"]  # noqa: Y015
+    @_typing.overload
     def WhichOneof(self, oneof_group: _WhichOneofArgType__lag_records) -> _WhichOneofReturnType__lag_records | None: ...
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__offsets_since) -> _WhichOneofReturnType__offsets_since | None: ...
 
 Global___PartitionStatus: _TypeAlias = PartitionStatus  # noqa: Y015
