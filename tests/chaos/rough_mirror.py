@@ -68,7 +68,7 @@ def new_topics() -> Sequence[Mirrored]:
 def run_properties(mirrored: Sequence[Mirrored], source: BlockingCluster, target: BlockingCluster) -> str:
     """Of a run that copies them: exactly once for the first flow, at least once for the second."""
     flows = sorted({entry.flow for entry in mirrored})
-    extra = {"twinlog.epoch.seconds": "5", "topics": "none"}
+    extra = {"twinlog.epoch.seconds": "5", "twinlog.epoch.max.seconds": "0", "topics": "none"}
     clients: dict[str, Mapping[str, str]] = {}
     for flow, exactly_once in zip(flows, ("enabled", "disabled"), strict=True):
         clients[flow.source] = source.client_properties()

@@ -161,7 +161,7 @@ class Chaos:
 
     async def _one_life(self, configsync: ServiceProcess) -> None:
         """Run the service and its rivals, kill parts of them until it is they themselves."""
-        epochs = {"twinlog.epoch.seconds": self.dice.choice(EPOCH_SECONDS)}
+        epochs = {"twinlog.epoch.seconds": self.dice.choice(EPOCH_SECONDS), "twinlog.epoch.max.seconds": "0"}
         async with AsyncExitStack() as stack:
             services = [await stack.enter_async_context(self.rig.running(configsync, **epochs))]
             await quiet(6 + self.dice.random() * 2)

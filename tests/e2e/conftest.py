@@ -22,6 +22,7 @@ emit.checkpoints.interval.seconds = 1
 sync.topic.configs.interval.seconds = 2
 sync.topic.acls.enabled = false
 twinlog.epoch.seconds = 5
+twinlog.epoch.max.seconds = 0
 twinlog.drain.seconds = 0
 """
 

@@ -67,6 +67,7 @@ class Rig:
             "refresh.topics.interval.seconds": "0.5",
             "twinlog.drain.seconds": "0",
             "twinlog.epoch.seconds": "5",
+            "twinlog.epoch.max.seconds": "0",
             "twinlog.spark.master": "local[2]",
             **self.extra,
             **more,

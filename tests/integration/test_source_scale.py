@@ -56,6 +56,47 @@ async def test_many_topics_and_a_broad_one_are_copied_by_a_plan_that_stays(
         await retry_admin(lambda: rig.target.delete_topics([rig.remote(name) for name in (*NARROW, BROAD)]))
 
 
+async def test_tasks_stay_while_their_plan_holds_and_are_replaced_when_it_does_not(
+    kafka_pair: KafkaPair, tmp_path: Path, unique_topic: str
+) -> None:
+    """A copy that is created again is noticed beside running tasks, not at the next hand-over."""
+    topic, later = unique_topic, f"{unique_topic}-later"
+    async with open_rig(kafka_pair.a, kafka_pair.b, tmp_path) as rig:
+        rig.extra |= {
+            "topics": f"{topic}.*",
+            "twinlog.epoch.seconds": "0.2",
+            "twinlog.epoch.max.seconds": "600",
+        }
+        await rig.create(topic)
+        async with rig.configsync() as configsync, rig.running(configsync) as service:
+            await rig.produce(topic, [b"first"])
+            await rig.same(topic)
+            first_epoch = (await rig.flow_status(service)).epoch
+            for number in range(20):
+                await rig.produce(topic, [b"%d" % number])
+                await rig.same(topic)
+            assert (await rig.flow_status(service)).epoch == first_epoch
+
+            await rig.create(later)
+            await rig.produce(later, [b"first"])
+            await rig.same(later)
+            with_topic = (await rig.flow_status(service)).epoch
+            assert with_topic > first_epoch
+
+            await retry_admin(lambda: rig.target.delete_topics([rig.remote(topic)]))
+            await rig.produce(topic, [b"after"])
+
+            async def only_what_came_after() -> bool:
+                return [value for _, _, value, _ in await rig.target_content(topic)] == [b"after"]
+
+            await eventually(only_what_came_after)
+
+            async def with_the_new_copy() -> bool:
+                return (await rig.flow_status(service)).epoch > with_topic
+
+            await eventually(with_the_new_copy)
+
+
 async def slots(rig: Rig, service: ServiceProcess) -> dict[tuple[str, int], int]:
     """Who copies what."""
     return {(each.source.topic, each.source.partition): each.slot for each in await rig.partitions(service)}

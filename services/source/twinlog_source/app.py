@@ -214,6 +214,7 @@ async def _driver(
         random=random.random,
         max_slots=flow.settings.max_slots,
         epoch_seconds=flow.settings.epoch_seconds,
+        longest_epoch_seconds=flow.settings.longest_epoch_seconds,
     )
 
 

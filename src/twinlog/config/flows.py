@@ -144,6 +144,7 @@ def _source(sources: _Sources, clients: FlowClients) -> SourceSettings:
         offset_syncs=_offset_syncs(sources),
         sync_flush_seconds=worker.integer("offset.flush.interval.ms") / 1000,
         epoch_seconds=read.number("twinlog.epoch.seconds"),
+        longest_epoch_seconds=read.number("twinlog.epoch.max.seconds"),
         lease_seconds=read.number("twinlog.lease.seconds"),
         stalled_seconds=read.number("twinlog.stalled.seconds"),
         on_data_loss=OnDataLoss(read.text("twinlog.on.data.loss")),

@@ -70,7 +70,12 @@ TWINLOG_KEYS: tuple[KeySpec, ...] = (
          " for this long. Not below the target's group.min.session.timeout.ms (6 s, unless changed).",
          unit="s", minimum=1),
     _key("twinlog.epoch.seconds", ValueType.NUMBER, "30", _SOURCE,
-         "Length of one Spark job; 0 = one fetch per job.", scope=Scope.FLOW, unit="s", minimum=0),
+         "How long the tasks of a flow keep their partitions at least, unless topics or the load change; then"
+         " they go on while no other spread of the partitions over the slots would be much better.",
+         scope=Scope.FLOW, unit="s", minimum=0),
+    _key("twinlog.epoch.max.seconds", ValueType.NUMBER, "600", _SOURCE,
+         "After this the tasks are replaced in any case: the length of the longest Spark job. Below"
+         " `twinlog.epoch.seconds` that one counts.", scope=Scope.FLOW, unit="s", minimum=0),
     _key("twinlog.lease.seconds", ValueType.NUMBER, "10", _SOURCE,
          "How long a task copies without a message from its driver before it ends.", scope=Scope.FLOW,
          unit="s", minimum=1),

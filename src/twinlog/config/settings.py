@@ -217,6 +217,7 @@ class SourceSettings:
     """How often a partition may get an offset sync beside those for enough records
     (offset.flush.interval.ms)."""
     epoch_seconds: float
+    longest_epoch_seconds: float
     lease_seconds: float
     stalled_seconds: float
     """Without a move for so long, a partition that has records to copy is STALLED."""

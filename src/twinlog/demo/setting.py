@@ -27,6 +27,7 @@ emit.checkpoints.interval.seconds = 1
 sync.group.offsets.enabled = true
 sync.group.offsets.interval.seconds = 1
 twinlog.epoch.seconds = 10
+twinlog.epoch.max.seconds = 10
 """
 
 

@@ -60,6 +60,7 @@ async def operations(site: Site) -> tuple[FlowOperations, Task]:
         random=nothing,
         max_slots=None,
         epoch_seconds=30.0,
+        longest_epoch_seconds=600.0,
         current=Epoch(flow=estate.flow.flow, number=1, plan=((P,),)),
     )
     driver.current.slots[0].joined = 1  # type: ignore[union-attr]

@@ -28,6 +28,7 @@ from twinlog.service.waiting import Backoff, finish_or_cancel, wait_or_stop
 from twinlog.telemetry.repeats import RepeatLimiter
 from twinlog_source.driver.epoch import Epoch, SlotState
 from twinlog_source.driver.epoch_jobs import EpochJobs
+from twinlog_source.driver.epoch_span import EpochSpan
 from twinlog_source.driver.instruments import FlowInstruments
 from twinlog_source.driver.state import FlowState
 from twinlog_source.driver.task_host import TaskHost
@@ -71,6 +72,7 @@ class FlowDriver:
     random: Callable[[], float]
     max_slots: int | None
     epoch_seconds: float
+    longest_epoch_seconds: float
     current: Epoch | None = None
     """The epoch that copies now."""
     _most_slots: int = 1
@@ -276,6 +278,14 @@ class FlowDriver:
         present, most = len(epoch.slots), min(self._most_slots, len(epoch.partitions))
         return present < most and self._slots_needed(epoch.partitions, present=present) > present
 
+    def _holds(self, epoch: Epoch) -> bool:
+        """Whether it copies what is to be copied, and no other spread over its slots would be much better."""
+        partitions = self.estate.table.plannable()
+        if partitions != epoch.partitions:
+            return False
+        slots = self._slots_needed(partitions, present=len(epoch.slots))
+        return plan(self.estate.table.rates(partitions), max_slots=slots, previous=epoch.plan) == epoch.plan
+
     async def _end_current(self, reason: str) -> None:
         previous, self.current = self.current, None
         if previous is not None:
@@ -303,9 +313,14 @@ class FlowDriver:
         epoch.closed = True
 
     async def _stay(self, epoch: Epoch, stop: asyncio.Event) -> None:
-        """Stay while the epoch is young, its plan still right and its tasks well."""
+        """Stay while its plan is right and its tasks are well."""
         began = looked_at = self.clock.monotonic()
-        while (now := self.clock.monotonic()) < began + self.epoch_seconds and not stop.is_set():
+        span = EpochSpan(
+            began=began, soonest_seconds=self.epoch_seconds, longest_seconds=self.longest_epoch_seconds
+        )
+        while not span.is_over(now := self.clock.monotonic(), lambda: self._holds(epoch)):
+            if stop.is_set():
+                return
             if now >= looked_at + DEMAND_POLL_SECONDS:
                 looked_at = now
                 if self._needs_more_slots(epoch):

@@ -273,7 +273,9 @@ class FlowState:
         topics = await self._wanted.now()
         if copyable_partitions(topics) != self.table.rows.keys():
             return True
-        if self._source_logs.was_recreated(topics) or limits_differ(self.topics, topics):
+        if self._source_logs.was_recreated(topics) or self.target_logs.was_recreated(topics):
+            return True
+        if limits_differ(self.topics, topics):
             return True
         await self.withdraw()
         await self._finder.find(self.topics)

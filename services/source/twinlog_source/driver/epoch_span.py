@@ -1,0 +1,32 @@
+"""How long an epoch lasts. Pure: takes `now`.
+
+A hand-over costs a Spark job, new connections and some dozens of requests. So an epoch whose plan is still
+the right one stays, and is compared with the best plan every now and then.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+
+@dataclass(slots=True, kw_only=True)
+class EpochSpan:
+    """All in monotonic seconds."""
+
+    began: float
+    soonest_seconds: float
+    """Before that it is not compared with the best plan."""
+    longest_seconds: float
+    """After that it ends in any case, but not before `soonest_seconds`."""
+    _looks_at: float = field(init=False)
+
+    def __post_init__(self) -> None:
+        self._looks_at = self.began + self.soonest_seconds
+
+    def is_over(self, now: float, plan_holds: Callable[[], bool]) -> bool:
+        """Whether the next epoch is due. `plan_holds` is asked once in `soonest_seconds`."""
+        if now < self._looks_at:
+            return False
+        if now >= self.began + self.longest_seconds:
+            return True
+        self._looks_at = now + self.soonest_seconds
+        return not plan_holds()
