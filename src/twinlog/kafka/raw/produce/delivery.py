@@ -9,17 +9,14 @@ a batch that only waits for its turn is not late while its broker takes others.
 """
 
 import asyncio
-from collections.abc import Coroutine, Iterable, Mapping
-from dataclasses import dataclass
+from collections.abc import Coroutine, Iterable, Mapping, Sequence
 from functools import partial
-from weakref import WeakKeyDictionary
 
 from twinlog.batches.outgoing import OutgoingBatch
 from twinlog.errors import KafkaError
 from twinlog.kafka.deadline import pause
 from twinlog.kafka.errors import (
     KAFKA_CLIENT_ERRORS,
-    OFFSET_UNKNOWN,
     TIMEOUT,
     from_code,
     from_reason,
@@ -27,60 +24,29 @@ from twinlog.kafka.errors import (
 )
 from twinlog.kafka.protocol.connection import DataClient, DataClientPool
 from twinlog.kafka.protocol.data_connection import DataConnection
-from twinlog.kafka.raw.errors import about, partition_error
+from twinlog.kafka.raw.errors import about
 from twinlog.kafka.raw.leaders import leader_of
 from twinlog.kafka.raw.owned_tasks import OwnedTasks
+from twinlog.kafka.raw.produce.answers import (
+    ABOUT_THE_PRODUCER,
+    LEADER_MOVED,
+    NOT_ATTEMPTED,
+    may_retry,
+    refusal_of,
+)
+from twinlog.kafka.raw.produce.broker_ways import BrokerWays, SentRequest
 from twinlog.kafka.raw.produce.partition_queue import PartitionQueue, PendingBatch
 from twinlog.kafka.raw.produce.routes import Routes
 from twinlog.kafka.raw.settings import ProducerSettings
 from twinlog.kafka.raw.transactions.coordinator import RefusedPartitionsError, TransactionCoordinator
 from twinlog.kafka.raw.transactions.hanging_guard import HangingGuard
 from twinlog.kafka.raw.transactions.wire import ProducerIdentity
-from twinlog.kafka.raw.window import Window
 from twinlog.kafka.raw.wire import ProduceAnswer, ProducePart, ProduceResponse, produce_request
 from twinlog.model import TopicPartition
 
-_LEADER_MOVED = frozenset((3, 5, 6, 9, 13, 56, 72, 74, 75, 100, 103))
-_BUSY = 51
-_NOT_ATTEMPTED = 55
-_TRY_AGAIN = _LEADER_MOVED | frozenset((7, 8, 14, 15, 19, 20, _BUSY, _NOT_ATTEMPTED, 60, 80, 89))
-"""Also what a broker says that could not add the partition to the transaction: the last one's markers are
-still being written, or another partition of the request was refused."""
-_ABOUT_THE_PRODUCER = frozenset((-1, 31, 35, 45, 46, 47, 48, 49, 53, 59, 90, 120))
-"""Refusals that say nothing about the partition they came with."""
-_CORRUPT = 2
-_OUT_OF_ORDER = 45
-_CORRUPT_ATTEMPTS = 3
-"""Damage on the way is cured by sending again; damage of the batch itself is not."""
 _LONGEST_PAUSE_DOUBLINGS = 5
 _TIMER_MARGIN_SECONDS = 0.001
 """A timer may come early by a rounding, and then there is nothing to send yet."""
-_LEAST_WINDOW_BYTES = 1 << 20
-_SLOW_SECONDS = 5.0
-"""Of a request, until its answer: a third of the default time-out."""
-_LONG_THROTTLE_SECONDS = 1.0
-
-
-@dataclass(slots=True)
-class _Way:
-    """What is under way to one broker."""
-
-    window: Window
-    requests: int = 0
-    size_bytes: int = 0
-
-    def has_room(self, size_bytes: int) -> bool:
-        """For so much; a batch that is larger than the window goes alone."""
-        return self.requests == 0 or self.size_bytes + size_bytes <= self.window.size_bytes
-
-
-@dataclass(frozen=True, slots=True)
-class _Request:
-    node: int
-    connection: DataConnection
-    pending_batches: list[PendingBatch]
-    size_bytes: int
-    sent_at: float
 
 
 class Delivery:
@@ -116,14 +82,11 @@ class Delivery:
         self._busy: dict[TopicPartition, PartitionQueue] = {}
         self._open = 0
         self._wake = asyncio.Event()
-        self._ways: dict[int, _Way] = {}
-        self._taken_until: WeakKeyDictionary[object, float] = WeakKeyDictionary()
-        """When the broker last took something on a connection, or its throttle ends; loop time."""
+        self._ways = BrokerWays(settings, self._wake.set)
         self._added: set[TopicPartition] = set()
         self._adding: set[TopicPartition] = set()
         self._children: set[asyncio.Task[None]] = set()
         self._deadline_timer: asyncio.TimerHandle | None = None
-        self._throttle_timer: asyncio.TimerHandle | None = None
         self._loop = asyncio.get_running_loop()
         self._routes = Routes(session, settings, self._spawn, self._wake.set)
         self._guard = HangingGuard(
@@ -193,7 +156,7 @@ class Delivery:
         """Fail what never left; what did leave is still awaited."""
         for partition, outbox in self._outboxes.items():
             for pending in outbox.drop_waiting():
-                self._finish(pending, from_code(_NOT_ATTEMPTED, f"send to {partition}", detail="aborted"))
+                self._finish(pending, from_code(NOT_ATTEMPTED, f"send to {partition}", detail="aborted"))
 
     def fail(self, error: KafkaError) -> None:
         """Send nothing more; the first failure is the one that is kept."""
@@ -204,12 +167,12 @@ class Delivery:
 
     def stop(self) -> None:
         """End at once; what is not acknowledged fails."""
-        self._stop_with(from_code(_NOT_ATTEMPTED, "send batches", detail="the producer was closed"))
+        self._stop_with(from_code(NOT_ATTEMPTED, "send batches", detail="the producer was closed"))
         for child in self._children:
             child.cancel()
-        for timer in (self._deadline_timer, self._throttle_timer):
-            if timer is not None:
-                timer.cancel()
+        self._ways.stop()
+        if self._deadline_timer is not None:
+            self._deadline_timer.cancel()
 
     # ------------------------------------------------------------------------------------ sending
 
@@ -250,7 +213,6 @@ class Delivery:
         now = self._loop.time()
         chosen: dict[tuple[int, DataConnection], list[PendingBatch]] = {}
         sizes: dict[int, int] = {}
-        most_bytes = self._settings.max_request_bytes
         is_open_to_all = self._transactional_id is None
         for partition, outbox in list(self._busy.items()):
             if outbox.is_empty:
@@ -263,15 +225,16 @@ class Delivery:
                 continue
             leader, connection = route
             outbox.lead_to(connection)
-            way = self._way(leader)
-            if way.requests >= self._settings.max_in_flight or self._is_throttled(connection):
+            if not self._ways.may_send(leader, connection):
                 continue
             pending = outbox.peek(now, connection)
             if pending is None:
                 continue
             size = sizes.get(leader, 0) + pending.batch.size_bytes
             is_first = route not in chosen
-            if not way.has_room(size) or not (is_first or size <= min(most_bytes, way.window.size_bytes)):
+            if not self._ways.has_room(leader, size) or not (
+                is_first or size <= self._ways.most_bytes(leader)
+            ):
                 continue
             chosen.setdefault(route, []).append(
                 outbox.take(*self._identity, transactional=self._transactional_id is not None)
@@ -329,62 +292,21 @@ class Delivery:
         except KAFKA_CLIENT_ERRORS as error:
             self._undelivered(pending_batches, error)
             return
-        size_bytes = sum(pending.batch.size_bytes for pending in pending_batches)
-        sent = _Request(node, connection, pending_batches, size_bytes, self._loop.time())
-        way = self._way(node)
-        way.requests += 1
-        way.size_bytes += size_bytes
+        sent = self._ways.sent(node, connection, pending_batches)
         answered.add_done_callback(partial(self._answered, sent))
 
-    def _answered(self, sent: _Request, answered: "asyncio.Future[ProduceResponse]") -> None:
-        way, now = self._way(sent.node), self._loop.time()
-        under_way = way.size_bytes
-        way.requests -= 1
-        way.size_bytes -= sent.size_bytes
+    def _answered(self, sent: SentRequest, answered: "asyncio.Future[ProduceResponse]") -> None:
         error = answered.exception()
+        self._ways.answered(sent, was_taken=error is None)
         if self._stopped:
             return
-        throttled_seconds = sent.connection.throttled_seconds
-        if error is not None or throttled_seconds > _LONG_THROTTLE_SECONDS:
-            way.window.shrink(under_way, began=sent.sent_at, now=now)
-        else:
-            way.window.passed(under_way, began=sent.sent_at, now=now)
         if error is None:
-            self._taken_until[sent.connection] = now + throttled_seconds
             self._settle(sent.pending_batches, answered.result().answers)
         else:
             self._undelivered(sent.pending_batches, error)
         self._wake.set()
 
-    def _way(self, node: int) -> _Way:
-        way = self._ways.get(node)
-        if way is None:
-            most_bytes = self._settings.max_request_bytes * self._settings.max_in_flight
-            window = Window(
-                most_bytes=most_bytes, least_bytes=_LEAST_WINDOW_BYTES, slow_seconds=_SLOW_SECONDS
-            )
-            way = self._ways[node] = _Way(window)
-        return way
-
-    def _is_throttled(self, connection: DataConnection) -> bool:
-        """If so this looks again when it is over."""
-        left_seconds = connection.throttled_seconds
-        if left_seconds <= 0:
-            return False
-        over_at = self._loop.time() + left_seconds + _TIMER_MARGIN_SECONDS
-        timer = self._throttle_timer
-        if timer is None or over_at < timer.when():
-            # The first one that is over: brokers throttle for times of their own.
-            if timer is not None:
-                timer.cancel()
-            self._throttle_timer = self._loop.call_at(over_at, self._throttle_over)
-        return True
-
-    def _throttle_over(self) -> None:
-        self._throttle_timer = None
-        self._wake.set()
-
-    def _undelivered(self, pending_batches: list[PendingBatch], error: BaseException) -> None:
+    def _undelivered(self, pending_batches: Sequence[PendingBatch], error: BaseException) -> None:
         self._routes.suspect(connection=True)
         failure = translate(error, "send batches", alias=self._session.alias)
         if not failure.retriable:
@@ -394,7 +316,7 @@ class Delivery:
 
     # ------------------------------------------------------------------------------------ answers
 
-    def _settle(self, pending_batches: list[PendingBatch], answers: list[ProduceAnswer]) -> None:
+    def _settle(self, pending_batches: Sequence[PendingBatch], answers: list[ProduceAnswer]) -> None:
         by_partition = {answer.partition: answer for answer in answers}
         producer_failure: KafkaError | None = None
         refused: dict[TopicPartition, KafkaError] = {}
@@ -405,15 +327,15 @@ class Delivery:
                 self._send_again(pending, from_reason(TIMEOUT, f"send to {partition}", detail="no answer"))
                 continue
             code = answer.error_code
-            refusal = self._refusal(answer)
+            refusal = refusal_of(answer, alias=self._session.alias)
             if refusal is None:
                 self._outboxes[partition].acknowledge(pending)
                 self._finish(pending, answer.base_offset)
-            elif self._may_retry(pending, code):
-                if code in _LEADER_MOVED:
+            elif may_retry(pending, self._outboxes[partition], code):
+                if code in LEADER_MOVED:
                     self._routes.suspect(connection=False)
                 self._send_again(pending, refusal)
-            elif code in _ABOUT_THE_PRODUCER:
+            elif code in ABOUT_THE_PRODUCER:
                 producer_failure = refusal
             else:
                 refused[partition] = refusal
@@ -421,23 +343,6 @@ class Delivery:
             self.fail(producer_failure)
         elif refused:
             self._refuse(refused)
-
-    def _refusal(self, answer: ProduceAnswer) -> KafkaError | None:
-        doing, alias = "send a batch", self._session.alias
-        if answer.error_code:
-            return partition_error(
-                answer.error_code, answer.partition, doing, alias=alias, detail=answer.message
-            )
-        if answer.base_offset < 0:
-            return about(answer.partition, from_reason(OFFSET_UNKNOWN, doing, alias=alias))
-        return None
-
-    def _may_retry(self, pending: PendingBatch, code: int) -> bool:
-        if code == _CORRUPT:
-            return pending.attempts < _CORRUPT_ATTEMPTS
-        if code == _OUT_OF_ORDER:
-            return self._outboxes[pending.partition].has_earlier(pending)
-        return code in _TRY_AGAIN
 
     def _send_again(self, pending: PendingBatch, error: KafkaError) -> None:
         if self._stopped:
@@ -472,8 +377,7 @@ class Delivery:
         """Loop time: moves while the broker takes what is before this batch, until it has failed once."""
         if pending.last_error is not None:
             return pending.deadline
-        connection = self._outboxes[pending.partition].connection
-        taken_until = self._taken_until.get(connection, 0.0) if connection is not None else 0.0
+        taken_until = self._ways.taken_until(self._outboxes[pending.partition].connection)
         moved = max(pending.deadline, taken_until + self._settings.delivery_timeout_seconds)
         return min(moved, pending.latest)
 
@@ -522,7 +426,7 @@ class Delivery:
         self._stopped = True
         for partition, outbox in self._outboxes.items():
             own = self.partition_failures.get(partition)
-            other = from_code(_NOT_ATTEMPTED, f"send to {partition}", detail=str(error))
+            other = from_code(NOT_ATTEMPTED, f"send to {partition}", detail=str(error))
             for pending in (*outbox.in_flight, *outbox.returned, *outbox.waiting):
                 self._finish(pending, own or other)
         self._outboxes.clear()
