@@ -18,7 +18,7 @@ def partitions(count: int) -> list[TopicPartition]:
 def fetcher_with(busy: list[TopicPartition], *, max_wait_ms: int = 5000) -> RawFetcher:
     fetcher = RawFetcher(DataClientPool("A", {}, timeout_seconds=30), FetchOptions(max_wait_ms=max_wait_ms))
     for partition in busy:
-        fetcher._standing(partition).is_busy = True
+        fetcher._answers.standing(partition).is_busy = True
     return fetcher
 
 
@@ -66,7 +66,7 @@ async def test_only_a_request_whose_end_nobody_waits_for_waits_long_itself() -> 
     fetcher = fetcher_with([])
     assert fetcher._max_wait_ms(few, others=0) == _BRIEF_WAIT_MS
     for partition in few:
-        fetcher._standing(partition).has_answered = True
+        fetcher._answers.standing(partition).has_answered = True
     waits = [fetcher._max_wait_ms(few, others=others) for others in range(_REQUESTS_PER_BROKER)]
     assert waits == [*[FetchOptions().max_wait_ms] * (_REQUESTS_PER_BROKER - 1), _BRIEF_WAIT_MS]
 
@@ -75,7 +75,7 @@ async def test_only_a_request_whose_end_nobody_waits_for_waits_long_itself() -> 
 async def test_no_long_poll_outlasts_the_time_out_of_its_request(wanted: int, waits: int) -> None:
     few = partitions(1)
     fetcher = fetcher_with(few, max_wait_ms=wanted)
-    fetcher._standing(few[0]).has_answered = True
+    fetcher._answers.standing(few[0]).has_answered = True
     assert fetcher._max_wait_ms(few, others=0) == waits < request_timeout_ms(30)
 
 

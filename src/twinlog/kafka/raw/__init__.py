@@ -25,8 +25,9 @@ position.
 """
 
 from twinlog.kafka.protocol.connection import DataClientPool
-from twinlog.kafka.raw.fetch.fetcher import FetchedPartition, FetchFailure, FetchSizes, RawFetcher
+from twinlog.kafka.raw.fetch.fetcher import RawFetcher
 from twinlog.kafka.raw.fetch.reader import BatchReader
+from twinlog.kafka.raw.fetch.results import FetchedPartition, FetchFailure, FetchSizes
 from twinlog.kafka.raw.leader_epochs import EpochEnd, epoch_ends
 from twinlog.kafka.raw.leaders import list_offsets, prepare_to_fetch
 from twinlog.kafka.raw.produce.producer import ProducerState, RawProducer

@@ -9,22 +9,21 @@ caller's alone; nothing here moves one, skips or resets.
 import asyncio
 import contextlib
 from collections.abc import Coroutine, Mapping
-from dataclasses import dataclass, field
 from typing import Self
 
-from twinlog.batches.visibility import AbortedTransaction
 from twinlog.errors import KafkaError
 from twinlog.kafka.clients import FetchOptions
 from twinlog.kafka.errors import ANSWER_TOO_LARGE, TIMEOUT, from_code
 from twinlog.kafka.protocol.connection import DataClient, DataClientPool, request_timeout_ms
-from twinlog.kafka.raw.errors import about, again, partition_error
+from twinlog.kafka.raw.errors import about, again
+from twinlog.kafka.raw.fetch.answers import NO_REPLICA, FetchAnswers
+from twinlog.kafka.raw.fetch.results import FetchedPartition, FetchFailure, FetchSizes
 from twinlog.kafka.raw.leaders import leader_of, no_leader, refresh_metadata
 from twinlog.kafka.raw.owned_tasks import OwnedTasks
 from twinlog.kafka.raw.window import Window
-from twinlog.kafka.raw.wire import FETCH, FetchAnswer, FetchPart, FetchResponse, fetch_request
+from twinlog.kafka.raw.wire import FETCH, FetchPart, FetchResponse, fetch_request
 from twinlog.model import TopicPartition
 
-_OUT_OF_RANGE = 1
 _LEADER_UNAVAILABLE = 5
 _LEADER_MOVED = frozenset((3, 5, 6, 9, 56, 74, 75, 100, 103))
 _REQUESTS_PER_BROKER = 4
@@ -34,58 +33,12 @@ _BRIEF_WAIT_MS = 250
 asked yet needs its place), and one of partitions whose bounds are not known."""
 _FEW_PARTITIONS = 32
 """So many are asked together whatever they bring: an answer names each of them, at about 10 us."""
-_FIRST_RETRY_SECONDS = 0.1
-_LONGEST_RETRY_SECONDS = 5.0
-_PREFERRED_REPLICA_SECONDS = 300.0
-"""Java asks the leader again after metadata.max.age.ms."""
-_NO_REPLICA = -1
 _LEAST_WINDOW_BYTES = 256 << 10
 _SLOW_SECONDS = 5.0
 """An answer that is full and took longer is too large for the way from its broker."""
 _LONG_THROTTLE_SECONDS = 1.0
 _TIMER_MARGIN_SECONDS = 0.001
 """A timer may come early by a rounding, and then the broker may not be asked yet."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class FetchedPartition:
-    """What one partition's fetch gave; `records` may be empty."""
-
-    partition: TopicPartition
-    fetch_offset: int
-    """The position that was asked for."""
-    records: memoryview
-    """Batches, the last one possibly cut: for `twinlog.batches.prepare`."""
-    aborted: tuple[AbortedTransaction, ...]
-    high_watermark: int
-    last_stable_offset: int
-    log_start_offset: int
-    """-1 from brokers before 1.0."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class FetchFailure:
-    """Why one partition's fetch gave nothing. Its position is not touched; whether to try again is the
-    caller's."""
-
-    partition: TopicPartition
-    fetch_offset: int
-    error: KafkaError
-    """Transient (leader moving, broker away) or fatal (OFFSET_OUT_OF_RANGE, TOPIC_UNKNOWN,
-    TOPIC_UNAUTHORIZED)."""
-    failures_in_a_row: int
-    retry_after_seconds: float
-    """Doubles with each failure in a row, 0.1 to 5 s."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class FetchSizes:
-    """Less than the options allow, for a while. The first batch of an answer comes whole all the same."""
-
-    max_bytes: int | None = None
-    """Of one request; None = as the options say."""
-    partition_bytes: Mapping[str, int] = field(default_factory=dict)
-    """Of each partition of these topics."""
 
 
 _AS_OPTIONS_SAY = FetchSizes()
@@ -97,22 +50,6 @@ def longest_wait_ms(timeout_seconds: float) -> int:
     return request_timeout_ms(timeout_seconds) // 2
 
 
-@dataclass(slots=True)
-class _Standing:
-    """What is remembered of a partition between fetches. Losing it costs time, never correctness."""
-
-    failures: int = 0
-    preferred_replica: int = _NO_REPLICA
-    preferred_until: float = 0.0
-    served_at: int = 0
-    is_busy: bool = False
-    """Its last answer brought records."""
-    has_answered: bool = False
-    group: int = 0
-    """Partitions of another number than 0 are asked only with those of the same one: an answer of theirs was
-    too large to be read, and it is sought whose records those are."""
-
-
 class RawFetcher:
     """Fetches on a session of the source. Use it in one task, as `async with`."""
 
@@ -120,15 +57,11 @@ class RawFetcher:
         self._session = session
         self._options = options
         self._longest_wait_ms = min(options.max_wait_ms, longest_wait_ms(session.timeout_seconds))
-        self._standings: dict[TopicPartition, _Standing] = {}
-        self._asked: dict[TopicPartition, int] = {}
-        self._ready: dict[TopicPartition, FetchedPartition | FetchFailure] = {}
+        self._answers = FetchAnswers(session.alias)
         self._arrived = asyncio.Event()
         self._interrupted = False
         self._requests: dict[int, int] = {}
         self._windows: dict[int, Window] = {}
-        self._served = 0
-        self._groups = 0
         self._tasks = OwnedTasks("a fetcher", self._failed)
         self._failure: Exception | None = None
         self._children: set[asyncio.Task[None]] = set()
@@ -151,7 +84,7 @@ class RawFetcher:
     def is_asked(self, partition: TopicPartition) -> bool:
         """Its fetch is under way, or answered since the last poll: leaving it out of the next one would throw
         the answer away."""
-        return partition in self._asked or partition in self._ready
+        return self._answers.is_asked(partition)
 
     async def request(
         self, positions: Mapping[TopicPartition, int], sizes: FetchSizes = _AS_OPTIONS_SAY
@@ -162,10 +95,7 @@ class RawFetcher:
         Raises KafkaError when no broker can be reached.
         """
         wanted = [
-            partition
-            for partition in positions
-            if self._asked.get(partition) != positions[partition]
-            and not self._is_ready(partition, positions[partition])
+            partition for partition in positions if self._answers.is_missing(partition, positions[partition])
         ]
         if not wanted:
             return
@@ -173,13 +103,13 @@ class RawFetcher:
         by_node: dict[int, list[TopicPartition]] = {}
         leaderless: list[FetchPart] = []
         for partition in wanted:
-            node = self._node_for(client, partition)
+            node = self._answers.node_for(client, partition)
             if node is None:
                 leaderless.append(FetchPart(partition, positions[partition]))
             elif self._may_be_asked(node):
                 by_node.setdefault(node, []).append(partition)
         if leaderless:
-            self._asked.update((part.partition, part.offset) for part in leaderless)
+            self._answers.ask(leaderless)
             self._spawn(self._find_leaders(client, leaderless), "find leaders")
         for node in by_node:
             self._window(node)  # each gets its share of what all may bring
@@ -202,12 +132,12 @@ class RawFetcher:
         sizes: FetchSizes,
     ) -> None:
         # Least recently served first: the broker fills the answer in this order.
-        partitions.sort(key=lambda partition: self._standing(partition).served_at)
+        partitions.sort(key=lambda partition: self._answers.standing(partition).served_at)
         parts = [
             FetchPart(partition, positions[partition], self._most_bytes(partition, sizes))
             for partition in partitions
         ]
-        self._asked.update((part.partition, part.offset) for part in parts)
+        self._answers.ask(parts)
         others = self._requests.get(node, 0)
         self._requests[node] = others + 1
         max_wait_ms = self._max_wait_ms(partitions, others=others)
@@ -216,7 +146,7 @@ class RawFetcher:
     def _max_wait_ms(self, partitions: list[TopicPartition], *, others: int) -> int:
         """Of a request beside that many others to the same broker."""
         is_urgent = others >= _REQUESTS_PER_BROKER - 1 or any(
-            not self._standing(partition).has_answered for partition in partitions
+            not self._answers.standing(partition).has_answered for partition in partitions
         )
         return min(self._longest_wait_ms, _BRIEF_WAIT_MS) if is_urgent else self._longest_wait_ms
 
@@ -225,11 +155,11 @@ class RawFetcher:
         ones, too."""
         groups: dict[int, list[TopicPartition]] = {}
         for partition in partitions:
-            groups.setdefault(self._standing(partition).group, []).append(partition)
+            groups.setdefault(self._answers.standing(partition).group, []).append(partition)
         if groups.keys() != {0}:
             # The newest first: else those that wait long would keep all places, and the search no end.
             return [groups[number] for number in sorted(groups, reverse=True)]
-        busy = [partition for partition in partitions if self._standing(partition).is_busy]
+        busy = [partition for partition in partitions if self._answers.standing(partition).is_busy]
         is_room_for_two = self._requests.get(node, 0) <= _REQUESTS_PER_BROKER - 2
         if (
             len(partitions) <= _FEW_PARTITIONS
@@ -238,7 +168,10 @@ class RawFetcher:
             or not is_room_for_two
         ):
             return [partitions]
-        return [busy, [partition for partition in partitions if not self._standing(partition).is_busy]]
+        return [
+            busy,
+            [partition for partition in partitions if not self._answers.standing(partition).is_busy],
+        ]
 
     async def poll(
         self,
@@ -259,7 +192,7 @@ class RawFetcher:
             if self._failure is not None:
                 raise self._failure  # a mistake of ours: in the task that fetches, not in whoever opened this
             await self.request(positions, sizes)
-            answers = self._collect(positions)
+            answers = self._answers.collect(positions)
             left = give_up_at - self._loop.time()
             if answers or left <= 0 or self._interrupted:
                 self._interrupted = False
@@ -275,7 +208,7 @@ class RawFetcher:
 
         What has been answered is thrown away, as by a poll: until somebody wants it the log may be another.
         """
-        self._ready.clear()
+        self._answers.discard()
         self._arrived.clear()
         if not self._interrupted:
             with contextlib.suppress(TimeoutError):
@@ -316,7 +249,7 @@ class RawFetcher:
                 offset = offsets.pop(answer.partition, None)
                 if offset is not None:
                     moved |= answer.error_code in _LEADER_MOVED
-                    self._take_answer(answer, offset, node)
+                    self._answers.take(answer, offset, node)
             received = sum(len(answer.records) for answer in response.answers)
             throttled_seconds = self._session.throttled_seconds(node, FETCH)
             if throttled_seconds > _LONG_THROTTLE_SECONDS:
@@ -336,24 +269,16 @@ class RawFetcher:
             self._request_failed(offsets, error)
         finally:
             self._requests[node] -= 1
-            self._no_longer_asked(parts)
+            self._over(parts)
 
     def _request_failed(self, offsets: Mapping[TopicPartition, int], error: KafkaError) -> None:
         """Partitions without an answer, each with the position that was asked for."""
         if error.reason == ANSWER_TOO_LARGE.name and len(offsets) > 1:
-            self._ask_apart(list(offsets))
+            self._answers.ask_apart(list(offsets))
             return
         for partition, offset in offsets.items():
-            self._standing(partition).preferred_replica = _NO_REPLICA
-            self._fail(partition, offset, about(partition, again(error)))
-
-    def _ask_apart(self, partitions: list[TopicPartition]) -> None:
-        """From now on in two requests: the records of one of them cannot be read."""
-        half = len(partitions) // 2
-        for some in (partitions[:half], partitions[half:]):
-            self._groups += 1
-            for partition in some:
-                self._standing(partition).group = self._groups
+            self._answers.standing(partition).preferred_replica = NO_REPLICA
+            self._answers.fail(partition, offset, about(partition, again(error)))
 
     def _window(self, node: int) -> Window:
         window = self._windows.get(node)
@@ -374,81 +299,7 @@ class RawFetcher:
         limit = sizes.partition_bytes.get(partition.topic)
         return None if limit is None else min(limit, self._options.max_partition_bytes)
 
-    def _take_answer(self, answer: FetchAnswer, offset: int, node: int) -> None:
-        partition = answer.partition
-        standing = self._standing(partition)
-        if answer.preferred_replica != _NO_REPLICA and answer.preferred_replica != node:
-            standing.preferred_replica = answer.preferred_replica
-            standing.preferred_until = self._loop.time() + _PREFERRED_REPLICA_SECONDS
-            return
-        if answer.error_code:
-            at_follower = standing.preferred_replica == node
-            standing.preferred_replica = _NO_REPLICA
-            if at_follower and answer.error_code == _OUT_OF_RANGE:
-                return  # it may only be behind: the leader knows
-            error = partition_error(
-                answer.error_code, partition, f"fetch from offset {offset}", alias=self._session.alias
-            )
-            self._fail(partition, offset, error)
-            return
-        if self._asked.get(partition) != offset:
-            return  # another position was asked for since
-        standing.has_answered = True
-        standing.group = 0
-        standing.failures = 0
-        standing.is_busy = len(answer.records) > 0
-        if standing.is_busy:
-            self._served += 1
-            standing.served_at = self._served
-        self._ready[partition] = FetchedPartition(
-            partition=partition,
-            fetch_offset=offset,
-            records=answer.records,
-            aborted=answer.aborted,
-            high_watermark=answer.high_watermark,
-            last_stable_offset=answer.last_stable_offset,
-            log_start_offset=answer.log_start_offset,
-        )
-
-    def _fail(self, partition: TopicPartition, offset: int, error: KafkaError) -> None:
-        if self._asked.get(partition) != offset:
-            return
-        standing = self._standing(partition)
-        standing.failures += 1
-        self._ready[partition] = FetchFailure(
-            partition=partition,
-            fetch_offset=offset,
-            error=error,
-            failures_in_a_row=standing.failures,
-            retry_after_seconds=min(
-                _FIRST_RETRY_SECONDS * 2 ** min(standing.failures - 1, 10), _LONGEST_RETRY_SECONDS
-            ),
-        )
-
-    def _collect(
-        self, positions: Mapping[TopicPartition, int]
-    ) -> dict[TopicPartition, FetchedPartition | FetchFailure]:
-        ready, self._ready = self._ready, {}
-        return {
-            partition: answer
-            for partition, answer in ready.items()
-            if positions.get(partition) == answer.fetch_offset
-        }
-
-    def _is_ready(self, partition: TopicPartition, offset: int) -> bool:
-        answer = self._ready.get(partition)
-        return answer is not None and answer.fetch_offset == offset
-
     # -------------------------------------------------------------------------------------- leaders
-
-    def _node_for(self, client: DataClient, partition: TopicPartition) -> int | None:
-        standing = self._standing(partition)
-        preferred = standing.preferred_replica
-        if preferred != _NO_REPLICA and self._loop.time() < standing.preferred_until:
-            if client.cluster.broker_metadata(preferred) is not None:
-                return preferred
-            standing.preferred_replica = _NO_REPLICA
-        return leader_of(client, partition)
 
     async def _find_leaders(self, client: DataClient, parts: list[FetchPart]) -> None:
         """Refresh the metadata; partitions that then have no leader fail."""
@@ -456,24 +307,16 @@ class RawFetcher:
             await refresh_metadata(self._session, client, {part.partition.topic for part in parts})
             for partition, offset, _ in parts:
                 if leader_of(client, partition) is None:
-                    self._fail(partition, offset, no_leader(self._session, client, partition))
+                    self._answers.fail(partition, offset, no_leader(self._session, client, partition))
         except KafkaError as error:
             for partition, offset, _ in parts:
-                self._fail(partition, offset, about(partition, again(error)))
+                self._answers.fail(partition, offset, about(partition, again(error)))
         finally:
-            self._no_longer_asked(parts)
+            self._over(parts)
 
-    def _no_longer_asked(self, parts: list[FetchPart]) -> None:
-        for partition, offset, _ in parts:
-            if self._asked.get(partition) == offset:
-                del self._asked[partition]
+    def _over(self, parts: list[FetchPart]) -> None:
+        self._answers.no_longer_asked(parts)
         self._arrived.set()
-
-    def _standing(self, partition: TopicPartition) -> _Standing:
-        standing = self._standings.get(partition)
-        if standing is None:
-            standing = self._standings[partition] = _Standing()
-        return standing
 
     def _spawn(self, work: Coroutine[None, None, None], name: str) -> None:
         child = self._tasks.create_task(work, name=name)

@@ -1,0 +1,165 @@
+"""What partitions answered, until somebody takes it, and what is remembered of them between fetches.
+
+An answer counts only for the position that was asked for last. Positions are the caller's alone.
+"""
+
+import asyncio
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+from twinlog.errors import KafkaError
+from twinlog.kafka.protocol.connection import DataClient
+from twinlog.kafka.raw.errors import partition_error
+from twinlog.kafka.raw.fetch.results import FetchedPartition, FetchFailure
+from twinlog.kafka.raw.leaders import leader_of
+from twinlog.kafka.raw.wire import FetchAnswer, FetchPart
+from twinlog.model import TopicPartition
+
+_OUT_OF_RANGE = 1
+_FIRST_RETRY_SECONDS = 0.1
+_LONGEST_RETRY_SECONDS = 5.0
+_PREFERRED_REPLICA_SECONDS = 300.0
+"""Java asks the leader again after metadata.max.age.ms."""
+NO_REPLICA = -1
+
+
+@dataclass(slots=True)
+class Standing:
+    """What is remembered of a partition between fetches. Losing it costs time, never correctness."""
+
+    failures: int = 0
+    preferred_replica: int = NO_REPLICA
+    preferred_until: float = 0.0
+    served_at: int = 0
+    is_busy: bool = False
+    """Its last answer brought records."""
+    has_answered: bool = False
+    group: int = 0
+    """Partitions of another number than 0 are asked only with those of the same one: an answer of theirs was
+    too large to be read, and it is sought whose records those are."""
+
+
+class FetchAnswers:
+    """On the loop it is made on."""
+
+    def __init__(self, alias: str) -> None:
+        self._alias = alias
+        self._standings: dict[TopicPartition, Standing] = {}
+        self._asked: dict[TopicPartition, int] = {}
+        self._ready: dict[TopicPartition, FetchedPartition | FetchFailure] = {}
+        self._served = 0
+        self._groups = 0
+        self._loop = asyncio.get_running_loop()
+
+    def is_asked(self, partition: TopicPartition) -> bool:
+        """Its fetch is under way, or answered since the last poll: leaving it out of the next one would throw
+        the answer away."""
+        return partition in self._asked or partition in self._ready
+
+    def is_missing(self, partition: TopicPartition, offset: int) -> bool:
+        """Whether nothing is under way or answered for this position."""
+        answer = self._ready.get(partition)
+        is_ready = answer is not None and answer.fetch_offset == offset
+        return not is_ready and self._asked.get(partition) != offset
+
+    def ask(self, parts: Iterable[FetchPart]) -> None:
+        """These are under way now."""
+        self._asked.update((part.partition, part.offset) for part in parts)
+
+    def no_longer_asked(self, parts: Iterable[FetchPart]) -> None:
+        """Their request is over."""
+        for partition, offset, _ in parts:
+            if self._asked.get(partition) == offset:
+                del self._asked[partition]
+
+    def take(self, answer: FetchAnswer, offset: int, node: int) -> None:
+        """What a broker said of a partition whose request asked for this offset."""
+        partition = answer.partition
+        standing = self.standing(partition)
+        if answer.preferred_replica != NO_REPLICA and answer.preferred_replica != node:
+            standing.preferred_replica = answer.preferred_replica
+            standing.preferred_until = self._loop.time() + _PREFERRED_REPLICA_SECONDS
+            return
+        if answer.error_code:
+            at_follower = standing.preferred_replica == node
+            standing.preferred_replica = NO_REPLICA
+            if at_follower and answer.error_code == _OUT_OF_RANGE:
+                return  # it may only be behind: the leader knows
+            error = partition_error(
+                answer.error_code, partition, f"fetch from offset {offset}", alias=self._alias
+            )
+            self.fail(partition, offset, error)
+            return
+        if self._asked.get(partition) != offset:
+            return  # another position was asked for since
+        standing.has_answered = True
+        standing.group = 0
+        standing.failures = 0
+        standing.is_busy = len(answer.records) > 0
+        if standing.is_busy:
+            self._served += 1
+            standing.served_at = self._served
+        self._ready[partition] = FetchedPartition(
+            partition=partition,
+            fetch_offset=offset,
+            records=answer.records,
+            aborted=answer.aborted,
+            high_watermark=answer.high_watermark,
+            last_stable_offset=answer.last_stable_offset,
+            log_start_offset=answer.log_start_offset,
+        )
+
+    def fail(self, partition: TopicPartition, offset: int, error: KafkaError) -> None:
+        """Its fetch from this offset gave nothing."""
+        if self._asked.get(partition) != offset:
+            return
+        standing = self.standing(partition)
+        standing.failures += 1
+        self._ready[partition] = FetchFailure(
+            partition=partition,
+            fetch_offset=offset,
+            error=error,
+            failures_in_a_row=standing.failures,
+            retry_after_seconds=min(
+                _FIRST_RETRY_SECONDS * 2 ** min(standing.failures - 1, 10), _LONGEST_RETRY_SECONDS
+            ),
+        )
+
+    def collect(
+        self, positions: Mapping[TopicPartition, int]
+    ) -> dict[TopicPartition, FetchedPartition | FetchFailure]:
+        """Those for these positions; all others are thrown away."""
+        ready, self._ready = self._ready, {}
+        return {
+            partition: answer
+            for partition, answer in ready.items()
+            if positions.get(partition) == answer.fetch_offset
+        }
+
+    def discard(self) -> None:
+        """Throw away what is answered."""
+        self._ready.clear()
+
+    def ask_apart(self, partitions: list[TopicPartition]) -> None:
+        """From now on in two requests: the records of one of them cannot be read."""
+        half = len(partitions) // 2
+        for some in (partitions[:half], partitions[half:]):
+            self._groups += 1
+            for partition in some:
+                self.standing(partition).group = self._groups
+
+    def node_for(self, client: DataClient, partition: TopicPartition) -> int | None:
+        """The broker to ask: the replica that the leader named, else the leader; None when there is none."""
+        standing = self.standing(partition)
+        preferred = standing.preferred_replica
+        if preferred != NO_REPLICA and self._loop.time() < standing.preferred_until:
+            if client.cluster.broker_metadata(preferred) is not None:
+                return preferred
+            standing.preferred_replica = NO_REPLICA
+        return leader_of(client, partition)
+
+    def standing(self, partition: TopicPartition) -> Standing:
+        standing = self._standings.get(partition)
+        if standing is None:
+            standing = self._standings[partition] = Standing()
+        return standing
