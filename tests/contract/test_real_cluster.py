@@ -18,7 +18,8 @@ from contract.log_writer_contract import LogWriterContract
 from contract.modern_members import modern_member
 from contract.quota_admin_contract import QuotaAdminContract
 from contract.topic_admin_contract import TopicAdminContract
-from contract.workbench import Ending, Workbench, success
+from contract.workbench import Ending, Workbench, append_values, new_topic, success
+from twinlog.kafka.admin.inspector import ClusterInspector
 from twinlog.kafka.clients import aiokafka_producer_options
 from twinlog.kafka.cluster import open_cluster
 from twinlog.kafka.ports import KafkaCluster, OffsetSpec
@@ -159,6 +160,29 @@ class TestLogReader(LogReaderContract):
 
 class TestLogWriter(LogWriterContract):
     pass
+
+
+class TestRightsOnGroups:
+    @pytest.mark.parametrize("group_type", ["classic", "consumer"])
+    async def test_they_are_told_of_groups_with_members_whatever_their_protocol(
+        self, kafka_pair: KafkaPair, bench: Workbench, group_type: str
+    ) -> None:
+        """As preflight asks beside a deployment that runs: its leases are groups of a protocol of ours."""
+        topic = await new_topic(bench.cluster, "rights")
+        await append_values(bench.cluster, TopicPartition(topic, 0), [b"one"])
+        group_id = unique_name("rights")
+        properties = kafka_pair.a.client_properties()
+        lease = unique_name("lease")
+        leader = bench.cluster.candidate(lease, name=lambda: "leader", session_seconds=20)
+        async with ClusterInspector("A", properties, timeout_seconds=TIMEOUT_SECONDS) as inspector:
+            try:
+                assert (await eventually(leader.stand)).leads
+                async with bench.active_group(group_id, topic, group_type=group_type):
+                    told = await inspector.group_operations([lease, group_id, "nobody"])
+            finally:
+                await leader.withdraw()
+        for name in (lease, group_id, "nobody"):
+            assert {"READ", "DESCRIBE", "DELETE"} <= success(told[name])
 
 
 class TestAclAdmin(AclAdminContract):

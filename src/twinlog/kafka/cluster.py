@@ -19,6 +19,8 @@ from twinlog.kafka.clients import (
     fetch_options,
     librdkafka_options,
 )
+from twinlog.kafka.groups.coordinators import GroupCoordinators
+from twinlog.kafka.groups.descriptions import GroupDescriptionsClient
 from twinlog.kafka.groups.election import KafkaCandidate
 from twinlog.kafka.groups.offsets import GroupOffsetsClient
 from twinlog.kafka.log import LogAdminMixin
@@ -72,7 +74,9 @@ class _Cluster(ConfigAdminMixin, AclAdminMixin, QuotaAdminMixin, GroupAdminMixin
             timeout_seconds=timeout_seconds,
         )
         self._wire = self._session()
-        self._offsets = GroupOffsetsClient(self._wire)
+        coordinators = GroupCoordinators(self._wire)
+        self._offsets = GroupOffsetsClient(self._wire, coordinators)
+        self._descriptions = GroupDescriptionsClient(self._wire, coordinators)
         aiokafka_producer_options(properties, alias=alias)
 
     def __repr__(self) -> str:

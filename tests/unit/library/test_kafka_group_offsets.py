@@ -15,7 +15,10 @@ from hypothesis import strategies as st
 
 from twinlog.errors import KafkaError
 from twinlog.kafka.errors import KAFKA_CLIENT_ERRORS, from_code, translate
-from twinlog.kafka.groups.offsets import GROUPS_PER_REQUEST, GroupOffsetsClient
+from twinlog.kafka.groups.asking import GROUPS_PER_REQUEST
+from twinlog.kafka.groups.coordinators import GroupCoordinators
+from twinlog.kafka.groups.descriptions import DescribedGroup, describe_groups_request
+from twinlog.kafka.groups.offsets import GroupOffsetsClient
 from twinlog.kafka.groups.requests import fetch_offsets_request, find_coordinators_request
 from twinlog.kafka.ports import CommittedOffset
 from twinlog.kafka.protocol.encoding import (
@@ -24,13 +27,14 @@ from twinlog.kafka.protocol.encoding import (
     NO_TAGS,
     compact_length,
     compact_string,
+    string,
     take_compact_length,
     take_compact_string,
 )
 from twinlog.kafka.protocol.requests import HandWrittenRequest
 from twinlog.model import TopicPartition
 
-_NEW = {9: (1, 10), 10: (0, 6)}
+_NEW = {9: (1, 10), 10: (0, 6), 15: (0, 6)}
 _OLD = {9: (0, 5), 10: (0, 2)}
 _ORDERS = TopicPartition("orders", 3)
 
@@ -145,7 +149,7 @@ _MANY = {f"group-{'x' * (number % 2)}{number:04}": number for number in range(2_
 
 async def test_requests_do_not_grow_with_every_group() -> None:
     brokers = Brokers(_MANY)
-    client = GroupOffsetsClient(brokers)
+    client = GroupOffsetsClient(brokers, GroupCoordinators(brokers))
     assert await client.read(_MANY) == _committed(_MANY)
     assert brokers.requests["offsets"] == 2_000 / GROUPS_PER_REQUEST
     assert brokers.requests["coordinators"] == 2
@@ -156,7 +160,7 @@ async def test_requests_do_not_grow_with_every_group() -> None:
 async def test_a_broker_before_3_0_is_asked_for_each_group() -> None:
     groups = {f"group-{number}": number for number in range(20)}
     brokers = Brokers(groups, versions=_OLD)
-    assert await GroupOffsetsClient(brokers).read(groups) == _committed(groups)
+    assert await GroupOffsetsClient(brokers, GroupCoordinators(brokers)).read(groups) == _committed(groups)
     assert brokers.requests == {"FindCoordinatorRequest": 20, "OffsetFetchRequest": 20}
 
 
@@ -168,7 +172,7 @@ async def test_a_group_that_moved_or_is_refused_hides_no_other(
     brokers = Brokers(groups, versions=versions)
     brokers.moved = {"group-3"}
     brokers.refused = {"group-4"}
-    found = await GroupOffsetsClient(brokers).read(groups)
+    found = await GroupOffsetsClient(brokers, GroupCoordinators(brokers)).read(groups)
     refused = found.pop("group-4")
     assert isinstance(refused, KafkaError)
     assert (refused.reason, "group-4" in str(refused)) == ("GROUP_UNAUTHORIZED", True)
@@ -179,7 +183,7 @@ async def test_a_silent_broker_delays_its_own_groups_only() -> None:
     brokers = Brokers(_MANY)
     brokers.timeout_seconds = 1.0
     brokers.silent_nodes = {2}
-    found = await GroupOffsetsClient(brokers).read(_MANY)
+    found = await GroupOffsetsClient(brokers, GroupCoordinators(brokers)).read(_MANY)
     own = {group for group in _MANY if brokers.coordinator(group) == 2}
     answers = {group: offsets for group, offsets in found.items() if group not in own}
     assert answers == _committed({group: offset for group, offset in _MANY.items() if group not in own})
@@ -201,10 +205,30 @@ def test_a_group_that_kafka_does_not_know_has_no_offsets() -> None:
     assert from_code(69, "read").reason == "GROUP_UNKNOWN"
 
 
+def test_a_group_of_any_protocol_is_described_with_its_members_and_rights() -> None:
+    request = describe_groups_request(["lease", "gone"], with_rights=True).prepare(_NEW)
+    assert b"".join(bytes(piece) for piece in request.pieces) == (
+        INT32.pack(2) + string("lease") + string("gone") + b"\1"
+    )
+    member = string("m-1") + string("client") + string("/host") + INT32.pack(2) + b"ab" + INT32.pack(-1)
+    lease = INT16.pack(0) + string("lease") + string("Stable") + string("twinlog") + string("first")
+    lease += INT32.pack(2) + member + member + INT32.pack(1 << 3 | 1 << 8)
+    gone = INT16.pack(0) + string("gone") + string("Dead") + string("") + string("")
+    gone += INT32.pack(0) + INT32.pack(-(1 << 31))
+    assert request.read(INT32.pack(0) + INT32.pack(2) + lease + gone, 0) == {
+        "lease": DescribedGroup(0, "STABLE", 2, 1 << 3 | 1 << 8),
+        "gone": DescribedGroup(0, "DEAD", 0, 0),
+    }
+
+
 @given(st.binary(max_size=200))
 def test_damaged_answers_raise_what_ends_the_connection(data: bytes) -> None:
     """`DataConnection` closes on these errors; any other would leave the request without an end."""
-    for request in (fetch_offsets_request(["g"]), find_coordinators_request(["g"])):
+    for request in (
+        fetch_offsets_request(["g"]),
+        find_coordinators_request(["g"]),
+        describe_groups_request(["g"], with_rights=True),
+    ):
         agreed = request.prepare(_NEW)
         try:
             agreed.read(data, 0)

@@ -1,30 +1,26 @@
 """Consumer groups of a cluster and what they have committed."""
 
 from collections.abc import Collection, Mapping
-from typing import Any
-
-from confluent_kafka import ConsumerGroupState, ConsumerGroupType
 
 from twinlog.errors import KafkaError
 from twinlog.kafka.admin.client import AdminSession
-from twinlog.kafka.errors import KAFKA_REASONS
+from twinlog.kafka.groups.descriptions import DescribedGroup, GroupDescriptionsClient
 from twinlog.kafka.groups.listing import ListedGroup, list_groups
 from twinlog.kafka.groups.offsets import GroupOffsetsClient
 from twinlog.kafka.ports import CommittedOffset, GroupDescription
 from twinlog.kafka.protocol.connection import DataClientPool
 from twinlog.model import TopicPartition
 
-_GROUP_UNKNOWN = KAFKA_REASONS[69].name
-_TYPES = {ConsumerGroupType.CLASSIC: "classic", ConsumerGroupType.CONSUMER: "consumer"}
-_DESCRIBED_TYPES = frozenset(_TYPES.values())
+_CLASSIC = "classic"
 _DEAD = "DEAD"
 _WITHOUT_MEMBERS = frozenset({"EMPTY", _DEAD})
 
 
 class GroupAdminMixin:
-    """`GroupAdmin` over confluent-kafka, but for offsets."""
+    """`GroupAdmin`: deletions over confluent-kafka, all else by requests of our own."""
 
     _admin: AdminSession
+    _descriptions: GroupDescriptionsClient
     _offsets: GroupOffsetsClient
     _wire: DataClientPool
 
@@ -37,19 +33,13 @@ class GroupAdminMixin:
     ) -> Mapping[str, GroupDescription | KafkaError]:
         if not group_ids:
             return {}
-        described = await self._admin.each(
-            "describe groups",
-            lambda admin, seconds: admin.describe_consumer_groups(
-                sorted(set(group_ids)), request_timeout=seconds
-            ),
-        )
+        described = await self._descriptions.describe(group_ids)
         descriptions = {group_id: _description(group_id, answer) for group_id, answer in described.items()}
-        unknown = [group_id for group_id, answer in descriptions.items() if _is_dead(answer)]
-        if unknown:
-            # To the requests of consumer groups a share or streams group does not exist.
+        if any(_is_dead(answer) for answer in descriptions.values()):
+            # To the request of classic groups all others do not exist.
             listed = await list_groups(self._wire, "describe groups")
-            for group_id in unknown:
-                if group_id in listed and listed[group_id].group_type not in _DESCRIBED_TYPES:
+            for group_id, answer in descriptions.items():
+                if _is_dead(answer) and group_id in listed and listed[group_id].group_type != _CLASSIC:
                     descriptions[group_id] = _listed_description(group_id, listed[group_id])
         return descriptions
 
@@ -87,19 +77,9 @@ def _listed_description(group_id: str, group: ListedGroup) -> GroupDescription:
     )
 
 
-def _description(group_id: str, answer: Any) -> GroupDescription | KafkaError:
+def _description(group_id: str, answer: DescribedGroup | KafkaError) -> GroupDescription | KafkaError:
     if isinstance(answer, KafkaError):
-        if answer.reason != _GROUP_UNKNOWN:
-            return answer
-        return GroupDescription(group_id=group_id, state=_DEAD, group_type="classic", member_count=0)
+        return answer
     return GroupDescription(
-        group_id=group_id,
-        state=ConsumerGroupState(answer.state).name,
-        group_type=_type(answer),
-        member_count=len(answer.members),
+        group_id=group_id, state=answer.state, group_type=_CLASSIC, member_count=answer.member_count
     )
-
-
-def _type(group: Any) -> str:
-    """Brokers before 3.8 do not say: they have no other type than classic."""
-    return _TYPES.get(getattr(group, "type", None), "classic")

@@ -1,6 +1,5 @@
 """What a client may do on a cluster and what the cluster can do: asked before anything is started."""
 
-import asyncio
 from collections.abc import Collection, Mapping
 from functools import partial
 from typing import Any, Final
@@ -10,16 +9,18 @@ from confluent_kafka import TopicCollection
 from confluent_kafka.admin import NewTopic as LibrdkafkaNewTopic
 
 from twinlog.errors import KafkaError
+from twinlog.kafka.admin.acl_requests import AclOperation
 from twinlog.kafka.admin.client import AdminSession
 from twinlog.kafka.clients import aiokafka_client_options, librdkafka_options
-from twinlog.kafka.deadline import deadline, pause
+from twinlog.kafka.deadline import deadline
+from twinlog.kafka.groups.coordinators import GroupCoordinators
+from twinlog.kafka.groups.descriptions import GroupDescriptionsClient
 from twinlog.kafka.ports import NewTopic
 from twinlog.kafka.protocol.connection import DataClientPool
 from twinlog.kafka.raw.transactions.wire import ProducerIdentity, end_request
 
 _FETCH: Final = 1
 _TRANSACTION_UNAUTHORIZED: Final = 53
-_PAUSE_SECONDS: Final = 0.25
 _NOBODY: Final = ProducerIdentity(producer_id=0, producer_epoch=0)
 
 _RELEASES: Final = (
@@ -45,6 +46,7 @@ class ClusterInspector:
         )
         options = aiokafka_client_options(properties, alias=alias)
         self._wire = DataClientPool(alias, options, timeout_seconds=timeout_seconds)
+        self._descriptions = GroupDescriptionsClient(self._wire, GroupCoordinators(self._wire))
 
     async def __aenter__(self) -> "ClusterInspector":
         return self
@@ -92,24 +94,13 @@ class ClusterInspector:
         even DESCRIBE one. Raises KafkaError.
 
         Coordinators that are not there yet are waited for, for one time-out: a cluster makes the topic of its
-        groups when the first of them is asked for.
+        groups when the first of them is asked for. Their protocol does not matter.
         """
-        loop = asyncio.get_running_loop()
-        until = loop.time() + self._wire.timeout_seconds
-        found: dict[str, frozenset[str] | KafkaError] = {}
-        left = set(names)
-        while left:
-            described = await self._admin.each("ask for rights on groups", partial(_describe_groups, left))
-            found |= {
-                name: answer if isinstance(answer, KafkaError) else _names(answer.authorized_operations)
-                for name, answer in described.items()
-            }
-            left = {name for name in left if _may_change(found[name])}
-            if loop.time() > until:
-                break
-            if left:
-                await pause(_PAUSE_SECONDS)
-        return found
+        described = await self._descriptions.describe(names, with_rights=True)
+        return {
+            name: answer if isinstance(answer, KafkaError) else _words(answer.operations)
+            for name, answer in described.items()
+        }
 
     async def may_write_transactions(self, transactional_id: str) -> bool:
         """Whether the principal may WRITE with a transactional id that nobody uses.
@@ -145,14 +136,9 @@ class ClusterInspector:
         )
 
 
-def _describe_groups(names: Collection[str], admin: Any, seconds: float) -> Any:
-    return admin.describe_consumer_groups(
-        sorted(names), include_authorized_operations=True, request_timeout=seconds
-    )
-
-
-def _may_change(answer: frozenset[str] | KafkaError) -> bool:
-    return isinstance(answer, KafkaError) and answer.retriable
+def _words(bits: int) -> frozenset[str]:
+    """Of the operations whose bits are set."""
+    return frozenset(operation.name for operation in AclOperation if bits & 1 << operation)
 
 
 def release_of(versions: Mapping[int, tuple[int, int]]) -> str:

@@ -6,9 +6,6 @@ segmentation fault (`rd_kafka_handle_OffsetFetch` -> `rd_kafka_cgrp_op` without 
 `alter_consumer_group_offsets`: it commits metadata with a NUL byte at its end.
 """
 
-import asyncio
-import contextlib
-from collections import defaultdict
 from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any
 
@@ -16,7 +13,8 @@ from aiokafka.protocol.commit import OffsetCommitRequest, OffsetFetchRequest
 
 from twinlog.errors import KafkaError, TransientKafkaError
 from twinlog.kafka.deadline import deadline, pause
-from twinlog.kafka.errors import TIMEOUT, UNSUPPORTED, from_code, from_reason
+from twinlog.kafka.errors import UNSUPPORTED, from_code
+from twinlog.kafka.groups.asking import ask_about_groups
 from twinlog.kafka.groups.coordinators import COORDINATOR_MOVED, BrokerSession, GroupCoordinators
 from twinlog.kafka.groups.requests import FetchedGroup, fetch_offsets_request
 from twinlog.kafka.ports import CommittedOffset
@@ -25,9 +23,6 @@ from twinlog.model import TopicPartition
 _GROUP_UNKNOWN = 69
 _NOT_ANSWERED = FetchedGroup(16, {})
 """A group that the broker left out: it is asked for again."""
-GROUPS_PER_REQUEST = 50
-"""A group may have thousands of partitions, and an answer is decoded in one go."""
-_AT_ONCE_PER_BROKER = 4
 _PAUSE_SECONDS = 0.1
 _GROUP_SHARE = 0.9
 """Share of the time-out that one group gets, so that its own error, which says more, comes first."""
@@ -41,9 +36,10 @@ class GroupOffsetsClient:
     Each call is bounded by the session's time-out.
     """
 
-    def __init__(self, session: BrokerSession) -> None:
+    def __init__(self, session: BrokerSession, coordinators: GroupCoordinators) -> None:
+        """`coordinators` may be shared with other clients of the session."""
         self._session = session
-        self._coordinators = GroupCoordinators(session)
+        self._coordinators = coordinators
 
     async def read(self, group_ids: Collection[str]) -> dict[str, GroupOffsets | KafkaError]:
         """All committed offsets of each group, or why they cannot be read; a group that is not there has
@@ -52,14 +48,9 @@ class GroupOffsetsClient:
         A coordinator is asked for many groups in one request (for one at a time where it is older than Kafka
         3.0).
         """
-        reading = _Reading(self._session, self._coordinators)
-        with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(self._session.timeout_seconds):
-                await reading.run(sorted(set(group_ids)))
-        return {
-            group_id: reading.found[group_id] if group_id in reading.found else reading.problem(group_id)
-            for group_id in set(group_ids)
-        }
+        return await ask_about_groups(
+            self._session, self._coordinators, group_ids, self._answers, doing="read offsets of group"
+        )
 
     async def commit(
         self, group_id: str, offsets: Mapping[TopicPartition, CommittedOffset]
@@ -106,83 +97,6 @@ class GroupOffsetsClient:
                     await pause(_PAUSE_SECONDS)
         except TransientKafkaError as error:
             raise last or error from error
-
-
-class _Reading:
-    """One look at the offsets of many groups. A broker that does not answer delays the groups that it
-    coordinates, and no others.
-    """
-
-    def __init__(self, session: BrokerSession, coordinators: GroupCoordinators) -> None:
-        self._session = session
-        self._coordinators = coordinators
-        self._places: defaultdict[int, asyncio.Semaphore] = defaultdict(
-            lambda: asyncio.Semaphore(_AT_ONCE_PER_BROKER)
-        )
-        self.found: dict[str, GroupOffsets | KafkaError] = {}
-        self._last: dict[str, KafkaError] = {}
-        """Why a group is asked for again."""
-
-    def problem(self, group_id: str) -> KafkaError:
-        """Of a group without an answer when the time is up."""
-        return self._last.get(group_id) or from_reason(
-            TIMEOUT, f"read offsets of group {group_id}", alias=self._session.alias
-        )
-
-    async def run(self, group_ids: Sequence[str]) -> None:
-        """Return when each group has its answer in `found`. The caller bounds it."""
-        async with asyncio.TaskGroup() as tasks:
-            await self._round(group_ids, tasks)
-
-    async def _round(self, group_ids: Sequence[str], tasks: asyncio.TaskGroup) -> None:
-        """Look for the coordinators, then ask each of them."""
-        doing = "read offsets of groups"
-        again: list[str] = []
-        try:
-            nodes = await self._coordinators.nodes(group_ids, doing)
-        except KafkaError as error:
-            nodes = dict.fromkeys(group_ids, error)
-        by_node: defaultdict[int, list[str]] = defaultdict(list)
-        for group_id, node in nodes.items():
-            if not isinstance(node, KafkaError):
-                by_node[node].append(group_id)
-            elif self._is_final(group_id, node):
-                self.found[group_id] = node
-            else:
-                again.append(group_id)
-        for node_id, theirs in by_node.items():
-            for begin in range(0, len(theirs), GROUPS_PER_REQUEST):
-                chunk = theirs[begin : begin + GROUPS_PER_REQUEST]
-                tasks.create_task(self._ask(node_id, chunk, tasks), name=f"{doing} of broker {node_id}")
-        self._ask_again(again, tasks)
-
-    def _ask_again(self, group_ids: Sequence[str], tasks: asyncio.TaskGroup) -> None:
-        async def later() -> None:
-            await pause(_PAUSE_SECONDS)
-            await self._round(group_ids, tasks)
-
-        for group_id in group_ids:
-            self._coordinators.forget(group_id)
-        if group_ids:
-            tasks.create_task(later(), name="read offsets of groups again")
-
-    async def _ask(self, node_id: int, group_ids: Sequence[str], tasks: asyncio.TaskGroup) -> None:
-        async with self._places[node_id]:
-            answers = await self._answers(node_id, group_ids)
-        again: list[str] = []
-        for group_id in group_ids:
-            answer = answers[group_id]
-            if isinstance(answer, KafkaError) and not self._is_final(group_id, answer):
-                again.append(group_id)
-            else:
-                self.found[group_id] = answer
-        self._ask_again(again, tasks)
-
-    def _is_final(self, group_id: str, error: KafkaError) -> bool:
-        """Whether asking again would change nothing."""
-        if error.retriable:
-            self._last[group_id] = error
-        return not error.retriable
 
     async def _answers(
         self, node_id: int, group_ids: Sequence[str]
