@@ -493,6 +493,11 @@ COMMANDS: Final = ReasonGroup(
             "a service of Twinlog cannot be reached",
             "see whether it runs, and its endpoint",
         ),
+        OwnReason(
+            "CALL_TOO_SHORT",
+            "an answer takes longer than its caller waits; both clusters answer",
+            "ask for less at once, or again later",
+        ),
         OwnReason("PEER_TIMEOUT", "a service of Twinlog did not answer in time", "see its log"),
         OwnReason("WATCH_ENDED", "a service ended a watch; it is opened again", _NOTHING),
         OwnReason("WATCH_SILENT", "a watch was silent for too long; it is opened again", _NOTHING),

@@ -43,7 +43,7 @@ from twinlog.service.errors_wire import (
 )
 from twinlog.service.feeds.topics import TopicsWatch
 from twinlog.service.grpc_server import Context, GrpcServer, GrpcService
-from twinlog.service.interceptors import VERSION_METADATA_KEY
+from twinlog.service.interceptors import VERSION_METADATA_KEY, too_late
 from twinlog.service.peers import open_channel
 from twinlog.service.probe import probe
 from twinlog.service.runtime import Backoff
@@ -59,6 +59,7 @@ class Scripted(ConfigSyncServiceServicer):
 
     def __init__(self) -> None:
         self.failure: Exception | None = None
+        self.waits = False
         self.stop = asyncio.Event()
         self.watchers = 0
         self.ignores_stop = False
@@ -66,6 +67,8 @@ class Scripted(ConfigSyncServiceServicer):
     async def ListTopics(self, request: pb2.ListTopicsRequest, context: Context) -> pb2.ListTopicsResponse:  # noqa: N802
         if self.failure is not None:
             raise self.failure
+        if self.waits:
+            await self.stop.wait()
         return pb2.ListTopicsResponse(resume_token=b"token")
 
     async def WatchTopics(  # noqa: N802
@@ -96,7 +99,9 @@ class Running:
 
 @asynccontextmanager
 async def _running(
-    ready: Callable[[], bool] = lambda: True, port_file: Path | None = None
+    ready: Callable[[], bool] = lambda: True,
+    port_file: Path | None = None,
+    hindrance: Callable[[], TwinlogError] = too_late,
 ) -> AsyncIterator[Running]:
     servicer = Scripted()  # type: ignore[abstract]  # its other methods answer UNIMPLEMENTED
     server = GrpcServer(
@@ -106,6 +111,7 @@ async def _running(
         meter=NoOpMeterProvider().get_meter("test"),
         ready=ready,
         port_file=port_file,
+        hindrance=hindrance,
     )
     await server.start()
     stop = asyncio.Event()
@@ -126,6 +132,18 @@ async def running() -> AsyncIterator[Running]:
 
 
 # ---------------------------------------------------------------------------------------------------- errors
+
+
+async def test_a_caller_hears_what_is_in_the_way_before_its_time_is_up() -> None:
+    """Its own deadline would blame the service for a cluster that does not answer."""
+    away = TransientKafkaError("cluster A does not answer", reason="KAFKA_TIMEOUT")
+    async with _running(hindrance=lambda: away) as running:
+        running.servicer.waits = True
+        with pytest.raises(grpc.aio.AioRpcError) as refused:
+            await running.stub.ListTopics(pb2.ListTopicsRequest(), timeout=2.0)
+    error = error_from_rpc(refused.value, peer="configsync")
+    assert (error.reason, str(error)) == ("KAFKA_TIMEOUT", "cluster A does not answer")
+
 
 _META = {"topic": "orders", "flow": "A->B"}
 _ERRORS: list[tuple[TwinlogError, int]] = [

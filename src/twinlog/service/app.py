@@ -151,6 +151,7 @@ async def _run(name: str, build: Build, configuration: Configuration, *, port_fi
                 meter=context.meter,
                 ready=parts.ready,
                 port_file=port_file,
+                hindrance=context.clusters.hindrance,
             )
             stack.push_async_callback(server.stop, 0.0)
             await server.start()

@@ -10,9 +10,10 @@ from opentelemetry.metrics import Meter, Observation
 
 from twinlog.clock import Clock
 from twinlog.config import ClientConfig
-from twinlog.errors import StateError, TwinlogError
+from twinlog.errors import StateError, TransientKafkaError, TwinlogError
 from twinlog.kafka.ports import KafkaCluster
 from twinlog.model import ClusterAlias, Flow
+from twinlog.service.interceptors import too_late
 from twinlog.service.runtime import wait_or_stop
 from twinlog.telemetry import metrics
 from twinlog.telemetry.repeats import RepeatLimiter
@@ -109,6 +110,16 @@ class Clusters:
             f" {flow.target}.bootstrap.servers.",
             reason="SAME_CLUSTER",
             metadata={"flow": str(flow), "cluster_id": source},
+        )
+
+    def hindrance(self) -> TwinlogError:
+        """What keeps an answer that is late: the clusters that are away, if any is."""
+        away = [status for status in self.statuses() if not status.reachable and status.as_of_ms]
+        if not away:
+            return too_late()
+        said = "; ".join(f"cluster {status.alias} does not answer: {status.message}" for status in away)
+        return TransientKafkaError(
+            said, reason=away[0].reason, metadata={"cluster": ", ".join(status.alias for status in away)}
         )
 
     async def probe(self, stop: asyncio.Event) -> None:

@@ -13,8 +13,8 @@ from grpc_reflection.v1alpha import reflection
 from opentelemetry.metrics import Meter
 
 from twinlog.config import Address
-from twinlog.errors import ConfigError
-from twinlog.service.interceptors import Context, RpcBoundary
+from twinlog.errors import ConfigError, TwinlogError
+from twinlog.service.interceptors import Context, RpcBoundary, too_late
 from twinlog.service.limits import MAX_CONCURRENT_RPCS, MAX_CONCURRENT_STREAMS, MAX_MESSAGE_BYTES
 from twinlog.service.runtime import wait_or_stop
 
@@ -74,7 +74,9 @@ class GrpcServer:
         meter: Meter,
         ready: Callable[[], bool],
         port_file: Path | None = None,
+        hindrance: Callable[[], TwinlogError] = too_late,
     ) -> None:
+        """`hindrance`: see `RpcBoundary`."""
         self._names = [entry.name for entry in services]
         self._service = service
         self._listen = listen
@@ -82,7 +84,7 @@ class GrpcServer:
         self._port_file = port_file
         self._health = health.aio.HealthServicer()
         self._server = grpc.aio.server(
-            interceptors=[RpcBoundary(service=service, meter=meter)],
+            interceptors=[RpcBoundary(service=service, meter=meter, hindrance=hindrance)],
             options=_OPTIONS,
             maximum_concurrent_rpcs=MAX_CONCURRENT_RPCS,
         )

@@ -16,7 +16,7 @@ from opentelemetry.metrics import Meter
 
 from twinlog import __version__
 from twinlog.errors import TwinlogError
-from twinlog.service.errors_wire import internal_status, status_of
+from twinlog.service.errors_wire import ExhaustedError, internal_status, status_of
 from twinlog.telemetry import metrics
 from twinlog.telemetry.repeats import RepeatLimiter
 
@@ -61,11 +61,28 @@ LOG_INTERVAL_SECONDS = 0.2
 """Between lines of refused calls of one method and reason: whoever calls in a loop fills no disk."""
 
 
+ANSWER_SHARE = 0.9
+"""Of the time that a caller waits: what is in the way must reach it before its own deadline, which would say
+no more than that the service did not answer."""
+
+
+def too_late() -> TwinlogError:
+    """Of a service that knows of nothing in its way."""
+    return ExhaustedError(
+        "the answer takes longer than the call may last: ask for less at once, or again later",
+        reason="CALL_TOO_SHORT",
+    )
+
+
 class RpcBoundary(grpc.aio.ServerInterceptor):
     """Nothing but our own statuses leaves: an unmapped exception would show its text to the client."""
 
-    def __init__(self, *, service: str, meter: Meter) -> None:
+    def __init__(
+        self, *, service: str, meter: Meter, hindrance: Callable[[], TwinlogError] = too_late
+    ) -> None:
+        """`hindrance` is told to callers whose time is nearly up before a method has answered."""
         self._service = service
+        self._hindrance = hindrance
         self._limiter = RepeatLimiter(interval_seconds=LOG_INTERVAL_SECONDS)
         self._duration = metrics.histogram(meter, metrics.RPC_SERVER_CALL_DURATION)
 
@@ -100,9 +117,19 @@ class RpcBoundary(grpc.aio.ServerInterceptor):
         async def bounded(request: Any, context: Context) -> Any:
             await context.send_initial_metadata(_VERSION_METADATA)
             async with self._boundary(method, context):
-                return await behaviour(request, context)
+                return await self._in_time(behaviour(request, context), context)
 
         return bounded
+
+    async def _in_time(self, answer: Awaitable[Any], context: Context) -> Any:
+        seconds: float | None = context.time_remaining()
+        try:
+            async with asyncio.timeout(None if seconds is None else seconds * ANSWER_SHARE) as limit:
+                return await answer
+        except TimeoutError:
+            if not limit.expired():
+                raise
+            raise self._hindrance() from None
 
     def _stream(self, method: str, behaviour: Callable[[Any, Context], Any]) -> Any:
         if not inspect.isasyncgenfunction(behaviour):

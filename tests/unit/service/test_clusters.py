@@ -1,11 +1,13 @@
 """Connections to clusters are shared by the flows of a process."""
 
+import asyncio
 from contextlib import AsyncExitStack
 from pathlib import Path
 
 from twinlog.config import ClientConfig, load
 from twinlog.model import Flow
 from twinlog.service.clusters import Clusters
+from twinlog.testing.brokers import eventually
 from twinlog.testing.fakes.clock import FakeClock
 from twinlog.testing.fakes.cluster import FakeCluster
 
@@ -40,3 +42,21 @@ async def test_flows_share_the_connection_to_a_cluster_where_their_settings_are_
         assert found[0] is found[1]
         assert found[0] is not found[2], "its settings are others"
         assert [config.properties["client.id"].split("|")[0] for config in opened] == ["A->D", "C->D"]
+
+
+async def test_what_keeps_an_answer_is_the_cluster_that_is_away() -> None:
+    clock, stop = FakeClock(), asyncio.Event()
+    made = {alias: FakeCluster(alias) for alias in ("A", "B")}
+    made["A"].take_away()
+    probed = {alias: ClientConfig(alias=alias, properties={}) for alias in made}
+    async with AsyncExitStack() as stack, asyncio.TaskGroup() as group:
+        clusters = Clusters(
+            probed, open_cluster=lambda config, _: made[config.alias], stack=stack, clock=clock
+        )
+        group.create_task(clusters.probe(stop), name="probe")
+        await eventually(lambda: all(status.as_of_ms for status in clusters.statuses()))
+        error = clusters.hindrance()
+        stop.set()
+    assert "cluster A does not answer" in str(error)
+    assert "cluster B" not in str(error)
+    assert error.retriable
