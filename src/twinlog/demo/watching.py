@@ -14,7 +14,11 @@ from twinlog.demo.screen import TopicRow
 from twinlog.model import TopicPartition
 
 CALL_TIMEOUT_SECONDS = 5.0
-SETTLED = (checkpoint_pb.VERDICT_EXACT, checkpoint_pb.VERDICT_UP_TO_DATE)
+SETTLED = (
+    checkpoint_pb.VERDICT_PRESERVED,
+    checkpoint_pb.VERDICT_EXACT,
+    checkpoint_pb.VERDICT_UP_TO_DATE,
+)
 
 
 class Watching:

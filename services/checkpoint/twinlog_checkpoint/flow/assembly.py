@@ -37,6 +37,7 @@ from twinlog_checkpoint.moves.route_back import FailbackRoute
 from twinlog_checkpoint.moves.runner import MoveRunner
 from twinlog_checkpoint.translation.exact import ExactTranslator, LogSide
 from twinlog_checkpoint.translation.floor import FloorTranslator, ReverseFloor
+from twinlog_checkpoint.translation.preserved import PreservedTranslator
 from twinlog_checkpoint.translation.sync_history_log import SyncHistoryLog
 from twinlog_checkpoint.translation.sync_tail import SyncTail
 from twinlog_checkpoint.translation.translation import Translator
@@ -89,7 +90,25 @@ def assemble_flow(entry: CheckpointFlow, clusters: FlowClusters, around: SharedD
         clock=around.clock,
     )
     instruments = CheckpointInstruments(around.meter, entry.flow)
-    forward = _forward(entry, clusters, tail, instruments)
+
+    async def equal_offsets() -> Mapping[TopicPartition, int | None]:
+        report = await around.copy_states.of(entry.flow)
+        return {partition: state.equal_below for partition, state in report.partitions.items()}
+
+    forward = PreservedTranslator(
+        equal_offsets=equal_offsets,
+        there=clusters.target_log,
+        original=lambda partition: partition,
+        counterpart=partial(target_partition, entry.policy, entry.flow),
+        otherwise=_forward(entry, clusters, tail, instruments),
+    )
+    back = PreservedTranslator(
+        equal_offsets=equal_offsets,
+        there=clusters.source_log,
+        original=partial(origin_of, entry),
+        counterpart=partial(_original, entry),
+        otherwise=_back(entry, clusters, tail, instruments),
+    )
     checkpointer = Checkpointer(
         entry=entry,
         source=clusters.source,
@@ -122,7 +141,7 @@ def assemble_flow(entry: CheckpointFlow, clusters: FlowClusters, around: SharedD
     return FlowParts(
         checkpointer=checkpointer,
         forward=forward,
-        back=_back(entry, clusters, tail, instruments),
+        back=back,
         source_log=clusters.source_log,
         target_log=clusters.target_log,
     )

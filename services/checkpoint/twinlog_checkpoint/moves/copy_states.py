@@ -11,6 +11,7 @@ from twinlog.api.source.v1 import source_service_pb2 as pb2
 from twinlog.api.source.v1.source_service_pb2_grpc import SourceServiceStub
 from twinlog.model import Flow, TopicPartition
 from twinlog.service.errors_wire import error_from_rpc
+from twinlog.service.lease import OWNED_ELSEWHERE
 
 _PAGE = 5000
 _CALL_SECONDS = 10.0
@@ -27,6 +28,8 @@ class CopyState:
     """The next source offset to copy, committed on the target; None while it is not known."""
     reason: str = ""
     message: str = ""
+    equal_below: int | None = 0
+    """Below this offset the copy has the source's offsets; None = all of it has."""
 
     @property
     def cause(self) -> str:
@@ -94,4 +97,12 @@ def _state(status: pb2.PartitionStatus) -> CopyState:
         position=None if status.position < 0 else status.position,
         reason=status.reason,
         message=status.message,
+        equal_below=_equal_below(status),
     )
+
+
+def _equal_below(status: pb2.PartitionStatus) -> int | None:
+    """What a process on standby says may be old: it counts for nothing."""
+    if status.reason == OWNED_ELSEWHERE:
+        return 0
+    return None if status.offsets == "preserved" else status.offsets_since

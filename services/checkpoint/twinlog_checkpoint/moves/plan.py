@@ -241,7 +241,7 @@ def _action(place: GroupPlace, *, include_active: bool) -> tuple[MoveAction, str
     return MoveAction.KEEP_AHEAD, f"the group is at {place.present_offset} there: it is never moved back"
 
 
-_NOWHERE = frozenset({Verdict.NO_SYNC, Verdict.TOO_OLD, Verdict.FLOOR, Verdict.EXACT, Verdict.UP_TO_DATE})
+_NOWHERE = frozenset({Verdict.NO_SYNC, Verdict.TOO_OLD, Verdict.FLOOR, *COMPARED})
 
 
 def _readable(translation: Translation, log: LogRange | None) -> Translation:

@@ -11,6 +11,8 @@ from twinlog.model import TopicPartition
 class Verdict(Enum):
     """What is known of a group's translated offset on one partition. The closed list of the API."""
 
+    PRESERVED = "PRESERVED"
+    """The same offset: the copy has the source's offsets."""
     EXACT = "EXACT"
     """The very record the group reads next, compared on both sides."""
     FLOOR = "FLOOR"
@@ -35,8 +37,8 @@ class Verdict(Enum):
     """The offset lies past the end of the log: no record can follow it."""
 
 
-COMPARED = frozenset({Verdict.EXACT, Verdict.UP_TO_DATE})
-"""Verdicts of answers that records of both logs were compared for."""
+COMPARED = frozenset({Verdict.PRESERVED, Verdict.EXACT, Verdict.UP_TO_DATE})
+"""Verdicts of answers that are certain: records of both logs were compared, or their offsets are equal."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, order=True)

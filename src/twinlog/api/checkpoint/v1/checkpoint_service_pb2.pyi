@@ -40,6 +40,8 @@ class _VerdictEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_Verdict.Value
     VERDICT_SOURCE_UNREADABLE: _Verdict.ValueType  # 9
     VERDICT_TARGET_UNREADABLE: _Verdict.ValueType  # 10
     VERDICT_PAST_END: _Verdict.ValueType  # 11
+    VERDICT_PRESERVED: _Verdict.ValueType  # 12
+    """The same offset: the copy has the source's offsets."""
 
 class Verdict(_Verdict, metaclass=_VerdictEnumTypeWrapper):
     """Verdict says what is known of a group's translated offset on one partition."""
@@ -56,6 +58,8 @@ VERDICT_ACTIVE_ON_TARGET: Verdict.ValueType  # 8
 VERDICT_SOURCE_UNREADABLE: Verdict.ValueType  # 9
 VERDICT_TARGET_UNREADABLE: Verdict.ValueType  # 10
 VERDICT_PAST_END: Verdict.ValueType  # 11
+VERDICT_PRESERVED: Verdict.ValueType  # 12
+"""The same offset: the copy has the source's offsets."""
 Global___Verdict: _TypeAlias = Verdict  # noqa: Y015
 
 class _Direction:

@@ -1,0 +1,41 @@
+"""What the driver asks a real target before it lets copies keep their source's offsets."""
+
+from twinlog.errors import KafkaError
+from twinlog.kafka.cluster import open_cluster
+from twinlog.kafka.ports import NewTopic
+from twinlog.kafka.raw import ProducerIdentity
+from twinlog.model import TopicPartition
+from twinlog.testing.brokers import KafkaPair, make_topics, unique_name
+from twinlog.testing.raw_copying import open_session
+from twinlog_source.preserved.target_probe import KafkaTargetProbe
+
+
+async def test_a_target_tells_who_wrote_a_copy_and_where_it_ends(kafka_pair: KafkaPair) -> None:
+    topic = unique_name("probe")
+    copy, empty = TopicPartition(topic, 0), TopicPartition(topic, 1)
+    async with (
+        open_cluster("B", kafka_pair.b.client_properties()) as admin,
+        open_session("B", kafka_pair.b.client_properties()) as session,
+    ):
+        await make_topics(admin, NewTopic(name=topic, partition_count=2, replication_factor=1))
+        probe = KafkaTargetProbe(session, timeout_seconds=30, transaction_timeout_seconds=60)
+        first, second = await probe.new_writer(), await probe.new_writer()
+        assert first != second, "an identity that nobody has"
+        assert ProducerIdentity(first.producer_id, first.producer_epoch).producer_id >= 0
+        assert await probe.ends([copy, empty]) == {copy: 0, empty: 0}
+        # Deleting nothing of an empty log is granted to those who may delete.
+        assert await admin.delete_records({copy: 0}) == {copy: None}
+        async with admin.writer() as writer:
+            for _ in range(3):
+                await writer.append(copy, key=None, value=b"x")
+        assert await probe.ends([copy, empty]) == {copy: 3, empty: 0}
+        known = await probe.producers([copy, empty])
+        written, unwritten = known[copy], known[empty]
+        assert not isinstance(written, KafkaError)
+        assert not isinstance(unwritten, KafkaError)
+        assert len(written) == 1
+        assert not unwritten
+        absent = TopicPartition(unique_name("absent"), 0)
+        missing = (await probe.producers([absent]))[absent]
+        assert isinstance(missing, KafkaError)
+        assert missing.reason == "TOPIC_UNKNOWN"
