@@ -558,4 +558,46 @@ PROCESSES: Final = ReasonGroup(
     ),
 )
 
-REASON_GROUPS: Final = (PARTITIONS, COPIES, GAPS, FLOWS, TOPICS, GROUPS, COMMANDS, PROCESSES)
+VERIFY: Final = ReasonGroup(
+    "Ranges that were not compared (`twinlog verify`)",
+    (
+        OwnReason(
+            "SOURCE_RETENTION",
+            "the source deleted records that the copy still has, or lost them as the ledger of gaps says",
+            _NOTHING,
+        ),
+        OwnReason("TARGET_RETENTION", "the target deleted records that the source still has", _NOTHING),
+        OwnReason(
+            "BEFORE_FIRST_COPY",
+            "the flow began at the end of the topic (`auto.offset.reset=latest`), and they came before",
+            _NOTHING,
+        ),
+        OwnReason(
+            "KNOWN_GAP",
+            "the ledger of gaps says that these records are not on the target",
+            "`twinlog gaps` shows it; `twinlog gaps ack` where it is dealt with",
+        ),
+        OwnReason(
+            "NOT_COPIED_YET",
+            "they are behind the stored position of the flow: lag, and no loss",
+            "run the command again when the copy has arrived, or give it longer with `--wait`",
+        ),
+        OwnReason(
+            "TARGET_OPEN_TRANSACTION",
+            "a transaction is open on the copy, and hides what is behind its beginning",
+            "run the command again; if it stays, see docs/losses.md",
+        ),
+        OwnReason(
+            "TARGET_MISSING",
+            "there is no such topic or partition on the target",
+            "`twinlog explain topic` says whether it is copied; `twinlog plan` what is to be created",
+        ),
+        OwnReason(
+            "TOO_DIFFERENT",
+            "a million records in a row differ, and no 16 of them belong together",
+            "look at the first differences: the copy may be of another topic",
+        ),
+    ),
+)
+
+REASON_GROUPS: Final = (PARTITIONS, COPIES, GAPS, FLOWS, TOPICS, GROUPS, VERIFY, COMMANDS, PROCESSES)

@@ -63,6 +63,10 @@ COMMANDS: dict[str, LazyCommand] = {
         target="twinlog.cli.source.gaps:gaps_command",
         summary="Show or acknowledge source offsets that are missing on the target.",
     ),
+    "verify": LazyCommand(
+        target="twinlog.cli.verify:verify_command",
+        summary="Prove that the copies of a flow are complete and equal, or name what is not.",
+    ),
     "groups": LazyCommand(
         target="twinlog.cli.checkpoint.groups:groups_command",
         summary="Show where every consumer group stands on both clusters.",

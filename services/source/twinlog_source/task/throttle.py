@@ -42,6 +42,11 @@ class Bucket:
     def burst_bytes(self) -> float:
         return self.bytes_per_second * BURST_SECONDS
 
+    @property
+    def owed_seconds(self) -> float:
+        """How long it takes to pay what is owed."""
+        return max(0.0, -self._tokens / self.bytes_per_second)
+
 
 @dataclass(slots=True, kw_only=True)
 class Throttle:

@@ -1,0 +1,1 @@
+"""`twinlog verify`: both logs of every partition read and compared (twinlog.verify decides)."""

@@ -1,0 +1,350 @@
+"""What is known before the first record is compared: topics, the ends of logs, positions, gaps, settings.
+
+The order makes loss and lag different things. First the source's ends: that is what has to be on the target.
+Then the stored positions, then the target's ends: what is below a position was on the target before its end
+was taken. Last the source's ends once more: whatever the target showed had been on the source by then.
+"""
+
+import asyncio
+from collections.abc import Collection, Mapping, Sequence
+from contextlib import AsyncExitStack
+from dataclasses import dataclass, field, replace
+
+from twinlog.config import Configuration, FlowConfig
+from twinlog.config.settings import AutoOffsetReset, ClientConfig
+from twinlog.errors import ConfigError, KafkaError
+from twinlog.kafka.cluster import open_cluster
+from twinlog.kafka.ports import KafkaCluster, OffsetSpec, TopicDescription
+from twinlog.model import TopicPartition
+from twinlog.selection import TopicSelector
+from twinlog.selection_configured import topic_selector
+from twinlog.service.waiting import wait_or_stop
+from twinlog.verify.model import Bounds, KnownGap, NotCompared, PartitionProof, Range, Reason, Side
+from twinlog.verify.report import FlowFailure
+from twinlog_source.log.gaps import Gap
+from twinlog_source.log.positions import PositionsLog
+from twinlog_source.verify.request import Instant, VerifyRequest
+
+_TIMEOUT_SECONDS = 30.0
+_POLL_SECONDS = 0.5
+_TRUNCATION = "TRUNCATION"
+_COMPACT = "compact"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TopicPair:
+    source: TopicDescription
+    target: TopicDescription
+    source_compacted: bool
+    target_compacted: bool
+
+
+@dataclass(slots=True, kw_only=True)
+class Estate:
+    """The two clusters of a flow, while they are verified. An async context manager."""
+
+    flow: FlowConfig
+    request: VerifyRequest
+    source: KafkaCluster
+    target: KafkaCluster
+    positions: PositionsLog
+    selector: TopicSelector
+    failures: list[FlowFailure] = field(default_factory=list)
+    proofs: list[PartitionProof] = field(default_factory=list)
+    """Of partitions that cannot be compared at all."""
+    pairs: dict[str, TopicPair] = field(default_factory=dict)
+    open_copies: dict[TopicPartition, NotCompared] = field(default_factory=dict)
+    """By source partition: what a transaction hides that stayed open on the copy."""
+    _positions_lock: asyncio.Lock = field(default_factory=asyncio.Lock)
+
+    @property
+    def read_committed(self) -> bool:
+        asked = self.request.read_committed
+        return self.flow.source.read_committed if asked is None else asked
+
+    @property
+    def source_end(self) -> OffsetSpec:
+        return OffsetSpec.LAST_STABLE if self.read_committed else OffsetSpec.LATEST
+
+    async def gather(self) -> list[Bounds]:
+        """Bounds of every partition that can be compared. Raises KafkaError when a cluster does not answer,
+        ConfigError for a topic that the flow does not have."""
+        await self._find_topics()
+        partitions = self._partitions()
+        source_ends = await self._offsets(self.source, self.source_end, partitions)
+        positions = await self.stored_positions()
+        copies = {partition: self.copy_of(partition) for partition in partitions}
+        target_ends, behind = await self._target_ends(list(copies.values()))
+        self.open_copies = {partition: behind[copy] for partition, copy in copies.items() if copy in behind}
+        limits = await self._offsets(self.source, self.source_end, partitions)
+        target_starts = await self._offsets(self.target, OffsetSpec.EARLIEST, list(copies.values()))
+        source_starts = await self._offsets(self.source, OffsetSpec.EARLIEST, partitions)
+        begins = await self._instants(self.request.begin, partitions)
+        ends = await self._instants(self.request.end, partitions)
+        gathered = []
+        for partition in partitions:
+            copy = copies[partition]
+            answers = (
+                source_ends[partition], limits[partition], source_starts[partition],
+                target_ends[copy], target_starts[copy],
+            )  # fmt: skip
+            refusal = next((answer for answer in answers if isinstance(answer, KafkaError)), None)
+            if refusal is not None:
+                self._refuse(partition, copy, refusal.reason, str(refusal))
+                continue
+            goal, limit, start, target_end, target_start = (int(answer) for answer in answers)  # type: ignore[arg-type]
+            bounds = Bounds(
+                source=partition,
+                target=copy,
+                source_start=start,
+                source_goal=goal,
+                source_limit=max(goal, limit),
+                target_start=target_start,
+                target_goal=target_end,
+                target_limit=target_end,
+                position=positions.get(partition) if copy not in behind else None,
+                source_lost=(Range(0, start),) if start else (),
+                target_lost=(Range(0, target_start),) if target_start else (),
+                gaps=self._known_gaps(partition),
+                source_compacted=self.pairs[partition.topic].source_compacted,
+                target_compacted=self.pairs[partition.topic].target_compacted,
+                begins_anywhere=self.flow.source.auto_offset_reset is not AutoOffsetReset.EARLIEST,
+            )
+            gathered.append(self._narrowed(self._with_truncations(bounds), begins, ends))
+        return gathered
+
+    async def stored_positions(self) -> Mapping[TopicPartition, int]:
+        """Next offset to copy of each partition, as committed now. Raises KafkaError."""
+        async with self._positions_lock:
+            if not self.positions.partition_count:
+                topic = self.positions.topic
+                found = (await self.target.describe_topics([topic]))[topic]
+                if isinstance(found, KafkaError):
+                    if found.reason == "TOPIC_UNKNOWN":
+                        return {}
+                    raise found
+                self.positions.partition_count = found.partition_count
+            await self.positions.peek()
+            return self.positions.known()
+
+    async def target_end(self, copy: TopicPartition) -> int:
+        """What readers of the copy see ends here now. Raises KafkaError."""
+        answer = (await self.target.list_offsets(OffsetSpec.LAST_STABLE, [copy]))[copy]
+        if isinstance(answer, KafkaError):
+            raise answer
+        return answer
+
+    async def changed_topics(self) -> dict[str, FlowFailure]:
+        """Topics that are not those any more that were compared: what was found of them means nothing."""
+        changed: dict[str, FlowFailure] = {}
+        for cluster, side in ((self.source, Side.SOURCE), (self.target, Side.TARGET)):
+            names = {getattr(pair, side).name: topic for topic, pair in self.pairs.items()}
+            try:
+                found = await cluster.describe_topics(list(names))
+            except KafkaError:
+                continue  # what was compared stands: nothing says that the topics are others
+            for name, topic in names.items():
+                answer, before = found[name], getattr(self.pairs[topic], side)
+                if isinstance(answer, KafkaError):
+                    if answer.reason == "TOPIC_UNKNOWN":
+                        changed[topic] = FlowFailure(
+                            topic=topic, reason=answer.reason, detail=f"{name} was deleted meanwhile"
+                        )
+                elif answer.topic_id != before.topic_id:
+                    changed[topic] = FlowFailure(
+                        topic=topic,
+                        reason="TOPIC_CHANGED",
+                        detail=f"{name} was deleted and created again meanwhile",
+                    )
+        return changed
+
+    def copy_of(self, partition: TopicPartition) -> TopicPartition:
+        return TopicPartition(self.pairs[partition.topic].target.name, partition.partition)
+
+    async def _find_topics(self) -> None:
+        asked = self.request.topics
+        there = await self.source.list_topics()
+        for topic in sorted(asked):
+            decision = self.selector.decide(topic)
+            if topic not in there:
+                raise ConfigError(
+                    f"--topic {topic}: cluster {self.flow.flow.source} has no such topic",
+                    metadata={"topic": topic},
+                )
+            if not decision.selected:
+                raise ConfigError(
+                    f"--topic {topic}: {self.flow.flow} does not copy it: {decision.rule}",
+                    metadata={"topic": topic},
+                )
+        names = sorted(topic for topic in (asked or there) if self.selector.selects(topic))
+        copies = {
+            name: self.selector.policy.format_remote_topic(self.flow.flow.source, name) for name in names
+        }
+        on_source = await self.source.describe_topics(names)
+        on_target = await self.target.describe_topics(list(copies.values()))
+        source_compacted = await _compacted(self.source, names)
+        target_compacted = await _compacted(self.target, list(copies.values()))
+        for name, copy in copies.items():
+            here, its_copy = on_source[name], on_target[copy]
+            if isinstance(here, KafkaError):
+                self.failures.append(FlowFailure(topic=name, reason=here.reason, detail=str(here)))
+            elif isinstance(its_copy, KafkaError):
+                reason = Reason.TARGET_MISSING if its_copy.reason == "TOPIC_UNKNOWN" else its_copy.reason
+                self.failures.append(FlowFailure(topic=name, reason=reason, detail=str(its_copy)))
+            else:
+                self.pairs[name] = TopicPair(
+                    source=here,
+                    target=its_copy,
+                    source_compacted=name in source_compacted,
+                    target_compacted=copy in target_compacted,
+                )
+
+    def _partitions(self) -> list[TopicPartition]:
+        found = []
+        for topic, pair in self.pairs.items():
+            for number in range(pair.source.partition_count):
+                if self.request.partitions and number not in self.request.partitions:
+                    continue
+                partition = TopicPartition(topic, number)
+                if number < pair.target.partition_count:
+                    found.append(partition)
+                else:
+                    detail = f"{pair.target.name} has {pair.target.partition_count} partitions"
+                    copy = TopicPartition(pair.target.name, number)
+                    self._refuse(partition, copy, Reason.TARGET_MISSING, detail)
+        return found
+
+    def _refuse(self, partition: TopicPartition, copy: TopicPartition, reason: str, detail: str) -> None:
+        proof = PartitionProof(
+            source=partition, target=copy, source_from=0, source_to=0, target_from=0, target_to=0
+        )
+        proof.not_compared.append(
+            NotCompared(side=Side.SOURCE, from_offset=0, to_offset=0, reason=reason, detail=detail)
+        )
+        self.proofs.append(proof)
+
+    async def _target_ends(
+        self, copies: Collection[TopicPartition]
+    ) -> tuple[dict[TopicPartition, int | KafkaError], dict[TopicPartition, NotCompared]]:
+        """Where each copy ends for its readers, once transactions that are open now have ended; and what
+        cannot be seen of those where one stayed open."""
+        wanted = await self._offsets(self.target, OffsetSpec.LATEST, copies)
+        loop = asyncio.get_running_loop()
+        give_up_at = loop.time() + self.request.wait_seconds
+        while True:
+            ends = await self._offsets(self.target, OffsetSpec.LAST_STABLE, copies)
+            behind = {
+                copy: hidden for copy in copies if (hidden := _hidden(ends[copy], wanted[copy])) is not None
+            }
+            if not behind or loop.time() > give_up_at:
+                return ends, behind
+            await wait_or_stop(asyncio.Event(), _POLL_SECONDS)
+
+    async def _instants(
+        self, instant: Instant | None, partitions: Collection[TopicPartition]
+    ) -> Mapping[TopicPartition, int]:
+        if instant is None:
+            return {}
+        if instant.offset is not None:
+            return dict.fromkeys(partitions, instant.offset)
+        assert instant.timestamp_ms is not None
+        found = await self.source.offsets_for_times(dict.fromkeys(partitions, instant.timestamp_ms))
+        refused = next((answer for answer in found.values() if isinstance(answer, KafkaError)), None)
+        if refused is not None:
+            raise refused
+        # None: nothing is that young, so the range begins, or ends, at the end.
+        return {
+            partition: _AFTER_ALL if answer is None else int(answer)  # type: ignore[arg-type]
+            for partition, answer in found.items()
+        }
+
+    def _narrowed(
+        self, bounds: Bounds, begins: Mapping[TopicPartition, int], ends: Mapping[TopicPartition, int]
+    ) -> Bounds:
+        begin, end = begins.get(bounds.source), ends.get(bounds.source)
+        if end is not None and end < bounds.source_goal:
+            # What the target has behind the range is not asked for.
+            goal = max(end, bounds.source_start)
+            bounds = replace(bounds, source_goal=goal, source_limit=goal, target_goal=0)
+        if begin is not None and begin > bounds.source_start:
+            start = min(begin, bounds.source_goal)
+            bounds = replace(bounds, source_start=start, source_lost=(), head_is_free=True)
+        return bounds
+
+    def _known_gaps(self, partition: TopicPartition) -> tuple[KnownGap, ...]:
+        return tuple(_known_gap(gap) for gap in self.positions.gaps.values() if gap.partition == partition)
+
+    def _with_truncations(self, bounds: Bounds) -> Bounds:
+        """Where the source's log was cut off after it was copied, the target has more than the source."""
+        cuts = [Range(gap.from_offset, gap.from_offset) for gap in bounds.gaps if gap.reason == _TRUNCATION]
+        kept = tuple(gap for gap in bounds.gaps if gap.reason != _TRUNCATION)
+        return replace(bounds, gaps=kept, source_lost=(*bounds.source_lost, *cuts))
+
+    async def _offsets(
+        self, cluster: KafkaCluster, spec: OffsetSpec, partitions: Collection[TopicPartition]
+    ) -> dict[TopicPartition, int | KafkaError]:
+        return dict(await cluster.list_offsets(spec, partitions)) if partitions else {}
+
+
+_AFTER_ALL = 1 << 62
+
+
+def _known_gap(gap: Gap) -> KnownGap:
+    return KnownGap(
+        from_offset=gap.from_offset,
+        to_offset=gap.to_offset,
+        reason=gap.reason,
+        acknowledged=bool(gap.acknowledged_by),
+    )
+
+
+def _hidden(end: int | KafkaError, wanted: int | KafkaError) -> NotCompared | None:
+    """What an open transaction hides of a copy."""
+    if isinstance(end, KafkaError) or isinstance(wanted, KafkaError) or end >= wanted:
+        return None
+    return NotCompared(
+        side=Side.TARGET, from_offset=end, to_offset=wanted, reason=Reason.TARGET_OPEN_TRANSACTION
+    )
+
+
+async def _compacted(cluster: KafkaCluster, topics: Sequence[str]) -> set[str]:
+    if not topics:
+        return set()
+    found = await cluster.describe_topic_configs(topics, keys=("cleanup.policy",))
+    return {
+        topic
+        for topic, entries in found.items()
+        if not isinstance(entries, KafkaError)
+        and any(entry.name == "cleanup.policy" and _COMPACT in (entry.value or "") for entry in entries)
+    }
+
+
+async def open_estate(configuration: Configuration, request: VerifyRequest, stack: AsyncExitStack) -> Estate:
+    """Connections to both clusters of a flow; they close with the stack. Raises ConfigError."""
+    flow = configuration.flow(request.flow)
+    clients = flow.clients
+    source = await stack.enter_async_context(_open(clients.source_admin))
+    target = await stack.enter_async_context(_open(clients.target_admin))
+    reading = await stack.enter_async_context(_open(clients.target_consumer))
+    positions = PositionsLog(
+        list_offsets=target.list_offsets,
+        reader=await stack.enter_async_context(reading.reader(read_committed=True)),
+        topic=flow.source.offset_storage.topic,
+        partition_count=0,
+        source_alias=flow.flow.source,
+        connector_name=flow.source.connector_name,
+    )
+    return Estate(
+        flow=flow,
+        request=request,
+        source=source,
+        target=target,
+        positions=positions,
+        selector=topic_selector(flow),
+    )
+
+
+def _open(client: ClientConfig) -> KafkaCluster:
+    return open_cluster(
+        client.alias, client.properties, timeout_seconds=_TIMEOUT_SECONDS, client_id_suffix="verify"
+    )

@@ -1,0 +1,137 @@
+"""One partition of one cluster, read as a comparison wants it: in order, one fetch ahead, and once more where
+it looks back."""
+
+import asyncio
+from collections import deque
+from dataclasses import dataclass, field
+
+from twinlog.batches import Visibility, classify
+from twinlog.errors import KafkaError, TransientKafkaError
+from twinlog.kafka.ports import OffsetSpec
+from twinlog.kafka.raw import BatchReader, DataClientPool, list_offsets
+from twinlog.kafka.raw.fetch.reader import FetchedBatches
+from twinlog.model import TopicPartition
+from twinlog.service.waiting import wait_or_stop
+from twinlog.verify.sides import Chunk
+from twinlog_source.verify.pace import Pace
+
+FETCH_BYTES = 4 << 20
+_KEPT_BYTES = 24 << 20
+"""Of chunks that were read before: a comparison looks back by a few records."""
+_FIRST_RETRY_SECONDS, _LONGEST_RETRY_SECONDS = 0.2, 5.0
+_OUT_OF_RANGE = "OFFSET_OUT_OF_RANGE"
+
+
+@dataclass(slots=True)
+class _Kept:
+    offset: int
+    chunk: Chunk
+    size_bytes: int
+
+
+@dataclass(slots=True, kw_only=True)
+class PartitionLog:
+    """Belongs to one task. Raises KafkaError, WireFormatError (CORRUPT_BATCH)."""
+
+    partition: TopicPartition
+    session: DataClientPool
+    reader: BatchReader
+    pace: Pace
+    patience_seconds: float
+    group: asyncio.TaskGroup
+    """Runs the fetch that is ahead."""
+    read_bytes: int = 0
+    is_ahead: bool = True
+    _kept: deque[_Kept] = field(default_factory=deque)
+    _ahead: tuple[int, asyncio.Task[Chunk | Exception]] | None = None
+
+    async def read(self, offset: int, *, limit: int) -> Chunk:
+        """The chunk that holds an offset; what follows it, below the limit, is fetched meanwhile."""
+        for kept in self._kept:
+            if kept.offset <= offset < kept.chunk.next_offset and kept.chunk.lost_until is None:
+                return kept.chunk
+        chunk = await self._taken(offset)
+        size = sum(len(batch.data) for batch in chunk.batches)
+        self._keep(_Kept(offset, chunk, size))
+        if chunk.next_offset < limit and self.is_ahead:
+            following = chunk.next_offset
+            task = self.group.create_task(self._tried(following), name=f"read {self.partition} ahead")
+            self._ahead = following, task
+        return chunk
+
+    def close(self) -> None:
+        """End what is ahead."""
+        if self._ahead is not None:
+            self._ahead[1].cancel()
+            self._ahead = None
+
+    async def _taken(self, offset: int) -> Chunk:
+        ahead, self._ahead = self._ahead, None
+        if ahead is not None and ahead[0] == offset:
+            outcome = await ahead[1]
+            if isinstance(outcome, Exception):
+                raise outcome
+            return outcome
+        if ahead is not None:
+            ahead[1].cancel()
+        return await self._fetch(offset)
+
+    async def _tried(self, offset: int) -> Chunk | Exception:
+        """The error as a value: it is for who asks for these records."""
+        try:
+            return await self._fetch(offset)
+        except Exception as error:  # noqa: BLE001 (raised by `_taken`)
+            return error
+
+    def _keep(self, kept: _Kept) -> None:
+        self._kept.append(kept)
+        while len(self._kept) > 1 and sum(each.size_bytes for each in self._kept) > _KEPT_BYTES:
+            self._kept.popleft()
+
+    async def _fetch(self, offset: int) -> Chunk:
+        loop = asyncio.get_running_loop()
+        give_up_at = loop.time() + self.patience_seconds
+        pause_seconds = _FIRST_RETRY_SECONDS
+        while True:
+            try:
+                return await self._fetch_once(offset)
+            except TransientKafkaError:
+                if loop.time() + pause_seconds > give_up_at:
+                    raise
+            await wait_or_stop(asyncio.Event(), pause_seconds)
+            pause_seconds = min(2 * pause_seconds, _LONGEST_RETRY_SECONDS)
+
+    async def _fetch_once(self, offset: int) -> Chunk:
+        await self.pace.wait()
+        try:
+            fetched = await self.reader.fetch(
+                self.partition, offset, max_bytes=self.pace.most_bytes(FETCH_BYTES)
+            )
+        except KafkaError as error:
+            if error.reason != _OUT_OF_RANGE:
+                raise
+            return await self._beyond(offset, error)
+        self.pace.spend(fetched.size_bytes)
+        self.read_bytes += fetched.size_bytes
+        return self._chunk(fetched, offset)
+
+    def _chunk(self, fetched: FetchedBatches, offset: int) -> Chunk:
+        read_committed = self.reader.read_committed
+        seen = classify(fetched.batches, fetched.aborted, read_committed=read_committed)
+        visible = tuple(batch for batch, visibility in seen if visibility is Visibility.VISIBLE)
+        next_offset = fetched.next_offset(offset)
+        if not fetched.batches:
+            # Compaction took the last records of the log.
+            next_offset = max(offset + 1, fetched.end_offset)
+        return Chunk(batches=visible, next_offset=next_offset)
+
+    async def _beyond(self, offset: int, error: KafkaError) -> Chunk:
+        """Retention took the offset meanwhile; or the log ends before it, and there is nothing any more."""
+        starts = await list_offsets(self.session, OffsetSpec.EARLIEST, [self.partition])
+        start = starts[self.partition]
+        if isinstance(start, KafkaError):
+            raise start
+        if start <= offset:
+            raise error
+        chunk = await self._fetch_once(start)
+        return Chunk(batches=chunk.batches, next_offset=chunk.next_offset, lost_until=start)

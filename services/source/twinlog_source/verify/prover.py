@@ -1,0 +1,184 @@
+"""One partition, or a range of it: both logs are read and handed to the comparison."""
+
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, field, replace
+from itertools import pairwise
+from typing import Any
+
+from twinlog.batches.codec import MAX_OPEN_BYTES
+from twinlog.errors import TwinlogError
+from twinlog.verify.align import align
+from twinlog.verify.compare import SETTLED_RUN, Comparison
+from twinlog.verify.judge import judge
+from twinlog.verify.model import Bounds, NotCompared, PartitionProof, Reason, Side
+from twinlog.verify.sides import Extend, Extended, Read, Steps, Window
+from twinlog_source.verify.partition_log import PartitionLog
+
+OffsetForTime = Callable[[int], Awaitable[int | None]]
+"""The first offset of a partition whose timestamp is at or after this one."""
+
+_HEAD = 64
+_LOOKED_THROUGH = 1 << 16
+"""Records behind an offset that was found by time: timestamps need not be in order."""
+_NOTED_EVERY_STEPS = 16
+
+
+@dataclass(slots=True, kw_only=True)
+class Prover:
+    """Belongs to one task. `run` never raises for what a cluster or a log does: the proof says it."""
+
+    bounds: Bounds
+    source: PartitionLog
+    target: PartitionLog
+    extend: Callable[[Comparison], Awaitable[Extended]]
+    """What has come to the target since; returns when something did, or nobody waits any longer."""
+    source_offset_for_time: OffsetForTime | None = None
+    target_offset_for_time: OffsetForTime | None = None
+    on_progress: Callable[[Comparison], None] = lambda _: None
+    max_open_bytes: int = MAX_OPEN_BYTES
+    _comparison: Comparison = field(init=False)
+    _notes: list[NotCompared] = field(default_factory=list)
+
+    async def run(self) -> PartitionProof:
+        self._comparison = self._new_comparison()
+        try:
+            await self._align_begin()
+            self._comparison = self._new_comparison()
+            await self._drive(self._comparison.compare())
+        except TwinlogError as error:
+            self._stopped(error)
+        finally:
+            self.source.close()
+            self.target.close()
+        proof = self._comparison.proof
+        proof.not_compared += self._notes
+        try:
+            self.source.is_ahead = self.target.is_ahead = False
+            await self._drive(judge(self._comparison))
+        except TwinlogError as error:
+            self._stopped(error)
+        proof.bytes = self.source.read_bytes + self.target.read_bytes
+        return proof
+
+    def _new_comparison(self) -> Comparison:
+        return Comparison(bounds=self.bounds, max_open_bytes=self.max_open_bytes)
+
+    async def _drive(self, steps: Steps[Any]) -> Any:
+        answer: Any = None
+        count = 0
+        try:
+            while True:
+                asked = steps.send(answer)
+                answer = await self._answer(asked)
+                count += 1
+                if count % _NOTED_EVERY_STEPS == 0:
+                    self.on_progress(self._comparison)
+        except StopIteration as end:
+            return end.value
+
+    async def _answer(self, asked: Read | Extend) -> Any:
+        match asked:
+            case Read(side=Side.SOURCE, offset=offset):
+                return await self.source.read(offset, limit=self._comparison.source.limit)
+            case Read(offset=offset):
+                return await self.target.read(offset, limit=self._comparison.target.limit)
+            case Extend():
+                return await self.extend(self._comparison)
+
+    def _stopped(self, error: TwinlogError) -> None:
+        proof = self._comparison.proof
+        proof.not_compared.append(
+            NotCompared(
+                side=Side.SOURCE,
+                from_offset=proof.source_to,
+                to_offset=max(proof.source_to, self.bounds.source_goal),
+                reason=error.reason,
+                detail=str(error),
+            )
+        )
+
+    async def _align_begin(self) -> None:
+        """Where one side no longer has the beginning, or none is wanted, find where the other has the same
+        records: by time, so that nothing has to be read for it."""
+        bounds = self.bounds
+        may_differ = bounds.source_lost or bounds.target_lost or bounds.head_is_free or bounds.begins_anywhere
+        if not may_differ or bounds.source_start >= bounds.source_goal:
+            return
+        source = Window(side=Side.SOURCE, next_offset=bounds.source_start, limit=bounds.source_limit)
+        target = Window(side=Side.TARGET, next_offset=bounds.target_start, limit=bounds.target_limit)
+        await self._drive(source.grow(_HEAD))
+        await self._drive(target.grow(_HEAD))
+        if (
+            not source.entries
+            or not target.entries
+            or _longest_run(source, target) >= _enough(source, target)
+        ):
+            return
+        if (found := await self._find(target, Side.SOURCE)) is not None:
+            if bounds.source_start < found:
+                reason = Reason.TARGET_RETENTION if bounds.target_lost else Reason.BEFORE_FIRST_COPY
+                self._leave_out(Side.SOURCE, bounds.source_start, found, reason)
+                self.bounds = replace(bounds, source_start=found)
+        elif (found := await self._find(source, Side.TARGET)) is not None and bounds.target_start < found:
+            if not bounds.head_is_free:
+                self._leave_out(Side.TARGET, bounds.target_start, found, Reason.SOURCE_RETENTION)
+            self.bounds = replace(bounds, target_start=found)
+
+    def _leave_out(self, side: Side, begin: int, end: int, reason: Reason) -> None:
+        self._notes.append(
+            NotCompared(
+                side=side, from_offset=begin, to_offset=end, reason=reason, is_harmless=reason.is_harmless
+            )
+        )
+
+    async def _find(self, head: Window, side: Side) -> int | None:
+        """Where the first records of one log are in the other one; None: not found."""
+        bounds = self.bounds
+        if side is Side.SOURCE:
+            look_up, start, limit = self.source_offset_for_time, bounds.source_start, bounds.source_limit
+            allowed = bool(bounds.target_lost) or bounds.begins_anywhere
+        else:
+            look_up, start, limit = self.target_offset_for_time, bounds.target_start, bounds.target_limit
+            allowed = bool(bounds.source_lost) or bounds.head_is_free
+        times = [entry.timestamp_ms for entry in head.entries if entry.timestamp_ms is not None]
+        if look_up is None or not allowed or not times:
+            return None
+        guess = await look_up(min(times))
+        if guess is None or guess >= limit:
+            return None
+        window = Window(side=side, next_offset=max(start, guess), limit=limit)
+        while len(window.entries) < _LOOKED_THROUGH and not window.is_complete:
+            await self._drive(window.grow(max(4 * len(window.entries), 16 * _HEAD)))
+            pairs = align([entry[1:] for entry in head.entries], [entry[1:] for entry in window.entries])
+            place = _place(head, window, [*pairs])
+            if place is not None:
+                return place
+        return None
+
+
+def _place(head: Window, window: Window, pairs: list[tuple[int, int]]) -> int | None:
+    """The offset of the first of `head` in the window, if enough of them follow it there."""
+    if len(pairs) < min(SETTLED_RUN, len(head.entries)) or pairs[0][0] != 0:
+        return None
+    run = 1
+    for before, pair in pairwise(pairs):
+        if pair != (before[0] + 1, before[1] + 1):
+            break
+        run += 1
+    if run < min(SETTLED_RUN, len(head.entries)):
+        return None
+    return window.entries[pairs[0][1]].offset
+
+
+def _enough(source: Window, target: Window) -> int:
+    return min(SETTLED_RUN, len(source.entries), len(target.entries))
+
+
+def _longest_run(source: Window, target: Window) -> int:
+    pairs = align([entry[1:] for entry in source.entries], [entry[1:] for entry in target.entries])
+    longest = run = 0
+    before = (-2, -2)
+    for pair in pairs:
+        run = run + 1 if pair == (before[0] + 1, before[1] + 1) else 1
+        longest, before = max(longest, run), pair
+    return longest

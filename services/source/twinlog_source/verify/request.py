@@ -1,0 +1,40 @@
+"""What is to be verified, and how much it may take."""
+
+from dataclasses import dataclass
+
+from twinlog.batches.codec import MAX_OPEN_BYTES
+from twinlog.model import Flow
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Instant:
+    """Where a range begins or ends: a time, or an offset of the source."""
+
+    offset: int | None = None
+    timestamp_ms: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class VerifyRequest:
+    flow: Flow
+    topics: frozenset[str] = frozenset()
+    """Source topics; empty = all of the flow."""
+    partitions: frozenset[int] = frozenset()
+    """Empty = all."""
+    begin: Instant | None = None
+    end: Instant | None = None
+    read_committed: bool | None = None
+    """How the copier reads the source; None = as the file says."""
+    max_bytes_per_second: int = 0
+    """Of each side; 0 = as fast as it goes."""
+    wait_seconds: float = 30.0
+    """How long the copy may take to arrive at the ends that were taken at the start."""
+    patience_seconds: float = 60.0
+    """How long a cluster may be away in the middle."""
+    parallel: int = 8
+    """Partitions that are compared at the same time."""
+    show: bool = False
+    """Fetch the records of differences."""
+    state_directory: str | None = None
+    """Where proven ranges are kept, so that a verification that was killed goes on."""
+    max_open_bytes: int = MAX_OPEN_BYTES

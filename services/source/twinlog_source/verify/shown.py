@@ -1,0 +1,58 @@
+"""Records of differences, for people: only on request, as they may hold what is not for everybody."""
+
+from typing import Any
+
+from twinlog.batches import DecodedRecord, decode_batch
+from twinlog.errors import TwinlogError
+from twinlog.kafka.raw import BatchReader
+from twinlog.model import TopicPartition
+from twinlog.verify.model import Difference, Side
+from twinlog.verify.report import FlowReport
+from twinlog.verify.shown import shown_record
+
+MOST_SHOWN = 100
+"""Differences whose records are fetched."""
+_FETCH_BYTES = 1 << 20
+
+
+async def shown_records(sides: Any, report: FlowReport) -> dict[tuple[TopicPartition, str, int], Any]:
+    """By source partition, side and offset; what cannot be read is left out."""
+    found: dict[tuple[TopicPartition, str, int], Any] = {}
+    count = 0
+    for proof in report.proofs:
+        for difference in proof.differences:
+            if count >= MOST_SHOWN:
+                return found
+            count += 1
+            for side, offset in _places(difference):
+                reader, partition = (
+                    (sides.source_reader, proof.source)
+                    if side is Side.SOURCE
+                    else (sides.target_reader, proof.target)
+                )
+                record = await _read(reader, partition, offset)
+                if record is not None:
+                    found[proof.source, str(side), offset] = shown_record(record)
+    return found
+
+
+def _places(difference: Difference) -> list[tuple[Side, int]]:
+    return [
+        (side, offset)
+        for side, offset in (
+            (Side.SOURCE, difference.source_offset),
+            (Side.TARGET, difference.target_offset),
+        )
+        if offset is not None
+    ]
+
+
+async def _read(reader: BatchReader, partition: TopicPartition, offset: int) -> DecodedRecord | None:
+    try:
+        fetched = await reader.fetch(partition, offset, max_bytes=_FETCH_BYTES)
+        for batch in fetched.batches:
+            if batch.header.base_offset <= offset < batch.header.next_offset:
+                return next((record for record in decode_batch(batch) if record.offset == offset), None)
+    except TwinlogError:
+        return None
+    return None

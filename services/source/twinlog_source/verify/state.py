@@ -1,0 +1,155 @@
+"""Ranges that were proven are kept in a directory: a verification that was killed goes on behind them.
+
+One file for each flow, a JSON document a line, the newest of a partition counts. A range holds for the topics
+with these ids only; a difference ends it.
+"""
+
+import json
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import IO, Any, Self
+
+from twinlog.errors import ConfigError
+from twinlog.model import TopicPartition
+from twinlog.verify.compare import Comparison
+from twinlog.verify.model import Bounds, PartitionProof, Reason
+from twinlog_source.verify.gathering import TopicPair
+from twinlog_source.verify.request import VerifyRequest
+
+_NOTED_AFTER_OFFSETS = 50_000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ProvenRange:
+    """From the beginning that both sides had, everything up to here is equal."""
+
+    source_from: int
+    target_from: int
+    source_to: int
+    target_to: int
+    records: int
+    unopened_records: int
+    superseded_records: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Begun:
+    """What is left to compare of a partition, and what was proven before."""
+
+    bounds: Bounds
+    before: ProvenRange | None
+
+    def completed(self, proof: PartitionProof) -> PartitionProof:
+        """The proof of all of it."""
+        if self.before is None:
+            return proof
+        proof.source_from, proof.target_from = self.before.source_from, self.before.target_from
+        proof.records += self.before.records
+        proof.unopened_records += self.before.unopened_records
+        proof.superseded_records += self.before.superseded_records
+        return proof
+
+
+@dataclass(slots=True, kw_only=True)
+class ProvenRanges:
+    file: Path | None
+    topic_ids: Mapping[str, tuple[str, str]]
+    ranges: dict[TopicPartition, ProvenRange] = field(default_factory=dict)
+    _noted: dict[TopicPartition, int] = field(default_factory=dict)
+    _stream: IO[str] | None = None
+
+    @classmethod
+    def open(cls, request: VerifyRequest, pairs: Mapping[str, TopicPair]) -> Self:
+        """Without a directory nothing is kept. Raises ConfigError when it cannot be used."""
+        ids = {topic: (pair.source.topic_id, pair.target.topic_id) for topic, pair in pairs.items()}
+        if request.state_directory is None or request.begin is not None or request.end is not None:
+            return cls(file=None, topic_ids=ids)
+        file = Path(request.state_directory) / f"verified-{request.flow.source}-{request.flow.target}.jsonl"
+        try:
+            file.parent.mkdir(parents=True, exist_ok=True)
+            lines = file.read_text(encoding="utf-8").splitlines() if file.exists() else []
+            stream = file.open("a", encoding="utf-8")
+        except OSError as error:
+            raise ConfigError(
+                f"--state {request.state_directory}: cannot be used: {error.strerror or error}",
+                metadata={"key": "--state"},
+            ) from error
+        state = cls(file=file, topic_ids=ids, _stream=stream)
+        for line in lines:
+            state._take(line)
+        return state
+
+    def narrowed(self, bounds: Bounds) -> Begun:
+        """What is left of a partition; all of it when the log was cut or is another one."""
+        proven = self.ranges.get(bounds.source)
+        if (
+            proven is None
+            or not bounds.source_start <= proven.source_to <= bounds.source_goal
+            or not bounds.target_start <= proven.target_to <= bounds.target_limit
+        ):
+            return Begun(bounds=bounds, before=None)
+        left = replace(
+            bounds,
+            source_start=proven.source_to,
+            target_start=proven.target_to,
+            source_lost=(),
+            target_lost=(),
+            begins_anywhere=False,
+        )
+        return Begun(bounds=left, before=proven)
+
+    def note(self, comparison: Comparison, begun: Begun) -> None:
+        """While a partition is compared: everything before its first difference is proven."""
+        if self._stream is None or comparison.hunks:
+            return
+        bounds = begun.bounds
+        source_at, target_at = comparison.source.at, comparison.target.at
+        if source_at - self._noted.get(bounds.source, bounds.source_start) >= _NOTED_AFTER_OFFSETS:
+            self._noted[bounds.source] = source_at
+            proof = replace(comparison.proof, source_to=source_at, target_to=target_at)
+            self._write(begun.completed(proof))
+
+    def end(self, proof: PartitionProof, bounds: Bounds) -> None:
+        """A partition is compared."""
+        is_proven = not proof.differences and all(
+            each.is_harmless or each.reason == Reason.NOT_COPIED_YET for each in proof.not_compared
+        )
+        if self._stream is not None and is_proven and proof.source_to > bounds.source_start:
+            self._write(proof)
+
+    def close(self) -> None:
+        if self._stream is not None:
+            self._stream.close()
+            self._stream = None
+
+    def _write(self, proof: PartitionProof) -> None:
+        assert self._stream is not None
+        told = {
+            "topic": proof.source.topic,
+            "partition": proof.source.partition,
+            "topic_ids": self.topic_ids[proof.source.topic],
+            "source_from": proof.source_from,
+            "target_from": proof.target_from,
+            "source_to": proof.source_to,
+            "target_to": proof.target_to,
+            "records": proof.records,
+            "unopened_records": proof.unopened_records,
+            "superseded_records": proof.superseded_records,
+        }
+        self._stream.write(json.dumps(told) + "\n")
+        self._stream.flush()
+        os.fsync(self._stream.fileno())
+
+    def _take(self, line: str) -> None:
+        """A line that was cut off by a kill says nothing."""
+        try:
+            told: dict[str, Any] = json.loads(line)
+            partition = TopicPartition(told.pop("topic"), told.pop("partition"))
+            topic_ids = tuple(told.pop("topic_ids"))
+            proven = ProvenRange(**told)
+        except (ValueError, TypeError, KeyError):
+            return
+        if topic_ids == self.topic_ids.get(partition.topic):
+            self.ranges[partition] = proven

@@ -1,0 +1,381 @@
+"""The pass over both logs of one partition: what is equal is counted, what is not becomes hunks.
+
+Records are compared in order. Two batches whose headers agree and whose bytes behind them are equal are equal
+unopened; a batch of another codec is decompressed, other batches are cut into records. At a mismatch both
+sides are read on in growing windows and aligned by their longest common subsequence, until enough records in
+a row belong together again; what lies between is a hunk, for `judge`.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from twinlog.batches.codec import MAX_OPEN_BYTES, decompress
+from twinlog.batches.header import CODEC_MASK, HEADER_BYTES, LOG_APPEND_TIME_BIT, Batch
+from twinlog.verify.align import Pair, align
+from twinlog.verify.entries import Entry
+from twinlog.verify.model import Bounds, NotCompared, PartitionProof, Reason, Side
+from twinlog.verify.sides import Cursor, Extend, Extended, Steps, Window
+
+FIRST_WINDOW = 64
+MOST_WINDOW = 1 << 20
+"""Records of one side that are held to find where both sides belong together again."""
+MOST_TAIL = 1 << 14
+"""As many of the source, for records behind which the target has no more."""
+SETTLED_RUN = 16
+"""So many records in a row that belong together end a hunk."""
+_MANY = 1024
+
+
+@dataclass(slots=True, kw_only=True)
+class Hunk:
+    """Records that only one side has, between two places where both belong together."""
+
+    source: list[Entry]
+    target: list[Entry]
+    source_before: int
+    """Offset behind the last record that belongs together, or where the range begins."""
+    target_before: int
+    source_after: int | None
+    """Offset of the next record that belongs together; None: there is none."""
+    target_after: int | None
+    is_head: bool = False
+
+    @property
+    def is_tail(self) -> bool:
+        return self.target_after is None
+
+
+@dataclass(slots=True, kw_only=True)
+class Comparison:
+    """One partition, or a range of it, while it is compared; complete when `compare` has returned."""
+
+    bounds: Bounds
+    max_open_bytes: int = MAX_OPEN_BYTES
+    hunks: list[Hunk] = field(default_factory=list)
+    source: Cursor = field(init=False)
+    target: Cursor = field(init=False)
+    position: int | None = field(init=False)
+    proof: PartitionProof = field(init=False)
+
+    def __post_init__(self) -> None:
+        bounds = self.bounds
+        self.source = Cursor(
+            side=Side.SOURCE,
+            offset=bounds.source_start,
+            limit=bounds.source_limit,
+            max_open_bytes=self.max_open_bytes,
+            lost=[*bounds.source_lost],
+        )
+        self.target = Cursor(
+            side=Side.TARGET,
+            offset=bounds.target_start,
+            limit=bounds.target_limit,
+            max_open_bytes=self.max_open_bytes,
+            lost=[*bounds.target_lost],
+        )
+        self.position = bounds.position
+        self.proof = PartitionProof(
+            source=bounds.source,
+            target=bounds.target,
+            source_from=bounds.source_start,
+            source_to=bounds.source_start,
+            target_from=bounds.target_start,
+            target_to=bounds.target_start,
+        )
+
+    def compare(self) -> Steps[None]:
+        """Raises WireFormatError for a batch that is damaged: what was compared before stands."""
+        source, target, bounds = self.source, self.target, self.bounds
+        while True:
+            self._note()
+            if source.at >= bounds.source_goal and target.at >= bounds.target_goal:
+                return
+            source_has = yield from source.fill()
+            target_has = yield from target.fill()
+            if not target_has and source.at < bounds.source_goal:
+                if (yield from self._extend()):
+                    continue
+                break
+            if not source_has or not target_has:
+                break
+            if not source.is_open and not target.is_open and self._pass_equal_batches():
+                continue
+            if not source.is_open:
+                source.open()
+            if not target.is_open:
+                target.open()
+            if source.is_open and target.is_open and not self._pass_equal_records():
+                yield from self._resync()
+        yield from self._finish()
+        self._note()
+
+    def _note(self) -> None:
+        self.proof.source_to = max(self.proof.source_to, min(self.source.at, self.bounds.source_goal))
+        self.proof.target_to = max(self.proof.target_to, self.target.at)
+
+    def _extend(self) -> Steps[bool]:
+        answer: Extended = yield Extend()
+        self.position = answer.position
+        if answer.target_limit <= self.target.limit:
+            return False
+        self.target.limit = answer.target_limit
+        return True
+
+    def _pass_equal_batches(self) -> bool:
+        source, target = self.source.batches[0], self.target.batches[0]
+        if not _are_equal(source, target, self.max_open_bytes):
+            return False
+        self.source.pass_batch()
+        self.target.pass_batch()
+        count = source.header.record_count
+        self.proof.records += count
+        self.proof.unopened_records += count
+        if source.header.base_offset != target.header.base_offset:
+            self.proof.same_offsets = False
+        return True
+
+    def _pass_equal_records(self) -> bool:
+        """Whether all records that are open on both sides are equal; those before the first that differs are
+        passed."""
+        source, target = self.source, self.target
+        first, other = source.index, target.index
+        count = min(len(source.offsets) - first, len(target.offsets) - other)
+        equal = _equal_until(source.bodies, first, target.bodies, other, count)
+        if target.own_timestamps:
+            self.proof.timestamps_compared = False
+        else:
+            equal = _equal_until(source.timestamps, first, target.timestamps, other, equal)
+        if equal:
+            last = equal - 1
+            if (
+                source.offsets[first] != target.offsets[other]
+                or source.offsets[first + last] != target.offsets[other + last]
+            ):
+                self.proof.same_offsets = False
+            source.pass_records(equal)
+            target.pass_records(equal)
+            self.proof.records += equal
+        return equal == count
+
+    def _resync(self) -> Steps[None]:
+        source = Window(
+            side=Side.SOURCE,
+            next_offset=self.source.offset,
+            limit=self.source.limit,
+            max_open_bytes=self.max_open_bytes,
+        )
+        target = Window(
+            side=Side.TARGET,
+            next_offset=self.target.offset,
+            limit=self.target.limit,
+            max_open_bytes=self.max_open_bytes,
+        )
+        is_head = self._is_head
+        size = FIRST_WINDOW
+        while True:
+            yield from source.grow(size)
+            yield from target.grow(size)
+            pairs = align(*_tokens(source, target))
+            last_source = pairs[-1][0] if pairs else -1
+            if (
+                target.is_complete
+                and last_source + 1 < len(source.entries)
+                and source.entries[last_source + 1].offset < self.bounds.source_goal
+                and (yield from self._extend())
+            ):
+                target.limit = self.target.limit
+                continue
+            cut = self._settled(source, target, pairs, size)
+            if cut is not None:
+                break
+            size *= 4
+        self._take(source, target, pairs, cut, is_head=is_head)
+
+    @property
+    def _is_head(self) -> bool:
+        return not self.proof.records and not self.hunks
+
+    def _settled(self, source: Window, target: Window, pairs: Sequence[Pair], size: int) -> Pair | None:
+        """How many entries of both windows are decided by these pairs; None: larger windows are wanted."""
+        lengths = len(source.entries), len(target.entries)
+        run = 0
+        before = (-2, -2)
+        for pair in pairs:
+            run = run + 1 if pair == (before[0] + 1, before[1] + 1) else 1
+            before = pair
+            if run >= SETTLED_RUN:
+                return pair[0] + 1, pair[1] + 1
+        if source.is_complete and target.is_complete:
+            return lengths
+        if pairs and (
+            (target.is_complete and pairs[-1][1] + 1 == lengths[1])
+            or (source.is_complete and pairs[-1][0] + 1 == lengths[0])
+        ):
+            return pairs[-1][0] + 1, pairs[-1][1] + 1
+        enough = 2 * SETTLED_RUN if self._is_compacted else max(size // 4, _MANY // 4)
+        if len(pairs) >= enough:
+            last = pairs[-SETTLED_RUN]
+            return last[0] + 1, last[1] + 1
+        if size >= (MOST_TAIL if target.is_complete else MOST_WINDOW):
+            return lengths
+        return None
+
+    @property
+    def _is_compacted(self) -> bool:
+        return self.bounds.source_compacted or self.bounds.target_compacted
+
+    def _take(
+        self, source: Window, target: Window, pairs: Sequence[Pair], cut: Pair, *, is_head: bool
+    ) -> None:
+        """Make hunks of what does not belong together before the cut, and go on behind it."""
+        self.source.lost += source.lost
+        self.target.lost += target.lost
+        self.proof.timestamps_compared &= not target.own_timestamps
+        at = (0, 0)
+        decided = [pair for pair in pairs if pair[0] < cut[0] and pair[1] < cut[1]]
+        for pair in [*decided, None]:
+            end = pair or cut
+            if end != at:
+                self.hunks.append(
+                    Hunk(
+                        source=source.entries[at[0] : end[0]],
+                        target=target.entries[at[1] : end[1]],
+                        source_before=_behind(source, at[0], self.source.offset),
+                        target_before=_behind(target, at[1], self.target.offset),
+                        source_after=source.entries[end[0]].offset if pair else None,
+                        target_after=target.entries[end[1]].offset if pair else None,
+                        is_head=is_head and at == (0, 0),
+                    )
+                )
+            if pair:
+                at = pair[0] + 1, pair[1] + 1
+                if source.entries[pair[0]].offset != target.entries[pair[1]].offset:
+                    self.proof.same_offsets = False
+        self.proof.records += len(decided)
+        is_lost = not decided and cut == (len(source.entries), len(target.entries))
+        self.source.seek(_continuation(source, cut[0], self.source.offset))
+        self.target.seek(_continuation(target, cut[1], self.target.offset))
+        if is_lost and not (source.is_complete or target.is_complete):
+            self._give_up()
+
+    def _give_up(self) -> None:
+        goal = self.bounds.source_goal
+        self.proof.not_compared.append(
+            NotCompared(
+                side=Side.SOURCE,
+                from_offset=self.source.at,
+                to_offset=goal,
+                reason=Reason.TOO_DIFFERENT,
+                detail=f"no {SETTLED_RUN} of {MOST_WINDOW} records in a row belong together",
+            )
+        )
+        self.source.seek(max(goal, self.source.limit))
+        self.target.seek(self.target.limit)
+
+    def _finish(self) -> Steps[None]:
+        """One side has no more: the rest of the other is a hunk, or lag."""
+        source, target, bounds = self.source, self.target, self.bounds
+        begins, is_head = (source.offset, target.offset), self._is_head
+        if target.has_records and target.at < bounds.target_goal:
+            rest = self._window(Side.TARGET, target.at, bounds.target_goal)
+            yield from rest.grow(MOST_WINDOW)
+            self._add_tail(rest, begins, is_head=is_head)
+            target.seek(rest.next_offset)
+        elif source.has_records and source.at < bounds.source_goal:
+            copied_until = min(bounds.source_goal, self.position or 0)
+            if source.at < copied_until:
+                rest = self._window(Side.SOURCE, source.at, copied_until)
+                yield from rest.grow(MOST_WINDOW)
+                self._add_tail(rest, begins, is_head=is_head)
+                source.seek(rest.next_offset)
+            source.seek(max(source.at, copied_until))
+            if not (yield from source.fill()):
+                return
+            if not source.is_open:
+                source.open()
+            if source.at < bounds.source_goal:
+                self._add_lag(source.at)
+
+    def _window(self, side: Side, offset: int, limit: int) -> Window:
+        return Window(side=side, next_offset=offset, limit=limit, max_open_bytes=self.max_open_bytes)
+
+    def _add_tail(self, rest: Window, begins: Pair, *, is_head: bool) -> None:
+        if rest.entries:
+            is_source = rest.side is Side.SOURCE
+            self.hunks.append(
+                Hunk(
+                    source=rest.entries if is_source else [],
+                    target=[] if is_source else rest.entries,
+                    source_before=begins[0],
+                    target_before=begins[1],
+                    source_after=None,
+                    target_after=None,
+                    is_head=is_head,
+                )
+            )
+        if not rest.is_complete:
+            self.proof.not_compared.append(
+                NotCompared(
+                    side=rest.side,
+                    from_offset=rest.next_offset,
+                    to_offset=rest.limit,
+                    reason=Reason.TOO_DIFFERENT,
+                    detail=f"more than {MOST_WINDOW} records are on one side only",
+                )
+            )
+
+    def _add_lag(self, offset: int) -> None:
+        self.proof.not_compared.append(
+            NotCompared(
+                side=Side.SOURCE,
+                from_offset=offset,
+                to_offset=self.bounds.source_goal,
+                reason=Reason.NOT_COPIED_YET,
+            )
+        )
+
+
+def _behind(window: Window, index: int, begin: int) -> int:
+    return window.entries[index - 1].offset + 1 if index else begin
+
+
+def _continuation(window: Window, index: int, begin: int) -> int:
+    """Where the comparison goes on when so many entries are decided."""
+    if index == len(window.entries) and window.is_complete:
+        return window.next_offset
+    return _behind(window, index, begin)
+
+
+def _tokens(source: Window, target: Window) -> tuple[Sequence[object], Sequence[object]]:
+    """What records are aligned by: without timestamps where the target has its own."""
+    if target.own_timestamps:
+        return [entry[2:] for entry in source.entries], [entry[2:] for entry in target.entries]
+    return [entry[1:] for entry in source.entries], [entry[1:] for entry in target.entries]
+
+
+def _are_equal(source: Batch, target: Batch, max_open_bytes: int) -> bool:
+    """Whether two whole batches hold the same records, as far as that is seen without cutting them apart."""
+    one, other = source.header, target.header
+    if (
+        one.record_count != other.record_count
+        or one.last_offset_delta != other.last_offset_delta
+        or one.base_timestamp_ms != other.base_timestamp_ms
+        or (one.attributes | other.attributes) & LOG_APPEND_TIME_BIT
+    ):
+        return False
+    records, copied = bytes(source.data[HEADER_BYTES:]), bytes(target.data[HEADER_BYTES:])
+    if (one.attributes & CODEC_MASK) == (other.attributes & CODEC_MASK):
+        return records == copied
+    return decompress(one.codec, records, max_open_bytes) == decompress(other.codec, copied, max_open_bytes)
+
+
+def _equal_until(
+    source: Sequence[object], first: int, target: Sequence[object], other: int, count: int
+) -> int:
+    """How many items from these indices on are equal, of so many."""
+    if source[first : first + count] == target[other : other + count]:
+        return count
+    for number in range(count):
+        if source[first + number] != target[other + number]:
+            return number
+    return count

@@ -1,0 +1,174 @@
+"""What a verification says: differences by kind, what was not compared and why, and the proof of a
+partition."""
+
+from collections.abc import Hashable
+from dataclasses import dataclass, field
+from enum import StrEnum
+
+from twinlog.model import TopicPartition
+
+
+class Kind(StrEnum):
+    """What is wrong with a record. A closed list; the words are part of the report's schema."""
+
+    MISSING = "MISSING"
+    """The source has it, the copy has not."""
+    DUPLICATE = "DUPLICATE"
+    """The copy has it once more."""
+    FOREIGN = "FOREIGN"
+    """The copy has it, the source has not."""
+    CHANGED = "CHANGED"
+    """It is at its place, with another key, value, headers or timestamp."""
+    ORDER = "ORDER"
+    """It is in the copy as it was written, at another place among the others."""
+
+
+class Reason(StrEnum):
+    """Why a range was not compared. Reasons of errors (KAFKA_TIMEOUT, TOPIC_UNKNOWN, …) stand beside
+    these."""
+
+    SOURCE_RETENTION = "SOURCE_RETENTION"
+    """The source has deleted the records, or lost them as the ledger of gaps says; the copy still has
+    them."""
+    TARGET_RETENTION = "TARGET_RETENTION"
+    """The target has deleted the records of the copy; the source still has them."""
+    KNOWN_GAP = "KNOWN_GAP"
+    """The ledger of gaps says that these records are not on the target."""
+    BEFORE_FIRST_COPY = "BEFORE_FIRST_COPY"
+    """The flow begins at the end of a topic (auto.offset.reset=latest), and these came before."""
+    NOT_COPIED_YET = "NOT_COPIED_YET"
+    """Behind the stored position of the flow: lag, and no loss."""
+    TARGET_OPEN_TRANSACTION = "TARGET_OPEN_TRANSACTION"
+    """A transaction is open on the copy: nobody sees what is behind its beginning."""
+    TARGET_MISSING = "TARGET_MISSING"
+    """There is no such topic or partition on the target."""
+    TOO_DIFFERENT = "TOO_DIFFERENT"
+    """So much in a row differs that it cannot be said what belongs together."""
+
+    @property
+    def is_harmless(self) -> bool:
+        """Nothing that both clusters could still hold was left out."""
+        return self in (
+            Reason.SOURCE_RETENTION,
+            Reason.TARGET_RETENTION,
+            Reason.BEFORE_FIRST_COPY,
+        )
+
+
+class Side(StrEnum):
+    SOURCE = "source"
+    TARGET = "target"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Difference:
+    """One record that differs, or `count` records in a row that differ in the same way.
+
+    `source_offset` is the record on the source; of a FOREIGN one, the record before which it stands.
+    `target_offset` is the record on the target; of a MISSING one, the record before which it would stand.
+    None: the end of the log.
+    """
+
+    kind: Kind
+    source_offset: int | None
+    target_offset: int | None
+    count: int = 1
+    changed: tuple[str, ...] = ()
+    """Of CHANGED: key, value, headers, timestamp."""
+    found_in: str = ""
+    """Of MISSING and FOREIGN: the same record in another partition of the topic, as `topic-2@17`."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NotCompared:
+    """A range of offsets of one side that was not compared."""
+
+    side: Side
+    from_offset: int
+    to_offset: int
+    """First offset behind it."""
+    reason: str
+    """A `Reason`, or that of an error."""
+    detail: str = ""
+    is_harmless: bool = False
+    """True: the copy may be EQUAL all the same."""
+
+
+@dataclass(frozen=True, slots=True)
+class Range:
+    from_offset: int
+    to_offset: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KnownGap:
+    """A range of the source that is not on the target, by the flow's ledger."""
+
+    from_offset: int
+    to_offset: int
+    reason: str
+    acknowledged: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Bounds:
+    """What is compared of one partition.
+
+    Everything below the goals must be explained. What is between a goal and its limit is only read to find
+    counterparts: records that came while the bounds were taken.
+    """
+
+    source: TopicPartition
+    target: TopicPartition
+    source_start: int
+    source_goal: int
+    source_limit: int
+    target_start: int
+    target_goal: int
+    target_limit: int
+    position: int | None
+    """Next source offset to copy, as stored before `target_goal` was taken; None: nothing is stored."""
+    source_lost: tuple[Range, ...] = ()
+    """What the source has no more, such as everything before its log's start."""
+    target_lost: tuple[Range, ...] = ()
+    gaps: tuple[KnownGap, ...] = ()
+    source_compacted: bool = False
+    target_compacted: bool = False
+    begins_anywhere: bool = False
+    """The copy may begin later than the source: the flow began at the end."""
+    head_is_free: bool = False
+    """What the target has before the first record of the source's range belongs to what is not compared."""
+
+
+@dataclass(slots=True, kw_only=True)
+class PartitionProof:
+    """What is known of one partition after a verification."""
+
+    source: TopicPartition
+    target: TopicPartition
+    source_from: int
+    source_to: int
+    """First source offset that the comparison did not reach."""
+    target_from: int
+    target_to: int
+    records: int = 0
+    """Of the source, found equal on the target."""
+    unopened_records: int = 0
+    """Of those: compared by the bytes of their batches."""
+    superseded_records: int = 0
+    """Of compacted topics: on one side only, and a later record of the key explains it."""
+    same_offsets: bool = True
+    """Each compared record has the same offset on both sides."""
+    bytes: int = 0
+    """Read of both sides, as stored."""
+    differences: list[Difference] = field(default_factory=list)
+    not_compared: list[NotCompared] = field(default_factory=list)
+    timestamps_compared: bool = True
+    """False: (some) timestamps of the copy are its broker's own (LogAppendTime)."""
+    unmatched: dict[tuple[Side, int], Hashable] = field(default_factory=dict)
+    """What the first of the MISSING and FOREIGN records hold, by side and offset: they may be in another
+    partition."""
+
+    @property
+    def is_complete(self) -> bool:
+        return all(each.is_harmless for each in self.not_compared)

@@ -1,0 +1,59 @@
+"""Which record of the source became which record of the copy: order is kept, what is alike belongs
+together."""
+
+from collections.abc import Sequence
+
+from twinlog.verify.entries import Entry, differing, likeness
+
+STRONG = 9
+"""Likeness of two records of which one part differs."""
+_MOST_CELLS = 1 << 16
+
+ChangedPair = tuple[Entry, Entry, tuple[str, ...]]
+
+
+def changed_pairs(source: Sequence[Entry], target: Sequence[Entry], *, least: int) -> list[ChangedPair]:
+    """Pairs of a likeness of at least so much, of the largest likeness in sum; and which parts differ."""
+    if not source or not target:
+        return []
+    if len(source) * len(target) <= _MOST_CELLS:
+        pairs = _best(source, target, least)
+    else:
+        pairs = _in_step(source, target, least)
+    if not pairs and len(source) == len(target) and least < STRONG and target[0].timestamp_ms is None:
+        # Nothing tells them apart from others, not even a time: what stands at the same place is the same.
+        pairs = [*zip(source, target, strict=True)]
+    return [(one, other, differing(one, other)) for one, other in pairs]
+
+
+def _best(source: Sequence[Entry], target: Sequence[Entry], least: int) -> list[tuple[Entry, Entry]]:
+    width = len(target) + 1
+    sums = [[0] * width for _ in range(len(source) + 1)]
+    weights = [[_weight(one, other, least) for other in target] for one in source]
+    for i in range(len(source) - 1, -1, -1):
+        row, below, weight = sums[i], sums[i + 1], weights[i]
+        for j in range(len(target) - 1, -1, -1):
+            best = max(below[j], row[j + 1])
+            row[j] = max(best, weight[j] + below[j + 1]) if weight[j] else best
+    pairs = []
+    i = j = 0
+    while i < len(source) and j < len(target):
+        weight_here = weights[i][j]
+        if weight_here and sums[i][j] == weight_here + sums[i + 1][j + 1]:
+            pairs.append((source[i], target[j]))
+            i, j = i + 1, j + 1
+        elif sums[i][j] == sums[i + 1][j]:
+            i += 1
+        else:
+            j += 1
+    return pairs
+
+
+def _weight(source: Entry, target: Entry, least: int) -> int:
+    found = likeness(source, target)
+    return found if found >= least else 0
+
+
+def _in_step(source: Sequence[Entry], target: Sequence[Entry], least: int) -> list[tuple[Entry, Entry]]:
+    """Of very many: only what stands at the same place."""
+    return [(one, other) for one, other in zip(source, target, strict=False) if _weight(one, other, least)]

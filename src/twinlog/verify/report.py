@@ -1,0 +1,179 @@
+"""The report of a verification: its verdict, exit code and JSON document (docs/verify.md)."""
+
+from collections import Counter
+from collections.abc import Hashable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from enum import StrEnum
+from typing import Any
+
+from twinlog.model import Flow, TopicPartition
+from twinlog.verify.model import Difference, Kind, NotCompared, PartitionProof, Side
+
+
+class Verdict(StrEnum):
+    EQUAL = "EQUAL"
+    """Everything that both clusters hold, up to the ends taken at the start, is equal."""
+    DIFFERENT = "DIFFERENT"
+    """At least one record differs."""
+    INCOMPLETE = "INCOMPLETE"
+    """Nothing differs as far as it was compared, but something was not."""
+
+
+EXIT_CODES = {Verdict.EQUAL: 0, Verdict.DIFFERENT: 1, Verdict.INCOMPLETE: 3}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FlowReport:
+    flow: Flow
+    began_at_ms: int
+    ended_at_ms: int
+    proofs: Sequence[PartitionProof]
+    failures: Sequence["FlowFailure"] = ()
+    """What stood in the way of the whole flow, or of topics as a whole."""
+    records: dict[tuple[TopicPartition, str, int], Any] = field(default_factory=dict)
+    """With --show: the records of differences, by source partition, side and offset."""
+
+    @property
+    def verdict(self) -> Verdict:
+        if any(proof.differences for proof in self.proofs):
+            return Verdict.DIFFERENT
+        if self.failures or not all(proof.is_complete for proof in self.proofs):
+            return Verdict.INCOMPLETE
+        return Verdict.EQUAL
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FlowFailure:
+    reason: str
+    detail: str
+    topic: str | None = None
+    """A source topic; None: the whole flow."""
+
+
+def document(report: FlowReport) -> dict[str, Any]:
+    """The report as JSON: the fields are a contract, new ones may come."""
+    kinds = Counter[str]()
+    for proof in report.proofs:
+        for difference in proof.differences:
+            kinds[difference.kind] += difference.count
+    return {
+        "flow": str(report.flow),
+        "verdict": str(report.verdict),
+        "began_at_ms": report.began_at_ms,
+        "ended_at_ms": report.ended_at_ms,
+        "records": sum(proof.records for proof in report.proofs),
+        "bytes": sum(proof.bytes for proof in report.proofs),
+        "differences_by_kind": dict(sorted(kinds.items())),
+        "partitions": [_partition(proof) for proof in report.proofs],
+        "differences": [
+            _difference(report, proof, difference)
+            for proof in report.proofs
+            for difference in proof.differences
+        ],
+        "not_compared": [
+            *(_failure(failure) for failure in report.failures),
+            *(_not_compared(proof, each) for proof in report.proofs for each in proof.not_compared),
+        ],
+    }
+
+
+def state_of(proof: PartitionProof) -> Verdict:
+    """The verdict of one partition."""
+    if proof.differences:
+        return Verdict.DIFFERENT
+    return Verdict.EQUAL if proof.is_complete else Verdict.INCOMPLETE
+
+
+def _partition(proof: PartitionProof) -> dict[str, Any]:
+    return {
+        "topic": proof.source.topic,
+        "partition": proof.source.partition,
+        "target_topic": proof.target.topic,
+        "verdict": str(state_of(proof)),
+        "source_from": proof.source_from,
+        "source_to": proof.source_to,
+        "target_from": proof.target_from,
+        "target_to": proof.target_to,
+        "records": proof.records,
+        "unopened_records": proof.unopened_records,
+        "superseded_records": proof.superseded_records,
+        "same_offsets": proof.same_offsets,
+        "timestamps_compared": proof.timestamps_compared,
+        "bytes": proof.bytes,
+    }
+
+
+def _difference(report: FlowReport, proof: PartitionProof, difference: Difference) -> dict[str, Any]:
+    told: dict[str, Any] = {
+        "topic": proof.source.topic,
+        "partition": proof.source.partition,
+        "kind": str(difference.kind),
+        "source_offset": difference.source_offset,
+        "target_offset": difference.target_offset,
+        "count": difference.count,
+    }
+    if difference.changed:
+        told["changed"] = list(difference.changed)
+    if difference.found_in:
+        told["found_in"] = difference.found_in
+    for side, offset in (("source", difference.source_offset), ("target", difference.target_offset)):
+        if offset is not None and (shown := report.records.get((proof.source, side, offset))) is not None:
+            told[f"{side}_record"] = shown
+    return told
+
+
+def _not_compared(proof: PartitionProof, each: NotCompared) -> dict[str, Any]:
+    return {
+        "topic": proof.source.topic,
+        "partition": proof.source.partition,
+        "side": str(each.side),
+        "from_offset": each.from_offset,
+        "to_offset": each.to_offset,
+        "reason": str(each.reason),
+        "detail": each.detail,
+        "harmless": each.is_harmless,
+    }
+
+
+def _failure(failure: FlowFailure) -> dict[str, Any]:
+    return {
+        "topic": failure.topic,
+        "partition": None,
+        "side": None,
+        "from_offset": None,
+        "to_offset": None,
+        "reason": failure.reason,
+        "detail": failure.detail,
+        "harmless": False,
+    }
+
+
+def name_moved_records(proofs: Sequence[PartitionProof]) -> None:
+    """Say of a MISSING record in which other partition of its topic it is FOREIGN, and the reverse."""
+    places: dict[tuple[str, Side, Hashable], tuple[PartitionProof, int]] = {}
+    for proof in proofs:
+        for (side, offset), content in proof.unmatched.items():
+            places.setdefault((proof.source.topic, side, content), (proof, offset))
+    for proof in proofs:
+        proof.differences = [_with_place(proof, difference, places) for difference in proof.differences]
+
+
+def _with_place(
+    proof: PartitionProof,
+    difference: Difference,
+    places: Mapping[tuple[str, Side, Hashable], tuple[PartitionProof, int]],
+) -> Difference:
+    match difference.kind:
+        case Kind.MISSING:
+            own, other, offset = Side.SOURCE, Side.TARGET, difference.source_offset
+        case Kind.FOREIGN:
+            own, other, offset = Side.TARGET, Side.SOURCE, difference.target_offset
+        case _:
+            return difference
+    content = None if offset is None else proof.unmatched.get((own, offset))
+    found = None if content is None else places.get((proof.source.topic, other, content))
+    if found is None or found[0] is proof:
+        return difference
+    there, place = found
+    partition = there.target if other is Side.TARGET else there.source
+    return replace(difference, found_in=f"{partition}@{place}")

@@ -1,0 +1,200 @@
+"""One side of a comparison, read batch by batch; and what the comparison asks for while it goes on."""
+
+from collections import deque
+from collections.abc import Generator
+from dataclasses import dataclass, field
+from typing import Any, TypeVar
+
+from twinlog.batches.codec import MAX_OPEN_BYTES
+from twinlog.batches.header import Batch
+from twinlog.batches.records import open_records
+from twinlog.verify.entries import Entry, entry_of
+from twinlog.verify.model import Range, Side
+
+
+@dataclass(frozen=True, slots=True)
+class Read:
+    """Wants the batches from an offset on: answered by a Chunk."""
+
+    side: Side
+    offset: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Chunk:
+    """Data batches that readers see, in order; the first one may begin before the offset asked for."""
+
+    batches: tuple[Batch, ...]
+    next_offset: int
+    """Where reading goes on; always beyond the offset that was asked for."""
+    lost_until: int | None = None
+    """The log begins there now, behind the offset that was asked for: retention was faster."""
+
+
+@dataclass(frozen=True, slots=True)
+class Extend:
+    """The target has nothing more, but is to have: answered by Extended, now or when something came."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Extended:
+    target_limit: int
+    """As before: nothing came, and nobody waits any longer."""
+    position: int | None
+    """The flow's stored position, read before the limit was."""
+
+
+Result = TypeVar("Result")
+Steps = Generator[Read | Extend, Any, Result]
+
+
+@dataclass(slots=True, kw_only=True)
+class Cursor:
+    """How far one side is compared: every visible record below `offset` is dealt with."""
+
+    side: Side
+    offset: int
+    limit: int
+    max_open_bytes: int = MAX_OPEN_BYTES
+    lost: list[Range] = field(default_factory=list)
+    batches: deque[Batch] = field(default_factory=deque)
+    """Not opened yet."""
+    offsets: list[int] = field(default_factory=list)
+    """Of the opened batch; with them bodies and timestamps."""
+    bodies: list[bytes] = field(default_factory=list)
+    timestamps: list[int] = field(default_factory=list)
+    own_timestamps: bool = False
+    """The opened batch has the timestamps of its broker."""
+    index: int = 0
+    """Of the next record in the opened batch."""
+    read_offset: int = -1
+
+    def __post_init__(self) -> None:
+        self.read_offset = self.offset
+
+    @property
+    def is_open(self) -> bool:
+        return self.index < len(self.offsets)
+
+    @property
+    def has_records(self) -> bool:
+        return self.is_open or bool(self.batches)
+
+    @property
+    def at(self) -> int:
+        """Offset of the next record, as far as it is known without opening a batch."""
+        if self.is_open:
+            return self.offsets[self.index]
+        if self.batches:
+            return max(self.offset, self.batches[0].header.base_offset)
+        return max(self.offset, min(self.read_offset, self.limit))
+
+    def fill(self) -> Steps[bool]:
+        """Read on until there is a record or the limit is reached; whether there is one."""
+        while True:
+            while self.batches and not self.is_open:
+                header = self.batches[0].header
+                if header.magic == 2 and header.record_count and self._is_whole(self.batches[0]):
+                    return True
+                self.open()
+            if self.is_open:
+                return True
+            if self.read_offset >= self.limit:
+                return False
+            chunk = yield Read(self.side, self.read_offset)
+            self._take(chunk)
+
+    def open(self) -> None:
+        """Open the next batch. Raises WireFormatError (CORRUPT_BATCH, BATCH_TOO_LARGE)."""
+        batch = self.batches.popleft()
+        records = open_records(batch, check_crc=True, max_bytes=self.max_open_bytes)
+        if records and not self.offset <= records[0][0] <= records[-1][0] < self.limit:
+            records = [record for record in records if self.offset <= record[0] < self.limit]
+        self.offsets = [offset for offset, _, _ in records]
+        self.timestamps = [timestamp_ms for _, timestamp_ms, _ in records]
+        self.bodies = [body for _, _, body in records]
+        self.own_timestamps = batch.header.is_log_append_time
+        self.index = 0
+        if not records:
+            self.offset = max(self.offset, min(batch.header.next_offset, self.limit))
+
+    def pass_batch(self) -> Batch:
+        """The next batch is dealt with, unopened."""
+        batch = self.batches.popleft()
+        self.offset = batch.header.next_offset
+        return batch
+
+    def pass_records(self, count: int) -> None:
+        """So many records of the opened batch are dealt with."""
+        self.index += count
+        self.offset = self.offsets[self.index - 1] + 1
+
+    def seek(self, offset: int) -> None:
+        """Go on at another offset: what was read behind it is read once more."""
+        self.offset = self.read_offset = offset
+        self.batches.clear()
+        self.offsets, self.bodies, self.timestamps, self.index = [], [], [], 0
+
+    def _is_whole(self, batch: Batch) -> bool:
+        return self.offset <= batch.header.base_offset and batch.header.last_offset < self.limit
+
+    def _take(self, chunk: Chunk) -> None:
+        if chunk.lost_until is not None:
+            self.lost.append(Range(self.read_offset, chunk.lost_until))
+            self.offset = max(self.offset, min(chunk.lost_until, self.limit))
+        self.batches.extend(
+            batch
+            for batch in chunk.batches
+            if batch.header.next_offset > self.offset and batch.header.base_offset < self.limit
+        )
+        self.read_offset = chunk.next_offset
+
+
+@dataclass(slots=True, kw_only=True)
+class Window:
+    """Records of one side from an offset on, as entries."""
+
+    side: Side
+    next_offset: int
+    limit: int
+    with_timestamps: bool = True
+    max_open_bytes: int = MAX_OPEN_BYTES
+    entries: list[Entry] = field(default_factory=list)
+    own_timestamps: bool = False
+    lost: list[Range] = field(default_factory=list)
+
+    @property
+    def is_complete(self) -> bool:
+        """It holds everything up to the limit."""
+        return self.next_offset >= self.limit
+
+    def grow(self, size: int) -> Steps[None]:
+        """Read on until there are exactly so many entries, or all.
+
+        Windows of equal size prefer what was moved less, where records repeat themselves.
+        """
+        while len(self.entries) < size and not self.is_complete:
+            chunk = yield Read(self.side, self.next_offset)
+            if chunk.lost_until is not None:
+                self.lost.append(Range(self.next_offset, chunk.lost_until))
+            begin = self.next_offset
+            for batch in chunk.batches:
+                if batch.header.next_offset <= begin or batch.header.base_offset >= self.limit:
+                    continue
+                self._add(batch, begin)
+                if len(self.entries) > size:
+                    break
+            if len(self.entries) > size:
+                self.next_offset = self.entries[size].offset
+                del self.entries[size:]
+            else:
+                self.next_offset = max(begin, min(chunk.next_offset, self.limit))
+
+    def _add(self, batch: Batch, begin: int) -> None:
+        is_own = batch.header.is_log_append_time and self.side is Side.TARGET
+        self.own_timestamps = self.own_timestamps or is_own
+        self.entries += [
+            entry_of(record, with_timestamp=not is_own)
+            for record in open_records(batch, check_crc=True, max_bytes=self.max_open_bytes)
+            if begin <= record[0] < self.limit
+        ]

@@ -1,0 +1,220 @@
+"""`twinlog verify` on real brokers: mirrors made by hand, of which it is known what is wrong with them."""
+
+import json
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+
+from integration.source_rig import open_rig
+from integration.verify_rig import VerifyRig, differences, not_compared
+from twinlog.batches import Codec, NewRecord
+from twinlog.clock import SystemClock
+from twinlog.model import Flow, TopicPartition
+from twinlog.testing.brokers import KafkaPair, retry_admin, unique_name
+from twinlog.testing.records import awkward_records
+from twinlog_source.log.gaps import SKIPPED_BY_OPERATOR, Gap, gap_record
+
+
+@pytest.fixture
+async def mirror(kafka_pair: KafkaPair, tmp_path: Path) -> AsyncIterator[VerifyRig]:
+    async with open_rig(kafka_pair.a, kafka_pair.b, tmp_path) as rig:
+        made = VerifyRig(rig=rig, a=kafka_pair.a, b=kafka_pair.b)
+        await made.positions_topic()
+        yield made
+
+
+@pytest.fixture
+def records() -> list[NewRecord]:
+    return awkward_records(SystemClock().now_ms() - 3_600_000, count=60)
+
+
+async def test_a_copy_in_other_batches_and_codecs_is_equal(
+    mirror: VerifyRig, records: list[NewRecord]
+) -> None:
+    """Every codec on both sides; aborted and committed transactions leave holes on the source."""
+    topic = unique_name("orders")
+    await mirror.topics(topic)
+    await mirror.write_source(topic, [(0, codec, records) for codec in Codec])
+    await mirror.write_source(topic, [(0, Codec.NONE, records)], transactional_id=f"{topic}-1", abort=True)
+    await mirror.write_source(topic, [(0, Codec.ZSTD, records)], transactional_id=f"{topic}-2")
+    await mirror.write_source(topic, [(0, Codec.LZ4, records[:3])])
+    copied = [*records * 6, *records[:3]]
+    await mirror.write_copy(
+        topic,
+        [
+            (0, list(Codec)[number % 5], copied[begin : begin + 7])
+            for number, begin in enumerate(range(0, len(copied), 7))
+        ],
+        transactional_id=f"{topic}-copy",
+    )
+    await mirror.store_position(topic, 7 * len(records) + 5)
+    exit_code, report = await mirror.command("--topic", topic)
+    assert (exit_code, report["verdict"]) == (0, "EQUAL")
+    assert report["records"] == len(copied)
+    assert report["differences"] == report["not_compared"] == []
+
+
+async def test_each_damage_is_named_by_the_command(mirror: VerifyRig, records: list[NewRecord]) -> None:
+    topic = unique_name("damaged")
+    await mirror.topics(topic, partitions=2)
+    plain = [record for record in records if record.key != b"large"]
+    copied = [*plain]
+    lost = copied.pop(40)
+    copied.insert(30, NewRecord(b"nobody's", b"foreign", plain[0].timestamp_ms - 5))
+    copied.insert(20, plain[12])
+    at, value = plain[10].timestamp_ms, plain[10].value
+    copied[10] = NewRecord(plain[10].key, value, at, (*plain[10].headers, (b"one more", b"")))
+    await mirror.write_source(topic, [(0, Codec.GZIP, plain)])
+    await mirror.write_copy(topic, [(0, Codec.GZIP, copied), (1, Codec.NONE, [lost])])
+    await mirror.store_position(topic, len(plain))
+    report_file, page = mirror.rig.directory / "report.json", mirror.rig.directory / "report.html"
+    exit_code, report = await mirror.command(
+        "--topic", topic, "--show", "--report", str(report_file), "--html", str(page)
+    )
+    assert (exit_code, report["verdict"]) == (1, "DIFFERENT")
+    assert differences(report) == [
+        ("CHANGED", 10, 10, 1),
+        ("DUPLICATE", 12, 20, 1),
+        ("FOREIGN", 30, 31, 1),
+        ("MISSING", 40, 42, 1),
+        ("FOREIGN", None, 0, 1),
+    ]
+    changed, *_, missing, moved = report["differences"]
+    assert changed["changed"] == ["headers"]
+    assert changed["target_record"]["headers"][-1] == ["one more", ""]
+    assert missing["found_in"] == f"{mirror.rig.remote(topic)}-1@0"
+    assert moved["found_in"] == f"{topic}-0@40"
+    assert json.loads(report_file.read_text()) == report
+    assert "DIFFERENT" in page.read_text()
+
+
+async def test_lag_is_incomplete_and_a_lost_end_is_missing(
+    mirror: VerifyRig, records: list[NewRecord]
+) -> None:
+    lagging, lost = unique_name("lagging"), unique_name("lost")
+    for topic in (lagging, lost):
+        await mirror.topics(topic)
+        await mirror.write_source(topic, [(0, Codec.LZ4, records)])
+        await mirror.write_copy(topic, [(0, Codec.LZ4, records[:50])])
+    await mirror.store_position(lagging, 50)
+    await mirror.store_position(lost, 60)
+    report = await mirror.verify(lagging)
+    assert report["verdict"] == "INCOMPLETE"
+    assert not_compared(report) == [("source", "NOT_COPIED_YET", 50, len(records))]
+    report = await mirror.verify(lost)
+    assert differences(report) == [("MISSING", 50, None, 10)]
+    assert not_compared(report) == [("source", "NOT_COPIED_YET", 60, len(records))]
+
+
+async def test_without_a_stored_position_nothing_at_the_end_is_called_lost(
+    mirror: VerifyRig, records: list[NewRecord]
+) -> None:
+    topic = unique_name("fresh")
+    await mirror.topics(topic)
+    await mirror.write_source(topic, [(0, Codec.NONE, records)])
+    await mirror.write_copy(topic, [(0, Codec.NONE, records[:30])])
+    report = await mirror.verify(topic)
+    assert report["verdict"] == "INCOMPLETE"
+    assert not_compared(report) == [("source", "NOT_COPIED_YET", 30, len(records))]
+
+
+async def test_what_retention_took_of_either_side_is_said_and_does_no_harm(
+    mirror: VerifyRig, records: list[NewRecord]
+) -> None:
+    source_short, target_short = unique_name("source-short"), unique_name("target-short")
+    for topic in (source_short, target_short):
+        await mirror.topics(topic)
+        for _ in range(3):
+            await mirror.write_source(topic, [(0, Codec.NONE, records)])
+            await mirror.write_copy(topic, [(0, Codec.NONE, records)])
+        await mirror.store_position(topic, 3 * len(records))
+    copy = TopicPartition(mirror.rig.remote(target_short), 0)
+    await retry_admin(lambda: mirror.rig.source.delete_records({TopicPartition(source_short, 0): 25}))
+    await retry_admin(lambda: mirror.rig.target.delete_records({copy: 33}))
+    report = await mirror.verify(source_short, target_short)
+    assert report["verdict"] == "EQUAL", report
+    assert sorted(not_compared(report)) == [
+        ("source", "TARGET_RETENTION", 0, 33),
+        ("target", "SOURCE_RETENTION", 0, 25),
+    ]
+
+
+async def test_known_gaps_are_told_apart_from_unknown_ones(
+    mirror: VerifyRig, records: list[NewRecord]
+) -> None:
+    topic = unique_name("gappy")
+    await mirror.topics(topic)
+    await mirror.write_source(topic, [(0, Codec.SNAPPY, records)])
+    kept = [*records[:20], *records[25:40], *records[42:]]
+    await mirror.write_copy(topic, [(0, Codec.SNAPPY, kept)])
+    await mirror.store_position(topic, len(records))
+    gap = Gap(
+        partition=TopicPartition(topic, 0),
+        from_offset=20,
+        to_offset=25,
+        reason=SKIPPED_BY_OPERATOR,
+        found_at_ms=1,
+    )
+    await mirror.append(*gap_record(Flow(mirror.rig.a, mirror.rig.b), gap))
+    report = await mirror.verify(topic)
+    assert differences(report) == [("MISSING", 40, 35, 2)]
+    assert not_compared(report) == [("source", "KNOWN_GAP", 20, 25)]
+    assert report["not_compared"][0]["detail"] == SKIPPED_BY_OPERATOR
+
+
+async def test_a_range_of_offsets_is_compared_alone(mirror: VerifyRig, records: list[NewRecord]) -> None:
+    topic = unique_name("ranged")
+    await mirror.topics(topic)
+    await mirror.write_source(topic, [(0, Codec.NONE, records)])
+    copied = [*records]
+    del copied[5], copied[60]
+    await mirror.write_copy(topic, [(0, Codec.NONE, copied)])
+    await mirror.store_position(topic, len(records))
+    exit_code, report = await mirror.command("--topic", topic, "--from", "10", "--to", "60")
+    assert (exit_code, report["verdict"]) == (0, "EQUAL"), report
+    assert report["records"] == 50
+    exit_code, report = await mirror.command("--topic", topic, "--from", "10")
+    assert exit_code == 1
+    assert differences(report) == [("MISSING", 61, 60, 1)]
+
+
+async def test_timestamps_of_a_copy_that_has_its_brokers_own_are_not_compared(
+    mirror: VerifyRig, records: list[NewRecord]
+) -> None:
+    topic = unique_name("stamped")
+    await mirror.topics(topic, message_timestamp_type="LogAppendTime")
+    await mirror.write_source(topic, [(0, Codec.ZSTD, records)])
+    await mirror.write_copy(topic, [(0, Codec.ZSTD, [*records[:30], *records[31:]])])
+    await mirror.store_position(topic, len(records))
+    report = await mirror.verify(topic)
+    assert differences(report) == [("MISSING", 30, 30, 1)]
+    assert report["partitions"][0]["timestamps_compared"] is False
+
+
+async def test_wrong_use_is_exit_code_2_and_a_cluster_that_is_away_is_3(mirror: VerifyRig) -> None:
+    exit_code, told = await mirror.command("--topic", "no-such-topic")
+    assert exit_code == 2
+    assert "no-such-topic" in told["error"]
+    mirror.rig.target_servers = "127.0.0.1:1"
+    report = await mirror.verify()
+    assert report["verdict"] == "INCOMPLETE"
+    assert report["not_compared"][0]["reason"] == "KAFKA_UNAVAILABLE"
+
+
+async def test_a_verification_goes_on_behind_what_is_proven(
+    mirror: VerifyRig, records: list[NewRecord], tmp_path: Path
+) -> None:
+    topic = unique_name("kept")
+    await mirror.topics(topic)
+    state = str(tmp_path / "state")
+    read_bytes = []
+    for number in (1, 2):
+        await mirror.write_source(topic, [(0, Codec.NONE, records)])
+        await mirror.write_copy(topic, [(0, Codec.NONE, records)])
+        await mirror.store_position(topic, number * len(records))
+        report = await mirror.verify(topic, state_directory=state)
+        assert report["verdict"] == "EQUAL"
+        assert report["records"] == number * len(records)
+        read_bytes.append(report["bytes"])
+    assert read_bytes[1] == read_bytes[0], "the second time only what is new is read"

@@ -1,0 +1,120 @@
+"""Mirrors made by hand, good ones and bad ones, and `twinlog verify` on them."""
+
+import asyncio
+import json
+import subprocess
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from integration.source_rig import Rig
+from twinlog.batches import Codec, NewRecord
+from twinlog.clock import SystemClock
+from twinlog.config import load
+from twinlog.kafka.ports import NewTopic
+from twinlog.local.blocking_cluster import BlockingCluster
+from twinlog.model import Flow, TopicPartition
+from twinlog.testing.brokers import make_topics
+from twinlog.testing.records import write_batches
+from twinlog.verify.report import document
+from twinlog.wire.source_offset import encode_source_offset, source_offset_key
+from twinlog_source.verify.engine import Verification
+from twinlog_source.verify.request import VerifyRequest
+
+Batches = Sequence[tuple[int, Codec, Sequence[NewRecord]]]
+COMMAND_SECONDS = 120
+
+
+@dataclass(slots=True, kw_only=True)
+class VerifyRig:
+    rig: Rig
+    a: BlockingCluster
+    b: BlockingCluster
+
+    async def positions_topic(self) -> None:
+        await make_topics(
+            self.rig.target,
+            NewTopic(
+                name=self.rig.positions_topic,
+                partition_count=2,
+                replication_factor=1,
+                configs={"cleanup.policy": "compact"},
+            ),
+        )
+
+    async def topics(self, topic: str, partitions: int = 1, **target_configs: str) -> None:
+        """A source topic and its copy, both empty."""
+        await self.rig.create(topic, partitions)
+        configs = {name.replace("_", "."): value for name, value in target_configs.items()}
+        await make_topics(
+            self.rig.target,
+            NewTopic(
+                name=self.rig.remote(topic),
+                partition_count=partitions,
+                replication_factor=1,
+                configs=configs,
+            ),
+        )
+
+    async def write_source(self, topic: str, batches: Batches, **transaction: Any) -> None:
+        await write_batches(self.a, topic, batches, **transaction)
+
+    async def write_copy(self, topic: str, batches: Batches, **transaction: Any) -> None:
+        await write_batches(self.b, self.rig.remote(topic), batches, **transaction)
+
+    async def store_position(self, topic: str, offset: int, partition: int = 0) -> None:
+        """Say that everything below an offset was copied."""
+        await self.append(
+            source_offset_key(self.rig.a, TopicPartition(topic, partition)), encode_source_offset(offset)
+        )
+
+    async def append(self, key: bytes, value: bytes | None) -> None:
+        """A record of the positions topic."""
+        async with self.rig.target.writer() as writer:
+            await writer.append(TopicPartition(self.rig.positions_topic, 0), key=key, value=value)
+
+    def file(self, **more: str) -> Path:
+        file = self.rig.directory / "mm2.properties"
+        file.write_text(self.rig.properties(**more), encoding="latin-1")
+        return file
+
+    async def verify(self, *topics: str, properties: dict[str, str] | None = None, **request: Any) -> Any:
+        """The report of a verification in this process."""
+        configuration = load(self.file(**(properties or {})), environ={})
+        settings = {"wait_seconds": 0.5, "patience_seconds": 10.0, **request}
+        verification = Verification(
+            configuration=configuration,
+            request=VerifyRequest(flow=Flow(self.rig.a, self.rig.b), topics=frozenset(topics), **settings),
+            clock=SystemClock(),
+        )
+        return document(await verification.run())
+
+    async def command(self, *arguments: str) -> tuple[int, Any]:
+        """The exit code and the JSON of the command."""
+        flow = f"{self.rig.a}->{self.rig.b}"
+        command = ["twinlog", "verify", flow, "--config", str(self.file()), "-o", "json", *arguments]
+        answer = await asyncio.to_thread(
+            subprocess.run,
+            [sys.executable, "-m", *command],
+            capture_output=True,
+            text=True,
+            timeout=COMMAND_SECONDS,
+        )
+        assert answer.stderr == "" or answer.returncode == 2, answer
+        return answer.returncode, json.loads(answer.stdout or answer.stderr)
+
+
+def differences(report: Any) -> list[tuple[str, int | None, int | None, int]]:
+    return [
+        (each["kind"], each["source_offset"], each["target_offset"], each["count"])
+        for each in report["differences"]
+    ]
+
+
+def not_compared(report: Any) -> list[tuple[str, str, int | None, int | None]]:
+    return [
+        (each["side"], each["reason"], each["from_offset"], each["to_offset"])
+        for each in report["not_compared"]
+    ]

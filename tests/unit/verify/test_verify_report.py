@@ -1,0 +1,141 @@
+"""The report: its verdict, its exit code, its fields, and the page made of it."""
+
+import pytest
+
+from twinlog.batches import DecodedRecord
+from twinlog.model import Flow, TopicPartition
+from twinlog.verify.model import Difference, Kind, NotCompared, PartitionProof, Reason, Side
+from twinlog.verify.page import page
+from twinlog.verify.report import (
+    EXIT_CODES,
+    FlowFailure,
+    FlowReport,
+    Verdict,
+    document,
+    name_moved_records,
+)
+from twinlog.verify.runs import merged
+from twinlog.verify.shown import MOST_CHARACTERS, shown_bytes, shown_record
+
+
+def proof(number: int = 0, **changes: object) -> PartitionProof:
+    made = PartitionProof(
+        source=TopicPartition("orders", number),
+        target=TopicPartition("A.orders", number),
+        source_from=0,
+        source_to=100,
+        target_from=0,
+        target_to=99,
+        records=99,
+    )
+    for name, value in changes.items():
+        setattr(made, name, value)
+    return made
+
+
+def report(*proofs: PartitionProof, failures: tuple[FlowFailure, ...] = ()) -> FlowReport:
+    return FlowReport(
+        flow=Flow("A", "B"), began_at_ms=1_000, ended_at_ms=2_000, proofs=proofs, failures=failures
+    )
+
+
+MISSING = Difference(kind=Kind.MISSING, source_offset=7, target_offset=6)
+LAG = NotCompared(side=Side.SOURCE, from_offset=90, to_offset=100, reason=Reason.NOT_COPIED_YET)
+RETENTION = NotCompared(
+    side=Side.SOURCE, from_offset=0, to_offset=9, reason=Reason.TARGET_RETENTION, is_harmless=True
+)
+
+
+@pytest.mark.parametrize(
+    ("made", "verdict", "exit_code"),
+    [
+        (report(proof()), Verdict.EQUAL, 0),
+        (report(proof(not_compared=[RETENTION])), Verdict.EQUAL, 0),
+        (report(proof(not_compared=[LAG])), Verdict.INCOMPLETE, 3),
+        (
+            report(proof(), failures=(FlowFailure(reason="KAFKA_TIMEOUT", detail="A is away"),)),
+            "INCOMPLETE",
+            3,
+        ),
+        (report(proof(differences=[MISSING], not_compared=[LAG])), Verdict.DIFFERENT, 1),
+    ],
+)
+def test_the_verdict_is_what_the_exit_code_says(made: FlowReport, verdict: Verdict, exit_code: int) -> None:
+    assert made.verdict == verdict
+    assert EXIT_CODES[made.verdict] == exit_code
+    assert document(made)["verdict"] == verdict
+
+
+def test_the_document_has_the_fields_that_docs_verify_promises() -> None:
+    told = document(report(proof(differences=[MISSING], not_compared=[LAG])))
+    assert (told["flow"], told["verdict"]) == ("A->B", "DIFFERENT")
+    assert told["differences"] == [
+        {
+            "topic": "orders",
+            "partition": 0,
+            "kind": "MISSING",
+            "source_offset": 7,
+            "target_offset": 6,
+            "count": 1,
+        }
+    ]
+    assert told["differences_by_kind"] == {"MISSING": 1}
+    assert told["not_compared"] == [
+        {
+            "topic": "orders",
+            "partition": 0,
+            "side": "source",
+            "from_offset": 90,
+            "to_offset": 100,
+            "reason": "NOT_COPIED_YET",
+            "detail": "",
+            "harmless": False,
+        }
+    ]
+    assert told["partitions"][0]["target_topic"] == "A.orders"
+
+
+def test_a_record_that_moved_to_another_partition_is_found_there() -> None:
+    content = (5, b"k", b"v", b"")
+    left = proof(0, differences=[MISSING], unmatched={(Side.SOURCE, 7): content})
+    foreign = Difference(kind=Kind.FOREIGN, source_offset=None, target_offset=41)
+    right = proof(1, differences=[foreign], unmatched={(Side.TARGET, 41): content})
+    name_moved_records([left, right])
+    assert left.differences[0].found_in == "A.orders-1@41"
+    assert right.differences[0].found_in == "orders-0@7"
+
+
+def test_differences_in_a_row_are_one_with_their_count() -> None:
+    def duplicate(source: int, target: int) -> Difference:
+        return Difference(kind=Kind.DUPLICATE, source_offset=source, target_offset=target)
+
+    runs = merged([duplicate(5, 9), duplicate(3, 7), duplicate(4, 8), duplicate(6, 11)])
+    assert [(run.source_offset, run.target_offset, run.count) for run in runs] == [(3, 7, 3), (6, 11, 1)]
+
+
+def test_the_page_needs_nothing_else_and_escapes_what_comes_from_elsewhere() -> None:
+    failure = FlowFailure(reason="KAFKA_TIMEOUT", detail="<script>alert(1)</script>")
+    text = page(
+        document(report(proof(differences=[MISSING], not_compared=[LAG, RETENTION]), failures=(failure,)))
+    )
+    assert "<script>" not in text
+    assert "http" not in text
+    assert text.count("<rect") == 5, "the whole range, what is equal, one difference, and two not compared"
+    assert "TARGET_RETENTION" in text
+
+
+def test_records_are_shown_as_text_where_they_are_text() -> None:
+    assert shown_bytes(None) is None
+    assert shown_bytes(b"") == ""
+    assert shown_bytes("grün".encode()) == "grün"
+    assert shown_bytes(b"\xff\x00") == "hex:ff00"
+    assert shown_bytes(b"\x1b[2J") == "hex:1b5b324a"
+    assert len(shown_bytes(b"x" * 10_000) or "") < MOST_CHARACTERS + 30
+    record = DecodedRecord(3, 9, None, b"v", ((b"h", None),))
+    assert shown_record(record) == {
+        "offset": 3,
+        "timestamp_ms": 9,
+        "key": None,
+        "value": "v",
+        "headers": [["h", None]],
+    }
