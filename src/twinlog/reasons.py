@@ -146,6 +146,30 @@ COPIES: Final = ReasonGroup(
             "the source topic was deleted and created again while its copy stayed: offsets begin at 0 again",
             "to have the source's offsets, delete the target topic: it is copied again",
         ),
+        OwnReason(
+            "SOURCE_TRUNCATED",
+            "the source lost records that were copied (unclean election, an old disk): what it wrote there"
+            " since has no place in a copy with its offsets",
+            "see why the source lost records; to have its offsets, delete the target topic",
+        ),
+        OwnReason(
+            "FOREIGN_WRITE",
+            "somebody else wrote to the copy; the message says where, and names the producer id",
+            "find the writer and take its right to write; to have the source's offsets, delete the target"
+            " topic: it is copied again",
+        ),
+        OwnReason(
+            "HOLES_TOO_FREQUENT",
+            "the source has so many small transactions, and the target is so far away, that filling the"
+            " offsets of their markers takes more than half of the time",
+            "larger transactions, then delete the target topic: it is copied again",
+        ),
+        OwnReason(
+            "TARGET_LOST_TAIL",
+            "a copy ended before its position (unclean election, an old disk): counted as a failure, and what"
+            " the target lost is copied again",
+            "see why the target lost records",
+        ),
     ),
 )
 

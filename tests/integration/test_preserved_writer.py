@@ -111,18 +111,16 @@ async def _owner(
         open_fetcher(source) as fetcher,
     ):
         filler = Filler(target, f"fill-{topic}", QUICK)
-        await filler.open()
         writer = PreservedWriter(
             session=target,
             settings=QUICK,
             identity=identity,
-            tails=KafkaCopyTails(
-                target, writer_id=identity.producer_id, own_ids=[filler.producer_id], timeout_seconds=10
-            ),
+            tails=KafkaCopyTails(target, writer_id=identity.producer_id, timeout_seconds=10),
             filler=filler,
             clock=SystemClock(),
-            acknowledged=lambda *_: None,
             changed=lambda _: None,
+            failed=lambda *_: None,
+            may_write=lambda: True,
         )
         owner = Owner(pair, source, fetcher, writer)
         for number in range(partitions):

@@ -3,6 +3,8 @@
 The decisions are those of `AppendLog`; here requests are sent and answers are told. A produce request takes
 one batch of each partition, and as many partitions of one leader as are ready. A refusal or a lost connection
 makes the partitions concerned unsure of their end: it is read again before they write (docs/adr/0008).
+
+Invariant: nothing is written, and no id is taken over, by a task whose lease is over (`may_write`).
 """
 
 import asyncio
@@ -12,24 +14,34 @@ from functools import partial
 
 import structlog
 
-from twinlog.batches import OutgoingBatch
+from twinlog.batches import OutgoingBatch, join
 from twinlog.batches.outgoing import Seal, sealed_header
 from twinlog.clock import Clock
-from twinlog.errors import KafkaError
-from twinlog.kafka.errors import KAFKA_CLIENT_ERRORS, translate
+from twinlog.errors import FatalKafkaError, KafkaError, WireFormatError
+from twinlog.kafka.deadline import pause
+from twinlog.kafka.errors import KAFKA_CLIENT_ERRORS, TIMEOUT, translate
 from twinlog.kafka.protocol.connection import DataClient
 from twinlog.kafka.protocol.data_connection import DataConnection
-from twinlog.kafka.raw import DataClientPool, ProducerIdentity, ProducerSettings
+from twinlog.kafka.raw import DataClientPool, ProducerIdentity, ProducerSettings, Window
 from twinlog.kafka.raw.errors import partition_error
 from twinlog.kafka.raw.produce.routes import Routes
 from twinlog.kafka.raw.wire import ProducePart, ProduceResponse, produce_request
 from twinlog.model import TopicPartition
-from twinlog_source.preserved.append_log import AppendLog, Fill, Phase, ReadEnd, Send
+from twinlog_source.log.fencing import FENCED
+from twinlog_source.preserved.append_log import AppendLog, Fill, Phase, ReadEnd, Send, Tail
 from twinlog_source.preserved.filler import Filler
+from twinlog_source.preserved.hole_cost import HoleCost
 from twinlog_source.preserved.tails import CopyTails
 
 FIRST_PAUSE_SECONDS = 0.02
 LONGEST_PAUSE_SECONDS = 5.0
+MOST_IN_FLIGHT_BYTES = 48 << 20
+LEAST_IN_FLIGHT_BYTES = 256 << 10
+SLOW_SECONDS = 5.0
+"""A request that was answered later was too much for the way to the target."""
+MOST_JOINED_BYTES = 8 << 20
+"""Of small batches, uncompressed."""
+LEASE_LOST = "LEASE_LOST"
 _LEADER_MOVED = frozenset((3, 5, 6, 9, 13, 56, 72, 74, 75, 100, 103))
 _ABOUT_THE_SEQUENCE = frozenset((45, 46, 47, 59))
 """OUT_OF_ORDER_SEQUENCE_NUMBER, DUPLICATE_SEQUENCE_NUMBER, INVALID_PRODUCER_EPOCH, UNKNOWN_PRODUCER_ID:
@@ -53,12 +65,17 @@ class PreservedPartition:
     """In a row, without an acknowledgement between."""
     problem: KafkaError | None = None
     """Why nothing is written; None while it is."""
+    problem_since: float = 0.0
+    """Monotonic seconds."""
+    filling_since: float = 0.0
+    hole_cost: HoleCost = field(default_factory=HoleCost)
 
 
-Acknowledged = Callable[[PreservedPartition, OutgoingBatch, int], None]
-"""A batch is on the target, at this offset."""
 Changed = Callable[[PreservedPartition], None]
 """The position, the problem or what is wanted has changed."""
+Failed = Callable[[PreservedPartition, KafkaError], float | None]
+"""A write, a fill or a look at the end failed: for how many seconds to leave the partition alone; None = a
+moment."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -71,27 +88,46 @@ class PreservedWriter:
     tails: CopyTails
     filler: Filler
     clock: Clock
-    acknowledged: Acknowledged
     changed: Changed
+    failed: Failed
+    may_write: Callable[[], bool]
+    """Whether the task's lease holds: asked right before each write."""
     partitions: dict[TopicPartition, PreservedPartition] = field(default_factory=dict)
     """By target partition."""
     _ready: dict[TopicPartition, PreservedPartition] = field(default_factory=dict)
     """Those that may have something to do, in turn."""
     _wake: asyncio.Event = field(default_factory=asyncio.Event)
     _tasks: asyncio.TaskGroup | None = None
+    _spawned: set[asyncio.Task[None]] = field(default_factory=set)
+    _over: KafkaError | None = None
+    """Why this task may not write any more."""
+    _took_over: bool = False
+    """The filler's id is ours: only since then do logs end where they seem to (rule 5 of docs/adr/0008)."""
     _filling: bool = False
     _holes: dict[TopicPartition, Fill] = field(default_factory=dict)
-    _reading: bool = False
-    _to_read: dict[TopicPartition, ReadEnd] = field(default_factory=dict)
+    _to_read: dict[DataConnection, dict[TopicPartition, ReadEnd]] = field(default_factory=dict)
+    _in_flight_bytes: int = 0
+    _window: Window = field(
+        default_factory=lambda: Window(
+            most_bytes=MOST_IN_FLIGHT_BYTES, least_bytes=LEAST_IN_FLIGHT_BYTES, slow_seconds=SLOW_SECONDS
+        )
+    )
+    """Of what is unanswered at all brokers together."""
 
     def add(self, partition: PreservedPartition) -> None:
         self.partitions[partition.target] = partition
         self.wake(partition)
 
+    def remove(self, partition: PreservedPartition) -> None:
+        """Nothing more is written to it."""
+        self.partitions.pop(partition.target, None)
+        self._ready.pop(partition.target, None)
+
     def wake(self, partition: PreservedPartition) -> None:
-        """Something was offered to it."""
-        self._ready[partition.target] = partition
-        self._wake.set()
+        """Something was offered to it, or it may be tried again."""
+        if partition.target in self.partitions:
+            self._ready[partition.target] = partition
+            self._wake.set()
 
     @property
     def is_idle(self) -> bool:
@@ -99,16 +135,20 @@ class PreservedWriter:
 
     async def run(self, stop: asyncio.Event) -> None:
         """Loop until `stop`; what is in flight then is left to the end of the log. Raises KafkaError when the
-        filler was fenced."""
+        filler was fenced (PRODUCER_FENCED) or the lease is over (LEASE_LOST)."""
         async with asyncio.TaskGroup() as tasks:
             self._tasks = tasks
             routes = Routes(self.session, self.settings, self._spawn, self._wake.set)
             stopping = tasks.create_task(self._wake_at(stop), name="wake at stop")
-            while not stop.is_set():
+            self._spawn(self._take_over(), "take the filler's id over")
+            while not stop.is_set() and self._over is None:
                 await self._wake.wait()
                 self._wake.clear()
                 await self._dispatch(routes)
-            stopping.cancel()
+            for task in (stopping, *self._spawned):
+                task.cancel()
+        if self._over is not None:
+            raise self._over
 
     async def _wake_at(self, stop: asyncio.Event) -> None:
         await stop.wait()
@@ -116,13 +156,29 @@ class PreservedWriter:
 
     def _spawn(self, work: Coroutine[None, None, None], name: str) -> None:
         assert self._tasks is not None
-        self._tasks.create_task(work, name=name)
+        task = self._tasks.create_task(work, name=name)
+        self._spawned.add(task)
+        task.add_done_callback(self._spawned.discard)
+
+    def _end(self, error: KafkaError) -> None:
+        self._over = self._over or error
+        self._wake.set()
+
+    def _has_lease(self) -> bool:
+        if self.may_write():
+            return True
+        self._end(
+            FatalKafkaError("the task was asleep, or its driver silent, for too long", reason=LEASE_LOST)
+        )
+        return False
 
     async def _dispatch(self, routes: Routes) -> None:
         try:
             client = await self.session.client("write preserved copies")
         except KafkaError as error:
             self._set_back(self._ready.values(), error)
+            return
+        if not self._has_lease():
             return
         while requests := self._next_requests(client, routes):
             for connection, sends in requests.items():
@@ -148,15 +204,19 @@ class PreservedWriter:
             moved = each.connection is not connection and each.appends.in_flight_bytes
             if moved or sizes.get(connection, 0) >= self.settings.max_request_bytes:
                 continue
+            if self._in_flight_bytes >= self._window.size_bytes and each.appends.phase is Phase.SURE:
+                continue
             match each.appends.next():
                 case Send() as send:
                     each.connection = connection
                     chosen.setdefault(connection, []).append((each, send))
                     sizes[connection] = sizes.get(connection, 0) + send.size_bytes
+                    self._in_flight_bytes += send.size_bytes
                     self._ready[target] = self._ready.pop(target)
                 case ReadEnd() as read:
-                    self._to_read[target] = read
+                    self._to_read.setdefault(connection, {})[target] = read
                 case Fill() as fill:
+                    each.filling_since = now
                     self._holes[target] = fill
                 case None:
                     del self._ready[target]
@@ -169,36 +229,48 @@ class PreservedWriter:
         routes: Routes,
     ) -> None:
         parts = []
-        for each, send in sends:
-            batch = send.batches[0].payload
+        for each, send in list(sends):
+            try:
+                batch = _batch_of(send)
+            except WireFormatError as error:
+                # The source has what cannot be opened: it goes over as it is.
+                each.appends.pack_below_bytes = 0
+                each.appends.refused(send)
+                self._in_flight_bytes -= send.size_bytes
+                sends.remove((each, send))
+                log.warning("batches_not_packed", partition=str(each.target), error=str(error))
+                self.wake(each)
+                continue
             seal = Seal(*self.identity, send.base_sequence, False)
             parts.append(ProducePart(each.target, sealed_header(batch, seal), batch.records))
+        if not parts:
+            return
         request = produce_request(
             parts,
             transactional_id=None,
             timeout_ms=int(self.settings.request_timeout_seconds * 1000),
         )
+        posted = _Posted(sends, self.clock.monotonic(), self._in_flight_bytes)
         try:
             answered = connection.post(request)
         except KAFKA_CLIENT_ERRORS as error:
-            self._lost(sends, error, routes)
+            self._lost(posted, error, routes)
             return
-        answered.add_done_callback(partial(self._answered, sends, routes))
+        answered.add_done_callback(partial(self._answered, posted, routes))
 
     def _answered(
-        self,
-        sends: list[tuple[PreservedPartition, Send[OutgoingBatch]]],
-        routes: Routes,
-        answered: "asyncio.Future[ProduceResponse]",
+        self, posted: "_Posted", routes: Routes, answered: "asyncio.Future[ProduceResponse]"
     ) -> None:
         if answered.cancelled():
             return
         error = answered.exception()
         if error is not None:
-            self._lost(sends, error, routes)
+            self._lost(posted, error, routes)
             return
+        self._in_flight_bytes -= posted.size_bytes
+        self._window.passed(posted.behind_bytes, began=posted.at, now=self.clock.monotonic())
         by_target = {answer.partition: answer for answer in answered.result().answers}
-        for each, send in sends:
+        for each, send in posted.sends:
             answer = by_target.get(each.target)
             if answer is not None and answer.error_code == 0:
                 self._acknowledge(each, send, answer.base_offset)
@@ -209,60 +281,81 @@ class PreservedWriter:
                 routes.suspect(connection=False)
             detail = answer.message if answer is not None else "no answer"
             doing, alias = "write a preserved copy", self.session.alias
-            self._set_back([each], partition_error(code, each.target, doing, alias=alias, detail=detail))
+            refusal = partition_error(code, each.target, doing, alias=alias, detail=detail)
+            heals = code in _LEADER_MOVED or code in _ABOUT_THE_SEQUENCE
+            self._set_back([each], refusal, heals=heals)
 
     def _acknowledge(self, each: PreservedPartition, send: Send[OutgoingBatch], base_offset: int) -> None:
         each.appends.answered(send, base_offset)
         if each.appends.phase is not Phase.FOREIGN:
             each.failures, each.problem = 0, None
-            offset = base_offset
-            for append in send.batches:
-                self.acknowledged(each, append.payload, offset)
-                offset += append.count
         self.changed(each)
         self.wake(each)
 
-    def _lost(
-        self,
-        sends: list[tuple[PreservedPartition, Send[OutgoingBatch]]],
-        error: BaseException,
-        routes: Routes,
-    ) -> None:
+    def _lost(self, posted: "_Posted", error: BaseException, routes: Routes) -> None:
         """The connection is closed: what was sent on it may be in the log or not."""
+        now = self.clock.monotonic()
+        self._in_flight_bytes -= posted.size_bytes
         routes.suspect(connection=True)
         failure = translate(error, "write preserved copies", alias=self.session.alias)
-        for each, send in sends:
+        if failure.reason == TIMEOUT.name:
+            self._window.shrink(posted.behind_bytes, began=posted.at, now=now)
+        for each, send in posted.sends:
             each.appends.refused(send)
-        self._set_back([each for each, _ in sends], failure)
+        self._set_back([each for each, _ in posted.sends], failure)
 
     # ------------------------------------------------------------------------------------ ends and holes
 
-    def _start_reading(self) -> None:
-        if self._to_read and not self._reading:
-            self._reading = True
-            self._spawn(self._read_ends(), "read the ends of copies")
+    async def _take_over(self) -> None:
+        if await self._open_filler():
+            self._took_over = True
+            self._wake.set()
 
-    async def _read_ends(self) -> None:
+    async def _open_filler(self) -> bool:
+        """Take the filler's id over: what its former owner, or we, left open is ended then. Tried until it
+        succeeds; False when this task may not write any more."""
+        pause_seconds = FIRST_PAUSE_SECONDS
+        while self._has_lease():
+            try:
+                await self.filler.open()
+            except KafkaError as error:
+                if error.reason == FENCED:
+                    self._end(error)
+                    return False
+                waiting = [each for each in self.partitions.values() if each.appends.phase is not Phase.SURE]
+                self._set_back(waiting, error)
+                await pause(pause_seconds)
+                pause_seconds = min(2 * pause_seconds, LONGEST_PAUSE_SECONDS)
+            else:
+                return True
+        return False
+
+    def _start_reading(self) -> None:
+        """One question to each leader: who is slow delays its own partitions only."""
+        if self._took_over:
+            to_read, self._to_read = self._to_read, {}
+            for asked in to_read.values():
+                self._spawn(self._read_ends(asked), "read the ends of copies")
+
+    async def _read_ends(self, asked: Mapping[TopicPartition, ReadEnd]) -> None:
+        tails: Mapping[TopicPartition, Tail | KafkaError]
         try:
-            while self._to_read:
-                asked, self._to_read = self._to_read, {}
-                try:
-                    tails = await self.tails.read(
-                        {target: read.checked_from for target, read in asked.items()}
-                    )
-                except KafkaError as error:
-                    tails = dict.fromkeys(asked, error)
-                for target in asked:
-                    each, tail = self.partitions[target], tails[target]
-                    if isinstance(tail, KafkaError):
-                        each.appends.end_not_read()
-                        self._set_back([each], tail)
-                    else:
-                        each.appends.end_read(tail)
-                        self.changed(each)
-                        self.wake(each)
-        finally:
-            self._reading = False
+            tails = await self.tails.read({target: read.checked_from for target, read in asked.items()})
+        except KafkaError as error:
+            tails = dict.fromkeys(asked, error)
+        for target in asked:
+            each, tail = self.partitions.get(target), tails[target]
+            if each is None:
+                continue
+            if isinstance(tail, KafkaError):
+                each.appends.end_not_read()
+                self._set_back([each], tail)
+                continue
+            each.appends.end_read(tail)
+            if each.appends.is_idle:
+                each.failures, each.problem = 0, None
+            self.changed(each)
+            self.wake(each)
 
     def _start_filling(self) -> None:
         if self._holes and not self._filling:
@@ -279,38 +372,84 @@ class PreservedWriter:
 
     async def _fill(self, holes: Mapping[TopicPartition, Fill]) -> None:
         filled: set[TopicPartition] = set()
-        problem: KafkaError | None = None
+        if not self._has_lease():
+            return
         try:
-            if not self.filler.is_open:
-                await self.filler.open()
             filled = await self.filler.fill(
                 {target: (hole.first, hole.count) for target, hole in holes.items()}
             )
         except KafkaError as error:
-            problem = error
+            if error.reason == FENCED:
+                self._end(error)
+                return
+            self._blame(holes, error)
+            # First: what the failed transaction leaves open ends with a marker in each of these logs.
+            if not await self._open_filler():
+                return
+        now = self.clock.monotonic()
         for target in holes:
-            each = self.partitions[target]
+            each = self.partitions.get(target)
+            if each is None:
+                continue
             each.appends.filled(for_certain=target in filled)
-            if problem is not None and target not in filled:
-                self._set_back([each], problem)
+            each.hole_cost.filled(each.filling_since, now)
+            if target in filled:
+                each.failures, each.problem = 0, None
             self.changed(each)
             self.wake(each)
 
+    def _blame(self, holes: Mapping[TopicPartition, Fill], error: KafkaError) -> None:
+        """The partition that the error is about; the others only shared its transaction."""
+        about = error.metadata.get("topic"), error.metadata.get("partition")
+        at_fault = [target for target in holes if (target.topic, str(target.partition)) == about]
+        self._set_back([self.partitions[target] for target in at_fault or holes], error)
+
     # ------------------------------------------------------------------------------------ setbacks
 
-    def _set_back(self, partitions: Iterable[PreservedPartition], error: KafkaError) -> None:
-        """Wait a moment, longer after each failure; the caller decides what becomes of a lasting problem."""
+    def _set_back(
+        self, partitions: Iterable[PreservedPartition], error: KafkaError, *, heals: bool = False
+    ) -> None:
+        """Leave them alone for a moment, longer after each failure, or as long as `failed` says."""
         now = self.clock.monotonic()
         for each in list(partitions):
-            doublings = min(each.failures, 8)
-            pause_seconds = min(FIRST_PAUSE_SECONDS * 2**doublings, LONGEST_PAUSE_SECONDS)
-            each.failures += 1
+            if each.problem is None:
+                each.problem_since = now
             each.problem = error
+            if each.retry_at > now:
+                continue  # of several batches in flight: one failure
+            pause_seconds = None if heals else self.failed(each, error)
+            if pause_seconds is None:
+                doublings = min(each.failures, 8)
+                pause_seconds = min(FIRST_PAUSE_SECONDS * 2**doublings, LONGEST_PAUSE_SECONDS)
+            each.failures += 1
             each.retry_at = now + pause_seconds
-            self._ready[each.target] = each
             asyncio.get_running_loop().call_later(pause_seconds + 0.001, self._wake.set)
+            self.wake(each)
             self.changed(each)
 
     def _refuse(self, refused: dict[TopicPartition, KafkaError]) -> None:
         for target, error in refused.items():
-            self._set_back([self.partitions[target]], error)
+            each = self.partitions.get(target)
+            if each is not None:
+                self._set_back([each], error)
+
+
+def _batch_of(send: Send[OutgoingBatch]) -> OutgoingBatch:
+    """Raises WireFormatError."""
+    if len(send.batches) == 1:
+        return send.batches[0].payload
+    return join([append.payload for append in send.batches], level=None, max_open_bytes=MOST_JOINED_BYTES)
+
+
+@dataclass(frozen=True, slots=True)
+class _Posted:
+    """One request on its way."""
+
+    sends: list[tuple[PreservedPartition, Send[OutgoingBatch]]]
+    at: float
+    behind_bytes: int
+    """What was unanswered with it."""
+
+    @property
+    def size_bytes(self) -> int:
+        return sum(send.size_bytes for _, send in self.sends)

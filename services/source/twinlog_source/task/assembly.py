@@ -15,17 +15,24 @@ from twinlog.kafka.clients import aiokafka_client_options, fetch_options
 from twinlog.kafka.deadline import deadline
 from twinlog.kafka.raw import (
     DataClientPool,
+    ProducerIdentity,
+    ProducerSettings,
     RawFetcher,
     list_offsets,
     prepare_to_fetch,
     prepare_to_produce,
 )
+from twinlog.kafka.raw.delete_records import delete_records
 from twinlog.kafka.reader import KafkaLogReader
 from twinlog.model import Flow, TopicPartition
 from twinlog_source.log.hanging import TakeOver
 from twinlog_source.log.positions import PositionsLog
+from twinlog_source.preserved.filler import Filler
+from twinlog_source.preserved.tails import KafkaCopyTails
+from twinlog_source.preserved.writer import Changed, Failed, PreservedWriter
 from twinlog_source.task.copier import CALL_TIMEOUT_SECONDS, Copier, CopySettings
 from twinlog_source.task.partition import PartitionCopy
+from twinlog_source.task.preserved_copies import PreservedCopies
 from twinlog_source.task.producer_settings import producer_settings
 from twinlog_source.task.reports import Reporter
 from twinlog_source.task.source_reader import SourceReader
@@ -36,6 +43,8 @@ from twinlog_source.task.transport import AtLeastOnce, ExactlyOnce, Transport
 
 MAX_BUFFERED_BYTES = 8 << 20
 SYNCS_DELIVERY_SECONDS = 10.0
+TAIL_SECONDS = 10.0
+"""For a question about the end of copies: a broker that hangs is asked again."""
 READY_SECONDS = 2.0
 """How long a task waits for leaders and connections before it is Prepared: some ten round trips to a cluster
 on another continent. A cluster that hangs does not delay the records of the other end by more than that."""
@@ -45,7 +54,13 @@ Properties = Mapping[str, Mapping[str, str]]
 
 @asynccontextmanager
 async def open_copier(
-    prepare: pb.Prepare, flow: Flow, *, slot: int, clock: Clock, ask_driver: Callable[[], Awaitable[None]]
+    prepare: pb.Prepare,
+    flow: Flow,
+    *,
+    slot: int,
+    clock: Clock,
+    ask_driver: Callable[[], Awaitable[None]],
+    may_write: Callable[[], bool],
 ) -> AsyncIterator[Copier]:
     """Open a task's clients; its transactional ids are initialised (and so fenced) before this yields.
 
@@ -78,7 +93,8 @@ async def open_copier(
             ),
             clock=clock,
         )
-        positions = _positions_log(prepare, flow, session("target_consumer", flow.target), properties)
+        target_reads = session("target_consumer", flow.target)
+        positions = _positions_log(prepare, flow, target_reads, properties)
         fetching = fetch_options(properties["source_consumer"], alias=flow.source)
         copies: dict[TopicPartition, PartitionCopy] = {}
         policies: dict[TopicPartition, CopyPolicy] = {}
@@ -139,6 +155,18 @@ async def open_copier(
         )
         stack.push_async_callback(target_writer.close)
         await target_writer.open()
+        preserved: PreservedCopies | None = None
+        if prepare.HasField("preserved_writer"):
+            preserved = _preserved_copies(
+                prepare,
+                flow,
+                target=target,
+                reads=target_reads,
+                settings=settings,
+                target_writer=target_writer,
+                may_write=may_write,
+            )
+            source_reader.offer = preserved.offer
         await make_ready(
             {
                 f"get ready to write to {flow.target}": lambda: prepare_to_produce(
@@ -165,13 +193,57 @@ async def open_copier(
                 source_throttled=lambda: source.is_throttled,
                 target_throttled=lambda: target.is_throttled,
                 clock=clock,
+                preserved={} if preserved is None else preserved.by_source,
             ),
             copies=copies,
             policies=policies,
             by_target=by_target,
             throttle=throttle,
+            preserved=preserved,
         )
         yield copier
+
+
+def _preserved_copies(
+    prepare: pb.Prepare,
+    flow: Flow,
+    *,
+    target: DataClientPool,
+    reads: DataClientPool,
+    settings: ProducerSettings,
+    target_writer: TargetWriter,
+    may_write: Callable[[], bool],
+) -> PreservedCopies:
+    """`reads` is a session of the target that may read the copies."""
+    clock = target_writer.clock
+    named = prepare.preserved_writer
+    tails = KafkaCopyTails(reads, writer_id=named.producer_id, timeout_seconds=TAIL_SECONDS)
+
+    def writer(changed: Changed, failed: Failed) -> PreservedWriter:
+        return PreservedWriter(
+            session=target,
+            settings=settings,
+            identity=ProducerIdentity(named.producer_id, named.producer_epoch),
+            tails=tails,
+            filler=Filler(target, prepare.filler_transactional_id, settings),
+            clock=clock,
+            changed=changed,
+            failed=failed,
+            may_write=may_write,
+        )
+
+    return PreservedCopies(
+        source_alias=flow.source,
+        make_writer=writer,
+        foreign_write=tails.foreign_write,
+        delete_before=lambda before: delete_records(target, before),
+        store_position=target_writer.store_soon,
+        wake_reader=target_writer.source_reader.wake,
+        syncs=target_writer.syncs,
+        clock=clock,
+        flush_seconds=int(prepare.settings["offset.flush.interval.ms"]) / 1000,
+        fill_after_seconds=prepare.lease.ToTimedelta().total_seconds() + settings.request_timeout_seconds,
+    )
 
 
 async def make_ready(

@@ -9,13 +9,14 @@ from twinlog.api.source.v1 import source_service_pb2 as source_pb
 from twinlog.api.source.v1 import worker_service_pb2 as pb
 from twinlog.batches import Codec, CopyPolicy, NewRecord, TargetTopicLimits
 from twinlog.clock import Clock
-from twinlog.errors import KafkaError
+from twinlog.errors import KafkaError, StateError
 from twinlog.kafka.ports import OffsetSpec
 from twinlog.kafka.raw import DataClientPool, EpochEnd, epoch_ends, list_offsets
 from twinlog.model import Flow, TopicPartition
 from twinlog_source.driver.sync_paces import pace_of
 from twinlog_source.log.facts import EpochStart
 from twinlog_source.log.gaps import Gap, gap_record
+from twinlog_source.preserved.reasons import PreservedReason
 from twinlog_source.task.loss import (
     TRUNCATION_SUSPECTED,
     LossReason,
@@ -26,6 +27,7 @@ from twinlog_source.task.loss import (
 )
 from twinlog_source.task.moves import PositionMoves
 from twinlog_source.task.partition import PartitionCopy, State
+from twinlog_source.task.preserved_copies import PreservedCopies
 from twinlog_source.task.reports import Reporter
 from twinlog_source.task.source_reader import SourceReader
 from twinlog_source.task.syncs import OffsetSyncs
@@ -70,6 +72,7 @@ class CopySettings:
             check_crc=self.check_crcs,
             coalesce_below_bytes=self.coalesce_below_bytes,
             max_open_bytes=self.max_uncompressed_bytes,
+            keeps_offsets=assignment.HasField("preserved"),
         )
 
 
@@ -89,6 +92,8 @@ class Copier:
     policies: dict[TopicPartition, CopyPolicy]
     by_target: dict[TopicPartition, PartitionCopy]
     throttle: Throttle
+    preserved: PreservedCopies | None = None
+    """None where the flow has no copies that keep their source's offsets."""
     moves: PositionMoves = field(init=False)
     """What operators order."""
 
@@ -100,6 +105,7 @@ class Copier:
             on_gap=self.reporter.add_gap,
             on_moved=self.source_reader.wake,
             clock=self.clock,
+            preserved=self.preserved,
         )
 
     def assign(self, start: pb.Start) -> None:
@@ -120,6 +126,8 @@ class Copier:
             self.copies[partition] = copy
             self.by_target[TopicPartition(assignment.target_topic, partition.partition)] = copy
             self.policies[partition] = self.dials.policy(assignment)
+            if assignment.HasField("preserved"):
+                self._require_preserved().assign(assignment, copy)
             if assignment.HasField("sync_pace"):
                 self.syncs.paced.resume(partition, pace_of(assignment.sync_pace), self.clock.monotonic())
             if assignment.HasField("setback"):
@@ -133,12 +141,23 @@ class Copier:
     async def run(self, stop: asyncio.Event) -> None:
         """Copy until `stop`; then commit what was sent. Raises KafkaError when that failed, or we are
         fenced."""
-        copied = asyncio.Event()
-        failure: KafkaError | None = None
+        copied, over = asyncio.Event(), asyncio.Event()
+        failures: list[KafkaError] = []
 
         async def wake() -> None:
             await stop.wait()
+            end()
+
+        def end() -> None:
+            over.set()
             self.source_reader.arrived.set()
+
+        async def write_preserved(preserved: PreservedCopies) -> None:
+            try:
+                await preserved.run(copied)
+            except KafkaError as error:
+                failures.append(error)
+                end()
 
         async with asyncio.TaskGroup() as group:
             waking = group.create_task(wake(), name="wake at stop")
@@ -146,14 +165,19 @@ class Copier:
             group.create_task(self.syncs.run(copied), name="offset syncs")
             # Not after `stop`: what is moved then would be reported, and be in no log.
             moving = group.create_task(self.moves.run(stop), name="positions")
+            if self.preserved is not None:
+                group.create_task(write_preserved(self.preserved), name="preserved copies")
             try:
-                await self.target_writer.run(stop)
+                await self.target_writer.run(over)
+                if self.preserved is not None and not failures:
+                    await self.preserved.drain()
                 # Only then: what is found while the last positions are stored would be in no log.
                 reading.cancel()
                 await asyncio.wait([reading])
-                await self.target_writer.store_rest()
+                if not failures:
+                    await self.target_writer.store_rest()
             except KafkaError as error:
-                failure = error
+                failures.append(error)
             finally:
                 copied.set()
                 # All of them: who is fenced ends without a `stop`, and the driver waits for its last words.
@@ -161,8 +185,8 @@ class Copier:
                     part.cancel()
         self.moves.settle()
         await self.syncs.close()
-        if failure is not None:
-            raise failure
+        if failures:
+            raise failures[0]
 
     def set_paused(self, command: pb.SetPaused) -> None:
         for named in command.partitions:
@@ -259,6 +283,15 @@ class Copier:
                 now=now,
             )
             return
+        if loss.reason is LossReason.TRUNCATION and copy.keeps_offsets:
+            # The copy holds what the source lost: what the source wrote there since has no place in it.
+            self._require_preserved().give_up(
+                partition,
+                reason=PreservedReason.SOURCE_TRUNCATED,
+                message=f"the source log of {partition} ended at {loss.from_offset}, before the position"
+                f" {copy.committed}: the copy holds records that the source lost",
+            )
+            return
         gap = Gap(
             partition=partition,
             from_offset=loss.from_offset,
@@ -266,15 +299,21 @@ class Copier:
             reason=loss.reason,
             found_at_ms=self.clock.now_ms(),
         )
-        copy.restart_at(loss.resume_at)
-        self._store_gaps(partition, [gap])
-
-    def _store_gaps(self, partition: TopicPartition, gaps: Sequence[Gap]) -> None:
-        """Write the position that was moved, and what the move leaves out: both or neither."""
-        for gap in gaps:
-            self.reporter.add_gap(gap)
-        records = [NewRecord(*gap_record(self.flow, gap), gap.found_at_ms) for gap in gaps]
+        self.reporter.add_gap(gap)
+        records = [NewRecord(*gap_record(self.flow, gap), gap.found_at_ms)]
+        if copy.keeps_offsets:
+            preserved = self._require_preserved()
+            preserved.skip(partition, loss.resume_at)
+            records.append(preserved.fact_of(partition))
+        else:
+            copy.restart_at(loss.resume_at)
+        # The position that was moved, and what the move leaves out: both or neither.
         self.target_writer.store_soon(partition, records)
+
+    def _require_preserved(self) -> PreservedCopies:
+        if self.preserved is None:
+            raise StateError("a copy that keeps offsets was assigned, and no writer for it was prepared")
+        return self.preserved
 
     def _set_back(self, copy: PartitionCopy, setback: pb.Setback) -> None:
         faulted = setback.state == source_pb.PARTITION_STATE_FAULTED

@@ -4,7 +4,8 @@ Two kinds wait. Once a fetch has brought a little, all partitions without a back
 half is about to be free: what comes meanwhile could not be sent sooner, and is fetched in one go. They rest
 together and are asked for together, in one request to each broker: were the others asked for at once, and the
 one that rested later, each record would cost a request more, until none is left (a broker gets four) and a
-record waits for the end of somebody else's long poll. And the backlogs of a limited topic are read a few at a
+record waits for the end of somebody else's long poll. Preserved copies do not rest: what they read is sent at
+once, whatever else is on its way. And the backlogs of a limited topic are read a few at a
 time, those first that were served longest ago: all at once would bring many seconds' worth.
 """
 
@@ -71,13 +72,15 @@ class FetchSchedule:
         return max(0.0, self._look_again_at - now)
 
     def served(self, partition: TopicPartition, size_bytes: int, *, buffered_bytes: int, now: float) -> None:
-        """A fetch brought so much of a partition, `buffered_bytes` are waiting to be written with it."""
+        """A fetch brought so much of a partition, `buffered_bytes` are waiting to be written in rounds."""
         self._turn += 1
         self._served[partition] = self._turn
         if size_bytes >= BACKLOG_BYTES:
             self._busy.add(partition)
             return
         self._busy.discard(partition)
+        if self.copies[partition].keeps_offsets:
+            return
         if buffered_bytes < TRICKLE_BYTES and self._rest_ends_at is None:
             self._rest_ends_at = now + LONGEST_REST_SECONDS
 
@@ -88,8 +91,10 @@ class FetchSchedule:
         return rested
 
     def _may_not_rest(self, copy: PartitionCopy) -> bool:
-        """Its fetch is under way, or there is more of it to fetch."""
+        """It waits for no round, its fetch is under way, or there is more of it to fetch."""
         partition = copy.partition
+        if copy.keeps_offsets:
+            return True
         return partition in self._busy or copy.fetched < copy.end_offset or self.is_asked(partition)
 
     def _leave_out_limited(self, fetchable: dict[TopicPartition, PartitionCopy], now: float) -> bool:

@@ -20,6 +20,7 @@ from twinlog.service.waiting import wait_for_any, wait_or_stop
 from twinlog_source.log.facts import EpochStart, LeaderEpochsFact, fact_record
 from twinlog_source.log.gaps import Gap, gap_key, gap_record, passed_over
 from twinlog_source.task.partition import PartitionCopy
+from twinlog_source.task.preserved_copies import PreservedCopies
 from twinlog_source.task.target_writer import TargetWriter
 
 POLL_SECONDS = 0.05
@@ -33,6 +34,7 @@ class _Storing:
     before: int
     epochs: tuple[EpochStart, ...]
     gaps: tuple[Gap, ...]
+    to_offset: int
 
 
 @dataclass(slots=True, kw_only=True)
@@ -45,6 +47,8 @@ class PositionMoves:
     on_moved: Callable[[], None]
     """A partition may be fetched again."""
     clock: Clock
+    preserved: PreservedCopies | None = None
+    """What is left out of a copy that keeps its source's offsets is filled, once the move is on the log."""
     _ordered: dict[TopicPartition, pb.Reposition] = field(default_factory=dict)
     _storing: dict[TopicPartition, _Storing] = field(default_factory=dict)
     _told: asyncio.Event = field(default_factory=asyncio.Event)
@@ -77,6 +81,8 @@ class PositionMoves:
             for partition in list(self._ordered):
                 copy = self.copies[partition]
                 copy.drop_queued()
+                if self.preserved is not None and partition not in self._storing:
+                    self.preserved.forget_queued(partition)
                 if copy.is_idle and partition not in self._storing:
                     self._carry_out(copy, self._ordered.pop(partition))
             if self._ordered or self._storing:
@@ -90,11 +96,19 @@ class PositionMoves:
             stored, copy = self._storing.pop(partition), self.copies[partition]
             copy.repositioned, copy.settling = stored.id, False
             copy.forgive()
+            if self.preserved is not None:
+                self.preserved.forgive(partition)
+                if copy.keeps_offsets:
+                    self.preserved.skip(partition, stored.to_offset)
             for gap in stored.gaps:
                 self.on_gap(gap)
             self.on_moved()
 
     def _carry_out(self, copy: PartitionCopy, command: pb.Reposition) -> None:
+        if copy.keeps_offsets and command.position < copy.committed:
+            # The driver refuses it: the copy holds those records.
+            copy.withdrawn = command.id
+            return
         now_ms = self.clock.now_ms()
         left_out = passed_over(
             copy.partition,
@@ -105,20 +119,27 @@ class PositionMoves:
             found_at_ms=now_ms,
         )
         self._storing[copy.partition] = _Storing(
-            id=command.id, before=copy.committed, epochs=copy.epochs, gaps=tuple(left_out)
+            id=command.id,
+            before=copy.committed,
+            epochs=copy.epochs,
+            gaps=tuple(left_out),
+            to_offset=command.position,
         )
+        records = [NewRecord(*gap_record(self.flow, gap), now_ms) for gap in left_out]
+        if copy.keeps_offsets and self.preserved is not None:
+            records.append(self.preserved.fact_of(copy.partition, skip_to=command.position))
         copy.settling = True
         copy.restart_at(command.position)
         # Position and gaps: both or neither.
-        self.target_writer.store_soon(
-            copy.partition, [NewRecord(*gap_record(self.flow, gap), now_ms) for gap in left_out]
-        )
+        self.target_writer.store_soon(copy.partition, records)
 
     def _undo(self, partition: TopicPartition, storing: _Storing) -> None:
         copy, now_ms = self.copies[partition], self.clock.now_ms()
         copy.restart_at(storing.before)
         copy.epochs, copy.settling = storing.epochs, False
         records = [NewRecord(gap_key(self.flow, gap.identity), None, now_ms) for gap in storing.gaps]
+        if copy.keeps_offsets and self.preserved is not None:
+            records.append(self.preserved.fact_of(partition))
         if storing.epochs:
             epochs = LeaderEpochsFact(partition=partition, epochs=storing.epochs)
             records.append(NewRecord(*fact_record(self.flow.source, epochs), now_ms))

@@ -69,6 +69,12 @@ class PartitionCopy:
     random: Callable[[], float]
     compacted: bool = False
     """The source topic is compacted, or may be."""
+    keeps_offsets: bool = False
+    """Its records have the source's offsets on the target; the end of the copy is the position."""
+    is_full: bool = False
+    """Enough of it is on its way to the target: no more is fetched for now."""
+    needs_translation: bool = False
+    """Its copy cannot keep the offsets from `committed` on: nothing more is read."""
     fetched: int = -1
     """Next offset to fetch; ahead of `committed` by what is queued or sent."""
     sent: int = -1
@@ -126,7 +132,8 @@ class PartitionCopy:
             and now >= self.retry_at
         ):
             self._become(State.PAUSED if self._paused else State.RUNNING)
-        return self.state is State.RUNNING and not self.held and not self.settling
+        stands_still = self.held or self.settling or self.is_full or self.needs_translation
+        return self.state is State.RUNNING and not stands_still
 
     def commit(self, position: int) -> None:
         """The target has committed everything below `position`."""
@@ -206,6 +213,13 @@ class PartitionCopy:
         self._become(State.BACKOFF if retriable else State.FAULTED, reason, message)
         self.retry_at = now + wait_seconds
 
+    def give_up_offsets(self, *, reason: str, message: str) -> None:
+        """The copy cannot keep the source's offsets from `committed` on. Final: the driver assigns the
+        partition again, as one with offsets of its own."""
+        self.needs_translation = True
+        self.rewind()
+        self._become(State.FAULTED, reason, message)
+
     def take_over_setback(
         self, *, state: State, reason: str, message: str, failures: int, retry_at: float
     ) -> None:
@@ -216,6 +230,8 @@ class PartitionCopy:
     def forgive(self) -> None:
         """Somebody acted: try at once."""
         self.failures = 0
+        if self.needs_translation:
+            return
         if self.state in (State.BACKOFF, State.FAULTED):
             self._become(State.PAUSED if self._paused else State.RUNNING)
             self.reason_before = ""

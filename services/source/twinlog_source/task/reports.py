@@ -17,6 +17,7 @@ from twinlog.model import TopicPartition
 from twinlog_source.driver.sync_paces import pace_message
 from twinlog_source.log.gaps import Gap
 from twinlog_source.task.partition import TARGET_SLOW, PartitionCopy, State
+from twinlog_source.task.preserved_copy import PreservedCopy
 from twinlog_source.task.syncs import OffsetSyncs
 from twinlog_source.task.target_writer import TargetWriter
 
@@ -45,6 +46,8 @@ class Reporter:
     """Whether a quota of the source holds the task up now."""
     target_throttled: Callable[[], bool]
     clock: Clock
+    preserved: Mapping[TopicPartition, PreservedCopy] = field(default_factory=dict)
+    """Those of `copies` that keep their source's offsets."""
     _gaps: dict[TopicPartition, list[Gap]] = field(default_factory=dict)
     _told: dict[TopicPartition, _Seen] = field(default_factory=dict)
     _everything_at: float = 0.0
@@ -60,7 +63,7 @@ class Reporter:
         if everything or now >= self._everything_at:
             self._told.clear()
             self._everything_at = now + EVERYTHING_SECONDS
-        problem = self.target_writer.target_problem or self.source_problem()
+        source_problem = self.source_problem()
         reports = pb.PartitionReports(
             transactions_committed=self.target_writer.committed_rounds,
             transactions_aborted=self.target_writer.aborted_rounds,
@@ -71,6 +74,11 @@ class Reporter:
         )
         for partition, copy in self.copies.items():
             waited_seconds = self._waited_seconds(copy, now)
+            preserved = self.preserved.get(partition)
+            if preserved is None:
+                problem = self.target_writer.target_problem or source_problem
+            else:
+                problem = source_problem or _lasting_problem(preserved, now)
             seen = (
                 copy.committed,
                 copy.end_offset,
@@ -81,6 +89,8 @@ class Reporter:
                 copy.repositioned,
                 copy.withdrawn,
                 copy.epochs,
+                copy.needs_translation,
+                None if preserved is None else (preserved.skip_from, preserved.skip_to),
                 problem is None,
                 waited_seconds >= SLOW_SECONDS,
                 len(self._gaps.get(partition, ())),
@@ -88,6 +98,10 @@ class Reporter:
             if self._told.get(partition) != seen:
                 self._told[partition] = seen
                 report = self._report(copy, problem, waited_seconds)
+                if preserved is not None:
+                    report.preserved.skip_from = preserved.skip_from
+                    report.preserved.skip_to = preserved.skip_to
+                    report.needs_translation = copy.needs_translation
                 pace = self.syncs.paced.pace(partition, now) if everything else None
                 if pace is not None:
                     report.sync_pace.CopyFrom(pace_message(pace))
@@ -167,6 +181,13 @@ class Reporter:
 
     def _wall_clock(self, monotonic: float) -> Timestamp:
         return _timestamp(self.clock.now_ms() + int((monotonic - self.clock.monotonic()) * 1000))
+
+
+def _lasting_problem(preserved: PreservedCopy, now: float) -> KafkaError | None:
+    """Why nothing is written to a preserved copy: each is written for itself, and fails for itself."""
+    at_target = preserved.at_target
+    lasts = at_target.problem is not None and now - at_target.problem_since >= SLOW_SECONDS
+    return at_target.problem if lasts else None
 
 
 def _duration(seconds: float) -> Duration:

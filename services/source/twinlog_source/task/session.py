@@ -20,14 +20,17 @@ from twinlog.api.source.v1 import worker_service_pb2 as pb
 from twinlog.api.source.v1 import worker_service_pb2_grpc as pb_grpc
 from twinlog.clock import Clock, SystemClock
 from twinlog.errors import FatalKafkaError, TransientKafkaError, TwinlogError
+from twinlog.kafka.deadline import pause
 from twinlog.model import Flow
 from twinlog.service.waiting import wait_or_stop
 from twinlog_source.log.fencing import FENCED
 from twinlog_source.task.assembly import open_copier
 from twinlog_source.task.copier import Copier
+from twinlog_source.task.driver_lease import DriverLease
 
 REPORT_INTERVAL_SECONDS = 1.0
 CLOSE_TIMEOUT_SECONDS = 5.0
+AWAKE_SECONDS = 0.5
 
 END_OF_EPOCH = "END_OF_EPOCH"
 EPOCH_OVER = "EPOCH_OVER"
@@ -61,6 +64,8 @@ class TaskConnection:
     connect_timeout_seconds: float
     clock: Clock = field(default_factory=SystemClock)
     _lease_seconds: float = 0.0
+    _lease: DriverLease | None = None
+    """Since the task was told how long it is."""
     _prepare: "asyncio.Future[pb.Prepare] | None" = None
     _start: "asyncio.Future[pb.Start] | None" = None
     _resume: "asyncio.Future[pb.Resume] | None" = None
@@ -82,8 +87,10 @@ class TaskConnection:
             async with asyncio.TaskGroup() as group:
                 work = group.create_task(self._work(stream), name="task work")
                 listening = group.create_task(self._listen(stream, work), name="commands")
+                awake = group.create_task(self._stay_awake(), name="note that the task is awake")
                 await asyncio.wait([work])
                 listening.cancel()
+                awake.cancel()
         assert self._outcome is not None
         return self._outcome
 
@@ -96,6 +103,8 @@ class TaskConnection:
             while True:
                 async with asyncio.timeout(self._lease_seconds):
                     command = await stream.read()
+                if self._lease is not None:
+                    self._lease.heard(self.clock.monotonic())
                 if command is grpc.aio.EOF:
                     lost = LEASE_LOST, "the driver closed the control stream"
                     break
@@ -114,6 +123,13 @@ class TaskConnection:
             self._outcome = lost
             work.cancel()
 
+    async def _stay_awake(self) -> None:
+        """Loop until cancelled: a pause of this process is seen by the time between two turns."""
+        while True:
+            if self._lease is not None:
+                self._lease.awake(self.clock.monotonic())
+            await pause(AWAKE_SECONDS)
+
     def _is_end_before_start(self, command: pb.WorkerCommand) -> bool:
         assert self._start is not None
         return command.WhichOneof("command") == "end" and not self._start.done()
@@ -124,6 +140,7 @@ class TaskConnection:
         match command.WhichOneof("command"):
             case "prepare" if not self._prepare.done():
                 self._lease_seconds = command.prepare.lease.ToTimedelta().total_seconds()
+                self._lease = DriverLease(self._lease_seconds, self.clock.monotonic())
                 self._prepare.set_result(command.prepare)
             case "start" if not self._start.done():
                 self._start.set_result(command.start)
@@ -162,6 +179,7 @@ class TaskConnection:
                 slot=self.slot,
                 clock=self.clock,
                 ask_driver=lambda: self._ask_driver(stream),
+                may_write=self._may_write,
             ) as copier:
                 self._copier = copier
                 await stream.write(pb.WorkerReport(prepared=pb.Prepared()))
@@ -189,6 +207,9 @@ class TaskConnection:
         if answer.reason:
             kind = FatalKafkaError if answer.reason == FENCED else TransientKafkaError
             raise kind(answer.message, reason=answer.reason)
+
+    def _may_write(self) -> bool:
+        return self._lease is not None and self._lease.holds(self.clock.monotonic())
 
     async def _write(self, stream: Any, report: pb.WorkerReport) -> None:
         async with self._writing:

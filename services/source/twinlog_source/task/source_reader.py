@@ -51,6 +51,9 @@ OutOfRange = Callable[[Sequence[PartitionCopy]], Awaitable[None]]
 OtherLeaders = Callable[[Sequence[PartitionCopy]], Awaitable[Collection[TopicPartition]]]
 """What comes next was written under other leaders: names those whose log does not go on where the copy
 stands."""
+Offer = Callable[[PreparedChunk], None]
+"""Takes what was fetched of a copy that keeps its source's offsets, and says with `is_full` when it is
+enough."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -64,6 +67,9 @@ class SourceReader:
     on_out_of_range: OutOfRange
     on_other_leaders: OtherLeaders
     max_buffered_bytes: int
+    """Of what is written in rounds; preserved copies bound theirs themselves."""
+    offer: Offer | None = None
+    """None where no copy keeps its source's offsets."""
     chunks: deque[PreparedChunk] = field(default_factory=deque)
     arrived: asyncio.Event = field(default_factory=asyncio.Event)
     """Set whenever a chunk was queued; the writing half clears it."""
@@ -152,8 +158,11 @@ class SourceReader:
         """The next chunk to send, None when everything fetched is drained. Skips what a rewind made void."""
         while self.chunks:
             chunk = self.chunks.popleft()
+            was_full = self._is_full
             self._buffered_bytes -= chunk.fetched_bytes
             self._room.set()
+            if was_full and self.offer is not None:
+                self.wake()
             if chunk.is_current:
                 return chunk
         return None
@@ -171,6 +180,16 @@ class SourceReader:
         """The writing half is about to be free: fetch everything again."""
         if self._turns.end_rest():
             self.wake()
+
+    @property
+    def _is_full(self) -> bool:
+        return self._buffered_bytes >= self.max_buffered_bytes
+
+    def _leave_out_rounds(self, positions: dict[TopicPartition, int]) -> None:
+        """What is written in rounds has no room; what is on its way is taken all the same."""
+        for partition in list(positions):
+            if not self.copies[partition].keeps_offsets and not self.fetcher.is_asked(partition):
+                del positions[partition]
 
     async def _wait_for_room(self, stop: asyncio.Event) -> None:
         while not stop.is_set() and self._buffered_bytes >= self._most_buffered_bytes:
@@ -243,19 +262,24 @@ class SourceReader:
             copy.counters.record_age.add_batch(batch.max_timestamp_ms, batch.record_count, now_ms=now_ms)
         if prepared.leader_epochs:
             copy.fetched_epoch = prepared.leader_epochs[-1].epoch
-        self.chunks.append(
-            PreparedChunk(copy=copy, generation=copy.generation, prepared=prepared, fetched_bytes=size_bytes)
+        chunk = PreparedChunk(
+            copy=copy, generation=copy.generation, prepared=prepared, fetched_bytes=size_bytes
         )
         if prepared.fault is not None:
             copy.hold()
-        self._buffered_bytes += size_bytes
+        if copy.keeps_offsets:
+            assert self.offer is not None
+            self.offer(chunk)
+        else:
+            self.chunks.append(chunk)
+            self._buffered_bytes += size_bytes
+            self.arrived.set()
         self._turns.served(
             answer.partition,
             size_bytes,
             buffered_bytes=self._buffered_bytes,
             now=self.clock.monotonic(),
         )
-        self.arrived.set()
 
     def _failed(self, failure: FetchFailure) -> bool:
         """Set the partition aside; True instead when the source does not hold the position."""

@@ -11,6 +11,9 @@ Invariant D: `run` and then `store_rest` return only when every position is cert
 raise, and the driver must read the log.
 Invariant E: a position that was decided elsewhere (an operator, a recorded gap) stands until it is stored:
 what a commit before it turns out to have written does not replace it.
+
+Preserved copies are written elsewhere (`preserved_copies`): only their positions are stored here, now and
+then, with whatever else is committed.
 """
 
 import asyncio
@@ -21,7 +24,7 @@ from typing import NamedTuple
 
 import structlog
 
-from twinlog.batches import Lane, NewRecord, OutgoingBatch, build_batch
+from twinlog.batches import NewRecord, OutgoingBatch, build_batch
 from twinlog.clock import Clock
 from twinlog.errors import KafkaError, TransientKafkaError
 from twinlog.kafka.raw import COMMITTED, OUTCOME
@@ -41,6 +44,7 @@ from twinlog_source.log.fencing import FENCED
 from twinlog_source.task.loss import extended
 from twinlog_source.task.partition import PartitionCopy, retry_wait
 from twinlog_source.task.round_size import RoundSize
+from twinlog_source.task.settling import settle_batch
 from twinlog_source.task.source_reader import PreparedChunk, SourceReader
 from twinlog_source.task.syncs import OffsetSyncs
 from twinlog_source.task.transport import Transport
@@ -362,19 +366,7 @@ class TargetWriter:
         it."""
         now, now_ms = self.clock.monotonic(), self.clock.now_ms()
         for copy, batch, acknowledged in current.sent:
-            base_offset = acknowledged.result()
-            copy.written(base_offset, batch.record_count, batch.first_source_offset)
-            copy.counters.records += batch.record_count
-            copy.counters.bytes += batch.size_bytes
-            if batch.lane is Lane.RAW:
-                copy.counters.raw_records += batch.record_count
-            else:
-                recoded = copy.counters.recoded_records
-                recoded[batch.reason] = recoded.get(batch.reason, 0) + batch.record_count
-            copy.lane = batch.lane
-            copy.latency_seconds = max(0.0, (now_ms - batch.max_timestamp_ms) / 1000)
-            copy.counters.latency.add_batch(batch.max_timestamp_ms, batch.record_count, now_ms=now_ms)
-            self.syncs.acknowledged(copy.partition, batch, base_offset)
+            settle_batch(copy, batch, acknowledged.result(), syncs=self.syncs, now_ms=now_ms)
         for chunk in current.chunks:
             chunk.copy.commit(chunk.prepared.next_offset)
             chunk.copy.in_round = False
@@ -399,7 +391,11 @@ class TargetWriter:
             if (copy := self.by_target.get(target)) is not None
         } | self._late
         self._late = {}
-        in_round = {partition for partition, copy in self.copies.items() if copy.sent != copy.committed}
+        in_round = {
+            partition
+            for partition, copy in self.copies.items()
+            if copy.sent != copy.committed and not copy.keeps_offsets
+        }
         cluster_is_away = all(why.retriable for why in at_fault.values()) and in_round <= at_fault.keys()
         if cluster_is_away or not at_fault:
             self.target_problem, at_fault = error, {}
@@ -410,6 +406,8 @@ class TargetWriter:
         # Those that failed together try again together: each try costs the others a round.
         jitter = self.random()
         for partition, copy in self.copies.items():
+            if copy.keeps_offsets:
+                continue  # Its records were in no round.
             copy.rewind()
             why = at_fault.get(partition)
             if why is not None:
@@ -430,6 +428,8 @@ class TargetWriter:
                 continue
             # The answer to the last commit was lost, the commit was not.
             self._stored[partition] = position
+            if copy.keeps_offsets:
+                continue  # The end of its copy is the position.
             if copy.restarts == self._restarts.get(partition, copy.restarts):
                 self._unstored.discard(partition)
                 copy.restart_at(position)

@@ -1,0 +1,11 @@
+"""Why a preserved copy is what it is, in stable words."""
+
+from enum import StrEnum
+
+
+class PreservedReason(StrEnum):
+    FOREIGN_WRITE = "FOREIGN_WRITE"
+    HOLES_TOO_FREQUENT = "HOLES_TOO_FREQUENT"
+    SOURCE_TRUNCATED = "SOURCE_TRUNCATED"
+    TARGET_LOST_TAIL = "TARGET_LOST_TAIL"
+    """A setback: what the target lost is copied again."""

@@ -1,0 +1,378 @@
+"""The copies of a task that keep their source's offsets: what is read goes straight to their writer, and what
+is acknowledged moves their positions.
+
+Invariant A: a preserved copy is read only from where its end was seen.
+Invariant B: a copy that cannot keep the offsets is written no more before its exact position is told.
+"""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass, field
+
+import structlog
+
+from twinlog.api.source.v1 import worker_service_pb2 as pb
+from twinlog.batches import NewRecord, OutgoingBatch, TargetTopicLimits
+from twinlog.clock import Clock
+from twinlog.errors import KafkaError, TransientKafkaError
+from twinlog.model import TopicPartition
+from twinlog.service.waiting import wait_for_any, wait_or_stop
+from twinlog_source.log.facts import CopyFact, EpochStart, LeaderEpochsFact, fact_record
+from twinlog_source.preserved.append_log import AppendLog, Phase
+from twinlog_source.preserved.reasons import PreservedReason
+from twinlog_source.preserved.tails import ForeignWrite
+from twinlog_source.preserved.writer import Changed, Failed, PreservedPartition, PreservedWriter
+from twinlog_source.task.partition import PartitionCopy
+from twinlog_source.task.preserved_copy import PreservedCopy
+from twinlog_source.task.settling import settle_batch
+from twinlog_source.task.source_reader import PreparedChunk
+from twinlog_source.task.syncs import OffsetSyncs
+
+IN_FLIGHT_BYTES = 8 << 20
+"""Of one partition: what a way of 150 ms holds at 50 MB/s. The writer bounds the sum."""
+PACK_BELOW_BYTES = 64 << 10
+BUFFERED_BYTES = 64 << 20
+"""Of all partitions: read and not acknowledged."""
+LEAST_SHARE_BYTES = 1 << 20
+"""Of one partition, however many there are: about one fetch."""
+DRAIN_SECONDS = 5.0
+"""How long the end of a task waits for the answers to what was sent."""
+RETRY_SECONDS = 1.0
+TRIM_RETRY_SECONDS = 60.0
+
+log = structlog.get_logger(__name__)
+
+
+def share_bytes(active: int) -> int:
+    """What each of so many partitions with unacknowledged records may have buffered."""
+    return max(BUFFERED_BYTES // max(active, 1), LEAST_SHARE_BYTES)
+
+
+@dataclass(slots=True, kw_only=True)
+class PreservedCopies:
+    """`assign` partitions, then `run` once; `drain` before its stop is set."""
+
+    source_alias: str
+    make_writer: Callable[[Changed, Failed], PreservedWriter]
+    foreign_write: Callable[[TopicPartition, int], Awaitable[ForeignWrite]]
+    """`CopyTails.foreign_write`."""
+    delete_before: Callable[
+        [Mapping[TopicPartition, int]], Awaitable[Mapping[TopicPartition, int | KafkaError]]
+    ]
+    """Let logs of the target start at offsets. Raises KafkaError."""
+    store_position: Callable[[TopicPartition, list[NewRecord]], None]
+    """Store the position of a partition soon, with these records. Never waited for."""
+    wake_reader: Callable[[], None]
+    syncs: OffsetSyncs
+    clock: Clock
+    flush_seconds: float
+    """Positions are stored so often."""
+    fill_after_seconds: float
+    """How long after the start of a task the one before it may still write."""
+    writer: PreservedWriter = field(init=False)
+    by_source: dict[TopicPartition, PreservedCopy] = field(default_factory=dict)
+    by_target: dict[TopicPartition, PreservedCopy] = field(default_factory=dict)
+    _began_at: float = 0.0
+    _stored: dict[TopicPartition, tuple[int, tuple[EpochStart, ...]]] = field(default_factory=dict)
+    """What was given away to be stored."""
+    _is_draining: bool = False
+    _progress: asyncio.Event = field(default_factory=asyncio.Event)
+    _to_judge: set[TopicPartition] = field(default_factory=set)
+    _to_trim: dict[TopicPartition, int] = field(default_factory=dict)
+    _work: asyncio.Event = field(default_factory=asyncio.Event)
+    """There is something to judge or to trim."""
+
+    def __post_init__(self) -> None:
+        self.writer = self.make_writer(self._changed, self._failed)
+        self._began_at = self.clock.monotonic()
+
+    def assign(self, assignment: pb.Assignment, copy: PartitionCopy) -> None:
+        """Take a partition; `run` finds out where its copy ends."""
+        target = TopicPartition(assignment.target_topic, copy.partition.partition)
+        limit_bytes = assignment.max_message_bytes or TargetTopicLimits().max_message_bytes
+        appends: AppendLog[OutgoingBatch] = AppendLog.starting_at(
+            assignment.position,
+            max_in_flight_bytes=IN_FLIGHT_BYTES,
+            pack_below_bytes=min(PACK_BELOW_BYTES, limit_bytes // 2),
+        )
+        taken = PreservedCopy(
+            copy=copy,
+            at_target=PreservedPartition(target=target, appends=appends),
+            skip_from=assignment.preserved.skip_from,
+            skip_to=assignment.preserved.skip_to,
+            target_topic_id=assignment.target_topic_id,
+            may_fill_at=self._began_at + self.fill_after_seconds,
+            settle=self._settle,
+            fill_later=self._fill_later,
+        )
+        self.by_source[copy.partition] = self.by_target[target] = taken
+        if assignment.position_stored:
+            self._stored[copy.partition] = assignment.position, copy.epochs
+        self.writer.add(taken.at_target)
+
+    def offer(self, chunk: PreparedChunk) -> None:
+        """What was fetched of a preserved copy."""
+        taken = self.by_source[chunk.copy.partition]
+        if taken.copy.is_full or taken.copy.sent != taken.at_target.appends.wanted:
+            chunk.copy.drop_queued()
+            return
+        taken.offer(chunk, self.clock.monotonic())
+        self._bound()
+        self.writer.wake(taken.at_target)
+
+    async def run(self, stop: asyncio.Event) -> None:
+        """Write until `stop`. Raises KafkaError when this task may not write any more."""
+        failure: KafkaError | None = None
+        over = asyncio.Event()
+        async with asyncio.TaskGroup() as group:
+            beside = [
+                group.create_task(self._store_now_and_then(over), name="positions of preserved copies"),
+                group.create_task(self._care(over), name="judge and trim preserved copies"),
+            ]
+            try:
+                await self.writer.run(stop)
+            except KafkaError as error:
+                failure = error
+            finally:
+                over.set()
+                for task in beside:
+                    task.cancel()
+        if failure is not None:
+            raise failure
+
+    async def drain(self) -> None:
+        """Wait until all that was sent is acknowledged; what was only queued is dropped. Raises KafkaError
+        when a hole is still being filled: how it ends is not known."""
+        self._is_draining = True
+        now = self.clock.monotonic()
+        for taken in self.by_source.values():
+            taken.copy.is_full = True
+            taken.forget_queued(now)
+        give_up_at = now + DRAIN_SECONDS
+        longest = give_up_at + self.writer.settings.delivery_timeout_seconds
+        while not self.writer.is_idle:
+            now = self.clock.monotonic()
+            is_filling = any(each.appends.phase is Phase.FILLING for each in self.writer.partitions.values())
+            if now >= (longest if is_filling else give_up_at):
+                break
+            self._progress.clear()
+            await wait_or_stop(self._progress, min(0.2, give_up_at - now) if not is_filling else 0.2)
+        if any(each.appends.phase is Phase.FILLING for each in self.writer.partitions.values()):
+            raise TransientKafkaError(
+                "a hole of a preserved copy is still being filled", reason="KAFKA_TIMEOUT"
+            )
+        self.store_positions()
+
+    def store_positions(self) -> None:
+        """Give away what has moved since the last time."""
+        for partition, taken in self.by_source.items():
+            copy = taken.copy
+            stored = self._stored.get(partition)
+            if not taken.is_end_known or stored == (copy.committed, copy.epochs):
+                continue
+            records = []
+            if copy.epochs and (stored is None or stored[1] != copy.epochs):
+                records.append(self._fact(LeaderEpochsFact(partition=partition, epochs=copy.epochs)))
+            self._stored[partition] = copy.committed, copy.epochs
+            self.store_position(partition, records)
+
+    def skip(self, partition: TopicPartition, skip_to: int) -> None:
+        """Leave out what lies between the end of the copy and `skip_to`. Only while it is at rest."""
+        taken = self.by_source[partition]
+        taken.skip(skip_to, self.clock.monotonic())
+        self._bound()
+        self.writer.wake(taken.at_target)
+
+    def fact_of(self, partition: TopicPartition, *, skip_to: int | None = None) -> NewRecord:
+        """The record that says what a copy leaves out: as it is, or once `skip` was called."""
+        taken = self.by_source[partition]
+        skipped = taken.skipped if skip_to is None else (taken.at_target.appends.acknowledged, skip_to)
+        return self._fact(
+            CopyFact(
+                partition=partition,
+                preserved=True,
+                since=0,
+                reason="",
+                target_topic_id=taken.target_topic_id,
+                skip_from=skipped[0],
+                skip_to=skipped[1],
+            )
+        )
+
+    def forget_queued(self, partition: TopicPartition) -> None:
+        """What was read of it and not sent is void."""
+        taken = self.by_source.get(partition)
+        if taken is not None and taken.is_end_known:
+            taken.forget_queued(self.clock.monotonic())
+
+    def forgive(self, partition: TopicPartition) -> None:
+        """Somebody acted: try at once."""
+        taken = self.by_source.get(partition)
+        if taken is not None:
+            taken.at_target.retry_at = 0.0
+            self.writer.wake(taken.at_target)
+
+    def give_up(self, partition: TopicPartition, *, reason: str, message: str) -> None:
+        """The copy shall not keep the offsets from where it comes to rest."""
+        taken = self.by_source[partition]
+        if taken.giving_up is None:
+            taken.giving_up = reason, message
+            taken.copy.is_full = True
+            self.forget_queued(partition)
+            self._end_at_rest(taken)
+
+    # ----------------------------------------------------------------------------------------------
+
+    def _changed(self, at_target: PreservedPartition) -> None:
+        taken = self.by_target[at_target.target]
+        now = self.clock.monotonic()
+        taken.changed(now)
+        appends = at_target.appends
+        if appends.phase is Phase.FOREIGN:
+            if appends.is_idle and not taken.copy.needs_translation:
+                self._to_judge.add(at_target.target)
+                self._work.set()
+        elif taken.is_end_known:
+            if taken.skip_from == 0 < taken.skip_to <= appends.acknowledged:
+                self._trim(taken)
+            if taken.giving_up is not None:
+                self._end_at_rest(taken)
+            elif at_target.hole_cost.is_too_high(now):
+                self.give_up(
+                    taken.copy.partition,
+                    reason=PreservedReason.HOLES_TOO_FREQUENT,
+                    message=f"filling the offsets that {taken.copy.partition} does not show takes more than"
+                    " half of the time",
+                )
+        self._bound()
+        self._progress.set()
+
+    def _end_at_rest(self, taken: PreservedCopy) -> None:
+        is_sure = taken.at_target.appends.phase is Phase.SURE and taken.is_idle
+        if taken.giving_up is None or not is_sure or taken.copy.needs_translation:
+            return
+        reason, message = taken.giving_up
+        self.writer.remove(taken.at_target)
+        taken.give_up(taken.copy.committed, reason=reason, message=message)
+
+    def _failed(self, at_target: PreservedPartition, error: KafkaError) -> float | None:
+        """Only what a retry does not heal sets a partition aside: its records would be refused again."""
+        copy = self.by_target[at_target.target].copy
+        if error.retriable:
+            setbacks = copy.counters.setbacks
+            setbacks[error.reason] = setbacks.get(error.reason, 0) + 1
+            return None
+        now = self.clock.monotonic()
+        copy.fail(
+            reason=error.reason, message=f"target: {error}", retriable=False, now=now, keep_in_flight=True
+        )
+        self.by_target[at_target.target].forget_queued(now)
+        assert copy.retry_at is not None
+        return copy.retry_at - now
+
+    def _settle(self, copy: PartitionCopy, batch: OutgoingBatch, base_offset: int) -> None:
+        settle_batch(copy, batch, base_offset, syncs=self.syncs, now_ms=self.clock.now_ms())
+
+    def _fill_later(self, taken: PreservedCopy) -> None:
+        def fill() -> None:
+            if taken.copy.needs_translation or self._is_draining:
+                return
+            taken.fill_skipped(self.clock.monotonic())
+            self._bound()
+            self.writer.wake(taken.at_target)
+
+        wait_seconds = taken.may_fill_at - self.clock.monotonic()
+        asyncio.get_running_loop().call_later(max(wait_seconds, 0.0) + 0.01, fill)
+
+    def _bound(self) -> None:
+        """Fetch no more of partitions that have their share on the way; fetch again those that have room."""
+        active = sum(taken.outstanding_bytes > 0 for taken in self.by_source.values())
+        most = share_bytes(active)
+        woke = False
+        for taken in self.by_source.values():
+            is_full = (
+                not taken.is_end_known
+                or taken.waits_to_fill
+                or self._is_draining
+                or taken.giving_up is not None
+                or taken.outstanding_bytes >= most
+            )
+            woke |= taken.copy.is_full and not is_full
+            taken.copy.is_full = is_full
+        if woke:
+            self.wake_reader()
+
+    def _trim(self, taken: PreservedCopy) -> None:
+        """Delete what was filled before the beginning of the copy: once in each task, as it may have been
+        left by one before."""
+        target = taken.at_target.target
+        if target not in self._to_trim:
+            self._to_trim[target] = taken.skip_to
+            self._work.set()
+
+    def _fact(self, fact: CopyFact | LeaderEpochsFact) -> NewRecord:
+        return NewRecord(*fact_record(self.source_alias, fact), self.clock.now_ms())
+
+    # ------------------------------------------------------------------------------------------ loops
+
+    async def _store_now_and_then(self, stop: asyncio.Event) -> None:
+        while not await wait_or_stop(stop, self.flush_seconds):
+            self.store_positions()
+
+    async def _care(self, stop: asyncio.Event) -> None:
+        """Loop: judge copies that others wrote to, and delete what was filled before the first record."""
+        trimmed: set[TopicPartition] = set()
+        retry_at: dict[TopicPartition, float] = {}
+        while not stop.is_set():
+            self._work.clear()
+            for target in list(self._to_judge):
+                await self._judge(target)
+            now = self.clock.monotonic()
+            due = {
+                target: offset
+                for target, offset in self._to_trim.items()
+                if target not in trimmed and retry_at.get(target, 0.0) <= now
+            }
+            if due:
+                outcome = await self._delete(due)
+                for target, refused in outcome.items():
+                    if refused is None:
+                        trimmed.add(target)
+                    else:
+                        retry_at[target] = now + TRIM_RETRY_SECONDS
+                        log.warning(
+                            "filled_offsets_not_deleted",
+                            partition=str(target),
+                            reason=refused.reason,
+                            error=str(refused),
+                        )
+            left = self._to_judge or self._to_trim.keys() - trimmed
+            await wait_for_any(stop, self._work, seconds=RETRY_SECONDS if left else None)
+
+    async def _delete(self, before: Mapping[TopicPartition, int]) -> dict[TopicPartition, KafkaError | None]:
+        try:
+            outcome = await self.delete_before(before)
+        except KafkaError as error:
+            return dict.fromkeys(before, error)
+        return {target: each if isinstance(each, KafkaError) else None for target, each in outcome.items()}
+
+    async def _judge(self, target: TopicPartition) -> None:
+        """Somebody else wrote to the copy: tell who, where, and from which position it goes on."""
+        taken = self.by_target[target]
+        appends = taken.at_target.appends
+        assert appends.foreign_at is not None
+        try:
+            found = await self.foreign_write(target, appends.foreign_at)
+        except KafkaError as error:
+            taken.at_target.problem = error
+            return
+        self._to_judge.discard(target)
+        self.writer.remove(taken.at_target)
+        position = taken.position_of(found.offset + found.own_behind)
+        taken.give_up(
+            position,
+            reason=PreservedReason.FOREIGN_WRITE,
+            message=f"{target}: offset {found.offset} was written by producer id {found.producer_id}, which"
+            " is not Twinlog's: behind it the copy cannot keep the source's offsets",
+        )
+        self._progress.set()

@@ -1,0 +1,289 @@
+"""The task of the source service with copies that keep offsets, on two real brokers, without its driver."""
+
+import asyncio
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from aiokafka import AIOKafkaConsumer, AIOKafkaProducer
+from aiokafka import TopicPartition as AioTopicPartition
+from aiokafka.structs import ConsumerRecord
+
+from twinlog.api.common.v1 import types_pb2
+from twinlog.api.source.v1 import worker_service_pb2 as pb
+from twinlog.clock import SystemClock
+from twinlog.config import load
+from twinlog.kafka.cluster import open_cluster
+from twinlog.kafka.ports import NewTopic, OffsetSpec
+from twinlog.kafka.raw import ProducerIdentity, TransactionCoordinator, list_offsets
+from twinlog.local.blocking_cluster import BlockingCluster
+from twinlog.model import Flow, TopicPartition
+from twinlog.testing.brokers import KafkaPair, eventually, make_topics, unique_name
+from twinlog.testing.raw_copying import open_session
+from twinlog_source.config import source_flows
+from twinlog_source.driver.task_settings import TaskSettings
+from twinlog_source.task.assembly import open_copier
+from twinlog_source.task.copier import Copier
+
+CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
+Content = tuple[bytes | None, bytes | None, tuple[tuple[str, bytes], ...], int]
+"""Key, value, headers, timestamp."""
+
+
+@dataclass(slots=True, kw_only=True)
+class Running:
+    """One task while it copies."""
+
+    copier: Copier
+    stop: asyncio.Event
+    reports: dict[TopicPartition, pb.PartitionReport] = field(default_factory=dict)
+    gaps: list[tuple[int, int, str]] = field(default_factory=list)
+
+    def look(self) -> Mapping[TopicPartition, pb.PartitionReport]:
+        """The newest report of each partition."""
+        for report in self.copier.report(everything=True).partitions:
+            partition = TopicPartition(report.partition.topic, report.partition.partition)
+            self.reports[partition] = report
+            self.gaps += [(gap.from_offset, gap.to_offset, gap.reason) for gap in report.gaps]
+        return self.reports
+
+    def position(self, partition: TopicPartition) -> int:
+        return self.look()[partition].position
+
+    def copied(self, ends: Mapping[TopicPartition, int]) -> bool:
+        return all(self.position(partition) >= end for partition, end in ends.items())
+
+
+@dataclass(slots=True, kw_only=True)
+class PreservedRig:
+    """One flow and one topic of the same name on both sides; any number of tasks, one after the other."""
+
+    pair: KafkaPair
+    topic: str
+    partitions: int
+    directory: Path
+    identity: ProducerIdentity
+    alias: str
+    skips: dict[TopicPartition, tuple[int, int]] = field(default_factory=dict)
+    positions: dict[TopicPartition, int] = field(default_factory=dict)
+    properties: dict[str, str] = field(default_factory=dict)
+    lease_seconds: float = 30.0
+    max_message_bytes: int = 0
+    tasks: int = 0
+
+    @property
+    def every(self) -> list[TopicPartition]:
+        return [TopicPartition(self.topic, number) for number in range(self.partitions)]
+
+    def prepare(self) -> pb.Prepare:
+        file = self.directory / "mm2.properties"
+        settings = {
+            "clusters": f"{self.alias}, B",
+            f"{self.alias}.bootstrap.servers": self.pair.a.bootstrap_servers,
+            "B.bootstrap.servers": self.pair.b.bootstrap_servers,
+            f"{self.alias}->B.enabled": "true",
+            "emit.offset-syncs.enabled": "false",
+            "twinlog.lease.seconds": str(self.lease_seconds),
+            **self.properties,
+        }
+        file.write_text("".join(f"{key} = {value}\n" for key, value in settings.items()))
+        flow = next(each for each in source_flows(load(file, environ={})) if each.flow.source == self.alias)
+        prepare = TaskSettings(flow=flow).prepare(0, 0, positions_partition_count=1)
+        prepare.preserved_writer.producer_id, prepare.preserved_writer.producer_epoch = self.identity
+        prepare.filler_transactional_id = f"fill-{self.alias}"
+        prepare.source_topics.append(self.topic)
+        prepare.target_topics.append(self.topic)
+        return prepare
+
+    def start(self) -> pb.Start:
+        start = pb.Start()
+        for partition in self.every:
+            skip_from, skip_to = self.skips.get(partition, (0, 0))
+            start.assignments.append(
+                pb.Assignment(
+                    partition=types_pb2.TopicPartition(topic=partition.topic, partition=partition.partition),
+                    target_topic=self.topic,
+                    position=self.positions.get(partition, skip_to),
+                    position_stored=partition in self.positions,
+                    target_end_offset=-1,
+                    preserved=pb.PreservedCopy(skip_from=skip_from, skip_to=skip_to),
+                    target_topic_id="id",
+                    max_message_bytes=self.max_message_bytes,
+                )
+            )
+        return start
+
+    @asynccontextmanager
+    async def task(self, *, kill: bool = False) -> AsyncIterator[Running]:
+        """A task that copies; at the end it is told to stop, or is gone with what it has in flight."""
+        self.tasks += 1
+
+        async def go_on() -> None:
+            """It may."""
+
+        async with open_copier(
+            self.prepare(),
+            Flow(self.alias, "B"),
+            slot=0,
+            clock=SystemClock(),
+            ask_driver=go_on,
+            may_write=lambda: True,
+        ) as copier:
+            copier.assign(self.start())
+            running = Running(copier=copier, stop=asyncio.Event())
+            async with asyncio.TaskGroup() as group:
+                copying = group.create_task(copier.run(running.stop), name="copy")
+                try:
+                    yield running
+                finally:
+                    if kill:
+                        copying.cancel()
+                    else:
+                        running.stop.set()
+                    await asyncio.wait([copying])
+            for partition, report in running.look().items():
+                self.skips[partition] = report.preserved.skip_from, report.preserved.skip_to
+                if not kill:
+                    self.positions[partition] = report.position
+
+    async def ends(self) -> dict[TopicPartition, int]:
+        """Where the source's logs end."""
+        return await _bounds(self.pair.a, OffsetSpec.LATEST, self.every)
+
+    async def target_bounds(self, spec: OffsetSpec) -> dict[TopicPartition, int]:
+        return await _bounds(self.pair.b, spec, self.every)
+
+    async def copy_everything(self) -> None:
+        """One more task, to the present ends of the source."""
+        ends = await self.ends()
+        async with self.task() as running:
+            await eventually(lambda: running.copied(ends))
+
+    async def same(self) -> int:
+        """Compare both sides offset by offset, as a read_committed consumer sees them; how many records."""
+        ends, count = await self.ends(), 0
+        for partition in self.every:
+            original = await read(self.pair.a, partition, ends[partition])
+            copied = await read(self.pair.b, partition, ends[partition])
+            assert copied.keys() == original.keys()
+            differing = [offset for offset, content in original.items() if copied[offset] != content]
+            assert not differing, (partition, differing[:5])
+            count += len(original)
+        return count
+
+
+@asynccontextmanager
+async def preserved_rig(
+    pair: KafkaPair,
+    directory: Path,
+    topic: str,
+    *,
+    partitions: int = 1,
+    source: Mapping[str, str] | None = None,
+    target: Mapping[str, str] | None = None,
+    properties: Mapping[str, str] | None = None,
+) -> AsyncIterator[PreservedRig]:
+    """Topics on both sides with these configs, and an identity for the copies."""
+    alias = unique_name("A")
+    for cluster, configs in ((pair.a, source), (pair.b, target)):
+        async with open_cluster("X", cluster.client_properties()) as admin:
+            kept = {"retention.ms": "-1", **(configs or {})}
+            new = NewTopic(name=topic, partition_count=partitions, replication_factor=1, configs=kept)
+            await make_topics(admin, new)
+    async with open_cluster("B", pair.b.client_properties()) as admin:
+        positions = f"mm2-offsets.{alias}.internal"
+        await make_topics(
+            admin,
+            NewTopic(
+                name=positions, partition_count=1, replication_factor=1, configs={"cleanup.policy": "compact"}
+            ),
+        )
+    async with open_session("B", pair.b.client_properties()) as session:
+        coordinator = TransactionCoordinator(session, None, transaction_timeout_seconds=60)
+        identity = await coordinator.new_identity(timeout_seconds=20)
+    yield PreservedRig(
+        pair=pair,
+        topic=topic,
+        partitions=partitions,
+        directory=directory,
+        identity=identity,
+        alias=alias,
+        properties=dict(properties or {}),
+    )
+
+
+async def _bounds(
+    cluster: BlockingCluster, spec: OffsetSpec, partitions: list[TopicPartition]
+) -> dict[TopicPartition, int]:
+    async with open_session("X", cluster.client_properties()) as session:
+        found = await list_offsets(session, spec, partitions)
+        return {partition: offset for partition, offset in found.items() if isinstance(offset, int)}
+
+
+async def read(
+    cluster: BlockingCluster, partition: TopicPartition, end: int, *, isolation: str = "read_committed"
+) -> dict[int, Content]:
+    """What a consumer gets, by offset."""
+    consumer = AIOKafkaConsumer(
+        bootstrap_servers=cluster.bootstrap_servers,
+        auto_offset_reset="earliest",
+        isolation_level=isolation,
+        enable_auto_commit=False,
+    )
+    await consumer.start()
+    try:
+        assigned = AioTopicPartition(*partition)
+        consumer.assign([assigned])
+        found: dict[int, Content] = {}
+        async with asyncio.timeout(120):
+            while await consumer.position(assigned) < end:
+                batches: dict[Any, list[ConsumerRecord[Any, Any]]] = await consumer.getmany(timeout_ms=200)
+                for records in batches.values():
+                    for each in records:
+                        found[each.offset] = each.key, each.value, tuple(each.headers), each.timestamp
+        return found
+    finally:
+        await consumer.stop()
+
+
+async def write_mixture(cluster: BlockingCluster, topic: str, partitions: int, *, rounds: int) -> None:
+    """Plain batches of all codecs between transactions, of which every third is aborted."""
+    for number, codec in enumerate(CODECS):
+        compression = None if codec == "none" else codec
+        producer = AIOKafkaProducer(
+            bootstrap_servers=cluster.bootstrap_servers,
+            compression_type=compression,
+            transactional_id=unique_name(f"{topic}-{codec}"),
+        )
+        plain = AIOKafkaProducer(bootstrap_servers=cluster.bootstrap_servers, compression_type=compression)
+        async with producer, plain:
+            for turn in range(rounds):
+                await producer.begin_transaction()
+                for each in range(3 * partitions):
+                    value = None if each % 5 == 0 else b"%d-%d-%d" % (number, turn, each)
+                    await producer.send(
+                        topic, value, b"k%d" % each, each % partitions, headers=[("h", b"\xff")]
+                    )
+                if turn % 3 == 2:
+                    await producer.flush()
+                    await producer.abort_transaction()
+                else:
+                    await producer.commit_transaction()
+                for each in range(4 * partitions):
+                    await plain.send(
+                        topic, b"plain", None, each % partitions, timestamp_ms=1_600_000_000_000 + each
+                    )
+                await plain.flush()
+
+
+async def write_plain(
+    cluster: BlockingCluster, topic: str, count: int, *, partitions: int = 1, size_bytes: int = 100
+) -> None:
+    """Records with recent timestamps over all partitions."""
+    async with AIOKafkaProducer(bootstrap_servers=cluster.bootstrap_servers) as producer:
+        for number in range(count):
+            value = (b"%d " % number).ljust(size_bytes, b".")
+            await producer.send(topic, value, b"%d" % (number % 7), number % partitions)
+        await producer.flush()

@@ -1,0 +1,145 @@
+"""Copies with the source's offsets, as a task of the source service writes them, on two real brokers."""
+
+import asyncio
+from functools import partial
+from pathlib import Path
+
+from aiokafka import AIOKafkaProducer
+
+from integration.preserved_rig import (
+    Running,
+    preserved_rig,
+    read,
+    write_mixture,
+    write_plain,
+)
+from twinlog.kafka.ports import OffsetSpec
+from twinlog.kafka.raw.delete_records import delete_records
+from twinlog.testing.brokers import KafkaPair, eventually
+from twinlog.testing.raw_copying import open_session
+
+
+async def test_every_record_lies_at_its_source_offset_over_several_tasks(
+    kafka_pair: KafkaPair, unique_topic: str, tmp_path: Path
+) -> None:
+    async with preserved_rig(kafka_pair, tmp_path, unique_topic, partitions=3) as rig:
+        await write_mixture(kafka_pair.a, unique_topic, 3, rounds=2)
+        await rig.copy_everything()
+        await write_mixture(kafka_pair.a, unique_topic, 3, rounds=2)
+        await rig.copy_everything()
+        assert await rig.same() > 200
+        assert rig.positions == await rig.ends()
+
+
+def _has_come_to(running: Running, goal: int, writing: "asyncio.Task[None]") -> bool:
+    return writing.done() or sum(each.position for each in running.look().values()) > goal
+
+
+async def test_killed_tasks_leave_no_trace(kafka_pair: KafkaPair, unique_topic: str, tmp_path: Path) -> None:
+    async with preserved_rig(kafka_pair, tmp_path, unique_topic, partitions=3) as rig:
+        async with asyncio.TaskGroup() as group:
+            writing = group.create_task(
+                write_plain(kafka_pair.a, unique_topic, 30_000, partitions=3), name="write"
+            )
+            while not writing.done():
+                async with rig.task(kill=True) as running:
+                    goal = sum(each.position for each in running.look().values()) + 1_000
+                    await eventually(partial(_has_come_to, running, goal, writing))
+        await rig.copy_everything()
+        assert rig.tasks > 2
+        assert await rig.same() == 30_000
+
+
+async def test_a_copy_begins_where_its_source_begins(
+    kafka_pair: KafkaPair, unique_topic: str, tmp_path: Path
+) -> None:
+    async with preserved_rig(kafka_pair, tmp_path, unique_topic) as rig:
+        (partition,) = rig.every
+        await write_plain(kafka_pair.a, unique_topic, 1_000)
+        async with open_session("A", kafka_pair.a.client_properties()) as session:
+            assert await delete_records(session, {partition: 700}) == {partition: 700}
+        rig.skips[partition] = 0, 700
+        ends = await rig.ends()
+        async with rig.task() as running:
+            await eventually(lambda: running.copied(ends))
+
+            async def begins_there() -> bool:
+                return await rig.target_bounds(OffsetSpec.EARLIEST) == {partition: 700}
+
+            await eventually(begins_there)
+        assert await rig.same() == 300
+        await rig.copy_everything()
+        seen = await read(kafka_pair.b, partition, 1_000, isolation="read_uncommitted")
+        assert min(seen) == 700
+
+
+async def test_a_range_that_the_source_lost_is_filled_and_in_the_ledger(
+    kafka_pair: KafkaPair, unique_topic: str, tmp_path: Path
+) -> None:
+    async with preserved_rig(
+        kafka_pair,
+        tmp_path,
+        unique_topic,
+        properties={"A.producer.request.timeout.ms": "1000"},
+    ) as rig:
+        (partition,) = rig.every
+        rig.lease_seconds = 2.0
+        await write_plain(kafka_pair.a, unique_topic, 100)
+        await rig.copy_everything()
+        await write_plain(kafka_pair.a, unique_topic, 400)
+        async with open_session("A", kafka_pair.a.client_properties()) as session:
+            await delete_records(session, {partition: 300})
+        ends = await rig.ends()
+        async with rig.task() as running:
+            await eventually(lambda: running.copied(ends))
+            assert running.gaps == [(100, 300, "RETENTION")]
+        assert rig.skips[partition] == (100, 300)
+        copied = await read(kafka_pair.b, partition, 500)
+        assert sorted(copied) == [*range(100), *range(300, 500)]
+
+
+async def test_a_foreign_writer_ends_the_copy_and_the_exact_position_is_told(
+    kafka_pair: KafkaPair, unique_topic: str, tmp_path: Path
+) -> None:
+    async with preserved_rig(kafka_pair, tmp_path, unique_topic) as rig:
+        (partition,) = rig.every
+        await write_plain(kafka_pair.a, unique_topic, 2_000)
+        await rig.copy_everything()
+        async with rig.task() as running:
+            await eventually(lambda: running.position(partition) == 2_000)
+            async with AIOKafkaProducer(bootstrap_servers=kafka_pair.b.bootstrap_servers) as intruder:
+                await intruder.send_and_wait(unique_topic, b"intruder", partition=0)
+            await write_plain(kafka_pair.a, unique_topic, 500)
+            await eventually(lambda: running.look()[partition].needs_translation)
+            report = running.look()[partition]
+        assert report.reason == "FOREIGN_WRITE"
+        assert "offset 2000" in report.message
+        copied = await read(kafka_pair.b, partition, report.position + 1)
+        assert copied[2_000][1] == b"intruder"
+        original = await read(kafka_pair.a, partition, 2_500)
+        behind = {offset - 1: content for offset, content in copied.items() if offset > 2_000}
+        assert behind == {offset: original[offset] for offset in range(2_000, report.position)}
+
+
+async def test_records_that_are_too_large_for_the_target_stop_only_their_partition(
+    kafka_pair: KafkaPair, unique_topic: str, tmp_path: Path
+) -> None:
+    async with preserved_rig(
+        kafka_pair, tmp_path, unique_topic, partitions=2, target={"max.message.bytes": "2000"}
+    ) as rig:
+        large, other = rig.every
+        # The driver does not know the limit yet: the broker refuses.
+        await write_plain(kafka_pair.a, unique_topic, 10, partitions=2)
+        async with AIOKafkaProducer(bootstrap_servers=kafka_pair.a.bootstrap_servers) as producer:
+            await producer.send_and_wait(unique_topic, b"x" * 5_000, partition=large.partition)
+        await write_plain(kafka_pair.a, unique_topic, 10, partitions=2)
+        ends = await rig.ends()
+        async with rig.task() as running:
+            await eventually(lambda: running.position(other) == ends[other])
+            await eventually(lambda: running.look()[large].reason == "RECORD_TOO_LARGE")
+            assert running.position(large) == 5
+        # Now it does.
+        rig.max_message_bytes = 2_000
+        async with rig.task() as running:
+            await eventually(lambda: running.look()[large].reason == "RECORD_TOO_LARGE")
+            assert "offset 5 " in running.look()[large].message
