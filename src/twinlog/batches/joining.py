@@ -1,0 +1,86 @@
+"""Small batches that are ready to be sent, joined into larger ones.
+
+A produce request takes one batch of each partition, and a leader answers a batch only when every replica
+has it. So batches that wait for one another cost a round trip each; joined they cost one. Never fails: what
+cannot be joined stays as it is.
+"""
+
+from collections.abc import Iterator, Sequence
+from itertools import chain
+
+from twinlog.batches.bodies import OpenRecord
+from twinlog.batches.codec import decompress
+from twinlog.batches.lanes import LaneReason, TargetTopicLimits
+from twinlog.batches.outgoing import OutgoingBatch
+from twinlog.batches.recode_lane import pack
+from twinlog.batches.records import walk_records
+from twinlog.errors import WireFormatError
+
+JOINED_BELOW_BYTES = 16 << 10
+"""Larger batches are sent as they are: opening one costs more than it saves."""
+JOINED_BYTES = 64 << 10
+"""Most bytes of the batches that become one."""
+_MOST_OPEN_BYTES = 1 << 20
+
+
+def join(
+    batches: Sequence[OutgoingBatch], *, target: TargetTopicLimits, keeps_offsets: bool = False
+) -> Sequence[OutgoingBatch]:
+    """The same records in the same order, in as few batches as `JOINED_BYTES` allows.
+
+    With `keeps_offsets` only batches without a missing offset between them become one.
+    """
+    if len(batches) < 2:
+        return batches
+    return list(chain.from_iterable(_joined(group, target) for group in _groups(batches, keeps_offsets)))
+
+
+def _groups(batches: Sequence[OutgoingBatch], keeps_offsets: bool) -> Iterator[list[OutgoingBatch]]:
+    group: list[OutgoingBatch] = []
+    group_bytes = 0
+    for batch in batches:
+        last = group[-1] if group else None
+        if last is not None and not (
+            batch.codec is last.codec
+            and max(last.size_bytes, batch.size_bytes) < JOINED_BELOW_BYTES
+            and group_bytes + batch.size_bytes <= JOINED_BYTES
+            and (not keeps_offsets or last.last_source_offset + 1 == batch.first_source_offset)
+        ):
+            yield group
+            group, group_bytes = [], 0
+        group.append(batch)
+        group_bytes += batch.size_bytes
+    yield group
+
+
+def _joined(group: Sequence[OutgoingBatch], target: TargetTopicLimits) -> Sequence[OutgoingBatch]:
+    if len(group) == 1:
+        return group
+    records: list[OpenRecord] = []
+    for batch in group:
+        opened = _open(batch)
+        if opened is None:
+            return group
+        records += opened
+    packed = pack(
+        records,
+        codec=group[0].codec,
+        target=target,
+        reason=LaneReason.SMALL_BATCHES,
+        next_source_offset=group[-1].next_source_offset,
+    )
+    return group if packed.too_large else packed.batches
+
+
+def _open(batch: OutgoingBatch) -> list[OpenRecord] | None:
+    """Its records with their source offsets; None when they are not as the header says, or too many."""
+    records: list[OpenRecord] = []
+    try:
+        data = decompress(batch.codec, batch.records, _MOST_OPEN_BYTES)
+        rest = walk_records(data, 0, batch.base_timestamp_ms, batch.record_count, records.append)
+    except (IndexError, WireFormatError):
+        return None
+    if rest or len(records) != batch.record_count:
+        return None
+    offsets = chain.from_iterable(range(first, first + count) for first, count in batch.runs)
+    return [(offset, timestamp, body) for offset, (_, timestamp, body) in zip(offsets, records, strict=True)]
