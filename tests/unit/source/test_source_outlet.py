@@ -46,21 +46,29 @@ class TargetLog:
 class FakeTransport:
     """A transport whose commits write `ends` of the test into the target's log."""
 
-    def __init__(self, target: TargetLog, ends: Mapping[TopicPartition, int]) -> None:
-        self._target = target
-        self._ends = ends
-        self._sent: list[tuple[TopicPartition, asyncio.Future[int]]] = []
+    def __init__(
+        self, target: TargetLog, ends: Mapping[TopicPartition, int], *, overlaps: bool = False
+    ) -> None:
+        self.overlaps = overlaps
+        self.target = target
+        self.ends = ends
         self.partition_failures: dict[TopicPartition, KafkaError] = {}
 
     async def __aenter__(self) -> Self:
-        self._target.opened += 1
+        self.target.opened += 1
         return self
 
     async def __aexit__(self, *exc: object) -> None:
         return None
 
-    def begin(self) -> None:
-        self._sent = []
+    def begin(self) -> "FakeTransaction":
+        return FakeTransaction(self)
+
+
+class FakeTransaction:
+    def __init__(self, transport: FakeTransport) -> None:
+        self._transport, self._target = transport, transport.target
+        self._sent: list[tuple[TopicPartition, asyncio.Future[int]]] = []
 
     def send(self, partition: TopicPartition, batch: OutgoingBatch) -> asyncio.Future[int]:
         acknowledged: asyncio.Future[int] = asyncio.get_running_loop().create_future()
@@ -69,18 +77,20 @@ class FakeTransport:
             acknowledged.set_result(len(self._target.committed) + len(self._sent) - 1)
         return acknowledged
 
-    async def commit(self, positions: Positions, *, ending: Callable[[], None]) -> None:
+    async def store(self, positions: Positions) -> None:
         for partition, _ in self._sent:
             if partition in self._target.refused:
-                self.partition_failures = {partition: self._target.refused[partition]}
+                self._transport.partition_failures = {partition: self._target.refused[partition]}
                 raise self._target.refused[partition]
-        ending()
+
+    async def commit(self) -> None:
         self._target.on_commit()
+        ends = dict(self._transport.ends)
         await wait_or_stop(asyncio.Event(), 0.001)
         failure = self._target.commit_failures.pop(0) if self._target.commit_failures else None
         if failure is None or failure[1]:
             self._target.committed += [partition for partition, _ in self._sent]
-            self._target.positions.update(self._ends)
+            self._target.positions.update(ends)
         if failure is not None:
             raise failure[0]
 
@@ -383,7 +393,7 @@ async def test_a_move_that_was_withdrawn_before_the_partition_came_to_rest_never
     copier, good = bench.copier(), bench.copies[GOOD]
     bench.target.silent.add(TopicPartition("A.bad", 0))
     bench.fetched(GOOD, 3)
-    good.in_round = True
+    good.rounds = 1
     async with asyncio.TaskGroup() as group:
         moving = group.create_task(copier.moves.run(bench.stop), name="moves")
         copier.moves.order(pb.Reposition(partition=NAMED, position=50, id=7))

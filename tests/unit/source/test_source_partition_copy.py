@@ -66,9 +66,9 @@ def test_a_fault_that_nothing_was_copied_before_is_tried_less_and_less_often() -
     copy = copy_at(5)
     waits, now = [], 0.0
     for _ in range(8):
-        copy.in_round = True
+        copy.rounds = 1
         copy.commit(5)
-        copy.in_round = False
+        copy.rounds = 0
         copy.fail(reason="RECORD_TOO_LARGE", message="", retriable=False, now=now)
         assert copy.retry_at is not None
         waits.append(copy.retry_at - now)
@@ -79,7 +79,7 @@ def test_a_fault_that_nothing_was_copied_before_is_tried_less_and_less_often() -
 
 def test_a_partition_is_not_idle_while_its_fault_is_in_a_round() -> None:
     copy = copy_at(5)
-    copy.in_round = True
+    copy.rounds = 1
     assert not copy.is_idle
     copy.rewind()
     assert copy.is_idle

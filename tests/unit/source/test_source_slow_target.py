@@ -69,6 +69,7 @@ class Quota:
 class LimitedTransport:
     quota: Quota
     committed: Callable[[list[TopicPartition], float], None]
+    overlaps: bool = False
     partition_failures: dict[TopicPartition, KafkaError] = field(default_factory=dict)
     _sent: list[TopicPartition] = field(default_factory=list)
     _over_at: float = 0.0
@@ -80,9 +81,10 @@ class LimitedTransport:
     async def __aexit__(self, *exc: object) -> None:
         return None
 
-    def begin(self) -> None:
+    def begin(self) -> "LimitedTransport":
         self._sent = []
         self._began = asyncio.get_running_loop().time()
+        return self
 
     def send(self, partition: TopicPartition, batch: OutgoingBatch) -> asyncio.Future[int]:
         acknowledged: asyncio.Future[int] = asyncio.get_running_loop().create_future()
@@ -91,11 +93,11 @@ class LimitedTransport:
         self._over_at = self.quota.passed_at(batch.size_bytes)
         return acknowledged
 
-    async def commit(self, positions: Positions, *, ending: Callable[[], None]) -> None:
-        loop = asyncio.get_running_loop()
-        await pause(self._over_at - loop.time())
-        ending()
-        self.committed(self._sent, loop.time() - self._began)
+    async def store(self, positions: Positions) -> None:
+        await pause(self._over_at - asyncio.get_running_loop().time())
+
+    async def commit(self) -> None:
+        self.committed(self._sent, asyncio.get_running_loop().time() - self._began)
 
 
 async def pause(seconds: float) -> None:

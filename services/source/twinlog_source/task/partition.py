@@ -92,8 +92,8 @@ class PartitionCopy:
     generation: int = 0
     """Raised by every rewind: what was fetched for an older generation is thrown away."""
     held: bool = False
-    in_round: bool = False
-    """A chunk of it is in the present round, if only one that holds nothing but a fault."""
+    rounds: int = 0
+    """How many rounds that are not over have chunks of it, if only chunks that hold nothing but a fault."""
     restarts: int = 0
     """How often its position was decided elsewhere."""
     lane: Lane | None = None
@@ -152,7 +152,7 @@ class PartitionCopy:
     @property
     def is_idle(self) -> bool:
         """Nothing is fetched, queued or sent that is not committed, and no fault is about to be told."""
-        return self.fetched == self.committed and not self.in_round
+        return self.fetched == self.committed and not self.rounds
 
     def written(self, base_offset: int, record_count: int, first_source_offset: int) -> None:
         """Records of it, the first of them this one of the source, were committed on the target at
@@ -164,7 +164,7 @@ class PartitionCopy:
     def rewind(self) -> None:
         """Throw away what is queued and sent: the transaction that held it was aborted."""
         self.sent = self.committed
-        self.in_round = False
+        self.rounds = 0
         self.drop_queued()
 
     def drop_queued(self) -> None:

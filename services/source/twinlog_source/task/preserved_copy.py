@@ -215,4 +215,4 @@ class PreservedCopy:
 
     def _note_rest(self) -> None:
         """The partition is at rest only when its copy is: what fails meanwhile is not forgotten."""
-        self.copy.in_round = bool(self._outstanding) or not self.is_idle
+        self.copy.rounds = int(bool(self._outstanding) or not self.is_idle)

@@ -11,13 +11,20 @@ Invariant D: `run` and then `store_rest` return only when every position is cert
 raise, and the driver must read the log.
 Invariant E: a position that was decided elsewhere (an operator, a recorded gap) stands until it is stored:
 what a commit before it turns out to have written does not replace it.
+Invariant F: a round is committed only after the round before it was: a position never stands for records of a
+round that was lost.
+
+Over a long way rounds overlap: while the commit of one is unanswered, the next is sent and stored.
+
+    round 1   send ──▶ stored   commit ──▶ committed
+    round 2                     send ────▶ stored     commit ──▶ committed
 
 Preserved copies are written elsewhere (`preserved_copies`): only their positions are stored here, now and
 then, with whatever else is committed.
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, field
 from typing import NamedTuple
@@ -25,6 +32,7 @@ from typing import NamedTuple
 import structlog
 
 from twinlog.batches import NewRecord, OutgoingBatch, build_batch
+from twinlog.batches.joining import join
 from twinlog.clock import Clock
 from twinlog.errors import KafkaError, TransientKafkaError
 from twinlog.kafka.raw import COMMITTED, OUTCOME
@@ -47,8 +55,13 @@ from twinlog_source.task.round_size import RoundSize
 from twinlog_source.task.settling import settle_batch
 from twinlog_source.task.source_reader import PreparedChunk, SourceReader
 from twinlog_source.task.syncs import OffsetSyncs
-from twinlog_source.task.transport import Transport
+from twinlog_source.task.transport import Transaction, Transport
 
+FAR_SECONDS = 0.008
+"""From so long an answer on the target is far away: a round trip costs more there than joining small
+batches and keeping two transactions."""
+FEW_BYTES = 128 << 10
+"""A round of so few bytes takes as long as its round trips do."""
 IDLE_SECONDS = 0.25
 DOUBTFUL_SECONDS = 1.0
 """For partitions that failed last time, once the others are written; a slow way may take longer for what it
@@ -74,6 +87,20 @@ class Round:
     size_bytes: int = 0
     began_at: float = 0.0
     """Monotonic seconds."""
+    transaction: Transaction | None = None
+    epochs: dict[TopicPartition, tuple[EpochStart, ...]] = field(default_factory=dict)
+    """Leader epochs after it, of partitions that continue under another leader."""
+    positions: dict[TopicPartition, int] = field(default_factory=dict)
+    """What it stores."""
+    moved: dict[TopicPartition, int] = field(default_factory=dict)
+    """Those of them that moved without data."""
+    extra_count: int = 0
+    """How many records of our own it stores."""
+    ending: asyncio.Event = field(default_factory=asyncio.Event)
+    """Set when its commit was asked for: only then may another round begin."""
+    over: asyncio.Event = field(default_factory=asyncio.Event)
+    """Set when its commit succeeded or failed."""
+    failure: KafkaError | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -170,6 +197,11 @@ class TargetWriter:
     _size: RoundSize = field(default_factory=RoundSize)
     _round: Round = field(default_factory=Round)
     """The present one, or the one before."""
+    _committing: Round | None = None
+    """The one whose commit is unanswered while the present one is sent."""
+    _way_seconds: float = 0.0
+    """How long the target took for a round of few bytes, without its commit."""
+    _tasks: asyncio.TaskGroup | None = None
     _store_now: bool = False
     _transport: Transport | None = None
     _stack: AsyncExitStack = field(default_factory=AsyncExitStack)
@@ -207,6 +239,17 @@ class TargetWriter:
 
         Raises KafkaError: PRODUCER_FENCED when another owner took over, any other when the last round failed.
         """
+        failure: KafkaError | None = None
+        async with asyncio.TaskGroup() as tasks:
+            self._tasks = tasks
+            try:
+                await self._run(stop)
+            except KafkaError as error:
+                failure = error
+        if failure is not None:
+            raise failure
+
+    async def _run(self, stop: asyncio.Event) -> None:
         backoff = Backoff(initial_seconds=0.2, max_seconds=5.0, random=self.random)
         while True:
             try:
@@ -219,7 +262,8 @@ class TargetWriter:
                 self.target_problem = None
                 await self._rounds(stop, self._transport, backoff)
                 return
-            except KafkaError as error:
+            except KafkaError as found:
+                error = await self._outcome_of_last() or found
                 self._failed(error)
                 await self.close()
                 if error.reason == FENCED or await wait_or_stop(stop, backoff.next()):
@@ -227,6 +271,9 @@ class TargetWriter:
 
     async def _rounds(self, stop: asyncio.Event, transport: Transport, backoff: Backoff) -> None:
         while not stop.is_set():
+            if self._unanswered is None:
+                # Also with nothing left to send: what a lost round held is fetched again.
+                await self._last_committed()
             chunk = self.source_reader.pop()
             if chunk is not None:
                 await self._copy_round(transport, chunk)
@@ -235,6 +282,21 @@ class TargetWriter:
                 await self._store(transport)
             else:
                 await self._await_chunk(stop)
+        await self._last_committed()
+
+    async def _last_committed(self) -> None:
+        """Wait until the round before the present one is committed. Raises its failure."""
+        failure = await self._outcome_of_last()
+        if failure is not None:
+            raise failure
+
+    async def _outcome_of_last(self) -> KafkaError | None:
+        """Bounded by the producer's time-outs."""
+        last, self._committing = self._committing, None
+        if last is None:
+            return None
+        await last.over.wait()
+        return last.failure
 
     async def store_rest(self) -> None:
         """Write the positions and gaps that are only in memory; once nothing can be found any more. Raises
@@ -257,25 +319,35 @@ class TargetWriter:
         current = self._round = Round(began_at=self.clock.monotonic())
         chunk: PreparedChunk | None = first
         while chunk is not None:
-            self._send(transport, current, chunk)
+            self._collect(current, chunk)
             if current.size_bytes >= self._size.size_bytes:
                 break
             chunk = self.source_reader.pop()
+        self._send(transport, current)
         await self._await_doubtful(current)
         ends = {taken.copy.partition: taken.prepared.next_offset for taken in current.chunks}
-        epochs = self._new_epochs(current)
-        marks = [self._fact(LeaderEpochsFact(partition=p, epochs=after)) for p, after in epochs.items()]
-        if current.sent:
-            await self._commit(transport, ends, marks)
-        else:
+        current.epochs = self._new_epochs(current)
+        marks = [
+            self._fact(LeaderEpochsFact(partition=partition, epochs=after))
+            for partition, after in current.epochs.items()
+        ]
+        if current.transaction is None:
             # Only markers and aborted data: there is nothing to be atomic with.
+            await self._last_committed()
             self._unstored |= ends.keys()
             self._extra_records += marks
-        self._settle(current)
-        self._size.passed(current.size_bytes, self.clock.monotonic() - current.began_at)
-        self.source_reader.limit_buffer(self._size.size_bytes)
-        for partition, after in epochs.items():
-            self.copies[partition].epochs = after
+            self._settle(current)
+            self._take_epochs(current)
+            return
+        await self._put(current, ends, marks)
+        if current.size_bytes <= FEW_BYTES:
+            self._way_seconds = self.clock.monotonic() - current.began_at
+        await self._last_committed()
+        await self._commit(current, overlapping=transport.overlaps and self._is_far)
+
+    @property
+    def _is_far(self) -> bool:
+        return self._way_seconds >= FAR_SECONDS
 
     async def _await_doubtful(self, current: Round) -> None:
         """Partitions that failed last time may not hold up the others for as long as a delivery may take."""
@@ -298,52 +370,129 @@ class TargetWriter:
         if self._late:
             raise next(iter(self._late.values()))
 
-    def _send(self, transport: Transport, current: Round, chunk: PreparedChunk) -> None:
+    def _collect(self, current: Round, chunk: PreparedChunk) -> None:
         current.chunks.append(chunk)
-        chunk.copy.sent, chunk.copy.in_round = chunk.prepared.next_offset, True
-        target = TopicPartition(chunk.copy.target_topic, chunk.copy.partition.partition)
-        for batch in chunk.prepared.batches:
-            if not current.sent:
-                transport.begin()
-            current.sent.append((chunk.copy, batch, transport.send(target, batch)))
-            current.size_bytes += batch.size_bytes
+        chunk.copy.sent = chunk.prepared.next_offset
+        chunk.copy.rounds += 1
+        current.size_bytes += sum([batch.size_bytes for batch in chunk.prepared.batches])
+
+    def _send(self, transport: Transport, current: Round) -> None:
+        for copy, batches in self._batches(current):
+            target = TopicPartition(copy.target_topic, copy.partition.partition)
+            for batch in batches:
+                if current.transaction is None:
+                    current.transaction = transport.begin()
+                current.sent.append((copy, batch, current.transaction.send(target, batch)))
+
+    def _batches(self, current: Round) -> Iterator[tuple[PartitionCopy, Sequence[OutgoingBatch]]]:
+        if not self._is_far:
+            for chunk in current.chunks:
+                yield chunk.copy, chunk.prepared.batches
+            return
+        # A request takes one batch of a partition: small ones that follow one another would wait in turn.
+        by_copy: dict[TopicPartition, list[OutgoingBatch]] = {}
+        for chunk in current.chunks:
+            by_copy.setdefault(chunk.copy.partition, []).extend(chunk.prepared.batches)
+        for partition, batches in by_copy.items():
+            policy = self.source_reader.policies[partition]
+            yield self.copies[partition], join(batches, target=policy.target)
 
     async def _store(self, transport: Transport) -> None:
         """Write the positions that moved without data."""
+        await self._last_committed()
         self._store_now = False
         if self._unstored or self._extra_records:
-            transport.begin()
-            await self._commit(transport, {}, [])
+            current = self._round = Round(began_at=self.clock.monotonic(), transaction=transport.begin())
+            await self._put(current, {}, [])
+            await self._commit(current, overlapping=False)
 
-    async def _commit(
-        self, transport: Transport, ends: Mapping[TopicPartition, int], marks: Sequence[NewRecord]
+    async def _put(
+        self, current: Round, ends: Mapping[TopicPartition, int], marks: Sequence[NewRecord]
     ) -> None:
-        unstored, extra = set(self._unstored), list(self._extra_records)
-        moved = {partition: self.copies[partition].committed for partition in unstored}
-        positions = {**moved, **ends}
-        self._restarts = {partition: self.copies[partition].restarts for partition in positions}
-        leaving_zero = [p for p, position in positions.items() if position and self._stored.get(p) == 0]
-        await transport.commit(
+        """Write the positions that the round ends with, and those that moved without data, beside it."""
+        before = self._unanswered
+        assert current.transaction is not None
+        # What the round before stores, it stores or fails, and nothing of this one counts then.
+        unstored = self._unstored - (before.positions.keys() if before is not None else set())
+        extra = self._extra_records[before.extra_count if before is not None else 0 :]
+        current.moved = {partition: self.copies[partition].committed for partition in unstored}
+        current.positions = {**current.moved, **ends}
+        current.extra_count = len(extra)
+        restarts = {partition: self.copies[partition].restarts for partition in current.positions}
+        self._restarts = restarts if before is None else {**self._restarts, **restarts}
+        leaving_zero = [
+            partition
+            for partition, position in current.positions.items()
+            if position and self._stored.get(partition) == 0
+        ]
+        await current.transaction.store(
             self.positions_topic.batches(
-                positions,
+                current.positions,
                 [*extra, *self._unknown_epochs(unstored - ends.keys()), *marks],
                 leaving_zero=leaving_zero,
                 now_ms=self.clock.now_ms(),
-            ),
-            ending=self.source_reader.release,
+            )
         )
-        self._stored.update(positions)
+
+    async def _commit(self, current: Round, *, overlapping: bool) -> None:
+        """Commit what was put; `overlapping` returns at once. Raises the failure otherwise."""
+        self._committing = current
+        self.source_reader.release()
+        if overlapping:
+            assert self._tasks is not None
+            self._tasks.create_task(self._end(current), name="commit a round")
+            await current.ending.wait()
+            return
+        await self._end(current)
+        await self._last_committed()
+
+    async def _end(self, current: Round) -> None:
+        assert current.transaction is not None
+        current.ending.set()
+        try:
+            await current.transaction.commit()
+            self._committed(current)
+        except KafkaError as error:
+            current.failure = error
+        finally:
+            current.over.set()
+            self.source_reader.arrived.set()
+
+    def _committed(self, current: Round) -> None:
+        self._stored.update(current.positions)
         # Not those that were moved once more meanwhile.
-        self._unstored -= {p for p in positions if p not in moved or self.copies[p].committed == moved[p]}
-        del self._extra_records[: len(extra)]
+        self._unstored -= {
+            partition
+            for partition in current.positions
+            if current.moved.get(partition, self.copies[partition].committed)
+            == self.copies[partition].committed
+        }
+        del self._extra_records[: current.extra_count]
         self.committed_rounds += 1
+        self._settle(current)
+        self._take_epochs(current)
+        if current.chunks:
+            self._size.passed(current.size_bytes, self.clock.monotonic() - current.began_at)
+            self.source_reader.limit_buffer(self._size.size_bytes)
+
+    def _take_epochs(self, current: Round) -> None:
+        for partition, after in current.epochs.items():
+            self.copies[partition].epochs = after
+
+    @property
+    def _unanswered(self) -> Round | None:
+        """The round whose commit is on its way."""
+        last = self._committing
+        return None if last is None or last.over.is_set() else last
 
     def _new_epochs(self, current: Round) -> dict[TopicPartition, tuple[EpochStart, ...]]:
         """Of partitions that go on under another leader."""
         changed: dict[TopicPartition, tuple[EpochStart, ...]] = {}
+        before_it = self._unanswered
+        unanswered = before_it.epochs if before_it is not None else {}
         for taken in current.chunks:
             partition = taken.copy.partition
-            before = changed.get(partition, taken.copy.epochs)
+            before = changed.get(partition, unanswered.get(partition, taken.copy.epochs))
             after = extended(before, taken.prepared.leader_epochs)
             if after is not before:
                 changed[partition] = after
@@ -369,7 +518,7 @@ class TargetWriter:
             settle_batch(copy, batch, acknowledged.result(), syncs=self.syncs, now_ms=now_ms)
         for chunk in current.chunks:
             chunk.copy.commit(chunk.prepared.next_offset)
-            chunk.copy.in_round = False
+            chunk.copy.rounds -= 1
             fault = chunk.prepared.fault
             if fault is not None:
                 chunk.copy.fail(reason=fault.reason, message=fault.message, retriable=False, now=now)

@@ -2,7 +2,7 @@
 once)."""
 
 import asyncio
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import AsyncExitStack
 from typing import Protocol, Self
 
@@ -15,21 +15,34 @@ Positions = Mapping[TopicPartition, OutgoingBatch]
 """One batch of position records for each partition of the positions topic."""
 
 
+class Transaction(Protocol):
+    """One round: send, store, commit."""
+
+    def send(self, partition: TopicPartition, batch: OutgoingBatch) -> asyncio.Future[int]: ...
+
+    async def store(self, positions: Positions) -> None:
+        """Send the positions too, and return when all that has to lie on the target before `commit` does.
+        Raises KafkaError."""
+        ...
+
+    async def commit(self) -> None:
+        """Return when the round is on the target, and its positions with it. Raises KafkaError."""
+        ...
+
+
 class Transport(Protocol):
-    """One round of writing after the other: begin, send, commit. After a failure: take a new one."""
+    """One round of writing after the other. After a failure: take a new one."""
+
+    @property
+    def overlaps(self) -> bool:
+        """Whether the next round may be begun, sent and stored while the commit of one is unanswered."""
+        ...
 
     async def __aenter__(self) -> Self: ...
 
     async def __aexit__(self, *exc: object) -> None: ...
 
-    def begin(self) -> None: ...
-
-    def send(self, partition: TopicPartition, batch: OutgoingBatch) -> asyncio.Future[int]: ...
-
-    async def commit(self, positions: Positions, *, ending: Callable[[], None]) -> None:
-        """Return when the round is on the target, and its positions with it; `ending` is called when only the
-        last request is still to be answered. Raises KafkaError."""
-        ...
+    def begin(self) -> Transaction: ...
 
     @property
     def partition_failures(self) -> Mapping[TopicPartition, KafkaError]: ...
@@ -41,6 +54,7 @@ class ExactlyOnce:
     def __init__(
         self, session: DataClientPool, transactional_ids: Sequence[str], settings: ProducerSettings
     ) -> None:
+        self.overlaps = len(transactional_ids) > 1
         self._rotation = TransactionRotation(session, transactional_ids, settings)
 
     async def __aenter__(self) -> Self:
@@ -50,26 +64,34 @@ class ExactlyOnce:
     async def __aexit__(self, *exc: object) -> None:
         await self._rotation.__aexit__(*exc)
 
-    def begin(self) -> None:
-        self._rotation.begin()
-
-    def send(self, partition: TopicPartition, batch: OutgoingBatch) -> asyncio.Future[int]:
-        return self._rotation.send(partition, batch)
-
-    async def commit(self, positions: Positions, *, ending: Callable[[], None]) -> None:
-        for partition, batch in positions.items():
-            self._rotation.send(partition, batch)
-        await self._rotation.flush()
-        ending()
-        await self._rotation.commit()
+    def begin(self) -> Transaction:
+        return _KafkaTransaction(self._rotation.begin())
 
     @property
     def partition_failures(self) -> Mapping[TopicPartition, KafkaError]:
         return self._rotation.partition_failures
 
 
+class _KafkaTransaction:
+    def __init__(self, producer: RawProducer) -> None:
+        self._producer = producer
+
+    def send(self, partition: TopicPartition, batch: OutgoingBatch) -> asyncio.Future[int]:
+        return self._producer.send(partition, batch)
+
+    async def store(self, positions: Positions) -> None:
+        for partition, batch in positions.items():
+            self._producer.send(partition, batch)
+        await self._producer.flush()
+
+    async def commit(self) -> None:
+        await self._producer.commit()
+
+
 class AtLeastOnce:
     """Positions follow the data they speak of: a crash between the two repeats, never loses."""
+
+    overlaps = False
 
     def __init__(self, session: DataClientPool, settings: ProducerSettings) -> None:
         self._producer = RawProducer(session, settings)
@@ -82,19 +104,27 @@ class AtLeastOnce:
     async def __aexit__(self, *exc: object) -> None:
         await self._stack.aclose()
 
-    def begin(self) -> None:
-        """Nothing: every batch stands for itself."""
-
-    def send(self, partition: TopicPartition, batch: OutgoingBatch) -> asyncio.Future[int]:
-        return self._producer.send(partition, batch)
-
-    async def commit(self, positions: Positions, *, ending: Callable[[], None]) -> None:
-        await self._producer.flush()
-        ending()
-        for partition, batch in positions.items():
-            self._producer.send(partition, batch)
-        await self._producer.flush()
+    def begin(self) -> Transaction:
+        return _DataFirst(self._producer)
 
     @property
     def partition_failures(self) -> Mapping[TopicPartition, KafkaError]:
         return self._producer.partition_failures
+
+
+class _DataFirst:
+    def __init__(self, producer: RawProducer) -> None:
+        self._producer = producer
+        self._positions: Positions = {}
+
+    def send(self, partition: TopicPartition, batch: OutgoingBatch) -> asyncio.Future[int]:
+        return self._producer.send(partition, batch)
+
+    async def store(self, positions: Positions) -> None:
+        self._positions = positions
+        await self._producer.flush()
+
+    async def commit(self) -> None:
+        for partition, batch in self._positions.items():
+            self._producer.send(partition, batch)
+        await self._producer.flush()

@@ -1,8 +1,9 @@
 """Two transactional ids used in turn, so that one transaction need not wait for the markers of the last.
 
 After a commit is acknowledged its markers are still being written, and the id's next transaction would be
-answered CONCURRENT_TRANSACTIONS. The other id can begin at once. The next transaction begins only after the
-previous commit was acknowledged, so order and atomicity are those of one id.
+answered CONCURRENT_TRANSACTIONS. The other id can begin at once, even while the commit is unanswered: over
+a long way that spares a round trip. Whoever begins so early must not commit before the earlier commit was
+acknowledged: then order and atomicity are those of one id.
 """
 
 import asyncio
@@ -19,7 +20,7 @@ from twinlog.model import TopicPartition
 
 
 class TransactionRotation:
-    """One transaction at a time, over several ids; which one is in use does not matter to the caller.
+    """One open transaction at a time, over several ids; which one is in use does not matter to the caller.
 
     As with `RawProducer`, any failure makes it unusable: leave it, and take a new one with the same ids.
     """
@@ -57,13 +58,20 @@ class TransactionRotation:
 
     @property
     def partition_failures(self) -> Mapping[TopicPartition, KafkaError]:
-        return self._current.partition_failures
+        """Of all ids."""
+        return {
+            partition: error
+            for producer in self._producers
+            for partition, error in producer.partition_failures.items()
+        }
 
-    def begin(self) -> None:
-        """Open the next transaction, on the other id. Raises StateError while one is open, or the failure."""
-        if self._current.state is ProducerState.READY:
+    def begin(self) -> RawProducer:
+        """Open the next transaction, on the other id, and return its producer. Raises StateError while one is
+        open, or the failure."""
+        if self._current.state in (ProducerState.READY, ProducerState.ENDING):
             self._turn = (self._turn + 1) % len(self._producers)
         self._current.begin()
+        return self._current
 
     def send(self, partition: TopicPartition, batch: OutgoingBatch) -> asyncio.Future[int]:
         """See `RawProducer.send`."""
