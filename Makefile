@@ -11,6 +11,9 @@ JOBS := 3
 SIDE_BY_SIDE := -n $(JOBS) --dist loadscope --no-loadscope-reorder
 SOURCES := src services tests bench examples
 
+# Where it is set, each of the hundreds of processes that tests start compiles all sources again.
+unexport PYTHONDONTWRITEBYTECODE
+
 .DEFAULT_GOAL := help
 .PHONY: help install demo test unit contract integration e2e chaos chaos-translation bench lint format proto docs clean
 
@@ -35,7 +38,7 @@ test: install ## Every test: unit, contract, integration, e2e, a short chaos run
 	$(BIN)/python -m pytest $(SIDE_BY_SIDE) tests/e2e tests/chaos tests/integration tests/contract tests/unit
 
 unit: install ## Tests without I/O (seconds)
-	$(BIN)/python -m pytest tests/unit
+	$(BIN)/python -m pytest -n auto tests/unit
 
 contract: install ## The ports' suite on the fake and on a real broker
 	$(BIN)/python -m pytest tests/contract

@@ -27,7 +27,7 @@ from twinlog.service.supervisor.child import ChildSpec
 from twinlog.service.supervisor.log_lines import LogLines
 from twinlog.service.supervisor.supervisor import Supervisor
 from twinlog.service.waiting import Backoff
-from twinlog.testing.brokers import eventually
+from twinlog.testing.brokers import PATIENCE_SECONDS, eventually
 
 _SERVES = "import time; print('up', flush=True); time.sleep(600)"
 # The handler may run inside a flush of the same stream, which refuses another one.
@@ -201,6 +201,7 @@ B.bootstrap.servers = 127.0.0.1:1
 A->B.enabled = true
 twinlog.drain.seconds = 0
 """
+_LINES_OF_AN_END = 60
 _LIGHT = ("--service", "heartbeat", "--service", "checkpoint")
 _FREE_PORTS = "".join(
     f"twinlog.{service}.listen = 127.0.0.1:0\n"
@@ -225,8 +226,13 @@ class Command:
         return psutil.Process(self.process.pid).children(recursive=True)
 
     async def exit_code(self) -> int:
-        async with asyncio.timeout(40):
+        async with asyncio.timeout(PATIENCE_SECONDS):
             return await self.process.wait()
+
+    async def ends_cleanly(self) -> None:
+        """By the signal that it got. Its end tells of the child that failed, if one did."""
+        code = await self.exit_code()
+        assert code == 0, "\n".join(self.stderr.splitlines()[-_LINES_OF_AN_END:])
 
 
 def _run_command(directory: Path, properties: str, *arguments: str) -> list[str]:
@@ -260,7 +266,7 @@ async def test_twinlog_run_serves_says_so_once_restarts_and_ends_with_0(tmp_path
         await eventually(lambda: command.stderr.count('"event": "listening"') >= 3)
 
         command.process.send_signal(signal.SIGTERM)
-        assert await command.exit_code() == 0
+        await command.ends_cleanly()
     assert command.stdout.count("ready") == 1
 
 
@@ -300,7 +306,7 @@ async def test_a_signal_before_anything_serves_ends_cleanly(tmp_path: Path, numb
     async with _twinlog_run(tmp_path, _PROPERTIES + _FREE_PORTS, *_LIGHT) as command:
         await eventually(lambda: "service_started" in command.stderr)
         command.process.send_signal(number)
-        assert await command.exit_code() == 0
+        await command.ends_cleanly()
     assert command.stdout == ""
 
 
@@ -410,7 +416,7 @@ async def test_runs_of_two_files_live_side_by_side_and_a_second_of_one_file_is_r
         assert f"runs already, as process {runs[0].process.pid}:" in refusal.decode()
         for run in runs:
             run.process.send_signal(signal.SIGTERM)
-            assert await run.exit_code() == 0
+            await run.ends_cleanly()
     assert living_runs() == []
 
 

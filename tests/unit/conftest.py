@@ -4,6 +4,7 @@ HYPOTHESIS_PROFILE chooses: `ci` gives every run the same examples, `exhaustive`
 """
 
 import asyncio
+import gc
 import io
 import logging
 import os
@@ -23,6 +24,15 @@ settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "ci"))
 def pytest_asyncio_loop_factories() -> Mapping[str, Callable[[], asyncio.AbstractEventLoop]]:
     """No unit test waits for real time: a wait ends as soon as nothing else is left to do."""
     return {"virtual-time": VirtualTimeLoop}
+
+
+def pytest_collection_finish() -> None:
+    """What was imported and collected lives to the end: the garbage collector need not look at it again and
+    again, which took a sixth of the time.
+    """
+    gc.collect()
+    gc.freeze()
+    gc.set_threshold(50_000, 20, 20)
 
 
 @pytest.fixture

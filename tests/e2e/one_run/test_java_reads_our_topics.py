@@ -59,6 +59,10 @@ async def test_mm2_formatters_read_checkpoints_syncs_and_heartbeats(mirror: Mirr
         return next((line for line in found if re.fullmatch(pattern, line)), None)
 
     assert await eventually(offset_sync)
-    beats = await lines(b, "heartbeats", Formatter.HEARTBEAT)
-    expected = f"Heartbeat{{sourceClusterAlias={east}, targetClusterAlias={west}, timestamp="
-    assert any(line.startswith(expected) for line in beats)
+
+    async def heartbeat() -> str | None:
+        found = await lines(b, "heartbeats", Formatter.HEARTBEAT)
+        expected = f"Heartbeat{{sourceClusterAlias={east}, targetClusterAlias={west}, timestamp="
+        return next((line for line in found if line.startswith(expected)), None)
+
+    assert await eventually(heartbeat)

@@ -6,11 +6,12 @@ from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from typing import IO, Protocol
 
 from twinlog.local.processes.process import PIPE, GuardedProcess
-from twinlog.service.waiting import wait_for_any
+from twinlog.service.waiting import wait_for_any, wait_or_stop
 
-_REAP_SECONDS = 1.0
+_REAP_POLL_SECONDS = 0.02
 _LAST_WORDS_SECONDS = 1.0
 _LINE_LIMIT_BYTES = 1 << 20
 _LAST_LINES = 10
@@ -33,12 +34,37 @@ class ChildEnd:
     """The end of what it printed."""
 
 
+class ChildProcess(Protocol):
+    """What a Child asks of a GuardedProcess."""
+
+    pid: int
+
+    @property
+    def stdout(self) -> IO[bytes]: ...
+
+    def fileno(self) -> int: ...
+
+    def poll(self) -> int | None: ...
+
+    def send_signal(self, number: signal.Signals) -> None: ...
+
+
+def _start(spec: ChildSpec) -> ChildProcess:
+    return GuardedProcess(spec.command, env=spec.environment, output=PIPE)
+
+
 class Child:
     """A running child. It does not outlive this process, nor does what it started (GuardedProcess)."""
 
-    def __init__(self, spec: ChildSpec, *, on_line: Callable[[str], None]) -> None:
+    def __init__(
+        self,
+        spec: ChildSpec,
+        *,
+        on_line: Callable[[str], None],
+        start: Callable[[ChildSpec], ChildProcess] = _start,
+    ) -> None:
         """Starts it: blocks for some 30 ms. Raises ProcessError when the command cannot be run."""
-        self._process = GuardedProcess(spec.command, env=spec.environment, output=PIPE)
+        self._process = start(spec)
         self._on_line = on_line
         self._last_lines: deque[str] = deque(maxlen=_LAST_LINES)
 
@@ -70,17 +96,20 @@ class Child:
         ended = asyncio.Event()
         with self._setting(ended):
             await wait_for_any(stop, ended)
-        if ended.is_set():
-            self._process.wait(_REAP_SECONDS)
-            return False
+        killed = not ended.is_set() and not await self._stopped_within(grace_seconds)
+        await self._reap()
+        return killed
+
+    async def _stopped_within(self, grace_seconds: float) -> bool:
+        """Ask it to stop. False when it had to be killed."""
         self._process.send_signal(signal.SIGTERM)
         try:
             async with asyncio.timeout(grace_seconds):
                 await self._ended()
         except TimeoutError:
             await self._kill()
-            return True
-        return False
+            return False
+        return True
 
     async def _kill(self) -> None:
         self._process.send_signal(signal.SIGKILL)
@@ -91,7 +120,14 @@ class Child:
             ended = asyncio.Event()
             with self._setting(ended):
                 await ended.wait()
-            self._process.wait(_REAP_SECONDS)
+
+    async def _reap(self) -> None:
+        """Wait for the exit code. It comes a moment after the end is seen, and on a busy machine that moment
+        is long: no reason to take the child for one that does not end.
+        """
+        never = asyncio.Event()
+        while self._process.poll() is None:
+            await wait_or_stop(never, _REAP_POLL_SECONDS)
 
     @contextmanager
     def _setting(self, ended: asyncio.Event) -> Iterator[None]:
