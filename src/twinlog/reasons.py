@@ -240,6 +240,11 @@ FLOWS: Final = ReasonGroup(
             "the message says why",
         ),
         OwnReason(
+            "PATH_UNKNOWN",
+            "`twinlog status --check`: it is not known whether heartbeats arrive",
+            "nothing just after the start; else see the heartbeat service's log",
+        ),
+        OwnReason(
             "NO_FLOWS",
             "`twinlog status --check`: services answer, and none of them has a flow",
             "ask the deployment that was meant (`--config`), or enable a flow in the file",

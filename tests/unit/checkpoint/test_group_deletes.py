@@ -6,7 +6,10 @@ from dataclasses import dataclass, field
 
 import pytest
 
+from twinlog.cli.checkpoint.groups_view import notes
 from twinlog.model import TopicPartition
+from twinlog_checkpoint.api import messages
+from twinlog_checkpoint.api.board import flow_progress
 from twinlog_checkpoint.flow.assembly import assemble_group_syncer
 from twinlog_checkpoint.flow.parts import FlowParts
 from twinlog_checkpoint.groups.syncer import GroupSyncer
@@ -137,6 +140,7 @@ async def test_while_a_failover_is_in_effect_no_group_is_deleted(
         world.forget_on_source()
         await world.sync_past_grace()
         assert ("g" in world.fakes.target.groups) is stays
+        assert (flow_progress(world.parts).deletions_held[0] == "FAILED_OVER") is stays
 
 
 async def test_groups_that_never_were_translated_stay() -> None:
@@ -191,12 +195,17 @@ async def test_a_source_that_lost_all_its_groups_deletes_none_until_they_are_bac
         world.restart()
         await world.sync_past_grace()
         assert world.on_target() == {"g", "h", "other"}
+        told = flow_progress(world.parts)
+        assert told.deletions_held[0] == "SOURCE_LOST"
+        (line,) = notes([messages.flow_progress(told)])
+        assert "no group is deleted: 2 groups gone from A" in line
         world.fakes.source.set_group("g", {ORDERS: 10})
         world.fakes.source.set_group("h", {ORDERS: 10})
         await world.sync_past_grace()
         world.forget_on_source("g")
         await world.sync_past_grace()
         assert world.on_target() == {"h", "other"}
+        assert flow_progress(world.parts).deletions_held == ("", "")
 
 
 async def test_a_source_that_is_another_cluster_deletes_none_until_they_are_back() -> None:

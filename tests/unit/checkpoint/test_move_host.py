@@ -8,7 +8,8 @@ import pytest
 
 from twinlog.api.checkpoint.v1 import checkpoint_service_pb2 as pb2
 from twinlog.api.common.v1 import types_pb2
-from twinlog.errors import ConfigError, StateError
+from twinlog.errors import ConfigError, StateError, TransientKafkaError
+from twinlog.testing.fakes.cluster import Call
 from twinlog_checkpoint.api.move_messages import PART_ROWS, split
 from twinlog_checkpoint.api.servicer import CheckpointServicer
 from unit.checkpoint.checkpoint_harness import turns
@@ -92,6 +93,23 @@ async def test_what_is_told_while_a_run_waits_does_not_grow() -> None:
         await turns(lambda: looks > 20)
         assert len((await service.status()).run.steps) == before
         await service.cancel()
+
+
+async def test_the_moves_of_all_flows_are_one_answer_and_a_silent_record_is_a_problem_of_one() -> None:
+    async with hosted(backlog=False) as service:
+        assert [event async for event in service.start()]
+        asked = pb2.ListMovesRequest()
+        (told,) = (await service.servicer.ListMoves(asked, CONTEXT)).moves
+        status = await service.status()
+        assert (told.flow, told.run, told.last) == (FLOW, status.run, status.last)
+
+        def unreadable(_call: Call) -> None:
+            raise TransientKafkaError("the broker went away")
+
+        service.world.logs.target.intercept("list_topics", unreadable)
+        (told,) = (await service.servicer.ListMoves(asked, CONTEXT)).moves
+    assert "the broker went away" in told.problem
+    assert not told.HasField("last")
 
 
 async def test_a_second_run_is_told_how_to_follow_the_first() -> None:

@@ -5,10 +5,10 @@ from collections.abc import Callable
 import pytest
 
 from twinlog.api.common.v1 import types_pb2
-from twinlog.cli.status.check import problems_of
+from twinlog.cli.status.check import problems_of, standing_by
 from twinlog.cli.status.query import explain_silence
 from twinlog.cli.status.rows import FlowRow, InForce, ServiceRow, Status
-from twinlog.cli.status.view import check_lines
+from twinlog.cli.status.view import check_as_json, check_lines
 
 
 def healthy() -> Status:
@@ -71,6 +71,50 @@ def silent(status: Status) -> None:
     flow(status).add_note("heartbeat", "HEARTBEAT_MISSING", "none came")
 
 
+def path_unknown(status: Status) -> None:
+    flow(status).path = "UNKNOWN"
+
+
+def path_hidden(status: Status) -> None:
+    flow(status).path = "UNKNOWN"
+    flow(status).add_note("heartbeat", "TOPIC_UNAUTHORIZED", "READ is missing")
+
+
+def groups_not_translated(status: Status) -> None:
+    flow(status).add_note("checkpoint", "GROUPS_NOT_TRANSLATED", "the offset syncs may not be read")
+
+
+def twin(status: Status) -> None:
+    flow(status).add_note("source", "TWIN_DEPLOYMENT", "another deployment copies it")
+
+
+def standby(status: Status) -> None:
+    for service in ("source", "checkpoint", "heartbeat", "configsync"):
+        flow(status).add_note(service, "OWNED_ELSEWHERE", "another process copies it")
+    flow(status).partitions, flow(status).path = {"WAITING": 3}, "ALIVE"
+
+
+def test_a_healthy_standby_is_no_problem_and_is_said_to_stand_by() -> None:
+    status = healthy()
+    standby(status)
+    assert problems_of(status) == []
+    assert standing_by(status) == ["A->B"]
+    (line,) = check_lines([], standing_by(status))
+    assert "on standby here, copied by another process: A->B" in line
+    assert check_as_json([], ["A->B"]) == {"ok": True, "problems": [], "standing_by": ["A->B"]}
+
+
+@pytest.mark.parametrize(("harm", "reason"), [("STALLED", "STALLED"), ("lag", "LAG_UNKNOWN")])
+def test_a_standby_sees_that_nothing_moves_at_the_other_process(harm: str, reason: str) -> None:
+    status = healthy()
+    standby(status)
+    if harm == "lag":
+        lag_unknown(status)
+    else:
+        flow(status).partitions = {"WAITING": 2, harm: 1}
+    assert [each.reason for each in problems_of(status)] == [reason]
+
+
 def not_in_the_source(status: Status) -> None:
     status.flows["A->B"] = FlowRow(flow="A->B", path="ALIVE")
 
@@ -101,6 +145,10 @@ def test_a_lag_that_is_copied_gaps_limits_and_changed_rules_move() -> None:
         (stalled, "A->B", "STALLED"),
         (slow_target, "A->B", "TARGET_SLOW"),
         (silent, "A->B", "HEARTBEAT_MISSING"),
+        (path_unknown, "A->B", "PATH_UNKNOWN"),
+        (path_hidden, "A->B", "TOPIC_UNAUTHORIZED"),
+        (groups_not_translated, "A->B", "GROUPS_NOT_TRANSLATED"),
+        (twin, "A->B", "TWIN_DEPLOYMENT"),
         (not_in_the_source, "A->B", "NOT_COPIED"),
         (no_flow, "twinlog", "NO_FLOWS"),
     ],

@@ -30,6 +30,10 @@ class FlowProgress:
     """What is in the way now; empty when nothing is."""
     confirmed_ms: int | None
     """When every group was last looked at."""
+    obstacle_reason: str = ""
+    deletions_held: tuple[str, str] = ("", "")
+    """Why groups that are gone from the source are not deleted on the target: reason and words; empty when
+    nothing holds them."""
 
 
 ItemKey = tuple[Flow, str, TopicPartition | None]
@@ -44,6 +48,8 @@ def flow_progress(parts: FlowParts) -> FlowProgress:
         ready=parts.syncs_are_read,
         obstacle=parts.obstacle,
         confirmed_ms=parts.checkpointer.table.confirmed_ms,
+        obstacle_reason=parts.obstacle_reason,
+        deletions_held=parts.checkpointer.table.deletions_held,
     )
 
 

@@ -79,6 +79,9 @@ def flow_progress(progress: FlowProgress) -> pb2.FlowProgress:
         ready=progress.ready,
         obstacle=progress.obstacle,
         confirmed=None if confirmed is None else timestamp(confirmed),
+        obstacle_reason=progress.obstacle_reason,
+        deletions_held_reason=progress.deletions_held[0],
+        deletions_held=progress.deletions_held[1],
     )
 
 

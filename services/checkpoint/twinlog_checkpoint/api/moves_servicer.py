@@ -12,7 +12,9 @@ from twinlog.errors import KafkaError, NotFoundError, StateError, WireFormatErro
 from twinlog.model import Flow
 from twinlog.service.grpc_server import Context
 from twinlog_checkpoint.api import move_messages as messages
+from twinlog_checkpoint.api.messages import flow_message
 from twinlog_checkpoint.flow.parts import FlowParts
+from twinlog_checkpoint.groups.at_once import each_at_once
 from twinlog_checkpoint.moves.events import MoveReport, StepState, step_event
 from twinlog_checkpoint.moves.host import MoveHost, MoveRun
 from twinlog_checkpoint.moves.plan import MoveKind, MovePlan
@@ -21,6 +23,9 @@ from twinlog_checkpoint.moves.record import Step
 from twinlog_checkpoint.moves.runner import MoveRunner
 
 _ERRORS = (KafkaError, WireFormatError, StateError)
+RECORD_SECONDS = 4.0
+"""How long the record of one flow may take to be read where those of all are asked for."""
+RECORDS_AT_ONCE = 16
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -34,6 +39,22 @@ class ServedFlow:
 
     def runner(self, kind: MoveKind) -> MoveRunner:
         return self.failover if kind is MoveKind.FAILOVER else self.failback
+
+
+async def _last_move(served: ServedFlow) -> pb2.FlowMove:
+    """The run of this process, and what is on record or why that is not known."""
+    current = served.host.current
+    last, problem = None, ""
+    try:
+        last = await served.failover.recorded()
+    except _ERRORS as error:
+        problem = f"{error} ({error.reason})"
+    return pb2.FlowMove(
+        flow=flow_message(served.parts.flow),
+        run=None if current is None else messages.move_run(current),
+        last=None if last is None else messages.last_move(shown_move(last)),
+        problem=problem,
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,18 +124,30 @@ class MovesServicer:
     async def GetMove(  # noqa: N802
         self, request: pb2.GetMoveRequest, context: Context
     ) -> pb2.GetMoveResponse:
-        served = self._served(request.flow)
-        current = served.host.current
-        last, problem = None, ""
-        try:
-            last = await served.failover.recorded()
-        except _ERRORS as error:
-            problem = f"{error} ({error.reason})"
+        told = await _last_move(self._served(request.flow))
         return pb2.GetMoveResponse(
-            run=None if current is None else messages.move_run(current),
-            last=None if last is None else messages.last_move(shown_move(last)),
-            problem=problem,
+            run=told.run if told.HasField("run") else None,
+            last=told.last if told.HasField("last") else None,
+            problem=told.problem,
         )
+
+    async def ListMoves(  # noqa: N802
+        self, request: pb2.ListMovesRequest, context: Context
+    ) -> pb2.ListMovesResponse:
+        flows = [self._served(request.flow)] if request.HasField("flow") else self._flows.values()
+        found: list[pb2.FlowMove] = []
+
+        async def one(served: ServedFlow) -> None:
+            try:
+                async with asyncio.timeout(RECORD_SECONDS):
+                    found.append(await _last_move(served))
+            except TimeoutError:
+                problem = f"{served.failover.journal.topic} was not read within {RECORD_SECONDS:g} s"
+                found.append(pb2.FlowMove(flow=flow_message(served.parts.flow), problem=problem))
+
+        await each_at_once(flows, one, most=RECORDS_AT_ONCE, name="records of moves")
+        found.sort(key=lambda each: (each.flow.source, each.flow.target))
+        return pb2.ListMovesResponse(moves=found)
 
     async def WatchMove(  # noqa: N802
         self, request: pb2.WatchMoveRequest, context: Context

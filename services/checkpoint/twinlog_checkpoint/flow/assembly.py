@@ -190,6 +190,7 @@ def assemble_group_syncer(parts: FlowParts, around: SharedDependencies) -> Group
                 max_per_hour=checkpointer.entry.settings.sync_group_deletes_max_per_hour,
             ),
             clock=around.clock,
+            on_held=checkpointer.table.on_deletions_held,
         ),
     )
 

@@ -92,6 +92,14 @@ class FlowParts:
             return tail.problem
         return str(failed)
 
+    @property
+    def obstacle_reason(self) -> str:
+        """The stable reason of `obstacle`."""
+        failed = self.checkpointer.table.problem
+        error = self.duty.refusal() or (failed if self.syncs_are_read else None)
+        error = error or self.checkpointer.tail.obstacle or failed
+        return "" if error is None or not self.obstacle else error.reason
+
     def copy_of(self, partition: TopicPartition) -> TopicPartition:
         """The partition of the target that holds the copy."""
         return target_partition(self.entry.policy, self.flow, partition)

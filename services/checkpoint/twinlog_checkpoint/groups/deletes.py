@@ -84,6 +84,9 @@ class GroupDeleter:
     record: SourceRecordLog
     rules: Callable[[], GroupDeleteRules]
     clock: Clock
+    on_held: Callable[[str, str], None]
+    """Told why groups that are gone from the source are kept, as reason and words; empty when they are not.
+    """
     pace: DeletePace = field(default_factory=DeletePace)
     _source: SourceRecord | None = None
     """What is on record; None before it was read."""
@@ -123,6 +126,7 @@ class GroupDeleter:
         if due and await self._failed_over():
             self._tell_held(FAILED_OVER, due)
             return []
+        self.on_held("", "")
         due &= await self._with_topics(due)
         deletable = await self._without_own_offsets(due, on_source, on_target)
         budget = self.pace.budget(self.rules(), now=now)
@@ -165,13 +169,16 @@ class GroupDeleter:
         return deletable
 
     def _tell_held(self, reason: str, groups: Collection[str]) -> None:
+        message = _WHY[reason].format(source=self.flow.source, target=self.flow.target, flow=self.flow)
+        counted = "1 group" if len(groups) == 1 else f"{len(groups)} groups"
+        self.on_held(reason, f"{counted} gone from {self.flow.source}: {message}")
         left_out = self._limiter.admit(reason, now=self.clock.monotonic())
         if left_out is not None:
             _log.warning(
                 "group_deletions_held",
                 flow=str(self.flow),
                 reason=reason,
-                message=_WHY[reason].format(source=self.flow.source, target=self.flow.target, flow=self.flow),
+                message=message,
                 groups=sorted(groups)[:_NAMED],
                 count=len(groups),
                 left_out=left_out,

@@ -68,6 +68,9 @@ class ProgressTable:
         """Why the last pass was not done; None when it was."""
         self.confirmed_ms: int | None = None
         """When the last pass was done."""
+        self.deletions_held: tuple[str, str] = ("", "")
+        """Why groups that are gone from the source stay on the target: reason and words; empty = they do
+        not."""
         self._rows: dict[str, dict[TopicPartition, GroupProgress]] = {}
         """By group and source partition."""
         self._changed: set[RowKey] = set()
@@ -108,6 +111,12 @@ class ProgressTable:
         for group in self._rows:
             self._change(group, lambda row: self._unread(row, error))
         self.on_change()
+
+    def on_deletions_held(self, reason: str, message: str) -> None:
+        """Empty when nothing holds them."""
+        if self.deletions_held != (reason, message):
+            self.deletions_held = reason, message
+            self.on_change()
 
     def on_active(self, group: str) -> None:
         """The group has members on the target: its offsets there are its own."""

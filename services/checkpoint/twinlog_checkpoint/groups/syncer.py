@@ -112,6 +112,8 @@ class GroupSyncer:
         await each_at_once(plans, write, most=GROUPS_AT_ONCE, name="commit group offsets")
         if self.deletes_enabled():
             await self.deleter.follow(present)
+        else:
+            self.deleter.on_held("", "")
 
     def _wrote(self, checkpoint: Checkpoint, offset: int) -> bool:
         return self.history.wrote(

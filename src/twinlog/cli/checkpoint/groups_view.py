@@ -81,6 +81,8 @@ def notes(
             lines.append(f"{name} translates no groups yet: {why or 'its offset syncs are still being read'}")
         elif why:
             lines.append(f"{name}: {why}")
+        if flow.deletions_held:
+            lines.append(f"{name}: no group is deleted: {flow.deletions_held} ({flow.deletions_held_reason})")
     lines += [
         f"{flow_name(entry.flow)} {entry.group}: {entry.group_type} groups have no offsets that could be"
         " translated"
@@ -114,6 +116,9 @@ def flow_as_json(flow: pb2.FlowProgress) -> dict[str, Any]:
         "flow": flow_name(flow.flow),
         "ready": flow.ready,
         "obstacle": flow.obstacle or None,
+        "obstacle_reason": flow.obstacle_reason or None,
+        "deletions_held": flow.deletions_held or None,
+        "deletions_held_reason": flow.deletions_held_reason or None,
         "confirmed": flow.confirmed.ToJsonString() if flow.HasField("confirmed") else None,
     }
 

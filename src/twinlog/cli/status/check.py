@@ -2,9 +2,10 @@
 
 from dataclasses import dataclass
 
-from twinlog.cli.status.rows import HEARTBEAT_MISSING, SERVING, WAITING, FlowRow, Status
+from twinlog.cli.status.rows import HEARTBEAT_MISSING, SERVING, STANDS_BY, WAITING, FlowRow, Status
 
 RUNNING = "RUNNING"
+_WAITS = "WAITING"
 _AS_CONFIGURED = frozenset({"NO_TOPICS", "NO_TOPICS_SELECTED", "HEARTBEATS_DISABLED", "NOT_REPLICATED"})
 """Reasons that say that there is nothing to move, or nothing to prove it by."""
 
@@ -21,7 +22,8 @@ class Problem:
 def problems_of(status: Status) -> list[Problem]:
     """Everything that does not move, or of which it is not known whether it does; empty = all is well.
 
-    Lag, gaps, limits and changed rules are no problems: partitions with lag that do not move are STALLED.
+    Lag, gaps, limits and changed rules are no problems: partitions with lag that do not move are STALLED. Nor
+    is it one to leave a flow to another process that has it: who stands by still sees whether it moves there.
     """
     found = [
         Problem(
@@ -44,19 +46,29 @@ def problems_of(status: Status) -> list[Problem]:
     return found
 
 
+def standing_by(status: Status) -> list[str]:
+    """The flows that another process copies."""
+    return [name for name in sorted(status.flows) if status.flows[name].stands_by("source")]
+
+
 def _of_flow(row: FlowRow) -> list[Problem]:
     found = [
         Problem(about=row.flow, reason=note.reason, message=f"{note.service}: {note.message}")
         for note in row.notes
         if note.reason not in _AS_CONFIGURED
-        and (note.service != "heartbeat" or row.path == "SILENT")
+        and note.reason != STANDS_BY
+        and (note.service != "heartbeat" or row.path != "ALIVE")
         and not (note.reason == HEARTBEAT_MISSING and row.is_paused)
     ]
-    still = {state: count for state, count in row.partitions.items() if count and state != RUNNING}
+    as_it_should = {RUNNING, _WAITS} if row.stands_by("source") else {RUNNING}
+    still = {state: count for state, count in row.partitions.items() if count and state not in as_it_should}
     found += [
         Problem(about=row.flow, reason=state, message=_partitions(count, state))
         for state, count in sorted(still.items())
     ]
+    if row.path == "UNKNOWN" and not any(note.service == "heartbeat" for note in row.notes):
+        told = "the heartbeat service does not know whether heartbeats arrive"
+        found.append(Problem(about=row.flow, reason="PATH_UNKNOWN", message=told))
     if row.partitions_of_unknown_lag or (row.records is not None and row.lag_records is None):
         count = row.partitions_of_unknown_lag or 0
         told = f"the lag of {count} partitions is not known" if count else "its positions are not known"

@@ -1,22 +1,36 @@
 """What checkpoint adds to `twinlog status`: groups, and what a failover left in force: fences, cut moves."""
 
-import asyncio
-
 import grpc
 
 from twinlog.api.checkpoint.v1 import checkpoint_service_pb2 as checkpoint
 from twinlog.api.checkpoint.v1.checkpoint_service_pb2_grpc import CheckpointServiceStub
-from twinlog.api.common.v1 import types_pb2
-from twinlog.cli.status.rows import FENCE, MOVE, NAMED_TOPICS, InForce, Status, asked, shown_stamp
+from twinlog.cli.status.rows import (
+    FENCE,
+    HELD,
+    MOVE,
+    NAMED_TOPICS,
+    STANDS_BY,
+    FlowRow,
+    InForce,
+    Status,
+    asked,
+    shown_stamp,
+)
 
 
 async def ask_checkpoint(channel: grpc.aio.Channel, status: Status, timeout_seconds: float) -> None:
     stub = CheckpointServiceStub(channel)
     answer = await stub.ListGroups(checkpoint.ListGroupsRequest(summary_only=True), timeout=timeout_seconds)
     add_groups(answer, status)
-    async with asyncio.TaskGroup() as group:
-        for progress in answer.flows:
-            group.create_task(_move(stub, progress.flow, status, timeout_seconds), name="last move")
+    rows = [status.flow(progress.flow) for progress in answer.flows]
+    moves = await asked(
+        stub.ListMoves(checkpoint.ListMovesRequest(), timeout=timeout_seconds),
+        rows,
+        "checkpoint",
+        "fences and cut moves are not known",
+    )
+    for move in () if moves is None else moves.moves:
+        _add_move(move, status.flow(move.flow))
 
 
 def add_groups(answer: checkpoint.ListGroupsResponse, status: Status) -> None:
@@ -25,9 +39,15 @@ def add_groups(answer: checkpoint.ListGroupsResponse, status: Status) -> None:
     for flow in answer.ready_flows:
         status.flow(flow).group_count = 0
     for progress in answer.flows:
+        row = status.flow(progress.flow)
         if progress.obstacle:
-            row = status.flow(progress.flow)
-            row.add_note("checkpoint", reason="GROUPS_NOT_TRANSLATED", message=progress.obstacle)
+            if progress.obstacle_reason == STANDS_BY:
+                row.add_note("checkpoint", reason=STANDS_BY, message=progress.obstacle)
+            else:
+                row.add_note("checkpoint", reason="GROUPS_NOT_TRANSLATED", message=progress.obstacle)
+        if progress.deletions_held:
+            told = f"no group is deleted: {progress.deletions_held} ({progress.deletions_held_reason})"
+            row.in_force.append(InForce(kind=HELD, about=row.flow, message=told))
     for summary in answer.summaries:
         row = status.flow(summary.flow)
         row.groups = dict(sorted(summary.partitions_by_verdict.items()))
@@ -35,24 +55,13 @@ def add_groups(answer: checkpoint.ListGroupsResponse, status: Status) -> None:
             row.group_count = summary.group_count
 
 
-async def _move(
-    stub: CheckpointServiceStub, flow: types_pb2.Flow, status: Status, timeout_seconds: float
-) -> None:
+def _add_move(move: checkpoint.FlowMove, row: FlowRow) -> None:
     """What the flow's last failover or failback left in force."""
-    row = status.flow(flow)
-    answer = await asked(
-        stub.GetMove(checkpoint.GetMoveRequest(flow=flow), timeout=timeout_seconds),
-        [row],
-        "checkpoint",
-        "fences and cut moves are not known",
-    )
-    if answer is None:
-        return
-    if answer.problem:
-        told = f"fences and cut moves are not known: {answer.problem}"
+    if move.problem:
+        told = f"fences and cut moves are not known: {move.problem}"
         row.add_note("checkpoint", reason="MOVES_UNKNOWN", message=told)
-    if answer.HasField("last"):
-        row.in_force += left_of_move(row.flow, answer.last, running=answer.run.running)
+    if move.HasField("last"):
+        row.in_force += left_of_move(row.flow, move.last, running=move.run.running)
 
 
 def left_of_move(flow: str, last: checkpoint.LastMove, *, running: bool) -> list[InForce]:

@@ -18,8 +18,8 @@ known now, `-` for what no service reported.
 
 With --check it is a probe that prints a line for each problem: exit code 0 only if everything moves, 1 when \
 something does not or it is not known, 2 for wrong usage. A pause, a waiting topic, a partition that is not \
-RUNNING, a flow on standby, and a cluster or service that is away count; lag, gaps, limits and changed rules \
-do not.
+RUNNING, heartbeats that do not arrive, and a cluster or service that is away count; lag, gaps, limits, \
+changed rules and a flow on standby, which another process copies, do not.
 """
 
 
@@ -38,7 +38,7 @@ def status_command(
     with reported_failures():
         endpoints = service_endpoints(config, endpoint)
     from twinlog.cli.status import view
-    from twinlog.cli.status.check import problems_of
+    from twinlog.cli.status.check import problems_of, standing_by
     from twinlog.cli.status.query import query_status
 
     status = run_async(query_status(endpoints, timeout_seconds=timeout))
@@ -46,9 +46,11 @@ def status_command(
     with reported_failures():
         if output is Output.JSON:
             document = view.as_json(status)
-            print_json({**document, "check": view.check_as_json(problems)} if check else document)
+            if check:
+                document["check"] = view.check_as_json(problems, standing_by(status))
+            print_json(document)
         elif check:
-            typer.echo("\n".join(view.check_lines(problems)))
+            typer.echo("\n".join(view.check_lines(problems, standing_by(status))))
         else:
             print_table("", view.SERVICE_COLUMNS, map(view.service_cells, status.services))
             if status.flows:

@@ -14,10 +14,12 @@ Answer = TypeVar("Answer")
 
 DOWN = "DOWN"
 PAUSE, LIMIT, RULE, MANUAL, WAITING, GAPS = "PAUSE", "LIMIT", "RULE", "MANUAL", "WAITING", "GAPS"
-MOVE, FENCE = "MOVE", "FENCE"
+MOVE, FENCE, HELD = "MOVE", "FENCE", "HELD"
 NAMED_TOPICS = 5
 """Of many topics so many are named."""
 HEARTBEAT_MISSING = "HEARTBEAT_MISSING"
+STANDS_BY = "OWNED_ELSEWHERE"
+"""Reason of a service that leaves a flow to another process of its kind."""
 SERVING = "SERVING"
 NOT_LOOKED_YET = "UNKNOWN"
 
@@ -45,8 +47,8 @@ class InForce:
     """Something that somebody ordered, or that is left of what happened, and holds until somebody acts."""
 
     kind: str
-    """PAUSE, LIMIT, RULE, MANUAL, WAITING (topics), GAPS, FENCE, MOVE (a failover or failback that is not
-    finished)."""
+    """PAUSE, LIMIT, RULE, MANUAL, WAITING (topics), GAPS, FENCE, HELD (deletions of groups), MOVE (a failover
+    or failback that is not finished)."""
     about: str
     message: str
     by: str | None = None
@@ -94,6 +96,10 @@ class FlowRow:
         """Nothing without a reason."""
         if reason:
             self.notes.append(Note(service=service, reason=reason, message=message))
+
+    def stands_by(self, service: str) -> bool:
+        """Another process of this service works at the flow."""
+        return any(note.service == service and note.reason == STANDS_BY for note in self.notes)
 
     @property
     def is_paused(self) -> bool:

@@ -55,14 +55,21 @@ def as_json(status: Status) -> dict[str, Any]:
     }
 
 
-def check_as_json(problems: Sequence[Problem]) -> dict[str, Any]:
-    """What `--check` adds to the document."""
-    return {"ok": not problems, "problems": [asdict(each) for each in problems]}
+def check_as_json(problems: Sequence[Problem], standing_by: Sequence[str] = ()) -> dict[str, Any]:
+    """What `--check` adds to the document. `standing_by`: flows that another process copies."""
+    return {
+        "ok": not problems,
+        "problems": [asdict(each) for each in problems],
+        "standing_by": list(standing_by),
+    }
 
 
-def check_lines(problems: Sequence[Problem]) -> list[str]:
+def check_lines(problems: Sequence[Problem], standing_by: Sequence[str] = ()) -> list[str]:
     """One line for each thing that does not move."""
-    return [f"{each.about}: {each.reason}: {each.message}" for each in problems] or ["everything moves"]
+    if problems:
+        return [f"{each.about}: {each.reason}: {each.message}" for each in problems]
+    others = f"; on standby here, copied by another process: {', '.join(standing_by)}" if standing_by else ""
+    return [f"everything moves{others}"]
 
 
 def service_cells(row: ServiceRow) -> Sequence[str]:

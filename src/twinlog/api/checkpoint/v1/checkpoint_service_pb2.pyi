@@ -465,10 +465,21 @@ class FlowProgress(_message.Message):
     READY_FIELD_NUMBER: _builtins.int
     OBSTACLE_FIELD_NUMBER: _builtins.int
     CONFIRMED_FIELD_NUMBER: _builtins.int
+    OBSTACLE_REASON_FIELD_NUMBER: _builtins.int
+    DELETIONS_HELD_REASON_FIELD_NUMBER: _builtins.int
+    DELETIONS_HELD_FIELD_NUMBER: _builtins.int
     ready: _builtins.bool
     """True once the first pass over the offset syncs is done."""
     obstacle: _builtins.str
     """What is in the way now, in words that name the cluster or topic; empty when nothing is."""
+    obstacle_reason: _builtins.str
+    """Stable reason of the obstacle; empty when nothing is in the way."""
+    deletions_held_reason: _builtins.str
+    """Why groups that are gone from the source are not deleted on the target: SOURCE_LOST, SOURCE_REPLACED, FAILED_OVER;
+    empty when nothing holds them.
+    """
+    deletions_held: _builtins.str
+    """The same in words."""
     @_builtins.property
     def flow(self) -> _types_pb2.Flow:
         """The flow."""
@@ -484,10 +495,13 @@ class FlowProgress(_message.Message):
         ready: _builtins.bool = ...,
         obstacle: _builtins.str = ...,
         confirmed: _timestamp_pb2.Timestamp | None = ...,
+        obstacle_reason: _builtins.str = ...,
+        deletions_held_reason: _builtins.str = ...,
+        deletions_held: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["confirmed", b"confirmed", "flow", b"flow"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["confirmed", b"confirmed", "flow", b"flow", "obstacle", b"obstacle", "ready", b"ready"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["confirmed", b"confirmed", "deletions_held", b"deletions_held", "deletions_held_reason", b"deletions_held_reason", "flow", b"flow", "obstacle", b"obstacle", "obstacle_reason", b"obstacle_reason", "ready", b"ready"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -1760,6 +1774,103 @@ class GetMoveResponse(_message.Message):
     def WhichOneof(self, oneof_group: _WhichOneofArgType__run) -> _WhichOneofReturnType__run | None: ...
 
 Global___GetMoveResponse: _TypeAlias = GetMoveResponse  # noqa: Y015
+
+@_typing.final
+class ListMovesRequest(_message.Message):
+    """ListMovesRequest selects flows."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    FLOW_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def flow(self) -> _types_pb2.Flow:
+        """Only this flow; all when absent."""
+
+    def __init__(
+        self,
+        *,
+        flow: _types_pb2.Flow | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_flow", b"_flow", "flow", b"flow"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_flow", b"_flow", "flow", b"flow"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    _WhichOneofReturnType__flow: _TypeAlias = _typing.Literal["flow"]  # noqa: Y015
+    _WhichOneofArgType__flow: _TypeAlias = _typing.Literal["_flow", b"_flow"]  # noqa: Y015
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__flow) -> _WhichOneofReturnType__flow | None: ...
+
+Global___ListMovesRequest: _TypeAlias = ListMovesRequest  # noqa: Y015
+
+@_typing.final
+class ListMovesResponse(_message.Message):
+    """ListMovesResponse has the moves by flow."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    MOVES_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def moves(self) -> _containers.RepeatedCompositeFieldContainer[Global___FlowMove]:
+        """Sorted by flow."""
+
+    def __init__(
+        self,
+        *,
+        moves: _abc.Iterable[Global___FlowMove] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["moves", b"moves"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ListMovesResponse: _TypeAlias = ListMovesResponse  # noqa: Y015
+
+@_typing.final
+class FlowMove(_message.Message):
+    """FlowMove is what is known of the moves of one flow."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    FLOW_FIELD_NUMBER: _builtins.int
+    RUN_FIELD_NUMBER: _builtins.int
+    LAST_FIELD_NUMBER: _builtins.int
+    PROBLEM_FIELD_NUMBER: _builtins.int
+    problem: _builtins.str
+    """Why the record cannot be read, in words; empty when it can."""
+    @_builtins.property
+    def flow(self) -> _types_pb2.Flow:
+        """The flow."""
+
+    @_builtins.property
+    def run(self) -> Global___MoveRun:
+        """The run of this process; absent when there was none since it started."""
+
+    @_builtins.property
+    def last(self) -> Global___LastMove:
+        """The last move on record; absent when there was none, or the record cannot be read."""
+
+    def __init__(
+        self,
+        *,
+        flow: _types_pb2.Flow | None = ...,
+        run: Global___MoveRun | None = ...,
+        last: Global___LastMove | None = ...,
+        problem: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_last", b"_last", "_run", b"_run", "flow", b"flow", "last", b"last", "run", b"run"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_last", b"_last", "_run", b"_run", "flow", b"flow", "last", b"last", "problem", b"problem", "run", b"run"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    _WhichOneofReturnType__last: _TypeAlias = _typing.Literal["last"]  # noqa: Y015
+    _WhichOneofArgType__last: _TypeAlias = _typing.Literal["_last", b"_last"]  # noqa: Y015
+    _WhichOneofReturnType__run: _TypeAlias = _typing.Literal["run"]  # noqa: Y015
+    _WhichOneofArgType__run: _TypeAlias = _typing.Literal["_run", b"_run"]  # noqa: Y015
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__last) -> _WhichOneofReturnType__last | None: ...
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__run) -> _WhichOneofReturnType__run | None: ...
+
+Global___FlowMove: _TypeAlias = FlowMove  # noqa: Y015
 
 @_typing.final
 class MoveRun(_message.Message):

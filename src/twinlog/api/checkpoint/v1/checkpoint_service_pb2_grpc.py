@@ -85,6 +85,11 @@ class CheckpointServiceStub(object):
                 request_serializer=twinlog_dot_api_dot_checkpoint_dot_v1_dot_checkpoint__service__pb2.GetMoveRequest.SerializeToString,
                 response_deserializer=twinlog_dot_api_dot_checkpoint_dot_v1_dot_checkpoint__service__pb2.GetMoveResponse.FromString,
                 _registered_method=True)
+        self.ListMoves = channel.unary_unary(
+                '/twinlog.api.checkpoint.v1.CheckpointService/ListMoves',
+                request_serializer=twinlog_dot_api_dot_checkpoint_dot_v1_dot_checkpoint__service__pb2.ListMovesRequest.SerializeToString,
+                response_deserializer=twinlog_dot_api_dot_checkpoint_dot_v1_dot_checkpoint__service__pb2.ListMovesResponse.FromString,
+                _registered_method=True)
         self.WatchMove = channel.unary_stream(
                 '/twinlog.api.checkpoint.v1.CheckpointService/WatchMove',
                 request_serializer=twinlog_dot_api_dot_checkpoint_dot_v1_dot_checkpoint__service__pb2.WatchMoveRequest.SerializeToString,
@@ -184,6 +189,14 @@ class CheckpointServiceServicer(object):
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def ListMoves(self, request, context):
+        """ListMoves returns what GetMove says of every flow, or of one. A flow whose record cannot be read within a few
+        seconds says so.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
     def WatchMove(self, request, context):
         """WatchMove follows the run of a flow in this process: what it told so far, then each step until its report. Fails
         as the run does, and with NO_MOVE when there was none.
@@ -260,6 +273,11 @@ def add_CheckpointServiceServicer_to_server(servicer, server):
                     servicer.GetMove,
                     request_deserializer=twinlog_dot_api_dot_checkpoint_dot_v1_dot_checkpoint__service__pb2.GetMoveRequest.FromString,
                     response_serializer=twinlog_dot_api_dot_checkpoint_dot_v1_dot_checkpoint__service__pb2.GetMoveResponse.SerializeToString,
+            ),
+            'ListMoves': grpc.unary_unary_rpc_method_handler(
+                    servicer.ListMoves,
+                    request_deserializer=twinlog_dot_api_dot_checkpoint_dot_v1_dot_checkpoint__service__pb2.ListMovesRequest.FromString,
+                    response_serializer=twinlog_dot_api_dot_checkpoint_dot_v1_dot_checkpoint__service__pb2.ListMovesResponse.SerializeToString,
             ),
             'WatchMove': grpc.unary_stream_rpc_method_handler(
                     servicer.WatchMove,
@@ -548,6 +566,33 @@ class CheckpointService(object):
             '/twinlog.api.checkpoint.v1.CheckpointService/GetMove',
             twinlog_dot_api_dot_checkpoint_dot_v1_dot_checkpoint__service__pb2.GetMoveRequest.SerializeToString,
             twinlog_dot_api_dot_checkpoint_dot_v1_dot_checkpoint__service__pb2.GetMoveResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def ListMoves(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/twinlog.api.checkpoint.v1.CheckpointService/ListMoves',
+            twinlog_dot_api_dot_checkpoint_dot_v1_dot_checkpoint__service__pb2.ListMovesRequest.SerializeToString,
+            twinlog_dot_api_dot_checkpoint_dot_v1_dot_checkpoint__service__pb2.ListMovesResponse.FromString,
             options,
             channel_credentials,
             insecure,

@@ -48,6 +48,10 @@ class CheckpointServiceStub:
     """
     GetMove: _aio.UnaryUnaryMultiCallable[_checkpoint_service_pb2.GetMoveRequest, _checkpoint_service_pb2.GetMoveResponse]
     """GetMove returns the run of a flow that is under way in this process, or was last, and what is on record."""
+    ListMoves: _aio.UnaryUnaryMultiCallable[_checkpoint_service_pb2.ListMovesRequest, _checkpoint_service_pb2.ListMovesResponse]
+    """ListMoves returns what GetMove says of every flow, or of one. A flow whose record cannot be read within a few
+    seconds says so.
+    """
     WatchMove: _aio.UnaryStreamMultiCallable[_checkpoint_service_pb2.WatchMoveRequest, _checkpoint_service_pb2.WatchMoveResponse]
     """WatchMove follows the run of a flow in this process: what it told so far, then each step until its report. Fails
     as the run does, and with NO_MOVE when there was none.
@@ -155,6 +159,16 @@ class CheckpointServiceServicer(metaclass=_abc_1.ABCMeta):
         context: _aio.ServicerContext[_checkpoint_service_pb2.GetMoveRequest, _abc.Awaitable[_checkpoint_service_pb2.GetMoveResponse]],
     ) -> _abc.Awaitable[_checkpoint_service_pb2.GetMoveResponse]:
         """GetMove returns the run of a flow that is under way in this process, or was last, and what is on record."""
+
+    @_abc_1.abstractmethod
+    def ListMoves(
+        self,
+        request: _checkpoint_service_pb2.ListMovesRequest,
+        context: _aio.ServicerContext[_checkpoint_service_pb2.ListMovesRequest, _abc.Awaitable[_checkpoint_service_pb2.ListMovesResponse]],
+    ) -> _abc.Awaitable[_checkpoint_service_pb2.ListMovesResponse]:
+        """ListMoves returns what GetMove says of every flow, or of one. A flow whose record cannot be read within a few
+        seconds says so.
+        """
 
     @_abc_1.abstractmethod
     def WatchMove(
