@@ -18,6 +18,7 @@ from twinlog.cli.configsync.client import (
     flow_name,
     parse_flow,
 )
+from twinlog.cli.configsync.explain_offsets import Partitions, copies_of, offsets_document, offsets_words
 
 app = typer.Typer(
     no_args_is_help=True,
@@ -27,10 +28,17 @@ app = typer.Typer(
 
 _HELP = """Say why a topic is replicated or not: the first rule that decided, for each flow.
 
-NAME is a topic on a source (orders) or on a target (A.orders); it need not exist.
+NAME is a topic on a source (orders) or on a target (A.orders); it need not exist. `offsets` says whether its
+copy has the source's offsets (docs/offsets.md), as far as the source service tells.
 """
 
-_COLUMNS = (Column(title="flow"), Column(title="on"), Column(title="verdict"), Column(title="because"))
+_COLUMNS = (
+    Column(title="flow"),
+    Column(title="on"),
+    Column(title="verdict"),
+    Column(title="offsets"),
+    Column(title="because"),
+)
 
 
 @app.command("topic")
@@ -46,12 +54,12 @@ def topic_command(
 ) -> None:
     with reported_failures():
         flow = chosen_flow(flow_argument, flow)
-    explanations = run_async(_explain(name, flow, config, endpoint))
+    explained = run_async(_explain(name, flow, config, endpoint))
     with reported_failures():
         if output is Output.JSON:
-            print_json([_as_json(each) for each in explanations])
+            print_json([_as_json(each, copies) for each, copies in explained])
         else:
-            print_table("", _COLUMNS, [_cells(each) for each in explanations])
+            print_table("", _COLUMNS, [_cells(each, copies) for each, copies in explained])
 
 
 topic_command.__doc__ = _HELP
@@ -60,23 +68,25 @@ app.command("group")(group_command)
 
 async def _explain(
     topic: str, flow: str | None, config: Path | None, endpoint: list[str] | None
-) -> list[pb2.TopicExplanation]:
+) -> list[tuple[pb2.TopicExplanation, Partitions | None]]:
     async with configsync_stub(config, endpoint) as stub:
         request = pb2.ExplainTopicRequest(topic=topic, flow=None if flow is None else parse_flow(flow))
         answer = await answered(stub.ExplainTopic(request, timeout=PASS_TIMEOUT_SECONDS))
-        return list(answer.explanations)
+    copies = await copies_of(answer.explanations, config, endpoint)
+    return list(zip(answer.explanations, copies, strict=True))
 
 
-def _cells(explanation: pb2.TopicExplanation) -> list[str]:
+def _cells(explanation: pb2.TopicExplanation, copies: Partitions | None) -> list[str]:
     return [
         flow_name(explanation.flow),
         explanation.cluster,
         _verdict(explanation),
+        offsets_words(copies),
         explanation.rule,
     ]
 
 
-def _as_json(explanation: pb2.TopicExplanation) -> dict[str, Any]:
+def _as_json(explanation: pb2.TopicExplanation, copies: Partitions | None) -> dict[str, Any]:
     return {
         "flow": flow_name(explanation.flow),
         "cluster": explanation.cluster,
@@ -85,6 +95,7 @@ def _as_json(explanation: pb2.TopicExplanation) -> dict[str, Any]:
         "source_topic": explanation.source_topic,
         "target_topic": explanation.target_topic,
         "generation": explanation.topic.generation if explanation.HasField("topic") else None,
+        "partitions": offsets_document(copies),
     }
 
 

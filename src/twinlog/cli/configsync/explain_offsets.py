@@ -1,0 +1,55 @@
+"""Which offsets the copy of an explained topic has, as the source service says it."""
+
+import asyncio
+from collections import Counter
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from twinlog.api.configsync.v1 import configsync_service_pb2 as pb2
+from twinlog.api.source.v1 import source_service_pb2 as source_pb
+from twinlog.cli.source.client import every_partition, source_stub
+from twinlog.cli.source.partition_rows import offsets_json
+from twinlog.errors import TwinlogError
+
+ASK_SECONDS = 10.0
+
+Partitions = Sequence[source_pb.PartitionStatus]
+
+
+async def copies_of(
+    explanations: Sequence[pb2.TopicExplanation], config: Path | None, endpoint: list[str] | None
+) -> list[Partitions | None]:
+    """The partitions of each explained topic; None where it is not copied, or nobody says."""
+    return [await _copies(each, config, endpoint) for each in explanations]
+
+
+async def _copies(
+    explanation: pb2.TopicExplanation, config: Path | None, endpoint: list[str] | None
+) -> Partitions | None:
+    if explanation.verdict != pb2.TOPIC_VERDICT_REPLICATED:
+        return None
+    try:
+        async with asyncio.timeout(ASK_SECONDS), source_stub(config, endpoint) as stub:
+            return await every_partition(stub, explanation.flow, explanation.source_topic)
+    except (TwinlogError, TimeoutError):
+        return None  # what configsync says is asked for; this is told where it is known
+
+
+def offsets_words(partitions: Partitions | None) -> str:
+    """`preserved`, `translated: COMPACTED`, `2 preserved, 1 translated: FILL_TOO_LARGE`; empty while nothing
+    is known."""
+    kinds = Counter(
+        f"{each.offsets}: {each.offsets_reason}" if each.offsets_reason else each.offsets
+        for each in partitions or ()
+        if each.offsets
+    )
+    if len(kinds) == 1:
+        return next(iter(kinds))
+    return ", ".join(f"{count} {kind}" for kind, count in sorted(kinds.items()))
+
+
+def offsets_document(partitions: Partitions | None) -> list[dict[str, Any]] | None:
+    if partitions is None:
+        return None
+    return [{"partition": each.source.partition, **offsets_json(each)} for each in partitions]

@@ -1,0 +1,24 @@
+"""What `twinlog explain topic` says of the offsets of a copy."""
+
+from twinlog.api.source.v1.source_service_pb2 import PartitionStatus
+from twinlog.cli.configsync.explain_offsets import offsets_document, offsets_words
+
+KEEPS = PartitionStatus(offsets="preserved", offsets_since=3)
+OWN = PartitionStatus(offsets="translated", offsets_reason="FILL_TOO_LARGE", offsets_since=0)
+
+
+def test_one_word_says_it_where_all_partitions_are_alike() -> None:
+    assert offsets_words([KEEPS, KEEPS]) == "preserved"
+    assert offsets_words([OWN]) == "translated: FILL_TOO_LARGE"
+    assert offsets_words([KEEPS, OWN, KEEPS]) == "2 preserved, 1 translated: FILL_TOO_LARGE"
+
+
+def test_nothing_is_said_of_what_is_not_known_or_not_decided() -> None:
+    assert (offsets_words(None), offsets_document(None)) == ("", None)
+    assert offsets_words([PartitionStatus()]) == ""
+
+
+def test_programs_get_each_partition() -> None:
+    assert offsets_document([OWN]) == [
+        {"partition": 0, "offsets": "translated", "offsets_reason": "FILL_TOO_LARGE", "offsets_since": 0}
+    ]
