@@ -7,10 +7,10 @@ from twinlog.config import Configuration, FlowClients, OffsetSyncsLocation, Sour
 from twinlog.model import Flow
 from twinlog.policy import HostedTopic, ReplicationPolicy, offset_syncs_topic, policy_from_config
 from twinlog.policy import OffsetSyncsLocation as SyncsHost
+from twinlog.policy.offsets_rule import OffsetsRule
 from twinlog.selection import TopicSelector
 from twinlog.selection_configured import topic_selector
 from twinlog.service.lease import selection_fingerprint
-from twinlog_source.partitions.copy_mode import OffsetsRule
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

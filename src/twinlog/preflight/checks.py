@@ -10,6 +10,7 @@ from twinlog.kafka.ports import ConfigEntry, ConfigSource
 from twinlog.preflight.facts import ClusterFacts, Facts, FlowFacts, TopicFacts
 from twinlog.preflight.findings import Finding, error, fine, warning
 from twinlog.preflight.loops import check_loops
+from twinlog.preflight.offsets import check_offsets
 from twinlog.preflight.rights import check_rights
 
 OLDEST_RELEASE: Final = "2.5"
@@ -34,6 +35,7 @@ def judge(facts: Facts) -> list[Finding]:
         findings += check_factors(flow, source, target)
         for topic in flow.topics:
             findings += check_topic(flow, topic, target)
+        findings += check_offsets(flow)
         findings += check_rights(flow, facts.clusters)
     findings += check_loops(facts)
     findings += check_listens(facts)

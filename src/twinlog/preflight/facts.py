@@ -42,6 +42,8 @@ class TopicFacts:
     """Of a target topic that exists."""
     creation: KafkaError | None = None
     """Why the target topic, which does not exist, could not be created."""
+    log_starts: Sequence[int] = ()
+    """Where the source's logs start, by partition, of a topic without a target topic."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -11,8 +11,8 @@ from twinlog.config import ClientConfig, Configuration, FlowConfig
 from twinlog.errors import KafkaError
 from twinlog.kafka.admin.inspector import ClusterInspector
 from twinlog.kafka.cluster import open_cluster
-from twinlog.kafka.ports import KafkaCluster, NewTopic
-from twinlog.model import ClusterAlias
+from twinlog.kafka.ports import KafkaCluster, NewTopic, OffsetSpec, TopicDescription
+from twinlog.model import ClusterAlias, TopicPartition
 from twinlog.preflight.facts import ClusterFacts, Facts, FlowFacts, InternalTopic, TopicFacts
 from twinlog.preflight.gather_groups import group_rights, transaction_rights
 from twinlog.preflight.own_topics import own_topics
@@ -143,6 +143,9 @@ class _FlowLook:
         creations = await self.target_rights.try_creating(
             [self._new_topic(name) for name in remote.values() if name not in present]
         )
+        starts = await self._log_starts(
+            [topic for name, topic in source.items() if remote[name] not in present]
+        )
         return [
             TopicFacts(
                 name=name,
@@ -154,9 +157,25 @@ class _FlowLook:
                 source_operations=source_operations[name],
                 target_operations=target_operations.get(copy, frozenset()),
                 creation=creations.get(copy),
+                log_starts=starts.get(name, ()),
             )
             for name, copy in remote.items()
         ]
+
+    async def _log_starts(
+        self, topics: Sequence[TopicDescription | KafkaError]
+    ) -> Mapping[str, Sequence[int]]:
+        """By topic; what cannot be read counts as 0. Raises KafkaError."""
+        known = [topic for topic in topics if not isinstance(topic, KafkaError)]
+        partitions = [
+            TopicPartition(topic.name, number) for topic in known for number in range(topic.partition_count)
+        ]
+        found = await self.source.list_offsets(OffsetSpec.EARLIEST, partitions) if partitions else {}
+        starts: dict[str, list[int]] = {topic.name: [] for topic in known}
+        for partition in partitions:
+            start = found[partition]
+            starts[partition.topic].append(0 if isinstance(start, KafkaError) else start)
+        return starts
 
     async def internal(self) -> list[InternalTopic]:
         found: list[InternalTopic] = []

@@ -12,10 +12,11 @@ import structlog
 from twinlog.config import OffsetsMode
 from twinlog.errors import KafkaError
 from twinlog.model import Flow, TopicPartition
+from twinlog.policy.offsets_rule import OffsetsRule
 from twinlog_source.log.facts import ControlState, CopyFact, LeaderEpochsFact
 from twinlog_source.log.journal import Journal
 from twinlog_source.log.topic_facts import TopicFacts
-from twinlog_source.partitions.copy_mode import OffsetsReason, OffsetsRule
+from twinlog_source.partitions.copy_mode import OffsetsReason
 from twinlog_source.partitions.table import PartitionRow, PartitionTable
 from twinlog_source.preserved.target_probe import TargetProbe
 from twinlog_source.topics.known import Topics

@@ -12,6 +12,7 @@ from twinlog.clock import Clock
 from twinlog.config import OffsetsMode
 from twinlog.errors import KafkaError
 from twinlog.model import TopicPartition
+from twinlog.policy.offsets_rule import OffsetsRule
 from twinlog_source.log.facts import CopyFact
 from twinlog_source.log.journal import Journal
 from twinlog_source.log.topic_facts import TopicFacts
@@ -19,7 +20,6 @@ from twinlog_source.partitions.copy_mode import (
     Decision,
     NewCopy,
     OffsetsReason,
-    OffsetsRule,
     decide_all,
     refused,
 )

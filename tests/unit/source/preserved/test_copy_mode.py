@@ -6,11 +6,11 @@ import pytest
 
 from twinlog.config import OffsetsMode, OffsetsSettings
 from twinlog.model import TopicPartition
+from twinlog.policy.offsets_rule import OffsetsRule
 from twinlog_source.partitions.copy_mode import (
     PRESERVED,
     NewCopy,
     OffsetsReason,
-    OffsetsRule,
     decide,
     decide_all,
     refused,

@@ -1,0 +1,29 @@
+"""Which offsets the configuration wants the copies of a source topic to have, and what that costs. Pure."""
+
+from twinlog.config.settings import OffsetsMode, OffsetsSettings
+from twinlog.filters import PatternList
+
+FILLER_BYTES_PER_OFFSET = 0.82
+"""What a filled offset takes on each replica of the target until Kafka deletes it (zstd)."""
+
+
+class OffsetsRule:
+    """What the configuration wants for each source topic."""
+
+    def __init__(self, settings: OffsetsSettings) -> None:
+        """Raises ConfigError for a pattern that does not compile."""
+        self.fill_max = settings.fill_max
+        self.fill_total = settings.fill_total
+        self._mode = settings.mode
+        self._preserved = PatternList("twinlog.offsets.preserved.topics", settings.preserved_topics)
+        self._translated = PatternList("twinlog.offsets.translated.topics", settings.translated_topics)
+
+    def wanted(self, topic: str) -> OffsetsMode:
+        """
+        >>> rule = OffsetsRule(OffsetsSettings(mode=OffsetsMode.AUTO, translated_topics=("log-.*",)))
+        >>> rule.wanted("orders").value, rule.wanted("log-1").value
+        ('auto', 'translated')
+        """
+        if self._translated.matches(topic):
+            return OffsetsMode.TRANSLATED
+        return OffsetsMode.PRESERVED if self._preserved.matches(topic) else self._mode

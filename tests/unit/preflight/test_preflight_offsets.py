@@ -1,0 +1,89 @@
+"""What preflight says of the offsets that new copies will have."""
+
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+
+import pytest
+
+from twinlog.config import load
+from twinlog.errors import FatalKafkaError
+from twinlog.kafka.ports import ConfigEntry, ConfigSource, TopicDescription
+from twinlog.preflight.facts import FlowFacts, TopicFacts
+from twinlog.preflight.findings import Finding, Level
+from twinlog.preflight.offsets import check_offsets
+from twinlog.selection_configured import topic_selector
+
+Findings = Callable[..., list[Finding]]
+"""Of a file's settings and topics."""
+ABSENT = FatalKafkaError("no such topic", reason="TOPIC_UNKNOWN", code=3)
+
+
+def described(name: str) -> TopicDescription:
+    return TopicDescription(name=name, topic_id="id", partition_count=1, replication_factor=1, internal=False)
+
+
+def new(name: str, *log_starts: int, policy: str = "delete") -> TopicFacts:
+    return TopicFacts(
+        name=name,
+        target_name=f"A.{name}",
+        source=described(name),
+        source_configs=[ConfigEntry(name="cleanup.policy", value=policy, source=ConfigSource.TOPIC)],
+        target=ABSENT,
+        log_starts=log_starts,
+    )
+
+
+@pytest.fixture
+def findings(tmp_path: Path) -> Findings:
+    def of(properties: Mapping[str, str], *topics: TopicFacts) -> list[Finding]:
+        settings = {
+            "clusters": "A, B",
+            "A.bootstrap.servers": "a:9092",
+            "B.bootstrap.servers": "b:9092",
+            "A->B.enabled": "true",
+            **properties,
+        }
+        file = tmp_path / "mm2.properties"
+        file.write_text("".join(f"{key} = {value}\n" for key, value in settings.items()))
+        (config,) = load(file, environ={}).enabled_flows
+        return list(
+            check_offsets(FlowFacts(config=config, selector=topic_selector(config), topics=list(topics)))
+        )
+
+    return of
+
+
+def levels(found: Sequence[Finding]) -> list[Level]:
+    return [finding.level for finding in found]
+
+
+def test_the_cost_of_filling_is_told_before_anything_is_written(findings: Findings) -> None:
+    found = findings({"twinlog.offsets": "auto"}, new("orders", 0, 3_000_000), new("paid", 7_000_000))
+    assert levels(found) == [Level.OK]
+    assert "2 new topics will have the source's offsets" in found[0].message
+    assert "10000000 offsets" in found[0].message
+    assert "8.2 MB" in found[0].message
+
+
+def test_a_topic_that_costs_too_much_or_is_compacted_is_named(findings: Findings) -> None:
+    limits = {"twinlog.offsets.fill.max": "100", "twinlog.offsets.fill.total": "150"}
+    topics = [new("one", 101), new("two", 90), new("three", 70), new("keyed", policy="compact")]
+    found = findings({"twinlog.offsets": "auto", **limits}, *topics)
+    assert levels(found) == [Level.WARNING] * 3 + [Level.OK]
+    text = "\n".join(finding.message for finding in found)
+    assert "one: its copy has offsets of its own: a partition starts at offset 101" in text
+    assert "two: its copy has offsets of its own" in text, "three costs less and comes first"
+    assert "keyed: its copy has offsets of its own: cleanup.policy is compact" in text
+    assert levels(findings({"twinlog.offsets": "preserved", **limits}, *topics))[:3] == [Level.ERROR] * 3
+
+
+def test_without_transactions_nothing_is_preserved(findings: Findings) -> None:
+    plain = {"B.exactly.once.source.support": "disabled"}
+    assert levels(findings({"twinlog.offsets": "auto", **plain}, new("orders", 0))) == [Level.OK]
+    assert levels(findings({"twinlog.offsets": "preserved", **plain}, new("orders", 0))) == [Level.ERROR]
+
+
+def test_nothing_is_said_of_copies_that_exist_or_are_configured_translated(findings: Findings) -> None:
+    there = TopicFacts(name="old", target_name="A.old", source=described("old"), target=described("A.old"))
+    assert findings({"twinlog.offsets": "auto"}, there) == []
+    assert findings({"twinlog.offsets": "translated"}, new("orders", 5)) == []
