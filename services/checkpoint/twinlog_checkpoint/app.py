@@ -19,14 +19,14 @@ from twinlog.service.lease import open_lease
 from twinlog.service.runtime import Loop
 from twinlog_checkpoint.api.board import CheckpointBoard
 from twinlog_checkpoint.api.servicer import CheckpointServicer
-from twinlog_checkpoint.config import CheckpointFlow, checkpoint_flows
-from twinlog_checkpoint.flow.assembly import (
+from twinlog_checkpoint.assembly import (
     FlowClusters,
     SharedDependencies,
     assemble_flow,
     assemble_group_syncer,
     assemble_moves,
 )
+from twinlog_checkpoint.config import CheckpointFlow, checkpoint_flows
 from twinlog_checkpoint.flow.live_rules import RulesFollower
 from twinlog_checkpoint.flow.parts import FlowParts
 from twinlog_checkpoint.moves.copy_states import SourceCopyStates

@@ -13,10 +13,10 @@ from twinlog.model import Flow
 from twinlog.policy.internal_topics import configsync_topic
 from twinlog.selection_configured import topic_selector
 from twinlog_configsync.access.acl_rules import AclRules, AclSyncMode
-from twinlog_configsync.model.rules import FlowRules
 from twinlog_configsync.model.schedule import Scope
 from twinlog_configsync.planning.config_rules import ConfigRules
 from twinlog_configsync.planning.delete_plan import DeleteRules
+from twinlog_configsync.planning.rules import FlowRules
 from twinlog_configsync.planning.topic_plan import TopicRules
 
 _NAME: Final = re.compile(r"[a-zA-Z0-9_-][a-zA-Z0-9._-]*")

@@ -16,14 +16,14 @@ from twinlog.testing.fakes.clock import FakeClock
 from twinlog.testing.fakes.cluster import FakeCluster
 from twinlog.wire import Checkpoint, OffsetSync, decode_checkpoint, encode_offset_sync
 from twinlog_checkpoint.api.moves_servicer import ServedFlow
-from twinlog_checkpoint.config import CheckpointClients, CheckpointFlow
-from twinlog_checkpoint.flow.assembly import (
+from twinlog_checkpoint.assembly import (
     FlowClusters,
     SharedDependencies,
     assemble_flow,
     assemble_group_syncer,
     assemble_moves,
 )
+from twinlog_checkpoint.config import CheckpointClients, CheckpointFlow
 from twinlog_checkpoint.flow.parts import FlowParts
 from twinlog_checkpoint.groups.checkpointer import Checkpointer
 from twinlog_checkpoint.moves.copy_states import CopyReport

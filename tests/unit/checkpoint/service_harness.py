@@ -11,7 +11,7 @@ from twinlog.api.checkpoint.v1 import checkpoint_service_pb2 as pb2
 from twinlog.service.clusters import ClusterStatus
 from twinlog_checkpoint.api.board import CheckpointBoard
 from twinlog_checkpoint.api.servicer import CheckpointServicer
-from twinlog_checkpoint.flow.assembly import assemble_moves
+from twinlog_checkpoint.assembly import assemble_moves
 from twinlog_checkpoint.flow.parts import FlowParts
 from twinlog_checkpoint.moves.host import MoveHost
 from unit.checkpoint.checkpoint_harness import A_TO_B, FlowOnFakes

@@ -10,11 +10,10 @@ from twinlog.cli.checkpoint.groups_view import notes
 from twinlog.model import TopicPartition
 from twinlog_checkpoint.api import messages
 from twinlog_checkpoint.api.board import flow_progress
-from twinlog_checkpoint.flow.assembly import assemble_group_syncer
+from twinlog_checkpoint.assembly import assemble_group_syncer
 from twinlog_checkpoint.flow.parts import FlowParts
 from twinlog_checkpoint.groups.syncer import GroupSyncer
-from twinlog_checkpoint.moves.plan import MoveKind
-from twinlog_checkpoint.moves.record import MoveRecord, MoveState
+from twinlog_checkpoint.journal.record import MoveKind, MoveRecord, MoveState
 from unit.checkpoint.checkpoint_harness import FlowOnFakes
 
 ORDERS, COPY = TopicPartition("orders", 0), TopicPartition("A.orders", 0)

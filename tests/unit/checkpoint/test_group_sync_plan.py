@@ -5,7 +5,8 @@ import pytest
 from twinlog.kafka.ports import CommittedOffset
 from twinlog.model import TopicPartition
 from twinlog.wire import Checkpoint
-from twinlog_checkpoint.groups.sync_plan import LogRange, SyncOutcome, plan_group_sync
+from twinlog_checkpoint.groups.sync_plan import SyncOutcome, plan_group_sync
+from twinlog_checkpoint.translation.log_ranges import LogRange
 
 T0, T1 = TopicPartition("A.t", 0), TopicPartition("A.t", 1)
 RANGES = {T0: LogRange(start=0, end=1000), T1: LogRange(start=0, end=1000)}

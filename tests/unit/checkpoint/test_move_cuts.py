@@ -9,10 +9,10 @@ import pytest
 from twinlog.errors import TransientKafkaError
 from twinlog.testing.fakes.cluster import Call
 from twinlog.write_blocks import fence_of
-from twinlog_checkpoint.flow.assembly import assemble_moves
-from twinlog_checkpoint.moves.journal import failover_topic
-from twinlog_checkpoint.moves.plan import MoveKind, MoveOptions
-from twinlog_checkpoint.moves.record import MoveState
+from twinlog_checkpoint.assembly import assemble_moves
+from twinlog_checkpoint.journal.moves_log import failover_topic
+from twinlog_checkpoint.journal.record import MoveKind, MoveState
+from twinlog_checkpoint.moves.plan import MoveOptions
 from twinlog_checkpoint.moves.runner import MoveRunner
 from unit.checkpoint.checkpoint_harness import A_TO_B
 from unit.checkpoint.mirrored_logs import COPY, ORIGIN

@@ -10,9 +10,9 @@ from twinlog.policy import DefaultReplicationPolicy
 from twinlog.policy.replication import IdentityReplicationPolicy
 from twinlog.testing.fakes.cluster import Call, Transaction
 from twinlog.write_blocks import fence_of, is_fence
+from twinlog_checkpoint.journal.record import Step
 from twinlog_checkpoint.moves.events import StepEvent, StepState
 from twinlog_checkpoint.moves.plan import MoveOptions
-from twinlog_checkpoint.moves.record import Step
 from twinlog_checkpoint.moves.write_block import WriteBlockScope, fence_scope
 from unit.checkpoint.mirrored_logs import COPY, ORIGIN
 from unit.checkpoint.test_moves import NO_WAIT, estate, offset_of, run

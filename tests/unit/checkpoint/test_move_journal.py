@@ -12,8 +12,8 @@ from twinlog.errors import StateError, WireFormatError
 from twinlog.kafka.ports import AclBinding
 from twinlog.model import TopicPartition
 from twinlog.write_blocks import fence_of
-from twinlog_checkpoint.moves.plan import MoveKind, MoveOptions
-from twinlog_checkpoint.moves.record import (
+from twinlog_checkpoint.journal.record import (
+    MoveKind,
     MoveRecord,
     MoveState,
     decode_group,
@@ -21,6 +21,7 @@ from twinlog_checkpoint.moves.record import (
     encode_group,
     encode_record,
 )
+from twinlog_checkpoint.moves.plan import MoveOptions
 from unit.checkpoint.checkpoint_harness import A_TO_B
 from unit.checkpoint.mirrored_logs import ORIGIN
 from unit.checkpoint.test_moves import NO_WAIT, Estate, estate, run

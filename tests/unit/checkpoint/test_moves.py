@@ -11,15 +11,15 @@ from twinlog.model import TopicPartition
 from twinlog.testing.fakes.cluster import Call, FakeCluster
 from twinlog_checkpoint.api.group_explainer import explain_group
 from twinlog_checkpoint.api.moves_servicer import ServedFlow
-from twinlog_checkpoint.flow.assembly import assemble_moves
+from twinlog_checkpoint.assembly import assemble_moves
 from twinlog_checkpoint.flow.parts import FlowParts
-from twinlog_checkpoint.groups.sync_plan import LogRange
+from twinlog_checkpoint.journal.moves_log import MoveJournal
+from twinlog_checkpoint.journal.record import MoveKind, MoveRecord, MoveState, Step
 from twinlog_checkpoint.moves.events import MoveReport, StepEvent, StepState
-from twinlog_checkpoint.moves.journal import MoveJournal
-from twinlog_checkpoint.moves.plan import GroupPlace, MoveAction, MoveKind, MoveOptions, MovePlan, decide
-from twinlog_checkpoint.moves.record import MoveRecord, MoveState, Step
+from twinlog_checkpoint.moves.plan import GroupPlace, MoveAction, MoveOptions, MovePlan, decide
 from twinlog_checkpoint.moves.runner import MoveRunner
 from twinlog_checkpoint.translation.history import OffsetPair
+from twinlog_checkpoint.translation.log_ranges import LogRange
 from twinlog_checkpoint.translation.translation import Translation, Verdict
 from unit.checkpoint.checkpoint_harness import A_TO_B, B_TO_A, FlowOnFakes, ToldTopics, turns
 from unit.checkpoint.mirrored_logs import COPY, ORIGIN, MirroredLogs

@@ -15,10 +15,10 @@ from twinlog_configsync.model.entry import TopicState
 from twinlog_configsync.model.memory import Memory
 from twinlog_configsync.model.observation import Observation, TargetCluster, TopicPair, World
 from twinlog_configsync.model.reasons import Reason
-from twinlog_configsync.model.rules import FlowRules
 from twinlog_configsync.model.schedule import Scope
 from twinlog_configsync.planning.desired import DesiredBindings
 from twinlog_configsync.planning.plan import make_plan
+from twinlog_configsync.planning.rules import FlowRules
 from unit.configsync.configsync_harness import READ_ORDERS, FlowUnderTest, make_flow
 
 

@@ -8,7 +8,6 @@ import pytest
 from twinlog.kafka.ports import AclBinding, QuotaEntity
 from twinlog.model import TopicPartition
 from twinlog_configsync.model.entry import TopicEntry, TopicState
-from twinlog_configsync.model.record_checks import check_records
 from twinlog_configsync.model.records import (
     AclRecord,
     Kind,
@@ -21,6 +20,7 @@ from twinlog_configsync.model.records import (
     quota_key,
 )
 from twinlog_configsync.model.schedule import Scope
+from twinlog_configsync.planning.record_checks import check_records
 from unit.configsync.configsync_harness import READ_ORDERS, REGISTRY, FlowUnderTest, make_flow
 
 COPY = replace(READ_ORDERS, resource_name="A.orders")

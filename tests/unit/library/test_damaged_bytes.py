@@ -43,9 +43,15 @@ from twinlog.wire.source_offset import (
     encode_source_offset,
     source_offset_key,
 )
-from twinlog_checkpoint.moves.plan import MoveKind
-from twinlog_checkpoint.moves.record import MoveRecord, MoveState, decode_group, encode_group, encode_record
-from twinlog_checkpoint.moves.record import decode_record as decode_move
+from twinlog_checkpoint.journal.record import (
+    MoveKind,
+    MoveRecord,
+    MoveState,
+    decode_group,
+    encode_group,
+    encode_record,
+)
+from twinlog_checkpoint.journal.record import decode_record as decode_move
 from twinlog_configsync.model.records import (
     Kind,
     RecordKey,

@@ -8,13 +8,13 @@ from twinlog.api.checkpoint.v1 import checkpoint_service_pb2 as pb2
 from twinlog.errors import ConfigError, StateError
 from twinlog.service.limits import MAX_MESSAGE_BYTES
 from twinlog_checkpoint.api.messages import VERDICTS, flow_message, partition_message, timestamp
+from twinlog_checkpoint.journal.record import MoveKind
 from twinlog_checkpoint.moves.events import MoveReport, StepEvent
 from twinlog_checkpoint.moves.host import MoveRun
 from twinlog_checkpoint.moves.plan import (
     DEFAULT_WAIT_SECONDS,
     LastMove,
     MoveAction,
-    MoveKind,
     MoveOptions,
     MovePartition,
     MovePlan,

@@ -14,13 +14,13 @@ from twinlog.service.grpc_server import Context
 from twinlog_checkpoint.api import move_messages as messages
 from twinlog_checkpoint.api.messages import flow_message
 from twinlog_checkpoint.flow.parts import FlowParts
-from twinlog_checkpoint.groups.at_once import each_at_once
+from twinlog_checkpoint.journal.record import MoveKind, Step
 from twinlog_checkpoint.moves.events import MoveReport, StepState, step_event
 from twinlog_checkpoint.moves.host import MoveHost, MoveRun
-from twinlog_checkpoint.moves.plan import MoveKind, MovePlan
+from twinlog_checkpoint.moves.plan import MovePlan
 from twinlog_checkpoint.moves.planner import shown_move
-from twinlog_checkpoint.moves.record import Step
 from twinlog_checkpoint.moves.runner import MoveRunner
+from twinlog_checkpoint.side_by_side import each_at_once
 
 _ERRORS = (KafkaError, WireFormatError, StateError)
 RECORD_SECONDS = 4.0

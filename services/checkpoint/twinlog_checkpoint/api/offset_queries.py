@@ -8,8 +8,8 @@ from twinlog.errors import ConfigError, KafkaError, StateError
 from twinlog.kafka.ports import LogAdmin
 from twinlog.model import TopicPartition
 from twinlog_checkpoint.flow.parts import FlowParts
-from twinlog_checkpoint.groups.log_ranges import log_ranges
 from twinlog_checkpoint.translation.exact import log_ends
+from twinlog_checkpoint.translation.log_ranges import log_ranges
 from twinlog_checkpoint.translation.translation import SourcePosition, Translation, Verdict
 
 MAX_QUERIES = 10_000

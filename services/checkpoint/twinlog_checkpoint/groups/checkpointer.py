@@ -13,12 +13,12 @@ from twinlog.offsets import CheckpointHistory, target_partition
 from twinlog.service.runtime import Backoff, retrying_loop, wait_or_stop
 from twinlog.wire import Checkpoint
 from twinlog_checkpoint.config import CheckpointFlow
-from twinlog_checkpoint.groups.at_once import each_at_once
 from twinlog_checkpoint.groups.checkpoint_log import CheckpointLog
 from twinlog_checkpoint.groups.directory import GroupDirectory, GroupOffsets
 from twinlog_checkpoint.groups.instruments import CheckpointInstruments
 from twinlog_checkpoint.groups.progress import GroupProgress, ProgressTable, unreadable_verdict
 from twinlog_checkpoint.groups.topic_choice import TopicChoice
+from twinlog_checkpoint.side_by_side import each_at_once
 from twinlog_checkpoint.translation.history import PairHistory
 from twinlog_checkpoint.translation.sync_tail import SyncTail
 from twinlog_checkpoint.translation.translation import (

@@ -28,11 +28,10 @@ from twinlog_checkpoint.groups.holds import (
     GroupDeleteRules,
     source_now,
 )
-from twinlog_checkpoint.groups.log_ranges import log_ranges
-from twinlog_checkpoint.groups.source_record import SourceRecord, SourceRecordLog
-from twinlog_checkpoint.groups.sync_plan import LogRange
-from twinlog_checkpoint.moves.journal import MoveJournal
-from twinlog_checkpoint.moves.record import MoveState
+from twinlog_checkpoint.journal.moves_log import MoveJournal
+from twinlog_checkpoint.journal.record import MoveState
+from twinlog_checkpoint.journal.source_record import SourceRecord, SourceRecordLog
+from twinlog_checkpoint.translation.log_ranges import LogRange, log_ranges
 
 _NAMED = 5
 _REMEDY = "they are kept until they are back on {source} or deleted on {target} by hand"

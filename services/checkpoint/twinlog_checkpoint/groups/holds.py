@@ -6,7 +6,7 @@ from collections import deque
 from collections.abc import Collection
 from dataclasses import dataclass, field
 
-from twinlog_checkpoint.groups.source_record import SourceRecord
+from twinlog_checkpoint.journal.source_record import SourceRecord
 
 SOURCE_LOST, SOURCE_REPLACED, FAILED_OVER = "SOURCE_LOST", "SOURCE_REPLACED", "FAILED_OVER"
 HOUR_SECONDS = 3600.0

@@ -14,6 +14,7 @@ from enum import StrEnum
 from twinlog.kafka.ports import CommittedOffset
 from twinlog.model import TopicPartition
 from twinlog.wire import Checkpoint
+from twinlog_checkpoint.translation.log_ranges import LogRange
 
 WRITABLE_STATES = frozenset({"EMPTY", "DEAD"})
 """States of a group without members; DEAD also stands for one that does not exist."""
@@ -34,18 +35,6 @@ class SyncOutcome(StrEnum):
     """The target has no such topic or partition (yet), so its log has no range to commit into."""
     REFUSED = "REFUSED"
     """The target's coordinator said no."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LogRange:
-    """The offsets a group may stand at: from the first record to after the last one."""
-
-    start: int
-    end: int
-
-    def begin(self, offset: int) -> int:
-        """Where a reader begins that is told `offset`: records before the log's start are gone."""
-        return max(offset, self.start)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -15,11 +15,11 @@ from twinlog.offsets import CheckpointHistory
 from twinlog.service.runtime import Backoff, retrying_loop
 from twinlog.telemetry.repeats import RepeatLimiter
 from twinlog.wire import Checkpoint
-from twinlog_checkpoint.groups.at_once import each_at_once
 from twinlog_checkpoint.groups.deletes import GroupDeleter
-from twinlog_checkpoint.groups.log_ranges import log_ranges
 from twinlog_checkpoint.groups.progress import ProgressTable
 from twinlog_checkpoint.groups.sync_plan import WRITABLE_STATES, plan_group_sync
+from twinlog_checkpoint.side_by_side import each_at_once
+from twinlog_checkpoint.translation.log_ranges import log_ranges
 
 TICK_SECONDS = 0.2
 GROUPS_AT_ONCE = 16

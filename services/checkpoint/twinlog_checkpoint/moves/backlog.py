@@ -7,16 +7,15 @@ decide, several at a time and within a budget; what the budget does not reach is
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from functools import partial
 
 from twinlog.errors import KafkaError, WireFormatError
 from twinlog.model import TopicPartition
-from twinlog_checkpoint.groups.in_parallel import in_parallel
 from twinlog_checkpoint.groups.topic_choice import CopyIdentity
 from twinlog_checkpoint.moves.copy_states import CopyReport, CopyStates
 from twinlog_checkpoint.moves.ends import bounds_of
 from twinlog_checkpoint.moves.plan import TopicBacklog
 from twinlog_checkpoint.moves.route import CopiedPartition, Route
+from twinlog_checkpoint.side_by_side import each_at_once
 from twinlog_checkpoint.translation.aligner import Aligner
 from twinlog_checkpoint.translation.log_sides import BudgetSpent, ByteBudget, LogBounds, Side, count_visible
 
@@ -67,7 +66,7 @@ class BacklogMeter:
         async def read(place: _Place) -> None:
             found[place.entry.here] = await self._by_logs(place, budget)
 
-        await in_parallel((partial(read, place) for place in unread), at_once=LOGS_AT_ONCE, name="backlog")
+        await each_at_once(unread, read, most=LOGS_AT_ONCE, name="backlog")
         for partition, entry in found.items():
             if entry.copied_to is not None:
                 self._copied[partition] = max(entry.copied_to, self._copied.get(partition, 0))

@@ -2,14 +2,13 @@
 
 from collections.abc import AsyncGenerator, Mapping, Sequence
 from dataclasses import replace
-from functools import partial
 
 from twinlog.errors import ConflictError, KafkaError
 from twinlog.kafka.ports import CommittedOffset, GroupAdmin
 from twinlog.model import TopicPartition
-from twinlog_checkpoint.groups.in_parallel import in_parallel
 from twinlog_checkpoint.moves.outcome import writes
 from twinlog_checkpoint.moves.plan import MoveAction, MovePartition
+from twinlog_checkpoint.side_by_side import each_at_once
 
 COMMITS_AT_ONCE = 32
 """Kafka takes the offsets of one group in one request."""
@@ -38,8 +37,9 @@ async def commit(
     wanted = [(group, _offsets(entries)) for group, entries in writes(partitions).items()]
     for start in range(0, len(wanted), COMMITS_BETWEEN_SIGNS):
         chunk = wanted[start : start + COMMITS_BETWEEN_SIGNS]
-        steps = (partial(one, group, offsets) for group, offsets in chunk)
-        await in_parallel(steps, at_once=COMMITS_AT_ONCE, name="commit for a group")
+        await each_at_once(
+            chunk, lambda planned: one(*planned), most=COMMITS_AT_ONCE, name="commit for groups"
+        )
         yield start + len(chunk)
     yield [
         replace(entry, action=MoveAction.SKIP_ACTIVE_THERE, message=str(refused[entry.group]))

@@ -9,6 +9,7 @@ from twinlog.errors import StateError
 from twinlog.model import TopicPartition
 from twinlog.service.runtime import wait_or_stop
 from twinlog_checkpoint.flow.parts import LeaseGuard
+from twinlog_checkpoint.journal.record import MoveRecord, Step
 from twinlog_checkpoint.moves.ends import ends_behind_fence, ends_now
 from twinlog_checkpoint.moves.events import StepEvent, StepState, step_event
 from twinlog_checkpoint.moves.plan import (
@@ -20,7 +21,6 @@ from twinlog_checkpoint.moves.plan import (
     total_backlog,
 )
 from twinlog_checkpoint.moves.planner import MovePlanner
-from twinlog_checkpoint.moves.record import MoveRecord, Step
 from twinlog_checkpoint.moves.write_block import missing_fences, raise_fences
 
 

@@ -5,8 +5,8 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from twinlog.clock import Clock
+from twinlog_checkpoint.journal.record import Step
 from twinlog_checkpoint.moves.plan import MovePlan
-from twinlog_checkpoint.moves.record import Step
 
 
 class StepState(StrEnum):

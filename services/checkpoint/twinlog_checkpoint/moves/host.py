@@ -12,8 +12,9 @@ from twinlog.errors import StateError, TwinlogError
 from twinlog.model import Flow
 from twinlog.service.runtime import finish_or_cancel, wait_for_any
 from twinlog_checkpoint.flow.parts import LeaseGuard
+from twinlog_checkpoint.journal.record import MoveKind
 from twinlog_checkpoint.moves.events import MoveEvent, MoveReport, StepEvent, StepState
-from twinlog_checkpoint.moves.plan import MoveKind, MoveOptions
+from twinlog_checkpoint.moves.plan import MoveOptions
 from twinlog_checkpoint.moves.runner import MoveRunner
 
 _log = structlog.stdlib.get_logger(__name__)

@@ -9,15 +9,12 @@ from dataclasses import dataclass, replace
 from enum import StrEnum
 
 from twinlog.model import ClusterAlias, Flow, TopicPartition
-from twinlog_checkpoint.groups.sync_plan import WRITABLE_STATES, LogRange
+from twinlog_checkpoint.groups.sync_plan import WRITABLE_STATES
+from twinlog_checkpoint.journal.record import MoveKind
+from twinlog_checkpoint.translation.log_ranges import LogRange
 from twinlog_checkpoint.translation.translation import COMPARED, Translation, Verdict
 
 DEFAULT_WAIT_SECONDS = 300.0
-
-
-class MoveKind(StrEnum):
-    FAILOVER = "failover"
-    FAILBACK = "failback"
 
 
 class MoveAction(StrEnum):

@@ -10,15 +10,14 @@ from twinlog.errors import KafkaError
 from twinlog.kafka.ports import AclBinding, CommittedOffset, KafkaCluster
 from twinlog.model import ClusterAlias, TopicPartition
 from twinlog.service.runtime import wait_or_stop
-from twinlog_checkpoint.groups.log_ranges import log_ranges
 from twinlog_checkpoint.groups.reads import group_states, readable_offsets
+from twinlog_checkpoint.journal.record import MoveKind, MoveRecord, MoveState
 from twinlog_checkpoint.moves.backlog import BacklogMeter
 from twinlog_checkpoint.moves.blockers import blockers_of
 from twinlog_checkpoint.moves.copy_states import CopyStates
 from twinlog_checkpoint.moves.plan import (
     GroupPlace,
     LastMove,
-    MoveKind,
     MoveOptions,
     MovePartition,
     MovePlan,
@@ -29,9 +28,9 @@ from twinlog_checkpoint.moves.plan import (
     plan_warnings,
     total_backlog,
 )
-from twinlog_checkpoint.moves.record import MoveRecord, MoveState
 from twinlog_checkpoint.moves.route import Route
 from twinlog_checkpoint.moves.write_block import WriteBlockScope, fence_scope
+from twinlog_checkpoint.translation.log_ranges import log_ranges
 from twinlog_checkpoint.translation.translation import SourcePosition, Translation, Verdict
 
 

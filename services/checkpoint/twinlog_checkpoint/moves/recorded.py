@@ -10,10 +10,9 @@ from dataclasses import replace
 from twinlog.errors import KafkaError, StateError, WireFormatError
 from twinlog.kafka.ports import AclBinding, KafkaCluster
 from twinlog.model import ClusterAlias
-from twinlog_checkpoint.moves.journal import MoveJournal
-from twinlog_checkpoint.moves.plan import MoveKind
+from twinlog_checkpoint.journal.moves_log import MoveJournal
+from twinlog_checkpoint.journal.record import MoveKind, MoveRecord, MoveState
 from twinlog_checkpoint.moves.planner import NOTHING_DUE, Due, MovePlanner
-from twinlog_checkpoint.moves.record import MoveRecord, MoveState
 from twinlog_checkpoint.moves.route import Route
 
 

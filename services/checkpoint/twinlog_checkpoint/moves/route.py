@@ -11,8 +11,9 @@ from twinlog.policy import ReplicationPolicy
 from twinlog.wire import Checkpoint
 from twinlog_checkpoint.flow.parts import FlowParts
 from twinlog_checkpoint.groups.topic_choice import CopyIdentity
+from twinlog_checkpoint.journal.record import MoveKind
 from twinlog_checkpoint.moves.offset_router import OffsetRouter
-from twinlog_checkpoint.moves.plan import MoveKind, TopicBacklog
+from twinlog_checkpoint.moves.plan import TopicBacklog
 from twinlog_checkpoint.translation.exact import LogSide
 from twinlog_checkpoint.translation.history import Pairs
 from twinlog_checkpoint.translation.translation import SourcePosition, Translation, Verdict

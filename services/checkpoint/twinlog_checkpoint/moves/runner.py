@@ -16,10 +16,11 @@ from twinlog.clock import Clock
 from twinlog.errors import StateError
 from twinlog.model import TopicPartition
 from twinlog_checkpoint.flow.parts import LeaseGuard
+from twinlog_checkpoint.journal.moves_log import MoveJournal
+from twinlog_checkpoint.journal.record import MoveKind, MoveRecord, MoveState, Step
 from twinlog_checkpoint.moves.commit import commit, verify
 from twinlog_checkpoint.moves.departure import Departed, Departure
 from twinlog_checkpoint.moves.events import MoveEvent, MoveReport, StepEvent, StepState, step_event
-from twinlog_checkpoint.moves.journal import MoveJournal
 from twinlog_checkpoint.moves.outcome import (
     finished_with,
     going_on,
@@ -30,9 +31,8 @@ from twinlog_checkpoint.moves.outcome import (
     unread,
     writes,
 )
-from twinlog_checkpoint.moves.plan import MoveAction, MoveKind, MoveOptions, MovePartition, MovePlan
+from twinlog_checkpoint.moves.plan import MoveAction, MoveOptions, MovePartition, MovePlan
 from twinlog_checkpoint.moves.planner import MovePlanner, at_last, fences_where_left
-from twinlog_checkpoint.moves.record import MoveRecord, MoveState, Step
 from twinlog_checkpoint.moves.recorded import failback_due, recorded_move
 from twinlog_checkpoint.moves.write_block import lift_fences
 

@@ -9,14 +9,13 @@ from dataclasses import dataclass, field, replace
 from twinlog.errors import KafkaError, WireFormatError
 from twinlog.kafka.ports import LogAdmin, OffsetSpec
 from twinlog.model import TopicPartition
-from twinlog_checkpoint.groups.at_once import each_at_once
-from twinlog_checkpoint.groups.log_ranges import log_ranges
-from twinlog_checkpoint.groups.sync_plan import LogRange
+from twinlog_checkpoint.side_by_side import each_at_once
 from twinlog_checkpoint.translation.aligner import Aligner
 from twinlog_checkpoint.translation.alignment import Answer, Outcome
 from twinlog_checkpoint.translation.alignment_log import AlignedLog
 from twinlog_checkpoint.translation.floor import within, without_floor
 from twinlog_checkpoint.translation.history import OffsetPair, Pairs
+from twinlog_checkpoint.translation.log_ranges import LogRange, log_ranges
 from twinlog_checkpoint.translation.log_sides import BudgetSpent, ByteBudget, LogBounds, Side
 from twinlog_checkpoint.translation.translation import FloorRule, SourcePosition, Translation, Verdict
 

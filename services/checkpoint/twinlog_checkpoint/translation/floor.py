@@ -5,8 +5,8 @@ from dataclasses import replace
 
 from twinlog.model import TopicPartition
 from twinlog.offsets import OffsetSyncStore, TranslationOutcome
-from twinlog_checkpoint.groups.sync_plan import LogRange
 from twinlog_checkpoint.translation.history import Pairs
+from twinlog_checkpoint.translation.log_ranges import LogRange
 from twinlog_checkpoint.translation.translation import SourcePosition, Translation, Verdict
 
 _VERDICTS = {

@@ -5,7 +5,6 @@ Nothing depends on it: without it, or where it does not fit the offset-syncs top
 """
 
 from dataclasses import dataclass, field
-from functools import partial
 from typing import NamedTuple
 from uuid import uuid4
 
@@ -15,7 +14,7 @@ from twinlog.errors import FatalKafkaError, KafkaError, WireFormatError
 from twinlog.kafka.admin.compacted_topic import ensure_compacted_topic
 from twinlog.kafka.ports import KafkaCluster, LogWriter, OffsetSpec
 from twinlog.model import Flow, TopicPartition
-from twinlog_checkpoint.groups.in_parallel import in_parallel
+from twinlog_checkpoint.side_by_side import each_at_once
 from twinlog_checkpoint.translation.history import OffsetPair, SyncHistory
 from twinlog_checkpoint.translation.log_scan import INTERNAL_PARTITION, LogScan
 from twinlog_checkpoint.translation.sync_history_record import (
@@ -152,10 +151,11 @@ class SyncHistoryLog:
             await ensure_compacted_topic(
                 self.admin, self.topic, replication_factor=self.replication_factor, configs=_CONFIGS
             )
-            await in_parallel(
-                (partial(self._append, writer, *pair) for pair in pairs),
-                at_once=_APPENDS_AT_ONCE,
-                name="keep offset syncs",
+            await each_at_once(
+                pairs,
+                lambda pair: self._append(writer, *pair),
+                most=_APPENDS_AT_ONCE,
+                name="keep syncs",
             )
             await self._append(writer, *encode_head(head))
         except KafkaError as error:

@@ -10,8 +10,8 @@ from twinlog.kafka.ports import AclBinding
 from twinlog_configsync.access.acl_rules import AclRules, Translation
 from twinlog_configsync.model.acl_rights import DENY
 from twinlog_configsync.model.actions import AclAction, CreateAcl, DeleteAcl, SkipAcl
+from twinlog_configsync.model.hold import Hold
 from twinlog_configsync.model.observation import AclObservation
-from twinlog_configsync.planning.source_loss import Hold
 
 
 def plan_acls(

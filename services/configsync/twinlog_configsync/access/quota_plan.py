@@ -10,8 +10,8 @@ from collections.abc import Callable, Mapping
 from twinlog.kafka.ports import QuotaEntity
 from twinlog.model import Flow
 from twinlog_configsync.model.actions import DeleteQuota, QuotaAction, SetQuota, SkipQuota, entity_text
+from twinlog_configsync.model.hold import Hold
 from twinlog_configsync.model.observation import QuotaObservation
-from twinlog_configsync.planning.source_loss import Hold
 
 Quotas = Mapping[QuotaEntity, Mapping[str, float]]
 QuotaKey = tuple[QuotaEntity, str]

@@ -8,7 +8,6 @@ from twinlog.kafka.ports import AclBinding
 from twinlog.model import Flow
 from twinlog_configsync.access.acl_listing import AclEntry, AclState
 from twinlog_configsync.api.messages import flow_message, topic_message
-from twinlog_configsync.clusters.apply import Outcome
 from twinlog_configsync.model.actions import (
     Action,
     ConfigAction,
@@ -33,6 +32,7 @@ from twinlog_configsync.model.actions import (
 )
 from twinlog_configsync.model.observation import World
 from twinlog_configsync.planning.explain import Explanation, Verdict
+from twinlog_configsync.planning.outcome import Outcome
 from twinlog_configsync.planning.plan import Plan
 
 _VERDICTS: Final = {

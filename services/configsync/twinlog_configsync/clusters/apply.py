@@ -3,7 +3,7 @@
 import asyncio
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
-from typing import Final, Generic, TypeVar
+from typing import Final, TypeVar
 
 from twinlog.clock import Clock
 from twinlog.errors import KafkaError
@@ -28,6 +28,7 @@ from twinlog_configsync.model.actions import (
 )
 from twinlog_configsync.model.observation import TOPIC_UNKNOWN, Observation, World, is_absent
 from twinlog_configsync.planning.config_rules import change_of
+from twinlog_configsync.planning.outcome import Outcome, Refusal
 from twinlog_configsync.planning.plan import Plan
 
 _AS_WANTED: Final = {CreateTopic: "TOPIC_EXISTS", DeleteTopic: TOPIC_UNKNOWN}
@@ -45,25 +46,6 @@ _TIERED: Final = frozenset(
 """Properties that brokers without tiered storage know and refuse."""
 _CONFIRM_SECONDS: Final = 10.0
 _CONFIRM_POLL_SECONDS: Final = 0.2
-
-
-_Kind = TypeVar("_Kind", bound=Change, covariant=True)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Refusal(Generic[_Kind]):
-    action: _Kind
-    error: KafkaError
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Outcome:
-    """What became of a plan."""
-
-    applied: Sequence[Change] = ()
-    refused: Sequence[Refusal[Change]] = ()
-    world: World
-    """As planned on, with a fresh look at every target topic that was touched."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

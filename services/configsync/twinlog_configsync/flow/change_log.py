@@ -12,7 +12,6 @@ from twinlog.errors import TwinlogError
 from twinlog.model import Flow
 from twinlog.telemetry.metrics import flow_attributes
 from twinlog.telemetry.repeats import RepeatLimiter
-from twinlog_configsync.clusters.apply import Outcome
 from twinlog_configsync.model.actions import (
     Action,
     CreateTopic,
@@ -25,6 +24,7 @@ from twinlog_configsync.model.observation import Problem
 from twinlog_configsync.model.records import RecordKey
 from twinlog_configsync.model.schedule import Scope
 from twinlog_configsync.planning.flow_status import FlowStatus
+from twinlog_configsync.planning.outcome import Outcome
 from twinlog_configsync.planning.plan import Plan
 from twinlog_configsync.planning.registry import Entries
 

@@ -10,7 +10,6 @@ from twinlog.errors import ConflictError, KafkaError, NotFoundError, StateError,
 from twinlog.kafka.ports import KafkaCluster, TopicDescription
 from twinlog_configsync.access.acl_listing import AclEntry, list_acls
 from twinlog_configsync.access.acl_rules import Translation
-from twinlog_configsync.clusters.apply import Outcome
 from twinlog_configsync.flow.passes import ANSWER_SECONDS, FlowPasses
 from twinlog_configsync.model.observation import AclObservation, World
 from twinlog_configsync.model.reasons import Reason
@@ -18,6 +17,7 @@ from twinlog_configsync.model.records import PlanRecord, RulesRecord
 from twinlog_configsync.model.schedule import Scope
 from twinlog_configsync.planning.explain import Explanation, explain
 from twinlog_configsync.planning.live_rules import RuleChange, RulesView, change_rules, view_rules
+from twinlog_configsync.planning.outcome import Outcome
 from twinlog_configsync.planning.plan import Plan
 
 T = TypeVar("T")

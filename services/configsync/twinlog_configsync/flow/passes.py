@@ -13,7 +13,7 @@ from twinlog.model import ClusterAlias, Flow
 from twinlog_configsync.access.acl_plan import wanted_acls
 from twinlog_configsync.access.acl_rules import GROUP, Translation, translate_acls
 from twinlog_configsync.access.quota_plan import wanted_quotas
-from twinlog_configsync.clusters.apply import Applier, Outcome
+from twinlog_configsync.clusters.apply import Applier
 from twinlog_configsync.clusters.observe import Ask, Observer
 from twinlog_configsync.clusters.store import RegistryStore
 from twinlog_configsync.config import ConfigSyncFlow
@@ -21,18 +21,20 @@ from twinlog_configsync.flow.change_log import Journal
 from twinlog_configsync.flow.feeds import Boards
 from twinlog_configsync.model.entry import TopicState
 from twinlog_configsync.model.failover_record import failover_in_effect
+from twinlog_configsync.model.hold import Hold
 from twinlog_configsync.model.memory import Memory, recall
 from twinlog_configsync.model.observation import AclObservation, Observation, QuotaObservation, World
 from twinlog_configsync.model.reasons import Reason
-from twinlog_configsync.model.record_checks import check_records
-from twinlog_configsync.model.rules import FlowRules
 from twinlog_configsync.model.schedule import Scope
 from twinlog_configsync.planning.blockers import Blockers
 from twinlog_configsync.planning.desired import DesiredBindings
 from twinlog_configsync.planning.flow_status import FlowStatus, after_success
 from twinlog_configsync.planning.learn import learn
+from twinlog_configsync.planning.outcome import Outcome
 from twinlog_configsync.planning.plan import Plan, make_plan, replicated_topics
-from twinlog_configsync.planning.source_loss import Hold, kept_copies
+from twinlog_configsync.planning.record_checks import check_records
+from twinlog_configsync.planning.rules import FlowRules
+from twinlog_configsync.planning.source_loss import kept_copies
 
 ANSWER_SECONDS: Final = 10.0
 """How long a cluster may take to say that it is there."""

@@ -3,7 +3,6 @@
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 
-from twinlog_configsync.clusters.apply import Refusal
 from twinlog_configsync.model.actions import (
     WHAT_TOPIC,
     Change,
@@ -15,6 +14,7 @@ from twinlog_configsync.model.actions import (
 )
 from twinlog_configsync.model.reasons import Reason
 from twinlog_configsync.model.schedule import Scope
+from twinlog_configsync.planning.outcome import Refusal
 from twinlog_configsync.planning.plan import Plan
 from twinlog_configsync.planning.registry import Blocker
 

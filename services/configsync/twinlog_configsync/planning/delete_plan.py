@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from twinlog.errors import KafkaError
 from twinlog_configsync.model.actions import WHAT_DELETION, DeleteTopic, Skip, number_text
 from twinlog_configsync.model.entry import TopicEntry, TopicState
+from twinlog_configsync.model.hold import Hold
 from twinlog_configsync.model.observation import Observation, is_absent
-from twinlog_configsync.planning.source_loss import Hold
 
 HOUR_MS = 3_600_000
 

@@ -7,13 +7,13 @@ from typing import Final
 
 from twinlog.errors import TwinlogError
 from twinlog.service.lease import STANDS_BY
-from twinlog_configsync.clusters.apply import Outcome
 from twinlog_configsync.model.actions import is_drift, scope_of
+from twinlog_configsync.model.hold import Hold
 from twinlog_configsync.model.observation import Problem
 from twinlog_configsync.model.reasons import Reason
 from twinlog_configsync.model.schedule import Scope
+from twinlog_configsync.planning.outcome import Outcome
 from twinlog_configsync.planning.plan import Plan
-from twinlog_configsync.planning.source_loss import Hold
 
 _AS_IT_SHOULD_BE: Final = frozenset({"", Reason.PLAN_PENDING, Reason.NO_AUTHORIZER})
 

@@ -4,7 +4,6 @@ from collections.abc import Mapping
 
 from twinlog.errors import KafkaError
 from twinlog.kafka.ports import AclBinding, QuotaEntity
-from twinlog_configsync.clusters.apply import Outcome
 from twinlog_configsync.model.actions import (
     Change,
     CreateAcl,
@@ -18,13 +17,14 @@ from twinlog_configsync.model.actions import (
 )
 from twinlog_configsync.model.memory import Memory
 from twinlog_configsync.model.observation import AclObservation, Observation, QuotaObservation, TopicPair
-from twinlog_configsync.model.rules import FlowRules
 from twinlog_configsync.model.schedule import Scope
 from twinlog_configsync.planning.blockers import Blockers
 from twinlog_configsync.planning.config_rules import creation_configs
 from twinlog_configsync.planning.delete_plan import HOUR_MS
+from twinlog_configsync.planning.outcome import Outcome
 from twinlog_configsync.planning.plan import Plan
 from twinlog_configsync.planning.registry import fold
+from twinlog_configsync.planning.rules import FlowRules
 from twinlog_configsync.planning.source_loss import source_loss
 
 

@@ -19,6 +19,7 @@ from twinlog_configsync.model.actions import (
     SetQuota,
     SkipUser,
 )
+from twinlog_configsync.model.hold import Hold
 from twinlog_configsync.model.memory import Memory
 from twinlog_configsync.model.observation import (
     AclObservation,
@@ -28,12 +29,12 @@ from twinlog_configsync.model.observation import (
     World,
 )
 from twinlog_configsync.model.reasons import Reason
-from twinlog_configsync.model.rules import FlowRules
 from twinlog_configsync.model.schedule import Scope
 from twinlog_configsync.planning.config_rules import plan_configs
 from twinlog_configsync.planning.delete_plan import plan_deletes
 from twinlog_configsync.planning.desired import DesiredBindings
-from twinlog_configsync.planning.source_loss import Hold, kept_copies, source_loss
+from twinlog_configsync.planning.rules import FlowRules
+from twinlog_configsync.planning.source_loss import kept_copies, source_loss
 from twinlog_configsync.planning.topic_plan import plan_topics
 
 

@@ -19,9 +19,9 @@ from twinlog.errors import KafkaError
 from twinlog.kafka.ports import ConfigEntry, TopicDescription
 from twinlog_configsync.model.actions import Skip
 from twinlog_configsync.model.entry import TargetLimits, TopicEntry, TopicState
+from twinlog_configsync.model.hold import Hold
 from twinlog_configsync.model.observation import Configs, Observation, TopicPair, is_absent
 from twinlog_configsync.model.reasons import Reason
-from twinlog_configsync.planning.source_loss import Hold
 
 Entries = Mapping[str, TopicEntry]
 Blocker = KafkaError | Skip

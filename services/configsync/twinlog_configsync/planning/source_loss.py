@@ -5,20 +5,12 @@ quotas that nobody deleted: the copies on the target are then what is left of th
 """
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 
 from twinlog.errors import KafkaError
 from twinlog_configsync.model.entry import TopicEntry, TopicState
+from twinlog_configsync.model.hold import Hold
 from twinlog_configsync.model.observation import Observation, TopicPair, is_absent
 from twinlog_configsync.model.reasons import Reason
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Hold:
-    """Why nothing is deleted on the target now."""
-
-    reason: Reason
-    message: str
 
 
 def source_loss(

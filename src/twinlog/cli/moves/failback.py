@@ -1,28 +1,6 @@
 """`twinlog failback`: consumer groups go back to the source."""
 
-import typer
-
-from twinlog.cli.common.failures import reported_failures, run_async
-from twinlog.cli.common.location import ConfigOption, EndpointOption
-from twinlog.cli.common.output import Output, OutputOption
-from twinlog.cli.moves.calls import MoveCall
-from twinlog.cli.moves.moves import (
-    AcceptLossOption,
-    DryRunOption,
-    FenceOption,
-    GroupsOption,
-    IncludeActiveOption,
-    WaitOption,
-    YesOption,
-    options_message,
-)
-from twinlog.cli.source.client import FlowArgument
-
-_KIND = "failback"
-
-app = typer.Typer(
-    no_args_is_help=True, add_completion=False, help="Move consumer groups back to the source cluster."
-)
+from twinlog.cli.moves.commands import Direction, commands_of
 
 _PLAN_HELP = """Show what `failback run` would do now: for every group and partition the offset back on \
 the source. Changes nothing.
@@ -39,97 +17,11 @@ changes anything. The move runs in the service, and its steps are recorded, as t
 run`. It removes the fence of the failover. The exit codes are the same.
 """
 
-
-@app.command("plan")
-def plan_command(
-    flow: FlowArgument,
-    group: GroupsOption = None,
-    fence: FenceOption = False,
-    include_active: IncludeActiveOption = False,
-    accept_loss: AcceptLossOption = False,
-    config: ConfigOption = None,
-    endpoint: EndpointOption = None,
-    output: OutputOption = Output.TABLE,
-) -> None:
-    with reported_failures():
-        options = options_message(
-            group, fence=fence, include_active=include_active, accept_loss=accept_loss, wait_seconds=0
-        )
-        run_async(MoveCall.of(_KIND, flow, config, endpoint, output).plan(options))
-
-
-@app.command("run")
-def run_command(
-    flow: FlowArgument,
-    group: GroupsOption = None,
-    fence: FenceOption = False,
-    include_active: IncludeActiveOption = False,
-    accept_loss: AcceptLossOption = False,
-    wait: WaitOption = 300.0,
-    yes: YesOption = False,
-    dry_run: DryRunOption = False,
-    config: ConfigOption = None,
-    endpoint: EndpointOption = None,
-    output: OutputOption = Output.TABLE,
-) -> None:
-    with reported_failures():
-        options = options_message(
-            group, fence=fence, include_active=include_active, accept_loss=accept_loss, wait_seconds=wait
-        )
-        call = MoveCall.of(_KIND, flow, config, endpoint, output)
-        if dry_run:
-            run_async(call.plan(options))
-        else:
-            call.asked_and_run(options, yes=yes)
-
-
-@app.command("status")
-def status_command(
-    flow: FlowArgument,
-    config: ConfigOption = None,
-    endpoint: EndpointOption = None,
-    output: OutputOption = Output.TABLE,
-) -> None:
-    """Show the move of a flow that is under way, or was last, its steps, and what is on record."""
-    with reported_failures():
-        run_async(MoveCall.of(_KIND, flow, config, endpoint, output).status())
-
-
-@app.command("attach")
-def attach_command(
-    flow: FlowArgument,
-    config: ConfigOption = None,
-    endpoint: EndpointOption = None,
-    output: OutputOption = Output.TABLE,
-) -> None:
-    """Follow a move that is under way, as `run` does. Ctrl-C stops following, not the move."""
-    with reported_failures():
-        run_async(MoveCall.of(_KIND, flow, config, endpoint, output).attach())
-
-
-@app.command("cancel")
-def cancel_command(
-    flow: FlowArgument,
-    config: ConfigOption = None,
-    endpoint: EndpointOption = None,
-    output: OutputOption = Output.TABLE,
-) -> None:
-    """Stop a move that is under way. What it did stays, a fence as well; `run` continues it."""
-    with reported_failures():
-        run_async(MoveCall.of(_KIND, flow, config, endpoint, output).cancel())
-
-
-@app.command("abort")
-def abort_command(
-    flow: FlowArgument,
-    config: ConfigOption = None,
-    endpoint: EndpointOption = None,
-    output: OutputOption = Output.TABLE,
-) -> None:
-    """Give up an interrupted or cancelled move: remove its fence. Offsets that it committed stay."""
-    with reported_failures():
-        run_async(MoveCall.of(_KIND, flow, config, endpoint, output).abort())
-
-
-plan_command.__doc__ = _PLAN_HELP
-run_command.__doc__ = _RUN_HELP
+app = commands_of(
+    Direction(
+        kind="failback",
+        help="Move consumer groups back to the source cluster.",
+        plan_help=_PLAN_HELP,
+        run_help=_RUN_HELP,
+    )
+)

@@ -23,7 +23,7 @@ from twinlog_configsync.model.records import (
     acl_key,
     quota_key,
 )
-from twinlog_configsync.model.rules import FlowRules
+from twinlog_configsync.planning.rules import FlowRules
 
 _QUOTA_KINDS: Final = frozenset({"user", "client-id"})
 

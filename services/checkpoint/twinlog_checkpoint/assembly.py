@@ -24,13 +24,13 @@ from twinlog_checkpoint.groups.directory import GroupDirectory
 from twinlog_checkpoint.groups.holds import GroupDeleteRules
 from twinlog_checkpoint.groups.instruments import CheckpointInstruments
 from twinlog_checkpoint.groups.progress import ProgressTable
-from twinlog_checkpoint.groups.source_record import SourceRecordLog
 from twinlog_checkpoint.groups.syncer import GroupSyncer
 from twinlog_checkpoint.groups.topic_choice import KnownTopics, TopicChoice
+from twinlog_checkpoint.journal.moves_log import MoveJournal
+from twinlog_checkpoint.journal.record import MoveKind
+from twinlog_checkpoint.journal.source_record import SourceRecordLog
 from twinlog_checkpoint.moves.copy_states import CopyStates
 from twinlog_checkpoint.moves.host import MoveHost
-from twinlog_checkpoint.moves.journal import MoveJournal
-from twinlog_checkpoint.moves.plan import MoveKind
 from twinlog_checkpoint.moves.planner import MovePlanner
 from twinlog_checkpoint.moves.route import FailoverRoute, Route
 from twinlog_checkpoint.moves.route_back import FailbackRoute

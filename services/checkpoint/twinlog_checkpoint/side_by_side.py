@@ -16,7 +16,8 @@ async def each_at_once(
 
     The first TwinlogError is raised once what was begun has ended; nothing is begun after it.
     """
-    waiting = iter(items)
+    wanted = list(items)
+    waiting = iter(wanted)
     failures: list[TwinlogError] = []
 
     async def worker() -> None:
@@ -29,7 +30,7 @@ async def each_at_once(
                 return
 
     async with asyncio.TaskGroup() as group:
-        for number in range(most):
+        for number in range(min(most, len(wanted))):
             group.create_task(worker(), name=f"{name} {number}")
     if failures:
         raise failures[0]

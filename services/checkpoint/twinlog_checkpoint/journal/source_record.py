@@ -9,7 +9,7 @@ from twinlog.errors import WireFormatError
 from twinlog.kafka.admin.compacted_topic import ensure_compacted_topic
 from twinlog.kafka.ports import KafkaCluster, OffsetSpec
 from twinlog.model import Flow, TopicPartition
-from twinlog_checkpoint.moves.journal import failover_topic
+from twinlog_checkpoint.journal.moves_log import failover_topic
 from twinlog_checkpoint.translation.log_scan import INTERNAL_PARTITION, LogScan
 
 _FETCH_WAIT_SECONDS = 0.5

@@ -7,13 +7,11 @@ one of MM2's internal ones, so nobody replicates it.
 
 from collections.abc import Collection
 from dataclasses import dataclass, replace
-from functools import partial
 
 from twinlog.kafka.admin.compacted_topic import ensure_compacted_topic
 from twinlog.kafka.ports import KafkaCluster, LogWriter, OffsetSpec
 from twinlog.model import Flow, TopicPartition
-from twinlog_checkpoint.groups.in_parallel import in_parallel
-from twinlog_checkpoint.moves.record import (
+from twinlog_checkpoint.journal.record import (
     GroupOffsets,
     MoveRecord,
     decode_group,
@@ -22,6 +20,7 @@ from twinlog_checkpoint.moves.record import (
     encode_record,
     record_key,
 )
+from twinlog_checkpoint.side_by_side import each_at_once
 from twinlog_checkpoint.translation.log_scan import INTERNAL_PARTITION, LogScan
 
 _FETCH_WAIT_SECONDS = 0.5
@@ -78,10 +77,8 @@ class MoveJournal:
                 encode_group(self.flow, record.chain, group, record.stood_at[group])
                 for group in sorted(groups)
             ]
-            await in_parallel(
-                (partial(self._append, writer, *pair) for pair in pairs),
-                at_once=_APPENDS_AT_ONCE,
-                name="record a group",
+            await each_at_once(
+                pairs, lambda pair: self._append(writer, *pair), most=_APPENDS_AT_ONCE, name="record a group"
             )
             await self._append(writer, *encode_record(self.flow, record))
 

@@ -1,11 +1,23 @@
 """Where the logs of a cluster begin and end, for offsets that are to be committed there."""
 
 from collections.abc import Collection, Mapping
+from dataclasses import dataclass
 
 from twinlog.errors import KafkaError
 from twinlog.kafka.ports import LogAdmin, OffsetSpec
 from twinlog.model import TopicPartition
-from twinlog_checkpoint.groups.sync_plan import LogRange
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LogRange:
+    """The offsets a group may stand at: from the first record to after the last one."""
+
+    start: int
+    end: int
+
+    def begin(self, offset: int) -> int:
+        """Where a reader begins that is told `offset`: records before the log's start are gone."""
+        return max(offset, self.start)
 
 
 async def log_ranges(

@@ -14,9 +14,13 @@ from twinlog.errors import WireFormatError
 from twinlog.kafka.ports import AclBinding
 from twinlog.model import Flow, TopicPartition
 from twinlog.write_blocks import is_fence
-from twinlog_checkpoint.moves.plan import MoveKind
 
 _FORMAT = 1
+
+
+class MoveKind(StrEnum):
+    FAILOVER = "failover"
+    FAILBACK = "failback"
 
 
 class MoveState(StrEnum):
