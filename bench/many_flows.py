@@ -1,20 +1,22 @@
 """What many idle flows cost: `python -m bench.many_flows [--flows 100] [--topics 100] [--seconds 60]`.
 
 Two local brokers. Every flow has a source alias of its own (one broker stands for all of them) and the hub as
-its target, with as many topics each; nothing is produced. Prints the processor time that each service takes
-while it idles, as a share of one core, its memory, threads and connections.
+its target, with as many topics each; nothing is produced. Prints the processor time that each service with
+its children takes while it idles, as a share of one core, its memory, threads and connections.
 """
 
 import argparse
 import asyncio
 import contextlib
-import os
 import sys
 import tempfile
 from pathlib import Path
 
+from bench.tree_meter import TreeMeter
 from twinlog.api.configsync.v1 import configsync_service_pb2 as pb2
 from twinlog.api.configsync.v1.configsync_service_pb2_grpc import ConfigSyncServiceStub
+from twinlog.api.source.v1 import source_service_pb2 as source_pb
+from twinlog.api.source.v1.source_service_pb2_grpc import SourceServiceStub
 from twinlog.kafka.cluster import open_cluster
 from twinlog.kafka.ports import NewTopic
 from twinlog.local.blocking_cluster import BlockingCluster
@@ -22,8 +24,7 @@ from twinlog.local.spec import ClusterSpec
 from twinlog.service.runtime import wait_or_stop
 from twinlog.testing.service_process import ServiceProcess, run_service
 
-SERVICES = ("configsync", "heartbeat", "checkpoint")
-_CLOCK_TICKS = os.sysconf("SC_CLK_TCK")
+SERVICES = ("configsync", "heartbeat", "checkpoint", "source")
 
 
 def settings(flows: int, source: str, hub: str) -> str:
@@ -75,9 +76,16 @@ async def settled(service: ServiceProcess, flows: int, topics: int) -> None:
         await pause(10)
 
 
-def cpu_seconds(pid: int) -> float:
-    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
-    return (int(fields[11]) + int(fields[12])) / _CLOCK_TICKS
+async def copied(service: ServiceProcess, flows: int) -> None:
+    """Return when every flow of the source service has a running epoch."""
+    stub = SourceServiceStub(service.channel)
+    while True:
+        answer = await stub.ListFlows(source_pb.ListFlowsRequest(), timeout=60)
+        running = sum(flow.epoch > 0 and not flow.reason for flow in answer.flows)
+        print(f"{running} of {flows} flows are copied", flush=True)
+        if running == flows:
+            return
+        await pause(10)
 
 
 def size(pid: int) -> str:
@@ -100,13 +108,22 @@ def _sockets(pid: int) -> list[str]:
 
 
 async def measure(services: list[ServiceProcess], seconds: float) -> None:
-    before = {service.name: cpu_seconds(service.process.pid) for service in services}
+    meters = {service.name: TreeMeter() for service in services}
+    loop = asyncio.get_running_loop()
+
+    def cpu_seconds() -> dict[str, float]:
+        """Of each service with its children."""
+        return {s.name: meters[s.name].cpu_seconds(s.process.pid, loop.time()) for s in services}
+
+    before, began = cpu_seconds(), loop.time()
     await pause(seconds)
+    after, took = cpu_seconds(), loop.time() - began
     total = 0.0
     for service in services:
-        share = (cpu_seconds(service.process.pid) - before[service.name]) / seconds
+        share = (after[service.name] - before[service.name]) / took
         total += share
-        print(f"{service.name:<12} {share:6.1%} of a core, {size(service.process.pid)}")
+        memory = meters[service.name].peak_memory.pss_bytes // (1 << 20)
+        print(f"{service.name:<12} {share:6.1%} of a core, {memory} MiB (PSS), {size(service.process.pid)}")
     print(f"{'together':<12} {total:6.1%} of a core")
 
 
@@ -125,6 +142,8 @@ async def compare(arguments: argparse.Namespace, source: str, hub: str, director
             services.append(service)
             if name == "configsync":
                 await settled(service, arguments.flows, arguments.topics)
+            if name == "source":
+                await copied(service, arguments.flows)
         await pause(arguments.warm_up)
         await measure(services, arguments.seconds)
 
