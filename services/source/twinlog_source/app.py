@@ -69,7 +69,8 @@ async def build(context: ServiceContext, stack: AsyncExitStack) -> ServiceParts:
         for flow in flows
     }
     drivers = {
-        flow.flow: await _driver(context, flow, leases[flow.flow], watch, runner, stack) for flow in flows
+        flow.flow: await _driver(context, flow, leases[flow.flow], watch, runner, stack, flows=len(flows))
+        for flow in flows
     }
     monitors = {flow.flow: await _monitor(context, flow, drivers[flow.flow], stack) for flow in flows}
     operations = {
@@ -140,6 +141,8 @@ async def _driver(
     watch: TopicsWatch,
     runner: SparkRunner,
     stack: AsyncExitStack,
+    *,
+    flows: int,
 ) -> FlowDriver:
     clients = flow.clients
     source = await context.clusters.get(clients.source_admin)
@@ -191,6 +194,7 @@ async def _driver(
         on_gap=instruments.gap,
         topics_changed=watch.subscribe(),
         table=table,
+        flows=flows,
     )
     jobs = EpochJobs(flow=flow.flow, runner=runner, instruments=instruments, clock=context.clock)
     return FlowDriver(
@@ -235,6 +239,7 @@ async def _monitor(
             table=estate.table,
             read_committed=read_committed,
             clock=context.clock,
+            flows=estate.flows,
         ),
         follower=PositionsFollower(
             flow=flow,

@@ -277,7 +277,7 @@ async def test_what_only_a_copy_held_that_was_made_anew_is_in_the_gap_as_well(si
     reported(estate, position=20, source_end_offset=20, target_end_offset=20)
     await site.target.delete_records({TopicPartition("A.t", 0): 3})
     await site.source.delete_records({P: 12})
-    await estate.target_logs.put_ends_on_log(estate.topics)
+    await estate.leave()
     site.target.add_topic("A.t")
     later = await site.owner()
     assert ledger(later) == [(3, 20, "TARGET_RECREATED")]

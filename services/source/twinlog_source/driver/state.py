@@ -38,6 +38,8 @@ from twinlog_source.topics.target_logs import TargetLogs
 from twinlog_source.topics.wanted import WantedTopics
 
 RECHECK_SECONDS = 1.0
+LOOK_AT_TARGETS_SECONDS = 60.0
+"""How often it is looked, while tasks run, whether the copies still hold what was written."""
 BACKLOG_LOOK_SECONDS = 2.0
 
 
@@ -55,6 +57,8 @@ class FlowState:
     on_gap: Callable[[Gap], None]
     topics_changed: asyncio.Event
     """Set by the watch of configsync's topics."""
+    flows: int = 1
+    """How many flows the process has: what is asked again and again is asked less often beside many."""
     table: PartitionTable = field(default_factory=PartitionTable)
     topics: dict[str, ReplicatedTopic] = field(default_factory=dict)
     """By source topic: those that may be copied now."""
@@ -69,6 +73,7 @@ class FlowState:
     _modes: CopyModes = field(init=False)
     _changes: CopyChanges = field(init=False)
     _recheck_at: float = 0.0
+    _look_at_targets_at: float = 0.0
     _obstacles: dict[TopicPartition, Obstacle | None] = field(default_factory=dict)
     """What stood against partitions before a move of the driver that failed."""
 
@@ -87,6 +92,7 @@ class FlowState:
             table=self.table,
             limits=TargetLimits(target=self.known.target, table=self.table),
             clock=self.clock,
+            flows=self.flows,
         )
         self._finder = PositionFinder(
             table=self.table,
@@ -176,6 +182,9 @@ class FlowState:
         if self.ownership.is_due:
             await self.ownership.check()
             await self.journal.retract(self.positions.control)
+            if self.clock.monotonic() >= self._look_at_targets_at:
+                self._look_at_targets_at = self.clock.monotonic() + LOOK_AT_TARGETS_SECONDS
+                await self.target_logs.look_at_ends(self.topics)
             await self.target_logs.put_ends_on_log(self.topics)
             await self.ledger.tidy()
             await self.ownership.sign()
@@ -186,6 +195,7 @@ class FlowState:
         if self.positions.retractions.due:
             await self.ownership.check()
             await self.journal.retract(self.positions.control)
+        await self.target_logs.look_at_ends(self.topics)
         await self.target_logs.put_ends_on_log(self.topics)
 
     async def reclaim(self, epoch: int, lost: Sequence[Slot]) -> None:

@@ -72,7 +72,7 @@ class SourceReader:
     """None where no copy keeps its source's offsets."""
     chunks: deque[PreparedChunk] = field(default_factory=deque)
     arrived: asyncio.Event = field(default_factory=asyncio.Event)
-    """Set whenever a chunk was queued; the writing half clears it."""
+    """Set whenever a chunk was queued, and by whoever else has work for the writing half, which clears it."""
     source_problem: KafkaError | None = None
     """Why the source cluster as a whole cannot be read; None while it can."""
     failures: dict[str, int] = field(default_factory=dict)

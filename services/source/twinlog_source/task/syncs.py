@@ -19,7 +19,7 @@ from twinlog.errors import KafkaError
 from twinlog.kafka.raw import DataClientPool, ProducerSettings, RawProducer
 from twinlog.model import TopicPartition
 from twinlog.offsets import OffsetSyncWriter, PacedSyncs
-from twinlog.service.waiting import wait_or_stop
+from twinlog.service.waiting import wait_for_any, wait_or_stop
 from twinlog.wire.offset_sync import OFFSET_SYNCS_PARTITION, OffsetSync, encode_offset_sync
 
 PUBLISH_INTERVAL_SECONDS = 0.25
@@ -58,11 +58,14 @@ class OffsetSyncs:
     _producer: RawProducer | None = None
     _stack: AsyncExitStack = field(default_factory=AsyncExitStack)
     _reopen_at: float = 0.0
+    _queued: asyncio.Event = field(default_factory=asyncio.Event)
+    """There may be something to publish."""
 
     def acknowledged(self, partition: TopicPartition, batch: OutgoingBatch, target_base_offset: int) -> None:
         """Take a committed batch: every run of it is an exact piece of the offset map."""
         if not self.topic:
             return
+        self._queued.set()
         downstream, now = target_base_offset, self.clock.monotonic()
         for first_source_offset, count in batch.runs:
             self.paced.acknowledged_run(partition, first_source_offset, downstream, count, now)
@@ -70,8 +73,15 @@ class OffsetSyncs:
 
     async def run(self, stop: asyncio.Event) -> None:
         """Loop until `stop`: publish what is due. Apart from the copy, which never waits for it."""
-        while not await wait_or_stop(stop, PUBLISH_INTERVAL_SECONDS):
+        self._queued.set()  # the task before may have left some
+        while not stop.is_set():
+            await wait_for_any(stop, self._queued)
+            self._queued.clear()
             await self._publish(self.paced.take)
+            # As long as some wait for their time, and once more for what comes meanwhile.
+            await wait_or_stop(stop, PUBLISH_INTERVAL_SECONDS)
+            if self.paced.is_waiting:
+                self._queued.set()
 
     async def close(self) -> None:
         """Publish what is due and wait for what is on its way, at most two seconds."""

@@ -62,7 +62,6 @@ FAR_SECONDS = 0.008
 batches and keeping two transactions."""
 FEW_BYTES = 128 << 10
 """A round of so few bytes takes as long as its round trips do."""
-IDLE_SECONDS = 0.25
 DOUBTFUL_SECONDS = 1.0
 """For partitions that failed last time, once the others are written; a slow way may take longer for what it
 carries of them."""
@@ -306,13 +305,11 @@ class TargetWriter:
             await self._store(self._transport)
 
     async def _await_chunk(self, stop: asyncio.Event) -> None:
+        """Wait for a chunk, something to store, or the stop: each of them sets `arrived`."""
         self.source_reader.arrived.clear()
         self.source_reader.release()
-        try:
-            async with asyncio.timeout(IDLE_SECONDS):
-                await self.source_reader.arrived.wait()
-        except TimeoutError:
-            return
+        if not stop.is_set():
+            await self.source_reader.arrived.wait()
 
     async def _copy_round(self, transport: Transport, first: PreparedChunk) -> None:
         """One transaction: everything that is fetched now."""

@@ -17,6 +17,8 @@ TIMEOUT_SECONDS = 5.0
 LOOK_SECONDS = 2.0
 PARTITIONS_PER_SECOND = 2000
 """Many partitions are looked at less often, so that looking stays a small share of a core."""
+FLOWS_PER_SECOND = 10
+"""All flows of a process together look so often at most."""
 TIMESTAMPS_AT_ONCE = 20
 """A look reads the timestamps of so many partitions at most: each takes a fetch of its own."""
 
@@ -28,6 +30,8 @@ class SourceEnds:
     table: PartitionTable
     read_committed: bool
     clock: Clock
+    flows: int = 1
+    """How many flows the process has."""
     _due_at: float = field(default=float("-inf"))
 
     @property
@@ -40,7 +44,9 @@ class SourceEnds:
         rows = dict(self.table.rows)
         if not rows:
             return
-        self._due_at = self.clock.monotonic() + max(LOOK_SECONDS, len(rows) / PARTITIONS_PER_SECOND)
+        self._due_at = self.clock.monotonic() + max(
+            LOOK_SECONDS, len(rows) / PARTITIONS_PER_SECOND, self.flows / FLOWS_PER_SECOND
+        )
         spec = OffsetSpec.LAST_STABLE if self.read_committed else OffsetSpec.LATEST
         asked_at = self.clock.monotonic()
         try:

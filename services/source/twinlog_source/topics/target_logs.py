@@ -149,7 +149,6 @@ class TargetLogs:
 
         What they have lost comes first: behind a later end nobody would find it.
         """
-        await self.look_at_ends(topics)
         await self.note_shortened(topics)
         marks = []
         for partition, row in self.table.rows.items():

@@ -18,6 +18,8 @@ CONFIGSYNC_PATIENCE_SECONDS = 5.0
 LOOK_AGAIN_SECONDS = 10.0
 IDS_SECONDS = 1.0
 IDS_TOPICS_PER_SECOND = 200
+IDS_FLOWS_PER_SECOND = 10
+"""All flows of a process together ask so often at most: a hundred idle ones must stay cheap."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -29,6 +31,8 @@ class WantedTopics:
     table: PartitionTable
     limits: TargetLimits
     clock: Clock
+    flows: int = 1
+    """How many flows the process has."""
     _began: float | None = None
     _looked_at: float | None = None
     _ids: dict[str, str] = field(default_factory=dict)
@@ -62,7 +66,9 @@ class WantedTopics:
         not be read from the old one's position for long."""
         due = now >= self._ids_due_at
         if due:
-            self._ids_due_at = now + max(IDS_SECONDS, len(topics) / IDS_TOPICS_PER_SECOND)
+            self._ids_due_at = now + max(
+                IDS_SECONDS, len(topics) / IDS_TOPICS_PER_SECOND, self.flows / IDS_FLOWS_PER_SECOND
+            )
         suspected = {
             row.partition.topic for row in self.table.rows.values() if row.task_reason == TRUNCATION_SUSPECTED
         }
