@@ -1,12 +1,16 @@
 """Every right that a flow needs, for a principal that has none yet. Pure."""
 
+from typing import Final
+
 from twinlog.model import ClusterAlias
 from twinlog.preflight.facts import FlowFacts
 from twinlog.preflight.group_rights import FAILING_BACK, FAILING_OVER
+from twinlog.preflight.offsets import fills_offsets
 from twinlog.preflight.own_topics import own_topics
 from twinlog.preflight.right import CLUSTER, ELECTIONS, EVERY_GROUP, Right, right_of, transactions_of
 from twinlog.preflight.rights import FENCING
 
+PRESERVING: Final = "needed only for the source's offsets in copies of topics whose log does not start at 0"
 _OLD_BROKERS = "needed only by brokers before 2.8"
 
 
@@ -29,6 +33,11 @@ def _for_topics(flow: FlowFacts) -> list[Right]:
     return [
         *(_on(flow, source, "--topic '*'", each) for each in ("DESCRIBE", "READ", "DESCRIBE_CONFIGS")),
         *(_on(flow, flow.flow.target, remote, each) for each in on_copies),
+        *(
+            [_on(flow, flow.flow.target, remote, "DELETE", PRESERVING)]
+            if "DELETE" not in on_copies and fills_offsets(flow)
+            else []
+        ),
         *(
             _on(flow, topic.cluster, f"--topic '{topic.name}'", each)
             for topic in own_topics(config, policy)

@@ -45,6 +45,15 @@ def check_offsets(flow: FlowFacts) -> Iterator[Finding]:
         yield fine(about, _KEY, _cost(preserved, filled))
 
 
+def fills_offsets(flow: FlowFacts) -> bool:
+    """Whether new copies are to have their source's offsets, and do not begin at offset 0."""
+    rule = OffsetsRule(flow.config.source.offsets)
+    return flow.config.source.exactly_once and any(
+        any(topic.log_starts) and rule.wanted(topic.name) is not OffsetsMode.TRANSLATED
+        for topic in flow.topics
+    )
+
+
 def _objection(topic: TopicFacts, rule: OffsetsRule, left: int) -> tuple[str, str] | None:
     """Why not all partitions of a topic can have their source's offsets, and the remedy."""
     configs = () if isinstance(topic.source_configs, KafkaError) else topic.source_configs

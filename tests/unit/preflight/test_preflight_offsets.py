@@ -10,9 +10,11 @@ from twinlog.errors import FatalKafkaError
 from twinlog.kafka.ports import ConfigEntry, ConfigSource, TopicDescription
 from twinlog.preflight.facts import FlowFacts, TopicFacts
 from twinlog.preflight.findings import Finding, Level
+from twinlog.preflight.needed_rights import PRESERVING, needed_rights
 from twinlog.preflight.offsets import check_offsets
 from twinlog.selection_configured import topic_selector
 
+Flows = Callable[..., FlowFacts]
 Findings = Callable[..., list[Finding]]
 """Of a file's settings and topics."""
 ABSENT = FatalKafkaError("no such topic", reason="TOPIC_UNKNOWN", code=3)
@@ -34,8 +36,8 @@ def new(name: str, *log_starts: int, policy: str = "delete") -> TopicFacts:
 
 
 @pytest.fixture
-def findings(tmp_path: Path) -> Findings:
-    def of(properties: Mapping[str, str], *topics: TopicFacts) -> list[Finding]:
+def flow(tmp_path: Path) -> Flows:
+    def of(properties: Mapping[str, str], *topics: TopicFacts) -> FlowFacts:
         settings = {
             "clusters": "A, B",
             "A.bootstrap.servers": "a:9092",
@@ -46,11 +48,14 @@ def findings(tmp_path: Path) -> Findings:
         file = tmp_path / "mm2.properties"
         file.write_text("".join(f"{key} = {value}\n" for key, value in settings.items()))
         (config,) = load(file, environ={}).enabled_flows
-        return list(
-            check_offsets(FlowFacts(config=config, selector=topic_selector(config), topics=list(topics)))
-        )
+        return FlowFacts(config=config, selector=topic_selector(config), topics=list(topics))
 
     return of
+
+
+@pytest.fixture
+def findings(flow: Flows) -> Findings:
+    return lambda *given: list(check_offsets(flow(*given)))
 
 
 def levels(found: Sequence[Finding]) -> list[Level]:
@@ -75,6 +80,15 @@ def test_a_topic_that_costs_too_much_or_is_compacted_is_named(findings: Findings
     assert "two: its copy has offsets of its own" in text, "three costs less and comes first"
     assert "keyed: its copy has offsets of its own: cleanup.policy is compact" in text
     assert levels(findings({"twinlog.offsets": "preserved", **limits}, *topics))[:3] == [Level.ERROR] * 3
+
+
+def test_deleting_what_was_filled_takes_a_right(flow: Flows) -> None:
+    def deletes(facts: FlowFacts) -> list[str]:
+        return [right.purpose for right in needed_rights(facts) if right.operation == "DELETE"]
+
+    assert deletes(flow({"twinlog.offsets": "auto"}, new("orders", 0, 7))) == [PRESERVING]
+    assert deletes(flow({"twinlog.offsets": "auto"}, new("orders", 0))) == []
+    assert deletes(flow({"twinlog.offsets": "translated"}, new("orders", 7))) == []
 
 
 def test_without_transactions_nothing_is_preserved(findings: Findings) -> None:
