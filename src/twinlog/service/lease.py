@@ -42,6 +42,8 @@ _RULES: Final = ", rules "
 _STEPS_PER_SESSION: Final = 5
 _LEAST_VALID_SHARE: Final = 0.4
 _REQUIRE_SECONDS: Final = 10.0
+_SESSIONS_OF_SILENCE: Final = 3
+"""An owner that was heard of so long ago, while nothing can be asked, may be gone."""
 _NO_ELECTION: Final = frozenset({"GROUP_UNAUTHORIZED", "UNSUPPORTED_VERSION"})
 """Nobody can be elected here: a process that has heard of no owner works as if it were the only one."""
 
@@ -88,6 +90,7 @@ class FlowLease:
         self._owner = ""
         self._problem: TwinlogError | None = None
         self._valid_until = 0.0
+        self._heard_at = 0.0
         self._alone = False
         self._changed = asyncio.Event()
         self._at_work = 0
@@ -98,7 +101,14 @@ class FlowLease:
     def tenure(self) -> LeaseState:
         if self._tenure is LeaseState.OWNER and not self._alone and self._seconds_left() <= 0:
             return LeaseState.UNKNOWN
+        if self._tenure is LeaseState.ELSEWHERE and self._problem is not None and self._is_hearsay():
+            return LeaseState.UNKNOWN
         return self._tenure
+
+    def _is_hearsay(self) -> bool:
+        """Whether the owner was heard of long ago. To take its place would be wrong, where only the right to
+        ask was lost; to say that it serves the flow as well."""
+        return self._clock.monotonic() - self._heard_at > _SESSIONS_OF_SILENCE * self._session_seconds
 
     @property
     def is_elected(self) -> bool:
@@ -235,7 +245,7 @@ class FlowLease:
             self._tell_twin(standing)
         self._tenure, self._owner, self._problem = tenure, standing.leader, None
         self._alone = False
-        self._valid_until = asked_at + self._valid_seconds
+        self._valid_until, self._heard_at = asked_at + self._valid_seconds, asked_at
         self._tell()
 
     def _tell_twin(self, standing: ElectionResult) -> None:

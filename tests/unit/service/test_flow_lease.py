@@ -190,6 +190,31 @@ async def test_losing_the_right_to_elect_makes_no_stand_by_an_owner() -> None:
             assert one.works, "it was the owner, and nobody else can become one"
 
 
+async def test_an_owner_that_cannot_be_asked_about_any_more_is_not_said_to_serve() -> None:
+    """It may have died since: nobody takes its place without the right to be elected, and somebody has to be
+    told."""
+    cluster, clock = FakeCluster("B"), FakeClock()
+    one, two = Process("one", cluster, clock), Process("two", cluster, clock)
+
+    def refuse(call: Call) -> None:
+        raise FatalKafkaError("READ is missing", reason="GROUP_UNAUTHORIZED", code=30)
+
+    async with running(one) as stop_of:
+        await until(lambda: one.works)
+        async with running(two):
+            await until(lambda: two.stands_by and two.lease.tenure is LeaseState.ELSEWHERE)
+            undo = cluster.intercept("stand", refuse)
+            stop_of(one).set()
+            await until(lambda: two.lease._problem is not None)
+            clock.advance(3 * SESSION_SECONDS + 0.01)
+            refusal = two.lease.refusal()
+            assert refusal is not None
+            assert (two.lease.tenure, refusal.reason) == (LeaseState.UNKNOWN, "GROUP_UNAUTHORIZED")
+            assert not two.works
+            undo()
+            await until(lambda: two.works)
+
+
 async def test_a_step_is_held_by_the_owner_only_and_its_errors_are_its_own() -> None:
     cluster, clock = FakeCluster("B"), FakeClock()
     one, two = Process("one", cluster, clock), Process("two", cluster, clock)
