@@ -17,8 +17,11 @@ from twinlog.testing.brokers import KafkaPair, eventually
 
 WORKERS = 2
 SECRET = "sesame-of-the-cluster"
-QUICK_JVM = "-XX:+UseSerialGC -XX:TieredStopAtLevel=1 -Xss512k"
-"""For JVMs that live for seconds."""
+
+
+def quick_jvm(directory: Path) -> str:
+    """For JVMs that live for seconds and are killed: what they leave behind lies in the test's directory."""
+    return f"-XX:+UseSerialGC -XX:TieredStopAtLevel=1 -Xss512k -Djava.io.tmpdir={directory}"
 
 
 @pytest.fixture
@@ -28,7 +31,8 @@ def standalone(tmp_path: Path) -> Iterator[tuple[str, list[GuardedProcess]]]:
     lease = PortLease(1)
     port = str(lease.ports[0])
     environment = {**spark_environment(), "PATH": "/usr/bin:/bin", "SPARK_HOME": str(home)}
-    environment |= {"SPARK_DAEMON_MEMORY": "256m", "SPARK_DAEMON_JAVA_OPTS": QUICK_JVM}
+    environment |= {"SPARK_DAEMON_MEMORY": "256m", "SPARK_DAEMON_JAVA_OPTS": quick_jvm(tmp_path)}
+    environment |= {"SPARK_LOCAL_DIRS": str(tmp_path)}
     master = f"spark://127.0.0.1:{port}"
     conf = tmp_path / "spark-daemons.properties"
     conf.write_text(
@@ -85,7 +89,7 @@ async def test_a_killed_executor_loses_and_repeats_nothing(
             "twinlog.spark.master": master,
             "twinlog.spark.conf.spark.authenticate.secret": SECRET,
             "twinlog.spark.conf.spark.executor.memory": "512m",
-            "twinlog.spark.conf.spark.executor.extraJavaOptions": QUICK_JVM,
+            "twinlog.spark.conf.spark.executor.extraJavaOptions": quick_jvm(tmp_path),
             "twinlog.spark.conf.spark.driver.host": "127.0.0.1",
             "twinlog.epoch.seconds": "60",
         }

@@ -17,7 +17,7 @@ from twinlog_source.preserved.append_log import (
     Send,
     Tail,
 )
-from unit.source.preserved.broker_model import Connection, EmptyRecords, Leader, Produce, Refusal
+from unit.source.preserved.broker_model import Connection, EmptyRecords, Entry, Leader, Produce, Refusal
 
 OURS = "ours"
 SCHEDULES = 3_000
@@ -179,12 +179,18 @@ class Schedule:
     foreign: bool = False
     random: Random = field(init=False)
     source: list[bool] = field(init=False)
+    shown: list[int | None] = field(init=False)
+    """What the source shows at each offset."""
     leader: Leader = field(init=False)
+    held_length: int = 0
+    held_newest: Entry | None = None
+    """The log that was last found to be as it should: its length and its newest entry."""
     writers: list[Writer] = field(default_factory=list)
 
     def __post_init__(self) -> None:
         self.random = Random(self.seed)
         self.source = source_log(self.random, 60)
+        self.shown = [offset if shows else None for offset, shows in enumerate(self.source)]
         self.leader = Leader(self.random)
         self._take_over()
 
@@ -235,7 +241,15 @@ class Schedule:
 
     def _holds(self) -> None:
         """P1 and P4, up to what a foreign writer did."""
-        for offset, entry in enumerate(self.leader.log):
+        log = self.leader.log
+        newest = log[-1] if log else None
+        if len(log) == self.held_length and newest is self.held_newest:
+            return  # entries are never changed, so this is the log that was looked at last
+        self.held_length, self.held_newest = len(log), newest
+        # A foreign value is never what the source shows.
+        if [entry.value for entry in log] == self.shown[: len(log)]:
+            return
+        for offset, entry in enumerate(log):
             if entry.writer == "foreign":
                 return
             shown = offset if offset < len(self.source) and self.source[offset] else None
