@@ -283,15 +283,6 @@ class Copier:
                 now=now,
             )
             return
-        if loss.reason is LossReason.TRUNCATION and copy.keeps_offsets:
-            # The copy holds what the source lost: what the source wrote there since has no place in it.
-            self._require_preserved().give_up(
-                partition,
-                reason=PreservedReason.SOURCE_TRUNCATED,
-                message=f"the source log of {partition} ended at {loss.from_offset}, before the position"
-                f" {copy.committed}: the copy holds records that the source lost",
-            )
-            return
         gap = Gap(
             partition=partition,
             from_offset=loss.from_offset,
@@ -299,14 +290,23 @@ class Copier:
             reason=loss.reason,
             found_at_ms=self.clock.now_ms(),
         )
-        self.reporter.add_gap(gap)
         records = [NewRecord(*gap_record(self.flow, gap), gap.found_at_ms)]
-        if copy.keeps_offsets:
-            preserved = self._require_preserved()
-            preserved.skip(partition, loss.resume_at)
-            records.append(preserved.fact_of(partition))
-        else:
+        if not copy.keeps_offsets:
             copy.restart_at(loss.resume_at)
+        elif not self._require_preserved().is_at_rest(partition):
+            return  # It is judged again.
+        elif loss.reason is LossReason.TRUNCATION:
+            self._require_preserved().end_at(
+                partition,
+                loss.resume_at,
+                reason=PreservedReason.SOURCE_TRUNCATED,
+                message=f"the source log of {partition} ended at {loss.from_offset}, and the copy holds what"
+                f" the source lost up to {loss.to_offset}",
+            )
+        else:
+            self._require_preserved().skip(partition, loss.resume_at)
+            records.append(self._require_preserved().fact_of(partition))
+        self.reporter.add_gap(gap)
         # The position that was moved, and what the move leaves out: both or neither.
         self.target_writer.store_soon(partition, records)
 

@@ -75,6 +75,8 @@ class PreservedCopies:
     _began_at: float = 0.0
     _stored: dict[TopicPartition, tuple[int, tuple[EpochStart, ...]]] = field(default_factory=dict)
     """What was given away to be stored."""
+    _active: set[TopicPartition] = field(default_factory=set)
+    """Those with records on the way."""
     _is_draining: bool = False
     _progress: asyncio.Event = field(default_factory=asyncio.Event)
     _to_judge: set[TopicPartition] = field(default_factory=set)
@@ -117,7 +119,7 @@ class PreservedCopies:
             chunk.copy.drop_queued()
             return
         taken.offer(chunk, self.clock.monotonic())
-        self._bound()
+        self._bound(taken)
         self.writer.wake(taken.at_target)
 
     async def run(self, stop: asyncio.Event) -> None:
@@ -180,7 +182,7 @@ class PreservedCopies:
         """Leave out what lies between the end of the copy and `skip_to`. Only while it is at rest."""
         taken = self.by_source[partition]
         taken.skip(skip_to, self.clock.monotonic())
-        self._bound()
+        self._bound(taken)
         self.writer.wake(taken.at_target)
 
     def fact_of(self, partition: TopicPartition, *, skip_to: int | None = None) -> NewRecord:
@@ -212,6 +214,11 @@ class PreservedCopies:
             taken.at_target.retry_at = 0.0
             self.writer.wake(taken.at_target)
 
+    def is_at_rest(self, partition: TopicPartition) -> bool:
+        """All of it is on the target for certain."""
+        taken = self.by_source[partition]
+        return taken.is_idle and taken.at_target.appends.phase is Phase.SURE
+
     def give_up(self, partition: TopicPartition, *, reason: str, message: str) -> None:
         """The copy shall not keep the offsets from where it comes to rest."""
         taken = self.by_source[partition]
@@ -220,6 +227,14 @@ class PreservedCopies:
             taken.copy.is_full = True
             self.forget_queued(partition)
             self._end_at_rest(taken)
+
+    def end_at(self, partition: TopicPartition, position: int, *, reason: str, message: str) -> None:
+        """Write nothing more to a copy that is at rest: what follows from `position` on cannot have the
+        source's offsets."""
+        taken = self.by_source[partition]
+        self.writer.remove(taken.at_target)
+        taken.give_up(position, reason=reason, message=message)
+        self._active.discard(partition)
 
     # ----------------------------------------------------------------------------------------------
 
@@ -244,16 +259,15 @@ class PreservedCopies:
                     message=f"filling the offsets that {taken.copy.partition} does not show takes more than"
                     " half of the time",
                 )
-        self._bound()
+        self._bound(taken)
         self._progress.set()
 
     def _end_at_rest(self, taken: PreservedCopy) -> None:
-        is_sure = taken.at_target.appends.phase is Phase.SURE and taken.is_idle
-        if taken.giving_up is None or not is_sure or taken.copy.needs_translation:
+        if taken.giving_up is None or taken.copy.needs_translation:
             return
-        reason, message = taken.giving_up
-        self.writer.remove(taken.at_target)
-        taken.give_up(taken.copy.committed, reason=reason, message=message)
+        if self.is_at_rest(taken.copy.partition):
+            reason, message = taken.giving_up
+            self.end_at(taken.copy.partition, taken.copy.committed, reason=reason, message=message)
 
     def _failed(self, at_target: PreservedPartition, error: KafkaError) -> float | None:
         """Only what a retry does not heal sets a partition aside: its records would be refused again."""
@@ -278,28 +292,32 @@ class PreservedCopies:
             if taken.copy.needs_translation or self._is_draining:
                 return
             taken.fill_skipped(self.clock.monotonic())
-            self._bound()
+            self._bound(taken)
             self.writer.wake(taken.at_target)
 
         wait_seconds = taken.may_fill_at - self.clock.monotonic()
         asyncio.get_running_loop().call_later(max(wait_seconds, 0.0) + 0.01, fill)
 
-    def _bound(self) -> None:
-        """Fetch no more of partitions that have their share on the way; fetch again those that have room."""
-        active = sum(taken.outstanding_bytes > 0 for taken in self.by_source.values())
-        most = share_bytes(active)
-        woke = False
-        for taken in self.by_source.values():
-            is_full = (
-                not taken.is_end_known
-                or taken.waits_to_fill
-                or self._is_draining
-                or taken.giving_up is not None
-                or taken.outstanding_bytes >= most
-            )
-            woke |= taken.copy.is_full and not is_full
-            taken.copy.is_full = is_full
-        if woke:
+    def _bound(self, taken: PreservedCopy) -> None:
+        """Fetch no more of a partition that has its share on the way; fetch it again when it has room.
+
+        Only the one that something was said about: who is full hears an answer soon.
+        """
+        partition = taken.copy.partition
+        if taken.outstanding_bytes > 0:
+            self._active.add(partition)
+        else:
+            self._active.discard(partition)
+        is_full = (
+            not taken.is_end_known
+            or taken.waits_to_fill
+            or self._is_draining
+            or taken.giving_up is not None
+            or taken.outstanding_bytes >= share_bytes(len(self._active))
+        )
+        is_open_again = taken.copy.is_full and not is_full
+        taken.copy.is_full = is_full
+        if is_open_again:
             self.wake_reader()
 
     def _trim(self, taken: PreservedCopy) -> None:
@@ -367,10 +385,9 @@ class PreservedCopies:
             taken.at_target.problem = error
             return
         self._to_judge.discard(target)
-        self.writer.remove(taken.at_target)
-        position = taken.position_of(found.offset + found.own_behind)
-        taken.give_up(
-            position,
+        self.end_at(
+            taken.copy.partition,
+            taken.position_of(found.offset + found.own_behind),
             reason=PreservedReason.FOREIGN_WRITE,
             message=f"{target}: offset {found.offset} was written by producer id {found.producer_id}, which"
             " is not Twinlog's: behind it the copy cannot keep the source's offsets",
