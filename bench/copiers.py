@@ -56,8 +56,9 @@ def copier_properties(
     """The properties file: the same for both but for what is said here.
 
     Everything has its default, except replication factor 1 (there is one broker), two tasks (there are two
-    cores at least), and that MM2 does not run a second worker for heartbeats of the other direction, which
-    spares it a third of its memory. Tuned: large polls and batches, and the codec of the source.
+    cores at least), copies with the source's offsets where Twinlog can have them (a key that MM2 does not
+    know), and that MM2 does not run a second worker for heartbeats of the other direction, which spares it a
+    third of its memory. Tuned: large polls and batches, and the codec of the source.
     """
     settings = {
         "clusters": f"{flow.source}, {flow.target}",
@@ -67,6 +68,7 @@ def copier_properties(
         f"{flow}.topics": topics,
         f"{flow.target}->{flow.source}.emit.heartbeats.enabled": "false",
         "tasks.max": str(TASKS),
+        "twinlog.offsets": "auto",
         **dict.fromkeys(_FACTORS, "1"),
     }
     if copier is Copier.MM2_TUNED:

@@ -35,8 +35,8 @@ from aiokafka import AIOKafkaProducer
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
-from integration.source_rig import Rig, compare, open_rig, producer, quiet
-from twinlog.kafka.ports import OffsetSpec
+from integration.source_rig import GrowingLog, Rig, compare, open_rig, producer, quiet
+from twinlog.kafka.ports import KafkaCluster, OffsetSpec
 from twinlog.local.blocking_cluster import BlockingCluster
 from twinlog.local.spec import ClusterSpec
 from twinlog.model import TopicPartition
@@ -81,6 +81,8 @@ class Outcome:
     kills: Counter[str] = field(default_factory=Counter)
     records: int = 0
     aborted: int = 0
+    preserved: int = 0
+    """Partitions that were compared offset by offset, too."""
     identical: bool = False
     difference: str = ""
 
@@ -91,6 +93,7 @@ class Outcome:
                 "kills": dict(self.kills),
                 "records": self.records,
                 "aborted_source_transactions": self.aborted,
+                "preserved": self.preserved,
                 "identical": self.identical,
                 "difference": self.difference,
             }
@@ -121,7 +124,7 @@ class Chaos:
         return sum(self.outcome.kills.values()) >= self.kills or time.monotonic() >= self.give_up_at
 
     async def run(self) -> Outcome:
-        self.rig.extra["topics"] = TOPIC
+        self.rig.extra |= {"topics": TOPIC, "twinlog.offsets": "auto"}
         self.rig.extra["twinlog.owner.timeout.seconds"] = str(OWNER_TIMEOUT_SECONDS)
         await self.rig.create(TOPIC, PARTITIONS)
         async with self.rig.configsync() as configsync, asyncio.TaskGroup() as group:
@@ -133,8 +136,10 @@ class Chaos:
             async with self.rig.running(configsync) as service:
                 try:
                     await eventually(lambda: self._is_drained(service), DRAIN_SECONDS)
+                    preserved = await self._preserved(service)
+                    self.outcome.preserved = len(preserved)
                     for number in range(PARTITIONS):
-                        await self._compare(number)
+                        await self._compare(number, by_offset=number in preserved)
                     self.outcome.identical = True
                 except (AssertionError, ValueError) as error:
                     self.outcome.difference = str(error)[:500]
@@ -151,13 +156,29 @@ class Chaos:
             assert (stand.source_end_offset, stand.lag_records) == (end, 0), stand
         return True
 
-    async def _compare(self, number: int) -> None:
+    async def _compare(self, number: int, *, by_offset: bool) -> None:
         """Raises ValueError with the first difference of a partition."""
+        if by_offset:
+            source = await self._offsets(self.rig.source, TOPIC, number)
+            target = await self._offsets(self.rig.target, self.rig.remote(TOPIC), number)
+            for mine, copied in zip(source, target, strict=False):
+                if mine != copied:
+                    raise ValueError(f"{TOPIC}-{number}: the record of offset {mine} lies at {copied}")
         here = await self.rig.source_content(TOPIC, number)
         there = await self.rig.target_content(TOPIC, number)
         compare(here, there, f"{TOPIC}-{number}")
         if len(there) < len(here):
             raise ValueError(f"{TOPIC}-{number}: {len(here) - len(there)} records are missing at the end")
+
+    async def _offsets(self, cluster: KafkaCluster, topic: str, number: int) -> list[int]:
+        return [
+            record.offset for record in await GrowingLog(cluster, TopicPartition(topic, number)).records()
+        ]
+
+    async def _preserved(self, service: ServiceProcess) -> set[int]:
+        """The partitions whose copies have kept the source's offsets to the end."""
+        stands = await self.rig.partitions(service, TOPIC)
+        return {each.source.partition for each in stands if each.offsets == "preserved"}
 
     async def _one_life(self, configsync: ServiceProcess) -> None:
         """Run the service and its rivals, kill parts of them until it is they themselves."""

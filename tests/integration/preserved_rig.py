@@ -18,12 +18,14 @@ from twinlog.config import load
 from twinlog.kafka.cluster import open_cluster
 from twinlog.kafka.ports import NewTopic, OffsetSpec
 from twinlog.kafka.raw import ProducerIdentity, TransactionCoordinator, list_offsets
+from twinlog.kafka.raw.delete_records import delete_records
 from twinlog.local.blocking_cluster import BlockingCluster
 from twinlog.model import Flow, TopicPartition
 from twinlog.testing.brokers import KafkaPair, eventually, make_topics, unique_name
-from twinlog.testing.raw_copying import open_session
+from twinlog.testing.raw_copying import QUICK, open_session
 from twinlog_source.config import source_flows
 from twinlog_source.driver.task_settings import TaskSettings
+from twinlog_source.preserved.filler import Filler
 from twinlog_source.task.assembly import open_copier
 from twinlog_source.task.copier import Copier
 
@@ -147,6 +149,14 @@ class PreservedRig:
                 self.skips[partition] = report.preserved.skip_from, report.preserved.skip_to
                 if not kill:
                     self.positions[partition] = report.position
+
+    async def begin_source_at(self, offset: int) -> None:
+        """Let the source's logs, which are empty, begin there: as those of a topic that is years old."""
+        async with open_session("A", self.pair.a.client_properties()) as session:
+            filler = Filler(session, unique_name("old"), QUICK)
+            await filler.open()
+            await filler.fill(dict.fromkeys(self.every, (0, offset)))
+            await delete_records(session, dict.fromkeys(self.every, offset))
 
     async def ends(self) -> dict[TopicPartition, int]:
         """Where the source's logs end."""

@@ -73,6 +73,21 @@ async def test_a_copy_begins_where_its_source_begins(
         assert min(seen) == 700
 
 
+async def test_a_copy_begins_far_behind_offset_0(
+    kafka_pair: KafkaPair, unique_topic: str, tmp_path: Path
+) -> None:
+    """More offsets than one batch holds, and not a round number of them."""
+    async with preserved_rig(kafka_pair, tmp_path, unique_topic) as rig:
+        (partition,) = rig.every
+        begin = 2_345_678
+        await rig.begin_source_at(begin)
+        await write_plain(kafka_pair.a, unique_topic, 100)
+        rig.skips[partition] = 0, begin
+        await rig.copy_everything()
+        assert await rig.same() == 100
+        assert await rig.ends() == {partition: begin + 100}
+
+
 async def test_a_range_that_the_source_lost_is_filled_and_in_the_ledger(
     kafka_pair: KafkaPair, unique_topic: str, tmp_path: Path
 ) -> None:

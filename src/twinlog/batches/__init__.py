@@ -16,7 +16,7 @@ The parts, for those who need less:
     visibility   AbortedTransaction, EndMarker, Visibility, classify, end_marker
     lanes        Lane, LaneReason, TargetTopicLimits, choose_lane
     raw_lane     take_raw
-    recode_lane  pack, join, transcode, RecordTooLarge
+    recode_lane  pack, merge, transcode, RecordTooLarge
     outgoing     OutgoingBatch, OffsetRun, Seal, sealed_header, sealed
     records      open_records, write_records, decode_batch
     bodies       DecodedRecord, encode_body, decode_record, to_model
@@ -34,7 +34,7 @@ from twinlog.batches.lanes import Lane, LaneReason, TargetTopicLimits, choose_la
 from twinlog.batches.outgoing import OffsetRun, OutgoingBatch, Seal, sealed, sealed_header
 from twinlog.batches.prepare import CopyFault, CopyPolicy, LaneShare, LeaderEpoch, Prepared, prepare
 from twinlog.batches.raw_lane import take_raw
-from twinlog.batches.recode_lane import Packed, RecordTooLarge, join, pack, transcode
+from twinlog.batches.recode_lane import Packed, RecordTooLarge, merge, pack, transcode
 from twinlog.batches.records import decode_batch, open_records, write_records
 from twinlog.batches.visibility import (
     AbortedTransaction,
@@ -57,7 +57,7 @@ __all__ = [
     "BatchHeader",
     "crc_is_valid",
     "iter_batches",
-    "join",
+    "merge",
     "read_batches",
     "AbortedTransaction",
     "EndMarker",

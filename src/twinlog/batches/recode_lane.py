@@ -61,7 +61,7 @@ def pack(
     return Packed(tuple(done), None)
 
 
-def join(batches: Sequence[OutgoingBatch], *, level: int | None, max_open_bytes: int) -> OutgoingBatch:
+def merge(batches: Sequence[OutgoingBatch], *, level: int | None, max_open_bytes: int) -> OutgoingBatch:
     """One batch of several that follow each other, with the codec of the first. Raises WireFormatError:
     CORRUPT_BATCH, or BATCH_TOO_LARGE when they are larger than `max_open_bytes`."""
     records: list[OpenRecord] = []

@@ -20,8 +20,8 @@ from twinlog.kafka.raw.wire import ProducePart, produce_request
 from twinlog.model import TopicPartition
 
 PARTITIONS_PER_TRANSACTION = 50
-LARGEST_FILLER_RECORDS = 1_000_000
-"""Of one batch: 817 KB with zstd."""
+FILLER_RECORDS = (1_000_000, 100_000, 10_000)
+"""Batches of these sizes are made once and kept: 817 KB with zstd, and a second or two, for the largest."""
 _FIRST_LOOK_SECONDS = 0.002
 _LONGEST_LOOK_SECONDS = 0.1
 _SEQUENCE_MASK = 0x7FFFFFFF
@@ -40,7 +40,9 @@ class Filler:
         self._identity: ProducerIdentity | None = None
         self._sequences: dict[TopicPartition, int] = {}
         """Next sequence number by partition, for the present identity."""
-        self._largest: OutgoingBatch | None = None
+        self._empty: dict[int, OutgoingBatch] = {}
+        """Batches of empty records, by their number."""
+        self._making = asyncio.Lock()
 
     @property
     def is_open(self) -> bool:
@@ -109,8 +111,8 @@ class Filler:
         doing = f"fill {partition}"
         async with deadline(self._settings.delivery_timeout_seconds, doing, alias=self._session.alias):
             while count:
-                records = min(count, LARGEST_FILLER_RECORDS)
-                batch = self._empty(records)
+                records = next((size for size in FILLER_RECORDS if size <= count), count)
+                batch = await self._empty_batch(records)
                 sequence = self._sequences.get(partition, 0)
                 header = sealed_header(batch, Seal(*identity, sequence, True))
                 while not await self._is_written(ProducePart(partition, header, batch.records), doing):
@@ -143,14 +145,15 @@ class Filler:
         await refresh_metadata(self._session, client)
         return False
 
-    def _empty(self, records: int) -> OutgoingBatch:
-        """Timestamp 0 and nothing else: the same bytes each time, so the largest is built once."""
-        if records == LARGEST_FILLER_RECORDS and self._largest is not None:
-            return self._largest
-        batch = build_batch([NewRecord(None, None, 0)] * records, codec=Codec.ZSTD)
-        if records == LARGEST_FILLER_RECORDS:
-            self._largest = batch
-        return batch
+    async def _empty_batch(self, records: int) -> OutgoingBatch:
+        """Timestamp 0 and nothing else: the same bytes each time. Large ones are made beside the event loop,
+        which has others to copy."""
+        if records not in FILLER_RECORDS:
+            return _empty_batch(records)
+        async with self._making:
+            if records not in self._empty:
+                self._empty[records] = await asyncio.to_thread(_empty_batch, records)
+        return self._empty[records]
 
     async def _settled(self, group: Mapping[TopicPartition, tuple[int, int]]) -> set[TopicPartition]:
         """Wait until the markers are in the logs, which is after the coordinator has answered."""
@@ -176,6 +179,10 @@ class Filler:
         if self._identity is None:
             raise StateError("the filler has no identity: open it")
         return self._identity
+
+
+def _empty_batch(records: int) -> OutgoingBatch:
+    return build_batch([NewRecord(None, None, 0)] * records, codec=Codec.ZSTD)
 
 
 def _groups(

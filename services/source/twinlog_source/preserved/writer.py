@@ -14,7 +14,7 @@ from functools import partial
 
 import structlog
 
-from twinlog.batches import OutgoingBatch, join
+from twinlog.batches import OutgoingBatch, merge
 from twinlog.batches.outgoing import Seal, sealed_header
 from twinlog.clock import Clock
 from twinlog.errors import FatalKafkaError, KafkaError, WireFormatError
@@ -39,7 +39,7 @@ MOST_IN_FLIGHT_BYTES = 48 << 20
 LEAST_IN_FLIGHT_BYTES = 256 << 10
 SLOW_SECONDS = 5.0
 """A request that was answered later was too much for the way to the target."""
-MOST_JOINED_BYTES = 8 << 20
+MOST_MERGED_BYTES = 8 << 20
 """Of small batches, uncompressed."""
 LEASE_LOST = "LEASE_LOST"
 _LEADER_MOVED = frozenset((3, 5, 6, 9, 13, 56, 72, 74, 75, 100, 103))
@@ -438,7 +438,7 @@ def _batch_of(send: Send[OutgoingBatch]) -> OutgoingBatch:
     """Raises WireFormatError."""
     if len(send.batches) == 1:
         return send.batches[0].payload
-    return join([append.payload for append in send.batches], level=None, max_open_bytes=MOST_JOINED_BYTES)
+    return merge([append.payload for append in send.batches], level=None, max_open_bytes=MOST_MERGED_BYTES)
 
 
 @dataclass(frozen=True, slots=True)

@@ -68,11 +68,10 @@ class PreservedCopies:
     flush_seconds: float
     """Positions are stored so often."""
     fill_after_seconds: float
-    """How long after the start of a task the one before it may still write."""
+    """How long after partitions were handed over the task before may still write."""
     writer: PreservedWriter = field(init=False)
     by_source: dict[TopicPartition, PreservedCopy] = field(default_factory=dict)
     by_target: dict[TopicPartition, PreservedCopy] = field(default_factory=dict)
-    _began_at: float = 0.0
     _stored: dict[TopicPartition, tuple[int, tuple[EpochStart, ...]]] = field(default_factory=dict)
     """What was given away to be stored."""
     _active: set[TopicPartition] = field(default_factory=set)
@@ -86,7 +85,6 @@ class PreservedCopies:
 
     def __post_init__(self) -> None:
         self.writer = self.make_writer(self._changed, self._failed)
-        self._began_at = self.clock.monotonic()
 
     def assign(self, assignment: pb.Assignment, copy: PartitionCopy) -> None:
         """Take a partition; `run` finds out where its copy ends."""
@@ -103,7 +101,7 @@ class PreservedCopies:
             skip_from=assignment.preserved.skip_from,
             skip_to=assignment.preserved.skip_to,
             target_topic_id=assignment.target_topic_id,
-            may_fill_at=self._began_at + self.fill_after_seconds,
+            may_fill_at=self.clock.monotonic() + self.fill_after_seconds,
             settle=self._settle,
             fill_later=self._fill_later,
         )
