@@ -34,6 +34,10 @@ Content = tuple[bytes | None, bytes | None, tuple[tuple[str, bytes], ...], int]
 """Key, value, headers, timestamp."""
 
 
+def named(partition: TopicPartition) -> types_pb2.TopicPartition:
+    return types_pb2.TopicPartition(topic=partition.topic, partition=partition.partition)
+
+
 @dataclass(slots=True, kw_only=True)
 class Running:
     """One task while it copies."""
@@ -74,6 +78,8 @@ class PreservedRig:
     lease_seconds: float = 30.0
     max_message_bytes: int = 0
     tasks: int = 0
+    has_lease: bool = True
+    """What the next tasks are told when they ask whether they may write."""
 
     @property
     def every(self) -> list[TopicPartition]:
@@ -105,7 +111,7 @@ class PreservedRig:
             skip_from, skip_to = self.skips.get(partition, (0, 0))
             start.assignments.append(
                 pb.Assignment(
-                    partition=types_pb2.TopicPartition(topic=partition.topic, partition=partition.partition),
+                    partition=named(partition),
                     target_topic=self.topic,
                     position=self.positions.get(partition, skip_to),
                     position_stored=partition in self.positions,
@@ -131,7 +137,7 @@ class PreservedRig:
             slot=0,
             clock=SystemClock(),
             ask_driver=go_on,
-            may_write=lambda: True,
+            may_write=lambda: self.has_lease,
         ) as copier:
             copier.assign(self.start())
             running = Running(copier=copier, stop=asyncio.Event())
@@ -170,6 +176,11 @@ class PreservedRig:
         ends = await self.ends()
         async with self.task() as running:
             await eventually(lambda: running.copied(ends))
+
+    async def copied_offsets(self, partition: TopicPartition) -> list[int]:
+        """Offsets of the records that a consumer of the copy sees."""
+        bounds = await self.target_bounds(OffsetSpec.LATEST)
+        return sorted(await read(self.pair.b, partition, bounds[partition]))
 
     async def same(self) -> int:
         """Compare both sides offset by offset, as a read_committed consumer sees them; how many records."""

@@ -4,15 +4,19 @@ import asyncio
 from functools import partial
 from pathlib import Path
 
+import pytest
 from aiokafka import AIOKafkaProducer
 
 from integration.preserved_rig import (
     Running,
+    named,
     preserved_rig,
     read,
     write_mixture,
     write_plain,
 )
+from twinlog.api.source.v1 import worker_service_pb2 as pb
+from twinlog.errors import FatalKafkaError
 from twinlog.kafka.ports import OffsetSpec
 from twinlog.kafka.raw.delete_records import delete_records
 from twinlog.testing.brokers import KafkaPair, eventually
@@ -158,3 +162,68 @@ async def test_records_that_are_too_large_for_the_target_stop_only_their_partiti
         async with rig.task() as running:
             await eventually(lambda: running.look()[large].reason == "RECORD_TOO_LARGE")
             assert "offset 5 " in running.look()[large].message
+
+
+async def test_a_position_that_is_moved_forward_leaves_out_records_and_fills_their_offsets(
+    kafka_pair: KafkaPair, unique_topic: str, tmp_path: Path
+) -> None:
+    async with preserved_rig(
+        kafka_pair, tmp_path, unique_topic, properties={"B.producer.request.timeout.ms": "1000"}
+    ) as rig:
+        (partition,) = rig.every
+        rig.lease_seconds = 2.0
+        await write_plain(kafka_pair.a, unique_topic, 100)
+        async with rig.task() as running:
+            await eventually(lambda: running.position(partition) == 100)
+            running.copier.set_paused(pb.SetPaused(partitions=[named(partition)], paused=True))
+            await write_plain(kafka_pair.a, unique_topic, 100)
+            running.copier.moves.order(
+                pb.Reposition(
+                    partition=named(partition), position=150, id=7, log_start_offset=0, log_end_offset=200
+                )
+            )
+            await eventually(lambda: running.look()[partition].repositioned == 7)
+            assert running.gaps == [(100, 150, "SKIPPED_BY_OPERATOR")]
+            running.copier.moves.order(pb.Reposition(partition=named(partition), position=20, id=8))
+            await eventually(lambda: running.look()[partition].withdrawn == 8)
+            running.copier.set_paused(pb.SetPaused(partitions=[named(partition)], paused=False))
+            await eventually(lambda: running.position(partition) == 200)
+        assert await rig.copied_offsets(partition) == [*range(100), *range(150, 200)]
+
+
+async def test_a_task_whose_lease_is_over_writes_nothing_more(
+    kafka_pair: KafkaPair, unique_topic: str, tmp_path: Path
+) -> None:
+    async with preserved_rig(kafka_pair, tmp_path, unique_topic) as rig:
+        (partition,) = rig.every
+        await write_plain(kafka_pair.a, unique_topic, 100)
+        await rig.copy_everything()
+
+        async def sleep_too_long() -> None:
+            async with rig.task() as running:
+                await eventually(lambda: running.look()[partition].source_end_offset == 100)
+                rig.has_lease = False
+                await write_plain(kafka_pair.a, unique_topic, 100)
+                await asyncio.Event().wait()
+
+        with pytest.raises(ExceptionGroup) as lost:
+            await sleep_too_long()
+        assert lost.group_contains(FatalKafkaError, match="lease")
+        assert await rig.target_bounds(OffsetSpec.LATEST) == {partition: 100}
+
+
+async def test_a_target_that_lost_its_tail_is_copied_again_from_there(
+    kafka_pair: KafkaPair, unique_topic: str, tmp_path: Path
+) -> None:
+    async with preserved_rig(kafka_pair, tmp_path, unique_topic) as rig:
+        (partition,) = rig.every
+        await write_plain(kafka_pair.a, unique_topic, 100)
+        await rig.copy_everything()
+        # As after an unclean election: the driver's last word is ahead of the log.
+        await write_plain(kafka_pair.a, unique_topic, 100)
+        rig.positions[partition] = 180
+        async with rig.task() as running:
+            await eventually(lambda: running.position(partition) == 200)
+            assert running.copier.report(everything=True).failures["TARGET_LOST_TAIL"] == 1
+            assert running.gaps == []
+        assert await rig.same() == 200
