@@ -130,7 +130,9 @@ class Ownership:
                 del marked[partition]
         copies = self.positions.control.copies
         for partition, copy in list(copies.items()):
-            if copy.preserved and self.positions.written_at_ms.get(partition, 0) > last_ours_ms:
+            is_older = owner is not None and not owner.keeps_offsets
+            is_foreign = self.positions.written_at_ms.get(partition, 0) > last_ours_ms
+            if copy.preserved and (is_older or is_foreign):
                 # Others may have written to the copy: which of its offsets are the source's is not known.
                 copies[partition] = replace(copy, preserved=False, since=0, reason="POSITION_STORED")
                 await self.journal.state(copies[partition])

@@ -42,6 +42,9 @@ class OwnerFact:
     slots: int
     """The most slots that any owner used: their transactional ids are fenced by the next one."""
     renewed_at_ms: int
+    keeps_offsets: bool = True
+    """It writes preserved copies as such; a version that does not know of them continues them as
+    translated ones."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -269,6 +272,7 @@ def fact_record(source_alias: str, fact: Fact) -> tuple[bytes, bytes]:
                 "instance": fact.instance,
                 "slots": fact.slots,
                 "renewed_at_ms": fact.renewed_at_ms,
+                "keeps_offsets": fact.keeps_offsets,
             }
         case TopicFact():
             key = control_key(source_alias, "topic", fact.topic)
@@ -359,7 +363,12 @@ def _fact(kind: str, topic: str | None, partition: int | None, document: dict[st
             return ClaimFact(instance=instance, at_ms=at, rules=rules if isinstance(rules, str) else "")
         case "owner", None, {"instance": str(instance), "slots": int(slots), "renewed_at_ms": int(at)}:
             # Each slot is some ids to fence: a forged mark must not keep an owner at that for ever.
-            return OwnerFact(instance=instance, slots=min(max(slots, 0), MOST_SLOTS), renewed_at_ms=at)
+            return OwnerFact(
+                instance=instance,
+                slots=min(max(slots, 0), MOST_SLOTS),
+                renewed_at_ms=at,
+                keeps_offsets=document.get("keeps_offsets") is True,
+            )
         case "topic", str(), {"topic_id": str(topic_id), "known_partitions": int(count)}:
             target_id = document.get("target_topic_id")
             return TopicFact(

@@ -16,7 +16,7 @@ from twinlog.testing.fakes.cluster_hooks import Call
 from twinlog_source.driver.commands import planned_move
 from twinlog_source.driver.ownership import FOREIGN_AFTER_MS
 from twinlog_source.driver.state import FlowState
-from twinlog_source.log.facts import CopyFact
+from twinlog_source.log.facts import CopyFact, OwnerFact
 from twinlog_source.partitions.table import PartitionRow
 from twinlog_source.topics.copy_modes import RETRY_SECONDS
 from unit.source.target_probe import FakeTargetProbe
@@ -320,6 +320,15 @@ async def test_a_copy_that_others_may_have_written_is_translated(site: Site) -> 
     estate = await site.owner(AUTO)
     assert kind(estate) == (False, 0, "POSITION_STORED", 0, 0)
     assert estate.table.rows[P].position == 8
+
+
+async def test_a_copy_that_an_older_version_continued_is_translated(site: Site) -> None:
+    first = await site.owner(AUTO)
+    await first.journal.position(P, 8)
+    await first.journal.state(OwnerFact(instance="old", slots=1, renewed_at_ms=1, keeps_offsets=False))
+    estate = await site.owner(AUTO)
+    assert kind(estate) == (False, 0, "POSITION_STORED", 0, 0)
+    assert kind(await site.owner(AUTO)) == (False, 0, "POSITION_STORED", 0, 0)
 
 
 async def test_a_preserved_copy_is_never_told_to_have_lost_its_tail(site: Site) -> None:
