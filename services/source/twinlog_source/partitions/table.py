@@ -98,6 +98,11 @@ class PartitionRow:
         self._shortened_to = NOT_SEEN
         self.forget_task_words()
 
+    def begin_at(self, position: int) -> None:
+        """It begins here, without a stored position."""
+        self.initial = self.position = position
+        self.stored, self.obstacle = False, None
+
     def forget_task_words(self) -> None:
         """What the last task said of the kind of copy is settled."""
         if self.report is not None:
@@ -312,9 +317,7 @@ class PartitionTable:
 
     def begin(self, partition: TopicPartition, position: int) -> None:
         """A partition without a stored position begins here."""
-        row = self.rows[partition]
-        row.initial = row.position = position
-        row.stored, row.obstacle = False, None
+        self.rows[partition].begin_at(position)
 
     def set_from_log(
         self, positions: Mapping[TopicPartition, int], partitions: Collection[TopicPartition]

@@ -107,12 +107,15 @@ class CopyModes:
         await self.changes.translate(row, fact, position, reason)
         row.obstacle = None
 
-    async def _begin(self, rows: Collection[PartitionRow], topics: Topics) -> None:
+    async def _begin(self, new: Collection[PartitionRow], topics: Topics) -> None:
+        # The table may change while clusters are asked.
+        rows = {row.partition: row for row in new}
         copies: list[NewCopy] = []
-        for partition, found in (await self.new_copies.look(rows, topics)).items():
+        for partition, found in (await self.new_copies.look(new, topics)).items():
             if isinstance(found, KafkaError):
-                row = self.table.rows[partition]
-                self._set_aside(row, found.reason, f"how its copy can begin is not known: {found}")
+                self._set_aside(
+                    rows[partition], found.reason, f"how its copy can begin is not known: {found}"
+                )
             else:
                 copies.append(found)
         decisions = self._decisions(copies, topics)
@@ -123,13 +126,15 @@ class CopyModes:
             if no_writer is not None:
                 copies = [replace(copy, refusal=copy.refusal or no_writer) for copy in copies]
                 decisions = self._decisions(copies, topics)
-        await self._state(copies, decisions, topics)
+        await self._state(rows, copies, decisions, topics)
 
     def _decisions(self, copies: Collection[NewCopy], topics: Topics) -> Mapping[TopicPartition, Decision]:
         filled = (
             fact.skip_to - fact.skip_from
             for partition in self.table.rows
-            if (fact := self.marks.copy_of(partition, topics[partition.topic])) is not None and fact.preserved
+            if partition.topic in topics
+            and (fact := self.marks.copy_of(partition, topics[partition.topic])) is not None
+            and fact.preserved
         )
         return decide_all(copies, fill_max=self.rule.fill_max, fill_left=self.rule.fill_total - sum(filled))
 
@@ -149,12 +154,16 @@ class CopyModes:
         return None
 
     async def _state(
-        self, copies: Collection[NewCopy], decisions: Mapping[TopicPartition, Decision], topics: Topics
+        self,
+        rows: Mapping[TopicPartition, PartitionRow],
+        copies: Collection[NewCopy],
+        decisions: Mapping[TopicPartition, Decision],
+        topics: Topics,
     ) -> None:
         facts: dict[TopicPartition, CopyFact] = {}
         for copy in copies:
             partition, decision = copy.partition, decisions[copy.partition]
-            row, target_id = self.table.rows[partition], topics[partition.topic].target_topic_id
+            row, target_id = rows[partition], topics[partition.topic].target_topic_id
             if decision.preserved:
                 facts[partition] = CopyFact(
                     partition=partition,
@@ -172,16 +181,16 @@ class CopyModes:
             return
         await self.confirm()
         for partition, fact in facts.items():
-            row = self.table.rows[partition]
+            row = rows[partition]
             if fact.preserved and row.position != fact.since:
                 # A new target topic is written from its beginning.
                 await self.journal.position(partition, fact.since)
-                self.table.begin(partition, fact.since)
+                row.begin_at(fact.since)
                 row.stored, row.epochs = True, ()
         await self.journal.states(facts.values())
         self.marks.control.copies.update(facts)
         for partition, fact in facts.items():
-            row = self.table.rows[partition]
+            row = rows[partition]
             row.copy, row.obstacle = fact, None
             row.forget_task_words()
         log.info(
