@@ -69,6 +69,7 @@ class Rig:
             "twinlog.epoch.seconds": "5",
             "twinlog.epoch.max.seconds": "0",
             "twinlog.spark.master": "local[2]",
+            "twinlog.offsets": "translated",
             **self.extra,
             **more,
         }
