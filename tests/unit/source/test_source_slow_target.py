@@ -242,6 +242,14 @@ def test_a_target_that_takes_everything_soon_gets_large_rounds() -> None:
     assert size.size_bytes == ROUND_MAX_BYTES
 
 
+def test_rounds_grow_where_the_source_is_what_limits_them() -> None:
+    """It is asked for half of a round, and the last batch of its answer is cut."""
+    size = RoundSize()
+    for _ in range(3):
+        size.passed(int(size.size_bytes * 0.3), 0.05)
+    assert size.size_bytes == ROUND_MAX_BYTES
+
+
 def test_a_small_round_shows_nothing_of_a_large_one() -> None:
     size = settled(1e9, 0)
     for seconds in (0.01, 1.9, 60.0):

@@ -12,6 +12,9 @@ ROUND_FIRST_BYTES = 1 << 20
 ROUND_LEAST_BYTES = 256 << 10
 """What is tried however slow the target is: about a batch, which goes whole in any case."""
 ROUND_SECONDS = 2.0
+_TELLING_SHARE = 4
+"""A round of one part in so many shows that more may be tried. A fetch brings half of a round at most, less
+what is cut off its last batch."""
 
 
 @dataclass(slots=True)
@@ -26,7 +29,7 @@ class RoundSize:
         A small round in time shows nothing of what a large one would take.
         """
         was_slow = seconds > ROUND_SECONDS and round_bytes > ROUND_LEAST_BYTES
-        if was_slow or round_bytes * 2 >= self.size_bytes:
+        if was_slow or round_bytes * _TELLING_SHARE >= self.size_bytes:
             in_time = int(round_bytes * ROUND_SECONDS / max(seconds, 0.001))
             self._become(min(in_time, 2 * self.size_bytes))
 
