@@ -142,8 +142,8 @@ TWINLOG_KEYS: tuple[KeySpec, ...] = (
          "Whether a group that was translated and is deleted on the source is deleted on the target as well.",
          scope=Scope.FLOW),
     _key("twinlog.sync.group.deletes.grace.seconds", ValueType.NUMBER, "86400", _CHECKPOINT,
-         "How long a group must have been gone from the source, while one checkpoint process looked, before "
-         "it is deleted on the target.", scope=Scope.FLOW, unit="s", minimum=0),
+         "How long a group must have been gone from the source before it is deleted on the target, also "
+         "across restarts.", scope=Scope.FLOW, unit="s", minimum=0),
     _key("twinlog.sync.group.deletes.max.per.hour", ValueType.INTEGER, "10", _CHECKPOINT,
          "The most groups that are deleted on the target within an hour.", scope=Scope.FLOW, minimum=1),
 )  # fmt: skip

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 import pytest
 
 from twinlog.cli.checkpoint.groups_view import notes
+from twinlog.errors import WireFormatError
 from twinlog.model import TopicPartition
 from twinlog_checkpoint.api import messages
 from twinlog_checkpoint.api.board import flow_progress
@@ -14,6 +15,7 @@ from twinlog_checkpoint.assembly import assemble_group_syncer
 from twinlog_checkpoint.flow.parts import FlowParts
 from twinlog_checkpoint.groups.syncer import GroupSyncer
 from twinlog_checkpoint.journal.record import MoveKind, MoveRecord, MoveState
+from twinlog_checkpoint.journal.source_record import SourceRecord, decode, encode
 from unit.checkpoint.checkpoint_harness import FlowOnFakes
 
 ORDERS, COPY = TopicPartition("orders", 0), TopicPartition("A.orders", 0)
@@ -165,15 +167,39 @@ async def test_a_deleted_group_stays_for_the_grace_and_longer_when_it_comes_back
         assert world.on_target() == {"other"}
 
 
-async def test_a_new_process_begins_the_grace_again() -> None:
+async def test_the_grace_goes_on_in_a_new_process() -> None:
+    """Else nothing is ever deleted where the service restarts every night."""
     async with translated() as world:
         world.forget_on_source()
         await world.sync()
         world.restart()
+        await world.sync(seconds=GRACE_SECONDS / 2)
+        assert "g" in world.on_target()
+        world.restart()
+        await world.sync(seconds=GRACE_SECONDS / 2)
+        assert "g" not in world.on_target()
+
+
+async def test_a_group_that_came_back_begins_its_grace_again_also_in_a_new_process() -> None:
+    async with translated() as world:
+        world.forget_on_source()
+        await world.sync()
+        world.fakes.source.set_group("g", {ORDERS: 10})
+        await world.sync()
+        world.restart()
+        world.forget_on_source()
         await world.sync(seconds=GRACE_SECONDS)
         assert "g" in world.on_target()
         await world.sync(seconds=GRACE_SECONDS)
         assert "g" not in world.on_target()
+
+
+def test_a_record_of_the_source_without_times_is_one_of_an_earlier_release() -> None:
+    assert decode(b'{"format": 1, "cluster_id": "c", "held": ""}') == SourceRecord(cluster_id="c")
+    record = SourceRecord(cluster_id="c", held="SOURCE_LOST", gone_ms={"g": 7})
+    assert decode(encode(record)) == record
+    with pytest.raises(WireFormatError):
+        decode(b'{"format": 1, "cluster_id": "c", "held": "", "gone_ms": {"g": "x"}}')
 
 
 async def test_only_so_many_groups_are_deleted_in_an_hour() -> None:

@@ -8,7 +8,7 @@ cluster.
 """
 
 from collections.abc import Callable, Collection, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import structlog
 
@@ -30,7 +30,7 @@ from twinlog_checkpoint.groups.holds import (
 )
 from twinlog_checkpoint.journal.moves_log import MoveJournal
 from twinlog_checkpoint.journal.record import MoveState
-from twinlog_checkpoint.journal.source_record import SourceRecord, SourceRecordLog
+from twinlog_checkpoint.journal.source_record import MOST_GONE, SourceRecord, SourceRecordLog
 from twinlog_checkpoint.translation.log_ranges import LogRange, log_ranges
 
 _NAMED = 5
@@ -107,13 +107,17 @@ class GroupDeleter:
         on_target = await self._states(self.target, gone)
         self._settled |= {group for group in gone if on_source.get(group) == on_target.get(group) == "DEAD"}
         gone -= self._settled
-        self.pace.see(gone, now=now)
+        now_ms = self.clock.now_ms()
+        since = {group: now - max(0, now_ms - at) / 1000 for group, at in known.gone_ms.items()}
+        self.pace.see(gone, now=now, since=since)
         seen = source_now(
             known,
             cluster_id=await self.source.cluster_id() if gone or known.held else "",
             missing=gone,
             present=wanted & set(present),
         )
+        gone_ms = {group: known.gone_ms.get(group, now_ms) for group in sorted(gone)}
+        seen = replace(seen, gone_ms=dict(sorted(gone_ms.items(), key=lambda each: each[1])[:MOST_GONE]))
         if seen != known:
             await self.record.store(seen)
             self._source = seen

@@ -3,7 +3,7 @@ while the source itself may be what is gone. Pure.
 """
 
 from collections import deque
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 
 from twinlog_checkpoint.journal.source_record import SourceRecord
@@ -15,7 +15,7 @@ HOUR_SECONDS = 3600.0
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GroupDeleteRules:
     grace_seconds: float
-    """How long this process must have seen the group gone."""
+    """How long a group must have been gone."""
     max_per_hour: int
 
 
@@ -40,14 +40,15 @@ def source_now(
 
 @dataclass(slots=True)
 class DeletePace:
-    """Grace and brake. A new process begins the grace of every group again. Takes monotonic seconds."""
+    """Grace and brake. Takes monotonic seconds."""
 
     _gone_since: dict[str, float] = field(default_factory=dict)
     _deleted_at: deque[float] = field(default_factory=deque)
 
-    def see(self, gone: Collection[str], *, now: float) -> None:
-        """Take note of the groups that are gone now."""
-        self._gone_since = {group: self._gone_since.get(group, now) for group in gone}
+    def see(self, gone: Collection[str], *, now: float, since: Mapping[str, float] | None = None) -> None:
+        """Take note of the groups that are gone now; `since`: what processes before this one saw."""
+        before = {**(since or {}), **self._gone_since}
+        self._gone_since = {group: before.get(group, now) for group in gone}
 
     def due(self, groups: Collection[str], rules: GroupDeleteRules, *, now: float) -> list[str]:
         """Those whose grace is over, the ones gone longest first."""

@@ -1,9 +1,10 @@
-"""What is recorded of a flow's source, so that a restart does not forget it: which cluster it was, and
-whether it was lost. One record in the journal's topic (`mm2-failover.<A>.internal`).
+"""What is recorded of a flow's source, so that a restart does not forget it: which cluster it was, whether it
+was lost, and which groups are gone from it. One record in the journal's topic (`mm2-failover.<A>.internal`).
 """
 
 import json
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 
 from twinlog.errors import WireFormatError
 from twinlog.kafka.admin.compacted_topic import ensure_compacted_topic
@@ -13,6 +14,9 @@ from twinlog_checkpoint.journal.moves_log import failover_topic
 from twinlog_checkpoint.translation.log_scan import INTERNAL_PARTITION, LogScan
 
 _FETCH_WAIT_SECONDS = 0.5
+MOST_GONE = 2_000
+"""Groups of one record, which has to fit into a message; of the others a new process begins the grace again.
+"""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -21,6 +25,8 @@ class SourceRecord:
     """Of the cluster that groups were read from; "" when it told none."""
     held: str = ""
     """Why no group is deleted (SOURCE_LOST, SOURCE_REPLACED); "" when nothing holds."""
+    gone_ms: Mapping[str, int] = field(default_factory=dict)
+    """When each group that is gone from the source was first seen to be so; of at most `MOST_GONE`."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -57,7 +63,8 @@ class SourceRecordLog:
 
 
 def encode(record: SourceRecord) -> bytes:
-    return json.dumps({"format": 1, "cluster_id": record.cluster_id, "held": record.held}).encode()
+    fields = {"format": 1, "cluster_id": record.cluster_id, "held": record.held}
+    return json.dumps({**fields, "gone_ms": dict(record.gone_ms)}).encode()
 
 
 def decode(value: bytes) -> SourceRecord:
@@ -68,9 +75,16 @@ def decode(value: bytes) -> SourceRecord:
         raise WireFormatError(f"the record of the source is damaged: {error!r}") from None
     match fields:
         case {"format": 1, "cluster_id": str(cluster_id), "held": str(held)}:
-            return SourceRecord(cluster_id=cluster_id, held=held)
+            return SourceRecord(cluster_id=cluster_id, held=held, gone_ms=_times(fields.get("gone_ms", {})))
         case _:
             raise WireFormatError("the record of the source is damaged, or of a later release")
+
+
+def _times(value: object) -> dict[str, int]:
+    """Raises WireFormatError."""
+    if not isinstance(value, dict) or not all(type(at) is int for at in value.values()):
+        raise WireFormatError("the record of the source is damaged: gone_ms is no table of times")
+    return value
 
 
 def _key(flow: Flow) -> bytes:
