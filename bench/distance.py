@@ -42,7 +42,7 @@ class _Way(asyncio.Protocol):
     def data_received(self, data: bytes) -> None:
         self._waiting.append((self._loop.time() + self._delay_seconds, data))
         self._waiting_bytes += len(data)
-        if self._waiting_bytes > _MOST_BYTES_ON_THE_WAY and self._transport is not None:
+        if self._waiting_bytes > _MOST_BYTES_ON_THE_WAY and self._transport is not None and not self._paused:
             self._transport.pause_reading()
             self._paused = True
         self._time()
@@ -63,12 +63,15 @@ class _Way(asyncio.Protocol):
     def _flush(self) -> None:
         there = None if self.other is None else self.other._transport
         now = self._loop.time() + 0.0005
-        while there is not None and self._waiting and self._waiting[0][0] <= now:
+        while there is not None and not there.is_closing() and self._waiting and self._waiting[0][0] <= now:
             _, data = self._waiting.popleft()
             self._waiting_bytes -= len(data)
             there.write(data)
+        if there is not None and there.is_closing():
+            self._waiting.clear()
         if self._paused and self._waiting_bytes <= _MOST_BYTES_ON_THE_WAY and self._transport is not None:
-            self._transport.resume_reading()
+            if not self._transport.is_closing():
+                self._transport.resume_reading()
             self._paused = False
         self._time() if there is not None else None
 
