@@ -21,7 +21,7 @@ _SCANNED_TOGETHER = 4096
 _NEAR_OFFSETS = 20_000
 """So far back a duplicate is looked for before the whole source is read once more."""
 _MOST_REMEMBERED = 10_000
-_END = 1 << 63
+END = 1 << 63
 
 
 def judge(comparison: Comparison) -> Steps[PartitionProof]:
@@ -151,6 +151,8 @@ class _Judge:
                 offsets.append(entry.offset)
 
         begin, end = self.bounds.source_start, self.comparison.source.limit
+        if self.bounds.source_range is not None:
+            begin, end = self.bounds.source_range.from_offset, self.bounds.source_range.to_offset
         places = [hunk.source_before for hunk in self.hunks if hunk.target]
         near, behind = max(begin, min(places) - _NEAR_OFFSETS), min(max(places) + 1, end)
         yield from self._scan(Side.SOURCE, near, behind, note)
@@ -239,7 +241,7 @@ class _Judge:
 def _place(difference: Difference) -> tuple[int, int]:
     """The end of a log comes last."""
     source, target = difference.source_offset, difference.target_offset
-    return (_END if source is None else source, _END if target is None else target)
+    return (END if source is None else source, END if target is None else target)
 
 
 def _touches(lost: Iterable[Range], before: int, after: int | None) -> bool:

@@ -18,9 +18,10 @@ from twinlog.verify.model import Bounds, NotCompared, PartitionProof, Side
 from twinlog.verify.report import FlowFailure, FlowReport, name_moved_records
 from twinlog.verify.sides import Extended
 from twinlog_source.verify.gathering import Estate, open_estate
+from twinlog_source.verify.locating import OffsetForTime
 from twinlog_source.verify.pace import Pace
 from twinlog_source.verify.partition_log import PartitionLog
-from twinlog_source.verify.prover import OffsetForTime, Prover
+from twinlog_source.verify.prover import Prover
 from twinlog_source.verify.request import VerifyRequest
 from twinlog_source.verify.shown import shown_records
 from twinlog_source.verify.state import ProvenRanges

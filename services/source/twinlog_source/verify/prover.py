@@ -2,24 +2,17 @@
 
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field, replace
-from itertools import pairwise
 from typing import Any
 
 from twinlog.batches.codec import MAX_OPEN_BYTES
 from twinlog.errors import TwinlogError
-from twinlog.verify.align import align
-from twinlog.verify.compare import SETTLED_RUN, Comparison
+from twinlog.verify.compare import Comparison
 from twinlog.verify.judge import judge
 from twinlog.verify.model import Bounds, NotCompared, PartitionProof, Reason, Side
 from twinlog.verify.sides import Extend, Extended, Read, Steps, Window
+from twinlog_source.verify.locating import HEAD, Locator, OffsetForTime, enough, longest_run
 from twinlog_source.verify.partition_log import PartitionLog
 
-OffsetForTime = Callable[[int], Awaitable[int | None]]
-"""The first offset of a partition whose timestamp is at or after this one."""
-
-_HEAD = 64
-_LOOKED_THROUGH = 1 << 16
-"""Records behind an offset that was found by time: timestamps need not be in order."""
 _NOTED_EVERY_STEPS = 16
 
 
@@ -106,13 +99,9 @@ class Prover:
             return
         source = Window(side=Side.SOURCE, next_offset=bounds.source_start, limit=bounds.source_limit)
         target = Window(side=Side.TARGET, next_offset=bounds.target_start, limit=bounds.target_limit)
-        await self._drive(source.grow(_HEAD))
-        await self._drive(target.grow(_HEAD))
-        if (
-            not source.entries
-            or not target.entries
-            or _longest_run(source, target) >= _enough(source, target)
-        ):
+        await self._drive(source.grow(HEAD))
+        await self._drive(target.grow(HEAD))
+        if not source.entries or not target.entries or longest_run(source, target) >= enough(source, target):
             return
         if (found := await self._find(target, Side.SOURCE)) is not None:
             if bounds.source_start < found:
@@ -132,7 +121,7 @@ class Prover:
         )
 
     async def _find(self, head: Window, side: Side) -> int | None:
-        """Where the first records of one log are in the other one; None: not found."""
+        """Where the first records of one log are in the other one; None: not found, or not to be."""
         bounds = self.bounds
         if side is Side.SOURCE:
             look_up, start, limit = self.source_offset_for_time, bounds.source_start, bounds.source_limit
@@ -140,45 +129,7 @@ class Prover:
         else:
             look_up, start, limit = self.target_offset_for_time, bounds.target_start, bounds.target_limit
             allowed = bool(bounds.source_lost) or bounds.head_is_free
-        times = [entry.timestamp_ms for entry in head.entries if entry.timestamp_ms is not None]
-        if look_up is None or not allowed or not times:
+        if not allowed:
             return None
-        guess = await look_up(min(times))
-        if guess is None or guess >= limit:
-            return None
-        window = Window(side=side, next_offset=max(start, guess), limit=limit)
-        while len(window.entries) < _LOOKED_THROUGH and not window.is_complete:
-            await self._drive(window.grow(max(4 * len(window.entries), 16 * _HEAD)))
-            pairs = align([entry[1:] for entry in head.entries], [entry[1:] for entry in window.entries])
-            place = _place(head, window, [*pairs])
-            if place is not None:
-                return place
-        return None
-
-
-def _place(head: Window, window: Window, pairs: list[tuple[int, int]]) -> int | None:
-    """The offset of the first of `head` in the window, if enough of them follow it there."""
-    if len(pairs) < min(SETTLED_RUN, len(head.entries)) or pairs[0][0] != 0:
-        return None
-    run = 1
-    for before, pair in pairwise(pairs):
-        if pair != (before[0] + 1, before[1] + 1):
-            break
-        run += 1
-    if run < min(SETTLED_RUN, len(head.entries)):
-        return None
-    return window.entries[pairs[0][1]].offset
-
-
-def _enough(source: Window, target: Window) -> int:
-    return min(SETTLED_RUN, len(source.entries), len(target.entries))
-
-
-def _longest_run(source: Window, target: Window) -> int:
-    pairs = align([entry[1:] for entry in source.entries], [entry[1:] for entry in target.entries])
-    longest = run = 0
-    before = (-2, -2)
-    for pair in pairs:
-        run = run + 1 if pair == (before[0] + 1, before[1] + 1) else 1
-        longest, before = max(longest, run), pair
-    return longest
+        locator = Locator(drive=self._drive)
+        return await locator.find(head, side, look_up=look_up, start=start, limit=limit)
