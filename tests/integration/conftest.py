@@ -2,10 +2,13 @@
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from pathlib import Path
 
 import pytest
 
+from integration.standalone_spark import standalone_spark
 from twinlog.local.blocking_cluster import BlockingCluster
+from twinlog.local.processes.process import GuardedProcess
 from twinlog.local.spec import ClusterSpec, KafkaVersion, SaslMechanism, Security
 from twinlog.testing.brokers import start_clusters, stop_clusters
 
@@ -54,3 +57,10 @@ def guarded() -> Iterator[GuardedPair]:
     )
     yield GuardedPair(a=clusters[0], b=clusters[1])
     stop_clusters(clusters)
+
+
+@pytest.fixture
+def standalone(tmp_path: Path) -> Iterator[tuple[str, list[GuardedProcess]]]:
+    """A Spark cluster: its master's URL, and its workers."""
+    with standalone_spark(tmp_path) as cluster:
+        yield cluster

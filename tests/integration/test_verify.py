@@ -1,7 +1,8 @@
 """`twinlog verify` on real brokers: mirrors made by hand, of which it is known what is wrong with them."""
 
+import asyncio
 import json
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 
 import pytest
@@ -10,6 +11,8 @@ from integration.source_rig import open_rig
 from integration.verify_rig import VerifyRig, differences, not_compared
 from twinlog.batches import Codec, NewRecord
 from twinlog.clock import SystemClock
+from twinlog.local.blocking_cluster import BlockingCluster
+from twinlog.local.spec import ClusterSpec
 from twinlog.model import Flow, TopicPartition
 from twinlog.testing.brokers import KafkaPair, retry_admin, unique_name
 from twinlog.testing.records import awkward_records
@@ -218,3 +221,48 @@ async def test_a_verification_goes_on_behind_what_is_proven(
         assert report["records"] == number * len(records)
         read_bytes.append(report["bytes"])
     assert read_bytes[1] == read_bytes[0], "the second time only what is new is read"
+
+
+async def test_a_topic_that_is_deleted_meanwhile_is_incomplete(
+    mirror: VerifyRig, records: list[NewRecord]
+) -> None:
+    topic = unique_name("deleted")
+    await mirror.topics(topic)
+    for _ in range(4):
+        await mirror.write_source(topic, [(0, Codec.NONE, records)])
+        await mirror.write_copy(topic, [(0, Codec.NONE, records)])
+    await mirror.store_position(topic, 4 * len(records))
+
+    async def delete() -> None:
+        await retry_admin(lambda: mirror.rig.source.delete_topics([topic]))
+
+    report = await mirror.verify(topic, meanwhile=delete, max_bytes_per_second=100_000)
+    assert report["verdict"] == "INCOMPLETE", report
+    assert {each["reason"] for each in report["not_compared"]} == {"TOPIC_UNKNOWN"}
+
+
+async def test_a_cluster_that_goes_away_in_the_middle_is_incomplete(
+    kafka_pair: KafkaPair,
+    tmp_path: Path,
+    records: list[NewRecord],
+    start_cluster: Callable[[ClusterSpec], BlockingCluster],
+) -> None:
+    gone = await asyncio.to_thread(start_cluster, ClusterSpec(name="gone"))
+    async with open_rig(kafka_pair.a, gone, tmp_path) as rig:
+        mirror, topic = VerifyRig(rig=rig, a=kafka_pair.a, b=gone), unique_name("gone")
+        await mirror.positions_topic()
+        await mirror.topics(topic)
+        for _ in range(4):
+            await mirror.write_source(topic, [(0, Codec.NONE, records)])
+            await mirror.write_copy(topic, [(0, Codec.NONE, records)])
+        await mirror.store_position(topic, 4 * len(records))
+
+        async def stop() -> None:
+            await asyncio.to_thread(gone.kill_broker, 1)
+
+        report = await mirror.verify(
+            topic, meanwhile=stop, max_bytes_per_second=100_000, patience_seconds=2.0
+        )
+    assert report["verdict"] == "INCOMPLETE", report
+    assert report["differences"] == []
+    assert {each["reason"] for each in report["not_compared"]} <= {"KAFKA_UNAVAILABLE", "KAFKA_TIMEOUT"}

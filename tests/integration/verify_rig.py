@@ -4,7 +4,7 @@ import asyncio
 import json
 import subprocess
 import sys
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -21,6 +21,7 @@ from twinlog.testing.records import write_batches
 from twinlog.verify.report import document
 from twinlog.wire.source_offset import encode_source_offset, source_offset_key
 from twinlog_source.verify.engine import Verification
+from twinlog_source.verify.progress import OnProgress, Progress
 from twinlog_source.verify.request import VerifyRequest
 
 Batches = Sequence[tuple[int, Codec, Sequence[NewRecord]]]
@@ -80,16 +81,41 @@ class VerifyRig:
         file.write_text(self.rig.properties(**more), encoding="latin-1")
         return file
 
-    async def verify(self, *topics: str, properties: dict[str, str] | None = None, **request: Any) -> Any:
-        """The report of a verification in this process."""
+    async def verify(
+        self,
+        *topics: str,
+        properties: dict[str, str] | None = None,
+        on_progress: OnProgress = lambda _: None,
+        meanwhile: Callable[[], Awaitable[None]] | None = None,
+        **request: Any,
+    ) -> Any:
+        """The report of a verification in this process; `meanwhile` is done once it has begun to read."""
+        begun = asyncio.Event()
+
+        def note(progress: Progress) -> None:
+            begun.set()
+            on_progress(progress)
+
+        async def change() -> None:
+            await begun.wait()
+            if meanwhile is not None:
+                await meanwhile()
+
         configuration = load(self.file(**(properties or {})), environ={})
         settings = {"wait_seconds": 0.5, "patience_seconds": 10.0, **request}
         verification = Verification(
             configuration=configuration,
             request=VerifyRequest(flow=Flow(self.rig.a, self.rig.b), topics=frozenset(topics), **settings),
             clock=SystemClock(),
+            on_progress=note,
         )
-        return document(await verification.run())
+        async with asyncio.TaskGroup() as group:
+            run = group.create_task(verification.run(), name="verification")
+            changing = group.create_task(change(), name="meanwhile")
+            await run
+            if meanwhile is None:
+                changing.cancel()
+        return document(run.result())
 
     async def command(self, *arguments: str) -> tuple[int, Any]:
         """The exit code and the JSON of the command."""

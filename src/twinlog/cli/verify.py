@@ -99,6 +99,22 @@ def verify_command(
         Path | None,
         typer.Option(metavar="DIR", help="Keep what is proven there; continue behind it the next time."),
     ] = None,
+    spark_master: Annotated[
+        str | None,
+        typer.Option(
+            "--spark-master",
+            metavar="MASTER|none",
+            help="Compare on Spark: local[*], spark://host:7077. Default: in this process, and with more than"
+            " 20 million offsets on the twinlog.spark.master of the file; none = always in this process.",
+        ),
+    ] = None,
+    part_offsets: Annotated[
+        int, typer.Option(min=1_000, help="On Spark, cut partitions into tasks of about so many offsets.")
+    ] = 2_000_000,
+    parquet: Annotated[
+        Path | None,
+        typer.Option(metavar="DIR", help="On Spark, keep a row for each part of a partition there."),
+    ] = None,
     show: Annotated[
         bool, typer.Option("--show", help="Print the records that differ, with keys and values.")
     ] = False,
@@ -127,6 +143,9 @@ def verify_command(
             max_bytes_per_second=_bytes(max_bytes),
             parallel=parallel,
             state_directory=None if state is None else str(state),
+            spark_master=spark_master,
+            part_offsets=part_offsets,
+            parquet_directory=None if parquet is None else str(parquet),
             show=show,
         )
         configuration = load_config(config)

@@ -114,6 +114,8 @@ class Comparison:
         self.proof.target_to = max(self.proof.target_to, self.target.at)
 
     def _extend(self) -> Steps[bool]:
+        if not self.bounds.may_grow:
+            return False
         answer: Extended = yield Extend()
         self.position = answer.position
         if answer.target_limit <= self.target.limit:

@@ -151,8 +151,6 @@ class _Judge:
                 offsets.append(entry.offset)
 
         begin, end = self.bounds.source_start, self.comparison.source.limit
-        if self.bounds.source_range is not None:
-            begin, end = self.bounds.source_range.from_offset, self.bounds.source_range.to_offset
         places = [hunk.source_before for hunk in self.hunks if hunk.target]
         near, behind = max(begin, min(places) - _NEAR_OFFSETS), min(max(places) + 1, end)
         yield from self._scan(Side.SOURCE, near, behind, note)
@@ -192,15 +190,20 @@ class _Judge:
             self._find(Kind.CHANGED, entry.offset, copy.offset, parts)
 
     def _take_rest(self, hunk: Hunk) -> None:
-        position = self.comparison.position
+        position, bounds = self.comparison.position, self.bounds
+        source_after, target_after = hunk.source_after, hunk.target_after
+        if not bounds.may_grow:
+            # Behind this part comes the next one.
+            source_after = bounds.source_goal if source_after is None else source_after
+            target_after = bounds.target_goal if target_after is None else target_after
         for entry in hunk.source:
             if hunk.is_tail and (position is None or entry.offset >= position):
                 self._not_compared(Side.SOURCE, [entry], Reason.NOT_COPIED_YET)
             else:
-                self._find(Kind.MISSING, entry.offset, hunk.target_after)
+                self._find(Kind.MISSING, entry.offset, target_after)
                 self._remember(Side.SOURCE, entry)
         for entry in hunk.target:
-            self._find(Kind.FOREIGN, hunk.source_after, entry.offset)
+            self._find(Kind.FOREIGN, source_after, entry.offset)
             self._remember(Side.TARGET, entry)
 
     def _remember(self, side: Side, entry: Entry) -> None:

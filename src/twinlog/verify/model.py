@@ -136,9 +136,8 @@ class Bounds:
     target_compacted: bool = False
     begins_anywhere: bool = False
     """The copy may begin later than the source: the flow began at the end."""
-    source_range: Range | None = None
-    """All of the partition on the source, where this is a part of it: the original of a DUPLICATE may be in
-    another part."""
+    may_grow: bool = True
+    """More of the copy may come; not in a part that ends before the partition does."""
     head_is_free: bool = False
     """What the target has before the first record of the source's range belongs to what is not compared."""
 

@@ -18,20 +18,6 @@ def merged(differences: Iterable[Difference]) -> list[Difference]:
     return runs
 
 
-def singles(differences: Iterable[Difference]) -> list[Difference]:
-    """The reverse of `merged`: a difference for each record."""
-    found = []
-    for run in differences:
-        for number in range(run.count):
-            source, target = run.source_offset, run.target_offset
-            if source is not None and run.kind is not Kind.FOREIGN:
-                source += number
-            if target is not None and run.kind is not Kind.MISSING:
-                target += number
-            found.append(replace(run, source_offset=source, target_offset=target, count=1))
-    return found
-
-
 _END = 1 << 63
 
 

@@ -13,7 +13,7 @@ from twinlog.verify.sides import Extend, Extended, Read, Steps, Window
 from twinlog_source.verify.locating import HEAD, Locator, OffsetForTime, enough, longest_run
 from twinlog_source.verify.partition_log import PartitionLog
 
-_NOTED_EVERY_STEPS = 16
+_NOTED_EVERY_STEPS = 8
 
 
 @dataclass(slots=True, kw_only=True)
@@ -64,7 +64,7 @@ class Prover:
                 asked = steps.send(answer)
                 answer = await self._answer(asked)
                 count += 1
-                if count % _NOTED_EVERY_STEPS == 0:
+                if count % _NOTED_EVERY_STEPS == 1:
                     self.on_progress(self._comparison)
         except StopIteration as end:
             return end.value

@@ -2,8 +2,9 @@
 
 from dataclasses import dataclass
 
-from twinlog.batches.codec import MAX_OPEN_BYTES
 from twinlog.model import Flow
+
+NO_SPARK = "none"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -37,4 +38,9 @@ class VerifyRequest:
     """Fetch the records of differences."""
     state_directory: str | None = None
     """Where proven ranges are kept, so that a verification that was killed goes on."""
-    max_open_bytes: int = MAX_OPEN_BYTES
+    spark_master: str | None = None
+    """NO_SPARK = in this process; None = in this process unless it is large."""
+    part_offsets: int = 2_000_000
+    """On Spark, larger partitions are cut into parts of about so many offsets."""
+    parquet_directory: str | None = None
+    """On Spark, where the rows of the parts are kept."""

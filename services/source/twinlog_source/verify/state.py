@@ -57,6 +57,7 @@ class ProvenRanges:
     file: Path | None
     topic_ids: Mapping[str, tuple[str, str]]
     ranges: dict[TopicPartition, ProvenRange] = field(default_factory=dict)
+    parts: dict[tuple[Any, ...], dict[str, Any]] = field(default_factory=dict)
     _noted: dict[TopicPartition, int] = field(default_factory=dict)
     _stream: IO[str] | None = None
 
@@ -119,6 +120,34 @@ class ProvenRanges:
         if self._stream is not None and is_proven and proof.source_to > bounds.source_start:
             self._write(proof)
 
+    def kept_part(self, part: Bounds) -> PartitionProof | None:
+        """The proof of a part that was proven before with these very bounds."""
+        kept = self.parts.get(_identity(part))
+        if kept is None:
+            return None
+        return PartitionProof(
+            source=part.source,
+            target=part.target,
+            source_from=part.source_start,
+            source_to=part.source_goal,
+            target_from=part.target_start,
+            target_to=part.target_goal,
+            **kept,
+        )
+
+    def keep_part(self, part: Bounds, **proven: int) -> None:
+        """A part of a partition is equal. One whose end moves is not kept: it is another one the next
+        time."""
+        if self._stream is None or part.source_limit != part.source_goal:
+            return
+        told = {
+            "topic": part.source.topic,
+            "topic_ids": self.topic_ids[part.source.topic],
+            "part": _identity(part),
+            "proven": proven,
+        }
+        self._put(told)
+
     def close(self) -> None:
         if self._stream is not None:
             self._stream.close()
@@ -138,6 +167,10 @@ class ProvenRanges:
             "unopened_records": proof.unopened_records,
             "superseded_records": proof.superseded_records,
         }
+        self._put(told)
+
+    def _put(self, told: dict[str, Any]) -> None:
+        assert self._stream is not None
         self._stream.write(json.dumps(told) + "\n")
         self._stream.flush()
         os.fsync(self._stream.fileno())
@@ -146,6 +179,10 @@ class ProvenRanges:
         """A line that was cut off by a kill says nothing."""
         try:
             told: dict[str, Any] = json.loads(line)
+            if "part" in told:
+                if tuple(told["topic_ids"]) == self.topic_ids.get(told["topic"]):
+                    self.parts[tuple(told["part"])] = told["proven"]
+                return
             partition = TopicPartition(told.pop("topic"), told.pop("partition"))
             topic_ids = tuple(told.pop("topic_ids"))
             proven = ProvenRange(**told)
@@ -153,3 +190,15 @@ class ProvenRanges:
             return
         if topic_ids == self.topic_ids.get(partition.topic):
             self.ranges[partition] = proven
+
+
+def _identity(part: Bounds) -> tuple[Any, ...]:
+    """What makes it the same part: both ranges."""
+    return (
+        part.source.topic,
+        part.source.partition,
+        part.source_start,
+        part.source_goal,
+        part.target_start,
+        part.target_goal,
+    )

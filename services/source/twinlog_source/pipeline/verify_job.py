@@ -1,0 +1,116 @@
+"""A verification on Spark: parts of partitions are tasks, their proofs the rows of a DataFrame, which is
+reduced to one row for each partition and can be kept as Parquet."""
+
+import json
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from pyspark import SparkContext
+from pyspark.serializers import CPickleSerializer
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as f
+from pyspark.sql.types import (
+    BinaryType,
+    BooleanType,
+    IntegerType,
+    LongType,
+    StringType,
+    StructField,
+    StructType,
+)
+
+from twinlog.verify.model import PartitionProof
+from twinlog.verify.report import state_of
+from twinlog_source.verify.spark_task import PartSpec, prove_part
+
+_NOT_NULL = False
+PARTS = StructType(
+    [
+        StructField("topic", StringType(), _NOT_NULL),
+        StructField("partition", IntegerType(), _NOT_NULL),
+        StructField("source_from", LongType(), _NOT_NULL),
+        StructField("source_to", LongType(), _NOT_NULL),
+        StructField("target_from", LongType(), _NOT_NULL),
+        StructField("target_to", LongType(), _NOT_NULL),
+        StructField("records", LongType(), _NOT_NULL),
+        StructField("unopened_records", LongType(), _NOT_NULL),
+        StructField("bytes", LongType(), _NOT_NULL),
+        StructField("differences", LongType(), _NOT_NULL),
+        StructField("first_difference", LongType()),
+        StructField("is_complete", BooleanType(), _NOT_NULL),
+        StructField("verdict", StringType(), _NOT_NULL),
+        StructField("proof", BinaryType(), _NOT_NULL),
+    ]
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PartitionRow:
+    """What Spark's reduction says of a partition: checked against the proofs themselves."""
+
+    records: int
+    differences: int
+    first_difference: int | None
+
+
+def run_verification(
+    context: SparkContext, specs: Sequence[PartSpec], *, parquet: str | None = None, mode: str = "overwrite"
+) -> tuple[list[PartitionProof], Mapping[tuple[str, int], PartitionRow]]:
+    """Proofs of all parts, and the reduction of them by partition. Blocks until the last task has ended.
+
+    `parquet` is a directory for the parts' rows, without what the records hold; `mode` is Spark's for it.
+    Raises pyspark's errors when the job failed.
+    """
+    session = SparkSession(context)
+    rows = context.parallelize(specs, max(1, len(specs))).mapPartitions(_rows)
+    parts = session.createDataFrame(rows, PARTS, verifySchema=False).persist()
+    proofs = [_loaded(row.proof) for row in parts.select("proof").collect()]
+    if parquet is not None:
+        parts.drop("proof").write.mode(mode).parquet(parquet)
+    reduced = {
+        (row.topic, row.partition): PartitionRow(
+            records=row.records, differences=row.differences, first_difference=row.first_difference
+        )
+        for row in reduced_by_partition(parts).collect()
+    }
+    parts.unpersist()
+    return proofs, reduced
+
+
+def reduced_by_partition(parts: DataFrame) -> DataFrame:
+    """One row for each partition: how much was compared, how much differs, and where first."""
+    return parts.groupBy("topic", "partition").agg(
+        f.sum("records").alias("records"),
+        f.sum("differences").alias("differences"),
+        f.min("first_difference").alias("first_difference"),
+    )
+
+
+def _rows(specs: Iterable[PartSpec]) -> Iterator[tuple[Any, ...]]:
+    # The whole input is read first: a worker with unread input is thrown away after the job.
+    for spec in list(specs):
+        proof = prove_part(spec)
+        places = [each.source_offset for each in proof.differences if each.source_offset is not None]
+        yield (
+            proof.source.topic,
+            proof.source.partition,
+            proof.source_from,
+            proof.source_to,
+            proof.target_from,
+            proof.target_to,
+            proof.records,
+            proof.unopened_records,
+            proof.bytes,
+            sum(each.count for each in proof.differences),
+            min(places, default=None),
+            proof.is_complete,
+            str(state_of(proof)),
+            bytearray(CPickleSerializer().dumps(proof)),
+        )
+
+
+def _loaded(content: bytes | bytearray) -> PartitionProof:
+    proof = CPickleSerializer().loads(bytes(content))
+    assert isinstance(proof, PartitionProof), json.dumps(str(type(proof)))
+    return proof

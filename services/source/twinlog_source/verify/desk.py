@@ -1,0 +1,117 @@
+"""Where tasks of a verification ask the process that started them: for the clients' settings, which hold
+secrets and so travel by no file and no command line of Spark; for what came to the target since; for offsets
+of times. One JSON document a line, both ways.
+"""
+
+import asyncio
+import contextlib
+import hmac
+import json
+import secrets
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Self
+
+from twinlog.errors import TransientKafkaError, TwinlogError
+
+_MOST_LINE_BYTES = 1 << 20
+_ANSWER_SECONDS = 120.0
+
+Handler = Callable[[dict[str, Any]], Awaitable[Any]]
+
+
+@dataclass(slots=True, kw_only=True)
+class Desk:
+    """An async context manager: serves while it is open. Only who knows the token is answered."""
+
+    host: str
+    handlers: Mapping[str, Handler]
+    """By the word that a question begins with."""
+    token: str = field(default_factory=lambda: secrets.token_hex(16))
+    _server: asyncio.Server | None = None
+    _writers: set[asyncio.StreamWriter] = field(default_factory=set)
+
+    @property
+    def endpoint(self) -> tuple[str, int]:
+        assert self._server is not None
+        return self.host, int(self._server.sockets[0].getsockname()[1])
+
+    async def __aenter__(self) -> Self:
+        self._server = await asyncio.start_server(self._serve, self.host, 0, limit=_MOST_LINE_BYTES)
+        return self
+
+    async def __aexit__(self, *exc: object) -> None:
+        assert self._server is not None
+        self._server.close()
+        for writer in self._writers:
+            writer.transport.abort()
+        await self._server.wait_closed()
+
+    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self._writers.add(writer)
+        with contextlib.suppress(OSError, ValueError):
+            token = (await reader.readline()).strip()
+            if hmac.compare_digest(token, self.token.encode()):
+                while line := await reader.readline():
+                    writer.write(json.dumps(await self._answer(line)).encode() + b"\n")
+                    await writer.drain()
+        self._writers.discard(writer)
+        writer.close()
+
+    async def _answer(self, line: bytes) -> dict[str, Any]:
+        asked = json.loads(line)
+        try:
+            return {"answer": await self.handlers[asked.pop("ask")](asked)}
+        except TwinlogError as error:
+            return {"reason": error.reason, "error": str(error)}
+
+
+@dataclass(slots=True, kw_only=True)
+class DeskClient:
+    """A task's side. An async context manager. Raises TransientKafkaError when the desk is gone."""
+
+    endpoint: tuple[str, int]
+    token: str
+    _reader: asyncio.StreamReader | None = None
+    _writer: asyncio.StreamWriter | None = None
+    _asking: asyncio.Lock = field(default_factory=asyncio.Lock)
+
+    async def __aenter__(self) -> Self:
+        try:
+            async with asyncio.timeout(_ANSWER_SECONDS):
+                self._reader, self._writer = await asyncio.open_connection(
+                    *self.endpoint, limit=_MOST_LINE_BYTES
+                )
+        except (OSError, TimeoutError) as error:
+            raise _gone() from error
+        self._writer.write(self.token.encode() + b"\n")
+        return self
+
+    async def __aexit__(self, *exc: object) -> None:
+        if self._writer is not None:
+            self._writer.close()
+
+    async def ask(self, what: str, **question: Any) -> Any:
+        """The answer. Raises TransientKafkaError with the reason that the desk gives."""
+        assert self._reader is not None
+        assert self._writer is not None
+        async with self._asking:
+            try:
+                self._writer.write(json.dumps({"ask": what, **question}).encode() + b"\n")
+                await self._writer.drain()
+                async with asyncio.timeout(_ANSWER_SECONDS):
+                    line = await self._reader.readline()
+            except (OSError, TimeoutError) as error:
+                raise _gone() from error
+        if not line:
+            raise _gone()
+        told = json.loads(line)
+        if "reason" in told:
+            raise TransientKafkaError(told["error"], reason=told["reason"])
+        return told["answer"]
+
+
+def _gone() -> TwinlogError:
+    return TransientKafkaError(
+        "the process that started the verification does not answer", reason="KAFKA_UNAVAILABLE"
+    )

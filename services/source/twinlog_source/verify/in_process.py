@@ -1,0 +1,77 @@
+"""A verification in this process: several partitions at a time, on one event loop."""
+
+import asyncio
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from twinlog.verify.compare import Comparison
+from twinlog.verify.model import Bounds, PartitionProof, Side
+from twinlog.verify.sides import Extended
+from twinlog_source.verify.gathering import Estate
+from twinlog_source.verify.progress import ProgressBoard
+from twinlog_source.verify.prover import Prover
+from twinlog_source.verify.reading import Sides
+from twinlog_source.verify.request import VerifyRequest
+from twinlog_source.verify.state import ProvenRanges
+from twinlog_source.verify.waiting import Waiting, offset_for_time
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class InProcess:
+    estate: Estate
+    request: VerifyRequest
+    sides: Sides
+    waiting: Waiting
+    state: ProvenRanges
+    progress: ProgressBoard
+
+    async def prove_all(self, bounds: Sequence[Bounds]) -> list[PartitionProof]:
+        places = asyncio.Semaphore(self.request.parallel)
+        proofs: list[PartitionProof] = []
+
+        async def prove(number: int, group: asyncio.TaskGroup) -> None:
+            async with places:
+                proofs.append(await self._prove(number, bounds[number], group))
+
+        # The largest first: else the last one to begin is the last one to end.
+        largest_first = sorted(
+            range(len(bounds)), key=lambda number: bounds[number].source_start - bounds[number].source_goal
+        )
+        async with asyncio.TaskGroup() as group:
+            for number in largest_first:
+                group.create_task(prove(number, group), name=f"verify {bounds[number].source}")
+        return proofs
+
+    async def _prove(self, number: int, bounds: Bounds, group: asyncio.TaskGroup) -> PartitionProof:
+        begun = self.state.narrowed(bounds)
+        patience = self.request.patience_seconds
+        source = self.sides.log(Side.SOURCE, bounds.source, patience, group)
+        target = self.sides.log(Side.TARGET, bounds.target, patience, group)
+
+        async def extend(comparison: Comparison) -> Extended:
+            return await self.waiting.extend(
+                bounds.source, at=comparison.source.at, limit=comparison.target.limit
+            )
+
+        def note(comparison: Comparison) -> None:
+            at = min(comparison.source.at, bounds.source_goal)
+            self.progress.note(number, at - bounds.source_start, source.read_bytes + target.read_bytes)
+            self.state.note(comparison, begun)
+
+        prover = Prover(
+            bounds=begun.bounds,
+            source=source,
+            target=target,
+            extend=extend,
+            source_offset_for_time=offset_for_time(self.estate.source.offsets_for_times, bounds.source),
+            target_offset_for_time=offset_for_time(self.estate.target.offsets_for_times, bounds.target),
+            on_progress=note,
+            max_open_bytes=self.estate.flow.source.max_uncompressed_bytes,
+        )
+        proof = await prover.run()
+        if bounds.source in self.estate.open_copies:
+            proof.not_compared.append(self.estate.open_copies[bounds.source])
+        proof = begun.completed(proof)
+        self.state.end(proof, bounds)
+        self.progress.end(number, proof)
+        return proof

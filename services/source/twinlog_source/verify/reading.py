@@ -1,0 +1,65 @@
+"""The connections that the records of both sides are read on."""
+
+import asyncio
+from contextlib import AsyncExitStack
+from dataclasses import dataclass
+
+from twinlog.config.settings import ClientConfig
+from twinlog.kafka.clients import aiokafka_client_options
+from twinlog.kafka.raw import BatchReader, DataClientPool
+from twinlog.model import TopicPartition
+from twinlog.verify.model import Side
+from twinlog_source.verify.pace import Pace
+from twinlog_source.verify.partition_log import PartitionLog
+
+_TIMEOUT_SECONDS = 30.0
+
+
+@dataclass(slots=True, kw_only=True)
+class Sides:
+    """The connections that records are read on."""
+
+    source: DataClientPool
+    target: DataClientPool
+    source_reader: BatchReader
+    target_reader: BatchReader
+    source_pace: Pace
+    target_pace: Pace
+
+    def log(
+        self, side: Side, partition: TopicPartition, patience: float, group: asyncio.TaskGroup
+    ) -> PartitionLog:
+        is_source = side is Side.SOURCE
+        return PartitionLog(
+            partition=partition,
+            session=self.source if is_source else self.target,
+            reader=self.source_reader if is_source else self.target_reader,
+            pace=self.source_pace if is_source else self.target_pace,
+            patience_seconds=patience,
+            group=group,
+        )
+
+
+async def open_sides(
+    stack: AsyncExitStack,
+    source: ClientConfig,
+    target: ClientConfig,
+    *,
+    read_committed: bool,
+    max_bytes_per_second: int,
+) -> Sides:
+    """They close with the stack. Raises ConfigError."""
+    pools = []
+    for client in (source, target):
+        options = aiokafka_client_options(client.properties, alias=client.alias, client_id_suffix="verify")
+        pool = DataClientPool(client.alias, options, timeout_seconds=_TIMEOUT_SECONDS)
+        stack.push_async_callback(pool.close)
+        pools.append(pool)
+    return Sides(
+        source=pools[0],
+        target=pools[1],
+        source_reader=BatchReader(pools[0], read_committed=read_committed),
+        target_reader=BatchReader(pools[1], read_committed=True),
+        source_pace=Pace(max_bytes_per_second),
+        target_pace=Pace(max_bytes_per_second),
+    )

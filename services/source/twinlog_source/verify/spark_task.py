@@ -1,0 +1,146 @@
+"""A task of a verification on Spark: one part of one partition, on an event loop of its own."""
+
+import asyncio
+import contextlib
+from contextlib import AsyncExitStack
+from dataclasses import dataclass
+
+import uvloop
+
+from twinlog.config.settings import ClientConfig
+from twinlog.errors import TwinlogError
+from twinlog.verify.compare import Comparison
+from twinlog.verify.model import Bounds, NotCompared, PartitionProof, Side
+from twinlog.verify.sides import Extended
+from twinlog_source.task.memory import give_back_memory
+from twinlog_source.verify.desk import DeskClient
+from twinlog_source.verify.locating import OffsetForTime
+from twinlog_source.verify.prover import Prover
+from twinlog_source.verify.reading import open_sides
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PartSpec:
+    """What Spark carries to a task. No secrets of Kafka."""
+
+    number: int
+    bounds: Bounds
+    endpoint: tuple[str, int]
+    token: str
+
+
+def prove_part(spec: PartSpec) -> PartitionProof:
+    """Blocks. Never raises for what clusters do: a proof says why it is not complete."""
+    try:
+        proof: PartitionProof = uvloop.run(_prove(spec))
+    except* TwinlogError as failures:
+        proof = failed_proof(spec.bounds, _first(failures))
+    finally:
+        give_back_memory()
+    return proof
+
+
+def _first(failures: BaseExceptionGroup[TwinlogError]) -> TwinlogError:
+    """The first leaf: the others were cancelled by it."""
+    first = failures.exceptions[0]
+    return _first(first) if isinstance(first, BaseExceptionGroup) else first
+
+
+def failed_proof(bounds: Bounds, error: TwinlogError) -> PartitionProof:
+    """Nothing of a part could be compared."""
+    proof = PartitionProof(
+        source=bounds.source,
+        target=bounds.target,
+        source_from=bounds.source_start,
+        source_to=bounds.source_start,
+        target_from=bounds.target_start,
+        target_to=bounds.target_start,
+    )
+    proof.not_compared.append(
+        NotCompared(
+            side=Side.SOURCE,
+            from_offset=bounds.source_start,
+            to_offset=bounds.source_goal,
+            reason=error.reason,
+            detail=str(error),
+        )
+    )
+    return proof
+
+
+async def _prove(spec: PartSpec) -> PartitionProof:
+    bounds = spec.bounds
+    async with AsyncExitStack() as stack:
+        desk = await stack.enter_async_context(DeskClient(endpoint=spec.endpoint, token=spec.token))
+        settings = await desk.ask("settings")
+        sides = await open_sides(
+            stack,
+            ClientConfig(alias=settings["source_alias"], properties=settings["source"]),
+            ClientConfig(alias=settings["target_alias"], properties=settings["target"]),
+            read_committed=settings["read_committed"],
+            max_bytes_per_second=settings["max_bytes_per_second"],
+        )
+
+        async def extend(comparison: Comparison) -> Extended:
+            told = await desk.ask(
+                "extend",
+                topic=bounds.source.topic,
+                partition=bounds.source.partition,
+                at=comparison.source.at,
+                limit=comparison.target.limit,
+            )
+            return Extended(target_limit=told["limit"], position=told["position"])
+
+        def offset_for_time(side: Side) -> OffsetForTime:
+            partition = bounds.source if side is Side.SOURCE else bounds.target
+
+            async def offset(timestamp_ms: int) -> int | None:
+                found: int | None = await desk.ask(
+                    "time",
+                    side=str(side),
+                    topic=partition.topic,
+                    partition=partition.partition,
+                    timestamp_ms=timestamp_ms,
+                )
+                return found
+
+            return offset
+
+        async with asyncio.TaskGroup() as group:
+            telling: list[asyncio.Task[None]] = []
+
+            async def tell(offsets: int) -> None:
+                size = sides.source_pace.read_bytes + sides.target_pace.read_bytes
+                with contextlib.suppress(TwinlogError):  # it is for the eyes only
+                    await desk.ask("progress", number=spec.number, offsets=offsets, bytes=size)
+
+            def note(comparison: Comparison) -> None:
+                if not telling or telling[-1].done():
+                    at = min(comparison.source.at, bounds.source_goal)
+                    told = group.create_task(tell(at - bounds.source_start), name="tell the progress")
+                    telling[:] = [told]
+
+            patience = settings["patience_seconds"]
+            prover = Prover(
+                bounds=bounds,
+                source=sides.log(Side.SOURCE, bounds.source, patience, group),
+                target=sides.log(Side.TARGET, bounds.target, patience, group),
+                extend=extend,
+                source_offset_for_time=offset_for_time(Side.SOURCE),
+                target_offset_for_time=offset_for_time(Side.TARGET),
+                on_progress=note,
+                max_open_bytes=settings["max_open_bytes"],
+            )
+            proof = await prover.run()
+        if not proof.differences and not proof.not_compared:
+            size = sides.source_pace.read_bytes + sides.target_pace.read_bytes
+            with contextlib.suppress(TwinlogError):  # the proof itself goes by Spark
+                await desk.ask(
+                    "proven",
+                    number=spec.number,
+                    bytes=size,
+                    records=proof.records,
+                    unopened_records=proof.unopened_records,
+                    same_offsets=proof.same_offsets,
+                )
+        return proof

@@ -1,0 +1,101 @@
+"""`twinlog verify` on Spark: local and on a standalone cluster, killed in the middle, and resumed."""
+
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import psutil
+import pytest
+
+from integration.source_rig import open_rig
+from integration.standalone_spark import SECRET, command_line, quick_jvm
+from integration.verify_rig import VerifyRig, differences
+from twinlog.batches import Codec, NewRecord
+from twinlog.clock import SystemClock
+from twinlog.local.processes.process import GuardedProcess
+from twinlog.testing.brokers import KafkaPair, unique_name
+
+COUNT, IN_BATCH = 6_000, 500
+
+
+@pytest.fixture
+async def mirror(kafka_pair: KafkaPair, tmp_path: Path) -> AsyncIterator[VerifyRig]:
+    async with open_rig(kafka_pair.a, kafka_pair.b, tmp_path) as rig:
+        made = VerifyRig(rig=rig, a=kafka_pair.a, b=kafka_pair.b)
+        await made.positions_topic()
+        yield made
+
+
+async def write_both(mirror: VerifyRig, topic: str, *, lost: int | None = None) -> None:
+    """The same records on both sides, without one of them in the copy; transactions leave holes."""
+    now_ms = SystemClock().now_ms() - 3_600_000
+    records = [NewRecord(b"k%d" % (i % 9), b"value %d" % i, now_ms + i) for i in range(COUNT)]
+    copied = [record for number, record in enumerate(records) if number != lost]
+    await mirror.topics(topic, partitions=2)
+    for partition in range(2):
+        for begin in range(0, COUNT, IN_BATCH):
+            await mirror.write_source(
+                topic,
+                [(partition, Codec.LZ4, records[begin : begin + IN_BATCH])],
+                transactional_id=topic,
+            )
+    some = copied if lost is not None else records
+    for partition, content in ((0, some), (1, records)):
+        batches = [
+            (partition, Codec.LZ4, content[begin : begin + IN_BATCH])
+            for begin in range(0, len(content), IN_BATCH)
+        ]
+        await mirror.write_copy(topic, batches)
+        await mirror.store_position(topic, COUNT + COUNT // IN_BATCH, partition)
+
+
+async def test_parts_of_partitions_are_tasks_of_a_local_spark(mirror: VerifyRig, tmp_path: Path) -> None:
+    topic = unique_name("sparked")
+    await write_both(mirror, topic)
+    rows = tmp_path / "parts.parquet"
+    exit_code, report = await mirror.command(
+        *("--topic", topic, "--spark-master", "local[2]", "--part-offsets", "2000", "--parquet", str(rows))
+    )
+    assert (exit_code, report["verdict"]) == (0, "EQUAL"), report
+    assert report["records"] == 2 * COUNT
+    assert len(report["partitions"]) == 2
+    assert [*rows.glob("*.parquet")]
+
+
+async def test_a_standalone_cluster_names_one_lost_record_and_shows_no_secret(
+    mirror: VerifyRig, standalone: tuple[str, list[GuardedProcess]], tmp_path: Path
+) -> None:
+    topic = unique_name("clustered")
+    master, _ = standalone
+    await write_both(mirror, topic, lost=4_321)
+    mirror.rig.extra |= {
+        "twinlog.spark.conf.spark.authenticate.secret": SECRET,
+        "twinlog.spark.conf.spark.executor.memory": "512m",
+        "twinlog.spark.conf.spark.executor.extraJavaOptions": quick_jvm(tmp_path),
+        "twinlog.spark.conf.spark.driver.host": "127.0.0.1",
+    }
+    seen: set[str] = set()
+
+    def look(_: Any) -> None:
+        seen.update(command_line(each) for each in psutil.process_iter())
+
+    report = await mirror.verify(topic, spark_master=master, part_offsets=2_000, on_progress=look)
+    assert report["verdict"] == "DIFFERENT", report
+    place = 4_321 + 4_321 // IN_BATCH
+    assert differences(report) == [("MISSING", place, 4_321, 1)]
+    assert not [line for line in seen if SECRET in line]
+
+
+async def test_parts_that_are_proven_are_not_read_again(mirror: VerifyRig, tmp_path: Path) -> None:
+    topic = unique_name("resumed")
+    await write_both(mirror, topic)
+    settings: dict[str, Any] = {
+        "spark_master": "local[2]",
+        "part_offsets": 2_000,
+        "state_directory": str(tmp_path / "state"),
+    }
+    first = await mirror.verify(topic, **settings)
+    second = await mirror.verify(topic, **settings)
+    assert first["verdict"] == second["verdict"] == "EQUAL"
+    assert second["records"] == first["records"] == 2 * COUNT
+    assert second["bytes"] < first["bytes"]

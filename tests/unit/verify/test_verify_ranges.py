@@ -1,0 +1,73 @@
+"""A partition may be compared in parts: parts that are all equal prove it, others show that it differs."""
+
+from collections.abc import Sequence
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from twinlog.batches import DecodedRecord
+from twinlog.testing.mirror_logs import MemoryLog, bounds_of, drive
+from twinlog.verify.compare import Comparison
+from twinlog.verify.judge import judge
+from twinlog.verify.model import Kind, PartitionProof
+from twinlog.verify.ranges import joined, parts, split_offsets
+from twinlog.verify.sides import Extended
+
+NOW_MS = 1_700_000_000_000
+
+
+def records(numbers: Sequence[int]) -> list[DecodedRecord]:
+    return [
+        DecodedRecord(offset, NOW_MS + number, b"k", b"%d" % number, ())
+        for offset, number in enumerate(numbers)
+    ]
+
+
+def in_parts(numbers: Sequence[int], copied: Sequence[int], size: int) -> list[PartitionProof]:
+    """Cut at records that both sides have and whose neighbours are the same."""
+    source, target = MemoryLog.of(records(numbers)), MemoryLog.of(records(copied))
+    bounds = bounds_of(source, target)
+    cuts: list[tuple[int, int]] = []
+    for offset in split_offsets(bounds, size):
+        number = numbers[offset]
+        place = copied.index(number) if copied.count(number) == 1 else -1
+        if place > (cuts[-1][1] if cuts else 0):
+            cuts.append((offset, place))
+    proofs = []
+    for part in parts(bounds, cuts):
+        comparison = Comparison(bounds=part)
+        drive(comparison.compare(), source, target, [Extended(target_limit=target.end, position=source.end)])
+        proofs.append(drive(judge(comparison), source, target))
+    return proofs
+
+
+@given(st.integers(1, 120), st.integers(2, 40))
+def test_an_equal_copy_in_parts_is_equal(count: int, size: int) -> None:
+    numbers = [*range(count)]
+    proof = joined([*reversed(in_parts(numbers, numbers, size))])
+    assert proof.differences == []
+    assert proof.is_complete
+    assert (proof.records, proof.source_from, proof.source_to) == (count, 0, count)
+
+
+@given(st.integers(3, 100), st.integers(5, 40), st.data())
+def test_a_difference_is_one_of_some_part(count: int, size: int, data: st.DataObject) -> None:
+    """Whatever the cuts: parts that are all equal prove that the partition is."""
+    numbers = [*range(count)]
+    place = data.draw(st.integers(0, count - 1))
+    copied = [*numbers]
+    match data.draw(st.sampled_from([Kind.MISSING, Kind.FOREIGN, Kind.DUPLICATE])):
+        case Kind.MISSING:
+            del copied[place]
+        case Kind.FOREIGN:
+            copied.insert(place, 10_000)
+        case _:
+            copied.append(place)
+    differences = [each for proof in in_parts(numbers, copied, size) for each in proof.differences]
+    assert len(differences) == 1
+
+
+def test_compacted_partitions_are_not_cut() -> None:
+    source = MemoryLog.of(records(range(100)))
+    assert split_offsets(bounds_of(source, source, source_compacted=True), 10) == []
+    assert split_offsets(bounds_of(source, source), 30) == [30, 60]
