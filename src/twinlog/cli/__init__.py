@@ -67,6 +67,10 @@ COMMANDS: dict[str, LazyCommand] = {
         target="twinlog.cli.verify:verify_command",
         summary="Prove that the copies of a flow are complete and equal, or name what is not.",
     ),
+    "repair": LazyCommand(
+        target="twinlog.cli.repair:repair_command",
+        summary="Say what can be done for the differences that a verification found.",
+    ),
     "groups": LazyCommand(
         target="twinlog.cli.checkpoint.groups:groups_command",
         summary="Show where every consumer group stands on both clusters.",

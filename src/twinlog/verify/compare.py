@@ -81,6 +81,7 @@ class Comparison:
             source_to=bounds.source_start,
             target_from=bounds.target_start,
             target_to=bounds.target_start,
+            target_compacted=bounds.target_compacted,
         )
 
     def compare(self) -> Steps[None]:

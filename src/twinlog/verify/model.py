@@ -159,6 +159,8 @@ class PartitionProof:
     """Of those: compared by the bytes of their batches."""
     superseded_records: int = 0
     """Of compacted topics: on one side only, and a later record of the key explains it."""
+    target_compacted: bool = False
+    """The copy is a compacted topic."""
     same_offsets: bool = True
     """Each compared record has the same offset on both sides."""
     bytes: int = 0

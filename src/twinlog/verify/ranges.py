@@ -60,6 +60,7 @@ def joined(proofs: Sequence[PartitionProof]) -> PartitionProof:
         records=sum(proof.records for proof in ordered),
         unopened_records=sum(proof.unopened_records for proof in ordered),
         superseded_records=sum(proof.superseded_records for proof in ordered),
+        target_compacted=first.target_compacted,
         same_offsets=all(proof.same_offsets for proof in ordered),
         bytes=sum(proof.bytes for proof in ordered),
         timestamps_compared=all(proof.timestamps_compared for proof in ordered),

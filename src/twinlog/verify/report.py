@@ -97,6 +97,7 @@ def _partition(proof: PartitionProof) -> dict[str, Any]:
         "records": proof.records,
         "unopened_records": proof.unopened_records,
         "superseded_records": proof.superseded_records,
+        "target_compacted": proof.target_compacted,
         "same_offsets": proof.same_offsets,
         "timestamps_compared": proof.timestamps_compared,
         "bytes": proof.bytes,

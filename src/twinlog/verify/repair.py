@@ -1,0 +1,96 @@
+"""What can be done for the differences of a report. Pure: says it, and does nothing.
+
+A log is only appended to: what is in a copy stays there, at its place. Records that are missing at its end
+are copied again by moving the position back. A compacted copy is as its source once the last record of each
+key is. Anything else takes a new copy.
+"""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+from itertools import groupby
+from typing import Any
+
+from twinlog.errors import ConfigError
+
+_HEALED_BY_COPYING = frozenset(("MISSING", "CHANGED"))
+
+
+class Action(StrEnum):
+    COPY_FROM = "COPY_FROM"
+    """Set the position back: everything from there is copied again, and nothing is there twice."""
+    COPY_AGAIN = "COPY_AGAIN"
+    """As COPY_FROM, on a compacted copy: records are there twice until it is compacted."""
+    NEW_COPY = "NEW_COPY"
+    """Nothing heals this copy; one from the start of the source is equal."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Remedy:
+    """For all differences of one partition."""
+
+    topic: str
+    partition: int
+    differences: int
+    action: Action
+    offset: int | None
+    """Where to copy from; None: from the start."""
+    why: str
+    commands: tuple[str, ...]
+
+
+def remedies(report: Mapping[str, Any]) -> list[Remedy]:
+    """By partition, for the JSON document of a verification. Raises ConfigError when it is none."""
+    try:
+        partitions = {_place(each): each for each in report["partitions"]}
+        found = sorted(report["differences"], key=_place)
+        return [
+            _remedy(str(report["flow"]), partitions[place], [*of_partition])
+            for place, of_partition in groupby(found, key=_place)
+        ]
+    except (KeyError, TypeError) as error:
+        raise ConfigError(f"this is no report of twinlog verify: {error!r}") from None
+
+
+def _place(each: Mapping[str, Any]) -> tuple[str, int]:
+    return each["topic"], each["partition"]
+
+
+def _remedy(flow: str, partition: Mapping[str, Any], found: list[Mapping[str, Any]]) -> Remedy:
+    kinds = {each["kind"] for each in found}
+    offsets = [each["source_offset"] for each in found if each["source_offset"] is not None]
+    if kinds == {"MISSING"} and all(each["target_offset"] is None for each in found):
+        action, why = Action.COPY_FROM, "only records at the end of the copy are missing"
+    elif partition["target_compacted"] and kinds <= _HEALED_BY_COPYING:
+        action, why = Action.COPY_AGAIN, "the copy is compacted: the last record of each key wins"
+    else:
+        action, why = Action.NEW_COPY, _why_not(kinds)
+    offset = min(offsets) if action is not Action.NEW_COPY else None
+    return Remedy(
+        topic=partition["topic"],
+        partition=partition["partition"],
+        differences=sum(each["count"] for each in found),
+        action=action,
+        offset=offset,
+        why=why,
+        commands=_commands(flow, partition, offset),
+    )
+
+
+def _why_not(kinds: Iterable[str]) -> str:
+    if "MISSING" in kinds:
+        return "records are missing before others that are there: a log is only appended to"
+    return "records that are in the copy cannot be changed, moved or removed there"
+
+
+def _commands(flow: str, partition: Mapping[str, Any], offset: int | None) -> tuple[str, ...]:
+    topic, number = partition["topic"], partition["partition"]
+    if offset is not None:
+        where = f"--topic {topic} --partition {number} --to {offset}"
+        return (f"twinlog positions set '{flow}' {where}",)
+    return (
+        f"twinlog pause '{flow}' --topic {topic}",
+        f"# delete {partition['target_topic']} on the target, and create it with the same settings",
+        f"twinlog positions set '{flow}' --topic {topic} --to earliest",
+        f"twinlog resume '{flow}' --topic {topic}",
+    )

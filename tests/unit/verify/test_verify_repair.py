@@ -1,0 +1,77 @@
+"""What can be done for a difference: a log is only appended to."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from typer.testing import CliRunner
+
+from twinlog.cli import app
+from twinlog.errors import ConfigError
+from twinlog.verify.repair import Action, remedies
+
+
+def report(*differences: tuple[str, int | None, int | None], compacted: bool = False) -> dict[str, Any]:
+    return {
+        "flow": "A->B",
+        "partitions": [
+            {
+                "topic": "orders",
+                "partition": 3,
+                "target_topic": "A.orders",
+                "target_compacted": compacted,
+            }
+        ],
+        "differences": [
+            {
+                "topic": "orders",
+                "partition": 3,
+                "kind": kind,
+                "source_offset": source,
+                "target_offset": target,
+                "count": 2,
+            }
+            for kind, source, target in differences
+        ],
+    }
+
+
+@pytest.mark.parametrize(
+    ("told", "action", "offset"),
+    [
+        (report(("MISSING", 70, None), ("MISSING", 90, None)), Action.COPY_FROM, 70),
+        (report(("MISSING", 7, 7)), Action.NEW_COPY, None),
+        (report(("MISSING", 7, 7), ("CHANGED", 5, 5), compacted=True), Action.COPY_AGAIN, 5),
+        (report(("FOREIGN", 7, 7), compacted=True), Action.NEW_COPY, None),
+        (report(("DUPLICATE", 7, 8)), Action.NEW_COPY, None),
+        (report(("FOREIGN", None, 8)), Action.NEW_COPY, None),
+    ],
+)
+def test_each_difference_has_the_remedy_that_heals_it(
+    told: dict[str, Any], action: Action, offset: int | None
+) -> None:
+    (remedy,) = remedies(told)
+    assert (remedy.action, remedy.offset) == (action, offset)
+    assert remedy.differences == 2 * len(told["differences"])
+    assert any("twinlog positions set 'A->B' --topic orders" in command for command in remedy.commands)
+
+
+def test_an_equal_copy_needs_nothing() -> None:
+    assert remedies(report()) == []
+
+
+def test_what_is_no_report_is_refused() -> None:
+    with pytest.raises(ConfigError, match="no report"):
+        remedies({"flow": "A->B"})
+
+
+def test_the_command_reads_the_report_alone(tmp_path: Path) -> None:
+    file = tmp_path / "proof.json"
+    file.write_text(json.dumps(report(("MISSING", 70, None))))
+    answer = CliRunner().invoke(app, ["repair", "--from-report", str(file), "--dry-run", "-o", "json"])
+    assert answer.exit_code == 0
+    assert json.loads(answer.stdout)[0]["action"] == "COPY_FROM"
+    answer = CliRunner().invoke(app, ["repair", "--from-report", str(file)])
+    assert answer.exit_code == 2
+    assert "--dry-run" in answer.stderr
