@@ -69,7 +69,13 @@ class Superseded:
             return original is not None and original.is_tombstone and original.offset >= entry.offset
         if hunk.target_after is not None and last.offset >= hunk.target_after:
             return True
-        return last.offset in copies
+        # A later copy in the same place explains it, if that is explained by what comes behind the place, and
+        # not by this very record.
+        return last.offset in copies and self._is_behind(entry.key, hunk)
+
+    def _is_behind(self, key: bytes, hunk: Hunk) -> bool:
+        last = self.source.get(key)
+        return last is not None and hunk.source_after is not None and last.offset >= hunk.source_after
 
 
 def _holes(only: list[Entry], before: int, after: int | None, end: int) -> int:

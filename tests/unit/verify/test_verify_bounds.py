@@ -274,6 +274,14 @@ def test_a_key_that_only_the_copy_still_has_is_foreign() -> None:
     assert found(proof) == [(Kind.FOREIGN, 1, 0, 1)]
 
 
+def test_two_records_of_a_key_do_not_explain_each_other() -> None:
+    """The source was compacted to the last value, which the copy has lost: it still has the one before."""
+    source = MemoryLog.of([record(0, 0, b"k0"), record(2, 2, b"k2")], start=0)
+    target = MemoryLog.of([record(0, 0, b"k0"), record(1, 1, b"k2")], start=0, end=3)
+    proof = prove(source, target, source_compacted=True, target_compacted=True)
+    assert found(proof) == [(Kind.MISSING, 2, None, 1)]
+
+
 @given(st.lists(st.integers(0, 6), max_size=80), st.sets(st.integers(0, 79)), st.sets(st.integers(0, 79)))
 def test_whatever_compaction_takes_of_either_side_is_explained(
     keys: list[int], gone_here: set[int], gone_there: set[int]
