@@ -19,7 +19,7 @@ from twinlog.testing.brokers import KafkaPair, eventually, retry_admin, unique_n
 from twinlog.wire import Checkpoint, encode_checkpoint
 
 JAVA_PROGRAM = Path(__file__).with_name("AskMirrorClient.java")
-TIMEOUT_SECONDS = 10
+TIMEOUT_SECONDS = 60
 
 
 async def make(cluster: KafkaCluster, *topics: str, partitions: int = 1) -> None:

@@ -31,7 +31,7 @@ from twinlog.local.mm2 import MirrorMaker2, quick_mm2_properties
 from twinlog.model import Flow
 from twinlog.testing.brokers import KafkaPair, eventually, retry_admin, unique_name
 from twinlog.testing.records import write_batches
-from twinlog.testing.service_process import run_service
+from twinlog.testing.service_process import CALL_SECONDS, run_service
 
 OFFSETS = 1000
 GOOD = (pb2.VERDICT_EXACT, pb2.VERDICT_UP_TO_DATE)
@@ -148,7 +148,7 @@ async def _translated(
     stub = CheckpointServiceStub(channel)
 
     async def ready() -> bool:
-        listed = await stub.ListGroups(pb2.ListGroupsRequest(), timeout=10)
+        listed = await stub.ListGroups(pb2.ListGroupsRequest(), timeout=CALL_SECONDS)
         return request.flow in listed.ready_flows
 
     await eventually(ready)

@@ -13,7 +13,7 @@ import psutil
 import pytest
 
 from twinlog.local.processes.process import PIPE, GuardedProcess, ProcessError
-from twinlog.testing.brokers import eventually
+from twinlog.testing.brokers import PATIENCE_SECONDS, eventually
 
 _OWNER = """
 import os, sys, time
@@ -154,7 +154,7 @@ def test_its_descriptor_becomes_readable_when_it_ends_and_not_before() -> None:
             selector.register(process.fileno(), selectors.EVENT_READ)
             assert selector.select(timeout=0) == []
             process.send_signal(signal.SIGTERM)
-            assert len(selector.select(timeout=30)) == 1
-            assert process.wait(5) == 128 + signal.SIGTERM
+            assert len(selector.select(timeout=PATIENCE_SECONDS)) == 1
+            assert process.wait(PATIENCE_SECONDS) == 128 + signal.SIGTERM
     # Not one left of each; what other threads of this process open meanwhile is theirs.
     assert _open_descriptors() < before + processes

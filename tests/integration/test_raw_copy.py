@@ -31,7 +31,7 @@ from twinlog.kafka.raw import (
 )
 from twinlog.local.blocking_cluster import BlockingCluster
 from twinlog.model import TopicPartition
-from twinlog.testing.brokers import KafkaPair, eventually, make_topics, unique_name
+from twinlog.testing.brokers import PATIENCE_SECONDS, KafkaPair, eventually, make_topics, unique_name
 from twinlog.testing.raw_copying import QUICK, PartitionCopy, open_fetcher, open_session
 
 _NOON_MS = 1_700_000_000_000
@@ -75,7 +75,7 @@ async def _read(
         partition = AioTopicPartition(topic, 0)
         consumer.assign([partition])
         records: list[tuple[Any, ...]] = []
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(PATIENCE_SECONDS):
             while await consumer.position(partition) < stop_offset:
                 for got in (await consumer.getmany(timeout_ms=200)).values():
                     records += [(r.offset, r.timestamp, r.key, r.value, r.headers) for r in got]

@@ -95,7 +95,7 @@ async def _supervise(
         wait_until_serving=wait_until_serving,
         on_serving=lambda: run.serving.append(True),
     )
-    async with asyncio.timeout(30), asyncio.TaskGroup() as group:
+    async with asyncio.timeout(PATIENCE_SECONDS), asyncio.TaskGroup() as group:
         running = group.create_task(supervisor.run(run.stop), name="supervisor")
         await scenario()
         run.stop.set()
