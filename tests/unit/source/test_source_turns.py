@@ -134,3 +134,21 @@ def test_what_is_asked_already_is_not_given_up_and_counts_as_a_turn() -> None:
     assert bench.next() == {limited[0], limited[3]}
     bench.throttle.spend("limited", 10_000_000, 0.0)
     assert bench.next() == {limited[3]}
+
+
+def test_preserved_copies_neither_rest_nor_let_others_rest() -> None:
+    """What they read is sent at once, whatever else is on its way."""
+    bench = Bench()
+    bench.copies[FIRST].keeps_offsets = True
+    bench.turns.served(FIRST, LITTLE, buffered_bytes=0, now=0.0)
+    assert bench.next() == {FIRST, SECOND}
+    bench.turns.served(SECOND, LITTLE, buffered_bytes=LITTLE, now=0.0)
+    assert bench.next() == {FIRST}
+
+
+def test_a_preserved_copy_with_enough_on_its_way_waits_for_room() -> None:
+    bench = Bench()
+    bench.copies[FIRST].keeps_offsets = bench.copies[FIRST].is_full = True
+    assert bench.next() == {SECOND}
+    bench.copies[FIRST].is_full = False
+    assert bench.next() == {FIRST, SECOND}

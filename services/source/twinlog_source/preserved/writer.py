@@ -168,7 +168,9 @@ class PreservedWriter:
         if self.may_write():
             return True
         self._end(
-            FatalKafkaError("the task was asleep, or its driver silent, for too long", reason=LEASE_LOST)
+            FatalKafkaError(
+                "the task slept, or its driver was silent, for longer than the lease", reason=LEASE_LOST
+            )
         )
         return False
 
