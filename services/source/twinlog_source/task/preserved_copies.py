@@ -113,7 +113,7 @@ class PreservedCopies:
     def offer(self, chunk: PreparedChunk) -> None:
         """What was fetched of a preserved copy."""
         taken = self.by_source[chunk.copy.partition]
-        if taken.copy.is_full or taken.copy.sent != taken.at_target.appends.wanted:
+        if self._stands_still(taken) or taken.copy.sent != taken.at_target.appends.wanted:
             chunk.copy.drop_queued()
             return
         taken.offer(chunk, self.clock.monotonic())
@@ -306,17 +306,21 @@ class PreservedCopies:
             self._active.add(partition)
         else:
             self._active.discard(partition)
-        is_full = (
-            not taken.is_end_known
-            or taken.waits_to_fill
-            or self._is_draining
-            or taken.giving_up is not None
-            or taken.outstanding_bytes >= share_bytes(len(self._active))
-        )
+        is_full = self._stands_still(taken) or taken.outstanding_bytes >= share_bytes(len(self._active))
         is_open_again = taken.copy.is_full and not is_full
         taken.copy.is_full = is_full
         if is_open_again:
             self.wake_reader()
+
+    def _stands_still(self, taken: PreservedCopy) -> bool:
+        """Nothing more of it may be read now, however little is on its way."""
+        return (
+            self._is_draining
+            or not taken.is_end_known
+            or taken.waits_to_fill
+            or taken.giving_up is not None
+            or taken.at_target.appends.phase is Phase.FOREIGN
+        )
 
     def _trim(self, taken: PreservedCopy) -> None:
         """Delete what was filled before the beginning of the copy: once in each task, as it may have been
