@@ -1,0 +1,211 @@
+"""The preserved copies of a task: what is read, what is set aside, what is stored and what is given up."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import pytest
+
+from twinlog.api.common.v1 import types_pb2
+from twinlog.api.source.v1 import worker_service_pb2 as pb
+from twinlog.batches import NewRecord, OutgoingBatch, Prepared, build_batch
+from twinlog.batches.outgoing import OffsetRun
+from twinlog.errors import FatalKafkaError, KafkaError, TransientKafkaError
+from twinlog.kafka.raw import ProducerIdentity, ProducerSettings
+from twinlog.model import TopicPartition
+from twinlog.testing.fakes.clock import FakeClock
+from twinlog_source.preserved.append_log import ReadEnd, Send, Tail
+from twinlog_source.preserved.tails import ForeignWrite
+from twinlog_source.preserved.writer import Changed, Failed, PreservedPartition, PreservedWriter
+from twinlog_source.task.partition import PartitionCopy, State
+from twinlog_source.task.preserved_copies import (
+    BUFFERED_BYTES,
+    LEAST_SHARE_BYTES,
+    PreservedCopies,
+    share_bytes,
+)
+from twinlog_source.task.source_reader import PreparedChunk
+from twinlog_source.task.syncs import OffsetSyncs, paced_syncs
+
+FIRST, SECOND = TopicPartition("t", 0), TopicPartition("t", 1)
+
+
+def _batch(first: int, count: int) -> OutgoingBatch:
+    batch = build_batch([NewRecord(None, b"x", 0)] * count)
+    return batch._replace(runs=(OffsetRun(first, count),), next_source_offset=first + count)
+
+
+@dataclass(eq=False)
+class Bench:
+    """The writer is not run: the test gives the answers of the target."""
+
+    clock: FakeClock = field(default_factory=FakeClock)
+    stored: list[tuple[TopicPartition, int]] = field(default_factory=list)
+    woken: int = 0
+    copies: dict[TopicPartition, PartitionCopy] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        nothing: Any = None
+        self.preserved = PreservedCopies(
+            source_alias="A",
+            make_writer=self.make_writer,
+            foreign_write=self.foreign_write,
+            delete_before=self.delete_before,
+            store_position=self.store_position,
+            wake_reader=self.wake_reader,
+            syncs=OffsetSyncs(
+                topic="",
+                session=nothing,
+                settings=nothing,
+                paced=paced_syncs(100, flush_seconds=60),
+                clock=self.clock,
+            ),
+            clock=self.clock,
+            flush_seconds=60.0,
+            fill_after_seconds=10.0,
+        )
+
+    def make_writer(self, changed: Changed, failed: Failed) -> PreservedWriter:
+        nothing: Any = None
+        self.changed, self.failed = changed, failed
+        return PreservedWriter(
+            session=nothing,
+            settings=ProducerSettings(),
+            identity=ProducerIdentity(1, 0),
+            tails=nothing,
+            filler=nothing,
+            clock=self.clock,
+            changed=changed,
+            failed=failed,
+            may_write=lambda: True,
+        )
+
+    async def foreign_write(self, partition: TopicPartition, foreign_at: int) -> ForeignWrite:
+        raise AssertionError
+
+    async def delete_before(
+        self, before: Mapping[TopicPartition, int]
+    ) -> Mapping[TopicPartition, int | KafkaError]:
+        raise AssertionError
+
+    def store_position(self, partition: TopicPartition, records: Sequence[NewRecord]) -> None:
+        self.stored.append((partition, len(records)))
+
+    def wake_reader(self) -> None:
+        self.woken += 1
+
+    def assigned(self, partition: TopicPartition, end: int = 0) -> PreservedPartition:
+        """A copy whose end is known."""
+        copy = PartitionCopy(partition=partition, target_topic="t", committed=end, random=lambda: 1.0)
+        self.copies[partition] = copy
+        self.preserved.assign(
+            pb.Assignment(
+                partition=types_pb2.TopicPartition(topic="t", partition=partition.partition),
+                target_topic="t",
+                position=end,
+                position_stored=True,
+                preserved=pb.PreservedCopy(),
+            ),
+            copy,
+        )
+        at_target = self.preserved.by_source[partition].at_target
+        assert isinstance(at_target.appends.next(), ReadEnd)
+        at_target.appends.end_read(Tail(end, 0, True))
+        self.changed(at_target)
+        return at_target
+
+    def fetched(self, partition: TopicPartition, first: int, count: int, *, size_bytes: int = 100) -> None:
+        copy = self.copies[partition]
+        prepared = Prepared(batches=(_batch(first, count),), next_offset=first + count)
+        copy.fetched = first + count
+        self.preserved.offer(
+            PreparedChunk(copy=copy, generation=copy.generation, prepared=prepared, fetched_bytes=size_bytes)
+        )
+
+    def sent(self, at_target: PreservedPartition) -> Send[OutgoingBatch]:
+        send = at_target.appends.next()
+        assert isinstance(send, Send)
+        return send
+
+    def answered(self, at_target: PreservedPartition, send: Send[OutgoingBatch], base: int) -> None:
+        at_target.appends.answered(send, base)
+        self.changed(at_target)
+
+
+def test_a_partition_with_its_share_on_the_way_is_not_read_and_the_others_are() -> None:
+    bench = Bench()
+    first = bench.assigned(FIRST)
+    bench.assigned(SECOND)
+    bench.fetched(FIRST, 0, 2, size_bytes=BUFFERED_BYTES)
+    assert not bench.copies[FIRST].fetchable(0.0)
+    assert bench.copies[SECOND].fetchable(0.0)
+    woken = bench.woken
+    bench.answered(first, bench.sent(first), 0)
+    assert bench.copies[FIRST].fetchable(0.0)
+    assert bench.woken == woken + 1
+
+
+@pytest.mark.parametrize("active", [0, 1, 8, 10_000])
+def test_every_partition_has_room_for_a_fetch(active: int) -> None:
+    assert LEAST_SHARE_BYTES <= share_bytes(active) <= BUFFERED_BYTES
+
+
+def test_what_a_retry_does_not_heal_sets_only_its_partition_aside() -> None:
+    bench = Bench()
+    first = bench.assigned(FIRST)
+    bench.assigned(SECOND)
+    bench.fetched(FIRST, 0, 2)
+    send = bench.sent(first)
+    first.appends.refused(send)
+    wait_seconds = bench.failed(first, FatalKafkaError("too large", reason="RECORD_TOO_LARGE"))
+    assert wait_seconds is not None
+    assert wait_seconds > 0
+    copy = bench.copies[FIRST]
+    assert (copy.state, copy.reason, copy.committed) == (State.FAULTED, "RECORD_TOO_LARGE", 0)
+    assert bench.copies[SECOND].state is State.RUNNING
+
+
+def test_what_a_retry_may_heal_is_counted_and_tried_again_soon() -> None:
+    bench = Bench()
+    first = bench.assigned(FIRST)
+    assert bench.failed(first, TransientKafkaError("away", reason="KAFKA_UNAVAILABLE")) is None
+    assert bench.copies[FIRST].state is State.RUNNING
+    assert bench.copies[FIRST].counters.setbacks == {"KAFKA_UNAVAILABLE": 1}
+
+
+def test_a_copy_with_too_many_holes_is_given_up_once_it_is_at_rest() -> None:
+    bench = Bench()
+    first = bench.assigned(FIRST)
+    bench.fetched(FIRST, 0, 2)
+    send = bench.sent(first)
+    for number in range(30):
+        first.hole_cost.filled(number / 4, number / 4 + 0.24)
+    bench.changed(first)
+    copy = bench.copies[FIRST]
+    assert not copy.needs_translation
+    assert not copy.fetchable(0.0)
+    bench.answered(first, send, 0)
+    assert (copy.needs_translation, copy.reason, copy.committed) == (True, "HOLES_TOO_FREQUENT", 2)
+    assert first.target not in bench.preserved.writer.partitions
+
+
+def test_nothing_is_read_once_somebody_else_wrote_to_the_copy() -> None:
+    bench = Bench()
+    first = bench.assigned(FIRST)
+    bench.fetched(FIRST, 0, 2)
+    bench.answered(first, bench.sent(first), 1)
+    assert not bench.copies[FIRST].fetchable(0.0)
+    assert bench.copies[FIRST].committed == 0
+
+
+def test_positions_are_stored_only_when_they_moved() -> None:
+    bench = Bench()
+    first = bench.assigned(FIRST)
+    bench.assigned(SECOND)
+    bench.preserved.store_positions()
+    assert bench.stored == []
+    bench.fetched(FIRST, 0, 2)
+    bench.answered(first, bench.sent(first), 0)
+    bench.preserved.store_positions()
+    bench.preserved.store_positions()
+    assert bench.stored == [(FIRST, 0)]
