@@ -133,6 +133,11 @@ class PreservedWriter:
     def is_idle(self) -> bool:
         return all(each.appends.is_idle for each in self.partitions.values())
 
+    async def get_ready(self) -> None:
+        """Take the filler's id over before there is anything to write: no end of a copy waits for it then.
+        Raises KafkaError; `run` tries again."""
+        await self.filler.open()
+
     async def run(self, stop: asyncio.Event) -> None:
         """Loop until `stop`; what is in flight then is left to the end of the log. Raises KafkaError when the
         filler was fenced (PRODUCER_FENCED) or the lease is over (LEASE_LOST)."""
@@ -309,7 +314,7 @@ class PreservedWriter:
     # ------------------------------------------------------------------------------------ ends and holes
 
     async def _take_over(self) -> None:
-        if await self._open_filler():
+        if self.filler.is_open or await self._open_filler():
             self._took_over = True
             self._wake.set()
 

@@ -167,16 +167,15 @@ async def open_copier(
                 may_write=may_write,
             )
             source_reader.offer = preserved.offer
-        await make_ready(
-            {
-                f"get ready to write to {flow.target}": lambda: prepare_to_produce(
-                    target, {*prepare.target_topics, prepare.positions_topic}
-                ),
-                f"get ready to read from {flow.source}": lambda: prepare_to_fetch(
-                    source, prepare.source_topics
-                ),
-            }
-        )
+        ways: dict[str, Callable[[], Awaitable[None]]] = {
+            f"get ready to write to {flow.target}": lambda: prepare_to_produce(
+                target, {*prepare.target_topics, prepare.positions_topic}
+            ),
+            f"get ready to read from {flow.source}": lambda: prepare_to_fetch(source, prepare.source_topics),
+        }
+        if preserved is not None:
+            ways[f"get ready to fill offsets on {flow.target}"] = preserved.writer.get_ready
+        await make_ready(ways)
         copier = Copier(
             flow=flow,
             dials=copy_settings(prepare, properties, check_crcs=fetching.check_crcs),
