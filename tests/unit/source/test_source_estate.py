@@ -36,6 +36,7 @@ from twinlog_source.driver.ownership import RENEW_SECONDS, Ownership
 from twinlog_source.driver.state import FlowState
 from twinlog_source.driver.task_host import TaskHost
 from twinlog_source.driver.task_settings import TaskSettings
+from twinlog_source.driver.withdrawals import Withdrawal
 from twinlog_source.log.facts import EpochStart, LeaderEpochsFact, PauseFact, control_key
 from twinlog_source.log.gaps import MOST_RANGES, Gap
 from twinlog_source.log.internal_topics import InternalTopics
@@ -391,7 +392,7 @@ async def test_a_withdrawn_move_is_undone_when_the_log_says_that_it_took_place(s
     await site.write(site.source, "t", 9)
     estate = await site.owner()
     await estate.set_position(P, 4)
-    estate.withdrawals.by_task(P, number=7, to_offset=8)
+    estate.withdrawals.by_task(P, Withdrawal(to_offset=8, before=None, number=7))
     reported(estate, position=4, source_end_offset=9, withdrawn=7)
     estate.withdrawals.take(
         pb.PartitionReports(
@@ -411,6 +412,25 @@ async def test_a_withdrawn_move_is_undone_when_the_log_says_that_it_took_place(s
     assert (estate.table.rows[P].position, ledger(estate)) == (4, left_out)
     after = await site.owner()
     assert (after.table.rows[P].position, ledger(after)) == (4, left_out)
+
+
+async def test_a_copy_that_reached_the_place_of_a_withdrawn_move_is_not_put_back(site: Site) -> None:
+    """Everything up to there is copied: to begin again would copy it twice."""
+    await site.write(site.source, "t", 9)
+    estate = await site.owner()
+    await estate.set_position(P, 4)
+    estate.withdrawals.by_task(P, Withdrawal(to_offset=8, before=None, number=7))
+    said = pb.PartitionReport(
+        partition=types_pb2.TopicPartition(topic="t", partition=0), position=4, withdrawn=7
+    )
+    estate.withdrawals.take(pb.PartitionReports(partitions=[said]))
+    lost = Gap(partition=P, from_offset=5, to_offset=8, reason="RETENTION", found_at_ms=1)
+    await estate.journal.gap(lost)
+    await estate.journal.position(P, 8)
+    await estate.reread([P])
+    assert estate.table.rows[P].position == 8
+    assert lost.identity in estate.positions.gaps
+    assert not estate.withdrawals.due
 
 
 async def test_an_acknowledged_gap_stays_so_and_one_that_is_found_again_does_not(site: Site) -> None:

@@ -17,6 +17,7 @@ from twinlog.model import TopicPartition
 from twinlog.service.waiting import wait_or_stop
 from twinlog_source.driver.epoch import Slot
 from twinlog_source.driver.flow_driver import FlowDriver
+from twinlog_source.driver.withdrawals import Withdrawal
 from twinlog_source.log.facts import ControlRecord, PauseFact, ThrottleFact
 from twinlog_source.log.gaps import Gap
 from twinlog_source.partitions.table import PartitionRow
@@ -265,7 +266,14 @@ class FlowOperations:
         if order.given_up or order.slot is None:
             return
         order.given_up, move = True, order.move
-        self.driver.estate.withdrawals.by_task(move.partition, number=order.number, to_offset=move.to_offset)
+        withdrawal = Withdrawal(
+            to_offset=move.to_offset,
+            before=None,
+            number=order.number,
+            log_start_offset=move.log_start_offset,
+            log_end_offset=move.log_end_offset,
+        )
+        self.driver.estate.withdrawals.by_task(move.partition, withdrawal)
         named = types_pb2.TopicPartition(topic=move.partition.topic, partition=move.partition.partition)
         command = worker_pb.WithdrawReposition(partition=named, id=order.number)
         order.slot.tell(worker_pb.WorkerCommand(withdraw_reposition=command))

@@ -209,8 +209,13 @@ class FlowState:
         for partition, given_up in self.withdrawals.found(self.positions.known(), partitions).items():
             row = self.table.rows.get(partition)
             assert given_up.before is not None
+            left_out = gaps_of(self.positions.gaps, partition, given_up)
+            if given_up.before < given_up.to_offset and not left_out:
+                # It was copied up to there: a move forward leaves a gap, which the task took back.
+                self.withdrawals.done(partition, given_up)
+                continue
             await self.journal.position(partition, given_up.before)
-            await self.ledger.remove(gaps_of(self.positions.gaps, partition, given_up))
+            await self.ledger.remove(left_out)
             if row is not None:
                 row.position, row.stored = given_up.before, True
                 self.positions.control.epochs.pop(partition, None)

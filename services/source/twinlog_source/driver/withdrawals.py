@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 
 from twinlog.api.source.v1 import worker_service_pb2 as pb
 from twinlog.model import TopicPartition
-from twinlog_source.log.gaps import Gap, GapIdentity
+from twinlog_source.log.gaps import Gap, GapIdentity, passed_over
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -20,6 +20,9 @@ class Withdrawal:
     """Where the partition continues; None = it has no position."""
     number: int = 0
     """Id of the task's order; 0 = no task was told."""
+    log_start_offset: int = -1
+    log_end_offset: int = -1
+    """Of the source, as the order said it."""
     gaps: tuple[GapIdentity, ...] = ()
     """What the driver has entered, or tried to."""
     answered: bool = True
@@ -33,9 +36,9 @@ class Withdrawals:
     due: dict[TopicPartition, Withdrawal] = field(default_factory=dict)
     """The newest of each partition."""
 
-    def by_task(self, partition: TopicPartition, *, number: int, to_offset: int) -> None:
+    def by_task(self, partition: TopicPartition, one: Withdrawal) -> None:
         """The task was told to withdraw it."""
-        self.due[partition] = Withdrawal(to_offset=to_offset, before=None, number=number, answered=False)
+        self.due[partition] = replace(one, answered=False)
 
     def by_driver(
         self, partition: TopicPartition, *, to_offset: int, before: int | None, gaps: Iterable[Gap]
@@ -90,12 +93,19 @@ class Withdrawals:
 
 
 def gaps_of(gaps: Mapping[GapIdentity, Gap], partition: TopicPartition, one: Withdrawal) -> list[GapIdentity]:
-    """What the ledger says that this move left out."""
-    return [
-        identity
-        for identity, gap in gaps.items()
-        if gap.partition == partition
-        and one.before is not None
-        and one.before <= gap.from_offset
-        and gap.to_offset <= one.to_offset
-    ]
+    """What the ledger holds of what this move left out, position by position as the task wrote it; empty when
+    it is not all there."""
+    if one.before is None:
+        return []
+    left_out = passed_over(
+        partition,
+        from_offset=one.before,
+        to_offset=one.to_offset,
+        log_start_offset=one.log_start_offset,
+        log_end_offset=one.log_end_offset,
+        found_at_ms=0,
+    )
+    held = [gaps.get(gap.identity) for gap in left_out]
+    if any(have is None or have.to_offset != gap.to_offset for have, gap in zip(held, left_out, strict=True)):
+        return []
+    return [gap.identity for gap in left_out]
