@@ -251,6 +251,10 @@ class FlowOperations:
                 done[move.partition] = self._not_copied(move)
             elif self._is_carried_out(order):
                 done[move.partition] = replace(move, applied=True)
+            elif not order.given_up and self._is_withdrawn(order):
+                # Its task knows better than its last report how far a preserved copy is.
+                position = self.driver.estate.table.rows[move.partition].position
+                done[move.partition] = _copied_already(move, position or 0)
             elif now > give_up_at:
                 self._give_up(order)
                 if order.slot is None or self._is_withdrawn(order):
@@ -459,19 +463,23 @@ def planned_move(
             refused, reason="OFFSET_OUT_OF_RANGE", message=f"the source holds offsets {start} to {end}"
         )
     if row is not None and row.is_preserved and after < before:
-        return replace(
-            refused,
-            reason="OFFSETS_PRESERVED",
-            message=f"the copy holds the records before {before} at their offsets already; to copy them again"
-            " delete the target topic; or name the topic in twinlog.offsets.translated.topics, restart, and"
-            " set the position",
-        )
+        return _copied_already(refused, before)
     return Move(
         partition=partition,
         from_offset=before,
         to_offset=after,
         log_start_offset=start,
         log_end_offset=end,
+    )
+
+
+def _copied_already(move: Move, position: int) -> Move:
+    return replace(
+        move,
+        reason="OFFSETS_PRESERVED",
+        message=f"the copy holds the records before {position} at their offsets already; to copy them again"
+        " delete the target topic; or name the topic in twinlog.offsets.translated.topics, restart, and"
+        " set the position",
     )
 
 

@@ -72,13 +72,17 @@ class CopyChanges:
                 row.forget_source()
 
     async def note_skips(self) -> None:
-        """Put on the log what tasks have left out of preserved copies."""
-        known = self.control.copies
-        changed = [
-            row.copy
-            for partition, row in self.table.rows.items()
-            if row.copy is not None and row.copy.preserved and row.copy != known.get(partition)
-        ]
+        """Put on the log what tasks have left out of preserved copies, together with what they do not know
+        of them."""
+        changed = []
+        for partition, row in self.table.rows.items():
+            known = self.control.copies.get(partition)
+            if row.copy is None or not row.copy.preserved or row.copy == known:
+                continue
+            if known is not None and known.skip_to > row.copy.skip_to:
+                # The task has put it on the log, and not reported it yet: ranges only move forward.
+                row.copy = replace(row.copy, skip_from=known.skip_from, skip_to=known.skip_to)
+            changed.append(row.copy)
         if changed:
             await self.confirm()
             await self._write(changed)
