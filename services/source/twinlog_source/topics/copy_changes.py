@@ -57,12 +57,14 @@ class CopyChanges:
         return bool(rows)
 
     async def translate_recreated(self, topics: Topics) -> None:
-        """Preserved copies of source topics that were deleted and created again: offsets begin at 0 again.
-        Before their positions are reset, and while nobody copies them."""
+        """Copies of source topics that were deleted and created again: offsets begin at 0 again, and none of
+        the copy's is the source's, also of one that was preserved for a while (the task may have found the
+        topic shorter before the driver saw its id). Before positions are reset, and while nobody copies."""
         for partition, row in self.table.rows.items():
             topic = topics[partition.topic]
             fact = self.marks.copy_of(partition, topic)
-            if fact is None or not fact.preserved or not self.marks.source_was_recreated(topic):
+            has_equal_offsets = fact is not None and (fact.preserved or fact.since > 0)
+            if fact is None or not has_equal_offsets or not self.marks.source_was_recreated(topic):
                 continue
             await self._write([_as_translated(fact, 0, OffsetsReason.SOURCE_RECREATED)])
             _log_translated(self.marks.flow, fact, 0, OffsetsReason.SOURCE_RECREATED)

@@ -223,6 +223,19 @@ async def test_a_source_that_was_made_anew_makes_its_copy_translated(site: Site)
     assert kind(await site.owner(PRESERVED)) == (True, 0, "", 0, 0)
 
 
+async def test_no_offset_of_a_copy_is_that_of_a_source_that_was_made_anew(site: Site) -> None:
+    """Its task found it shorter, before the driver saw that it is another topic."""
+    estate = await site.owner(AUTO)
+    assigned(estate)
+    reported(estate, position=40, needs_translation=True, reason="SOURCE_TRUNCATED", source_end_offset=20)
+    assert await estate.plan_is_stale(frozenset([P]))
+    assert kind(estate) == (False, 40, "SOURCE_TRUNCATED", 0, 0)
+    site.source.add_topic("t")
+    second = await site.owner(AUTO)
+    assert kind(second) == (False, 0, "SOURCE_RECREATED", 0, 0)
+    assert second.table.rows[P].position == 0
+
+
 async def test_a_source_that_was_made_anew_before_a_position_was_stored_begins_at_0(site: Site) -> None:
     await site.write(site.source, "t", 9)
     await site.source.delete_records({P: 9})
