@@ -118,10 +118,10 @@ async def retry_admin(change: Callable[[], Awaitable[Mapping[Any, KafkaError | N
 
     async def done() -> bool:
         nonlocal done_before
+        # What could not be told the first time, or not at all, may have been done all the same.
+        known, done_before = done_before, frozenset({"TOPIC_EXISTS"})
         refusals = [error for error in (await change()).values() if error is not None]
-        refusals = [error for error in refusals if error.reason not in done_before]
-        # What could not be told the first time may have been done all the same.
-        done_before = frozenset({"TOPIC_EXISTS"})
+        refusals = [error for error in refusals if error.reason not in known]
         for refusal in refusals:
             if not refusal.retriable:
                 raise refusal

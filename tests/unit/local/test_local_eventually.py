@@ -81,6 +81,19 @@ async def test_a_change_is_made_again_while_it_is_refused_for_now() -> None:
     assert not answers
 
 
+async def test_a_change_whose_answer_was_lost_may_have_been_made() -> None:
+    answers = [TransientKafkaError("no answer in time"), FatalKafkaError("is there", reason="TOPIC_EXISTS")]
+
+    async def change() -> Mapping[str, KafkaError | None]:
+        answer = answers.pop(0)
+        if answer.retriable:
+            raise answer
+        return {"a": answer}
+
+    await retry_admin(change)
+    assert not answers
+
+
 async def test_a_change_that_is_refused_for_good_is_an_error_at_once() -> None:
     async def change() -> Mapping[str, KafkaError | None]:
         return {"a": FatalKafkaError("is there", reason="TOPIC_EXISTS"), "b": TransientKafkaError("moving")}
