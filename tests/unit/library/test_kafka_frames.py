@@ -77,6 +77,17 @@ def test_a_size_that_cannot_be_ends_the_connection(size: int) -> None:
     assert receiver.protocol.at_eof()
 
 
+def test_a_tls_alert_is_no_answer_that_is_too_large() -> None:
+    """A port with TLS that is asked without: a broker that cannot be reached this way, tried again."""
+    receiver = Receiver()
+
+    receiver.receive(bytes.fromhex("15 03 03 00 02 02 50"))
+
+    (loss,) = receiver.losses
+    assert type(loss) is ConnectionError
+    assert "security.protocol" in str(loss)
+
+
 def test_the_loss_of_the_connection_is_told_with_its_error() -> None:
     receiver, error = Receiver(), OSError("reset")
 

@@ -20,6 +20,8 @@ LARGEST_FRAME_BYTES = 100 << 20
 partitions stay below."""
 
 _SIZE = struct.Struct(">i")
+_TLS_ALERT = 0x1503
+"""How a TLS port answers who does not speak TLS, where Kafka has the size of the answer."""
 
 
 class FrameTooLargeError(ConnectionError):
@@ -108,4 +110,7 @@ class FrameProtocol(asyncio.BufferedProtocol):
         self._filled = 0
         if self._transport is not None:
             self._transport.abort()
+        if size >> 16 == _TLS_ALERT:
+            self._lost(ConnectionError("the broker answers with a TLS alert: check security.protocol"))
+            return
         self._lost(FrameTooLargeError(f"a frame of {size} bytes is not an answer to what was asked"))
