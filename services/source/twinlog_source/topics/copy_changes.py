@@ -22,6 +22,7 @@ from twinlog_source.preserved.target_probe import TargetProbe
 from twinlog_source.topics.known import Topics
 
 SOURCE_TRUNCATED = "SOURCE_TRUNCATED"
+FOREIGN_WRITE = "FOREIGN_WRITE"
 
 log = structlog.get_logger(__name__)
 
@@ -53,7 +54,9 @@ class CopyChanges:
         for row in rows:
             assert row.report is not None
             assert row.copy is not None
-            await self.translate(row, row.copy, row.report.position, row.report.reason)
+            # What somebody else wrote shifts what lies behind it, also below the position.
+            since = 0 if row.report.reason == FOREIGN_WRITE else row.report.position
+            await self.translate(row, row.copy, row.report.position, row.report.reason, since=since)
         return bool(rows)
 
     async def translate_recreated(self, topics: Topics) -> None:
@@ -113,19 +116,23 @@ class CopyChanges:
         await self._write([replace(fact, skip_from=first, skip_to=position)])
         row.copy = self.control.copies[row.partition]
 
-    async def translate(self, row: PartitionRow, fact: CopyFact, position: int, reason: str) -> None:
-        """Make a preserved copy translated from `position` on, which no task writes any more."""
+    async def translate(
+        self, row: PartitionRow, fact: CopyFact, position: int, reason: str, *, since: int | None = None
+    ) -> None:
+        """Make a preserved copy translated, which no task writes any more, and continue at `position`.
+        `since`: below it the copy has the source's offsets; None = below the position."""
         await self.confirm()
         # The position first: until the fact is on the log, the end of the copy says the same.
         await self.journal.position(row.partition, position)
         if row.epochs and reason != SOURCE_TRUNCATED:
             await self.journal.state(LeaderEpochsFact(partition=row.partition, epochs=row.epochs))
-        await self._write([_as_translated(fact, position, reason)])
+        first = position if since is None else since
+        await self._write([_as_translated(fact, first, reason)])
         row.copy = self.control.copies[row.partition]
         row.position, row.stored = position, True
         row.forget_target()
         row.forget_task_words()
-        _log_translated(self.marks.flow, fact, position, reason)
+        _log_translated(self.marks.flow, fact, first, reason)
 
     async def _end(self, row: PartitionRow) -> int:
         target = TopicPartition(row.target_topic, row.partition.partition)

@@ -252,13 +252,13 @@ async def test_a_task_that_cannot_keep_the_offsets_makes_its_copy_translated(sit
     assert handed.HasField("preserved")
     reported(estate, position=40, needs_translation=True, reason="FOREIGN_WRITE", source_end_offset=50)
     assert await estate.plan_is_stale(frozenset([P]))
-    assert kind(estate) == (False, 40, "FOREIGN_WRITE", 0, 0)
+    assert kind(estate) == (False, 0, "FOREIGN_WRITE", 0, 0), "which offsets are equal is not known"
     assert not assigned(estate).HasField("preserved")
     assert assigned(estate).position == 40
     # The word of that task says no more: what it was about is settled.
     assert not await estate.plan_is_stale(frozenset([P]))
     second = await site.owner(AUTO)
-    assert kind(second) == (False, 40, "FOREIGN_WRITE", 0, 0)
+    assert kind(second) == (False, 0, "FOREIGN_WRITE", 0, 0)
     assert (second.table.rows[P].position, second.table.rows[P].stored) == (40, True)
 
 
