@@ -1,0 +1,152 @@
+"""Copies with the source's offsets under their driver: decided, moved, lost, created again. One flow
+with a topic for every case."""
+
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+
+from integration.source_rig import GrowingLog, Rig, open_rig
+from twinlog.api.source.v1 import source_service_pb2 as pb
+from twinlog.api.source.v1.source_service_pb2_grpc import SourceServiceStub
+from twinlog.kafka.ports import OffsetSpec
+from twinlog.model import TopicPartition
+from twinlog.testing.brokers import KafkaPair, eventually, retry_admin
+from twinlog.testing.service_process import CALL_SECONDS, ServiceProcess
+
+FIRST = [b"first %d" % number for number in range(30)]
+MORE = [b"more %d" % number for number in range(20)]
+TOPICS = ("plain", "trimmed", "moved", "target-anew", "source-anew", "foreign")
+
+
+@pytest.fixture
+async def rig(kafka_pair: KafkaPair, tmp_path: Path) -> AsyncIterator[Rig]:
+    async with open_rig(kafka_pair.a, kafka_pair.b, tmp_path, **{"twinlog.offsets": "auto"}) as opened:
+        yield opened
+
+
+async def same_offsets(rig: Rig, topic: str, *, from_offset: int = 0) -> None:
+    """Wait until the copy has every record of the source at its offset, and no other."""
+    source = GrowingLog(rig.source, TopicPartition(topic, 0))
+    target = GrowingLog(rig.target, TopicPartition(rig.remote(topic), 0))
+
+    async def equal() -> bool:
+        here = {each.offset: each.value for each in await source.records() if each.offset >= from_offset}
+        there = {each.offset: each.value for each in await target.records() if each.offset >= from_offset}
+        if not there.items() <= here.items():
+            raise ValueError(f"{topic}: {there.items() - here.items()} is not at the source's offset")
+        return here == there
+
+    await eventually(equal)
+
+
+async def all_there(rig: Rig, topic: str) -> None:
+    """Wait until every record of the source is in the copy, wherever that is."""
+
+    async def contained() -> bool:
+        here = [each.value for each in await GrowingLog(rig.source, TopicPartition(topic, 0)).records()]
+        target = GrowingLog(rig.target, TopicPartition(rig.remote(topic), 0))
+        there = [each.value for each in await target.records()]
+        return set(here) <= set(there)
+
+    await eventually(contained)
+
+
+async def offsets_are(rig: Rig, service: ServiceProcess, topic: str, *expected: object) -> None:
+    async def equal() -> bool:
+        found = await rig.partitions(service, topic)
+        return [(each.offsets, each.offsets_reason, each.offsets_since) for each in found] == [expected]
+
+    await eventually(equal)
+
+
+async def set_position(rig: Rig, service: ServiceProcess, topic: str, offset: int) -> pb.PositionChange:
+    stub = SourceServiceStub(service.channel)
+    request = pb.SetPositionsRequest(
+        scope=pb.Scope(flow=rig.flow, source_topic=topic), target=pb.PositionTarget(offset=offset), by="test"
+    )
+    (change,) = (await stub.SetPositions(request, timeout=CALL_SECONDS)).changes
+    return change
+
+
+async def gaps(rig: Rig, service: ServiceProcess) -> set[tuple[str, int, int, str]]:
+    stub = SourceServiceStub(service.channel)
+    answer = await stub.ListGaps(pb.ListGapsRequest(flow=rig.flow), timeout=CALL_SECONDS)
+    return {(gap.partition.topic, gap.from_offset, gap.to_offset, gap.reason) for gap in answer.gaps}
+
+
+async def recreate(rig: Rig, topic: str) -> None:
+    """Delete a source topic and create it again in a moment."""
+    assert await rig.source.delete_topics([topic]) == {topic: None}
+
+    async def made() -> bool:
+        try:
+            await rig.create(topic)
+        except AssertionError:
+            return False
+        return True
+
+    await eventually(made)
+
+
+async def test_copies_keep_their_offsets_through_what_happens_to_them(rig: Rig) -> None:
+    for topic in TOPICS:
+        await rig.create(topic)
+        await rig.produce(topic, FIRST)
+    await rig.source.delete_records({TopicPartition("trimmed", 0): 12})
+    async with rig.configsync() as configsync:
+        async with rig.running(configsync) as service:
+            for topic in TOPICS:
+                await same_offsets(rig, topic)
+                begins_at = 12 if topic == "trimmed" else 0
+                await offsets_are(rig, service, topic, "preserved", "", begins_at)
+            starts = await rig.target.list_offsets(
+                OffsetSpec.EARLIEST, [TopicPartition(rig.remote("trimmed"), 0)]
+            )
+            assert list(starts.values()) == [12], "what was filled is deleted"
+
+            # An operator leaves records out: their offsets are filled, what follows keeps its place.
+            change = await set_position(rig, service, "moved", 10)
+            assert (change.reason, change.applied) == ("OFFSETS_PRESERVED", False)
+            await rig.produce("moved", MORE)
+            await same_offsets(rig, "moved")
+
+            # The copy is deleted: configsync creates it again, and it is copied from the beginning.
+            remote = rig.remote("target-anew")
+            await retry_admin(lambda: rig.target.delete_topics([remote]))
+            await rig.produce("target-anew", MORE)
+            await same_offsets(rig, "target-anew")
+
+            # The source topic is another one: its offsets have no place in the copy.
+            await recreate(rig, "source-anew")
+            await rig.produce("source-anew", MORE)
+            await offsets_are(rig, service, "source-anew", "translated", "SOURCE_RECREATED", 0)
+            await all_there(rig, "source-anew")
+
+            # Somebody writes to a copy.
+            async with rig.target.writer() as stranger:
+                await stranger.append(
+                    TopicPartition(rig.remote("foreign"), 0), key=None, value=b"who was that?"
+                )
+            await rig.produce("foreign", MORE)
+            await offsets_are(rig, service, "foreign", "translated", "FOREIGN_WRITE", 0)
+            await all_there(rig, "foreign")
+            await offsets_are(rig, service, "target-anew", "preserved", "", 0)
+            assert {gap for gap in await gaps(rig, service) if gap[0] == "target-anew"} == set()
+
+        # A clean restart: where copies end is all that is needed.
+        async with rig.running(configsync) as service:
+            await rig.produce("plain", MORE)
+            await same_offsets(rig, "plain")
+            await offsets_are(rig, service, "foreign", "translated", "FOREIGN_WRITE", 0)
+
+        # The configuration changes its mind: the copy goes on behind its end, with nothing twice.
+        async with rig.running(configsync, **{"twinlog.offsets.translated.topics": "plain"}) as service:
+            end = len(FIRST) + len(MORE)
+            await offsets_are(rig, service, "plain", "translated", "OFFSETS_CONFIGURED", end)
+            await rig.produce("plain", MORE)
+            await rig.same("plain")
+        async with rig.running(configsync) as service:
+            await offsets_are(rig, service, "plain", "translated", "OFFSETS_CONFIGURED", end)
+            await rig.produce("trimmed", MORE)
+            await same_offsets(rig, "trimmed")
