@@ -71,16 +71,28 @@ async def test_a_mirror_made_by_mm2_is_proven_and_what_it_repeats_after_a_crash_
         await write_batches(kafka_pair.a, topic, [(0, Codec.LZ4, records)], transactional_id=topic)
         copy = TopicPartition(f"{east}.{topic}", 0)
 
+        async def end() -> int:
+            found = (await target.list_offsets(OffsetSpec.LATEST, [copy]))[copy]
+            return found if isinstance(found, int) else 0
+
         async def has(count: int) -> bool:
-            ends = await target.list_offsets(OffsetSpec.LATEST, [copy])
-            return ends[copy] == count
+            return await end() >= count
+
+        async def at_rest() -> Any:
+            """The report about a copy that did not grow meanwhile."""
+            before = await end()
+            report = await verified()
+            return report if await end() == before else None
 
         mm2 = MirrorMaker2(file(), log_file=tmp_path / "first.log", quick_start=True)
         await asyncio.to_thread(mm2.start)
         try:
             await eventually(lambda: has(len(copied)))
-            report = await verified()
-            assert report["verdict"] == "EQUAL", report
+            report = await eventually(at_rest)
+            # A task of MM2 that starts again, as on a busy machine, repeats what it had not stored.
+            repeated = await end() - len(copied)
+            assert report["differences_by_kind"] == ({"DUPLICATE": repeated} if repeated else {})
+            assert report["verdict"] == ("DIFFERENT" if repeated else "EQUAL"), report
             assert report["records"] == len(copied)
             report = await verified(partition=1)
             assert differences(report) == [("CHANGED", 0, 0, 1)]
@@ -90,17 +102,19 @@ async def test_a_mirror_made_by_mm2_is_proven_and_what_it_repeats_after_a_crash_
         mm2 = MirrorMaker2(file(), log_file=tmp_path / "second.log", quick_start=True)
         await asyncio.to_thread(mm2.start)
         try:
-            await eventually(lambda: has(2 * len(copied)))
-            report = await verified()
+            await eventually(lambda: has(2 * len(copied) + repeated))
+            report = await eventually(at_rest)
         finally:
             await asyncio.to_thread(mm2.stop)
         assert report["verdict"] == "DIFFERENT"
-        assert report["differences_by_kind"] == {"DUPLICATE": len(copied)}
-        assert places(differences(report)) == [*range(len(copied), 2 * len(copied))]
+        repeated = report["differences_by_kind"]["DUPLICATE"]
+        assert repeated >= len(copied)
+        assert report["differences_by_kind"] == {"DUPLICATE": repeated}
+        assert len(places(differences(report))) == repeated
         foreign = NewRecord(b"a", b"b", now_ms)
         await write_batches(kafka_pair.b, copy.topic, [(0, Codec.NONE, [foreign])])
         report = await verified()
-        assert report["differences_by_kind"] == {"DUPLICATE": len(copied), "FOREIGN": 1}
+        assert report["differences_by_kind"] == {"DUPLICATE": await end() - len(copied) - 1, "FOREIGN": 1}
 
 
 def places(found: Sequence[tuple[str, int | None, int | None, int]]) -> list[int]:
