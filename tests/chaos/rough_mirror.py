@@ -69,8 +69,6 @@ def run_properties(mirrored: Sequence[Mirrored], source: BlockingCluster, target
     """Of a run that copies them: exactly once for the first flow, at least once for the second."""
     flows = sorted({entry.flow for entry in mirrored})
     extra = {"twinlog.epoch.seconds": "5", "twinlog.epoch.max.seconds": "0", "topics": "none"}
-    # What is tried is the alignment of logs whose offsets differ.
-    extra["twinlog.offsets"] = "translated"
     clients: dict[str, Mapping[str, str]] = {}
     for flow, exactly_once in zip(flows, ("enabled", "disabled"), strict=True):
         clients[flow.source] = source.client_properties()

@@ -83,6 +83,7 @@ clusters = {self.east}, {self.west}
 topics = {self.topic}
 sync.group.offsets.enabled = true
 sync.group.offsets.interval.seconds = 1
+twinlog.offsets = auto
 {FAST_AND_SMALL}""",
             self.directory,
         )

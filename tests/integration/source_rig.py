@@ -69,7 +69,6 @@ class Rig:
             "twinlog.epoch.seconds": "5",
             "twinlog.epoch.max.seconds": "0",
             "twinlog.spark.master": "local[2]",
-            "twinlog.offsets": "translated",
             **self.extra,
             **more,
         }

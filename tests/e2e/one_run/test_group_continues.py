@@ -3,7 +3,7 @@
 import grpc
 
 from e2e.conftest import Mirror
-from twinlog.api.checkpoint.v1.checkpoint_service_pb2 import VERDICT_PRESERVED, ListGroupsRequest
+from twinlog.api.checkpoint.v1.checkpoint_service_pb2 import VERDICT_EXACT, ListGroupsRequest
 from twinlog.api.checkpoint.v1.checkpoint_service_pb2_grpc import CheckpointServiceStub
 from twinlog.batches import Codec, NewRecord
 from twinlog.clock import SystemClock
@@ -42,7 +42,7 @@ async def test_a_group_continues_on_the_target(mirror: Mirror) -> None:
                     ListGroupsRequest(group=group), timeout=30
                 )
             assert [row.upstream_offset for row in answer.groups] == list(on_a.next_offsets.values())
-            return all(row.verdict == VERDICT_PRESERVED and row.committed_on_target for row in answer.groups)
+            return all(row.verdict == VERDICT_EXACT and row.committed_on_target for row in answer.groups)
 
         await eventually(settled)
         on_b = await read_some(

@@ -54,7 +54,6 @@ A->B.enabled = true
 replication.factor = 1
 offset.storage.replication.factor = 1
 offset-syncs.topic.replication.factor = 1
-twinlog.offsets = translated
 """
 POSITIONS = "mm2-offsets.A.internal"
 P = TopicPartition("t", 0)
