@@ -15,9 +15,9 @@ WORKERS = 2
 SECRET = "sesame-of-the-cluster"
 
 
-def quick_jvm(directory: Path) -> str:
-    """For JVMs that live for seconds and are killed: what they leave behind lies in the test's directory."""
-    return f"-XX:+UseSerialGC -XX:TieredStopAtLevel=1 -Xss512k -Djava.io.tmpdir={directory}"
+QUICK_JVM = "-XX:+UseSerialGC -XX:TieredStopAtLevel=1 -Xss512k"
+"""For JVMs that live for seconds. Their java.io.tmpdir stays short: Spark makes sockets for Python workers
+there, whose paths may have 107 bytes, and a directory of a test beside others is longer."""
 
 
 @contextmanager
@@ -27,7 +27,7 @@ def standalone_spark(tmp_path: Path) -> Iterator[tuple[str, list[GuardedProcess]
     lease = PortLease(1)
     port = str(lease.ports[0])
     environment = {**spark_environment(), "PATH": "/usr/bin:/bin", "SPARK_HOME": str(home)}
-    environment |= {"SPARK_DAEMON_MEMORY": "256m", "SPARK_DAEMON_JAVA_OPTS": quick_jvm(tmp_path)}
+    environment |= {"SPARK_DAEMON_MEMORY": "256m", "SPARK_DAEMON_JAVA_OPTS": QUICK_JVM}
     environment |= {"SPARK_LOCAL_DIRS": str(tmp_path)}
     master = f"spark://127.0.0.1:{port}"
     conf = tmp_path / "spark-daemons.properties"

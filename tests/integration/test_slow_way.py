@@ -125,6 +125,7 @@ async def copying(source: DataClientPool, target: DataClientPool, topic: str) ->
             ),
             clock=SystemClock(),
             random=lambda: 0.0,
+            target_throttled=lambda: target.is_throttled,
         )
         stop = asyncio.Event()
         await target_writer.open()

@@ -6,7 +6,7 @@ import psutil
 
 from chaos.source_chaos import kill
 from integration.source_rig import open_rig
-from integration.standalone_spark import SECRET, WORKERS, command_line, quick_jvm
+from integration.standalone_spark import QUICK_JVM, SECRET, WORKERS, command_line
 from twinlog.local.processes.process import GuardedProcess
 from twinlog.testing.brokers import KafkaPair, eventually
 
@@ -31,7 +31,7 @@ async def test_a_killed_executor_loses_and_repeats_nothing(
             "twinlog.spark.master": master,
             "twinlog.spark.conf.spark.authenticate.secret": SECRET,
             "twinlog.spark.conf.spark.executor.memory": "512m",
-            "twinlog.spark.conf.spark.executor.extraJavaOptions": quick_jvm(tmp_path),
+            "twinlog.spark.conf.spark.executor.extraJavaOptions": QUICK_JVM,
             "twinlog.spark.conf.spark.driver.host": "127.0.0.1",
             "twinlog.epoch.seconds": "60",
         }

@@ -16,7 +16,14 @@ from twinlog.testing.service_process import CALL_SECONDS, ServiceProcess
 
 FIRST = [b"first %d" % number for number in range(30)]
 MORE = [b"more %d" % number for number in range(20)]
-TOPICS = ("plain", "trimmed", "moved", "target-anew", "source-anew", "foreign")
+TOPICS = (
+    "keeps-plain",
+    "keeps-trimmed",
+    "keeps-moved",
+    "keeps-target-anew",
+    "keeps-source-anew",
+    "keeps-foreign",
+)
 
 
 @pytest.fixture
@@ -93,60 +100,60 @@ async def test_copies_keep_their_offsets_through_what_happens_to_them(rig: Rig) 
     for topic in TOPICS:
         await rig.create(topic)
         await rig.produce(topic, FIRST)
-    await rig.source.delete_records({TopicPartition("trimmed", 0): 12})
+    await rig.source.delete_records({TopicPartition("keeps-trimmed", 0): 12})
     async with rig.configsync() as configsync:
         async with rig.running(configsync) as service:
             for topic in TOPICS:
                 await same_offsets(rig, topic)
-                begins_at = 12 if topic == "trimmed" else 0
+                begins_at = 12 if topic == "keeps-trimmed" else 0
                 await offsets_are(rig, service, topic, "preserved", "", begins_at)
             starts = await rig.target.list_offsets(
-                OffsetSpec.EARLIEST, [TopicPartition(rig.remote("trimmed"), 0)]
+                OffsetSpec.EARLIEST, [TopicPartition(rig.remote("keeps-trimmed"), 0)]
             )
             assert list(starts.values()) == [12], "what was filled is deleted"
 
             # An operator leaves records out: their offsets are filled, what follows keeps its place.
-            change = await set_position(rig, service, "moved", 10)
+            change = await set_position(rig, service, "keeps-moved", 10)
             assert (change.reason, change.applied) == ("OFFSETS_PRESERVED", False)
-            await rig.produce("moved", MORE)
-            await same_offsets(rig, "moved")
+            await rig.produce("keeps-moved", MORE)
+            await same_offsets(rig, "keeps-moved")
 
             # The copy is deleted: configsync creates it again, and it is copied from the beginning.
-            remote = rig.remote("target-anew")
+            remote = rig.remote("keeps-target-anew")
             await retry_admin(lambda: rig.target.delete_topics([remote]))
-            await rig.produce("target-anew", MORE)
-            await same_offsets(rig, "target-anew")
+            await rig.produce("keeps-target-anew", MORE)
+            await same_offsets(rig, "keeps-target-anew")
 
             # The source topic is another one: its offsets have no place in the copy.
-            await recreate(rig, "source-anew")
-            await rig.produce("source-anew", MORE)
-            await offsets_are(rig, service, "source-anew", "translated", "SOURCE_RECREATED", 0)
-            await all_there(rig, "source-anew")
+            await recreate(rig, "keeps-source-anew")
+            await rig.produce("keeps-source-anew", MORE)
+            await offsets_are(rig, service, "keeps-source-anew", "translated", "SOURCE_RECREATED", 0)
+            await all_there(rig, "keeps-source-anew")
 
             # Somebody writes to a copy.
             async with rig.target.writer() as stranger:
                 await stranger.append(
-                    TopicPartition(rig.remote("foreign"), 0), key=None, value=b"who was that?"
+                    TopicPartition(rig.remote("keeps-foreign"), 0), key=None, value=b"who was that?"
                 )
-            await rig.produce("foreign", MORE)
-            await offsets_are(rig, service, "foreign", "translated", "FOREIGN_WRITE", 0)
-            await all_there(rig, "foreign")
-            await offsets_are(rig, service, "target-anew", "preserved", "", 0)
-            assert {gap for gap in await gaps(rig, service) if gap[0] == "target-anew"} == set()
+            await rig.produce("keeps-foreign", MORE)
+            await offsets_are(rig, service, "keeps-foreign", "translated", "FOREIGN_WRITE", 0)
+            await all_there(rig, "keeps-foreign")
+            await offsets_are(rig, service, "keeps-target-anew", "preserved", "", 0)
+            assert {gap for gap in await gaps(rig, service) if gap[0] == "keeps-target-anew"} == set()
 
         # A clean restart: where copies end is all that is needed.
         async with rig.running(configsync) as service:
-            await rig.produce("plain", MORE)
-            await same_offsets(rig, "plain")
-            await offsets_are(rig, service, "foreign", "translated", "FOREIGN_WRITE", 0)
+            await rig.produce("keeps-plain", MORE)
+            await same_offsets(rig, "keeps-plain")
+            await offsets_are(rig, service, "keeps-foreign", "translated", "FOREIGN_WRITE", 0)
 
         # The configuration changes its mind: the copy goes on behind its end, with nothing twice.
-        async with rig.running(configsync, **{"twinlog.offsets.translated.topics": "plain"}) as service:
+        async with rig.running(configsync, **{"twinlog.offsets.translated.topics": "keeps-plain"}) as service:
             end = len(FIRST) + len(MORE)
-            await offsets_are(rig, service, "plain", "translated", "OFFSETS_CONFIGURED", end)
-            await rig.produce("plain", MORE)
-            await rig.same("plain")
+            await offsets_are(rig, service, "keeps-plain", "translated", "OFFSETS_CONFIGURED", end)
+            await rig.produce("keeps-plain", MORE)
+            await rig.same("keeps-plain")
         async with rig.running(configsync) as service:
-            await offsets_are(rig, service, "plain", "translated", "OFFSETS_CONFIGURED", end)
-            await rig.produce("trimmed", MORE)
-            await same_offsets(rig, "trimmed")
+            await offsets_are(rig, service, "keeps-plain", "translated", "OFFSETS_CONFIGURED", end)
+            await rig.produce("keeps-trimmed", MORE)
+            await same_offsets(rig, "keeps-trimmed")

@@ -48,15 +48,15 @@ async def test_a_target_that_allows_short_transactions_only_is_copied_to(
     """Every id is initialised with the time-out of the file, by the driver that fences it as by its task."""
     target = start_cluster(ClusterSpec(name="short", properties={"transaction.max.timeout.ms": "20000"}))
     async with open_rig(kafka_pair.a, target, tmp_path) as rig:
-        rig.extra |= {"topics": "short", f"{rig.b}.producer.transaction.timeout.ms": "20000"}
-        await rig.create("short")
-        await rig.produce("short", [b"one", b"two"])
+        rig.extra |= {"topics": "short-transactions", f"{rig.b}.producer.transaction.timeout.ms": "20000"}
+        await rig.create("short-transactions")
+        await rig.produce("short-transactions", [b"one", b"two"])
         async with rig.configsync() as configsync:
             async with rig.running(configsync):
-                await rig.same("short")
-            await rig.produce("short", [b"three"])
+                await rig.same("short-transactions")
+            await rig.produce("short-transactions", [b"three"])
             async with rig.running(configsync):
-                await rig.same("short")
+                await rig.same("short-transactions")
 
 
 async def aborted(rig: Rig, value: bytes) -> None:

@@ -8,7 +8,7 @@ import psutil
 import pytest
 
 from integration.source_rig import open_rig
-from integration.standalone_spark import SECRET, command_line, quick_jvm
+from integration.standalone_spark import QUICK_JVM, SECRET, command_line
 from integration.verify_rig import VerifyRig, differences
 from twinlog.batches import Codec, NewRecord
 from twinlog.clock import SystemClock
@@ -71,7 +71,7 @@ async def test_a_standalone_cluster_names_one_lost_record_and_shows_no_secret(
     mirror.rig.extra |= {
         "twinlog.spark.conf.spark.authenticate.secret": SECRET,
         "twinlog.spark.conf.spark.executor.memory": "512m",
-        "twinlog.spark.conf.spark.executor.extraJavaOptions": quick_jvm(tmp_path),
+        "twinlog.spark.conf.spark.executor.extraJavaOptions": QUICK_JVM,
         "twinlog.spark.conf.spark.driver.host": "127.0.0.1",
     }
     seen: set[str] = set()

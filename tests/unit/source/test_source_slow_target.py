@@ -218,7 +218,7 @@ def test_rounds_last_a_moment_once_the_target_has_throttled() -> None:
 # ---------------------------------------------------------------------------------------------------- sizes
 
 
-def settled(bytes_per_second: float, latency: float, rounds: int = 50) -> RoundSize:
+def settled(bytes_per_second: float, latency: float, rounds: int = 2000) -> RoundSize:
     size = RoundSize()
     for _ in range(rounds):
         tried = size.size_bytes
@@ -237,16 +237,23 @@ def test_a_round_settles_at_what_gets_through_in_a_moment(bytes_per_second: floa
 def test_a_target_that_takes_everything_soon_gets_large_rounds() -> None:
     size = RoundSize()
     assert size.size_bytes == ROUND_FIRST_BYTES
-    for _ in range(3):
+    for _ in range(40):
         size.passed(size.size_bytes, 0.05)
     assert size.size_bytes == ROUND_MAX_BYTES
+
+
+def test_a_burst_that_a_quota_lets_pass_makes_no_round_larger() -> None:
+    size = RoundSize()
+    for _ in range(20):
+        size.passed(size.size_bytes, 0.01)
+    assert size.size_bytes == ROUND_FIRST_BYTES
 
 
 def test_rounds_grow_where_the_source_is_what_limits_them() -> None:
     """It is asked for half of a round, and the last batch of its answer is cut."""
     size = RoundSize()
-    for _ in range(3):
-        size.passed(int(size.size_bytes * 0.3), 0.05)
+    for _ in range(40):
+        size.passed(int(size.size_bytes * 0.45), 0.05)
     assert size.size_bytes == ROUND_MAX_BYTES
 
 

@@ -177,7 +177,9 @@ class AppendLog(Generic[T]):
             assert item.first == at, (item.first, at)
             at = item.end
             last = self._queue[-1] if self._queue else None
-            if isinstance(item, Hole) and isinstance(last, Hole):
+            # A hole that is being filled is as long as it was when that began.
+            is_being_filled = self.phase is Phase.FILLING and len(self._queue) == 1
+            if isinstance(item, Hole) and isinstance(last, Hole) and not is_being_filled:
                 self._queue[-1] = Hole(last.first, last.count + item.count)
             else:
                 self._queue.append(item)

@@ -132,10 +132,12 @@ class KafkaCopyTails:
         if isinstance(end, KafkaError):
             raise end
         first: BatchHeader | None = None
-        own = 0
+        own, strangers = 0, set[int]()
         async for header in self._headers(partition, foreign_at, end.end):
-            if not self._is_own(header):
+            # Also the end of a stranger's transaction: to count it as ours would leave out a record.
+            if header.producer_id in strangers or not self._is_own(header):
                 first = first or header
+                strangers.add(header.producer_id)
             elif first is not None:
                 own += header.next_offset - max(header.base_offset, foreign_at)
         if first is None:

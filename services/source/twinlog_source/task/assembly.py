@@ -152,6 +152,7 @@ async def open_copier(
             syncs=syncs,
             clock=clock,
             random=random.random,
+            target_throttled=lambda: target.is_throttled,
         )
         stack.push_async_callback(target_writer.close)
         await target_writer.open()

@@ -175,6 +175,8 @@ class TargetWriter:
     syncs: OffsetSyncs
     clock: Clock
     random: Callable[[], float]
+    target_throttled: Callable[[], bool] = lambda: False
+    """Whether a quota of the target holds requests back now."""
     committed_rounds: int = 0
     aborted_rounds: int = 0
     failures: dict[str, int] = field(default_factory=dict)
@@ -337,14 +339,15 @@ class TargetWriter:
             self._take_epochs(current)
             return
         await self._put(current, ends, marks)
-        if current.size_bytes <= FEW_BYTES:
+        if current.size_bytes <= FEW_BYTES and not self.target_throttled():
             self._way_seconds = self.clock.monotonic() - current.began_at
         await self._last_committed()
         await self._commit(current, overlapping=transport.overlaps and self._is_far)
 
     @property
     def _is_far(self) -> bool:
-        return self._way_seconds >= FAR_SECONDS
+        # Rounds that overlap under a quota would only wait for it one behind the other.
+        return self._way_seconds >= FAR_SECONDS and not self.target_throttled()
 
     async def _await_doubtful(self, current: Round) -> None:
         """Partitions that failed last time may not hold up the others for as long as a delivery may take."""
