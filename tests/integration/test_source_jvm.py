@@ -179,14 +179,22 @@ def temporary() -> Iterator[Path]:
         yield Path(path)
 
 
+def command_line(process: psutil.Process) -> str | None:
+    """None when the process has ended meanwhile, like the shells that `spark-submit` starts."""
+    try:
+        return " ".join(process.cmdline())
+    except psutil.NoSuchProcess:  # ZombieProcess is one as well
+        return None
+
+
 def names(directory: Path) -> set[str]:
     return {path.name for path in directory.iterdir()}
 
 
 async def test_others_on_the_machine_see_no_secret_and_reach_no_socket(temporary: Path) -> None:
     async with running_spark(temporary) as (child, jvm, _):
-        processes = [psutil.Process(child.pid), *psutil.Process(child.pid).children(recursive=True)]
-        lines = [" ".join(process.cmdline()) for process in processes if process.pid != child.pid]
+        processes = psutil.Process(child.pid).children(recursive=True)
+        lines = [line for process in processes if (line := command_line(process)) is not None]
         assert any("SparkSubmit" in line for line in lines)
         assert SECRET not in " ".join(lines)
         assert jvm in [process.pid for process in processes]
