@@ -1,6 +1,6 @@
 """Where a checkpoint goes, and whether it may: the rules of MM2's MirrorCheckpointTask. Pure."""
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 
 from twinlog.model import Flow, TopicPartition
 from twinlog.policy.replication import ReplicationPolicy
@@ -9,6 +9,9 @@ from twinlog.wire.checkpoint import Checkpoint
 WRITTEN_PLACES = 4
 """Places remembered of each group and partition: a group's offset on the target may be some checkpoints
 behind the last one."""
+MOST_OLD_ENTRIES = 100_000
+"""Entries kept of groups and partitions without a committed offset on the source, about 1 KB each: as
+many groups and topics as were ever deleted would be too much."""
 
 
 def target_partition(policy: ReplicationPolicy, flow: Flow, partition: TopicPartition) -> TopicPartition:
@@ -41,12 +44,19 @@ class CheckpointHistory:
 
     It also knows the last few places that were written for a group, as checkpoints or as offsets of the group
     on the target: any other offset there is the group's own.
+
+    Invariant: after `forget_old` it holds what is current and at most `most_old` entries beside it.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, *, most_old: int = MOST_OLD_ENTRIES) -> None:
+        self._most_old = most_old
         self._latest: dict[str, dict[TopicPartition, Checkpoint]] = {}
         self._written: dict[tuple[str, TopicPartition], tuple[tuple[int, int], ...]] = {}
-        """Upstream and downstream offsets, the newest last."""
+        """Upstream and downstream offsets, the newest last. What was written last comes last."""
+
+    def __len__(self) -> int:
+        """How many pairs of group and partition it knows."""
+        return len(self._written)
 
     def remember(self, checkpoint: Checkpoint) -> None:
         """Take a checkpoint that was read or written."""
@@ -57,9 +67,8 @@ class CheckpointHistory:
         """Take the offset that was committed for the group on the target because of a checkpoint."""
         key = checkpoint.group, checkpoint.partition
         place = checkpoint.upstream_offset, offset
-        former = self._written.get(key, ())
-        if place not in former:
-            self._written[key] = (*former[1 - WRITTEN_PLACES :], place)
+        former = self._written.pop(key, ())
+        self._written[key] = former if place in former else (*former[1 - WRITTEN_PLACES :], place)
 
     def wrote(self, group: str, partition: TopicPartition, offset: int | None, *, upstream: int) -> bool:
         """Whether `offset` was written for the group when it had read no more than up to `upstream`.
@@ -88,6 +97,24 @@ class CheckpointHistory:
 
     def groups(self) -> frozenset[str]:
         return frozenset(self._latest)
+
+    def forget_old(self, current: Collection[tuple[str, TopicPartition]]) -> int:
+        """Forget what was written longest ago of groups and partitions that are not `current`: too many are
+        kept. Returns how many were forgotten.
+
+        `current`: groups with an offset on the source, and the partitions of the target that have its copies.
+        """
+        if len(self._written) <= self._most_old:
+            return 0
+        kept = frozenset(current)
+        old = [key for key in self._written if key not in kept]
+        too_many = old[: max(0, len(old) - self._most_old)]
+        for group, partition in too_many:
+            del self._written[group, partition]
+            self._latest[group].pop(partition, None)
+            if not self._latest[group]:
+                del self._latest[group]
+        return len(too_many)
 
     def clear(self) -> None:
         """Forget everything: another process may have written meanwhile."""

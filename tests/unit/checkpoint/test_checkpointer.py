@@ -8,6 +8,7 @@ import pytest
 from twinlog.errors import FatalKafkaError, KafkaError
 from twinlog.kafka.ports import CommittedOffset
 from twinlog.model import Headers, TopicPartition
+from twinlog.offsets import CheckpointHistory
 from twinlog.testing.fakes.cluster import Call
 from twinlog.wire import Checkpoint
 from twinlog_checkpoint.groups.checkpointer import Checkpointer
@@ -243,6 +244,23 @@ async def test_a_restart_goes_on_from_the_checkpoints_in_the_topic(flow: FlowOnF
         flow.source.set_group("g", {orders: 400})
         await flow.do_pass(restarted)
     assert flow.checkpoints() == [checkpoint(250, 201), checkpoint(400, 376)]
+
+
+async def test_groups_that_come_and_go_cost_memory_only_up_to_a_bound(flow: FlowOnFakes) -> None:
+    orders = TopicPartition("orders", 0)
+    await flow.write_sync("orders", 100, 100)
+    flow.source.set_group("stays", {orders: 100})
+    async with flow.ready() as checkpointer:
+        checkpointer.history = history = CheckpointHistory(most_old=3)
+        for number in range(20):
+            flow.source.set_group(f"short-lived-{number}", {orders: 100})
+            flow.clock.advance(1)
+            await flow.do_pass(checkpointer)
+            await flow.source.delete_groups([f"short-lived-{number}"])
+        flow.clock.advance(1)
+        await flow.do_pass(checkpointer)
+        assert history.groups() == {"stays", "short-lived-17", "short-lived-18", "short-lived-19"}
+        assert len(flow.checkpoints()) == 21
 
 
 async def test_old_syncs_are_not_used_when_the_checkpoints_cannot_be_read(flow: FlowOnFakes) -> None:

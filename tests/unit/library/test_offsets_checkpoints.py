@@ -64,3 +64,25 @@ def test_the_guard_knows_groups_and_partitions_apart() -> None:
     assert history.groups() == {"g1"}
     assert history.latest("g1") == {TARGET_TP: checkpoint(5, 5)}
     assert history.latest("g2") == {}
+
+
+def test_of_groups_that_are_gone_only_the_latest_are_remembered() -> None:
+    history = CheckpointHistory(most_old=10)
+    for number in range(100):
+        history.remember(checkpoint(number, number, group=f"g{number}"))
+    history.remember(checkpoint(5, 6, group="g50"))
+    current = [("g0", TARGET_TP), ("g1", TARGET_TP)]
+    assert history.forget_old(current) == 88
+    assert len(history) == 12
+    assert history.groups() == {"g0", "g1", "g50", *(f"g{number}" for number in range(91, 100))}
+    assert history.wrote("g50", TARGET_TP, 6, upstream=5)
+    assert not history.wrote("g2", TARGET_TP, 2, upstream=5)
+    assert history.forget_old(current) == 0
+
+
+def test_what_groups_hold_now_is_never_forgotten() -> None:
+    history = CheckpointHistory(most_old=0)
+    for number in range(100):
+        history.remember(checkpoint(number, number, group=f"g{number}"))
+    assert history.forget_old([(f"g{number}", TARGET_TP) for number in range(100)]) == 0
+    assert len(history) == 100

@@ -156,6 +156,8 @@ class Checkpointer:
         translations = await self._translations(candidates)
         if ready:
             await self._emit(writer, candidates, translations, read_at)
+            if len(readable) == len(offsets):
+                self.history.forget_old([(each.group, self._target(each.source)) for each in candidates])
             self.passes += 1
         rows = await self._rows(candidates, translations)
         away = self.away()

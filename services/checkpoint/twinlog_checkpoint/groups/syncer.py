@@ -144,7 +144,9 @@ class GroupSyncer:
             self._warn(group, refused[0])
         written = {tp: writes[tp].next_offset for tp, error in results.items() if error is None}
         for partition, offset in written.items():
-            self.history.on_written(self.history.latest(group)[partition], offset)
+            checkpoint = self.history.latest(group).get(partition)
+            if checkpoint is not None:  # else the group left the source meanwhile, and was forgotten
+                self.history.on_written(checkpoint, offset)
         if written:
             self.table.on_committed(group, written)
             _log.debug("group_offsets_committed", flow=str(self.flow), group=group, partitions=len(written))
