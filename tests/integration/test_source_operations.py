@@ -14,6 +14,7 @@ from integration.source_rig import CODECS, Rig, open_rig, quiet
 from twinlog.api.source.v1 import source_service_pb2 as pb
 from twinlog.api.source.v1.source_service_pb2_grpc import SourceServiceStub
 from twinlog.clock import SystemClock
+from twinlog.errors import KafkaError
 from twinlog.model import TopicPartition
 from twinlog.testing.brokers import KafkaPair, eventually, retry_admin
 from twinlog.testing.service_process import CALL_SECONDS, ServiceProcess
@@ -211,7 +212,14 @@ async def a_topic_that_is_deleted_and_created_again_begins_anew(
 async def a_deleted_copy_is_a_gap(rig: Rig, service: ServiceProcess, topic: str) -> None:
     await rig.produce(topic, [b"%d" % number for number in range(20)])
     await rig.same(topic)
+    deleted = await copy_id(rig, topic)
     await retry_admin(lambda: rig.target.delete_topics([rig.remote(topic)]))
+
+    async def is_gone() -> bool:
+        return await copy_id(rig, topic) != deleted
+
+    # A broker takes records for the old log until it has heard of the deletion.
+    await eventually(is_gone)
     await rig.produce(topic, [b"after"])
 
     async def only_what_came_after() -> bool:
@@ -225,6 +233,12 @@ async def a_deleted_copy_is_a_gap(rig: Rig, service: ServiceProcess, topic: str)
         return True
 
     await eventually(told)
+
+
+async def copy_id(rig: Rig, topic: str) -> str:
+    """Of the topic on the target; empty while there is none."""
+    found = (await rig.target.describe_topics([rig.remote(topic)]))[rig.remote(topic)]
+    return "" if isinstance(found, KafkaError) else found.topic_id
 
 
 async def a_throttled_topic_keeps_its_rate(rig: Rig, service: ServiceProcess, topic: str) -> None:
