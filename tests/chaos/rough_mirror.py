@@ -1,6 +1,7 @@
 """Mirrored topics with a rough history: kept and compacted, with transactions and aborts, copied exactly once
-and at least once, by services that are killed (SIGKILL) at work."""
+and at least once, by services that are killed (SIGKILL) at work, between logs that lose their tails."""
 
+import asyncio
 import random
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -9,12 +10,13 @@ from functools import partial
 
 import grpc
 
-from chaos.mirrored_truth import PARTITIONS, HistoryWriter, Truth, all_copied, read_truths, read_view
+from chaos.cut_logs import lose_tails
+from chaos.mirrored_truth import PARTITIONS, HistoryWriter, Truth, all_copied, read_truths
 from twinlog.api.common.v1.types_pb2 import Flow as FlowMessage
 from twinlog.api.source.v1 import source_service_pb2 as pb2
 from twinlog.api.source.v1.source_service_pb2_grpc import SourceServiceStub
 from twinlog.errors import KafkaError
-from twinlog.kafka.ports import ConfigChange, KafkaCluster, NewTopic
+from twinlog.kafka.ports import CommittedOffset, ConfigChange, KafkaCluster, NewTopic, OffsetSpec
 from twinlog.local.blocking_cluster import BlockingCluster
 from twinlog.local.mm2 import quick_mm2_properties
 from twinlog.model import Flow, TopicPartition
@@ -32,6 +34,8 @@ COMPACT = {
 ANSWER_SECONDS = 30.0
 MOST_AGAIN = 3000
 """Offsets that are copied a second time at once."""
+AFTER_GROUPS = 1000
+"""Records that are written between the last group's place and the moment a log is cut."""
 COMPACTED_SHARE = 5
 """One record of so many goes to a compacted topic."""
 
@@ -68,7 +72,13 @@ def new_topics() -> Sequence[Mirrored]:
 def run_properties(mirrored: Sequence[Mirrored], source: BlockingCluster, target: BlockingCluster) -> str:
     """Of a run that copies them: exactly once for the first flow, at least once for the second."""
     flows = sorted({entry.flow for entry in mirrored})
-    extra = {"twinlog.epoch.seconds": "5", "twinlog.epoch.max.seconds": "0", "topics": "none"}
+    extra = {
+        "twinlog.epoch.seconds": "5",
+        "twinlog.epoch.max.seconds": "0",
+        "topics": "none",
+        "sync.group.offsets.enabled": "true",
+        "sync.group.offsets.interval.seconds": "1",
+    }
     clients: dict[str, Mapping[str, str]] = {}
     for flow, exactly_once in zip(flows, ("enabled", "disabled"), strict=True):
         clients[flow.source] = source.client_properties()
@@ -84,6 +94,7 @@ class RoughMirror:
 
     cluster: BlockingCluster
     """The source's."""
+    target_cluster: BlockingCluster
     source: KafkaCluster
     target: KafkaCluster
     run: TwinlogRun
@@ -94,8 +105,14 @@ class RoughMirror:
     """Records of aborted transactions."""
     again: int = 0
     """Offsets that were copied a second time on purpose."""
-    created_again: set[Mirrored] = field(default_factory=set)
-    """Their copies lost what they had: nothing of it can be EXACT, and no answer may be ahead."""
+    recreations: int = 0
+    cut_offsets: Counter[str] = field(default_factory=Counter)
+    """How many the logs of each side lost."""
+    lossy: set[Mirrored] = field(default_factory=set)
+    """One of their logs lost records: nothing of those can be EXACT, and no answer may be ahead."""
+    waiting_groups: dict[str, tuple[Mirrored, Mapping[int, int]]] = field(default_factory=dict)
+    """Groups that had read nearly all before a log of theirs lost records, and have not moved since: their
+    offsets by partition."""
 
     async def make(self) -> None:
         new = [
@@ -109,9 +126,13 @@ class RoughMirror:
         ]
         await retry_admin(lambda: self.source.create_topics(new))
 
-    async def fill(self, records: int, *, kills: int, rewinds: int, recreations: int = 0) -> None:
+    async def fill(
+        self, records: int, *, kills: int, rewinds: int, recreations: int = 0, cuts: int = 0
+    ) -> None:
         """Write in pieces, and kill a service after each of some of them: it is copying then. After some, but
-        never the last, a stretch is copied again, or a copy is deleted and created again."""
+        never the last, a stretch is copied again, a copy is deleted and created again, or a log loses its
+        tail: by turns that of a copy and that of a source topic."""
+        kept = [entry for entry in self.mirrored if not entry.compacted]
         writers = {
             entry.topic: HistoryWriter(cluster=self.cluster, topic=entry.topic, rng=self.dice, keys=200)
             for entry in self.mirrored
@@ -125,7 +146,10 @@ class RoughMirror:
             if lap < min(rewinds, laps - 1):
                 await self.copy_again(self.dice.choice(self.mirrored))
             if lap < min(recreations, laps - 1):
-                await self.create_again(self.mirrored[0])
+                await self.create_again(kept[0])
+            if lap < min(cuts, laps - 1):
+                entry = self.dice.choice(kept)
+                await self.lose_tail(entry, writers[entry.topic], of_copy=lap % 2 == 0)
             if lap < kills:
                 await self.kill(("source", "source", "checkpoint")[lap % 3])
         self.aborted = sum(writer.aborted for writer in writers.values())
@@ -134,17 +158,11 @@ class RoughMirror:
         """Delete a copy once it has records; the run creates it again and goes on at its position."""
         name = entry.remote
 
-        async def has_records() -> bool:
-            if name not in await self.target.list_topics():
-                return False
-            first = await read_view(self.target, TopicPartition(name, 0), last_offsets=1)
-            return bool(first.names)
-
         async def topic_id() -> str:
             described = (await self.target.describe_topics([name]))[name]
             return "" if isinstance(described, KafkaError) else described.topic_id
 
-        await eventually(has_records, LONG_PATIENCE_SECONDS)
+        await self.let_groups_wait(entry)
         former = await topic_id()
         await retry_admin(partial(self.target.delete_topics, [name]))
 
@@ -152,7 +170,38 @@ class RoughMirror:
             return await topic_id() not in ("", former)
 
         await eventually(is_there_again, LONG_PATIENCE_SECONDS)
-        self.created_again.add(entry)
+        self.recreations += 1
+        self.lossy.add(entry)
+
+    async def lose_tail(self, entry: Mirrored, writer: HistoryWriter, *, of_copy: bool) -> None:
+        """Cut the end off the logs of a copy, or of a source topic, once groups stand there, while it is
+        copied."""
+        await self.let_groups_wait(entry)
+        await writer.write(AFTER_GROUPS)
+        cluster = self.target_cluster if of_copy else self.cluster
+        topic = entry.remote if of_copy else entry.topic
+        partitions = [TopicPartition(topic, number) for number in range(PARTITIONS)]
+        lost = await asyncio.to_thread(lose_tails, cluster, partitions, self.dice)
+        self.cut_offsets["copy" if of_copy else "source"] += sum(lost.values())
+        self.lossy.add(entry)
+
+    async def let_groups_wait(self, entry: Mirrored) -> None:
+        """A group at the end of what is copied, whose offsets on the target the service has written."""
+        copied = partial(all_copied, self.source, entry.topic, self.target, entry.remote)
+        await eventually(copied, LONG_PATIENCE_SECONDS)
+        group = unique_name("waits")
+        places = [TopicPartition(entry.topic, number) for number in range(PARTITIONS)]
+        ends = await self.source.list_offsets(OffsetSpec.LATEST, places)
+        held = {place: end for place, end in ends.items() if isinstance(end, int)}
+        offsets = {place: CommittedOffset(next_offset=end) for place, end in held.items()}
+        await retry_admin(partial(self.source.alter_group_offsets, group, offsets))
+
+        async def is_on_target() -> bool:
+            found = (await self.target.group_offsets([group]))[group]
+            return not isinstance(found, KafkaError) and len(found) == PARTITIONS
+
+        await eventually(is_on_target, LONG_PATIENCE_SECONDS)
+        self.waiting_groups[group] = entry, {place.partition: end for place, end in held.items()}
 
     async def copy_again(self, entry: Mirrored) -> None:
         """Move a partition's position back, as operators do: the copy holds a stretch twice."""

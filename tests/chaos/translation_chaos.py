@@ -4,10 +4,12 @@ skipped, none read again.
     python tests/chaos/translation_chaos.py --seed 7 --records 1000000 --offsets 1000
 
 Two flows, exactly once on and off, with a kept and a compacted topic each; plain, transactional and aborted
-records; stretches that are copied twice; a copy that is deleted and created again; the source and the
-checkpoint service are killed (SIGKILL) while they work. Asked are TranslateOffsets and the checkpoints that
-the service writes for groups, before and after it is killed again.
-The seed chooses everything but the moments. Exit code 0 only if every answer is the very same record.
+records; stretches that are copied twice; a copy that is deleted and created again; copies and source topics
+that lose their tails; the source and the checkpoint service are killed (SIGKILL) while they work. Asked are
+TranslateOffsets and the checkpoints that the service writes for groups, before and after it is killed again,
+and the checkpoints and offsets on the target of groups that had read all before their log lost records.
+The seed chooses everything but the moments. Exit code 0 only if every answer is the very same record; where a
+log lost records, only if none is ahead.
 """
 
 import argparse
@@ -29,6 +31,7 @@ from chaos.rough_mirror import LONG_PATIENCE_SECONDS, RoughMirror, Truths, new_t
 from chaos.translated_places import Place, as_groups, random_places, read_checkpoints, translate
 from twinlog.api.checkpoint.v1 import checkpoint_service_pb2 as pb2
 from twinlog.clock import SystemClock
+from twinlog.errors import KafkaError
 from twinlog.kafka.cluster import open_cluster
 from twinlog.kafka.ports import CommittedOffset
 from twinlog.local.blocking_cluster import BlockingCluster
@@ -58,8 +61,12 @@ class Outcome:
     examples: list[str] = field(default_factory=list)
     changed_by_restart: int = 0
     recreations: int = 0
-    verdicts_of_recreated: Counter[str] = field(default_factory=Counter)
-    """Of copies that were created again: records that they lost have no answer, or one that is not ahead."""
+    cut_offsets: Counter[str] = field(default_factory=Counter)
+    """How many the logs of each side lost that were cut."""
+    verdicts_of_lossy: Counter[str] = field(default_factory=Counter)
+    """Where a log lost records: those have no answer, or one that is not ahead."""
+    waiting_offsets: int = 0
+    """Of groups that had read all before their log lost records."""
     seconds: float = 0.0
 
     @property
@@ -79,9 +86,9 @@ class Outcome:
         entry, number, offset = place
         fault = truths[entry][number].fault(offset, translated)
         if fault is not None and (exact or fault is Fault.SKIPPED):
-            self._on_fault(fault, f"{what} on {entry.topic}-{number}: {offset} -> {translated}")
+            self.on_fault(fault, f"{what} on {entry.topic}-{number}: {offset} -> {translated}")
 
-    def _on_fault(self, fault: str, example: str) -> None:
+    def on_fault(self, fault: str, example: str) -> None:
         self.faults[fault] += 1
         if len(self.examples) < 5:
             self.examples.append(f"{fault}: {example}")
@@ -105,6 +112,7 @@ class TranslationChaos:
     rewinds: int
     groups: int
     recreations: int = 0
+    cuts: int = 0
     outcome: Outcome = field(init=False)
     dice: random.Random = field(init=False)
 
@@ -123,6 +131,7 @@ class TranslationChaos:
         ):
             mirror = RoughMirror(
                 cluster=self.source,
+                target_cluster=self.target,
                 source=source,
                 target=target,
                 run=run,
@@ -132,14 +141,19 @@ class TranslationChaos:
             )
             await mirror.make()
             await mirror.fill(
-                self.records, kills=self.kills, rewinds=self.rewinds, recreations=self.recreations
+                self.records,
+                kills=self.kills,
+                rewinds=self.rewinds,
+                recreations=self.recreations,
+                cuts=self.cuts,
             )
-            self.outcome.recreations = len(mirror.created_again)
+            self.outcome.recreations, self.outcome.cut_offsets = mirror.recreations, mirror.cut_offsets
             truths = await mirror.truths()
             self.outcome.aborted, self.outcome.again = mirror.aborted, mirror.again
             self.outcome.on_truths(truths)
             await self._ask(mirror, truths)
             await self._follow_groups(mirror, truths)
+            await self._look_at_waiting_groups(mirror, truths)
         self.outcome.seconds = round(clock.monotonic() - started, 1)
         return self.outcome
 
@@ -149,8 +163,8 @@ class TranslationChaos:
         asked = random_places(truths, self.offsets, self.dice)
         before = await translate(endpoint, asked)
         for place, answer in before.items():
-            whole = place[0] not in mirror.created_again
-            verdicts = self.outcome.verdicts if whole else self.outcome.verdicts_of_recreated
+            whole = place[0] not in mirror.lossy
+            verdicts = self.outcome.verdicts if whole else self.outcome.verdicts_of_lossy
             verdicts[pb2.Verdict.Name(answer.verdict)] += 1
             if whole or answer.HasField("translated_offset"):
                 exact = whole or answer.verdict in GOOD
@@ -161,7 +175,7 @@ class TranslationChaos:
         self.outcome.changed_by_restart = sum(
             after[place].translated_offset != answer.translated_offset
             for place, answer in before.items()
-            if place[0] not in mirror.created_again
+            if place[0] not in mirror.lossy
         )
 
     async def _follow_groups(self, mirror: RoughMirror, truths: Truths) -> None:
@@ -178,13 +192,13 @@ class TranslationChaos:
             (group, TopicPartition(place[0].remote, place[1])): place
             for group, held in groups.items()
             for place in held.values()
-            if place[0] not in mirror.created_again
+            if place[0] not in mirror.lossy
         }
         lossy = {
             (group, TopicPartition(place[0].remote, place[1])): place
             for group, held in groups.items()
             for place in held.values()
-            if place[0] in mirror.created_again
+            if place[0] in mirror.lossy
         }
         aliases = sorted({entry.flow.source for entry in truths})
 
@@ -200,6 +214,37 @@ class TranslationChaos:
             if key in found:
                 self.outcome.judge(truths, place, found[key], key[0], exact=False)
 
+    async def _look_at_waiting_groups(self, mirror: RoughMirror, truths: Truths) -> None:
+        """What the service once wrote for them was right then; what is ahead now must be replaced."""
+        aliases = sorted({entry.flow.source for entry in truths})
+        groups = mirror.waiting_groups
+        self.outcome.waiting_offsets = len(groups) * PARTITIONS
+        ahead: list[str] = []
+
+        def judge(what: str, group: str, number: int, translated: int) -> None:
+            entry, held = groups[group]
+            if truths[entry][number].fault(held[number], translated) is Fault.SKIPPED:
+                ahead.append(f"{what} of {group}: {entry.topic}-{number}: {held[number]} -> {translated}")
+
+        async def none_is_ahead() -> bool:
+            ahead.clear()
+            written = await read_checkpoints(self.target.client_properties(), aliases, "waits-.*")
+            for (group, partition), offset in written.items():
+                if group in groups and partition.topic == groups[group][0].remote:
+                    judge("the checkpoint", group, partition.partition, offset)
+            for group, offsets in (await mirror.target.group_offsets(list(groups))).items():
+                assert not isinstance(offsets, KafkaError), offsets
+                for partition, committed in offsets.items():
+                    judge("the offset on the target", group, partition.partition, committed.next_offset)
+            return not ahead
+
+        if groups:
+            try:
+                await eventually(none_is_ahead)
+            except AssertionError:
+                for example in ahead:
+                    self.outcome.on_fault(Fault.SKIPPED, example)
+
 
 def main() -> int:
     parser = argparse.ArgumentParser(description="Translate random offsets of a mirror with a rough history.")
@@ -209,6 +254,7 @@ def main() -> int:
     parser.add_argument("--kills", type=int, default=9)
     parser.add_argument("--rewinds", type=int, default=8, help="stretches that are copied twice")
     parser.add_argument("--recreations", type=int, default=1, help="copies deleted and created again")
+    parser.add_argument("--cuts", type=int, default=4, help="logs that lose their tail")
     parser.add_argument("--groups", type=int, default=50)
     options = parser.parse_args()
     with tempfile.TemporaryDirectory(prefix="twinlog-chaos-") as directory:
@@ -225,6 +271,7 @@ def main() -> int:
                 rewinds=options.rewinds,
                 groups=options.groups,
                 recreations=options.recreations,
+                cuts=options.cuts,
             )
             outcome = asyncio.run(chaos.run())
         finally:
