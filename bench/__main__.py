@@ -21,7 +21,7 @@ from bench.results import Copier, to_json, write_results
 from bench.stage import open_stage
 from bench.tables import all_tables, markdown, show
 from twinlog.errors import TwinlogError
-from twinlog.local.work_directory import WorkDirectory
+from twinlog.machine.work_directory import WorkDirectory
 
 _RESULTS = Path(__file__).parent / "results"
 _FILE_WIDTH = 160

@@ -25,14 +25,14 @@ from twinlog.kafka.ports import CommittedOffset, KafkaCluster, NewTopic
 from twinlog.kafka.protocol.connection import DataClientPool
 from twinlog.kafka.raw import ProducerSettings, RawProducer
 from twinlog.local.blocking_cluster import BlockingCluster
-from twinlog.local.properties_text import render_properties
 from twinlog.local.spec import ClusterSpec
-from twinlog.local.work_directory import WorkDirectory
+from twinlog.local.twinlog_run import TwinlogRun
+from twinlog.machine.work_directory import WorkDirectory
 from twinlog.model import TopicPartition
+from twinlog.properties_text import render_properties
 from twinlog.service.peers import open_channel
 from twinlog.service.waiting import wait_or_stop
 from twinlog.testing.brokers import make_topics
-from twinlog.testing.twinlog_run import TwinlogRun
 
 HEAP_MEGABYTES = 2048
 TOPICS_AT_ONCE = 10

@@ -25,12 +25,12 @@ from twinlog.api.source.v1.source_service_pb2_grpc import SourceServiceStub
 from twinlog.errors import StateError
 from twinlog.kafka.ports import NewTopic
 from twinlog.kafka.raw import ProducerSettings, RawProducer
-from twinlog.local.properties_text import render_properties
-from twinlog.local.work_directory import WorkDirectory
+from twinlog.local.twinlog_run import TwinlogRun
+from twinlog.machine.work_directory import WorkDirectory
 from twinlog.model import Flow, TopicPartition
+from twinlog.properties_text import render_properties
 from twinlog.service.peers import open_channel
 from twinlog.service.waiting import wait_or_stop
-from twinlog.testing.twinlog_run import TwinlogRun
 
 CALL_SECONDS = 30.0
 COPIED_WITHIN_SECONDS = 180.0

@@ -27,12 +27,12 @@ from twinlog.api.source.v1 import source_service_pb2 as pb
 from twinlog.api.source.v1.source_service_pb2_grpc import SourceServiceStub
 from twinlog.errors import StateError
 from twinlog.kafka.raw import ProducerSettings, RawProducer
-from twinlog.local.properties_text import render_properties
-from twinlog.local.work_directory import WorkDirectory
+from twinlog.local.twinlog_run import TwinlogRun
+from twinlog.machine.work_directory import WorkDirectory
 from twinlog.model import Flow, TopicPartition
+from twinlog.properties_text import render_properties
 from twinlog.service.peers import open_channel
 from twinlog.service.waiting import wait_or_stop
-from twinlog.testing.twinlog_run import TwinlogRun
 
 FLOW = Flow("a", "b")
 PARTS = ["pauses", "flow-limits", "topic-limit"]

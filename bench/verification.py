@@ -20,7 +20,7 @@ from bench.replay import replay
 from bench.stage import Side, Stage, open_stage
 from twinlog.clock import SystemClock
 from twinlog.config import load as load_config
-from twinlog.local.work_directory import WorkDirectory
+from twinlog.machine.work_directory import WorkDirectory
 from twinlog.model import Flow
 from twinlog.verify.report import Verdict
 from twinlog_source.verify.engine import Verification

@@ -36,9 +36,9 @@ from twinlog.kafka.cluster import open_cluster
 from twinlog.kafka.ports import CommittedOffset
 from twinlog.local.blocking_cluster import BlockingCluster
 from twinlog.local.spec import ClusterSpec
+from twinlog.local.twinlog_run import TwinlogRun
 from twinlog.model import TopicPartition
 from twinlog.testing.brokers import eventually, retry_admin, start_clusters, stop_clusters, unique_name
-from twinlog.testing.twinlog_run import TwinlogRun
 
 GOOD = (pb2.VERDICT_EXACT, pb2.VERDICT_UP_TO_DATE)
 

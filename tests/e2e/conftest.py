@@ -5,8 +5,8 @@ from pathlib import Path
 
 from twinlog.kafka.cluster import open_cluster
 from twinlog.kafka.ports import KafkaCluster
+from twinlog.local.twinlog_run import TwinlogRun
 from twinlog.testing.brokers import KafkaPair
-from twinlog.testing.twinlog_run import TwinlogRun
 
 FAST_AND_SMALL = """
 replication.factor = 1

@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from e2e.conftest import FAST_AND_SMALL
+from twinlog.local.twinlog_run import TwinlogRun
 from twinlog.testing.brokers import KafkaPair, eventually
-from twinlog.testing.twinlog_run import TwinlogRun
 
 TWO = "clusters = A, B\nA.bootstrap.servers = 127.0.0.1:1\nB.bootstrap.servers = 127.0.0.1:2\n"
 

@@ -16,11 +16,11 @@ from twinlog.kafka.ports import KafkaCluster, LogReader, NewTopic, OffsetSpec
 from twinlog.local.blocking_cluster import BlockingCluster
 from twinlog.local.cluster_group import start_clusters, stop_clusters
 from twinlog.local.spec import ClusterSpec
+from twinlog.local.twinlog_run import TwinlogRun
 from twinlog.model import TopicPartition
 from twinlog.service.runtime import wait_or_stop
 from twinlog.testing.brokers import eventually, retry_admin
 from twinlog.testing.records import write_batches
-from twinlog.testing.twinlog_run import TwinlogRun
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 

@@ -21,10 +21,10 @@ from twinlog.demo.failover import read_some
 from twinlog.errors import KafkaError
 from twinlog.kafka.cluster import open_cluster
 from twinlog.kafka.ports import KafkaCluster, NewTopic, OffsetSpec
+from twinlog.local.twinlog_run import TwinlogRun
 from twinlog.model import Record, TopicPartition
 from twinlog.testing.brokers import KafkaPair, eventually, make_topics, unique_name
 from twinlog.testing.records import awkward_records, write_batches
-from twinlog.testing.twinlog_run import TwinlogRun
 
 PARTITIONS = 3
 CODECS = (Codec.NONE, Codec.GZIP, Codec.SNAPPY, Codec.LZ4, Codec.ZSTD)

@@ -13,9 +13,9 @@ from twinlog.kafka.cluster import open_cluster
 from twinlog.kafka.ports import NewTopic
 from twinlog.local.blocking_cluster import BlockingCluster
 from twinlog.local.spec import SaslMechanism
+from twinlog.local.twinlog_run import TwinlogRun
 from twinlog.testing.brokers import eventually, retry_admin, unique_name
 from twinlog.testing.records import write_batches
-from twinlog.testing.twinlog_run import TwinlogRun
 
 
 def _escaped(text: str) -> str:

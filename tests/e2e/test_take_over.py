@@ -12,10 +12,10 @@ from twinlog.kafka.cluster import open_cluster
 from twinlog.kafka.ports import KafkaCluster, NewTopic
 from twinlog.local.blocking_cluster import BlockingCluster
 from twinlog.local.mm2 import MirrorMaker2, quick_mm2_properties
+from twinlog.local.twinlog_run import TwinlogRun
 from twinlog.model import Flow
 from twinlog.testing.brokers import KafkaPair, eventually, make_topics, unique_name
 from twinlog.testing.records import write_batches
-from twinlog.testing.twinlog_run import TwinlogRun
 
 pytestmark = pytest.mark.java
 

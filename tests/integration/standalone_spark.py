@@ -7,9 +7,9 @@ from pathlib import Path
 import psutil
 import pyspark
 
-from twinlog.local.java import spark_environment
 from twinlog.local.port_lease import PortLease
 from twinlog.local.processes.process import GuardedProcess
+from twinlog.machine.java import spark_environment
 
 WORKERS = 2
 SECRET = "sesame-of-the-cluster"

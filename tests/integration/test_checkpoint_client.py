@@ -13,7 +13,7 @@ from twinlog.errors import KafkaError, NotFoundError
 from twinlog.kafka.cluster import open_cluster
 from twinlog.kafka.ports import KafkaCluster, NewTopic
 from twinlog.local.download.artifacts import KAFKA_4_TOOLS, ensure_jars
-from twinlog.local.java import find_java
+from twinlog.machine.java import find_java
 from twinlog.model import TopicPartition
 from twinlog.testing.brokers import KafkaPair, eventually, retry_admin, unique_name
 from twinlog.wire import Checkpoint, encode_checkpoint

@@ -14,10 +14,10 @@ from twinlog.kafka.groups.consumer import GroupConsumer
 from twinlog.kafka.ports import KafkaCluster, NewTopic
 from twinlog.local.blocking_cluster import BlockingCluster
 from twinlog.local.mm2 import quick_mm2_properties
+from twinlog.local.twinlog_run import TwinlogRun
 from twinlog.model import Flow, TopicPartition
 from twinlog.service.runtime import wait_or_stop
 from twinlog.testing.brokers import KafkaPair, eventually, retry_admin, unique_name
-from twinlog.testing.twinlog_run import TwinlogRun
 
 PARTITIONS = 2
 

@@ -10,8 +10,8 @@ from twinlog.errors import TransientKafkaError
 from twinlog.kafka.cluster import open_cluster
 from twinlog.kafka.ports import KafkaCluster, NewTopic
 from twinlog.local.blocking_cluster import BlockingCluster
-from twinlog.local.properties_text import render_properties
 from twinlog.local.spec import ClusterSpec
+from twinlog.properties_text import render_properties
 from twinlog.testing.brokers import KafkaPair, eventually, unique_name
 from twinlog.testing.service_process import CALL_SECONDS, ServiceProcess, run_service
 

@@ -8,9 +8,9 @@ import pyspark
 import pytest
 from cryptography.hazmat.primitives.serialization.pkcs12 import load_pkcs12
 
-from twinlog.local.java import JavaNotFoundError, find_java, spark_environment
 from twinlog.local.tls import CertificateAuthority
 from twinlog.local.trust_store import as_trust_store, trust_options
+from twinlog.machine.java import JavaNotFoundError, find_java, spark_environment
 from twinlog_source.pipeline.class_archive import (
     archives_of,
     base_archive,

@@ -11,8 +11,8 @@ from typing import Any
 from integration.conftest import MIRROR, PASSWORD, GuardedPair
 from twinlog.kafka.cluster import open_cluster
 from twinlog.kafka.ports import AclBinding, CommittedOffset, KafkaCluster, NewTopic
-from twinlog.local.properties_text import render_properties
 from twinlog.model import TopicPartition
+from twinlog.properties_text import render_properties
 from twinlog.testing.brokers import KafkaPair, eventually, retry_admin, unique_name
 
 STAMPED = "LogAppendTime"

@@ -7,7 +7,7 @@ import pytest
 
 from twinlog.config import Address, Service, ServiceEndpoints
 from twinlog.errors import ConfigError
-from twinlog.service.supervisor.addresses import Neighbours, child_overrides, reserve_addresses
+from twinlog.supervisor.addresses import Neighbours, child_overrides, reserve_addresses
 
 
 def _endpoints(

@@ -22,11 +22,11 @@ import pytest
 from twinlog.cli.common.location import service_endpoints
 from twinlog.clock import SystemClock
 from twinlog.local.port_lease import PortLease
-from twinlog.service.runs import living_runs
-from twinlog.service.supervisor.child import ChildSpec
-from twinlog.service.supervisor.log_lines import LogLines
-from twinlog.service.supervisor.supervisor import Supervisor
 from twinlog.service.waiting import Backoff
+from twinlog.supervisor.child import ChildSpec
+from twinlog.supervisor.log_lines import LogLines
+from twinlog.supervisor.runs import living_runs
+from twinlog.supervisor.supervisor import Supervisor
 from twinlog.testing.brokers import PATIENCE_SECONDS, eventually
 
 _SERVES = "import time; print('up', flush=True); time.sleep(600)"

@@ -17,7 +17,7 @@ import pytest
 START = """
 import sys
 
-from twinlog.local.java import spark_environment
+from twinlog.machine.java import spark_environment
 from twinlog_source.pipeline.launch import SparkUnavailableError
 from twinlog_source.pipeline.session import open_context
 
@@ -39,7 +39,7 @@ import asyncio
 import socket
 
 from twinlog.clock import SystemClock
-from twinlog.local.java import spark_environment
+from twinlog.machine.java import spark_environment
 from twinlog.model import Flow, TopicPartition
 from twinlog_source.driver.epoch import Epoch
 from twinlog_source.pipeline.runner import SparkRunner
@@ -128,7 +128,7 @@ SECRET = "sesame-of-the-store"
 RUN = """
 import json, sys
 
-from twinlog.local.java import spark_environment
+from twinlog.machine.java import spark_environment
 from twinlog_source.pipeline.session import close_context, open_context
 
 context, _ = open_context(

@@ -12,7 +12,7 @@ from twinlog.config import Configuration, Service
 from twinlog.errors import TransientKafkaError, TwinlogError
 from twinlog.kafka.clients import aiokafka_client_options
 from twinlog.kafka.raw import DataClientPool
-from twinlog.local.java import spark_environment
+from twinlog.machine.java import spark_environment
 from twinlog.model import Flow
 from twinlog.service.app import ServiceContext, ServiceParts
 from twinlog.service.clusters import UNKNOWN, Clusters

@@ -12,12 +12,12 @@ from twinlog.cli.common.output import Column, Output, OutputOption, print_json, 
 from twinlog.errors import ConfigError, NotFoundError, TwinlogError
 from twinlog.local import registry
 from twinlog.local.broker_image import ensure_image
-from twinlog.local.java import find_java
 from twinlog.local.owner import detach_owner, own_clusters
 from twinlog.local.processes.log_tail import last_lines
 from twinlog.local.processes.process import ProcessError
 from twinlog.local.registry import BrokerState, Request, RunningCluster
 from twinlog.local.spec import ClusterSpec, KafkaVersion, SaslMechanism, Security
+from twinlog.machine.java import find_java
 
 app = typer.Typer(
     name="local",

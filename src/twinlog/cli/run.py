@@ -47,8 +47,8 @@ def run_command(
 
     # What follows imports and reads for a moment, and has started nothing to be ended in order.
     with reported_failures(), exit_on_signals():
-        from twinlog.service.supervisor.main import run
-        from twinlog.service.supervisor.plan import RunRequest
+        from twinlog.supervisor.main import run
+        from twinlog.supervisor.plan import RunRequest
 
         request = RunRequest(
             config=file,

@@ -26,10 +26,10 @@ from twinlog.kafka.raw import DataClientPool
 from twinlog.local.blocking_cluster import BlockingCluster
 from twinlog.local.cluster import LocalCluster
 from twinlog.local.spec import ClusterSpec
+from twinlog.local.twinlog_run import TwinlogRun
 from twinlog.model import TopicPartition
 from twinlog.service.runtime import wait_or_stop
 from twinlog.service.signals import handle_signals
-from twinlog.testing.twinlog_run import TwinlogRun
 
 TOPIC, REMOTE_TOPIC, GROUP = "orders", "A.orders", "billing"
 PARTITIONS = 5

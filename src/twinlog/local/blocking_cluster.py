@@ -16,14 +16,14 @@ from twinlog.local.broker_properties import (
     client_properties,
     server_properties,
 )
-from twinlog.local.java import find_java
 from twinlog.local.node_storage import make_checkpoint, new_kafka_id, write_formatted
 from twinlog.local.port_lease import PortLease
 from twinlog.local.processes.process import ProcessError
-from twinlog.local.properties_text import render_properties
 from twinlog.local.spec import ADDRESS, SCRAM_MECHANISMS, ClusterSpec, SaslMechanism
 from twinlog.local.tls import CertificateAuthority
-from twinlog.local.work_directory import WorkDirectory
+from twinlog.machine.java import find_java
+from twinlog.machine.work_directory import WorkDirectory
+from twinlog.properties_text import render_properties
 
 _START_SECONDS = 90.0
 _STOP_SECONDS = 20.0

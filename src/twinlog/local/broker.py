@@ -4,10 +4,10 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from twinlog.local.broker_properties import NodePlace
-from twinlog.local.java import Java
 from twinlog.local.processes.log_tail import LogTail, last_lines
 from twinlog.local.processes.process import GuardedProcess, ProcessError
 from twinlog.local.spec import ClusterSpec, KafkaVersion
+from twinlog.machine.java import Java
 
 _STARTED = "Kafka Server started"
 _HERE = Path(__file__).parent

@@ -17,13 +17,13 @@ from pathlib import Path
 from twinlog.local.broker import Broker, broker_command
 from twinlog.local.broker_properties import NodePlace, server_properties
 from twinlog.local.download.artifacts import KAFKA_3_BROKER, KAFKA_4_BROKER, Jars, ensure_jars
-from twinlog.local.java import Java
 from twinlog.local.node_storage import CHECKPOINT, make_checkpoint, new_kafka_id, write_formatted
 from twinlog.local.port_lease import PortLease
 from twinlog.local.processes.process import ProcessError
-from twinlog.local.properties_text import render_properties
 from twinlog.local.spec import OPEN, ClusterSpec, KafkaVersion
-from twinlog.local.work_directory import WorkDirectory
+from twinlog.machine.java import Java
+from twinlog.machine.work_directory import WorkDirectory
+from twinlog.properties_text import render_properties
 
 _ARTIFACTS = {KafkaVersion.V4_3: KAFKA_4_BROKER, KafkaVersion.V3_9: KAFKA_3_BROKER}
 _TRIAL_SECONDS = 120.0

@@ -10,8 +10,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from twinlog.local.properties_text import plain_login, scram_login
 from twinlog.local.spec import ADDRESS, SCRAM_MECHANISMS, ClusterSpec, KafkaVersion, SaslMechanism, Security
+from twinlog.properties_text import plain_login, scram_login
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -8,9 +8,9 @@ from pathlib import Path
 from typing import Final
 
 from twinlog.local.download.artifacts import KAFKA_4_TOOLS, ensure_jars
-from twinlog.local.java import find_java
 from twinlog.local.processes.process import GuardedProcess, ProcessError
-from twinlog.local.properties_text import render_properties
+from twinlog.machine.java import find_java
+from twinlog.properties_text import render_properties
 
 CONSOLE_CONSUMER: Final = "org.apache.kafka.tools.consumer.ConsoleConsumer"
 _LOGGING_FILE = Path(__file__).with_name("tools_log4j2.properties")

@@ -9,11 +9,11 @@ from typing import Final, Self
 
 from twinlog import properties
 from twinlog.local.download.artifacts import KAFKA_4_TOOLS, ensure_jars
-from twinlog.local.java import find_java
 from twinlog.local.processes.log_tail import LogTail, last_lines
 from twinlog.local.processes.process import GuardedProcess, ProcessError
-from twinlog.local.properties_text import render_properties
+from twinlog.machine.java import find_java
 from twinlog.model import ClusterAlias, Flow
+from twinlog.properties_text import render_properties
 
 _MAIN_CLASS = "org.apache.kafka.connect.mirror.MirrorMaker"
 _LOGGING_FILE = Path(__file__).with_name("broker_log4j2.properties")

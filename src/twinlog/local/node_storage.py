@@ -13,9 +13,9 @@ import subprocess
 import uuid
 
 from twinlog.local.broker_properties import NodePlace
-from twinlog.local.java import Java
 from twinlog.local.processes.process import ProcessError
 from twinlog.local.spec import SCRAM_MECHANISMS, SaslMechanism, Security
+from twinlog.machine.java import Java
 
 _FORMAT_SECONDS = 60.0
 _SCRAM_ITERATIONS = 4096

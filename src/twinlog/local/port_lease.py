@@ -12,8 +12,8 @@ import socket
 from collections.abc import Sequence
 
 from twinlog.errors import TwinlogError
-from twinlog.local.paths import writable_cache
 from twinlog.local.spec import ADDRESS
+from twinlog.machine.paths import writable_cache
 
 _FIRST_PORT = 20_000
 _LAST_PORT = 31_999

@@ -18,8 +18,8 @@ from cryptography.hazmat.primitives.serialization import BestAvailableEncryption
 from cryptography.hazmat.primitives.serialization.pkcs12 import PKCS12Certificate, serialize_java_truststore
 from cryptography.utils import CryptographyDeprecationWarning
 
-from twinlog.local.java import Java
-from twinlog.local.paths import cache_dir
+from twinlog.machine.java import Java
+from twinlog.machine.paths import cache_dir
 
 _JAVA_STORES = (Path("/etc/ssl/certs/java/cacerts"), Path("/etc/pki/java/cacerts"))
 _PEM_BUNDLES = (

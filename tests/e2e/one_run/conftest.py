@@ -6,8 +6,8 @@ from collections.abc import Iterator
 import pytest
 
 from e2e.conftest import FAST_AND_SMALL, Mirror
+from twinlog.local.twinlog_run import TwinlogRun
 from twinlog.testing.brokers import KafkaPair, unique_name
-from twinlog.testing.twinlog_run import TwinlogRun
 
 
 @pytest.fixture(scope="package")

@@ -9,10 +9,10 @@ from twinlog.batches import Codec, NewRecord
 from twinlog.clock import SystemClock
 from twinlog.demo.comparison import Comparison, compare
 from twinlog.kafka.ports import NewTopic
+from twinlog.local.twinlog_run import SERVICES
 from twinlog.service.runtime import wait_or_stop
 from twinlog.testing.brokers import eventually, retry_admin, unique_name
 from twinlog.testing.records import write_batches
-from twinlog.testing.twinlog_run import SERVICES
 
 PARTITIONS, BATCHES, RECORDS_PER_BATCH = 3, 60, 50
 

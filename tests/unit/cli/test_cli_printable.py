@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from twinlog.cli.common.table import Column, table_lines
 from twinlog.clock import SystemClock
 from twinlog.printable import PrintableStream, printable, printable_json
-from twinlog.service.supervisor.log_lines import LogLines
+from twinlog.supervisor.log_lines import LogLines
 from twinlog.telemetry.logging import configure_logging
 
 HOSTILE = "g\x1b[2J\x1b]0;title\x07\x9b31mx\r\x00\u202eevil"

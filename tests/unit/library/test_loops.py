@@ -14,7 +14,7 @@ from twinlog.filters.samples import samples
 from twinlog.loops import refuse_loops
 from twinlog.model import Flow
 from twinlog.service.app import ServiceContext, ServiceParts, service_main
-from twinlog.service.supervisor.plan import RunRequest, plan_run
+from twinlog.supervisor.plan import RunRequest, plan_run
 
 IDENTITY = "org.apache.kafka.connect.mirror.IdentityReplicationPolicy"
 

@@ -4,7 +4,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from twinlog import properties
-from twinlog.local.properties_text import plain_login, render_properties, scram_login
+from twinlog.properties_text import plain_login, render_properties, scram_login
 
 _KEYS = st.text(st.characters(codec="utf-8"), min_size=1)
 _VALUES = st.text(st.characters(codec="utf-8"))

@@ -13,7 +13,7 @@ from pathlib import Path
 import pyspark
 
 from twinlog.errors import ConfigError
-from twinlog.local.java import Java, find_java
+from twinlog.machine.java import Java, find_java
 
 _SILENT = "-Xshare:auto -Xlog:cds*=off"
 """A JVM that cannot use the archive goes on without, and need not speak of it."""

@@ -19,8 +19,8 @@ from pyspark.errors import PySparkException
 from pyspark.java_gateway import launch_gateway
 
 from twinlog.errors import TwinlogError
-from twinlog.local.properties_text import render_properties
-from twinlog.local.work_directory import WorkDirectory
+from twinlog.machine.work_directory import WorkDirectory
+from twinlog.properties_text import render_properties
 from twinlog_source.pipeline.jvm_log import JvmOutput
 
 SPARK_FAILURES = (Py4JError, PySparkException, OSError)

@@ -10,7 +10,7 @@ from pathlib import Path
 from pyspark import SparkContext
 
 from twinlog.errors import TwinlogError
-from twinlog.local.java import Java, JavaNotFoundError, find_java, spark_environment
+from twinlog.machine.java import Java, JavaNotFoundError, find_java, spark_environment
 from twinlog_source.pipeline.class_archive import archives_of, base_archive, class_archive, write_archive
 from twinlog_source.pipeline.launch import SparkUnavailableError, end_jvm
 from twinlog_source.pipeline.session import open_context

@@ -14,7 +14,7 @@ from pathlib import Path
 from py4j.protocol import Py4JJavaError  # type: ignore[import-untyped]
 from pyspark import SparkConf, SparkContext
 
-from twinlog.local.work_directory import WorkDirectory
+from twinlog.machine.work_directory import WorkDirectory
 from twinlog_source.pipeline.class_archive import class_path, use_archive
 from twinlog_source.pipeline.jvm_log import JvmOutput, silence_py4j, words_of
 from twinlog_source.pipeline.launch import (

@@ -4,6 +4,7 @@ import asyncio
 from collections.abc import Sequence
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, replace
+from importlib.util import find_spec
 
 from twinlog.clock import Clock
 from twinlog.config import Configuration
@@ -118,10 +119,25 @@ class Verification:
         return await on_spark.prove_all(bounds)
 
     def _spark_master(self, bounds: Sequence[Bounds]) -> str | None:
-        """None: in this process. A JVM takes seconds to start, and a process of its own for each core."""
+        """None: in this process. A JVM takes seconds to start, and a process of its own for each core.
+
+        Raises ConfigError where Spark is asked for and not installed.
+        """
         asked = self.request.spark_master
+        if asked == NO_SPARK:
+            return None
+        # The image of the command line has no Spark.
+        installed = find_spec("pyspark") is not None
         if asked is not None:
-            return None if asked == NO_SPARK else asked
+            if not installed:
+                raise ConfigError(
+                    f"Spark is not installed here: install pyspark, or give --spark-master {NO_SPARK}"
+                    " to compare in this process",
+                    metadata={"key": "--spark-master"},
+                )
+            return asked
+        if not installed:
+            return None
         work = sum(each.source_goal - each.source_start for each in bounds)
         return self.configuration.spark.master if work >= LARGE_OFFSETS else None
 

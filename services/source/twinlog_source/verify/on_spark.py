@@ -12,7 +12,7 @@ from typing import Any
 
 from twinlog.config.settings import SparkSettings
 from twinlog.kafka.ports import KafkaCluster
-from twinlog.local.java import spark_environment
+from twinlog.machine.java import spark_environment
 from twinlog.model import TopicPartition
 from twinlog.verify.model import Bounds, PartitionProof, Side
 from twinlog.verify.ranges import joined, parts, split_offsets

@@ -48,7 +48,7 @@ def service_endpoints(config: Path | None, endpoints: list[str] | None) -> dict[
     Raises ConfigError for a service that does not exist and a file that does not load.
     """
     from twinlog.config.keys_twinlog import DEFAULT_PORTS
-    from twinlog.service.runs import living_runs
+    from twinlog.supervisor.runs import living_runs
 
     found = {str(service): f"127.0.0.1:{port}" for service, port in DEFAULT_PORTS.items()}
     if config is not None:

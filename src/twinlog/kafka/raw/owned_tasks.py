@@ -6,11 +6,10 @@ uses what the children do is told of the error.
 """
 
 import asyncio
+import logging
 from collections.abc import Callable, Coroutine
 
-import structlog
-
-log = structlog.get_logger(__name__)
+log = logging.getLogger(__name__)
 
 
 class OwnedTasks:
@@ -50,5 +49,5 @@ class OwnedTasks:
                 self._opened.set()
                 await self._closing.wait()
         except* Exception as failures:
-            log.exception("background_task_failed", of=self._name)
+            log.exception("background_task_failed", extra={"of": self._name})
             self._on_failure(failures.exceptions[0])

@@ -20,8 +20,8 @@ from typing import Final
 from twinlog.errors import TwinlogError
 from twinlog.local.download.fetch_progress import FetchProgress, progress_for_terminal
 from twinlog.local.download.ivy import Coordinate, retrieve
-from twinlog.local.java import Java, find_java
-from twinlog.local.paths import cache_dir, writable_cache
+from twinlog.machine.java import Java, find_java
+from twinlog.machine.paths import cache_dir, writable_cache
 
 _KAFKA_4 = "4.3.1"
 _KAFKA_3 = "3.9.2"

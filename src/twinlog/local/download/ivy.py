@@ -19,11 +19,11 @@ from typing import Final
 from twinlog.errors import ConfigError, TwinlogError
 from twinlog.local.download.fetch_progress import FetchProgress, FetchStep
 from twinlog.local.download.proxy import proxy_options
-from twinlog.local.java import Java
-from twinlog.local.paths import cache_dir
 from twinlog.local.processes.log_tail import LogTail, last_lines
 from twinlog.local.processes.process import GuardedProcess
 from twinlog.local.trust_store import trust_options
+from twinlog.machine.java import Java
+from twinlog.machine.paths import cache_dir
 
 SETTINGS_VARIABLE: Final = "TWINLOG_IVY_SETTINGS"
 _FETCH_SECONDS = 1800.0

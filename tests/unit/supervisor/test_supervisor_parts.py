@@ -5,9 +5,9 @@ import json
 
 import pytest
 
-from twinlog.service.supervisor.log_lines import LogLines, last_words
-from twinlog.service.supervisor.policy import GiveUp, Restart, RestartPolicy
 from twinlog.service.waiting import Backoff
+from twinlog.supervisor.log_lines import LogLines, last_words
+from twinlog.supervisor.policy import GiveUp, Restart, RestartPolicy
 from twinlog.testing.fakes.clock import FakeClock
 
 

@@ -13,14 +13,14 @@ from twinlog.config import Address, Configuration, LogFormat, Service, load
 from twinlog.errors import ConfigError
 from twinlog.loops import refuse_loops
 from twinlog.service.arguments import parse_flows, parse_override
-from twinlog.service.runs import LivingRun, living_runs
-from twinlog.service.supervisor.addresses import (
+from twinlog.supervisor.addresses import (
     Neighbours,
     ServiceAddress,
     child_overrides,
     reserve_addresses,
 )
-from twinlog.service.supervisor.child import ChildSpec
+from twinlog.supervisor.child import ChildSpec
+from twinlog.supervisor.runs import LivingRun, living_runs
 
 _CHILD_ENVIRONMENT = {
     # Each of glibc's per-thread arenas costs memory that a service never needs.

@@ -9,9 +9,9 @@ from threading import Barrier, BrokenBarrierError
 
 import pytest
 
-from twinlog.service.runs import LivingRun, announced, living_runs
-from twinlog.service.supervisor.main import begin_run
-from twinlog.service.supervisor.plan import RunPlan, RunRequest
+from twinlog.supervisor.main import begin_run
+from twinlog.supervisor.plan import RunPlan, RunRequest
+from twinlog.supervisor.runs import LivingRun, announced, living_runs
 
 _RUN = LivingRun(pid=1, config="/etc/mm2.properties", listens={}, endpoints={})
 

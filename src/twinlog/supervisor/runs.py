@@ -13,8 +13,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from twinlog.local.file_lock import is_locked
-from twinlog.local.paths import state_dir
+from twinlog.machine.file_lock import is_locked
+from twinlog.machine.paths import state_dir
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

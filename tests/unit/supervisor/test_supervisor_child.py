@@ -7,7 +7,7 @@ from typing import IO
 
 import pytest
 
-from twinlog.service.supervisor.child import Child, ChildEnd, ChildSpec
+from twinlog.supervisor.child import Child, ChildEnd, ChildSpec
 
 SPEC = ChildSpec(name="source", command=("source",), environment={})
 LATE_LOOKS = 200

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Final
 
 from twinlog.errors import ConfigError
-from twinlog.local.paths import cache_dir
+from twinlog.machine.paths import cache_dir
 
 OLDEST_VERSION: Final = 17
 _PROBE_SECONDS = 20.0

@@ -12,7 +12,7 @@ from typing import Any, TextIO
 
 from twinlog.clock import Clock
 from twinlog.printable import printable
-from twinlog.service.supervisor.streams import write_line
+from twinlog.supervisor.streams import write_line
 from twinlog.telemetry.redaction import redact, redact_text
 
 _COLOURS = {"error": "\x1b[31m", "critical": "\x1b[31m", "warning": "\x1b[33m", "debug": "\x1b[2m"}

@@ -9,14 +9,14 @@ from contextlib import ExitStack
 
 from twinlog import __version__
 from twinlog.clock import SystemClock
-from twinlog.service.runs import announced, beginning
 from twinlog.service.signals import handle_signals
-from twinlog.service.supervisor.child import Child, ChildSpec
-from twinlog.service.supervisor.log_lines import LogLines
-from twinlog.service.supervisor.plan import RunPlan, RunRequest, plan_run
-from twinlog.service.supervisor.streams import complete_standard_streams, write_line
-from twinlog.service.supervisor.supervisor import EXIT_FAILED, Supervisor
 from twinlog.service.waiting import Backoff, wait_or_stop
+from twinlog.supervisor.child import Child, ChildSpec
+from twinlog.supervisor.log_lines import LogLines
+from twinlog.supervisor.plan import RunPlan, RunRequest, plan_run
+from twinlog.supervisor.runs import announced, beginning
+from twinlog.supervisor.streams import complete_standard_streams, write_line
+from twinlog.supervisor.supervisor import EXIT_FAILED, Supervisor
 
 _KILL_MARGIN_SECONDS = 5.0
 """What a child may take beyond its own drain and grace before it counts as stuck."""

@@ -7,10 +7,10 @@ from dataclasses import dataclass
 
 from twinlog.clock import Clock
 from twinlog.errors import TwinlogError
-from twinlog.service.supervisor.child import Child, ChildEnd, ChildSpec
-from twinlog.service.supervisor.log_lines import LogLines, last_words
-from twinlog.service.supervisor.policy import EXIT_BAD_CONFIG, GiveUp, RestartPolicy
 from twinlog.service.waiting import Backoff, wait_or_stop
+from twinlog.supervisor.child import Child, ChildEnd, ChildSpec
+from twinlog.supervisor.log_lines import LogLines, last_words
+from twinlog.supervisor.policy import EXIT_BAD_CONFIG, GiveUp, RestartPolicy
 
 EXIT_CLEAN = 0
 EXIT_FAILED = 1
