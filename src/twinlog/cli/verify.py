@@ -5,7 +5,6 @@ import re
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -16,6 +15,7 @@ from twinlog.cli.common.flow_choice import OptionalFlowArgument, OptionalFlowOpt
 from twinlog.cli.common.location import ConfigOption, load_config
 from twinlog.cli.common.output import Column, Output, OutputOption, print_json, print_table
 from twinlog.cli.common.times import EXPECTED, parse_time
+from twinlog.cli.verifying import engine, verified
 from twinlog.clock import SystemClock
 from twinlog.errors import ConfigError
 from twinlog.printable import printable
@@ -113,7 +113,9 @@ def verify_command(
     ] = 2_000_000,
     parquet: Annotated[
         Path | None,
-        typer.Option(metavar="DIR", help="On Spark, keep a row for each part of a partition there."),
+        typer.Option(
+            metavar="DIR", help="Keep a row for each part of a partition there, as Parquet; runs on Spark."
+        ),
     ] = None,
     show: Annotated[
         bool, typer.Option("--show", help="Print the records that differ, with keys and values.")
@@ -132,7 +134,7 @@ def verify_command(
     with reported_failures():
         if config is None:
             raise ConfigError("name the properties file with --config", metadata={"key": "--config"})
-        request = _request_class()(
+        request = engine("request").VerifyRequest(
             flow=_flow(required_flow(flow, flow_option)),
             topics=frozenset(topic or ()),
             partitions=frozenset(partition or ()),
@@ -148,11 +150,15 @@ def verify_command(
             parquet_directory=None if parquet is None else str(parquet),
             show=show,
         )
+        if parquet is not None and spark_master == "none":
+            raise ConfigError(
+                "--parquet needs Spark: leave out --spark-master none", metadata={"key": "--parquet"}
+            )
         configuration = load_config(config)
         for file in (report_file, html_file):
             _check_writable(file)
     with _progress_bar() as on_progress:
-        report: FlowReport = run_async(_verification(configuration, request, on_progress))
+        report: FlowReport = run_async(verified(configuration, request, on_progress))
     with reported_failures():
         told = document(report)
         if report_file is not None:
@@ -171,28 +177,6 @@ def verify_command(
 verify_command.__doc__ = _HELP
 
 
-def _engine(module: str) -> Any:
-    """What reads the logs comes with the source service."""
-    try:
-        return import_module(f"twinlog_source.verify.{module}")
-    except ModuleNotFoundError as error:
-        if error.name is None or not error.name.startswith("twinlog_source"):
-            raise
-        raise ConfigError("twinlog verify needs the package twinlog-source: install it here") from None
-
-
-def _request_class() -> Any:
-    return _engine("request").VerifyRequest
-
-
-async def _verification(configuration: Any, request: Any, on_progress: Callable[[Any], None]) -> "FlowReport":
-    verification = _engine("engine").Verification(
-        configuration=configuration, request=request, clock=SystemClock(), on_progress=on_progress
-    )
-    report: FlowReport = await verification.run()
-    return report
-
-
 def _flow(text: str) -> Any:
     from twinlog.model import Flow
 
@@ -206,7 +190,7 @@ def _instant(option: str, text: str | None) -> Any:
     """Raises ConfigError when it is neither an offset nor a time."""
     if text is None:
         return None
-    instant = _engine("request").Instant
+    instant = engine("request").Instant
     if text.isdecimal():
         return instant(offset=int(text))
     return instant(timestamp_ms=parse_time(text, now_ms=SystemClock().now_ms()))

@@ -6,13 +6,14 @@ sides are read on in growing windows and aligned by their longest common subsequ
 a row belong together again; what lies between is a hunk, for `judge`.
 """
 
-from collections.abc import Sequence
+from collections.abc import Hashable, Sequence
 from dataclasses import dataclass, field
 
 from twinlog.batches.codec import MAX_OPEN_BYTES, decompress
 from twinlog.batches.header import CODEC_MASK, HEADER_BYTES, LOG_APPEND_TIME_BIT, Batch
 from twinlog.verify.align import Pair, align
 from twinlog.verify.entries import Entry
+from twinlog.verify.kept_offsets import KeptOffsets
 from twinlog.verify.model import Bounds, NotCompared, PartitionProof, Reason, Side
 from twinlog.verify.sides import Cursor, Extend, Extended, Steps, Window
 
@@ -56,9 +57,11 @@ class Comparison:
     target: Cursor = field(init=False)
     position: int | None = field(init=False)
     proof: PartitionProof = field(init=False)
+    offsets: KeptOffsets = field(init=False)
 
     def __post_init__(self) -> None:
         bounds = self.bounds
+        self.offsets = KeptOffsets(bounds.offsets_kept_from)
         self.source = Cursor(
             side=Side.SOURCE,
             offset=bounds.source_start,
@@ -82,6 +85,7 @@ class Comparison:
             target_from=bounds.target_start,
             target_to=bounds.target_start,
             target_compacted=bounds.target_compacted,
+            offsets_promised=bounds.offsets_kept_from is not None,
         )
 
     def compare(self) -> Steps[None]:
@@ -110,9 +114,15 @@ class Comparison:
         yield from self._finish()
         self._note()
 
+    def end(self) -> None:
+        """No more is compared: say what was."""
+        self.proof.source_hash, self.proof.target_hash = self.source.hash.hex, self.target.hash.hex
+
     def _note(self) -> None:
         self.proof.source_to = max(self.proof.source_to, min(self.source.at, self.bounds.source_goal))
         self.proof.target_to = max(self.proof.target_to, self.target.at)
+        self.source.hash.take(self.proof.source_to)
+        self.target.hash.take(self.proof.target_to)
 
     def _extend(self) -> Steps[bool]:
         if not self.bounds.may_grow:
@@ -126,11 +136,13 @@ class Comparison:
 
     def _pass_equal_batches(self) -> bool:
         source, target = self.source.batches[0], self.target.batches[0]
-        if not _are_equal(source, target, self.max_open_bytes):
+        begins = source.header.base_offset, target.header.base_offset
+        if not self.offsets.fits(*begins) or not _are_equal(source, target, self.max_open_bytes):
             return False
         self.source.pass_batch()
         self.target.pass_batch()
         count = source.header.record_count
+        self.offsets.note(*begins, count)
         self.proof.records += count
         self.proof.unopened_records += count
         if source.header.base_offset != target.header.base_offset:
@@ -149,7 +161,12 @@ class Comparison:
         else:
             equal = _equal_until(source.timestamps, first, target.timestamps, other, equal)
         if equal:
+            equal = self.offsets.fitting(
+                source.offsets[first : first + equal], target.offsets[other : other + equal]
+            )
+        if equal:
             last = equal - 1
+            self.offsets.note(source.offsets[first], target.offsets[other], equal)
             if (
                 source.offsets[first] != target.offsets[other]
                 or source.offsets[first + last] != target.offsets[other + last]
@@ -161,24 +178,14 @@ class Comparison:
         return equal == count
 
     def _resync(self) -> Steps[None]:
-        source = Window(
-            side=Side.SOURCE,
-            next_offset=self.source.offset,
-            limit=self.source.limit,
-            max_open_bytes=self.max_open_bytes,
-        )
-        target = Window(
-            side=Side.TARGET,
-            next_offset=self.target.offset,
-            limit=self.target.limit,
-            max_open_bytes=self.max_open_bytes,
-        )
+        source = self._window(Side.SOURCE, self.source.offset, self.source.limit)
+        target = self._window(Side.TARGET, self.target.offset, self.target.limit)
         is_head = self._is_head
         size = FIRST_WINDOW
         while True:
             yield from source.grow(size)
             yield from target.grow(size)
-            pairs = align(*_tokens(source, target))
+            pairs = self._aligned(source, target)
             last_source = pairs[-1][0] if pairs else -1
             if (
                 target.is_complete
@@ -194,6 +201,23 @@ class Comparison:
             size *= 4
         self._take(source, target, pairs, cut, is_head=is_head)
 
+    def _aligned(self, source: Window, target: Window) -> list[Pair]:
+        """Where records repeat themselves, those at the promised offsets belong together."""
+        tokens, copied = _tokens(source, target)
+        pairs = align(tokens, copied)
+        if self.offsets.since is None:
+            return pairs
+        shift = self.offsets.shift
+        placed = align(
+            [(entry.offset + shift, token) for entry, token in zip(source.entries, tokens, strict=True)],
+            [(entry.offset, token) for entry, token in zip(target.entries, copied, strict=True)],
+        )
+        settled = _settled_run(placed)
+        if settled is None:
+            return placed if len(placed) == len(pairs) else pairs
+        begin = settled[0] - SETTLED_RUN, settled[1] - SETTLED_RUN
+        return placed if _pairs_before(placed, begin) >= _pairs_before(pairs, begin) else pairs
+
     @property
     def _is_head(self) -> bool:
         return not self.proof.records and not self.hunks
@@ -201,13 +225,9 @@ class Comparison:
     def _settled(self, source: Window, target: Window, pairs: Sequence[Pair], size: int) -> Pair | None:
         """How many entries of both windows are decided by these pairs; None: larger windows are wanted."""
         lengths = len(source.entries), len(target.entries)
-        run = 0
-        before = (-2, -2)
-        for pair in pairs:
-            run = run + 1 if pair == (before[0] + 1, before[1] + 1) else 1
-            before = pair
-            if run >= SETTLED_RUN:
-                return pair[0] + 1, pair[1] + 1
+        settled = _settled_run(pairs)
+        if settled is not None:
+            return settled
         if source.is_complete and target.is_complete:
             return lengths
         if pairs and (
@@ -252,7 +272,9 @@ class Comparison:
                 )
             if pair:
                 at = pair[0] + 1, pair[1] + 1
-                if source.entries[pair[0]].offset != target.entries[pair[1]].offset:
+                offset, place = source.entries[pair[0]].offset, target.entries[pair[1]].offset
+                self.offsets.note(offset, place)
+                if offset != place:
                     self.proof.same_offsets = False
         self.proof.records += len(decided)
         is_lost = not decided and cut == (len(source.entries), len(target.entries))
@@ -300,7 +322,14 @@ class Comparison:
                 self._add_lag(source.at)
 
     def _window(self, side: Side, offset: int, limit: int) -> Window:
-        return Window(side=side, next_offset=offset, limit=limit, max_open_bytes=self.max_open_bytes)
+        cursor = self.source if side is Side.SOURCE else self.target
+        return Window(
+            side=side,
+            next_offset=offset,
+            limit=limit,
+            max_open_bytes=self.max_open_bytes,
+            hash=cursor.hash,
+        )
 
     def _add_tail(self, rest: Window, begins: Pair, *, is_head: bool) -> None:
         if rest.entries:
@@ -338,6 +367,22 @@ class Comparison:
         )
 
 
+def _settled_run(pairs: Sequence[Pair]) -> Pair | None:
+    """Behind the first SETTLED_RUN pairs in a row."""
+    run = 0
+    before = (-2, -2)
+    for pair in pairs:
+        run = run + 1 if pair == (before[0] + 1, before[1] + 1) else 1
+        before = pair
+        if run >= SETTLED_RUN:
+            return pair[0] + 1, pair[1] + 1
+    return None
+
+
+def _pairs_before(pairs: Sequence[Pair], end: Pair) -> int:
+    return sum(one < end[0] and other < end[1] for one, other in pairs)
+
+
 def _behind(window: Window, index: int, begin: int) -> int:
     return window.entries[index - 1].offset + 1 if index else begin
 
@@ -349,7 +394,7 @@ def _continuation(window: Window, index: int, begin: int) -> int:
     return _behind(window, index, begin)
 
 
-def _tokens(source: Window, target: Window) -> tuple[Sequence[object], Sequence[object]]:
+def _tokens(source: Window, target: Window) -> tuple[Sequence[Hashable], Sequence[Hashable]]:
     """What records are aligned by: without timestamps where the target has its own."""
     if target.own_timestamps:
         return [entry[2:] for entry in source.entries], [entry[2:] for entry in target.entries]

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 
 from twinlog.verify.compare import Comparison, Hunk
 from twinlog.verify.entries import Entry
+from twinlog.verify.kept_offsets import Place
 from twinlog.verify.model import Bounds, Difference, Kind, NotCompared, PartitionProof, Range, Reason, Side
 from twinlog.verify.pairing import STRONG, changed_pairs
 from twinlog.verify.runs import merged, merged_ranges
@@ -42,6 +43,7 @@ class _Judge:
 
     def run(self) -> Steps[None]:
         proof = self.comparison.proof
+        self.comparison.end()
         self.hunks = [self._below_goals(hunk) for hunk in self.comparison.hunks]
         self._take_known_gaps()
         self._take_order()
@@ -52,9 +54,23 @@ class _Judge:
         for hunk in self.hunks:
             self._take_changed(hunk, least=1)
             self._take_rest(hunk)
-        proof.differences = merged(self.found)
+        proof.differences = [*merged(self.found), *self._shifted()]
         proof.differences.sort(key=_place)
         proof.not_compared = merged_ranges(proof.not_compared)
+
+    def _shifted(self) -> list[Difference]:
+        """Records at other offsets than promised, unless a difference right before them explains it."""
+        offsets = self.comparison.offsets
+        if not offsets.runs:
+            return []
+        sources = {each.source_offset for each in self.found}
+        targets = {each.target_offset for each in self.found}
+        return offsets.differences(
+            Place(hunk.source_after, hunk.target_after)
+            for hunk in self.comparison.hunks
+            if _is_in(sources, hunk.source_before, hunk.source_after)
+            or _is_in(targets, hunk.target_before, hunk.target_after)
+        )
 
     def _below_goals(self, hunk: Hunk) -> Hunk:
         bounds = self.bounds
@@ -110,12 +126,12 @@ class _Judge:
             if target_gone and hunk.source:
                 self._not_compared(Side.SOURCE, hunk.source, Reason.TARGET_RETENTION)
                 hunk.source = []
-            if hunk.is_head and hunk.source_after is not None:
-                if bounds.head_is_free:
-                    hunk.target = []
-                if bounds.begins_anywhere:
-                    self._not_compared(Side.SOURCE, hunk.source, Reason.BEFORE_FIRST_COPY)
-                    hunk.source = []
+            if hunk.is_head and bounds.head_is_free:
+                # Also where the copy has nothing of the range yet.
+                hunk.target = []
+            if hunk.is_head and hunk.source_after is not None and bounds.begins_anywhere:
+                self._not_compared(Side.SOURCE, hunk.source, Reason.BEFORE_FIRST_COPY)
+                hunk.source = []
 
     def _take_superseded(self) -> Steps[None]:
         keys = {entry.key for hunk in self.hunks for entry in (*hunk.source, *hunk.target) if entry.has_key}
@@ -239,6 +255,10 @@ class _Judge:
                     is_harmless=reason.is_harmless if is_harmless is None else is_harmless,
                 )
             )
+
+
+def _is_in(offsets: Iterable[int | None], begin: int, end: int | None) -> bool:
+    return any(offset is not None and begin <= offset and (end is None or offset < end) for offset in offsets)
 
 
 def _place(difference: Difference) -> tuple[int, int]:

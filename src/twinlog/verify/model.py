@@ -74,7 +74,7 @@ class Difference:
     target_offset: int | None
     count: int = 1
     changed: tuple[str, ...] = ()
-    """Of CHANGED: key, value, headers, timestamp."""
+    """Of CHANGED: key, value, headers, timestamp; offset, where the source's are promised."""
     found_in: str = ""
     """Of MISSING and FOREIGN: the same record in another partition of the topic, as `topic-2@17`."""
 
@@ -136,6 +136,8 @@ class Bounds:
     target_compacted: bool = False
     begins_anywhere: bool = False
     """The copy may begin later than the source: the flow began at the end."""
+    offsets_kept_from: int | None = None
+    """Source offset from which on the copy must have the source's offsets; None: nobody promised that."""
     may_grow: bool = True
     """More of the copy may come; not in a part that ends before the partition does."""
     head_is_free: bool = False
@@ -163,6 +165,11 @@ class PartitionProof:
     """The copy is a compacted topic."""
     same_offsets: bool = True
     """Each compared record has the same offset on both sides."""
+    offsets_promised: bool = False
+    """The copy must have the source's offsets: a record at another one is a difference."""
+    source_hash: str = ""
+    """Order-sensitive hash of the batches that were compared, of each side; empty = not known."""
+    target_hash: str = ""
     bytes: int = 0
     """Read of both sides, as stored."""
     differences: list[Difference] = field(default_factory=list)

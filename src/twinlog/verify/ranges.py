@@ -62,6 +62,7 @@ def joined(proofs: Sequence[PartitionProof]) -> PartitionProof:
         superseded_records=sum(proof.superseded_records for proof in ordered),
         target_compacted=first.target_compacted,
         same_offsets=all(proof.same_offsets for proof in ordered),
+        offsets_promised=first.offsets_promised,
         bytes=sum(proof.bytes for proof in ordered),
         timestamps_compared=all(proof.timestamps_compared for proof in ordered),
     )

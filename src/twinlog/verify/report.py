@@ -99,7 +99,10 @@ def _partition(proof: PartitionProof) -> dict[str, Any]:
         "superseded_records": proof.superseded_records,
         "target_compacted": proof.target_compacted,
         "same_offsets": proof.same_offsets,
+        "offsets_promised": proof.offsets_promised,
         "timestamps_compared": proof.timestamps_compared,
+        "source_hash": proof.source_hash or None,
+        "target_hash": proof.target_hash or None,
         "bytes": proof.bytes,
     }
 

@@ -10,6 +10,7 @@ from twinlog.batches.header import Batch
 from twinlog.batches.records import open_records
 from twinlog.verify.entries import Entry, entry_of
 from twinlog.verify.model import Range, Side
+from twinlog.verify.order_hash import OrderHash
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,9 +69,11 @@ class Cursor:
     index: int = 0
     """Of the next record in the opened batch."""
     read_offset: int = -1
+    hash: OrderHash = field(init=False)
 
     def __post_init__(self) -> None:
         self.read_offset = self.offset
+        self.hash = OrderHash(self.offset)
 
     @property
     def is_open(self) -> bool:
@@ -142,11 +145,10 @@ class Cursor:
         if chunk.lost_until is not None:
             self.lost.append(Range(self.read_offset, chunk.lost_until))
             self.offset = max(self.offset, min(chunk.lost_until, self.limit))
-        self.batches.extend(
-            batch
-            for batch in chunk.batches
-            if batch.header.next_offset > self.offset and batch.header.base_offset < self.limit
-        )
+        for batch in chunk.batches:
+            if batch.header.next_offset > self.offset and batch.header.base_offset < self.limit:
+                self.batches.append(batch)
+                self.hash.note(batch)
         self.read_offset = chunk.next_offset
 
 
@@ -162,6 +164,8 @@ class Window:
     entries: list[Entry] = field(default_factory=list)
     own_timestamps: bool = False
     lost: list[Range] = field(default_factory=list)
+    hash: OrderHash | None = None
+    """Of the side that is compared; None: what is read is looked up only."""
 
     @property
     def is_complete(self) -> bool:
@@ -181,6 +185,8 @@ class Window:
             for batch in chunk.batches:
                 if batch.header.next_offset <= begin or batch.header.base_offset >= self.limit:
                     continue
+                if self.hash is not None:
+                    self.hash.note(batch)
                 self._add(batch, begin)
                 if len(self.entries) > size:
                     break

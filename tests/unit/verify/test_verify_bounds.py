@@ -333,3 +333,15 @@ def test_a_lost_last_value_of_a_key_is_found_in_whatever_was_compacted(
         and each.source_offset <= lost < each.source_offset + each.count
         for each in proof.differences
     )
+
+
+@pytest.mark.parametrize("position", [30, 50])
+def test_what_a_copy_has_before_a_range_that_it_has_not_reached_is_not_foreign(position: int) -> None:
+    """As with --from on a copy that lags."""
+    source, target = MemoryLog.of(numbers(range(50))), MemoryLog.of(numbers(range(30)))
+    proof = prove(source, target, source_start=40, source_lost=(), head_is_free=True, position=position)
+    if position == 30:
+        assert found(proof) == []
+        assert left_out(proof) == [("source", Reason.NOT_COPIED_YET, 40, 50)]
+    else:
+        assert found(proof) == [(Kind.MISSING, 40, None, 10)]

@@ -95,7 +95,10 @@ def test_a_line_that_a_kill_cut_off_says_nothing(opened: Opened, tmp_path: Path)
     (file,) = tmp_path.iterdir()
     with file.open("a", encoding="utf-8") as stream:
         stream.write('{"topic": "orders", "partition": 0, "sour')
-    assert opened().narrowed(bounds()).bounds.source_start == 60
+    again = opened()
+    assert again.narrowed(bounds()).bounds.source_start == 60
+    again.end(proof(source_to=80, target_to=78), bounds())
+    assert opened().narrowed(bounds()).bounds.source_start == 80, "what comes after it counts"
 
 
 def test_a_range_that_somebody_asks_for_is_compared_whatever_is_proven(opened: Opened) -> None:

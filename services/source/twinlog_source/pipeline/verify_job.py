@@ -8,7 +8,7 @@ from typing import Any
 
 from pyspark import SparkContext
 from pyspark.serializers import CPickleSerializer
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as f
 from pyspark.sql.types import (
     BinaryType,
@@ -35,6 +35,8 @@ PARTS = StructType(
         StructField("target_to", LongType(), _NOT_NULL),
         StructField("records", LongType(), _NOT_NULL),
         StructField("unopened_records", LongType(), _NOT_NULL),
+        StructField("source_hash", StringType(), _NOT_NULL),
+        StructField("target_hash", StringType(), _NOT_NULL),
         StructField("bytes", LongType(), _NOT_NULL),
         StructField("differences", LongType(), _NOT_NULL),
         StructField("first_difference", LongType()),
@@ -52,29 +54,43 @@ class PartitionRow:
     records: int
     differences: int
     first_difference: int | None
+    source_hash: str
+    """Of the hashes of its parts, in their order."""
+    target_hash: str
 
 
 def run_verification(
-    context: SparkContext, specs: Sequence[PartSpec], *, parquet: str | None = None, mode: str = "overwrite"
+    context: SparkContext,
+    specs: Sequence[PartSpec],
+    kept: Sequence[PartitionProof] = (),
+    *,
+    parquet: str | None = None,
+    mode: str = "overwrite",
 ) -> tuple[list[PartitionProof], Mapping[tuple[str, int], PartitionRow]]:
-    """Proofs of all parts, and the reduction of them by partition. Blocks until the last task has ended.
+    """Proofs of these parts, and the reduction of them and of those that were proven before (`kept`) by
+    partition. Blocks until the last task has ended.
 
     `parquet` is a directory for the parts' rows, without what the records hold; `mode` is Spark's for it.
     Raises pyspark's errors when the job failed.
     """
     session = SparkSession(context)
     rows = context.parallelize(specs, max(1, len(specs))).mapPartitions(_rows)
-    parts = session.createDataFrame(rows, PARTS, verifySchema=False).persist()
-    proofs = [_loaded(row.proof) for row in parts.select("proof").collect()]
+    proven = session.createDataFrame(rows, PARTS, verifySchema=False).persist()
+    proofs = [_loaded(row.proof) for row in proven.select("proof").collect()]
+    parts = proven.union(session.createDataFrame([_row(proof) for proof in kept], PARTS))
     if parquet is not None:
         parts.drop("proof").write.mode(mode).parquet(parquet)
     reduced = {
         (row.topic, row.partition): PartitionRow(
-            records=row.records, differences=row.differences, first_difference=row.first_difference
+            records=row.records,
+            differences=row.differences,
+            first_difference=row.first_difference,
+            source_hash=row.source_hash,
+            target_hash=row.target_hash,
         )
         for row in reduced_by_partition(parts).collect()
     }
-    parts.unpersist()
+    proven.unpersist()
     return proofs, reduced
 
 
@@ -84,30 +100,43 @@ def reduced_by_partition(parts: DataFrame) -> DataFrame:
         f.sum("records").alias("records"),
         f.sum("differences").alias("differences"),
         f.min("first_difference").alias("first_difference"),
+        _in_order("source_from", "source_hash"),
+        _in_order("target_from", "target_hash"),
     )
+
+
+def _in_order(place: str, value: str) -> Column:
+    """One hash of the parts' hashes, in the order of the log."""
+    parts = f.sort_array(f.collect_list(f.struct(place, value)))
+    return f.sha2(f.to_json(f.transform(parts, lambda part: part[value])), 256).alias(value)
 
 
 def _rows(specs: Iterable[PartSpec]) -> Iterator[tuple[Any, ...]]:
     # The whole input is read first: a worker with unread input is thrown away after the job.
     for spec in list(specs):
-        proof = prove_part(spec)
-        places = [each.source_offset for each in proof.differences if each.source_offset is not None]
-        yield (
-            proof.source.topic,
-            proof.source.partition,
-            proof.source_from,
-            proof.source_to,
-            proof.target_from,
-            proof.target_to,
-            proof.records,
-            proof.unopened_records,
-            proof.bytes,
-            sum(each.count for each in proof.differences),
-            min(places, default=None),
-            proof.is_complete,
-            str(state_of(proof)),
-            bytearray(CPickleSerializer().dumps(proof)),
-        )
+        yield _row(prove_part(spec))
+
+
+def _row(proof: PartitionProof) -> tuple[Any, ...]:
+    places = [each.source_offset for each in proof.differences if each.source_offset is not None]
+    return (
+        proof.source.topic,
+        proof.source.partition,
+        proof.source_from,
+        proof.source_to,
+        proof.target_from,
+        proof.target_to,
+        proof.records,
+        proof.unopened_records,
+        proof.source_hash,
+        proof.target_hash,
+        proof.bytes,
+        sum(each.count for each in proof.differences),
+        min(places, default=None),
+        proof.is_complete,
+        str(state_of(proof)),
+        bytearray(CPickleSerializer().dumps(proof)),
+    )
 
 
 def _loaded(content: bytes | bytearray) -> PartitionProof:

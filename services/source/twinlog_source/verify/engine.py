@@ -126,6 +126,8 @@ class Verification:
         asked = self.request.spark_master
         if asked == NO_SPARK:
             return None
+        if asked is None and self.request.parquet_directory is not None:
+            asked = self.configuration.spark.master  # its rows are Spark's
         # The image of the command line has no Spark.
         installed = find_spec("pyspark") is not None
         if asked is not None:

@@ -11,11 +11,12 @@ from contextlib import AsyncExitStack
 from dataclasses import dataclass, field, replace
 
 from twinlog.config import Configuration, FlowConfig
-from twinlog.config.settings import AutoOffsetReset, ClientConfig
+from twinlog.config.settings import AutoOffsetReset, ClientConfig, OffsetsMode
 from twinlog.errors import ConfigError, KafkaError
 from twinlog.kafka.cluster import open_cluster
 from twinlog.kafka.ports import KafkaCluster, OffsetSpec, TopicDescription
 from twinlog.model import TopicPartition
+from twinlog.policy.offsets_rule import OffsetsRule
 from twinlog.selection import TopicSelector
 from twinlog.selection_configured import topic_selector
 from twinlog.service.waiting import wait_or_stop
@@ -106,6 +107,7 @@ class Estate:
                 source_lost=(Range(0, start),) if start else (),
                 target_lost=(Range(0, target_start),) if target_start else (),
                 gaps=self._known_gaps(partition),
+                offsets_kept_from=self._offsets_kept_from(partition),
                 source_compacted=self.pairs[partition.topic].source_compacted,
                 target_compacted=self.pairs[partition.topic].target_compacted,
                 begins_anywhere=self.flow.source.auto_offset_reset is not AutoOffsetReset.EARLIEST,
@@ -270,6 +272,15 @@ class Estate:
             start = min(begin, bounds.source_goal)
             bounds = replace(bounds, source_start=start, source_lost=(), head_is_free=True)
         return bounds
+
+    def _offsets_kept_from(self, partition: TopicPartition) -> int | None:
+        """From where on the copy is to have the source's offsets: its writer has put that down, else the file
+        says it."""
+        fact = self.positions.control.copies.get(partition)
+        if fact is None or fact.target_topic_id != self.pairs[partition.topic].target.topic_id:
+            wanted = OffsetsRule(self.flow.source.offsets).wanted(partition.topic)
+            return 0 if wanted is OffsetsMode.PRESERVED else None
+        return fact.since if fact.preserved else None
 
     def _known_gaps(self, partition: TopicPartition) -> tuple[KnownGap, ...]:
         return tuple(_known_gap(gap) for gap in self.positions.gaps.values() if gap.partition == partition)

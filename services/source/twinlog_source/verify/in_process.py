@@ -56,7 +56,7 @@ class InProcess:
         def note(comparison: Comparison) -> None:
             at = min(comparison.source.at, bounds.source_goal)
             self.progress.note(number, at - bounds.source_start, source.read_bytes + target.read_bytes)
-            self.state.note(comparison, begun)
+            self.state.note(comparison, begun, source.read_bytes + target.read_bytes)
 
         prover = Prover(
             bounds=begun.bounds,

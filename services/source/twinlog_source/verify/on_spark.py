@@ -79,13 +79,13 @@ class OnSpark:
         self.progress.begin(self._parts)
         proofs = [proof for proof in kept if proof is not None]
         if self._parts:
-            proofs += await self._on_spark()
+            proofs += await self._on_spark(proofs)
         by_partition: dict[TopicPartition, list[PartitionProof]] = {}
         for proof in proofs:
             by_partition.setdefault(proof.source, []).append(proof)
         return by_partition
 
-    async def _on_spark(self) -> list[PartitionProof]:
+    async def _on_spark(self, kept: Sequence[PartitionProof]) -> list[PartitionProof]:
         handlers = {
             "settings": self._settings,
             "extend": self._extend,
@@ -98,9 +98,10 @@ class OnSpark:
                 PartSpec(number=number, bounds=part, endpoint=desk.endpoint, token=desk.token)
                 for number, part in enumerate(self._parts)
             ]
-            return await asyncio.to_thread(self._run_job, specs)
+            return await asyncio.to_thread(self._run_job, specs, kept)
 
-    def _run_job(self, specs: Sequence[PartSpec]) -> list[PartitionProof]:
+    def _run_job(self, specs: Sequence[PartSpec], kept: Sequence[PartitionProof]) -> list[PartitionProof]:
+        """`kept` was proven by an earlier run, and is rows as well."""
         directory = self.request.parquet_directory
         parquet = None if directory is None else Path(directory).resolve().as_uri()
         context, _ = open_context(
@@ -112,7 +113,7 @@ class OnSpark:
         )
         try:
             mode = "append" if self._has_rows else "overwrite"
-            proofs, _reduced = run_verification(context, specs, parquet=parquet, mode=mode)
+            proofs, _reduced = run_verification(context, specs, kept, parquet=parquet, mode=mode)
             self._has_rows = True
         except SPARK_FAILURES as error:
             raise SparkUnavailableError(f"Spark ({self.master}) failed: {type(error).__name__}") from error
@@ -193,6 +194,8 @@ class OnSpark:
             records=asked["records"],
             unopened_records=asked["unopened_records"],
             same_offsets=asked["same_offsets"],
+            source_hash=asked["source_hash"],
+            target_hash=asked["target_hash"],
         )
 
 

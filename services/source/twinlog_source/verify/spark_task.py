@@ -142,5 +142,7 @@ async def _prove(spec: PartSpec) -> PartitionProof:
                     records=proof.records,
                     unopened_records=proof.unopened_records,
                     same_offsets=proof.same_offsets,
+                    source_hash=proof.source_hash,
+                    target_hash=proof.target_hash,
                 )
         return proof

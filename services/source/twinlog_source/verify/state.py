@@ -19,6 +19,8 @@ from twinlog_source.verify.gathering import TopicPair
 from twinlog_source.verify.request import VerifyRequest
 
 _NOTED_AFTER_OFFSETS = 50_000
+_NOTED_AFTER_BYTES = 32 << 20
+"""Read of both sides: records may be large."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -49,6 +51,7 @@ class Begun:
         proof.records += self.before.records
         proof.unopened_records += self.before.unopened_records
         proof.superseded_records += self.before.superseded_records
+        proof.source_hash = proof.target_hash = ""  # they are of what was left
         return proof
 
 
@@ -58,7 +61,8 @@ class ProvenRanges:
     topic_ids: Mapping[str, tuple[str, str]]
     ranges: dict[TopicPartition, ProvenRange] = field(default_factory=dict)
     parts: dict[tuple[Any, ...], dict[str, Any]] = field(default_factory=dict)
-    _noted: dict[TopicPartition, int] = field(default_factory=dict)
+    _noted: dict[TopicPartition, tuple[int, int]] = field(default_factory=dict)
+    """Source offset and bytes that were read, of the newest note."""
     _stream: IO[str] | None = None
 
     @classmethod
@@ -77,6 +81,8 @@ class ProvenRanges:
                 f"--state {request.state_directory}: cannot be used: {error.strerror or error}",
                 metadata={"key": "--state"},
             ) from error
+        if lines and not lines[-1].endswith("}"):
+            stream.write("\n")  # a kill cut the last line off
         state = cls(file=file, topic_ids=ids, _stream=stream)
         for line in lines:
             state._take(line)
@@ -101,14 +107,17 @@ class ProvenRanges:
         )
         return Begun(bounds=left, before=proven)
 
-    def note(self, comparison: Comparison, begun: Begun) -> None:
+    def note(self, comparison: Comparison, begun: Begun, read_bytes: int) -> None:
         """While a partition is compared: everything before its first difference is proven."""
         if self._stream is None or comparison.hunks:
             return
         bounds = begun.bounds
         source_at, target_at = comparison.source.at, comparison.target.at
-        if source_at - self._noted.get(bounds.source, bounds.source_start) >= _NOTED_AFTER_OFFSETS:
-            self._noted[bounds.source] = source_at
+        noted_at, noted_bytes = self._noted.get(bounds.source, (bounds.source_start, 0))
+        if (
+            source_at - noted_at >= _NOTED_AFTER_OFFSETS or read_bytes - noted_bytes >= _NOTED_AFTER_BYTES
+        ) and source_at > noted_at:
+            self._noted[bounds.source] = source_at, read_bytes
             proof = replace(comparison.proof, source_to=source_at, target_to=target_at)
             self._write(begun.completed(proof))
 
@@ -132,10 +141,11 @@ class ProvenRanges:
             source_to=part.source_goal,
             target_from=part.target_start,
             target_to=part.target_goal,
+            offsets_promised=part.offsets_kept_from is not None,
             **kept,
         )
 
-    def keep_part(self, part: Bounds, **proven: int) -> None:
+    def keep_part(self, part: Bounds, **proven: int | str) -> None:
         """A part of a partition is equal. One whose end moves is not kept: it is another one the next
         time."""
         if self._stream is None or part.source_limit != part.source_goal:

@@ -1,0 +1,32 @@
+"""How commands verify: what reads the logs comes with the source service."""
+
+from collections.abc import Callable
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+from twinlog.clock import SystemClock
+from twinlog.errors import ConfigError
+
+if TYPE_CHECKING:
+    from twinlog.verify.report import FlowReport
+
+
+def engine(module: str) -> Any:
+    """A module of the verification. Raises ConfigError where the package is not installed."""
+    try:
+        return import_module(f"twinlog_source.verify.{module}")
+    except ModuleNotFoundError as error:
+        if error.name is None or not error.name.startswith("twinlog_source"):
+            raise
+        raise ConfigError("verification needs the package twinlog-source: install it here") from None
+
+
+async def verified(
+    configuration: Any, request: Any, on_progress: Callable[[Any], None] = lambda _: None
+) -> "FlowReport":
+    """Raises ConfigError for what is asked for and not there."""
+    verification = engine("engine").Verification(
+        configuration=configuration, request=request, clock=SystemClock(), on_progress=on_progress
+    )
+    report: FlowReport = await verification.run()
+    return report

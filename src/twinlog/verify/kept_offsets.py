@@ -1,0 +1,82 @@
+"""Whether the records of a copy stand at their source's offsets, where that is promised (docs/offsets.md)."""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+
+from twinlog.verify.model import Difference, Kind
+
+OFFSET = "offset"
+"""What is changed of a record at another offset than its original."""
+
+
+@dataclass(slots=True)
+class Shifted:
+    """Records in a row that are equal, and stand at other offsets, all by the same distance."""
+
+    source_offset: int
+    target_offset: int
+    count: int
+
+
+@dataclass(slots=True)
+class KeptOffsets:
+    """Follows the distance between both offsets of equal records.
+
+    A distance that stays is one difference, however many records it holds.
+    """
+
+    since: int | None
+    """Source offset from which on the offsets are promised; None: they are not."""
+    shift: int = 0
+    """Target offset less source offset of the last record that was found equal."""
+    runs: list[Shifted] = field(default_factory=list)
+
+    def is_promised(self, source_offset: int) -> bool:
+        return self.since is not None and source_offset >= self.since
+
+    def fits(self, source_offset: int, target_offset: int) -> bool:
+        """Whether two equal records stand where they are expected to."""
+        return not self.is_promised(source_offset) or target_offset - source_offset == self.shift
+
+    def note(self, source_offset: int, target_offset: int, count: int = 1) -> None:
+        """So many records in a row are equal and have this distance."""
+        if not self.is_promised(source_offset):
+            return
+        shift = target_offset - source_offset
+        if shift and shift == self.shift and self.runs:
+            self.runs[-1].count += count
+        elif shift:
+            self.runs.append(Shifted(source_offset, target_offset, count))
+        self.shift = shift
+
+    def fitting(self, source: Sequence[int], target: Sequence[int]) -> int:
+        """How many records, of which these are the offsets, stand where they are expected to."""
+        if not source or not self.is_promised(source[0]):
+            return len(source)
+        for number, (one, other) in enumerate(zip(source, target, strict=True)):
+            if other - one != self.shift:
+                return number
+        return len(source)
+
+    def differences(self, hunks: Iterable["Place"]) -> list[Difference]:
+        """Of each distance that no other difference explains, such as a lost record right before it."""
+        explained = {(hunk.source_after, hunk.target_after) for hunk in hunks}
+        return [
+            Difference(
+                kind=Kind.CHANGED,
+                source_offset=run.source_offset,
+                target_offset=run.target_offset,
+                count=run.count,
+                changed=(OFFSET,),
+            )
+            for run in self.runs
+            if (run.source_offset, run.target_offset) not in explained
+        ]
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """The records behind a hunk that has differences."""
+
+    source_after: int | None
+    target_after: int | None
