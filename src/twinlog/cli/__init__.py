@@ -69,7 +69,7 @@ COMMANDS: dict[str, LazyCommand] = {
     ),
     "repair": LazyCommand(
         target="twinlog.cli.repair:repair_command",
-        summary="Say what can be done for the differences that a verification found.",
+        summary="Repair the differences that a verification found, or say why not.",
     ),
     "groups": LazyCommand(
         target="twinlog.cli.checkpoint.groups:groups_command",

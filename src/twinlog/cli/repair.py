@@ -1,28 +1,36 @@
-"""`twinlog repair --from-report FILE --dry-run`: what can be done for each difference of a verification."""
+"""`twinlog repair --from-report FILE`: what can be done for the differences of a report, and does it."""
 
 import json
+import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from twinlog.cli.common.failures import reported_failures
+from twinlog.cli.common.failures import EXIT_FAILED, reported_failures, run_async
+from twinlog.cli.common.location import ConfigOption, EndpointOption
 from twinlog.cli.common.output import Column, Output, OutputOption, print_json, print_table
 from twinlog.errors import ConfigError
 from twinlog.printable import printable
 
 if TYPE_CHECKING:
+    from twinlog.cli.repairing import Repaired
     from twinlog.verify.repair import Remedy
 
-_HELP = """Say what can be done for the differences that `twinlog verify --report FILE` found, and why.
+_HELP = """Repair the differences that `twinlog verify --report FILE` found, or say why that cannot be done.
 
-Nothing is changed, and no cluster is asked: the commands that are printed are for you to run. A log is \
-only appended to, so records that are missing at the end of a copy can be copied again; most others take a \
-new copy.
+A log is only appended to. Records that are missing at the end of a copy are copied again: the position is \
+set back by the source service, which has to run. So are records that a compacted copy lacks. Most others \
+take a new copy, which deletes a topic: the commands for that are printed, and are for you to run.
 
-Exit codes: 0 there is a report, with or without differences; 2 wrong use, or no report.
+--dry-run only says what would be done, from the report alone. Else the command asks first, unless --yes. \
+Before a position is set back the partition is paused and verified once more: a report may be old.
 
-Example: twinlog repair --from-report proof.json --dry-run
+Exit codes: 0 everything is repaired (with --dry-run: there is a report); 1 something is not; 2 wrong use, \
+or no report.
+
+Example: twinlog repair --from-report proof.json --config mm2.properties
 """
 
 
@@ -30,44 +38,83 @@ def repair_command(
     report: Annotated[
         Path, typer.Option("--from-report", metavar="FILE", help="What `twinlog verify --report` wrote.")
     ],
-    dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="Only say it; needed, as nothing else is done yet.")
-    ] = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only say what would be done.")] = False,
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
+    config: ConfigOption = None,
+    endpoint: EndpointOption = None,
     output: OutputOption = Output.TABLE,
 ) -> None:
     from twinlog.verify.repair import remedies
 
     with reported_failures():
-        if not dry_run:
-            raise ConfigError(
-                "nothing is repaired by itself: add --dry-run to see what can be done",
-                metadata={"key": "--dry-run"},
-            )
-        found = remedies(_read(report))
-        if output is Output.JSON:
-            print_json([_as_json(each) for each in found])
+        told = _read(report)
+        found = remedies(told)
+        if dry_run or not found:
+            _show(found, (), output)
             return
-        print_table(
-            "",
-            [
-                Column(title="partition"),
-                Column(title="records", right=True),
-                Column(title="action"),
-                Column(title="from", right=True),
-                Column(title="why"),
-            ],
-            [_cells(each) for each in found],
-            empty="nothing differs: there is nothing to repair",
-        )
-        for each in found:
-            for command in each.commands:
-                typer.echo(printable(command))
+        if config is None:
+            raise ConfigError(
+                "name the properties file with --config, or add --dry-run to see what would be done",
+                metadata={"key": "--config"},
+            )
+        feasible = [each for each in found if each.offset is not None]
+        if feasible and not yes:
+            _ask(feasible, output)
+        from twinlog.cli.repairing import repair
+
+        done = run_async(repair(str(told["flow"]), found, config, endpoint))
+        _show(found, done, output)
+        if not all(each.applied for each in done):
+            raise typer.Exit(EXIT_FAILED)
 
 
 repair_command.__doc__ = _HELP
 
 
-def _read(file: Path) -> Any:
+def _ask(feasible: "Sequence[Remedy]", output: Output) -> None:
+    """Raises ConfigError where nobody can answer."""
+    if not sys.stdin.isatty():
+        raise ConfigError(
+            "positions would be set back: add --yes to do it, or --dry-run to see what would be done",
+            metadata={"key": "--yes"},
+        )
+    if output is Output.TABLE:
+        _show(feasible, (), output)
+    count = len(feasible)
+    text = f"Set {count} position{'' if count == 1 else 's'} back, and copy from there again?"
+    typer.confirm(text, abort=True, err=True)
+
+
+def _show(found: "Sequence[Remedy]", done: "Sequence[Repaired]", output: Output) -> None:
+    if output is Output.JSON:
+        outcomes = [_outcome(each) for each in done] or [{} for _ in found]
+        print_json([_as_json(remedy) | outcome for remedy, outcome in zip(found, outcomes, strict=True)])
+        return
+    columns = [
+        Column(title="partition"),
+        Column(title="records", right=True),
+        Column(title="action"),
+        Column(title="from", right=True),
+        Column(title="done" if done else "why"),
+    ]
+    words = [_words(each) for each in done] or [each.why for each in found]
+    rows = [[*_cells(remedy), text] for remedy, text in zip(found, words, strict=True)]
+    print_table("", columns, rows, empty="nothing differs: there is nothing to repair")
+    left = [each for number, each in enumerate(found) if not done or not done[number].applied]
+    for each in left:
+        for command in each.commands:
+            typer.echo(printable(command))
+
+
+def _words(done: "Repaired") -> str:
+    return "yes" if done.applied else f"{done.reason} {done.message}".strip()
+
+
+def _outcome(done: "Repaired") -> dict[str, Any]:
+    return {"applied": done.applied, "reason": done.reason, "message": done.message}
+
+
+def _read(file: Path) -> dict[str, Any]:
     try:
         told = json.loads(file.read_text(encoding="utf-8"))
     except OSError as error:
@@ -97,5 +144,4 @@ def _cells(remedy: "Remedy") -> list[str]:
         str(remedy.differences),
         str(remedy.action),
         "start" if remedy.offset is None else str(remedy.offset),
-        remedy.why,
     ]

@@ -74,4 +74,7 @@ def test_the_command_reads_the_report_alone(tmp_path: Path) -> None:
     assert json.loads(answer.stdout)[0]["action"] == "COPY_FROM"
     answer = CliRunner().invoke(app, ["repair", "--from-report", str(file)])
     assert answer.exit_code == 2
-    assert "--dry-run" in answer.stderr
+    assert "--dry-run" in answer.stderr, "without a properties file nothing can be done"
+    file.write_text(json.dumps(report()))
+    answer = CliRunner().invoke(app, ["repair", "--from-report", str(file)])
+    assert answer.exit_code == 0, "there is nothing to repair"

@@ -1,0 +1,75 @@
+"""`twinlog repair` on real brokers: what is lost at the end of a copy is copied again, and once only."""
+
+import asyncio
+import json
+import subprocess
+import sys
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from integration.source_rig import open_rig
+from integration.verify_rig import COMMAND_SECONDS, VerifyRig, differences
+from twinlog.api.source.v1 import source_service_pb2 as pb
+from twinlog.batches import Codec
+from twinlog.clock import SystemClock
+from twinlog.testing.brokers import KafkaPair, eventually, unique_name
+from twinlog.testing.records import awkward_records
+
+
+@pytest.fixture
+async def mirror(kafka_pair: KafkaPair, tmp_path: Path) -> AsyncIterator[VerifyRig]:
+    async with open_rig(kafka_pair.a, kafka_pair.b, tmp_path) as rig:
+        made = VerifyRig(rig=rig, a=kafka_pair.a, b=kafka_pair.b)
+        await made.positions_topic()
+        yield made
+
+
+async def repair(mirror: VerifyRig, *arguments: str) -> tuple[int, Any]:
+    command = [sys.executable, "-m", "twinlog", "repair", "--config", str(mirror.file()), "-o", "json"]
+    answer = await asyncio.to_thread(
+        subprocess.run, [*command, *arguments], capture_output=True, text=True, timeout=COMMAND_SECONDS
+    )
+    return answer.returncode, json.loads(answer.stdout or answer.stderr)
+
+
+async def test_a_lost_end_is_copied_again_and_not_twice(mirror: VerifyRig, tmp_path: Path) -> None:
+    torn, holey = unique_name("torn"), unique_name("holey")
+    mirror.rig.extra["topics"] = f"{torn},{holey}"
+    records = awkward_records(SystemClock().now_ms() - 3_600_000, count=60)
+    for topic, copied in ((torn, records[:50]), (holey, [*records[:7], *records[8:]])):
+        await mirror.topics(topic)
+        await mirror.write_source(topic, [(0, Codec.LZ4, records)])
+        await mirror.write_copy(topic, [(0, Codec.LZ4, copied)])
+        await mirror.store_position(topic, len(records))
+    async with mirror.rig.configsync() as configsync, mirror.rig.running(configsync) as service:
+
+        async def is_copied() -> bool:
+            found = await mirror.rig.partitions(service)
+            states = [each.state for each in found if each.source.topic in (torn, holey)]
+            return states == [pb.PARTITION_STATE_RUNNING] * 2
+
+        await eventually(is_copied)
+        file = tmp_path / "proof.json"
+        exit_code, report = await mirror.command("--wait", "0", "--report", str(file))
+        lost = len(records) - 50
+        assert sorted(differences(report)) == [("MISSING", 7, 7, 1), ("MISSING", 50, None, lost)]
+        asked = ("--from-report", str(file), "--endpoint", f"source={service.endpoint}")
+        exit_code, told = await repair(mirror, *asked)
+        assert exit_code == 2, "nobody is there to say yes"
+        assert "--yes" in told["error"]
+        exit_code, told = await repair(mirror, *asked, "--yes")
+        assert exit_code == 1, told
+        assert [(each["topic"], each["action"], each["applied"]) for each in told] == [
+            (holey, "NEW_COPY", False),
+            (torn, "COPY_FROM", True),
+        ]
+        report = await mirror.verify(torn, wait_seconds=60.0)
+        assert (report["verdict"], report["records"]) == ("EQUAL", len(records))
+        exit_code, told = await repair(mirror, *asked, "--yes")
+        assert [(each["applied"], each["reason"]) for each in told] == [(False, "NOT_REPAIRED")] * 2
+        assert not (await mirror.rig.flow_status(service)).pauses, "its own pauses are taken back"
+    report = await mirror.verify(torn, wait_seconds=60.0)
+    assert (report["verdict"], report["records"]) == ("EQUAL", len(records))
