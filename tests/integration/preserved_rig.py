@@ -152,7 +152,8 @@ class PreservedRig:
                         running.stop.set()
                     await asyncio.wait([copying])
             for partition, report in running.look().items():
-                self.skips[partition] = report.preserved.skip_from, report.preserved.skip_to
+                if report.HasField("preserved"):
+                    self.skips[partition] = report.preserved.skip_from, report.preserved.skip_to
                 if not kill:
                     self.positions[partition] = report.position
 

@@ -2,7 +2,7 @@
 
 import asyncio
 import random
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Self, cast
 
@@ -16,6 +16,7 @@ from twinlog.kafka.raw import RawFetcher
 from twinlog.model import TopicPartition
 from twinlog.service.waiting import wait_or_stop
 from twinlog.testing.virtual_time import LoopClock
+from twinlog.wire.source_offset import encode_source_offset, source_offset_key
 from twinlog_source.task.partition import PartitionCopy, State
 from twinlog_source.task.source_reader import PreparedChunk, SourceReader
 from twinlog_source.task.syncs import OffsetSyncs, paced_syncs
@@ -45,6 +46,8 @@ class Target:
     open_commits: int = 0
     most_open: int = 0
     """Rounds that were begun while a commit was unanswered."""
+    stored: list[bytes] = field(default_factory=list)
+    """The records of our own of each transaction."""
 
     def failure(self) -> KafkaError | None:
         if self.random.random() >= self.failing:
@@ -81,6 +84,7 @@ class FarTransaction:
         return acknowledged
 
     async def store(self, positions: Positions) -> None:
+        self._target.stored.append(b"".join(bytes(batch.records) for batch in positions.values()))
         await never_ending(WAY_SECONDS)
         for _, _, acknowledged in self._sent:
             acknowledged.set_result(0)
@@ -154,9 +158,11 @@ def writer_to(target: Target, clock: Clock) -> TargetWriter:
     )
 
 
-def feed(writer: TargetWriter, chooser: random.Random) -> None:
-    """Queue a few records of a partition, as a fetch would."""
-    copy = writer.copies[chooser.choice(PARTITIONS)]
+def feed(
+    writer: TargetWriter, chooser: random.Random, partitions: Sequence[TopicPartition] = PARTITIONS
+) -> None:
+    """Queue a few records of one of the partitions, as a fetch would."""
+    copy = writer.copies[chooser.choice(partitions)]
     count = min(chooser.randint(1, 5), LAST - copy.fetched)
     if copy.state is not State.RUNNING or not count:
         return
@@ -212,3 +218,36 @@ async def test_a_position_never_stands_for_records_of_a_round_that_was_lost(seed
     await copy_all(target, seed)
     assert target.log == {each: list(range(LAST)) for each in PARTITIONS}
     assert target.positions == dict.fromkeys(PARTITIONS, LAST)
+
+
+async def test_a_position_that_moves_once_more_is_stored_with_the_records_that_say_why() -> None:
+    """One without the other would let the next task continue at the wrong place."""
+    target, stop = Target(random.Random(1)), asyncio.Event()
+    writer = writer_to(target, LoopClock())
+    moved, others = PARTITIONS[1], writer.copies[PARTITIONS[0]]
+    copy = writer.copies[moved]
+    key, why = source_offset_key("A", moved, connector="C"), b"why it moved"
+
+    async def move() -> None:
+        chooser = random.Random(0)
+        while others.committed < 50:
+            if others.fetched < LAST:
+                feed(writer, chooser, PARTITIONS[:1])
+            if others.committed > 10 and copy.committed == 0:
+                copy.restart_at(5)
+                writer.store_soon(moved)
+            elif copy.committed == 5 and key in target.stored[-1]:
+                copy.restart_at(9)
+                writer.store_soon(moved, [NewRecord(why, b"", 0)])
+            await never_ending(WAY_SECONDS / 3)
+        stop.set()
+        writer.source_reader.arrived.set()
+
+    async with asyncio.timeout(3600), asyncio.TaskGroup() as group:
+        group.create_task(move(), name="move")
+        await writer.open()
+        await writer.run(stop)
+        await writer.store_rest()
+    (together,) = [records for records in target.stored if why in records]
+    assert (encode_source_offset(9) or b"?") in together
+    assert target.most_open == 1

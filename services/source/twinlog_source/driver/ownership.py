@@ -134,8 +134,10 @@ class Ownership:
             is_foreign = self.positions.written_at_ms.get(partition, 0) > last_ours_ms
             if copy.preserved and (is_older or is_foreign):
                 # Others may have written to the copy: which of its offsets are the source's is not known.
-                copies[partition] = replace(copy, preserved=False, since=0, reason="POSITION_STORED")
-                await self.journal.state(copies[partition])
+                # The log first: a try that fails is made again by what is in memory.
+                ended = replace(copy, preserved=False, since=0, reason="POSITION_STORED")
+                await self.journal.state(ended)
+                copies[partition] = ended
 
     async def note_slots(self, slots: int) -> None:
         """Before more slots than ever are used: whoever comes after us must fence them all."""

@@ -82,7 +82,7 @@ class FlowState:
         self.ledger = Ledger(
             flow=self.flow.flow, journal=self.journal, positions=self.positions, on_gap=self.on_gap
         )
-        self.orders = TaskOrders(table=self.table, control=control)
+        self.orders = TaskOrders(table=self.table, control=control, rule=self.flow.offsets)
         self._marks = TopicFacts(flow=self.flow.flow, watch=self.watch, control=control, journal=self.journal)
         self._wanted = WantedTopics(
             flow=self.flow.flow,
@@ -223,6 +223,7 @@ class FlowState:
         for partition in partitions:
             if partition in self.table.rows:
                 self.table.rows[partition].epochs = self.positions.control.epochs.get(partition, ())
+        self._changes.take_from_log(partitions)
 
     def settled(self, partitions: Collection[TopicPartition]) -> None:
         """Their last owner ended in order: what it reported is in the log."""
@@ -231,6 +232,7 @@ class FlowState:
             row = self.table.rows.get(partition)
             if row is not None:
                 row.stored = True
+        self._changes.take_ended()
 
     # ------------------------------------------------------------------------------------------ topics
 
@@ -256,7 +258,7 @@ class FlowState:
         await self._marks.state_new(self.topics)
         await self._marks.state_left(self.topics)
         await self._finder.find(self.topics)
-        await self._changes.translate_reported()
+        self._changes.take_ended()
         await self._modes.decide(self.topics)
         await self.target_logs.note_recreated(self.topics)
         await self.target_logs.look_at_ends(self.topics)
@@ -294,10 +296,10 @@ class FlowState:
             return True
         await self.withdraw()
         await self._finder.find(self.topics)
-        if await self._changes.translate_reported():
+        if self._changes.take_ended():
             return True
         await self._modes.decide(self.topics)
-        await self._changes.note_skips()
+        self._changes.take_skips()
         await self.target_logs.note_shortened(self.topics)
         return self.table.plannable() != planned
 

@@ -76,8 +76,8 @@ class TaskHost:
         start = pb.Start()
         for partition in slot.partitions:
             row = self.estate.table.rows.get(partition)
-            if row is None:
-                # A task that rejoins does not go on with what leaves.
+            if row is None or row.copy is None:
+                # A task that rejoins does not go on with what leaves, nor with a copy that has ended.
                 continue
             row.begin(now)
             row.slot = slot.index

@@ -7,7 +7,9 @@ from google.protobuf.duration_pb2 import Duration
 
 from twinlog.api.common.v1 import types_pb2
 from twinlog.api.source.v1 import worker_service_pb2 as pb
+from twinlog.config import OffsetsMode
 from twinlog.model import TopicPartition
+from twinlog.policy.offsets_rule import OffsetsRule
 from twinlog.service.feeds.topics import ReplicatedTopic
 from twinlog_source.log.facts import ControlState
 from twinlog_source.partitions.planner import Plan
@@ -24,6 +26,7 @@ _Terms = tuple[Limits, bool]
 class TaskOrders:
     table: PartitionTable
     control: ControlState
+    rule: OffsetsRule
     _terms_before: dict[TopicPartition, _Terms] = field(default_factory=dict)
     """How a partition was handed out last."""
 
@@ -53,7 +56,14 @@ class TaskOrders:
             compacted=topic.source_cleanup_policy != "delete",
             sync_pace=row.sync_pace,
             preserved=(
-                pb.PreservedCopy(skip_from=copy.skip_from, skip_to=copy.skip_to) if copy.preserved else None
+                pb.PreservedCopy(
+                    skip_from=copy.skip_from,
+                    skip_to=copy.skip_to,
+                    since=copy.since,
+                    required=self.rule.wanted(partition.topic) is OffsetsMode.PRESERVED,
+                )
+                if copy.preserved
+                else None
             ),
             target_topic_id=topic.target_topic_id,
         )

@@ -62,8 +62,9 @@ class Tail:
 
     end: int
     """Offset of the next record."""
-    next_sequence: int
-    """Sequence number that continues the writer's identity."""
+    next_sequence: int | None
+    """Sequence number that continues the writer's identity; None = the log knows nothing of it, and its next
+    batch begins with its own offset."""
     knows_writer: bool
     """The leader remembers the identity: it refuses a batch that does not follow the last one."""
     foreign_from: int | None = None
@@ -142,7 +143,8 @@ class AppendLog(Generic[T]):
     _in_flight_bytes: int = 0
     _returned: list[Send[T]] = field(default_factory=list)
     """Refused or without an answer, until the end of the log tells which of them it holds."""
-    _next_sequence: int = 0
+    _next_sequence: int | None = None
+    """None = that of the next batch is its offset: so a batch that lies where it was not sent to is told."""
     _may_pipeline: bool = False
     """The leader knows the writer: it refuses every batch that follows a refused one."""
     _checked_to: int = 0
@@ -281,8 +283,9 @@ class AppendLog(Generic[T]):
                 break
             batches.append(self._pop())
             size += head.size_bytes
-        sent = Send(tuple(batches), self._next_sequence)
-        self._next_sequence = (self._next_sequence + sent.end - sent.first) & SEQUENCE_MASK
+        sequence = batches[0].first & SEQUENCE_MASK if self._next_sequence is None else self._next_sequence
+        sent = Send(tuple(batches), sequence)
+        self._next_sequence = (sequence + sent.end - sent.first) & SEQUENCE_MASK
         self._in_flight.append(sent)
         self._in_flight_bytes += size
         return sent

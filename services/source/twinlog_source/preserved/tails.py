@@ -5,11 +5,12 @@ the end of the leader's log (OffsetForLeaderEpoch), the writer's last sequence n
 While the first two differ, records are being replicated, and the end is not known yet.
 """
 
-from collections.abc import AsyncIterator, Mapping
+import asyncio
+from collections.abc import AsyncIterator, Callable, Mapping
 from dataclasses import dataclass
 from typing import Protocol, TypeVar
 
-from twinlog.batches.header import Batch, BatchHeader
+from twinlog.batches.header import BatchHeader
 from twinlog.errors import KafkaError, TransientKafkaError
 from twinlog.kafka.ports import OffsetSpec
 from twinlog.kafka.raw import BatchReader, DataClientPool, epoch_ends, list_offsets
@@ -17,59 +18,51 @@ from twinlog.kafka.raw.log_ends import LogEnd, log_ends
 from twinlog.kafka.raw.producer_states import ProducerStates, producer_states
 from twinlog.model import TopicPartition
 from twinlog_source.preserved.append_log import SEQUENCE_MASK, Tail
+from twinlog_source.preserved.own_batches import (
+    ForeignLook,
+    ForeignWrite,
+    OwnBatches,
+    begins,
+    sequence_behind,
+)
 
 A = TypeVar("A")
 
 NOT_REPLICATED = "NOT_REPLICATED"
 """The leader has records that not all replicas have: the end is asked for again."""
-LOOK_BYTES = 1 << 20
+LOOK_BYTES = 4 << 20
+"""Of one answer, when batches are looked at."""
+LOOKS_AT_ONCE = 4
+"""Copies whose batches are looked at, at the same time."""
 LOOKS_BACK = 32
-"""How many batches at the end are looked at for the writer's last one, when the leader has forgotten it."""
-CHECKED_BYTES = 16 << 20
-"""How much behind the last checked offset is looked at for foreign records."""
-
-
+"""How many batches before an offset are looked at for the writer's last one: between its batches lie only
+those of the filler."""
 OUT_OF_RANGE = "OFFSET_OUT_OF_RANGE"
-FILLER_BYTES_PER_RECORD = 12
-"""At most, of a record without key, value and headers."""
-FILLER_HEAD_BYTES = 128
 
-
-def is_filler(header: BatchHeader) -> bool:
-    """Whether a batch holds nothing that a consumer sees, as the filler's do: the end of a transaction, or
-    empty records of one. The filler's producer id says nothing: it changes, and owners before had others."""
-    if header.is_control:
-        return True
-    return (
-        header.is_transactional
-        and header.base_timestamp_ms == header.max_timestamp_ms == 0
-        and header.size_bytes <= FILLER_HEAD_BYTES + FILLER_BYTES_PER_RECORD * header.record_count
-    )
+TailRead = Callable[[TopicPartition, Tail | KafkaError], None]
+"""Told of each copy when its tail is known, or why it is not."""
 
 
 @dataclass(frozen=True, slots=True)
-class ForeignWrite:
-    """What somebody else's record did to a copy."""
+class _Before:
+    """What the log holds of the writer before an offset."""
 
-    producer_id: int
-    """Whose it is; -1 = of a producer that is not idempotent."""
-    offset: int
-    own_behind: int
-    """Offsets of ours that lie behind it: they follow each other on the source."""
+    batch: BatchHeader | None
+    is_beginning: bool = False
+    """There is none, and the log has lost none: its first batch is at offset 0."""
 
 
 class CopyTails(Protocol):
     """What the writer of preserved copies asks of their logs."""
 
-    async def read(
-        self, checked_from: Mapping[TopicPartition, int]
-    ) -> Mapping[TopicPartition, Tail | KafkaError]:
-        """The tail of each copy, or why it is not known. Raises KafkaError when no broker can be reached."""
+    async def read(self, checked_from: Mapping[TopicPartition, int], found: TailRead) -> None:
+        """The tail of each copy. All that lies behind `checked_from` is looked at, however much that is: a
+        copy that takes long does not delay what is said of the others."""
         ...
 
-    async def foreign_write(self, partition: TopicPartition, foreign_at: int) -> ForeignWrite:
-        """Look at a copy from the first offset on that is not ours, with nothing of ours in flight. Raises
-        KafkaError."""
+    async def foreign_write(self, partition: TopicPartition, foreign_at: int, filler_id: int) -> ForeignWrite:
+        """Look at a copy from the first offset on that is not ours, with nothing of ours in flight.
+        `filler_id`: the present owner's. Raises KafkaError."""
         ...
 
 
@@ -83,34 +76,56 @@ class KafkaCopyTails:
         self._timeout_seconds = timeout_seconds
         self._reader = BatchReader(session, read_committed=False)
 
-    async def read(
-        self, checked_from: Mapping[TopicPartition, int]
-    ) -> Mapping[TopicPartition, Tail | KafkaError]:
-        tails: dict[TopicPartition, Tail | KafkaError] = {}
-        ends = await log_ends(self._session, checked_from, timeout_seconds=self._timeout_seconds)
-        known = _answers(ends, tails)
-        states = await producer_states(self._session, known, timeout_seconds=self._timeout_seconds)
-        remembered = _answers(states, tails)
-        leader_ends = await epoch_ends(
-            self._session,
-            {partition: known[partition].leader_epoch for partition in remembered},
-            timeout_seconds=self._timeout_seconds,
+    async def read(self, checked_from: Mapping[TopicPartition, int], found: TailRead) -> None:
+        told: set[TopicPartition] = set()
+
+        def tell(partition: TopicPartition, tail: Tail | KafkaError) -> None:
+            told.add(partition)
+            found(partition, tail)
+
+        try:
+            await self._read(checked_from, tell)
+        except KafkaError as error:
+            # No broker can be reached.
+            for partition in checked_from.keys() - told:
+                found(partition, error)
+
+    async def _read(self, checked_from: Mapping[TopicPartition, int], found: TailRead) -> None:
+        ends = _answered(
+            await log_ends(self._session, checked_from, timeout_seconds=self._timeout_seconds), found
         )
-        for partition, end in _answers(leader_ends, tails).items():
-            high_watermark = known[partition].offset
-            if end.end_offset != high_watermark:
-                tails[partition] = TransientKafkaError(
-                    f"{partition}: {end.end_offset - high_watermark} records are being replicated",
-                    reason=NOT_REPLICATED,
-                )
-                continue
-            try:
-                tails[partition] = await self._tail(
-                    partition, known[partition], remembered[partition], checked_from[partition]
-                )
-            except KafkaError as error:
-                tails[partition] = error
-        return tails
+        states = _answered(
+            await producer_states(self._session, ends, timeout_seconds=self._timeout_seconds), found
+        )
+        leader_ends = _answered(
+            await epoch_ends(
+                self._session,
+                {partition: ends[partition].leader_epoch for partition in states},
+                timeout_seconds=self._timeout_seconds,
+            ),
+            found,
+        )
+        at_once = asyncio.Semaphore(LOOKS_AT_ONCE)
+
+        async def look(partition: TopicPartition) -> None:
+            async with at_once:
+                try:
+                    tail = await self._tail(
+                        partition, ends[partition], states[partition], checked_from[partition]
+                    )
+                except KafkaError as error:
+                    found(partition, error)
+                else:
+                    found(partition, tail)
+
+        async with asyncio.TaskGroup() as group:
+            for partition, end in leader_ends.items():
+                behind = end.end_offset - ends[partition].offset
+                if behind:
+                    words = f"{partition}: {behind} records are being replicated"
+                    found(partition, TransientKafkaError(words, reason=NOT_REPLICATED))
+                else:
+                    group.create_task(look(partition), name=f"look at {partition}")
 
     async def _tail(
         self, partition: TopicPartition, end: LogEnd, states: ProducerStates, checked_from: int
@@ -120,44 +135,62 @@ class KafkaCopyTails:
         if state is not None and state.last_sequence >= 0:
             return Tail(end.offset, (state.last_sequence + 1) & SEQUENCE_MASK, True, foreign)
         # Forgotten: it takes any number. Two owners that find the same end choose the same one.
-        last = await self._last_of_writer(partition, end.offset)
-        if last is None:
-            return Tail(end.offset, end.offset & SEQUENCE_MASK, False, foreign)
-        header = last.header
-        follows = (header.base_sequence + header.record_count) & SEQUENCE_MASK
+        before = await self._before(partition, end.offset)
+        follows = None if before.batch is None else sequence_behind(before.batch)
         return Tail(end.offset, follows, False, foreign)
 
-    async def foreign_write(self, partition: TopicPartition, foreign_at: int) -> ForeignWrite:
-        end = (await self.read({partition: foreign_at}))[partition]
+    async def foreign_write(self, partition: TopicPartition, foreign_at: int, filler_id: int) -> ForeignWrite:
+        tails: dict[TopicPartition, Tail | KafkaError] = {}
+        await self.read({partition: foreign_at}, tails.__setitem__)
+        end = tails[partition]
         if isinstance(end, KafkaError):
             raise end
-        first: BatchHeader | None = None
-        own, strangers = 0, set[int]()
-        async for header in self._headers(partition, foreign_at, end.end):
-            # Also the end of a stranger's transaction: to count it as ours would leave out a record.
-            if header.producer_id in strangers or not self._is_own(header):
-                first = first or header
-                strangers.add(header.producer_id)
-            elif first is not None:
-                own += header.next_offset - max(header.base_offset, foreign_at)
-        if first is None:
-            return ForeignWrite(-1, foreign_at, 0)
-        return ForeignWrite(first.producer_id, max(first.base_offset, foreign_at), own)
+        look = ForeignLook(foreign_at, OwnBatches(self._writer_id), filler_id)
+        if end.foreign_from is not None:
+            own = await self._own_before(partition, end.foreign_from)
+            look = ForeignLook(end.foreign_from, own, filler_id)
+            async for header in self._headers(partition, end.foreign_from, end.end, own):
+                look.see(header)
+        return look.found
 
     async def _foreign(self, partition: TopicPartition, checked_from: int, end: int) -> int | None:
-        seen_bytes = 0
-        async for header in self._headers(partition, checked_from, end):
-            if not self._is_own(header):
+        """The first offset, not below `checked_from`, that is not ours. Of a log that ends before that, which
+        may be another one by now: whether it begins with what is ours."""
+        if end < checked_from:
+            own = OwnBatches(self._writer_id, is_first=True)
+            async for header in self._headers(partition, 0, end, own):
+                if not own.owns(header):
+                    return header.base_offset
+                if header.producer_id == self._writer_id:
+                    return None
+            return None
+        if end == checked_from:
+            return None
+        own = await self._own_before(partition, checked_from)
+        async for header in self._headers(partition, checked_from, end, own):
+            if not own.owns(header):
                 return max(header.base_offset, checked_from)
-            seen_bytes += header.size_bytes
-            if seen_bytes >= CHECKED_BYTES:
-                return None
         return None
 
-    def _is_own(self, header: BatchHeader) -> bool:
-        return header.producer_id == self._writer_id or is_filler(header)
+    async def _own_before(self, partition: TopicPartition, offset: int) -> OwnBatches:
+        """What is to follow on a copy's batches before the one that holds an offset."""
+        try:
+            fetched = await self._reader.fetch(partition, offset, max_bytes=1)
+        except KafkaError as error:
+            if error.reason == OUT_OF_RANGE:
+                return OwnBatches(self._writer_id)  # deleted, with what lies before it
+            raise
+        at = min((batch.header.base_offset for batch in fetched.batches), default=offset)
+        first = fetched.batches[0].header if fetched.batches else None
+        if first is not None and first.producer_id == self._writer_id and begins(first):
+            return OwnBatches(self._writer_id)  # It is right whatever lies before it.
+        before = await self._before(partition, at)
+        follows = None if before.batch is None else sequence_behind(before.batch)
+        return OwnBatches(self._writer_id, follows, before.is_beginning)
 
-    async def _headers(self, partition: TopicPartition, begin: int, end: int) -> AsyncIterator[BatchHeader]:
+    async def _headers(
+        self, partition: TopicPartition, begin: int, end: int, own: OwnBatches
+    ) -> AsyncIterator[BatchHeader]:
         """Of the batches between two offsets that the log still holds."""
         at = begin
         while at < end:
@@ -168,11 +201,12 @@ class KafkaCopyTails:
                 if start <= at:
                     raise
                 at = start
+                own.lose_track()
                 continue
             if not fetched.batches:
                 return
             for batch in fetched.batches:
-                if batch.header.next_offset > at:
+                if at < batch.header.next_offset <= end:
                     yield batch.header
             at = fetched.next_offset(at)
 
@@ -182,34 +216,33 @@ class KafkaCopyTails:
             raise start
         return start
 
-    async def _last_of_writer(self, partition: TopicPartition, end: int) -> Batch | None:
-        at = end - 1
+    async def _before(self, partition: TopicPartition, offset: int) -> _Before:
+        """The writer's last batch before an offset."""
+        at = offset - 1
         for _ in range(LOOKS_BACK):
             if at < 0:
-                return None
+                return _Before(None, is_beginning=True)
             try:
                 fetched = await self._reader.fetch(partition, at, max_bytes=1)
             except KafkaError as error:
                 if error.reason == OUT_OF_RANGE:
-                    return None  # deleted
+                    return _Before(None)  # deleted
                 raise
             if not fetched.batches or fetched.log_start_offset > at:
-                return None
-            batch = fetched.batches[0]
-            if batch.header.producer_id == self._writer_id:
-                return batch
-            at = batch.header.base_offset - 1
-        return None
+                return _Before(None)
+            header = fetched.batches[0].header
+            if header.producer_id == self._writer_id:
+                return _Before(header)
+            at = header.base_offset - 1
+        return _Before(None)
 
 
-def _answers(
-    found: Mapping[TopicPartition, A | KafkaError], refused: dict[TopicPartition, Tail | KafkaError]
-) -> dict[TopicPartition, A]:
-    """Those that were answered; the others go to `refused`."""
+def _answered(found: Mapping[TopicPartition, A | KafkaError], refused: TailRead) -> dict[TopicPartition, A]:
+    """Those that were answered; the others are told."""
     answered: dict[TopicPartition, A] = {}
     for partition, answer in found.items():
         if isinstance(answer, KafkaError):
-            refused[partition] = answer
+            refused(partition, answer)
         else:
             answered[partition] = answer
     return answered

@@ -133,6 +133,11 @@ class PreservedWriter:
     def is_idle(self) -> bool:
         return all(each.appends.is_idle for each in self.partitions.values())
 
+    @property
+    def filler_id(self) -> int:
+        """The producer id that fills holes now; -1 = none is known."""
+        return self.filler.producer_id if self.filler.is_open else -1
+
     async def get_ready(self) -> None:
         """Take the filler's id over before there is anything to write: no end of a copy waits for it then.
         Raises KafkaError; `run` tries again."""
@@ -345,24 +350,21 @@ class PreservedWriter:
                 self._spawn(self._read_ends(asked), "read the ends of copies")
 
     async def _read_ends(self, asked: Mapping[TopicPartition, ReadEnd]) -> None:
-        tails: Mapping[TopicPartition, Tail | KafkaError]
-        try:
-            tails = await self.tails.read({target: read.checked_from for target, read in asked.items()})
-        except KafkaError as error:
-            tails = dict.fromkeys(asked, error)
-        for target in asked:
-            each, tail = self.partitions.get(target), tails[target]
-            if each is None:
-                continue
-            if isinstance(tail, KafkaError):
-                each.appends.end_not_read()
-                self._set_back([each], tail)
-                continue
-            each.appends.end_read(tail)
-            if each.appends.is_idle:
-                each.failures, each.problem = 0, None
-            self.changed(each)
-            self.wake(each)
+        await self.tails.read({target: read.checked_from for target, read in asked.items()}, self._end_read)
+
+    def _end_read(self, target: TopicPartition, tail: Tail | KafkaError) -> None:
+        each = self.partitions.get(target)
+        if each is None:
+            return
+        if isinstance(tail, KafkaError):
+            each.appends.end_not_read()
+            self._set_back([each], tail)
+            return
+        each.appends.end_read(tail)
+        if each.appends.is_idle:
+            each.failures, each.problem = 0, None
+        self.changed(each)
+        self.wake(each)
 
     def _start_filling(self) -> None:
         if self._holes and not self._filling:

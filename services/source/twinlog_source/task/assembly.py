@@ -238,6 +238,7 @@ def _preserved_copies(
         foreign_write=tails.foreign_write,
         delete_before=lambda before: delete_records(target, before),
         store_position=target_writer.store_soon,
+        is_stored=target_writer.is_stored,
         wake_reader=target_writer.source_reader.wake,
         syncs=target_writer.syncs,
         clock=clock,

@@ -291,24 +291,26 @@ class Copier:
             found_at_ms=self.clock.now_ms(),
         )
         records = [NewRecord(*gap_record(self.flow, gap), gap.found_at_ms)]
+        if copy.keeps_offsets and not self._require_preserved().is_at_rest(partition):
+            return  # It is judged again.
+        if copy.keeps_offsets and loss.reason is LossReason.RETENTION:
+            records.append(self._require_preserved().fact_of(partition, skip_to=loss.resume_at))
+        self.reporter.add_gap(gap)
+        # The position that is moved, and what the move leaves out: both or neither.
+        self.target_writer.store_soon(partition, records)
         if not copy.keeps_offsets:
             copy.restart_at(loss.resume_at)
-        elif not self._require_preserved().is_at_rest(partition):
-            return  # It is judged again.
         elif loss.reason is LossReason.TRUNCATION:
             self._require_preserved().end_at(
                 partition,
                 loss.resume_at,
+                until=loss.from_offset,
                 reason=PreservedReason.SOURCE_TRUNCATED,
                 message=f"the source log of {partition} ended at {loss.from_offset}, and the copy holds what"
                 f" the source lost up to {loss.to_offset}",
             )
         else:
             self._require_preserved().skip(partition, loss.resume_at)
-            records.append(self._require_preserved().fact_of(partition))
-        self.reporter.add_gap(gap)
-        # The position that was moved, and what the move leaves out: both or neither.
-        self.target_writer.store_soon(partition, records)
 
     def _require_preserved(self) -> PreservedCopies:
         if self.preserved is None:

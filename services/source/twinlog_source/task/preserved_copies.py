@@ -3,11 +3,15 @@ is acknowledged moves their positions.
 
 Invariant A: a preserved copy is read only from where its end was seen.
 Invariant B: a copy that cannot keep the offsets is written no more before its exact position is told.
+Invariant C: the position at which a copy ends, and that it ends there, are stored in one transaction: the end
+of its log is not its position any more, and whoever comes next must not take it for that.
+Invariant D: while a task has a copy, nobody else writes what is on the log about it.
 """
 
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
+from functools import partial
 
 import structlog
 
@@ -19,8 +23,8 @@ from twinlog.model import TopicPartition
 from twinlog.service.waiting import wait_for_any, wait_or_stop
 from twinlog_source.log.facts import CopyFact, EpochStart, LeaderEpochsFact, fact_record
 from twinlog_source.preserved.append_log import AppendLog, Phase
+from twinlog_source.preserved.own_batches import ForeignWrite
 from twinlog_source.preserved.reasons import PreservedReason
-from twinlog_source.preserved.tails import ForeignWrite
 from twinlog_source.preserved.writer import Changed, Failed, PreservedPartition, PreservedWriter
 from twinlog_source.task.partition import PartitionCopy
 from twinlog_source.task.preserved_copy import PreservedCopy
@@ -38,6 +42,9 @@ LEAST_SHARE_BYTES = 1 << 20
 DRAIN_SECONDS = 5.0
 """How long the end of a task waits for the answers to what was sent."""
 RETRY_SECONDS = 1.0
+LONGEST_FLUSH_SECONDS = 5.0
+FILL_LOOK_SECONDS = 0.02
+"""How soon to look again whether a range may be filled."""
 TRIM_RETRY_SECONDS = 60.0
 
 log = structlog.get_logger(__name__)
@@ -54,19 +61,23 @@ class PreservedCopies:
 
     source_alias: str
     make_writer: Callable[[Changed, Failed], PreservedWriter]
-    foreign_write: Callable[[TopicPartition, int], Awaitable[ForeignWrite]]
+    foreign_write: Callable[[TopicPartition, int, int], Awaitable[ForeignWrite]]
     """`CopyTails.foreign_write`."""
     delete_before: Callable[
         [Mapping[TopicPartition, int]], Awaitable[Mapping[TopicPartition, int | KafkaError]]
     ]
     """Let logs of the target start at offsets. Raises KafkaError."""
     store_position: Callable[[TopicPartition, list[NewRecord]], None]
-    """Store the position of a partition soon, with these records. Never waited for."""
+    """Store the position of a partition soon, and these records in the same transaction. Never waited
+    for."""
+    is_stored: Callable[[TopicPartition], bool]
+    """Whether all of that is on the log."""
     wake_reader: Callable[[], None]
     syncs: OffsetSyncs
     clock: Clock
     flush_seconds: float
-    """Positions are stored so often."""
+    """Positions are stored so often, and at least every five seconds: the next task looks at all that lies
+    behind them."""
     fill_after_seconds: float
     """How long after partitions were handed over the task before may still write."""
     writer: PreservedWriter = field(init=False)
@@ -77,6 +88,8 @@ class PreservedCopies:
     _active: set[TopicPartition] = field(default_factory=set)
     """Those with records on the way."""
     _is_draining: bool = False
+    _is_over: bool = False
+    """Nothing that is found now would be on the log: the next task finds it."""
     _progress: asyncio.Event = field(default_factory=asyncio.Event)
     _to_judge: set[TopicPartition] = field(default_factory=set)
     _to_trim: dict[TopicPartition, int] = field(default_factory=dict)
@@ -85,6 +98,7 @@ class PreservedCopies:
 
     def __post_init__(self) -> None:
         self.writer = self.make_writer(self._changed, self._failed)
+        self.flush_seconds = min(self.flush_seconds, LONGEST_FLUSH_SECONDS)
 
     def assign(self, assignment: pb.Assignment, copy: PartitionCopy) -> None:
         """Take a partition; `run` finds out where its copy ends."""
@@ -101,8 +115,11 @@ class PreservedCopies:
             skip_from=assignment.preserved.skip_from,
             skip_to=assignment.preserved.skip_to,
             target_topic_id=assignment.target_topic_id,
+            since=assignment.preserved.since,
+            required=assignment.preserved.required,
             may_fill_at=self.clock.monotonic() + self.fill_after_seconds,
             settle=self._settle,
+            is_stored=partial(self.is_stored, copy.partition),
             fill_later=self._fill_later,
         )
         self.by_source[copy.partition] = self.by_target[target] = taken
@@ -162,22 +179,21 @@ class PreservedCopies:
                 "a hole of a preserved copy is still being filled", reason="KAFKA_TIMEOUT"
             )
         self.store_positions()
+        self._is_over = True
 
     def store_positions(self) -> None:
         """Give away what has moved since the last time."""
         for partition, taken in self.by_source.items():
             copy = taken.copy
             stored = self._stored.get(partition)
-            if not taken.is_end_known or stored == (copy.committed, copy.epochs):
+            if not taken.is_end_known or copy.needs_translation:
                 continue
-            records = []
-            if copy.epochs and (stored is None or stored[1] != copy.epochs):
-                records.append(self._fact(LeaderEpochsFact(partition=partition, epochs=copy.epochs)))
-            self._stored[partition] = copy.committed, copy.epochs
-            self.store_position(partition, records)
+            if stored != (copy.committed, copy.epochs):
+                self._store(taken, [])
 
     def skip(self, partition: TopicPartition, skip_to: int) -> None:
-        """Leave out what lies between the end of the copy and `skip_to`. Only while it is at rest."""
+        """Leave out what lies between the end of the copy and `skip_to`. Only while it is at rest, and once
+        `fact_of` is stored or is to be stored."""
         taken = self.by_source[partition]
         taken.skip(skip_to, self.clock.monotonic())
         self._bound(taken)
@@ -191,7 +207,7 @@ class PreservedCopies:
             CopyFact(
                 partition=partition,
                 preserved=True,
-                since=0,
+                since=taken.since,
                 reason="",
                 target_topic_id=taken.target_topic_id,
                 skip_from=skipped[0],
@@ -226,13 +242,23 @@ class PreservedCopies:
             self.forget_queued(partition)
             self._end_at_rest(taken)
 
-    def end_at(self, partition: TopicPartition, position: int, *, reason: str, message: str) -> None:
-        """Write nothing more to a copy that is at rest: what follows from `position` on cannot have the
-        source's offsets."""
+    def end_at(
+        self, partition: TopicPartition, position: int, *, until: int, reason: str, message: str
+    ) -> None:
+        """Write nothing more to a copy that is at rest: it has the source's offsets below `until`, and what
+        follows from `position` on cannot have them."""
         taken = self.by_source[partition]
         self.writer.remove(taken.at_target)
-        taken.give_up(position, reason=reason, message=message)
+        taken.give_up(position, until=until, reason=reason, message=message)
         self._active.discard(partition)
+        ended = CopyFact(
+            partition=partition,
+            preserved=False,
+            since=until,
+            reason=reason,
+            target_topic_id=taken.target_topic_id,
+        )
+        self._store(taken, [self._fact(ended)])
 
     # ----------------------------------------------------------------------------------------------
 
@@ -250,7 +276,7 @@ class PreservedCopies:
                 self._trim(taken)
             if taken.giving_up is not None:
                 self._end_at_rest(taken)
-            elif at_target.hole_cost.is_too_high(now):
+            elif not taken.required and at_target.hole_cost.is_too_high(now):
                 self.give_up(
                     taken.copy.partition,
                     reason=PreservedReason.HOLES_TOO_FREQUENT,
@@ -261,11 +287,11 @@ class PreservedCopies:
         self._progress.set()
 
     def _end_at_rest(self, taken: PreservedCopy) -> None:
-        if taken.giving_up is None or taken.copy.needs_translation:
+        if taken.giving_up is None or taken.copy.needs_translation or self._is_over:
             return
         if self.is_at_rest(taken.copy.partition):
-            reason, message = taken.giving_up
-            self.end_at(taken.copy.partition, taken.copy.committed, reason=reason, message=message)
+            (reason, message), position = taken.giving_up, taken.copy.committed
+            self.end_at(taken.copy.partition, position, until=position, reason=reason, message=message)
 
     def _failed(self, at_target: PreservedPartition, error: KafkaError) -> float | None:
         """Only what a retry does not heal sets a partition aside: its records would be refused again."""
@@ -289,12 +315,13 @@ class PreservedCopies:
         def fill() -> None:
             if taken.copy.needs_translation or self._is_draining:
                 return
+            taken.waits_to_fill = False
             taken.fill_skipped(self.clock.monotonic())
             self._bound(taken)
             self.writer.wake(taken.at_target)
 
-        wait_seconds = taken.may_fill_at - self.clock.monotonic()
-        asyncio.get_running_loop().call_later(max(wait_seconds, 0.0) + 0.01, fill)
+        wait_seconds = taken.may_fill_at - self.clock.monotonic() if taken.skip_from else 0.0
+        asyncio.get_running_loop().call_later(max(wait_seconds, 0.0) + FILL_LOOK_SECONDS, fill)
 
     def _bound(self, taken: PreservedCopy) -> None:
         """Fetch no more of a partition that has its share on the way; fetch it again when it has room.
@@ -329,6 +356,15 @@ class PreservedCopies:
         if target not in self._to_trim:
             self._to_trim[target] = taken.skip_to
             self._work.set()
+
+    def _store(self, taken: PreservedCopy, records: list[NewRecord]) -> None:
+        copy = taken.copy
+        stored = self._stored.get(copy.partition)
+        if copy.epochs and (stored is None or stored[1] != copy.epochs):
+            epochs = LeaderEpochsFact(partition=copy.partition, epochs=copy.epochs)
+            records = [*records, self._fact(epochs)]
+        self._stored[copy.partition] = copy.committed, copy.epochs
+        self.store_position(copy.partition, records)
 
     def _fact(self, fact: CopyFact | LeaderEpochsFact) -> NewRecord:
         return NewRecord(*fact_record(self.source_alias, fact), self.clock.now_ms())
@@ -376,22 +412,35 @@ class PreservedCopies:
             return dict.fromkeys(before, error)
         return {target: each if isinstance(each, KafkaError) else None for target, each in outcome.items()}
 
+    def _words(self, target: TopicPartition, found: ForeignWrite) -> str:
+        if found.producer_id in (-1, self.writer.identity.producer_id):
+            return (
+                f"{target}: what lies at offset {found.offset} is not the source's record of that offset: the"
+                " target topic was deleted and created again while it was written, or somebody else writes it"
+            )
+        return (
+            f"{target}: offset {found.offset} was written by producer id {found.producer_id}, which is not"
+            " Twinlog's: behind it the copy cannot keep the source's offsets"
+        )
+
     async def _judge(self, target: TopicPartition) -> None:
         """Somebody else wrote to the copy: tell who, where, and from which position it goes on."""
         taken = self.by_target[target]
         appends = taken.at_target.appends
         assert appends.foreign_at is not None
         try:
-            found = await self.foreign_write(target, appends.foreign_at)
+            found = await self.foreign_write(target, appends.foreign_at, self.writer.filler_id)
         except KafkaError as error:
             taken.at_target.problem = error
             return
         self._to_judge.discard(target)
+        if self._is_over:
+            return
         self.end_at(
             taken.copy.partition,
             taken.position_of(found.offset + found.own_behind),
+            until=found.offset,
             reason=PreservedReason.FOREIGN_WRITE,
-            message=f"{target}: offset {found.offset} was written by producer id {found.producer_id}, which"
-            " is not Twinlog's: behind it the copy cannot keep the source's offsets",
+            message=self._words(target, found),
         )
         self._progress.set()

@@ -47,14 +47,22 @@ class PreservedCopy:
     skip_from: int
     skip_to: int
     target_topic_id: str
+    since: int = 0
+    """Source offset of the copy's first record."""
+    required: bool = False
+    """The configuration demands the source's offsets: they are not given up only because they cost much."""
     may_fill_at: float
     """Monotonic seconds: a range that former owners may hold fetched is filled only when none of them can
     write any more (P6 of docs/adr/0008)."""
     settle: Callable[[PartitionCopy, OutgoingBatch, int], None]
     """Count a batch that is on the target."""
+    is_stored: Callable[[], bool]
+    """Whether the position, and what is left out before it, is on the log."""
     fill_later: Callable[["PreservedCopy"], None]
-    """Call `fill_skipped` once `may_fill_at` is reached."""
+    """Call `fill_skipped` soon, and not before `may_fill_at`."""
     is_end_known: bool = False
+    preserved_until: int = 0
+    """Once the copy has ended: below this offset it has the source's offsets."""
     giving_up: tuple[str, str] | None = None
     """Why the copy shall not keep the offsets from where it comes to rest: reason and message."""
     waits_to_fill: bool = False
@@ -117,7 +125,8 @@ class PreservedCopy:
             self.changed(now)
 
     def skip(self, skip_to: int, now: float) -> None:
-        """What lies between here and `skip_to` is not copied. Only while idle."""
+        """What lies between here and `skip_to` is not copied: filled once that is on the log. Only while
+        idle."""
         assert self.copy.is_idle
         self.skip_from, self.skip_to = self.at_target.appends.acknowledged, skip_to
         self._continue(now)
@@ -125,18 +134,22 @@ class PreservedCopy:
     def fill_skipped(self, now: float) -> None:
         """Fill the rest of the range that is not copied, when the copy ends there and it is time."""
         wanted = self.at_target.appends.wanted
-        self.waits_to_fill = False
+        is_waiting, self.waits_to_fill = self.waits_to_fill, False
         if self._not_copied(wanted):
             # Nobody can hold what lies before the beginning of the copy.
-            if self.skip_from > 0 and now < self.may_fill_at:
+            others_may_write = self.skip_from > 0 and now < self.may_fill_at
+            # Once it is filled the end of the copy says nothing of it any more: the log has to.
+            if others_may_write or not self.is_stored():
                 self.waits_to_fill = True
-                self.fill_later(self)
+                if not is_waiting:
+                    self.fill_later(self)
             else:
                 self.at_target.appends.offer([Hole(wanted, self.skip_to - wanted)], next_offset=self.skip_to)
         self._note_rest()
 
-    def give_up(self, position: int, *, reason: str, message: str) -> None:
-        """Nothing more is written to the copy with the source's offsets, which it has below `position`."""
+    def give_up(self, position: int, *, until: int, reason: str, message: str) -> None:
+        """Nothing more is written to the copy with the source's offsets, which it has below `until`."""
+        self.preserved_until = until
         self._outstanding.clear()
         self.outstanding_bytes = 0
         if position != self.copy.committed:

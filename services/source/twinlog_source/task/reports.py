@@ -74,7 +74,7 @@ class Reporter:
         )
         for partition, copy in self.copies.items():
             waited_seconds = self._waited_seconds(copy, now)
-            preserved = self.preserved.get(partition)
+            preserved, is_stored = self.preserved.get(partition), self.target_writer.is_stored(partition)
             if preserved is None:
                 problem = self.target_writer.target_problem or source_problem
             else:
@@ -90,7 +90,7 @@ class Reporter:
                 copy.withdrawn,
                 copy.epochs,
                 copy.needs_translation,
-                None if preserved is None else (preserved.skip_from, preserved.skip_to),
+                None if preserved is None else (preserved.skip_from, preserved.skip_to, is_stored),
                 problem is None,
                 waited_seconds >= SLOW_SECONDS,
                 len(self._gaps.get(partition, ())),
@@ -98,10 +98,11 @@ class Reporter:
             if self._told.get(partition) != seen:
                 self._told[partition] = seen
                 report = self._report(copy, problem, waited_seconds)
-                if preserved is not None:
+                if preserved is not None and is_stored:
                     report.preserved.skip_from = preserved.skip_from
                     report.preserved.skip_to = preserved.skip_to
                     report.needs_translation = copy.needs_translation
+                    report.preserved_until = preserved.preserved_until
                 pace = self.syncs.paced.pace(partition, now) if everything else None
                 if pace is not None:
                     report.sync_pace.CopyFrom(pace_message(pace))

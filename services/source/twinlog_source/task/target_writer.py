@@ -101,6 +101,12 @@ class Round:
     """Set when its commit succeeded or failed."""
     failure: KafkaError | None = None
 
+    def stores(self, copy: PartitionCopy) -> bool:
+        """Whether it stores where the copy stands, or will stand after it. Not one that was moved once more
+        since: that belongs into one transaction with the records that say why."""
+        stored, moved = self.positions.get(copy.partition), self.moved.get(copy.partition)
+        return stored is not None and (stored != moved or moved == copy.committed)
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PositionsTopic:
@@ -413,7 +419,11 @@ class TargetWriter:
         before = self._unanswered
         assert current.transaction is not None
         # What the round before stores, it stores or fails, and nothing of this one counts then.
-        unstored = self._unstored - (before.positions.keys() if before is not None else set())
+        unstored = {
+            partition
+            for partition in self._unstored
+            if before is None or not before.stores(self.copies[partition])
+        }
         extra = self._extra_records[before.extra_count if before is not None else 0 :]
         current.moved = {partition: self.copies[partition].committed for partition in unstored}
         current.positions = {**current.moved, **ends}

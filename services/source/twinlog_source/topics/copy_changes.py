@@ -1,7 +1,9 @@
 """What becomes of preserved copies: they are made translated, or leave out a range that an operator names.
 
-Invariant: a copy changes in one direction only, from preserved to translated, at one source offset that is on
-the log. What lies below it keeps its source's offsets.
+Invariant A: a copy changes in one direction only, from preserved to translated, at one source offset that is
+on the log. What lies below it keeps its source's offsets.
+Invariant B: while a task has a copy, nothing about it is written here: its task puts on the log what it
+leaves out, and that it ends, in one transaction with the position.
 """
 
 from collections.abc import Awaitable, Callable, Collection
@@ -20,9 +22,6 @@ from twinlog_source.partitions.copy_mode import OffsetsReason
 from twinlog_source.partitions.table import PartitionRow, PartitionTable
 from twinlog_source.preserved.target_probe import TargetProbe
 from twinlog_source.topics.known import Topics
-
-SOURCE_TRUNCATED = "SOURCE_TRUNCATED"
-FOREIGN_WRITE = "FOREIGN_WRITE"
 
 log = structlog.get_logger(__name__)
 
@@ -43,21 +42,31 @@ class CopyChanges:
     def control(self) -> ControlState:
         return self.marks.control
 
-    async def translate_reported(self) -> bool:
-        """Make copies translated whose tasks say that they cannot keep the offsets. True when there were
-        any: they have to be handed out again."""
-        rows = [
-            row
-            for row in self.table.rows.values()
-            if row.needs_translation and self.rule.wanted(row.partition.topic) is not OffsetsMode.PRESERVED
-        ]
+    def take_ended(self) -> bool:
+        """Take note of copies that their tasks have ended, on the log: they cannot keep the offsets. True
+        when there were any: they have to be handed out again, or set aside (nothing is decided of them)."""
+        rows = [row for row in self.table.rows.values() if row.needs_translation]
         for row in rows:
             assert row.report is not None
             assert row.copy is not None
-            # What somebody else wrote shifts what lies behind it, also below the position.
-            since = 0 if row.report.reason == FOREIGN_WRITE else row.report.position
-            await self.translate(row, row.copy, row.report.position, row.report.reason, since=since)
+            fact = _as_translated(row.copy, row.report.preserved_until, row.report.reason)
+            self.control.copies[row.partition] = fact
+            row.copy, row.position, row.stored = self._kept(fact), row.report.position, True
+            row.forget_target()
+            row.forget_task_words()
+            _log_translated(self.marks.flow, fact, fact.since, fact.reason)
         return bool(rows)
+
+    def take_from_log(self, partitions: Collection[TopicPartition]) -> None:
+        """The log was read after fencing: it is the truth about the copies of these partitions."""
+        for partition in partitions:
+            row, fact = self.table.rows.get(partition), self.control.copies.get(partition)
+            if row is None or row.copy is None or fact is None or not row.copy.preserved:
+                continue
+            if fact.target_topic_id != row.copy.target_topic_id:
+                continue
+            row.copy = self._kept(fact)
+            row.forget_task_words()
 
     async def translate_recreated(self, topics: Topics) -> None:
         """Copies of source topics that were deleted and created again: offsets begin at 0 again, and none of
@@ -76,21 +85,20 @@ class CopyChanges:
             if not row.stored:
                 row.forget_source()
 
-    async def note_skips(self) -> None:
-        """Put on the log what tasks have left out of preserved copies, together with what they do not know
-        of them."""
-        changed = []
+    def take_skips(self) -> None:
+        """Take note of what tasks have left out of preserved copies: that is on the log. Nothing is written
+        here: while a task has a copy, it alone writes about it."""
         for partition, row in self.table.rows.items():
             known = self.control.copies.get(partition)
             if row.copy is None or not row.copy.preserved or row.copy == known:
                 continue
-            if known is not None and known.skip_to > row.copy.skip_to:
-                # The task has put it on the log, and not reported it yet: ranges only move forward.
+            if known is None or known.target_topic_id != row.copy.target_topic_id or not known.preserved:
+                continue
+            if known.skip_to > row.copy.skip_to:
+                # It is read from the log, and not reported yet: ranges only move forward.
                 row.copy = replace(row.copy, skip_from=known.skip_from, skip_to=known.skip_to)
-            changed.append(row.copy)
-        if changed:
-            await self.confirm()
-            await self._write(changed)
+            else:
+                self.control.copies[partition] = row.copy
 
     async def position_of(self, row: PartitionRow, fact: CopyFact) -> int:
         """The next source offset to copy of a preserved copy that no task writes. Raises KafkaError also
@@ -116,23 +124,25 @@ class CopyChanges:
         await self._write([replace(fact, skip_from=first, skip_to=position)])
         row.copy = self.control.copies[row.partition]
 
-    async def translate(
-        self, row: PartitionRow, fact: CopyFact, position: int, reason: str, *, since: int | None = None
-    ) -> None:
-        """Make a preserved copy translated, which no task writes any more, and continue at `position`.
-        `since`: below it the copy has the source's offsets; None = below the position."""
+    async def translate(self, row: PartitionRow, fact: CopyFact, position: int, reason: str) -> None:
+        """Make a preserved copy translated, which no task writes any more, and continue at `position`, which
+        is its end."""
         await self.confirm()
         # The position first: until the fact is on the log, the end of the copy says the same.
         await self.journal.position(row.partition, position)
-        if row.epochs and reason != SOURCE_TRUNCATED:
+        if row.epochs:
             await self.journal.state(LeaderEpochsFact(partition=row.partition, epochs=row.epochs))
-        first = position if since is None else since
-        await self._write([_as_translated(fact, first, reason)])
+        await self._write([_as_translated(fact, position, reason)])
         row.copy = self.control.copies[row.partition]
         row.position, row.stored = position, True
         row.forget_target()
         row.forget_task_words()
-        _log_translated(self.marks.flow, fact, first, reason)
+        _log_translated(self.marks.flow, fact, position, reason)
+
+    def _kept(self, fact: CopyFact) -> CopyFact | None:
+        """None for one that has ended where the configuration demands the source's offsets."""
+        demanded = self.rule.wanted(fact.partition.topic) is OffsetsMode.PRESERVED
+        return None if demanded and not fact.preserved else fact
 
     async def _end(self, row: PartitionRow) -> int:
         target = TopicPartition(row.target_topic, row.partition.partition)

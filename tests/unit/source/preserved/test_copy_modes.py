@@ -51,6 +51,17 @@ def kind(estate: FlowState) -> tuple[bool, int, str, int, int]:
     return copy.preserved, copy.since, copy.reason, copy.skip_from, copy.skip_to
 
 
+async def ends(estate: FlowState, *, position: int, until: int, reason: str, tell: bool = True) -> None:
+    """As its task does it: the position and the end of the copy are on the log, then they are told."""
+    fact = estate.table.rows[P].copy
+    assert fact is not None
+    await estate.journal.position(P, position)
+    await estate.journal.state(replace(fact, preserved=False, since=until, reason=reason))
+    if tell:
+        words = {"position": position, "reason": reason, "preserved_until": until, "source_end_offset": 50}
+        reported(estate, needs_translation=True, **words)
+
+
 def obstacle(estate: FlowState) -> str:
     found = estate.table.rows[P].obstacle
     return "" if found is None else found.reason
@@ -227,7 +238,7 @@ async def test_no_offset_of_a_copy_is_that_of_a_source_that_was_made_anew(site: 
     """Its task found it shorter, before the driver saw that it is another topic."""
     estate = await site.owner(AUTO)
     assigned(estate)
-    reported(estate, position=40, needs_translation=True, reason="SOURCE_TRUNCATED", source_end_offset=20)
+    await ends(estate, position=40, until=40, reason="SOURCE_TRUNCATED")
     assert await estate.plan_is_stale(frozenset([P]))
     assert kind(estate) == (False, 40, "SOURCE_TRUNCATED", 0, 0)
     site.source.add_topic("t")
@@ -250,24 +261,88 @@ async def test_a_task_that_cannot_keep_the_offsets_makes_its_copy_translated(sit
     estate = await site.owner(AUTO)
     handed = assigned(estate)
     assert handed.HasField("preserved")
-    reported(estate, position=40, needs_translation=True, reason="FOREIGN_WRITE", source_end_offset=50)
+    await ends(estate, position=40, until=37, reason="FOREIGN_WRITE")
     assert await estate.plan_is_stale(frozenset([P]))
-    assert kind(estate) == (False, 0, "FOREIGN_WRITE", 0, 0), "which offsets are equal is not known"
+    assert kind(estate) == (False, 37, "FOREIGN_WRITE", 0, 0)
     assert not assigned(estate).HasField("preserved")
     assert assigned(estate).position == 40
     # The word of that task says no more: what it was about is settled.
     assert not await estate.plan_is_stale(frozenset([P]))
     second = await site.owner(AUTO)
-    assert kind(second) == (False, 0, "FOREIGN_WRITE", 0, 0)
+    assert kind(second) == (False, 37, "FOREIGN_WRITE", 0, 0)
     assert (second.table.rows[P].position, second.table.rows[P].stored) == (40, True)
 
 
-async def test_a_copy_that_must_keep_the_offsets_is_not_made_translated(site: Site) -> None:
+async def test_a_copy_that_must_keep_the_offsets_and_cannot_is_set_aside_for_every_owner(site: Site) -> None:
+    """The next task would take the end of the copy for its position, and leave out records."""
     estate = await site.owner(PRESERVED)
     assigned(estate)
-    reported(estate, position=40, needs_translation=True, reason="FOREIGN_WRITE", source_end_offset=50)
-    assert not await estate.plan_is_stale(frozenset([P]))
-    assert kind(estate) == (True, 0, "", 0, 0)
+    await ends(estate, position=40, until=37, reason="FOREIGN_WRITE")
+    assert await estate.plan_is_stale(frozenset([P]))
+    await estate.refresh(owned=frozenset([P]))
+    for each in (estate, await site.owner(PRESERVED)):
+        assert obstacle(each) == "FOREIGN_WRITE"
+        assert each.table.plannable() == frozenset()
+    # Who allows it continues where that task said.
+    allowed = await site.owner(AUTO)
+    assert (kind(allowed), allowed.table.rows[P].position) == ((False, 37, "FOREIGN_WRITE", 0, 0), 40)
+
+
+@pytest.mark.parametrize("offsets", [AUTO, PRESERVED])
+async def test_a_copy_whose_task_was_killed_when_it_had_ended_does_not_continue(
+    site: Site, offsets: str
+) -> None:
+    estate = await site.owner(offsets)
+    assigned(estate)
+    reported(estate, position=37, target_end_offset=38, source_end_offset=50)
+    await ends(estate, position=40, until=37, reason="FOREIGN_WRITE", tell=False)
+    await estate.reread([P])
+    row = estate.table.rows[P]
+    assert (row.position, row.is_preserved) == (40, False)
+    assert (row.copy is None) == (offsets is PRESERVED), "it is not handed out"
+    await estate.refresh(owned=frozenset())
+    assert obstacle(estate) == ("FOREIGN_WRITE" if offsets is PRESERVED else "")
+
+
+async def test_the_last_words_of_a_task_that_ended_a_copy_count_for_the_next(site: Site) -> None:
+    estate = await site.owner(AUTO)
+    assigned(estate)
+    await ends(estate, position=40, until=37, reason="FOREIGN_WRITE")
+    estate.settled([P])
+    assert not assigned(estate).HasField("preserved")
+    assert assigned(estate).position == 40
+
+
+async def test_what_a_task_has_put_on_the_log_is_not_written_over(site: Site) -> None:
+    """Its driver has read of it, and not heard of it yet."""
+    estate = await site.owner(AUTO)
+    assigned(estate)
+    await ends(estate, position=40, until=37, reason="FOREIGN_WRITE", tell=False)
+    await estate.confirm()
+    await estate.plan_is_stale(frozenset([P]))
+    other = await site.owner(AUTO)
+    assert kind(other) == (False, 37, "FOREIGN_WRITE", 0, 0)
+
+
+async def test_a_doubt_that_could_not_be_put_on_the_log_is_raised_again(site: Site) -> None:
+    await site.owner(AUTO)
+    site.clock.advance(FOREIGN_AFTER_MS / 1000 + 1)
+    stranger = await site.process(AUTO)
+    stranger.journal.partition_count = 25
+    await stranger.journal.position(P, 8)
+    estate = await site.process(AUTO)
+
+    def refuse(call: Call) -> None:
+        if b'"copy"' in (call.arguments.get("key") or b""):
+            raise from_code(7, call.operation, alias="B")
+
+    remove = site.target.hooks.add("append", refuse, after=False)
+    with pytest.raises(KafkaError, match="append"):
+        await estate.take_over(displaced=False)
+    remove()
+    await estate.take_over(displaced=False)
+    await estate.refresh(owned=frozenset())
+    assert kind(await site.owner(AUTO)) == (False, 0, "POSITION_STORED", 0, 0)
 
 
 async def test_a_setting_of_translated_changes_a_copy_at_its_end(site: Site) -> None:
@@ -280,9 +355,12 @@ async def test_a_setting_of_translated_changes_a_copy_at_its_end(site: Site) -> 
     assert kind(await site.owner(AUTO)) == (False, 5, "OFFSETS_CONFIGURED", 0, 0), "never back"
 
 
-async def test_what_a_task_leaves_out_is_put_on_the_log(site: Site) -> None:
+async def test_what_a_task_leaves_out_counts_for_the_next(site: Site) -> None:
+    """It has put that on the log before it says so."""
     estate = await site.owner(AUTO)
     assigned(estate)
+    fact = copy_of(estate)
+    await estate.journal.state(replace(fact, skip_from=4, skip_to=9))
     report = pb.PartitionReport(target_end_offset=-1, target_shortened_to=-1, position=9)
     report.partition.topic = "t"
     report.preserved.skip_from, report.preserved.skip_to = 4, 9

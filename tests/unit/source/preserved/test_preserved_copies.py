@@ -1,5 +1,6 @@
 """The preserved copies of a task: what is read, what is set aside, what is stored and what is given up."""
 
+import asyncio
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -13,9 +14,11 @@ from twinlog.batches.outgoing import OffsetRun
 from twinlog.errors import FatalKafkaError, KafkaError, TransientKafkaError
 from twinlog.kafka.raw import ProducerIdentity, ProducerSettings
 from twinlog.model import TopicPartition
+from twinlog.testing.brokers import eventually
 from twinlog.testing.fakes.clock import FakeClock
+from twinlog_source.log.facts import CopyFact, Fact, parse_control
 from twinlog_source.preserved.append_log import ReadEnd, Send, Tail
-from twinlog_source.preserved.tails import ForeignWrite
+from twinlog_source.preserved.own_batches import ForeignWrite
 from twinlog_source.preserved.writer import Changed, Failed, PreservedPartition, PreservedWriter
 from twinlog_source.task.partition import PartitionCopy, State
 from twinlog_source.task.preserved_copies import (
@@ -40,8 +43,10 @@ class Bench:
     """The writer is not run: the test gives the answers of the target."""
 
     clock: FakeClock = field(default_factory=FakeClock)
-    stored: list[tuple[TopicPartition, int]] = field(default_factory=list)
+    stored: list[tuple[TopicPartition, list[NewRecord]]] = field(default_factory=list)
+    on_log: bool = True
     woken: int = 0
+    found: ForeignWrite = field(default_factory=lambda: ForeignWrite(7, 0, 0))
     copies: dict[TopicPartition, PartitionCopy] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
@@ -52,6 +57,7 @@ class Bench:
             foreign_write=self.foreign_write,
             delete_before=self.delete_before,
             store_position=self.store_position,
+            is_stored=lambda _: self.on_log,
             wake_reader=self.wake_reader,
             syncs=OffsetSyncs(
                 topic="",
@@ -80,8 +86,8 @@ class Bench:
             may_write=lambda: True,
         )
 
-    async def foreign_write(self, partition: TopicPartition, foreign_at: int) -> ForeignWrite:
-        raise AssertionError
+    async def foreign_write(self, partition: TopicPartition, foreign_at: int, filler_id: int) -> ForeignWrite:
+        return self.found
 
     async def delete_before(
         self, before: Mapping[TopicPartition, int]
@@ -89,12 +95,19 @@ class Bench:
         raise AssertionError
 
     def store_position(self, partition: TopicPartition, records: Sequence[NewRecord]) -> None:
-        self.stored.append((partition, len(records)))
+        self.stored.append((partition, list(records)))
+
+    def facts(self) -> list[Fact | None]:
+        """What was given away to be stored beside positions."""
+        parsed = [parse_control("A", each.key, each.value) for _, records in self.stored for each in records]
+        return [each.fact for each in parsed if each is not None]
 
     def wake_reader(self) -> None:
         self.woken += 1
 
-    def assigned(self, partition: TopicPartition, end: int = 0) -> PreservedPartition:
+    def assigned(
+        self, partition: TopicPartition, end: int = 0, *, required: bool = False
+    ) -> PreservedPartition:
         """A copy whose end is known."""
         copy = PartitionCopy(partition=partition, target_topic="t", committed=end, random=lambda: 1.0)
         self.copies[partition] = copy
@@ -104,7 +117,8 @@ class Bench:
                 target_topic="t",
                 position=end,
                 position_stored=True,
-                preserved=pb.PreservedCopy(),
+                preserved=pb.PreservedCopy(since=3, required=required),
+                target_topic_id="id",
             ),
             copy,
         )
@@ -208,4 +222,73 @@ def test_positions_are_stored_only_when_they_moved() -> None:
     bench.answered(first, bench.sent(first), 0)
     bench.preserved.store_positions()
     bench.preserved.store_positions()
-    assert bench.stored == [(FIRST, 0)]
+    assert bench.stored == [(FIRST, [])]
+
+
+def test_that_a_copy_ends_is_stored_with_its_position() -> None:
+    """A task that knew the position alone would continue at the end of the copy's log."""
+    bench = Bench()
+    bench.assigned(FIRST, 5)
+    bench.preserved.end_at(FIRST, 4, until=3, reason="SOURCE_TRUNCATED", message="shorter")
+    assert [partition for partition, _ in bench.stored] == [FIRST]
+    assert bench.facts() == [
+        CopyFact(partition=FIRST, preserved=False, since=3, reason="SOURCE_TRUNCATED", target_topic_id="id")
+    ]
+    assert bench.copies[FIRST].committed == 4
+    # Not once more, without saying so.
+    bench.preserved.store_positions()
+    assert len(bench.stored) == 1
+
+
+async def test_a_copy_that_others_wrote_to_ends_at_the_first_of_their_records() -> None:
+    bench = Bench()
+    first = bench.assigned(FIRST, 5)
+    bench.fetched(FIRST, 5, 2)
+    bench.answered(first, bench.sent(first), 6)
+    bench.found = ForeignWrite(99, 5, 2)
+    stop = asyncio.Event()
+    async with asyncio.TaskGroup() as group:
+        group.create_task(bench.preserved._care(stop), name="care")
+        await eventually(lambda: bench.copies[FIRST].needs_translation)
+        stop.set()
+    (fact,) = bench.facts()
+    assert isinstance(fact, CopyFact)
+    assert (fact.preserved, fact.since, fact.reason) == (False, 5, "FOREIGN_WRITE")
+    assert bench.copies[FIRST].committed == 7, "what is ours behind it is not copied twice"
+
+
+async def test_what_is_found_once_the_task_is_over_is_left_to_the_next() -> None:
+    """It would be told and be in no log."""
+    bench = Bench()
+    first = bench.assigned(FIRST, 5)
+    bench.fetched(FIRST, 5, 2)
+    bench.answered(first, bench.sent(first), 6)
+    await bench.preserved.drain()
+    stop = asyncio.Event()
+    async with asyncio.TaskGroup() as group:
+        group.create_task(bench.preserved._care(stop), name="care")
+        await eventually(lambda: not bench.preserved._to_judge)
+        stop.set()
+    assert not bench.copies[FIRST].needs_translation
+    assert bench.copies[FIRST].committed == 5
+    assert bench.facts() == []
+
+
+def test_a_copy_that_must_keep_the_offsets_does_not_give_them_up_for_their_cost() -> None:
+    bench = Bench()
+    first = bench.assigned(FIRST, required=True)
+    for number in range(30):
+        first.hole_cost.filled(number / 4, number / 4 + 0.24)
+    bench.changed(first)
+    assert bench.preserved.by_source[FIRST].giving_up is None
+
+
+def test_what_is_left_out_is_told_with_all_that_is_known_of_the_copy() -> None:
+    bench = Bench()
+    bench.assigned(FIRST, 5)
+    record = bench.preserved.fact_of(FIRST, skip_to=9)
+    parsed = parse_control("A", record.key, record.value)
+    assert parsed is not None
+    assert parsed.fact == CopyFact(
+        partition=FIRST, preserved=True, since=3, reason="", target_topic_id="id", skip_from=5, skip_to=9
+    )

@@ -27,6 +27,7 @@ class Bench:
     position: int = 0
     skip: tuple[int, int] = (0, 0)
     may_fill_at: float = 0.0
+    stored: bool = True
     settled: list[tuple[int, int]] = field(default_factory=list)
     """First offsets of batches, and where they lie."""
     later: list[PreservedCopy] = field(default_factory=list)
@@ -44,6 +45,7 @@ class Bench:
             target_topic_id="id",
             may_fill_at=self.may_fill_at,
             settle=lambda _, batch, base: self.settled.append((batch.first_source_offset, base)),
+            is_stored=lambda: self.stored,
             fill_later=self.later.append,
         )
 
@@ -131,6 +133,7 @@ def test_p6_a_lost_range_is_filled_only_when_no_owner_before_can_write_any_more(
     assert bench.log.next() is None
     assert bench.later == [bench.preserved]
     bench.preserved.fill_skipped(30.0)
+    assert bench.later == [bench.preserved]
     assert bench.log.next() == Fill(20, 20)
 
 
@@ -216,10 +219,25 @@ def test_a_range_that_is_left_out_later_is_filled_from_where_the_copy_ends() -> 
     assert bench.log.next() == Fill(10, 15)
 
 
+def test_what_is_left_out_is_filled_only_once_that_is_on_the_log() -> None:
+    """The end of a copy that is filled says nothing of what it lacks."""
+    bench = Bench()
+    bench.end_is(10)
+    bench.stored = False
+    bench.preserved.skip(25, 50.0)
+    assert bench.log.next() is None
+    assert not bench.copy.fetchable(0.0) or bench.preserved.waits_to_fill
+    assert bench.later == [bench.preserved]
+    bench.stored = True
+    bench.preserved.waits_to_fill = False
+    bench.preserved.fill_skipped(50.0)
+    assert bench.log.next() == Fill(10, 15)
+
+
 def test_nothing_is_read_of_a_copy_that_cannot_keep_the_offsets() -> None:
     bench = Bench()
     bench.end_is(0)
-    bench.preserved.give_up(7, reason="FOREIGN_WRITE", message="who")
+    bench.preserved.give_up(7, until=7, reason="FOREIGN_WRITE", message="who")
     bench.copy.is_full = False
     assert not bench.copy.fetchable(1e9)
     bench.copy.forgive()

@@ -331,6 +331,7 @@ class PartitionReport(_message.Message):
     TARGET_SHORTENED_AT_FIELD_NUMBER: _builtins.int
     PRESERVED_FIELD_NUMBER: _builtins.int
     NEEDS_TRANSLATION_FIELD_NUMBER: _builtins.int
+    PRESERVED_UNTIL_FIELD_NUMBER: _builtins.int
     position: _builtins.int
     """Next source offset to copy; everything below is committed on the target or was not to be copied."""
     source_end_offset: _builtins.int
@@ -365,8 +366,10 @@ class PartitionReport(_message.Message):
     """Source offset of the record that was written at target_shortened_to; absent when that was not seen."""
     needs_translation: _builtins.bool
     """The copy cannot keep the source's offsets from `position` on (reason and message say why). Nothing more is written
-    to it before it is assigned again without `preserved`.
+    to it before it is assigned again without `preserved`. Told once that is on the log, together with the position.
     """
+    preserved_until: _builtins.int
+    """With needs_translation: below this offset the copy has the source's offsets."""
     @_builtins.property
     def partition(self) -> _types_pb2.TopicPartition:
         """Source topic and partition."""
@@ -405,7 +408,9 @@ class PartitionReport(_message.Message):
 
     @_builtins.property
     def preserved(self) -> Global___PreservedCopy:
-        """The copy keeps the source's offsets, and these it does not hold; absent = it has offsets of its own."""
+        """The copy keeps the source's offsets, and these it does not hold; absent = it has offsets of its own, or what it
+        leaves out is not on the log yet.
+        """
 
     def __init__(
         self,
@@ -437,10 +442,11 @@ class PartitionReport(_message.Message):
         target_shortened_at: _builtins.int | None = ...,
         preserved: Global___PreservedCopy | None = ...,
         needs_translation: _builtins.bool = ...,
+        preserved_until: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["_preserved", b"_preserved", "_sync_pace", b"_sync_pace", "_target_shortened_at", b"_target_shortened_at", "latency", b"latency", "partition", b"partition", "preserved", b"preserved", "record_age", b"record_age", "replication_latency", b"replication_latency", "retry_at", b"retry_at", "sync_pace", b"sync_pace", "target_shortened_at", b"target_shortened_at"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_preserved", b"_preserved", "_sync_pace", b"_sync_pace", "_target_shortened_at", b"_target_shortened_at", "bytes", b"bytes", "epochs", b"epochs", "failures", b"failures", "gaps", b"gaps", "lane", b"lane", "latency", b"latency", "log_start_offset", b"log_start_offset", "message", b"message", "needs_translation", b"needs_translation", "partition", b"partition", "position", b"position", "preserved", b"preserved", "raw_records", b"raw_records", "reason", b"reason", "recoded_records", b"recoded_records", "record_age", b"record_age", "records", b"records", "replication_latency", b"replication_latency", "repositioned", b"repositioned", "retry_at", b"retry_at", "source_end_offset", b"source_end_offset", "state", b"state", "sync_pace", b"sync_pace", "target_end_offset", b"target_end_offset", "target_shortened_at", b"target_shortened_at", "target_shortened_to", b"target_shortened_to", "withdrawn", b"withdrawn"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_preserved", b"_preserved", "_sync_pace", b"_sync_pace", "_target_shortened_at", b"_target_shortened_at", "bytes", b"bytes", "epochs", b"epochs", "failures", b"failures", "gaps", b"gaps", "lane", b"lane", "latency", b"latency", "log_start_offset", b"log_start_offset", "message", b"message", "needs_translation", b"needs_translation", "partition", b"partition", "position", b"position", "preserved", b"preserved", "preserved_until", b"preserved_until", "raw_records", b"raw_records", "reason", b"reason", "recoded_records", b"recoded_records", "record_age", b"record_age", "records", b"records", "replication_latency", b"replication_latency", "repositioned", b"repositioned", "retry_at", b"retry_at", "source_end_offset", b"source_end_offset", "state", b"state", "sync_pace", b"sync_pace", "target_end_offset", b"target_end_offset", "target_shortened_at", b"target_shortened_at", "target_shortened_to", b"target_shortened_to", "withdrawn", b"withdrawn"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__preserved: _TypeAlias = _typing.Literal["preserved"]  # noqa: Y015
     _WhichOneofArgType__preserved: _TypeAlias = _typing.Literal["_preserved", b"_preserved"]  # noqa: Y015
@@ -465,21 +471,31 @@ class PreservedCopy(_message.Message):
 
     SKIP_FROM_FIELD_NUMBER: _builtins.int
     SKIP_TO_FIELD_NUMBER: _builtins.int
+    SINCE_FIELD_NUMBER: _builtins.int
+    REQUIRED_FIELD_NUMBER: _builtins.int
     skip_from: _builtins.int
     """First offset that is not copied: what the copy lacks between skip_from and skip_to is filled with offsets that
     consumers do not see. A log that ends before skip_from has lost records: they are copied again.
     """
     skip_to: _builtins.int
     """First offset after those; equal to skip_from when there are none."""
+    since: _builtins.int
+    """Of an assignment: the offset of the copy's first record."""
+    required: _builtins.bool
+    """Of an assignment: the configuration demands these offsets, so the copy does not give them up only because they
+    cost much.
+    """
     def __init__(
         self,
         *,
         skip_from: _builtins.int = ...,
         skip_to: _builtins.int = ...,
+        since: _builtins.int = ...,
+        required: _builtins.bool = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["skip_from", b"skip_from", "skip_to", b"skip_to"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["required", b"required", "since", b"since", "skip_from", b"skip_from", "skip_to", b"skip_to"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

@@ -1,0 +1,125 @@
+"""Which batches of a preserved copy are its own and lie where they belong. Pure.
+
+A batch is the flow's by its producer id. That alone does not say that it lies at its source's offset: a batch
+on its way to a topic that is deleted and created again lands at the beginning of the new one, whose leader
+takes any sequence number of a producer that it does not know. The sequence numbers tell:
+
+    the writer's first batch in a log             its sequence number is its offset
+    every other one                               it continues the one before, or is its offset once more (the
+                                                  leader had forgotten the writer, and the log's end had none)
+
+Between them lie only fillers.
+"""
+
+from dataclasses import dataclass
+
+from twinlog.batches.header import BatchHeader
+from twinlog_source.preserved.append_log import SEQUENCE_MASK
+
+FILLER_BYTES_PER_RECORD = 12
+"""At most, of a record without key, value and headers."""
+FILLER_HEAD_BYTES = 128
+
+
+@dataclass(frozen=True, slots=True)
+class ForeignWrite:
+    """What somebody else's record did to a copy."""
+
+    producer_id: int
+    """Whose it is; -1 = of a producer that is not idempotent. The writer's own, where a batch of ours lies
+    in the wrong place."""
+    offset: int
+    own_behind: int
+    """Offsets of ours that lie behind it: they follow each other on the source."""
+
+
+def is_filler(header: BatchHeader) -> bool:
+    """Whether a batch holds nothing that a consumer sees, as the filler's do: the end of a transaction, or
+    empty records of one. The filler's producer id says nothing: it changes, and owners before had others."""
+    if header.is_control:
+        return True
+    # Where the target stamps times, the largest one is the leader's; the first one stays what we wrote.
+    has_no_time = header.base_timestamp_ms == 0 and (
+        header.max_timestamp_ms == 0 or header.is_log_append_time
+    )
+    return (
+        header.is_transactional
+        and has_no_time
+        and header.size_bytes <= FILLER_HEAD_BYTES + FILLER_BYTES_PER_RECORD * header.record_count
+    )
+
+
+def sequence_behind(header: BatchHeader) -> int:
+    """The sequence number that follows a batch."""
+    return (header.base_sequence + header.last_offset_delta + 1) & SEQUENCE_MASK
+
+
+def begins(header: BatchHeader) -> bool:
+    """Whether it is where the writer begins to count."""
+    return header.base_sequence == header.base_offset & SEQUENCE_MASK
+
+
+@dataclass(slots=True)
+class OwnBatches:
+    """Shown one batch of a log after the other."""
+
+    writer_id: int
+    """The producer id of the flow's copies."""
+    next_sequence: int | None = None
+    """What continues the batch before the next one; None = not known."""
+    is_first: bool = False
+    """The log holds no batch of the writer before."""
+
+    def owns(self, header: BatchHeader) -> bool:
+        """Whether nobody else wrote the next batch, and it lies where it belongs as far as is known."""
+        if header.producer_id != self.writer_id:
+            return is_filler(header)
+        expected, was_first = self.next_sequence, self.is_first
+        self.next_sequence, self.is_first = sequence_behind(header), False
+        if begins(header):
+            return True
+        return not was_first if expected is None else header.base_sequence == expected
+
+    def lose_track(self) -> None:
+        """Batches before the next one are deleted."""
+        self.next_sequence, self.is_first = None, False
+
+
+@dataclass(slots=True)
+class ForeignLook:
+    """What lies at and behind the first offset of a copy that is not ours: shown one batch after the
+    other."""
+
+    foreign_at: int
+    own: OwnBatches
+    filler_id: int
+    """Of the present owner; -1 = not known. Others ended transactions as well: what is theirs is not told
+    from a stranger's, and to count that as ours would leave out a record. Not to count ours repeats one."""
+    _first: BatchHeader | None = None
+    _own_behind: int = 0
+    _is_broken: bool = False
+    """What follows cannot be counted."""
+
+    def see(self, header: BatchHeader) -> None:
+        """The next batch."""
+        is_own = self.own.owns(header)
+        if self._first is None:
+            if not is_own:
+                self._first = header
+                # A batch of ours in the wrong place: what follows it is not what follows on the source.
+                self._is_broken = header.producer_id == self.own.writer_id
+            return
+        if self._is_broken:
+            return
+        if header.producer_id == self.own.writer_id and not is_own:
+            self._is_broken = True
+        elif header.producer_id in (self.own.writer_id, self.filler_id):
+            self._own_behind += header.next_offset - max(header.base_offset, self.foreign_at)
+
+    @property
+    def found(self) -> ForeignWrite:
+        """By what was seen until now."""
+        if self._first is None:
+            return ForeignWrite(-1, self.foreign_at, 0)
+        offset = max(self._first.base_offset, self.foreign_at)
+        return ForeignWrite(self._first.producer_id, offset, self._own_behind)
