@@ -165,6 +165,13 @@ COPIES: Final = ReasonGroup(
             "larger transactions, then delete the target topic: it is copied again",
         ),
         OwnReason(
+            "FILL_REFUSED",
+            "the target takes no empty records with timestamp 0, by which offsets that the source does not"
+            " show are filled",
+            "raise max.message.bytes or remove message.timestamp.before.max.ms of the target topic; to have"
+            " the source's offsets in a copy that became translated, delete the target topic",
+        ),
+        OwnReason(
             "TARGET_LOST_TAIL",
             "a copy ended before its position (unclean election, an old disk): counted as a failure, and what"
             " the target lost is copied again",

@@ -270,8 +270,16 @@ async def read(
         await consumer.stop()
 
 
-async def write_mixture(cluster: BlockingCluster, topic: str, partitions: int, *, rounds: int) -> None:
-    """Plain batches of all codecs between transactions, of which every third is aborted."""
+async def write_mixture(
+    cluster: BlockingCluster,
+    topic: str,
+    partitions: int,
+    *,
+    rounds: int,
+    timestamps_ms: int | None = 1_600_000_000_000,
+) -> None:
+    """Plain batches of all codecs, from these times on (None = now), between transactions, of which every
+    third is aborted."""
     for number, codec in enumerate(CODECS):
         compression = None if codec == "none" else codec
         producer = AIOKafkaProducer(
@@ -294,9 +302,8 @@ async def write_mixture(cluster: BlockingCluster, topic: str, partitions: int, *
                 else:
                     await producer.commit_transaction()
                 for each in range(4 * partitions):
-                    await plain.send(
-                        topic, b"plain", None, each % partitions, timestamp_ms=1_600_000_000_000 + each
-                    )
+                    at_ms = None if timestamps_ms is None else timestamps_ms + each
+                    await plain.send(topic, b"plain", None, each % partitions, timestamp_ms=at_ms)
                 await plain.flush()
 
 

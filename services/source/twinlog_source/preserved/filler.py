@@ -8,20 +8,26 @@ new owner initialises the transactional id before it reads the end of any copy.
 import asyncio
 from collections.abc import Iterator, Mapping
 
-from twinlog.batches import Codec, NewRecord, OutgoingBatch, build_batch
+from twinlog.batches import Codec, NewRecord, OutgoingBatch, TargetTopicLimits, build_batch
+from twinlog.batches.header import HEADER_STRUCT
 from twinlog.batches.outgoing import Seal, sealed_header
-from twinlog.errors import KafkaError, StateError, TransientKafkaError
+from twinlog.errors import FatalKafkaError, KafkaError, StateError, TransientKafkaError
 from twinlog.kafka.deadline import deadline, pause
 from twinlog.kafka.raw import DataClientPool, ProducerIdentity, ProducerSettings, TransactionCoordinator
-from twinlog.kafka.raw.errors import partition_error
+from twinlog.kafka.raw.errors import about, partition_error
 from twinlog.kafka.raw.leaders import leader_of, refresh_metadata
 from twinlog.kafka.raw.log_ends import log_ends
 from twinlog.kafka.raw.wire import ProducePart, produce_request
 from twinlog.model import TopicPartition
+from twinlog_source.preserved.fill_limits import FILLER_RECORDS, FillLimit, next_batch
+from twinlog_source.preserved.reasons import PreservedReason
 
 PARTITIONS_PER_TRANSACTION = 50
-FILLER_RECORDS = (1_000_000, 100_000, 10_000)
-"""Batches of these sizes are made once and kept: 817 KB with zstd, and a second or two, for the largest."""
+_TOO_LARGE = frozenset((10, 18))
+"""MESSAGE_TOO_LARGE, RECORD_LIST_TOO_LARGE."""
+_ABOUT_THE_RECORDS = _TOO_LARGE | {32, 44, 76, 87}
+"""And INVALID_TIMESTAMP, POLICY_VIOLATION, UNSUPPORTED_COMPRESSION_TYPE, INVALID_RECORD."""
+_MOST_KEPT = 6
 _FIRST_LOOK_SECONDS = 0.002
 _LONGEST_LOOK_SECONDS = 0.1
 _SEQUENCE_MASK = 0x7FFFFFFF
@@ -42,6 +48,9 @@ class Filler:
         """Next sequence number by partition, for the present identity."""
         self._empty: dict[int, OutgoingBatch] = {}
         """Batches of empty records, by their number."""
+        self._limits: dict[TopicPartition, FillLimit] = {}
+        self._most: dict[TopicPartition, int] = {}
+        """Records of a batch, where a leader takes fewer than the limit that is known."""
         self._making = asyncio.Lock()
 
     @property
@@ -53,6 +62,11 @@ class Filler:
     def producer_id(self) -> int:
         """Raises StateError before `open`."""
         return self._opened().producer_id
+
+    def note_limit(self, partition: TopicPartition, limit: FillLimit) -> None:
+        """What the partition takes; one that nothing is known of is filled as Kafka's defaults allow."""
+        self._limits[partition] = limit
+        self._most.pop(partition, None)
 
     async def open(self) -> None:
         """Take the id over: what its former owner was ending is written when this returns. Raises
@@ -66,7 +80,8 @@ class Filler:
         then ends behind the hole for certain. After an error the id is taken over again, so that nothing is
         left open.
 
-        Raises KafkaError (PRODUCER_FENCED when another owner has taken the id over).
+        Raises KafkaError (PRODUCER_FENCED when another owner has taken the id over; FILL_REFUSED when a
+        leader takes no empty records, with the partition in the metadata).
         """
         filled: set[TopicPartition] = set()
         for group in _groups(holes, PARTITIONS_PER_TRANSACTION):
@@ -111,17 +126,26 @@ class Filler:
         doing = f"fill {partition}"
         async with deadline(self._settings.delivery_timeout_seconds, doing, alias=self._session.alias):
             while count:
-                records = next((size for size in FILLER_RECORDS if size <= count), count)
+                records = next_batch(count, self._most_records(partition))
                 batch = await self._empty_batch(records)
                 sequence = self._sequences.get(partition, 0)
                 header = sealed_header(batch, Seal(*identity, sequence, True))
-                while not await self._is_written(ProducePart(partition, header, batch.records), doing):
-                    await pause(self._settings.retry_pause_seconds)
+                try:
+                    while not await self._is_written(ProducePart(partition, header, batch.records), doing):
+                        await pause(self._settings.retry_pause_seconds)
+                except _TooManyRecordsError:
+                    self._most[partition] = records // 2
+                    continue
                 self._sequences[partition] = (sequence + records) & _SEQUENCE_MASK
                 count -= records
 
+    def _most_records(self, partition: TopicPartition) -> int:
+        limit = self._limits.get(partition) or FillLimit(TargetTopicLimits().max_message_bytes)
+        return self._most.get(partition, limit.most_records)
+
     async def _is_written(self, part: ProducePart, doing: str) -> bool:
-        """False when it may be sent again. Raises KafkaError."""
+        """False when it may be sent again. Raises KafkaError, and _TooManyRecordsError when fewer may be
+        taken."""
         client = await self._session.client(doing)
         leader = leader_of(client, part.partition)
         if leader is None:
@@ -139,7 +163,11 @@ class Filler:
             return False
         if answer.error_code == 0:
             return True
+        if answer.error_code in _TOO_LARGE and _record_count(part) > 1:
+            raise _TooManyRecordsError
         refusal = partition_error(answer.error_code, part.partition, doing, alias=self._session.alias)
+        if answer.error_code in _ABOUT_THE_RECORDS:
+            raise about(part.partition, fill_refused(part.partition, refusal, answer.message))
         if not refusal.retriable:
             raise refusal
         await refresh_metadata(self._session, client)
@@ -148,10 +176,12 @@ class Filler:
     async def _empty_batch(self, records: int) -> OutgoingBatch:
         """Timestamp 0 and nothing else: the same bytes each time. Large ones are made beside the event loop,
         which has others to copy."""
-        if records not in FILLER_RECORDS:
+        if records < FILLER_RECORDS[-1]:
             return _empty_batch(records)
         async with self._making:
             if records not in self._empty:
+                while len(self._empty) >= _MOST_KEPT:
+                    del self._empty[next(iter(self._empty))]
                 self._empty[records] = await asyncio.to_thread(_empty_batch, records)
         return self._empty[records]
 
@@ -179,6 +209,25 @@ class Filler:
         if self._identity is None:
             raise StateError("the filler has no identity: open it")
         return self._identity
+
+
+class _TooManyRecordsError(Exception):
+    """A leader takes no batch of so many."""
+
+
+def fill_refused(partition: TopicPartition, refusal: KafkaError, detail: str) -> KafkaError:
+    """What is said of a target that takes no empty records."""
+    why = f"{refusal.reason}: {detail}" if detail else refusal.reason
+    return FatalKafkaError(
+        f"{partition}: offsets that the source does not show cannot be filled: the target takes no empty"
+        f" records with timestamp 0 ({why}); look at its max.message.bytes and"
+        " message.timestamp.before.max.ms",
+        reason=PreservedReason.FILL_REFUSED,
+    )
+
+
+def _record_count(part: ProducePart) -> int:
+    return int(HEADER_STRUCT.unpack_from(part.header)[-1])
 
 
 def _empty_batch(records: int) -> OutgoingBatch:

@@ -6,6 +6,7 @@ from enum import StrEnum
 class PreservedReason(StrEnum):
     FOREIGN_WRITE = "FOREIGN_WRITE"
     HOLES_TOO_FREQUENT = "HOLES_TOO_FREQUENT"
+    FILL_REFUSED = "FILL_REFUSED"
     SOURCE_TRUNCATED = "SOURCE_TRUNCATED"
     TARGET_LOST_TAIL = "TARGET_LOST_TAIL"
     """A setback: what the target lost is copied again."""

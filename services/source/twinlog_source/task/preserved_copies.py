@@ -16,13 +16,14 @@ from functools import partial
 import structlog
 
 from twinlog.api.source.v1 import worker_service_pb2 as pb
-from twinlog.batches import NewRecord, OutgoingBatch, TargetTopicLimits
+from twinlog.batches import Codec, NewRecord, OutgoingBatch, TargetTopicLimits
 from twinlog.clock import Clock
 from twinlog.errors import KafkaError, TransientKafkaError
 from twinlog.model import TopicPartition
 from twinlog.service.waiting import wait_for_any, wait_or_stop
 from twinlog_source.log.facts import CopyFact, EpochStart, LeaderEpochsFact, fact_record
 from twinlog_source.preserved.append_log import AppendLog, Phase
+from twinlog_source.preserved.fill_limits import FillLimit
 from twinlog_source.preserved.own_batches import ForeignWrite
 from twinlog_source.preserved.reasons import PreservedReason
 from twinlog_source.preserved.writer import Changed, Failed, PreservedPartition, PreservedWriter
@@ -125,6 +126,8 @@ class PreservedCopies:
         self.by_source[copy.partition] = self.by_target[target] = taken
         if assignment.position_stored:
             self._stored[copy.partition] = assignment.position, copy.epochs
+        keeps_codec = assignment.compression_type in ("", "producer", Codec.ZSTD.name.lower())
+        self.writer.filler.note_limit(target, FillLimit(limit_bytes, keeps_codec=keeps_codec))
         self.writer.add(taken.at_target)
 
     def offer(self, chunk: PreparedChunk) -> None:
@@ -275,6 +278,9 @@ class PreservedCopies:
             if taken.skip_from == 0 < taken.skip_to <= appends.acknowledged:
                 self._trim(taken)
             if taken.giving_up is not None:
+                if appends.phase is Phase.SURE:
+                    # Also the rest of a hole that cannot be filled.
+                    taken.forget_queued(now)
                 self._end_at_rest(taken)
             elif not taken.required and at_target.hole_cost.is_too_high(now):
                 self.give_up(
@@ -295,7 +301,11 @@ class PreservedCopies:
 
     def _failed(self, at_target: PreservedPartition, error: KafkaError) -> float | None:
         """Only what a retry does not heal sets a partition aside: its records would be refused again."""
-        copy = self.by_target[at_target.target].copy
+        taken = self.by_target[at_target.target]
+        copy = taken.copy
+        if error.reason == PreservedReason.FILL_REFUSED and not taken.required:
+            self.give_up(copy.partition, reason=error.reason, message=str(error))
+            return None
         if error.retriable:
             setbacks = copy.counters.setbacks
             setbacks[error.reason] = setbacks.get(error.reason, 0) + 1
@@ -304,7 +314,7 @@ class PreservedCopies:
         copy.fail(
             reason=error.reason, message=f"target: {error}", retriable=False, now=now, keep_in_flight=True
         )
-        self.by_target[at_target.target].forget_queued(now)
+        taken.forget_queued(now)
         assert copy.retry_at is not None
         return copy.retry_at - now
 

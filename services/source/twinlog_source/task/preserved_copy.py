@@ -135,7 +135,7 @@ class PreservedCopy:
         """Fill the rest of the range that is not copied, when the copy ends there and it is time."""
         wanted = self.at_target.appends.wanted
         is_waiting, self.waits_to_fill = self.waits_to_fill, False
-        if self._not_copied(wanted):
+        if self._not_copied(wanted) and self.giving_up is None:
             # Nobody can hold what lies before the beginning of the copy.
             others_may_write = self.skip_from > 0 and now < self.may_fill_at
             # Once it is filled the end of the copy says nothing of it any more: the log has to.

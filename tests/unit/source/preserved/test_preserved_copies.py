@@ -17,7 +17,8 @@ from twinlog.model import TopicPartition
 from twinlog.testing.brokers import eventually
 from twinlog.testing.fakes.clock import FakeClock
 from twinlog_source.log.facts import CopyFact, Fact, parse_control
-from twinlog_source.preserved.append_log import ReadEnd, Send, Tail
+from twinlog_source.preserved.append_log import Fill, ReadEnd, Send, Tail
+from twinlog_source.preserved.filler import Filler
 from twinlog_source.preserved.own_batches import ForeignWrite
 from twinlog_source.preserved.writer import Changed, Failed, PreservedPartition, PreservedWriter
 from twinlog_source.task.partition import PartitionCopy, State
@@ -79,7 +80,7 @@ class Bench:
             settings=ProducerSettings(),
             identity=ProducerIdentity(1, 0),
             tails=nothing,
-            filler=nothing,
+            filler=Filler(nothing, "fill", ProducerSettings()),
             clock=self.clock,
             changed=changed,
             failed=failed,
@@ -292,3 +293,58 @@ def test_what_is_left_out_is_told_with_all_that_is_known_of_the_copy() -> None:
     assert parsed.fact == CopyFact(
         partition=FIRST, preserved=True, since=3, reason="", target_topic_id="id", skip_from=5, skip_to=9
     )
+
+
+def refuse_to_fill(bench: Bench, at_target: PreservedPartition, *, end: int) -> None:
+    """Its hole cannot be filled; the transaction left the copy with this end."""
+    bench.failed(at_target, FatalKafkaError("refused", reason="FILL_REFUSED"))
+    at_target.appends.filled()
+    bench.changed(at_target)
+    assert isinstance(at_target.appends.next(), ReadEnd)
+    at_target.appends.end_read(Tail(end, 0, True))
+    bench.changed(at_target)
+
+
+def test_a_copy_whose_holes_cannot_be_filled_ends_within_the_hole() -> None:
+    bench = Bench()
+    first = bench.assigned(FIRST)
+    bench.copies[FIRST].fetched = 9
+    prepared = Prepared(batches=(), next_offset=9)
+    copy = bench.copies[FIRST]
+    bench.preserved.offer(
+        PreparedChunk(copy=copy, generation=copy.generation, prepared=prepared, fetched_bytes=1)
+    )
+    assert first.appends.next() == Fill(0, 9)
+    refuse_to_fill(bench, first, end=1)
+    assert (copy.needs_translation, copy.reason, copy.committed) == (True, "FILL_REFUSED", 1)
+    assert len(bench.facts()) == 1
+
+
+def test_a_copy_whose_beginning_cannot_be_filled_ends_where_it_would_begin() -> None:
+    bench = Bench()
+    copy = PartitionCopy(partition=FIRST, target_topic="t", committed=700, random=lambda: 1.0)
+    bench.copies[FIRST] = copy
+    bench.preserved.assign(
+        pb.Assignment(
+            partition=types_pb2.TopicPartition(topic="t", partition=0),
+            target_topic="t",
+            position=700,
+            preserved=pb.PreservedCopy(since=700, skip_to=700),
+        ),
+        copy,
+    )
+    first = bench.preserved.by_source[FIRST].at_target
+    first.appends.next()
+    first.appends.end_read(Tail(0, None, False))
+    bench.changed(first)
+    assert first.appends.next() == Fill(0, 700)
+    refuse_to_fill(bench, first, end=1)
+    assert (copy.needs_translation, copy.committed) == (True, 700)
+
+
+def test_a_copy_that_must_keep_the_offsets_waits_until_its_holes_can_be_filled() -> None:
+    bench = Bench()
+    first = bench.assigned(FIRST, required=True)
+    assert bench.failed(first, FatalKafkaError("refused", reason="FILL_REFUSED"))
+    assert bench.preserved.by_source[FIRST].giving_up is None
+    assert bench.copies[FIRST].state is State.FAULTED
