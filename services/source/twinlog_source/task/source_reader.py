@@ -2,7 +2,8 @@
 to be sent.
 
 Runs ahead of the writing half by at most `max_buffered_bytes`, by less while the target is slow: a quiet
-partition's records are written after what was read before them. Positions are never reset here: an offset
+partition's records are written after what was read before them. Preserved copies bound theirs themselves, and
+are read on while what is written in rounds has no room. Positions are never reset here: an offset
 that the source does not hold is a finding (`on_out_of_range`), not a reason to jump.
 
 Invariant: the chunks of a partition are queued in the order of their offsets, each begins where the one
@@ -112,13 +113,11 @@ class SourceReader:
         self, stop: asyncio.Event, ask: Callable[[Coroutine[None, None, None], str], None]
     ) -> None:
         while not stop.is_set():
-            if self._buffered_bytes >= self._most_buffered_bytes:
+            if self._is_full and self.offer is None:
                 await self._wait_for_room(stop)
                 continue
             now = self.clock.monotonic()
-            positions, wait_seconds = self._turns.next(now), self._turns.wait_seconds(now)
-            for partition in self._in_question:
-                positions.pop(partition, None)
+            positions, wait_seconds = self._positions(now), self._turns.wait_seconds(now)
             if not positions:
                 await self.fetcher.pause(wait_seconds)
                 continue
@@ -161,7 +160,7 @@ class SourceReader:
             was_full = self._is_full
             self._buffered_bytes -= chunk.fetched_bytes
             self._room.set()
-            if was_full and self.offer is not None:
+            if was_full and not self._is_full and self.offer is not None:
                 self.wake()
             if chunk.is_current:
                 return chunk
@@ -169,8 +168,11 @@ class SourceReader:
 
     def limit_buffer(self, size_bytes: int) -> None:
         """Read no more ahead than what the next round takes."""
+        was_full = self._is_full
         self._most_buffered_bytes = min(size_bytes, self.max_buffered_bytes)
         self._room.set()
+        if was_full and not self._is_full and self.offer is not None:
+            self.wake()
 
     def wake(self) -> None:
         """Who may be read has changed: see at once."""
@@ -183,16 +185,26 @@ class SourceReader:
 
     @property
     def _is_full(self) -> bool:
-        return self._buffered_bytes >= self.max_buffered_bytes
+        """What is written in rounds has no room."""
+        return self._buffered_bytes >= self._most_buffered_bytes
+
+    def _positions(self, now: float) -> dict[TopicPartition, int]:
+        """What to fetch now, from where."""
+        positions = self._turns.next(now)
+        for partition in self._in_question:
+            positions.pop(partition, None)
+        if self._is_full:
+            self._leave_out_rounds(positions)
+        return positions
 
     def _leave_out_rounds(self, positions: dict[TopicPartition, int]) -> None:
-        """What is written in rounds has no room; what is on its way is taken all the same."""
+        """Preserved copies do not wait for the rounds of others. What is on its way is taken all the same."""
         for partition in list(positions):
             if not self.copies[partition].keeps_offsets and not self.fetcher.is_asked(partition):
                 del positions[partition]
 
     async def _wait_for_room(self, stop: asyncio.Event) -> None:
-        while not stop.is_set() and self._buffered_bytes >= self._most_buffered_bytes:
+        while not stop.is_set() and self._is_full:
             # Each time: what was taken need not have been enough, and an event that is set is no wait at all.
             self._room.clear()
             try:
