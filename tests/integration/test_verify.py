@@ -266,3 +266,24 @@ async def test_a_cluster_that_goes_away_in_the_middle_is_incomplete(
     assert report["verdict"] == "INCOMPLETE", report
     assert report["differences"] == []
     assert {each["reason"] for each in report["not_compared"]} <= {"KAFKA_UNAVAILABLE", "KAFKA_TIMEOUT"}
+
+
+async def test_what_is_on_the_target_may_be_deleted_on_the_source(
+    mirror: VerifyRig, records: list[NewRecord]
+) -> None:
+    whole, short = unique_name("safe"), unique_name("unsafe")
+    for topic in (whole, short):
+        await mirror.topics(topic)
+        await mirror.write_source(topic, [(0, Codec.LZ4, records)])
+        await mirror.write_copy(topic, [(0, Codec.LZ4, records)])
+        await mirror.store_position(topic, len(records))
+    copy = TopicPartition(mirror.rig.remote(short), 0)
+    await retry_admin(lambda: mirror.rig.target.delete_records({copy: 20}))
+    exit_code, told = await mirror.command("--topic", whole, "--before", "40", name="safe-to-delete")
+    assert (exit_code, told["safe"]) == (0, True), told
+    assert [each["safe_until"] for each in told["partitions"]] == [40]
+    exit_code, told = await mirror.command("--topic", short, name="safe-to-delete")
+    assert (exit_code, told["safe"]) == (1, False), told
+    (found,) = told["partitions"]
+    assert (found["safe_until"], found["reason"]) == (0, "TARGET_RETENTION")
+    assert (await mirror.verify(short))["verdict"] == "EQUAL", "the copy is as it should be, all the same"

@@ -117,10 +117,10 @@ class VerifyRig:
                 changing.cancel()
         return document(run.result())
 
-    async def command(self, *arguments: str) -> tuple[int, Any]:
+    async def command(self, *arguments: str, name: str = "verify") -> tuple[int, Any]:
         """The exit code and the JSON of the command."""
         flow = f"{self.rig.a}->{self.rig.b}"
-        command = ["twinlog", "verify", flow, "--config", str(self.file()), "-o", "json", *arguments]
+        command = ["twinlog", name, flow, "--config", str(self.file()), "-o", "json", *arguments]
         answer = await asyncio.to_thread(
             subprocess.run,
             [sys.executable, "-m", *command],

@@ -71,6 +71,10 @@ COMMANDS: dict[str, LazyCommand] = {
         target="twinlog.cli.repair:repair_command",
         summary="Repair the differences that a verification found, or say why not.",
     ),
+    "safe-to-delete": LazyCommand(
+        target="twinlog.cli.safe_to_delete:safe_to_delete_command",
+        summary="Say up to which source offset everything is on the target, proven.",
+    ),
     "groups": LazyCommand(
         target="twinlog.cli.checkpoint.groups:groups_command",
         summary="Show where every consumer group stands on both clusters.",

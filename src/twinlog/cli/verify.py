@@ -135,11 +135,11 @@ def verify_command(
         if config is None:
             raise ConfigError("name the properties file with --config", metadata={"key": "--config"})
         request = engine("request").VerifyRequest(
-            flow=_flow(required_flow(flow, flow_option)),
+            flow=flow_of(required_flow(flow, flow_option)),
             topics=frozenset(topic or ()),
             partitions=frozenset(partition or ()),
-            begin=_instant("--from", begin),
-            end=_instant("--to", end),
+            begin=instant_of("--from", begin),
+            end=instant_of("--to", end),
             read_committed=_isolation(isolation),
             wait_seconds=wait,
             max_bytes_per_second=_bytes(max_bytes),
@@ -177,7 +177,7 @@ def verify_command(
 verify_command.__doc__ = _HELP
 
 
-def _flow(text: str) -> Any:
+def flow_of(text: str) -> Any:
     from twinlog.model import Flow
 
     try:
@@ -186,7 +186,7 @@ def _flow(text: str) -> Any:
         raise ConfigError(str(error), metadata={"key": "FLOW"}) from None
 
 
-def _instant(option: str, text: str | None) -> Any:
+def instant_of(option: str, text: str | None) -> Any:
     """Raises ConfigError when it is neither an offset nor a time."""
     if text is None:
         return None

@@ -1,0 +1,114 @@
+"""`twinlog safe-to-delete A->B --topic T`: up to which source offset everything is on the target, proven."""
+
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from twinlog.cli.common.failures import EXIT_FAILED, reported_failures, run_async
+from twinlog.cli.common.flow_choice import OptionalFlowArgument, OptionalFlowOption, required_flow
+from twinlog.cli.common.location import ConfigOption, load_config
+from twinlog.cli.common.output import Column, Output, OutputOption, print_json, print_table
+from twinlog.cli.common.times import EXPECTED
+from twinlog.cli.verify import flow_of, instant_of
+from twinlog.cli.verifying import engine, verified
+from twinlog.errors import ConfigError
+
+if TYPE_CHECKING:
+    from twinlog.verify.report import FlowReport
+    from twinlog.verify.safety import SafeRange
+
+_HELP = """Say up to which offset of the source everything is on the target, and prove it.
+
+The topic is verified from the beginning of its log: nothing is taken from an earlier proof, as the target \
+may have deleted records since. What retention took of the copy, gaps and lag are not on the target. \
+Nothing is deleted by this command.
+
+Exit codes: 0 everything before --before (or all that there is) may be deleted on the source; 1 not \
+everything; 2 wrong use.
+
+Example: twinlog safe-to-delete 'A->B' --topic orders --before -7d --config mm2.properties
+"""
+
+
+def safe_to_delete_command(
+    topic: Annotated[
+        list[str], typer.Option("--topic", metavar="TOPIC", help="A source topic. May be repeated.")
+    ],
+    flow: OptionalFlowArgument = None,
+    config: ConfigOption = None,
+    flow_option: OptionalFlowOption = None,
+    before: Annotated[
+        str | None,
+        typer.Option(
+            "--before",
+            metavar="TIME|OFFSET",
+            help=f"Only what is older than this time ({EXPECTED}), or lies before this offset of the source.",
+        ),
+    ] = None,
+    wait: Annotated[
+        float, typer.Option(min=0.0, help="Seconds that the copy may take to arrive there.")
+    ] = 30.0,
+    output: OutputOption = Output.TABLE,
+) -> None:
+    from twinlog.verify.safety import safe_range
+
+    with reported_failures():
+        if config is None:
+            raise ConfigError("name the properties file with --config", metadata={"key": "--config"})
+        request = engine("request").VerifyRequest(
+            flow=flow_of(required_flow(flow, flow_option)),
+            topics=frozenset(topic),
+            end=instant_of("--before", before),
+            wait_seconds=wait,
+        )
+        configuration = load_config(config)
+    report: FlowReport = run_async(verified(configuration, request))
+    found = [safe_range(proof) for proof in report.proofs]
+    is_safe = not report.failures and all(each.is_whole for each in found)
+    failures = [
+        {"topic": each.topic, "reason": each.reason, "detail": each.detail} for each in report.failures
+    ]
+    if output is Output.JSON:
+        print_json(
+            {
+                "flow": str(report.flow),
+                "safe": is_safe,
+                "at_ms": report.began_at_ms,
+                "partitions": [_as_json(each) for each in found],
+                "problems": failures,
+            }
+        )
+    else:
+        columns = [
+            Column(title="partition"),
+            Column(title="source begins", right=True),
+            Column(title="safe before", right=True),
+            Column(title="asked for", right=True),
+            Column(title="why not more"),
+        ]
+        print_table("", columns, [_cells(each) for each in found], empty="no partition was compared")
+        for failure in failures:
+            typer.echo(f"{failure['topic'] or report.flow}: {failure['reason']} {failure['detail']}")
+    if not is_safe:
+        raise typer.Exit(EXIT_FAILED)
+
+
+safe_to_delete_command.__doc__ = _HELP
+
+
+def _as_json(each: "SafeRange") -> dict[str, Any]:
+    return {
+        "topic": each.source.topic,
+        "partition": each.source.partition,
+        "source_begin": each.begin,
+        "safe_until": each.until,
+        "asked_until": each.end,
+        "safe": each.is_whole,
+        "reason": each.reason,
+        "detail": each.detail,
+    }
+
+
+def _cells(each: "SafeRange") -> list[str]:
+    why = f"{each.reason} {each.detail}".strip()
+    return [str(each.source), str(each.begin), str(each.until), str(each.end), why]

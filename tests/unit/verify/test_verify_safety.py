@@ -1,0 +1,60 @@
+"""What may be deleted on the source: only what is on the target, proven, from the beginning of the log on."""
+
+import pytest
+
+from twinlog.testing.mirror_logs import SOURCE, TARGET
+from twinlog.verify.model import Difference, Kind, NotCompared, PartitionProof, Reason, Side
+from twinlog.verify.safety import safe_range
+
+
+def proof(*found: Difference | NotCompared, source_to: int = 100) -> PartitionProof:
+    made = PartitionProof(
+        source=SOURCE, target=TARGET, source_from=10, source_to=source_to, target_from=0, target_to=90
+    )
+    made.differences = [each for each in found if isinstance(each, Difference)]
+    made.not_compared = [each for each in found if isinstance(each, NotCompared)]
+    return made
+
+
+def left_out(begin: int, end: int, reason: Reason, side: Side = Side.SOURCE) -> NotCompared:
+    return NotCompared(
+        side=side, from_offset=begin, to_offset=end, reason=reason, is_harmless=reason.is_harmless
+    )
+
+
+def test_all_that_is_proven_is_safe() -> None:
+    found = safe_range(proof())
+    assert (found.begin, found.until, found.end, found.is_whole) == (10, 100, 100, True)
+
+
+@pytest.mark.parametrize("kind", [*Kind])
+def test_nothing_from_the_first_difference_on_is_safe(kind: Kind) -> None:
+    first = Difference(kind=kind, source_offset=40, target_offset=40)
+    later = Difference(kind=kind, source_offset=70, target_offset=70)
+    found = safe_range(proof(later, first))
+    assert (found.until, found.reason, found.is_whole) == (40, str(kind), False)
+
+
+def test_what_the_target_deleted_is_not_safe_although_the_copy_is_equal() -> None:
+    found = safe_range(proof(left_out(10, 33, Reason.TARGET_RETENTION)))
+    assert (found.until, found.reason, found.is_whole) == (10, "TARGET_RETENTION", False)
+
+
+def test_what_the_source_deleted_stands_in_nobodys_way() -> None:
+    assert safe_range(proof(left_out(0, 25, Reason.SOURCE_RETENTION, Side.TARGET))).is_whole
+
+
+@pytest.mark.parametrize("reason", [Reason.NOT_COPIED_YET, Reason.KNOWN_GAP, Reason.BEFORE_FIRST_COPY])
+def test_what_is_not_on_the_target_is_not_safe_whoever_knows_of_it(reason: Reason) -> None:
+    found = safe_range(proof(left_out(80, 120, reason), source_to=80))
+    assert (found.until, found.end, found.reason) == (80, 120, str(reason))
+    assert not found.is_whole
+
+
+def test_a_copy_that_nobody_sees_to_its_end_makes_nothing_safe() -> None:
+    found = safe_range(proof(left_out(50, 90, Reason.TARGET_OPEN_TRANSACTION, Side.TARGET)))
+    assert (found.until, found.is_whole) == (10, False)
+
+
+def test_a_foreign_record_behind_the_end_takes_nothing_from_the_source() -> None:
+    assert safe_range(proof(Difference(kind=Kind.FOREIGN, source_offset=None, target_offset=95))).is_whole
