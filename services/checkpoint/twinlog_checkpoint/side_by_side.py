@@ -1,12 +1,29 @@
-"""Many things done side by side, a few at a time."""
+"""Many things done side by side, a few at a time, or one by one without keeping others waiting."""
 
 import asyncio
-from collections.abc import Callable, Coroutine, Iterable
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterable
 from typing import Any, TypeVar
 
 from twinlog.errors import TwinlogError
 
 T = TypeVar("T")
+
+TURN_ITEMS = 500
+"""Offsets that are handled in a row: some milliseconds."""
+TURN_GROUPS = 50
+"""The same of groups with all of their offsets."""
+
+
+async def in_turns(items: Iterable[T], *, most: int = TURN_ITEMS) -> AsyncIterator[T]:
+    """Give the items one by one, and let other tasks run after every `most` of them.
+
+    A list of all offsets of a large flow takes seconds. Whoever keeps the flow's lease, or answers calls,
+    must not wait for that long: the lease would be lost.
+    """
+    for number, item in enumerate(items, start=1):
+        yield item
+        if number % most == 0:
+            await asyncio.sleep(0)  # noqa: TID251 - not a wait: one turn of the loop
 
 
 async def each_at_once(

@@ -1,6 +1,8 @@
 """Moves of real size: the number of requests does not grow with groups times partitions."""
 
+import asyncio
 from collections import Counter
+from collections.abc import Coroutine
 
 import pytest
 from hypothesis import settings
@@ -10,9 +12,11 @@ from twinlog.model import Record, TopicPartition
 from twinlog.testing.fakes.cluster import Call
 from twinlog.testing.fakes.cluster_state import FakeGroup
 from twinlog.wire import OffsetSync
+from twinlog_checkpoint.flow.parts import FlowParts
 from twinlog_checkpoint.moves.copy_states import CopyReport, CopyState
 from twinlog_checkpoint.moves.plan import MoveAction, MoveOptions
-from unit.checkpoint.checkpoint_harness import FlowOnFakes, ToldTopics
+from twinlog_checkpoint.side_by_side import TURN_GROUPS, TURN_ITEMS
+from unit.checkpoint.checkpoint_harness import FlowOnFakes, ToldTopics, one_turn
 from unit.checkpoint.test_move_backlog import replicated
 from unit.checkpoint.test_moves import run
 
@@ -63,9 +67,7 @@ def world(groups: int, partitions: int) -> FlowOnFakes:
     return fakes
 
 
-async def requests_of_a_failover(groups: int, partitions: int) -> Counter[str]:
-    """What a plan and a run ask of both clusters."""
-    fakes = world(groups, partitions)
+def with_syncs(fakes: FlowOnFakes) -> FlowParts:
     parts = fakes.parts()
     tail = parts.checkpointer.tail
     for partition in fakes.copy_states.report.partitions:
@@ -74,6 +76,13 @@ async def requests_of_a_failover(groups: int, partitions: int) -> Counter[str]:
             OffsetSync(partition=partition, upstream_offset=RECORDS - 1, downstream_offset=RECORDS - 1)
         )
     tail.store.finish_reading()
+    return parts
+
+
+async def requests_of_a_failover(groups: int, partitions: int) -> Counter[str]:
+    """What a plan and a run ask of both clusters."""
+    fakes = world(groups, partitions)
+    parts = with_syncs(fakes)
     asked: Counter[str] = Counter()
 
     def count(call: Call) -> None:
@@ -108,3 +117,40 @@ async def test_the_requests_of_a_failover_do_not_grow_with_groups_times_partitio
     assert (small.pop("alter_group_offsets"), large.pop("alter_group_offsets")) == (10, groups)
     assert large == small
     assert "fetch" not in large
+
+
+async def turns_of_others(work: Coroutine[None, None, object]) -> int:
+    """How often another task has its turn meanwhile."""
+    turns = 0
+
+    async def others() -> None:
+        nonlocal turns
+        while not done.is_set():
+            turns += 1
+            await one_turn()
+
+    done = asyncio.Event()
+    async with asyncio.TaskGroup() as tasks:
+        tasks.create_task(others(), name="others")
+        await one_turn()
+        await work
+        done.set()
+    return turns
+
+
+async def test_a_large_flow_keeps_nobody_waiting_who_keeps_the_lease() -> None:
+    """Neither a pass, nor the writing of group offsets, nor a plan handles all offsets in one go."""
+    turns: dict[int, list[int]] = {}
+    for groups in (10, 1000):
+        fakes = world(groups, 100)
+        parts = with_syncs(fakes)
+        turns[groups] = [
+            await turns_of_others(fakes.do_pass(parts.checkpointer)),
+            await turns_of_others(fakes.sync_groups(parts)),
+            await turns_of_others(fakes.served(parts).failover.plan(MoveOptions())),
+        ]
+    offsets = 1000 * OFFSETS_PER_GROUP
+    # A turn of the others takes two of the loop's.
+    least = [2 * offsets // TURN_ITEMS // 2, 1000 // TURN_GROUPS // 2, 3 * offsets // TURN_ITEMS // 2]
+    more = [large - small for small, large in zip(turns[10], turns[1000], strict=True)]
+    assert all(got >= wanted for got, wanted in zip(more, least, strict=True)), (more, least)

@@ -18,7 +18,7 @@ from twinlog_checkpoint.groups.directory import GroupDirectory, GroupOffsets
 from twinlog_checkpoint.groups.instruments import CheckpointInstruments
 from twinlog_checkpoint.groups.progress import GroupProgress, ProgressTable, unreadable_verdict
 from twinlog_checkpoint.groups.topic_choice import TopicChoice
-from twinlog_checkpoint.side_by_side import each_at_once
+from twinlog_checkpoint.side_by_side import each_at_once, in_turns
 from twinlog_checkpoint.translation.history import PairHistory
 from twinlog_checkpoint.translation.sync_tail import SyncTail
 from twinlog_checkpoint.translation.translation import (
@@ -214,7 +214,7 @@ class Checkpointer:
     ) -> None:
         due: list[Checkpoint] = []
         held_back: list[Checkpoint] = []
-        for candidate in candidates:
+        async for candidate in in_turns(candidates):
             translation = translations[candidate.position]
             self.instruments.considered(candidate.group, translation.verdict)
             if translation.downstream_offset is None:
@@ -279,7 +279,7 @@ class Checkpointer:
         )
         now_ms = self.clock.now_ms()
         rows: list[GroupProgress] = []
-        for candidate in candidates:
+        async for candidate in in_turns(candidates):
             translation = translations[candidate.position]
             target = self._target(candidate.source)
             rows.append(

@@ -18,7 +18,7 @@ from twinlog.wire import Checkpoint
 from twinlog_checkpoint.groups.deletes import GroupDeleter
 from twinlog_checkpoint.groups.progress import ProgressTable
 from twinlog_checkpoint.groups.sync_plan import WRITABLE_STATES, plan_group_sync
-from twinlog_checkpoint.side_by_side import each_at_once
+from twinlog_checkpoint.side_by_side import TURN_GROUPS, each_at_once, in_turns
 from twinlog_checkpoint.translation.log_ranges import log_ranges
 
 TICK_SECONDS = 0.2
@@ -87,7 +87,7 @@ class GroupSyncer:
         current = await self.target.group_offsets(idle) if idle else {}
         ranges = await log_ranges(self.target, {tp for group in idle for tp in self.history.latest(group)})
         plans: list[tuple[str, Mapping[TopicPartition, CommittedOffset]]] = []
-        for group, state in sorted(idle.items()):
+        async for group, state in in_turns(sorted(idle.items()), most=TURN_GROUPS):
             held = current[group]
             if isinstance(held, KafkaError):
                 self._warn(group, held)

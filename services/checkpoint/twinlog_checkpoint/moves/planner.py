@@ -30,6 +30,7 @@ from twinlog_checkpoint.moves.plan import (
 )
 from twinlog_checkpoint.moves.route import Route
 from twinlog_checkpoint.moves.write_block import WriteBlockScope, fence_scope
+from twinlog_checkpoint.side_by_side import TURN_GROUPS, in_turns
 from twinlog_checkpoint.translation.log_ranges import log_ranges
 from twinlog_checkpoint.translation.translation import SourcePosition, Translation, Verdict
 
@@ -218,7 +219,7 @@ class MovePlanner:
                 ),
                 include_active=options.include_active,
             )
-            for entry in sorted(wanted, key=lambda entry: (entry.group, entry.from_partition))
+            async for entry in in_turns(sorted(wanted, key=lambda entry: (entry.group, entry.from_partition)))
         ]
 
     async def _counted(self, meter: BacklogMeter, from_reachable: bool) -> list[TopicBacklog]:
@@ -248,24 +249,27 @@ class MovePlanner:
         """The groups' places as their own cluster has them."""
         groups = [group for group in await self.route.groups() if group in (options.groups or (group,))]
         committed = await self._committed(groups)
+        # Groups share partitions: the rules are asked once about each.
+        held = {partition for _, partition in committed}
+        destinations = {partition: self.route.destination(partition) async for partition in in_turns(held)}
         positions = {
             (group, partition): SourcePosition(partition=partition, next_offset=offset.next_offset)
-            for (group, partition), offset in committed.items()
-            if self.route.destination(partition) is not None
+            async for (group, partition), offset in in_turns(committed.items())
+            if destinations[partition] is not None
         }
         answers = await self.route.translate(set(positions.values()))
         return [
             _Wanted(
                 group=group,
                 from_partition=partition,
-                to_partition=self.route.destination(partition),
+                to_partition=destinations[partition],
                 from_offset=offset.next_offset,
                 translation=answers[positions[group, partition]]
                 if (group, partition) in positions
                 else _NOT_REPLICATED,
                 metadata=offset.metadata,
             )
-            for (group, partition), offset in committed.items()
+            async for (group, partition), offset in in_turns(committed.items())
         ]
 
     async def _committed(self, groups: Collection[str]) -> dict[tuple[str, TopicPartition], CommittedOffset]:
@@ -274,7 +278,7 @@ class MovePlanner:
         held = await readable_offsets(self.route.from_cluster, groups)
         return {
             (group, partition): offset
-            for group, offsets in held.items()
+            async for group, offsets in in_turns(held.items(), most=TURN_GROUPS)
             for partition, offset in offsets.items()
             if self.route.is_own(group, partition, offset.next_offset)
         }
