@@ -40,6 +40,8 @@ _LIBRDKAFKA_NAMES = {
 }
 """Where librdkafka has another name than Java."""
 _CALL_TIMEOUT_KEY = "default.api.timeout.ms"
+_BACKOFF_KEY = "reconnect.backoff.ms"
+_BACKOFF_MAX_KEY = "reconnect.backoff.max.ms"
 _IDLE_KEY = "connections.max.idle.ms"
 """Java's -1 (never) is None for aiokafka and 0 for librdkafka."""
 _SECURITY_KEYS = (
@@ -224,11 +226,22 @@ def librdkafka_options(
     for key, (least, most) in _ADMIN_NUMBERS.items():
         for number in _numbers(properties, {key: key}, alias).values():
             options[_LIBRDKAFKA_NAMES.get(key, key)] = min(max(number, least), most)
+    _order_backoffs(options, max_is_set=bool(properties.get(_BACKOFF_MAX_KEY, "").strip()))
     idle_ms = _idle_ms(properties, alias)
     if idle_ms is not None:
         options[_IDLE_KEY] = min(max(idle_ms, 0), (1 << 31) - 1)
     options.update(_librdkafka_security(client_security(properties, alias=alias)))
     return options
+
+
+def _order_backoffs(options: dict[str, Any], *, max_is_set: bool) -> None:
+    """As Java, which takes any two values: a maximum that is set bounds the first back-off, a larger first
+    back-off is the maximum otherwise. librdkafka refuses a maximum below the first one."""
+    first, most = options[_BACKOFF_KEY], options[_BACKOFF_MAX_KEY]
+    if max_is_set:
+        options[_BACKOFF_KEY] = min(first, most)
+    else:
+        options[_BACKOFF_MAX_KEY] = max(first, most)
 
 
 def client_id(properties: Mapping[str, str], suffix: str = "") -> str:

@@ -371,3 +371,19 @@ def test_a_password_never_reaches_the_log(caplog: pytest.LogCaptureFixture) -> N
 def test_client_ids_tell_clients_apart(make: Callable[..., dict[str, Any]]) -> None:
     options = make(SERVERS, client_id_suffix="A->B-0")
     assert "twinlog-A->B-0" in (options.get("client_id"), options.get("client.id"))
+
+
+@pytest.mark.parametrize(
+    ("settings", "first_ms", "most_ms"),
+    [
+        ({}, 250, 2000),
+        ({"reconnect.backoff.ms": "5000"}, 5000, 5000),
+        ({"reconnect.backoff.max.ms": "100"}, 100, 100),
+        ({"reconnect.backoff.ms": "60000", "reconnect.backoff.max.ms": "20"}, 20, 20),
+        ({"reconnect.backoff.ms": "20", "reconnect.backoff.max.ms": "60000"}, 20, 60_000),
+    ],
+)
+def test_back_offs_that_java_takes_are_taken(settings: dict[str, str], first_ms: int, most_ms: int) -> None:
+    options = librdkafka_options({"bootstrap.servers": "one:9092", **settings})
+    assert (options["reconnect.backoff.ms"], options["reconnect.backoff.max.ms"]) == (first_ms, most_ms)
+    AdminClient(options)  # librdkafka refuses what it cannot do
