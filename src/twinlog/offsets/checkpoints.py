@@ -1,6 +1,6 @@
 """Where a checkpoint goes, and whether it may: the rules of MM2's MirrorCheckpointTask. Pure."""
 
-from collections.abc import Collection, Mapping
+from collections.abc import Iterable, Mapping
 
 from twinlog.model import Flow, TopicPartition
 from twinlog.policy.replication import ReplicationPolicy
@@ -98,11 +98,12 @@ class CheckpointHistory:
     def groups(self) -> frozenset[str]:
         return frozenset(self._latest)
 
-    def forget_old(self, current: Collection[tuple[str, TopicPartition]]) -> int:
+    def forget_old(self, current: Iterable[tuple[str, TopicPartition]]) -> int:
         """Forget what was written longest ago of groups and partitions that are not `current`: too many are
         kept. Returns how many were forgotten.
 
-        `current`: groups with an offset on the source, and the partitions of the target that have its copies.
+        `current`: groups with an offset on the source, and the partitions of the target that have its copies;
+        not looked at while there are few entries.
         """
         if len(self._written) <= self._most_old:
             return 0

@@ -41,12 +41,12 @@ class _Candidate:
     """One committed offset of one group."""
 
     group: str
-    source: TopicPartition
     committed: CommittedOffset
+    position: SourcePosition
 
     @property
-    def position(self) -> SourcePosition:
-        return SourcePosition(partition=self.source, next_offset=self.committed.next_offset)
+    def source(self) -> TopicPartition:
+        return self.position.partition
 
 
 async def no_rules() -> None:
@@ -85,6 +85,8 @@ class Checkpointer:
     _restored: bool = False
     _next_pass_at: float = field(default=0.0)
     _was_ready: bool = False
+    _targets: dict[TopicPartition, TopicPartition] = field(default_factory=dict)
+    """Of this pass."""
 
     async def run(self, stop: asyncio.Event) -> None:
         """Loop: a pass when one is due, until `stop`. May run again after another process had the flow."""
@@ -149,6 +151,7 @@ class Checkpointer:
             self.tail.on_restored(checkpoints_restored=restored)
             self._restored = True
         read_at = self.clock.monotonic()
+        self._targets.clear()
         offsets = await self.groups.offsets()
         readable = {group: held for group, held in offsets.items() if not isinstance(held, KafkaError)}
         candidates = list(_candidates(readable))
@@ -157,7 +160,7 @@ class Checkpointer:
         if ready:
             await self._emit(writer, candidates, translations, read_at)
             if len(readable) == len(offsets):
-                self.history.forget_old([(each.group, self._target(each.source)) for each in candidates])
+                self.history.forget_old((each.group, self._target(each.source)) for each in candidates)
             self.passes += 1
         rows = await self._rows(candidates, translations)
         away = self.away()
@@ -299,7 +302,11 @@ class Checkpointer:
         return rows
 
     def _target(self, source: TopicPartition) -> TopicPartition:
-        return target_partition(self.entry.policy, self.entry.flow, source)
+        """The same object each time within a pass: a flow has far more offsets than partitions."""
+        target = self._targets.get(source)
+        if target is None:
+            target = self._targets[source] = target_partition(self.entry.policy, self.entry.flow, source)
+        return target
 
 
 def is_void(pairs: PairHistory | None, checkpoint: Checkpoint) -> bool:
@@ -310,7 +317,9 @@ def is_void(pairs: PairHistory | None, checkpoint: Checkpoint) -> bool:
 def _candidates(offsets: Mapping[str, GroupOffsets]) -> Iterable[_Candidate]:
     for group in sorted(offsets):
         for partition in sorted(offsets[group]):
-            yield _Candidate(group=group, source=partition, committed=offsets[group][partition])
+            committed = offsets[group][partition]
+            position = SourcePosition(partition=partition, next_offset=committed.next_offset)
+            yield _Candidate(group=group, committed=committed, position=position)
 
 
 async def _ends(cluster: KafkaCluster, partitions: set[TopicPartition]) -> Mapping[TopicPartition, int]:

@@ -4,11 +4,13 @@
 for clusters that offer nothing else (the fake one).
 """
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Protocol
 
 from twinlog.batches import RecordLocator, Visibility, VisibleCounter, classify, decode_batch
+from twinlog.errors import KafkaError
 from twinlog.kafka.ports import LogReader
 from twinlog.kafka.raw.fetch.reader import BatchReader, FetchedBatches
 from twinlog.model import Record, TimestampType, TopicPartition
@@ -43,7 +45,14 @@ class Passed:
 
 
 class AlignedLog(Protocol):
-    """One cluster's side. Every call is one fetch, bounded as the reader's."""
+    """One cluster's side. Every call but `expect` is one fetch, bounded as the reader's."""
+
+    async def expect(self, partitions: Collection[TopicPartition]) -> None:
+        """These are about to be read: find their leaders by one request, not one for each of their topics.
+
+        No error: who reads a partition is told what is wrong with it.
+        """
+        ...
 
     async def read(self, partition: TopicPartition, offset: int, *, max_bytes: int) -> Stretch:
         """Visible records from `offset` on. Raises KafkaError (OFFSET_OUT_OF_RANGE below the log's start)."""
@@ -63,6 +72,10 @@ class BatchLog:
 
     def __init__(self, reader: BatchReader) -> None:
         self._reader = reader
+
+    async def expect(self, partitions: Collection[TopicPartition]) -> None:
+        with suppress(KafkaError):
+            await self._reader.expect(partitions)
 
     async def read(self, partition: TopicPartition, offset: int, *, max_bytes: int) -> Stretch:
         fetched = await self._reader.fetch(partition, offset, max_bytes=max_bytes)
@@ -115,6 +128,9 @@ class RecordLog:
 
     def __init__(self, reader: LogReader) -> None:
         self._reader = reader
+
+    async def expect(self, partitions: Collection[TopicPartition]) -> None:
+        """The reader finds each by itself."""
 
     async def read(self, partition: TopicPartition, offset: int, *, max_bytes: int) -> Stretch:
         fetched = await self._reader.fetch(partition, offset, max_wait_seconds=0, max_bytes=max_bytes)

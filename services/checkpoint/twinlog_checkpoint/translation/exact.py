@@ -113,6 +113,8 @@ class ExactTranslator:
         if not by_partition:
             return translations
         bounds = await self._bounds(by_partition)
+        await self.here.log.expect(bounds.keys())
+        await self.there.log.expect([self.counterpart(partition) for partition in bounds])
         budget = ByteBudget(self.max_bytes)
         waiting_longest_first = sorted(by_partition, key=lambda tp: (self._served.get(tp, 0), tp))
 

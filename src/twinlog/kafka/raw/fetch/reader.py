@@ -1,6 +1,7 @@
 """One fetch at a time, as batches: for those who look into a log here and there and decode little of it."""
 
 import asyncio
+from collections.abc import Collection
 from dataclasses import dataclass
 
 from twinlog.batches.header import Batch, iter_following
@@ -39,6 +40,15 @@ class BatchReader:
     def __init__(self, session: DataClientPool, *, read_committed: bool) -> None:
         self.read_committed = read_committed
         self._session = session
+
+    async def expect(self, partitions: Collection[TopicPartition]) -> None:
+        """Find the leaders of partitions that are about to be fetched, by one request for all that are not
+        known: each topic that is met later has the metadata of all read again. Raises KafkaError.
+        """
+        doing = "find the leaders of what is to be read"
+        async with deadline(self._session.timeout_seconds, doing, alias=self._session.alias):
+            client = await self._session.client(doing)
+            await client.leaders(partitions, doing, alias=self._session.alias)
 
     async def fetch(self, partition: TopicPartition, offset: int, *, max_bytes: int) -> FetchedBatches:
         """Batches from the one that holds `offset` on, at least one if there is any; never waits for more.
