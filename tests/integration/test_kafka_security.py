@@ -5,15 +5,26 @@ Admin calls go through librdkafka, ACL calls, readers and writers through aiokaf
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Iterator, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
+from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 
 import pytest
 from cryptography import x509
-from cryptography.hazmat.primitives.serialization import BestAvailableEncryption, Encoding
-from cryptography.hazmat.primitives.serialization.pkcs12 import PKCS12Certificate, serialize_java_truststore
+from cryptography.hazmat.primitives.asymmetric.ec import EllipticCurvePrivateKey
+from cryptography.hazmat.primitives.serialization import (
+    BestAvailableEncryption,
+    Encoding,
+    PrivateFormat,
+    load_pem_private_key,
+)
+from cryptography.hazmat.primitives.serialization.pkcs12 import (
+    PKCS12Certificate,
+    serialize_java_truststore,
+    serialize_key_and_certificates,
+)
 
-from twinlog.errors import FatalKafkaError, KafkaError, TransientKafkaError
+from twinlog.errors import ConfigError, FatalKafkaError, KafkaError, TransientKafkaError
 from twinlog.kafka.cluster import open_cluster
 from twinlog.kafka.ports import (
     AclBinding,
@@ -126,6 +137,91 @@ async def test_a_client_certificate_is_shown(mutual: BlockingCluster) -> None:
     properties = mutual.client_properties()
     assert properties["ssl.keystore.type"] == "PEM"
     await works(properties)
+
+
+async def test_an_identity_may_be_a_store_with_a_password(mutual: BlockingCluster, tmp_path: Path) -> None:
+    properties = mutual.client_properties()
+    key, certificate = _identity(properties)
+    store = tmp_path / "identity.p12"
+    encryption = BestAvailableEncryption(STORE_PASSWORD.encode())
+    store.write_bytes(serialize_key_and_certificates(b"me", key, certificate, None, encryption))
+    settings = {
+        **properties,
+        "ssl.keystore.type": "PKCS12",
+        "ssl.keystore.location": str(store),
+        "ssl.keystore.password": STORE_PASSWORD,
+    }
+    await works(settings)
+    with pytest.raises(ConfigError, match="keystore"):
+        await works({**settings, "ssl.keystore.password": "another"})
+
+
+async def test_identity_and_trust_may_stand_in_the_properties(mutual: BlockingCluster) -> None:
+    properties = mutual.client_properties()
+    key, certificate = _identity(properties)
+    encrypted = key.private_bytes(
+        Encoding.PEM, PrivateFormat.PKCS8, BestAvailableEncryption(STORE_PASSWORD.encode())
+    )
+    trusted = _text(properties["ssl.truststore.location"])
+    for location in ("ssl.keystore.location", "ssl.truststore.location"):
+        del properties[location]
+    await works(
+        {
+            **properties,
+            "ssl.keystore.key": encrypted.decode(),
+            "ssl.key.password": STORE_PASSWORD,
+            "ssl.keystore.certificate.chain": certificate.public_bytes(Encoding.PEM).decode(),
+            "ssl.truststore.certificates": trusted,
+        }
+    )
+
+
+def _text(file: str) -> str:
+    return Path(file).read_text()
+
+
+def _identity(properties: Mapping[str, str]) -> tuple[EllipticCurvePrivateKey, x509.Certificate]:
+    content = Path(properties["ssl.keystore.location"]).read_bytes()
+    key = load_pem_private_key(content, password=None)
+    assert isinstance(key, EllipticCurvePrivateKey)
+    return key, x509.load_pem_x509_certificate(content)
+
+
+async def test_the_name_of_a_broker_is_compared_with_its_certificate_unless_that_is_off(
+    secured: BlockingCluster,
+) -> None:
+    async with relayed(secured) as elsewhere:
+        properties = {**secured.client_properties(), "bootstrap.servers": elsewhere}
+        errors = await refusals(properties, timeout_seconds=10.0)
+        assert {error.reason for error in errors.values()} <= {
+            "TLS_FAILED", "TLS_UNTRUSTED", "KAFKA_UNAVAILABLE", "KAFKA_TIMEOUT",
+        }  # fmt: skip
+        await works({**properties, "ssl.endpoint.identification.algorithm": ""})
+
+
+@asynccontextmanager
+async def relayed(cluster: BlockingCluster) -> AsyncIterator[str]:
+    """Another address of this machine that leads to the broker: its certificate does not name it."""
+    host, _, port = cluster.bootstrap_servers.rpartition(":")
+
+    async def copy(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        with suppress(OSError):
+            while data := await reader.read(1 << 16):
+                writer.write(data)
+                await writer.drain()
+        writer.close()
+
+    async def on_connection(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        there = await asyncio.open_connection(host, int(port))
+        async with asyncio.TaskGroup() as ways:
+            ways.create_task(copy(reader, there[1]), name="there")
+            ways.create_task(copy(there[0], writer), name="back")
+
+    server = await asyncio.start_server(on_connection, "127.0.0.2", 0)
+    try:
+        yield f"127.0.0.2:{server.sockets[0].getsockname()[1]}"
+    finally:
+        server.close()
 
 
 async def test_without_the_certificate_the_way_is_shut(mutual: BlockingCluster) -> None:

@@ -134,3 +134,16 @@ def test_topic_settings_of_offset_storage_reach_the_positions_topic() -> None:
         "min.insync.replicas": "2",
         "segment.bytes": "1048576",
     }
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "forwarding.admin.class = com.example.Admin",
+        "predicates = isTombstone",
+        "A->B.target.cluster.alias = C",
+    ],
+)
+def test_classes_that_are_not_kafkas_own_and_what_would_change_records_are_refused(line: str) -> None:
+    (problem,) = problems(f"{TWO_CLUSTERS}\n{line}")
+    assert line.partition(" = ")[0] in problem

@@ -1,0 +1,246 @@
+"""What brokers are asked: as the settings of a file say, and no more often than need be.
+
+`tests/unit/library/test_every_key.py` names the test of each key.
+"""
+
+import asyncio
+from collections.abc import AsyncIterator, Iterator
+from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import psutil
+import pytest
+
+from integration.request_log import RequestLog
+from integration.source_rig import Rig, open_rig
+from twinlog.errors import KafkaError
+from twinlog.kafka.cluster import open_cluster
+from twinlog.kafka.ports import NewTopic
+from twinlog.kafka.raw.fetch.reader import BatchReader
+from twinlog.local.blocking_cluster import BlockingCluster
+from twinlog.local.spec import ClusterSpec
+from twinlog.model import TopicPartition
+from twinlog.testing.brokers import eventually, make_topics, start_clusters, stop_clusters, unique_name
+from twinlog.testing.raw_copying import open_session
+
+TOPIC = "asked"
+PATIENT_SECONDS = 60.0
+"""The bound of calls that a setting is to end sooner."""
+
+
+@pytest.fixture(scope="module")
+def told() -> Iterator[tuple[BlockingCluster, BlockingCluster]]:
+    """Two clusters whose brokers write down every request once they are told to."""
+    clusters = start_clusters(ClusterSpec(name="told-a"), ClusterSpec(name="told-b"))
+    yield clusters[0], clusters[1]
+    stop_clusters(clusters)
+
+
+@pytest.fixture
+async def rig(told: tuple[BlockingCluster, BlockingCluster], tmp_path: Path) -> AsyncIterator[Rig]:
+    async with open_rig(*told, tmp_path) as opened:
+        yield opened
+
+
+async def test_brokers_are_asked_as_the_file_says(
+    told: tuple[BlockingCluster, BlockingCluster], rig: Rig
+) -> None:
+    a, b = (RequestLog(cluster=cluster) for cluster in told)
+    for log in (a, b):
+        await log.begin()
+    names = {role: unique_name(role) for role in ("reads-a", "asks-a", "reads-b", "asks-b", "writes-b")}
+    rig.extra |= {
+        "topics": TOPIC,
+        f"{rig.a}.consumer.client.id": names["reads-a"],
+        f"{rig.a}.consumer.client.rack": "rack-7",
+        f"{rig.a}.consumer.fetch.max.bytes": "200000",
+        f"{rig.a}.consumer.max.partition.fetch.bytes": "150000",
+        f"{rig.a}.consumer.fetch.min.bytes": "3",
+        f"{rig.a}.consumer.fetch.max.wait.ms": "3000",
+        # A broker that waits for data answers within half of it, whatever the line before says.
+        f"{rig.a}.consumer.request.timeout.ms": "1800",
+        f"{rig.a}.consumer.isolation.level": "read_uncommitted",
+        f"{rig.a}.admin.client.id": names["asks-a"],
+        f"{rig.b}.admin.client.id": names["asks-b"],
+        f"{rig.b}.consumer.client.id": names["reads-b"],
+        f"{rig.b}.producer.client.id": names["writes-b"],
+        f"{rig.b}.producer.request.timeout.ms": "14000",
+        f"{rig.b}.producer.transaction.timeout.ms": "23000",
+        f"{rig.b}.producer.max.request.size": "150000",
+        f"{rig.b}.producer.compression.type": "none",
+    }
+    await rig.create(TOPIC)
+    await rig.produce(TOPIC, [b"%d" % number * 20_000 for number in range(1, 10)], batch_bytes=30_000)
+    async with rig.configsync() as configsync, rig.running(configsync):
+        await rig.same(TOPIC)
+
+    fetches = [
+        fetch.body
+        for fetch in a.of("FETCH", names["reads-a"])
+        if fetch.client_id.endswith("replication-consumer")
+        and any(topic["partitions"] for topic in fetch.body["topics"])
+    ]
+    assert fetches
+    for fetch in fetches:
+        assert fetch["maxBytes"] <= 200_000
+        assert fetch["minBytes"] == 3
+        assert fetch["maxWaitMs"] <= 900
+        assert fetch["isolationLevel"] == 0
+        assert fetch["rackId"] == "rack-7"
+        for topic in fetch["topics"]:
+            assert {each["partitionMaxBytes"] for each in topic["partitions"]} <= {150_000}
+    assert max(fetch["maxWaitMs"] for fetch in fetches) == 900
+    assert max(fetch["maxBytes"] for fetch in fetches) == 200_000
+
+    begun = b.of("INIT_PRODUCER_ID", names["writes-b"])
+    # Producers without transactions say the longest time there is.
+    timeouts = {each.body["transactionTimeoutMs"] for each in begun if each.body["transactionalId"]}
+    assert timeouts == {23_000}
+    writes = b.of("PRODUCE", names["writes-b"])
+    assert {write.body["timeoutMs"] for write in writes} == {14_000}
+    sizes = [sum(_sizes(write.body)) for write in writes]
+    assert 60_000 < max(sizes) <= 150_000, sizes
+
+    assert a.of("METADATA", names["asks-a"])
+    assert b.of("CREATE_TOPICS", names["asks-b"])
+    assert b.of("FETCH", names["reads-b"])
+
+
+def _sizes(produce: object) -> Iterator[int]:
+    """Of all record sets of a request, wherever this version has them."""
+    if isinstance(produce, dict):
+        for key, value in produce.items():
+            if key == "recordsSizeInBytes" and isinstance(value, int):
+                yield value
+            else:
+                yield from _sizes(value)
+    elif isinstance(produce, list):
+        for value in produce:
+            yield from _sizes(value)
+
+
+async def test_metadata_max_age_ms_is_how_often_every_client_asks_what_there_is(
+    told: tuple[BlockingCluster, BlockingCluster],
+) -> None:
+    name = unique_name("often")
+    log = RequestLog(cluster=told[0])
+    await log.begin()
+    properties = {
+        **told[0].client_properties(),
+        "client.id": name,
+        "metadata.max.age.ms": "300",
+        "bootstrap.servers": told[0].bootstrap_servers,
+    }
+    async with open_cluster("often", properties) as cluster, cluster.reader() as reader:
+        await cluster.list_topics()
+        with pytest.raises(KafkaError):
+            await reader.fetch(TopicPartition("not there", 0), 0, max_wait_seconds=0)
+        asked = {each.client_id for each in log.of("METADATA", name)}
+        before = {client: len(log.of("METADATA", client)) for client in asked}
+        assert before
+
+        async def each_asks_again() -> bool:
+            # Five minutes unless it is set.
+            return all(len(log.of("METADATA", client)) > before[client] + 1 for client in before)
+
+        await eventually(each_asks_again)
+
+
+async def test_the_leaders_of_many_topics_are_found_by_one_request(
+    told: tuple[BlockingCluster, BlockingCluster],
+) -> None:
+    name = unique_name("many")
+    topics = [f"{name}-{number}" for number in range(20)]
+    log = RequestLog(cluster=told[0])
+    await log.begin()
+    async with open_cluster("A", told[0].client_properties()) as cluster:
+        await make_topics(
+            cluster, *(NewTopic(name=topic, partition_count=1, replication_factor=1) for topic in topics)
+        )
+    partitions = [TopicPartition(topic, 0) for topic in topics]
+    async with open_session("A", {**told[0].client_properties(), "client.id": name}) as session:
+        reader = BatchReader(session, read_committed=True)
+        await reader.expect(partitions[:1])
+        before = len(log.of("METADATA", name))
+        await reader.expect(partitions)
+        for partition in partitions:
+            assert not (await reader.fetch(partition, 0, max_bytes=1)).batches
+        assert len(log.of("METADATA", name)) == before + 1
+
+
+async def test_connections_that_are_idle_are_closed(told: tuple[BlockingCluster, BlockingCluster]) -> None:
+    properties = {**told[0].client_properties(), "connections.max.idle.ms": "500"}
+    port = int(told[0].bootstrap_servers.rpartition(":")[2])
+
+    def connections() -> int:
+        return sum(
+            bool(each.raddr) and each.raddr.port == port and each.status == psutil.CONN_ESTABLISHED
+            for each in psutil.Process().net_connections("tcp")
+        )
+
+    others = connections()
+    async with open_cluster("idle", properties) as cluster:
+        await cluster.list_topics()
+        assert connections() > others
+        # Nine minutes unless it is set.
+        await eventually(lambda: connections() <= others)
+        await cluster.list_topics()
+
+
+@dataclass(slots=True, kw_only=True)
+class Listener:
+    """Accepts connections, and counts them."""
+
+    accepted: int = 0
+    hangs_up: bool
+    _hold: list[asyncio.StreamWriter] = field(default_factory=list)
+
+    async def on_connection(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self.accepted += 1
+        if self.hangs_up:
+            writer.close()
+        else:
+            self._hold.append(writer)
+
+    @asynccontextmanager
+    async def listening(self) -> AsyncIterator[str]:
+        server = await asyncio.start_server(self.on_connection, "127.0.0.1", 0)
+        try:
+            host, port = server.sockets[0].getsockname()[:2]
+            yield f"{host}:{port}"
+        finally:
+            for writer in self._hold:
+                writer.close()
+            server.close()
+
+
+async def test_a_call_to_brokers_that_do_not_answer_ends_with_default_api_timeout_ms() -> None:
+    async with Listener(hangs_up=False).listening() as server:
+        properties = {"bootstrap.servers": server, "default.api.timeout.ms": "400"}
+        async with open_cluster("silent", properties) as cluster:
+            with pytest.raises(KafkaError):
+                async with asyncio.timeout(PATIENT_SECONDS):
+                    await cluster.list_topics()
+
+
+async def test_brokers_that_hang_up_are_tried_again_as_often_as_reconnect_backoff_says() -> None:
+    """Three clients at the same time: one is slow, unless reconnect.backoff.max.ms bounds it."""
+    settings = {
+        "quick": {"reconnect.backoff.ms": "20"},
+        "slow": {"reconnect.backoff.ms": "60000"},
+        "bounded": {"reconnect.backoff.ms": "60000", "reconnect.backoff.max.ms": "20"},
+    }
+    listeners = {name: Listener(hangs_up=True) for name in settings}
+    async with AsyncExitStack() as opened:
+        clusters = []
+        for name, listener in listeners.items():
+            server = await opened.enter_async_context(listener.listening())
+            properties = {"bootstrap.servers": server, "default.api.timeout.ms": "600000", **settings[name]}
+            clusters.append(await opened.enter_async_context(open_cluster(name, properties)))
+        async with asyncio.TaskGroup() as group:
+            tasks = [group.create_task(cluster.list_topics(), name="asks") for cluster in clusters]
+            await eventually(lambda: listeners["bounded"].accepted >= 40)
+            assert listeners["slow"].accepted < 10
+            for task in tasks:
+                task.cancel()

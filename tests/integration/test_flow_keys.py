@@ -1,0 +1,366 @@
+"""Settings of flows and services, set in one file, and what the services then do on both clusters.
+
+Three flows side by side: what is switched on for the first is switched off for the second or the third, and
+what these leave undone is looked at once the first has done it. `tests/unit/library/test_every_key.py` names
+the test of each key.
+"""
+
+import asyncio
+import json
+import subprocess
+import sys
+from collections.abc import AsyncIterator, Sequence
+from contextlib import AsyncExitStack
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from urllib.request import urlopen
+
+import pytest
+
+from twinlog.batches import NewRecord, read_batches
+from twinlog.batches.codec import Codec
+from twinlog.clock import SystemClock
+from twinlog.errors import KafkaError
+from twinlog.kafka.cluster import open_cluster
+from twinlog.kafka.ports import CommittedOffset, ConfigChange, KafkaCluster, NewTopic, TopicDescription
+from twinlog.kafka.raw import FetchedPartition
+from twinlog.local.port_lease import PortLease
+from twinlog.model import TopicPartition
+from twinlog.testing.brokers import KafkaPair, eventually, make_topics, retry_admin, unique_name
+from twinlog.testing.raw_copying import open_fetcher, open_session
+from twinlog.testing.records import write_batches
+from twinlog.testing.twinlog_run import SERVICES, TwinlogRun
+
+GET_SECONDS = 30.0
+COMMAND_SECONDS = 120.0
+LISTEN = {
+    "source": "twinlog.source.listen",
+    "checkpoint": "twinlog.checkpoint.listen",
+    "heartbeat": "twinlog.heartbeat.listen",
+    "configsync": "twinlog.configsync.listen",
+}
+ENDPOINTS = {
+    "source": "twinlog.source.endpoint",
+    "checkpoint": "twinlog.checkpoint.endpoint",
+    "heartbeat": "twinlog.heartbeat.endpoint",
+    "configsync": "twinlog.configsync.endpoint",
+}
+METRICS_LISTEN = (
+    "twinlog.source.metrics.listen",
+    "twinlog.checkpoint.metrics.listen",
+    "twinlog.heartbeat.metrics.listen",
+    "twinlog.configsync.metrics.listen",
+)
+
+
+@dataclass(slots=True, kw_only=True)
+class Estate:
+    """Flows a->b, with everything on; c->d, which looks for nothing new; and e->f, which copies nothing."""
+
+    pair: KafkaPair
+    source: KafkaCluster
+    target: KafkaCluster
+    a: str
+    b: str
+    c: str
+    d: str
+    e: str
+    f: str
+    metrics: PortLease
+    mark: str
+
+    def topic(self, name: str) -> str:
+        return f"{self.mark}-{name}"
+
+    def properties(self) -> str:
+        on, off, bare = f"{self.a}->{self.b}", f"{self.c}->{self.d}", f"{self.e}->{self.f}"
+        sources, targets = self.pair.a.bootstrap_servers, self.pair.b.bootstrap_servers
+        settings = {
+            "clusters": f"{self.a}, {self.b}, {self.c}, {self.d}, {self.e}, {self.f}",
+            f"{self.a}.bootstrap.servers": sources,
+            f"{self.b}.bootstrap.servers": targets,
+            f"{self.c}.bootstrap.servers": sources,
+            f"{self.d}.bootstrap.servers": targets,
+            f"{self.e}.bootstrap.servers": sources,
+            f"{self.f}.bootstrap.servers": targets,
+            f"{on}.enabled": "true",
+            f"{off}.enabled": "true",
+            f"{bare}.enabled": "true",
+            f"{bare}.topics": f"{self.mark}-nothing",
+            f"{bare}.emit.checkpoints.enabled": "false",
+            f"{bare}.emit.offset-syncs.enabled": "false",
+            f"{bare}.sync.group.offsets.enabled": "false",
+            "emit.heartbeats.enabled": "false",
+            f"{on}.emit.heartbeats.enabled": "true",
+            f"{on}.emit.heartbeats.interval.seconds": "0.2",
+            # More than the one broker would be refused, and the defaults are more.
+            "replication.factor": "1",
+            "checkpoints.topic.replication.factor": "1",
+            "heartbeats.topic.replication.factor": "1",
+            f"{on}.offset-syncs.topic.replication.factor": "1",
+            f"{off}.offset-syncs.topic.replication.factor": "1",
+            "offset.storage.replication.factor": "1",
+            "sync.topic.acls.enabled": "false",
+            f"{self.b}.offset.storage.topic": f"positions-{self.mark}",
+            f"{self.b}.offset.storage.partitions": "3",
+            f"{self.d}.exactly.once.source.support": "disabled",
+            f"{off}.offsets.storage.topic": f"other-positions-{self.mark}",
+            f"{on}.name": f"named-{self.mark}",
+            f"{on}.replication.policy.separator": "_",
+            f"{on}.replication.policy.internal.topic.separator.enabled": "false",
+            f"{on}.topics": f"{self.mark}-on.*",
+            f"{on}.topics.exclude": f"{self.mark}-on-not.*",
+            f"{off}.topics": f"{self.mark}-off.*",
+            f"{on}.heartbeats.replication.enabled": "true",
+            f"{off}.heartbeats.replication.enabled": "false",
+            "refresh.topics.interval.seconds": "0.5",
+            f"{off}.refresh.topics.enabled": "false",
+            f"{on}.sync.topic.configs.interval.seconds": "0.5",
+            f"{on}.config.properties.exclude": "segment.bytes",
+            f"{on}.use.defaults.from": "source",
+            f"{off}.sync.topic.configs.enabled": "false",
+            f"{on}.offset-syncs.topic.location": "target",
+            f"{on}.offset.lag.max": "0",
+            f"{on}.twinlog.offset-syncs.min.compaction.lag.seconds": "1234",
+            "groups": f"{self.mark}-g.*",
+            f"{on}.groups.exclude": f"{self.mark}-g-not.*",
+            "refresh.groups.interval.seconds": "0.5",
+            f"{off}.refresh.groups.enabled": "false",
+            "emit.checkpoints.interval.seconds": "0.5",
+            f"{off}.twinlog.translation.max.bytes": "0",
+            "sync.group.offsets.enabled": "true",
+            "sync.group.offsets.interval.seconds": "0.5",
+            f"{on}.twinlog.sync.group.deletes.enabled": "true",
+            f"{on}.twinlog.sync.group.deletes.grace.seconds": "0",
+            f"{on}.twinlog.sync.group.deletes.max.per.hour": "1",
+            f"{on}.twinlog.sync.topic.deletes.enabled": "true",
+            f"{on}.twinlog.sync.topic.deletes.grace.seconds": "0",
+            f"{on}.twinlog.sync.topic.deletes.max.per.hour": "1",
+            "twinlog.log.level": "debug",
+            "twinlog.drain.seconds": "0",
+            **{
+                key: f"127.0.0.1:{port}" for key, port in zip(METRICS_LISTEN, self.metrics.ports, strict=True)
+            },
+        }
+        return "".join(f"{key} = {value}\n" for key, value in settings.items())
+
+    async def create(self, *names: str, **configs: str) -> None:
+        settings = {name.replace("_", "."): value for name, value in configs.items()}
+        new = [
+            NewTopic(name=self.topic(name), partition_count=1, replication_factor=1, configs=settings)
+            for name in names
+        ]
+        await make_topics(self.source, *new)
+
+    async def write(self, *names: str, count: int = 5) -> None:
+        now_ms = SystemClock().now_ms()
+        for name in names:
+            records = [NewRecord(b"k", b"%d" % number, now_ms) for number in range(count)]
+            await write_batches(self.pair.a, self.topic(name), [(0, Codec.NONE, records)])
+
+    async def copied(self, topic: str, count: int) -> None:
+        async def all_there() -> bool:
+            partition = TopicPartition(topic, 0)
+            async with self.target.reader() as reader:
+                fetched = await reader.fetch(partition, 0, max_wait_seconds=1)
+            assert len(fetched.records) >= count, (topic, len(fetched.records))
+            return True
+
+        await eventually(all_there)
+
+    async def commit(self, *names: str, topic: str, at: int) -> None:
+        offsets = {TopicPartition(self.topic(topic), 0): CommittedOffset(next_offset=at)}
+        for name in names:
+            await retry_admin(partial(self.source.alter_group_offsets, self.topic(name), offsets))
+
+    async def group_on_target(self, name: str) -> dict[str, int]:
+        held = (await self.target.group_offsets([self.topic(name)]))[self.topic(name)]
+        assert not isinstance(held, KafkaError), held
+        return {partition.topic: committed.next_offset for partition, committed in held.items()}
+
+    async def configs(self, topic: str) -> dict[str, str | None]:
+        found = (await self.target.describe_topic_configs([topic]))[topic]
+        assert not isinstance(found, KafkaError), found
+        return {entry.name: entry.value for entry in found}
+
+
+@pytest.fixture
+async def estate(kafka_pair: KafkaPair) -> AsyncIterator[Estate]:
+    async with AsyncExitStack() as opened:
+        source = await opened.enter_async_context(open_cluster("A", kafka_pair.a.client_properties()))
+        target = await opened.enter_async_context(open_cluster("B", kafka_pair.b.client_properties()))
+        metrics = PortLease(len(SERVICES))
+        opened.callback(metrics.release)
+        mark = unique_name("keys")
+        aliases = {name: unique_name(name).replace("-", "") for name in "abcdef"}
+        yield Estate(pair=kafka_pair, source=source, target=target, metrics=metrics, mark=mark, **aliases)
+
+
+async def test_what_a_file_says_of_its_flows_is_what_both_clusters_show(
+    estate: Estate, tmp_path: Path
+) -> None:
+    await estate.create("on-1", "off-1", "on-gone-1", "on-gone-2", "on-not-this", segment_bytes="1048576")
+    await estate.write("on-1", "off-1", "on-gone-1", "on-gone-2", "on-not-this")
+    copy, other_copy = f"{estate.a}_{estate.topic('on-1')}", f"{estate.c}.{estate.topic('off-1')}"
+    await estate.commit("g-off", topic="off-1", at=3)
+    await estate.commit("g-1", "g-gone-1", "g-gone-2", "g-not-this", "other", topic="on-1", at=3)
+    async with TwinlogRun(estate.properties(), tmp_path) as run:
+        await estate.copied(copy, 5)
+        await estate.copied(other_copy, 5)
+        await _names_and_places(estate)
+        await _positions(estate)
+        await _groups(estate, copy, other_copy)
+        await _topics_and_their_settings(estate, copy, other_copy)
+        await _deletions(estate)
+        await asyncio.to_thread(_metrics_are_served, estate.metrics.ports)
+        await _services_are_found(run, tmp_path)
+        topics = set(await estate.target.list_topics())
+        assert f"{estate.a}_heartbeats" in topics
+        assert f"{estate.c}.heartbeats" not in topics
+        assert f"{estate.a}.checkpoints.internal" in topics
+        assert f"{estate.c}.checkpoints.internal" in topics
+        assert f"{estate.e}.checkpoints.internal" not in topics
+        assert f"{estate.a}_{estate.topic('on-not-this')}" not in topics
+    said = [json.loads(line) for line in run.log.read_text().splitlines() if line.startswith("{")]
+    assert "debug" in {line.get("level") for line in said}
+
+
+async def _names_and_places(estate: Estate) -> None:
+    """The offset syncs are on the target, in a topic as it was asked for; those of c->d on the source, and
+    there are none of e->f."""
+    name = f"mm2-offset-syncs.{estate.a}.internal"
+
+    async def is_there() -> bool:
+        assert (await estate.configs(name))["min.compaction.lag.ms"] == "1234000"
+        return True
+
+    await eventually(is_there)
+
+    async def one_for_each_record() -> bool:
+        partition = TopicPartition(name, 0)
+        async with estate.target.reader() as reader:
+            fetched = await reader.fetch(partition, 0, max_wait_seconds=1)
+        mine = [record for record in fetched.records if estate.topic("on-1").encode() in (record.key or b"")]
+        assert mine, "no offset sync"
+        return True
+
+    await eventually(one_for_each_record)
+    on_source = set(await estate.source.list_topics())
+    assert f"mm2-offset-syncs.{estate.b}.internal" not in on_source
+    assert f"mm2-offset-syncs.{estate.d}.internal" in on_source
+    assert f"mm2-offset-syncs.{estate.f}.internal" not in on_source
+
+
+async def _positions(estate: Estate) -> None:
+    names = [f"positions-{estate.mark}", f"other-positions-{estate.mark}"]
+    described = await estate.target.describe_topics(names)
+    first = described[names[0]]
+    assert isinstance(first, TopicDescription), first
+    assert first.partition_count == 3
+    assert isinstance(described[names[1]], TopicDescription), described
+    keys: list[bytes] = []
+    async with estate.target.reader() as reader:
+        for number in range(3):
+            fetched = await reader.fetch(TopicPartition(names[0], number), 0, max_wait_seconds=1)
+            keys += [record.key or b"" for record in fetched.records]
+    assert any(key.startswith(b'["named-%s"' % estate.mark.encode()) for key in keys), keys
+    with_transactions = await _is_transactional(estate, f"{estate.a}_{estate.topic('on-1')}")
+    assert with_transactions
+    assert not await _is_transactional(estate, f"{estate.c}.{estate.topic('off-1')}")
+
+
+async def _is_transactional(estate: Estate, topic: str) -> bool:
+    partition = TopicPartition(topic, 0)
+    properties = estate.pair.b.client_properties()
+    async with open_session("B", properties) as session, open_fetcher(session) as fetcher:
+        answer = None
+        while not isinstance(answer, FetchedPartition):
+            answer = (await fetcher.poll({partition: 0}, max_wait_seconds=5)).get(partition)
+    return read_batches(answer.records)[0].header.is_transactional
+
+
+async def _groups(estate: Estate, copy: str, other_copy: str) -> None:
+    async def are_there() -> bool:
+        # By offset syncs alone: behind the last one before it.
+        assert 0 < (await estate.group_on_target("g-off")).get(other_copy, 0) < 3
+        for name in ("g-1", "g-gone-1", "g-gone-2"):
+            assert (await estate.group_on_target(name)) == {copy: 3}, name
+        return True
+
+    await eventually(are_there)
+    await estate.commit("g-off-late", topic="off-1", at=4)
+    await estate.commit("g-late", topic="on-1", at=4)
+
+    async def the_late_one_too() -> bool:
+        assert (await estate.group_on_target("g-late")) == {copy: 4}
+        return True
+
+    await eventually(the_late_one_too)
+    for name in ("g-not-this", "other", "g-off-late"):
+        assert await estate.group_on_target(name) == {}
+
+
+async def _topics_and_their_settings(estate: Estate, copy: str, other_copy: str) -> None:
+    await estate.create("off-late")
+    await estate.create("on-late")
+    await estate.write("on-late", "off-late")
+    await estate.copied(f"{estate.a}_{estate.topic('on-late')}", 5)
+    changes = [
+        ConfigChange(name="retention.ms", value="777777777"),
+        ConfigChange(name="segment.bytes", value="2097152"),
+    ]
+    for name in ("off-1", "on-1"):
+        await retry_admin(partial(estate.source.alter_topic_configs, {estate.topic(name): changes}))
+
+    async def follows() -> bool:
+        assert (await estate.configs(copy))["retention.ms"] == "777777777"
+        return True
+
+    await eventually(follows)
+    assert (await estate.configs(copy))["segment.bytes"] not in ("1048576", "2097152")
+    assert (await estate.configs(other_copy))["retention.ms"] != "777777777"
+    assert f"{estate.c}.{estate.topic('off-late')}" not in await estate.target.list_topics()
+
+
+async def _deletions(estate: Estate) -> None:
+    """Of two that are deleted one may go within the hour."""
+    for name in ("on-gone-1", "on-gone-2"):
+        await retry_admin(partial(estate.source.delete_topics, [estate.topic(name)]))
+    groups = [estate.topic(name) for name in ("g-gone-1", "g-gone-2")]
+    await retry_admin(lambda: estate.source.delete_groups(groups))
+    copies = {f"{estate.a}_{estate.topic(name)}" for name in ("on-gone-1", "on-gone-2")}
+
+    async def one_of_each_is_gone() -> bool:
+        assert len(copies & set(await estate.target.list_topics())) == 1
+        left = [name for name in ("g-gone-1", "g-gone-2") if await estate.group_on_target(name)]
+        assert len(left) == 1, left
+        return True
+
+    await eventually(one_of_each_is_gone)
+
+
+def _metrics_are_served(ports: Sequence[int]) -> None:
+    for port in ports:
+        with urlopen(f"http://127.0.0.1:{port}/metrics", timeout=GET_SECONDS) as answer:
+            assert b"target_info" in answer.read()
+
+
+async def _services_are_found(run: TwinlogRun, directory: Path) -> None:
+    """By commands that have another file: where it says that services listen, or that they are found."""
+    for keys in (LISTEN, ENDPOINTS):
+        lines = run.file.read_text(encoding="latin-1").splitlines()
+        others = [line for line in lines if not line.startswith(tuple(LISTEN.values()))]
+        found = [f"{key} = {run.endpoints[service]}" for service, key in keys.items()]
+        file = directory / "elsewhere.properties"
+        file.write_text("\n".join([*others, *found]), encoding="latin-1")
+        shown = await asyncio.to_thread(
+            subprocess.run,
+            [sys.executable, "-m", "twinlog", "status", "--config", str(file), "-o", "json"],
+            capture_output=True,
+            text=True,
+            timeout=COMMAND_SECONDS,
+        )
+        assert shown.returncode == 0, shown
+        services = json.loads(shown.stdout)["services"]
+        assert {each["name"]: each["endpoint"] for each in services} == dict(run.endpoints), services

@@ -1,0 +1,319 @@
+"""Every documented key has a test that sets it and looks at what a client, a broker or a service then does.
+
+The table names that test. It is looked up in its file, and the key has to stand in it, or in what it uses of
+the same file: helpers, fixtures and constants.
+"""
+
+import ast
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from functools import cache
+from pathlib import Path
+
+import pytest
+
+from twinlog.config.client_keys import EFFECTIVE_BY_CLIENT
+from twinlog.config.keys import ALL_KEYS
+
+TESTS = Path(__file__).parents[2]
+
+OF_FLOWS = {
+    "integration/test_configsync_access.py": {
+        "test_mode_read_only_follows_removals_and_leaves_foreign_acls": """
+            sync.topic.acls.interval.seconds twinlog.sync.topic.acls.mode
+        """,
+        "test_quotas_follow_the_source_and_users_that_cannot_be_copied_are_listed": """
+            twinlog.sync.client.quotas.enabled
+        """,
+        "test_manual_mode_waits_for_apply": """
+            twinlog.sync.mode
+        """,
+    },
+    "integration/test_flow_keys.py": {
+        "test_what_a_file_says_of_its_flows_is_what_both_clusters_show": """
+            clusters enabled name topics topics.exclude groups groups.exclude replication.factor
+            checkpoints.topic.replication.factor heartbeats.topic.replication.factor
+            offset-syncs.topic.replication.factor offset.storage.replication.factor offset.storage.topic
+            offset.storage.partitions offsets.storage.topic replication.policy.separator
+            replication.policy.internal.topic.separator.enabled emit.heartbeats.enabled
+            emit.heartbeats.interval.seconds heartbeats.replication.enabled refresh.topics.enabled
+            refresh.topics.interval.seconds sync.topic.configs.enabled sync.topic.configs.interval.seconds
+            config.properties.exclude offset-syncs.topic.location offset.lag.max
+            twinlog.offset-syncs.min.compaction.lag.seconds refresh.groups.enabled
+            refresh.groups.interval.seconds emit.checkpoints.enabled emit.checkpoints.interval.seconds
+            emit.offset-syncs.enabled sync.group.offsets.enabled sync.group.offsets.interval.seconds
+            twinlog.translation.max.bytes twinlog.sync.group.deletes.enabled
+            twinlog.sync.group.deletes.grace.seconds twinlog.sync.group.deletes.max.per.hour
+            twinlog.sync.topic.deletes.enabled twinlog.sync.topic.deletes.grace.seconds
+            twinlog.sync.topic.deletes.max.per.hour exactly.once.source.support twinlog.log.level
+            twinlog.source.listen twinlog.checkpoint.listen twinlog.heartbeat.listen
+            twinlog.configsync.listen twinlog.source.endpoint twinlog.checkpoint.endpoint
+            twinlog.heartbeat.endpoint twinlog.configsync.endpoint twinlog.source.metrics.listen
+            twinlog.checkpoint.metrics.listen twinlog.heartbeat.metrics.listen
+            twinlog.configsync.metrics.listen
+        """,
+    },
+    "integration/test_service_replicas.py": {
+        "test_a_second_configsync_answers_changes_nothing_and_takes_over": """
+            twinlog.owner.timeout.seconds
+        """,
+    },
+    "integration/test_service_runtime_process.py": {
+        "test_a_stuck_loop_is_cancelled_at_the_grace_and_the_exit_is_clean": """
+            twinlog.grace.seconds
+        """,
+    },
+    "integration/test_source_cluster_mode.py": {
+        "test_a_killed_executor_loses_and_repeats_nothing": """
+            twinlog.spark.master
+        """,
+    },
+    "integration/test_source_lag.py": {
+        "test_lag_is_true_or_not_known_from_the_first_moment_and_without_spark": """
+            twinlog.stalled.seconds
+        """,
+    },
+    "integration/test_source_loss.py": {
+        "test_what_was_lost_while_the_service_was_down_is_found_at_its_start": """
+            twinlog.on.data.loss
+        """,
+    },
+    "integration/test_source_preserved.py": {
+        "test_copies_keep_their_offsets_through_what_happens_to_them": """
+            twinlog.offsets twinlog.offsets.translated.topics
+        """,
+    },
+    "integration/test_source_scale.py": {
+        "test_tasks_stay_while_their_plan_holds_and_are_replaced_when_it_does_not": """
+            twinlog.epoch.seconds twinlog.epoch.max.seconds
+        """,
+    },
+    "unit/configsync/test_configsync_config_rules.py": {
+        "test_with_source_defaults_an_override_is_set_to_the_sources_default": """
+            use.defaults.from
+        """,
+    },
+    "unit/configsync/test_configsync_live_rules.py": {
+        "test_an_update_wakes_the_loop_and_changes_its_intervals": """
+            sync.topic.acls.enabled
+        """,
+    },
+    "unit/library/test_config_errors.py": {
+        "test_wrong_value": """
+            source.cluster.alias replication.policy.class transforms
+        """,
+        "test_refused": """
+            exactly.once.support
+        """,
+    },
+    "unit/library/test_config_key_effects.py": {
+        "test_classes_that_are_not_kafkas_own_and_what_would_change_records_are_refused": """
+            forwarding.admin.class predicates target.cluster.alias
+        """,
+        "test_admin_timeout_ms_bounds_every_administrative_call_of_the_flow": """
+            admin.timeout.ms
+        """,
+    },
+    "unit/library/test_config_load.py": {
+        "test_our_own_limit_of_slots_wins_over_tasks_max": """
+            tasks.max twinlog.max.slots
+        """,
+        "test_settings_of_the_source_service": """
+            offset.flush.interval.ms twinlog.offsets.preserved.topics
+        """,
+        "test_spark_and_runtime": """
+            twinlog.log.format twinlog.source.worker.endpoint twinlog.drain.seconds
+        """,
+    },
+    "unit/library/test_config_providers.py": {
+        "test_what_finds_nothing_stays_as_written_and_is_said_once": """
+            config.providers
+        """,
+    },
+    "unit/library/test_filters_names.py": {
+        "test_a_foreign_filter_class_is_refused": """
+            topic.filter.class group.filter.class config.property.filter.class
+        """,
+    },
+    "unit/preflight/test_preflight_offsets.py": {
+        "test_a_topic_that_costs_too_much_or_is_compacted_is_named": """
+            twinlog.offsets.fill.total
+        """,
+    },
+    "unit/source/preserved/test_copy_modes.py": {
+        "test_a_copy_that_costs_too_much_is_translated_or_refused_as_configured": """
+            twinlog.offsets.fill.max
+        """,
+    },
+    "unit/source/test_source_flow_settings.py": {
+        "test_the_lease_of_a_task_is_as_long_as_configured": """
+            twinlog.lease.seconds
+        """,
+        "test_a_backlog_of_small_batches_is_packed_below_the_configured_size": """
+            twinlog.coalesce.below.bytes
+        """,
+        "test_a_batch_is_opened_up_to_the_configured_size": """
+            twinlog.batch.max.uncompressed.bytes
+        """,
+        "test_repacked_batches_are_compressed_as_hard_as_configured": """
+            twinlog.recode.compression.level
+        """,
+    },
+}
+"""Keys of flows and services by the file and the test that sets them."""
+
+OF_CLIENTS = {
+    "integration/test_broker_requests.py": {
+        "test_brokers_are_asked_as_the_file_says": """
+            client.id client.rack fetch.max.bytes max.partition.fetch.bytes fetch.min.bytes
+            fetch.max.wait.ms request.timeout.ms isolation.level transaction.timeout.ms max.request.size
+        """,
+        "test_metadata_max_age_ms_is_how_often_every_client_asks_what_there_is": """
+            metadata.max.age.ms bootstrap.servers
+        """,
+        "test_connections_that_are_idle_are_closed": """
+            connections.max.idle.ms
+        """,
+        "test_a_call_to_brokers_that_do_not_answer_ends_with_default_api_timeout_ms": """
+            default.api.timeout.ms
+        """,
+        "test_brokers_that_hang_up_are_tried_again_as_often_as_reconnect_backoff_says": """
+            reconnect.backoff.ms reconnect.backoff.max.ms
+        """,
+    },
+    "integration/test_kafka_security.py": {
+        "test_every_mechanism_logs_in_over_tls": """
+            security.protocol
+        """,
+        "test_a_wrong_password_is_said_quickly_and_not_shown": """
+            sasl.jaas.config
+        """,
+        "test_java_truststores_are_trusted": """
+            ssl.truststore.type ssl.truststore.location ssl.truststore.password
+        """,
+        "test_an_identity_may_be_a_store_with_a_password": """
+            ssl.keystore.type ssl.keystore.location ssl.keystore.password
+        """,
+        "test_identity_and_trust_may_stand_in_the_properties": """
+            ssl.keystore.key ssl.keystore.certificate.chain ssl.key.password ssl.truststore.certificates
+        """,
+        "test_the_name_of_a_broker_is_compared_with_its_certificate_unless_that_is_off": """
+            ssl.endpoint.identification.algorithm
+        """,
+    },
+    "integration/test_local_cluster.py": {
+        "test_kafka_3_9_with_tls_scram_and_an_authorizer": """
+            sasl.mechanism
+        """,
+    },
+    "integration/test_source_operations.py": {
+        "test_a_position_is_on_the_log_when_the_command_returns_also_0_with_reset_to_latest": """
+            auto.offset.reset
+        """,
+    },
+    "integration/test_source_settings.py": {
+        "test_codec_isolation_and_fetch_sizes_are_as_the_file_says": """
+            compression.type
+        """,
+    },
+    "unit/library/test_config_key_effects.py": {
+        "test_ssl_enabled_protocols_bounds_what_is_spoken": """
+            ssl.enabled.protocols
+        """,
+        "test_ssl_cipher_suites_bounds_what_is_offered_by_both_clients": """
+            ssl.cipher.suites
+        """,
+    },
+    "unit/library/test_kafka_clients.py": {
+        "test_dials_are_mapped": """
+            retry.backoff.ms
+        """,
+    },
+    "unit/source/test_source_client_settings.py": {
+        "test_the_dials_of_the_producer_are_as_the_file_says": """
+            delivery.timeout.ms
+        """,
+    },
+    "unit/source/test_source_flow_settings.py": {
+        "test_damage_is_looked_for_unless_check_crcs_is_off": """
+            check.crcs
+        """,
+    },
+}
+"""Settings of Kafka clients by the file and the test that sets them."""
+
+DOCUMENTED = {spec.name for spec in ALL_KEYS if spec.meaning}
+OF_ALL_CLIENTS = frozenset[str]().union(*EFFECTIVE_BY_CLIENT.values())
+
+
+def _by_key(table: Mapping[str, Mapping[str, str]]) -> dict[str, tuple[str, str]]:
+    return {
+        key: (file, name)
+        for file, tests in table.items()
+        for name, keys in tests.items()
+        for key in keys.split()
+    }
+
+
+BY_KEY = {**_by_key(OF_FLOWS), **_by_key(OF_CLIENTS)}
+
+
+def test_every_documented_key_has_its_test() -> None:
+    assert _by_key(OF_FLOWS).keys() == DOCUMENTED
+    assert _by_key(OF_CLIENTS).keys() == OF_ALL_CLIENTS
+
+
+@pytest.mark.parametrize("key", sorted(BY_KEY))
+def test_the_test_of_a_key_is_there_and_sets_it(key: str) -> None:
+    file, name = BY_KEY[key]
+    written = "\n".join(_texts_of(TESTS / file, name))
+    assert re.search(rf"(?:(?<![\w-])|(?<=\\n)){re.escape(key)}(?=[\"'\s=])", written), (
+        f"{file}::{name} does not set {key}"
+    )
+
+
+def _texts_of(file: Path, name: str) -> Iterator[str]:
+    """A test and everything of its file that it uses, decorators included."""
+    lines, defined = _parsed(file)
+    assert name in defined, f"{file.name} has no {name}"
+    seen: set[str] = set()
+    wanted = [name]
+    while wanted:
+        each = wanted.pop()
+        if each in seen:
+            continue
+        seen.add(each)
+        for node in defined[each]:
+            first = min([node.lineno, *(each.lineno for each in getattr(node, "decorator_list", ()))])
+            yield from lines[first - 1 : node.end_lineno]
+            wanted += [used for used in _names(node) if used in defined]
+
+
+def _names(node: ast.AST) -> Iterator[str]:
+    for each in ast.walk(node):
+        if isinstance(each, ast.Name):
+            yield each.id
+        elif isinstance(each, ast.Attribute):
+            yield each.attr
+        elif isinstance(each, ast.arg):
+            yield each.arg
+
+
+@cache
+def _parsed(file: Path) -> tuple[Sequence[str], dict[str, list[ast.stmt]]]:
+    """What a file defines at its top and in its classes, by name; constants by the names they are given."""
+    source = file.read_text(encoding="utf-8")
+    defined: dict[str, list[ast.stmt]] = {}
+    module = ast.parse(source)
+    statements = list(module.body)
+    for statement in statements:
+        if isinstance(statement, ast.ClassDef):
+            statements += statement.body
+        if isinstance(statement, ast.FunctionDef | ast.AsyncFunctionDef):
+            defined.setdefault(statement.name, []).append(statement)
+        elif isinstance(statement, ast.Assign | ast.AnnAssign):
+            targets = statement.targets if isinstance(statement, ast.Assign) else [statement.target]
+            for target in targets:
+                if isinstance(target, ast.Name):
+                    defined.setdefault(target.id, []).append(statement)
+    return source.splitlines(), defined
