@@ -26,11 +26,11 @@ from twinlog.kafka.cluster import open_cluster
 from twinlog.kafka.ports import CommittedOffset, ConfigChange, KafkaCluster, NewTopic, TopicDescription
 from twinlog.kafka.raw import FetchedPartition
 from twinlog.local.port_lease import PortLease
+from twinlog.local.twinlog_run import SERVICES, TwinlogRun
 from twinlog.model import TopicPartition
 from twinlog.testing.brokers import KafkaPair, eventually, make_topics, retry_admin, unique_name
 from twinlog.testing.raw_copying import open_fetcher, open_session
 from twinlog.testing.records import write_batches
-from twinlog.testing.twinlog_run import SERVICES, TwinlogRun
 
 GET_SECONDS = 30.0
 COMMAND_SECONDS = 120.0

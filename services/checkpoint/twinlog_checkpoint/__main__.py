@@ -7,7 +7,7 @@ from twinlog_checkpoint.app import build
 
 GC_THRESHOLDS = (20_000, 20, 50)
 """A pass makes objects for each offset of each group, which stay: with Python's thresholds (700, 10, 10) the
-collector looks at all of them again and again, for up to half of the pass, and nothing else runs meanwhile."""
+collector looks at all of them again and again, for up to half of the pass, and nothing else runs then."""
 
 
 def main() -> int:
