@@ -22,6 +22,9 @@ ELSEWHERE = Translation(verdict=Verdict.FLOOR, downstream_offset=1)
 class NoLog(AlignedLog):
     """Nothing of a log is read for equal offsets."""
 
+    async def expect(self, partitions: Collection[TopicPartition]) -> None:
+        raise AssertionError(f"{len(partitions)} partitions are about to be read")
+
     async def read(self, partition: TopicPartition, offset: int, *, max_bytes: int) -> Stretch:
         raise AssertionError("a log is read")
 
