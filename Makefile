@@ -10,12 +10,13 @@ EDITABLE := -e '.[dev,local]' $(foreach d,$(wildcard distributions/* services/*)
 JOBS := 3
 SIDE_BY_SIDE := -n $(JOBS) --dist loadscope --no-loadscope-reorder
 SOURCES := src services tests bench examples
+RELEASED_API := proto/released.binpb
 
 # Where it is set, each of the hundreds of processes that tests start compiles all sources again.
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help install demo test unit contract integration e2e chaos chaos-translation bench lint format proto wheels clean
+.PHONY: help install demo test unit contract integration e2e chaos chaos-translation bench lint format proto api-released wheels clean
 
 help: ## List the targets
 	@grep -hE '^[a-z0-9_-]+:.*##' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  make %-18s %s\n", $$1, $$2}'
@@ -64,6 +65,7 @@ lint: install ## ruff, mypy, import rules, proto rules, generated files in step
 	$(BIN)/mypy src services/source/twinlog_source services/checkpoint/twinlog_checkpoint services/heartbeat/twinlog_heartbeat services/configsync/twinlog_configsync tests bench examples
 	$(BIN)/lint-imports
 	$(BIN)/buf lint
+	$(BIN)/buf breaking --against $(RELEASED_API)
 	$(BIN)/python proto/generate.py --check
 
 format: install ## Rewrite the sources in the house format
@@ -72,6 +74,9 @@ format: install ## Rewrite the sources in the house format
 
 proto: install ## Generate src/twinlog/api from proto/
 	$(BIN)/python proto/generate.py
+
+api-released: install ## At a release: what `make lint` holds later changes of proto/ against
+	$(BIN)/buf build --exclude-source-info --output $(RELEASED_API)
 
 wheels: install ## Build the wheel of every distribution into dist/
 	$(BIN)/python -m pip wheel --quiet --no-deps --wheel-dir dist $(foreach d,. $(wildcard distributions/* services/*),./$(d))

@@ -582,6 +582,8 @@ PROCESSES: Final = ReasonGroup(
         ),
         OwnReason("DEMO_STUCK", "a step of the demo did not come to its end", "see the logs it names"),
         OwnReason("EPOCH_OVER", "a task came back to an epoch that has ended", _NOTHING),
+        OwnReason("REFUSED", "the driver knows nothing of the task's epoch, or refused the task", _NOTHING),
+        OwnReason("SHUTDOWN", "the service ends, and its tasks with it", _NOTHING),
         OwnReason("HELLO_MISSING", "a stream did not say which task it is", _NOTHING),
         OwnReason(
             "TOO_MANY_STREAMS", "too many streams are open that did not say which task they are", _NOTHING

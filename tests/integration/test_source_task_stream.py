@@ -21,7 +21,8 @@ from twinlog_source.config import SourceFlow, source_flows
 from twinlog_source.driver.epoch import Epoch, Slot, SlotState
 from twinlog_source.driver.task_settings import TaskSettings
 from twinlog_source.driver.worker_servicer import WorkerServicer
-from twinlog_source.task.session import EPOCH_OVER, REFUSED, Outcome, TaskConnection
+from twinlog_source.reasons import EndReason
+from twinlog_source.task.session import Outcome, TaskConnection
 
 FLOW = Flow("A", "B")
 PATIENCE_SECONDS = 60.0
@@ -121,7 +122,7 @@ async def test_a_task_that_comes_to_an_epoch_that_is_over_is_refused_and_returns
     """A task whose stream only ended would count as lost: Spark would run it again, for ever."""
     bench.host.epoch.end("NOT_NEEDED")
     reason, _ = await bench.task()
-    assert reason == REFUSED
+    assert reason == EndReason.REFUSED
     assert bench.host.asked == 0
 
 
@@ -131,7 +132,7 @@ async def test_an_epoch_that_ends_while_a_task_gets_ready_ends_the_task(bench: B
         task = group.create_task(bench.task(), name="task")
         await bench.host.prepared.wait()
         bench.host.epoch.end("NOT_NEEDED")
-    assert task.result() == (EPOCH_OVER, "NOT_NEEDED")
+    assert task.result() == (EndReason.EPOCH_OVER, "NOT_NEEDED")
     slot = bench.host.epoch.slots[0]
     assert await eventually(lambda: slot.state is SlotState.WAITING)
     assert slot.final is None, "nobody may take this for the last words of a task that copied"
@@ -145,5 +146,5 @@ async def test_a_task_that_always_crashes_waits_longer_each_time(bench: Bench) -
         task = group.create_task(bench.task(), name="task")
         await eventually(lambda: slot.joined == 1)
         bench.host.epoch.end("NOT_NEEDED")
-    assert task.result() == (EPOCH_OVER, "NOT_NEEDED")
+    assert task.result() == (EndReason.EPOCH_OVER, "NOT_NEEDED")
     assert bench.host.asked == 0

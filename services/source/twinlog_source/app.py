@@ -29,6 +29,7 @@ from twinlog_source.driver.flow_driver import FlowDriver
 from twinlog_source.driver.flow_monitor import FlowMonitor
 from twinlog_source.driver.instruments import FlowInstruments, observe_flows
 from twinlog_source.driver.ownership import Fence, Ownership
+from twinlog_source.driver.positions_follower import PositionsFollower
 from twinlog_source.driver.state import FlowState
 from twinlog_source.driver.task_host import TaskHost
 from twinlog_source.driver.task_settings import TaskSettings
@@ -37,7 +38,6 @@ from twinlog_source.log.hanging import TakeOver
 from twinlog_source.log.internal_topics import InternalTopics
 from twinlog_source.log.journal import Journal
 from twinlog_source.log.positions import PositionsLog
-from twinlog_source.log.positions_follower import PositionsFollower
 from twinlog_source.partitions.table import PartitionTable
 from twinlog_source.pipeline.runner import SparkRunner
 from twinlog_source.pipeline.session import local_cores

@@ -15,25 +15,10 @@ WORD = re.compile(r"[A-Z][A-Z0-9]*(_[A-Z0-9]+)*")
 NO_REASONS = {"LaneReason"}
 """Why a batch took its lane: no failure, and told in docs/metrics.md."""
 GIVEN_BY_POSITION = {
-    "DATA_LOSS",
-    "END_OF_EPOCH",
-    "FETCH_UNANSWERED",
-    "LEASE_LOST",
-    "NOT_NEEDED",
-    "NO_POSITION",
-    "NO_TASK",
-    "NO_TOPICS",
     "PAST_END",
-    "PAUSED_BY_OPERATOR",
     "SKIPPED_BY_OPERATOR",
-    "PLAN_CHANGED",
-    "POSITION_UNREADABLE",
-    "QUOTA",
     "SOURCE_UNREADABLE",
-    "TARGET_SLOW",
     "TARGET_UNREADABLE",
-    "THROTTLED",
-    "TRUNCATION_SUSPECTED",
     "UP_TO_DATE",
 }
 """Reasons that no keyword, class or enum shows to be one."""

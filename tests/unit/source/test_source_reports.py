@@ -3,7 +3,7 @@
 from twinlog.api.source.v1 import source_service_pb2 as source_pb
 from twinlog.api.source.v1 import worker_service_pb2 as pb
 from twinlog.errors import KafkaError, TransientKafkaError
-from twinlog_source.task.partition import TARGET_SLOW
+from twinlog_source.reasons import PartitionReason
 from twinlog_source.task.reports import SLOW_SECONDS, Reporter
 from unit.source.test_source_outlet import BAD, GOOD, Bench
 
@@ -38,7 +38,7 @@ def test_a_target_that_acknowledges_nothing_is_named_before_the_delivery_time_is
     bench.copies[GOOD].fetched = 10
     assert told(reports.report()) == {}
     bench.clock.advance(SLOW_SECONDS)
-    assert told(reports.report()) == {"good": ("RUNNING", TARGET_SLOW)}
+    assert told(reports.report()) == {"good": ("RUNNING", PartitionReason.TARGET_SLOW)}
     bench.copies[GOOD].commit(10)
     assert told(reports.report()) == {"good": ("RUNNING", "")}
 
@@ -51,7 +51,7 @@ def test_a_slow_target_that_goes_on_is_not_named() -> None:
         copy.fetched = second + 1
         copy.commit(second)
         bench.clock.advance(1)
-        assert ("RUNNING", TARGET_SLOW) not in told(reports.report()).values()
+        assert ("RUNNING", PartitionReason.TARGET_SLOW) not in told(reports.report()).values()
 
 
 def test_a_cluster_that_is_away_sets_all_running_partitions_back_in_words() -> None:

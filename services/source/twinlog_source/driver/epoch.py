@@ -14,9 +14,9 @@ from twinlog.api.source.v1 import worker_service_pb2 as pb
 from twinlog.errors import TransientKafkaError, TwinlogError
 from twinlog.model import Flow, TopicPartition
 from twinlog_source.partitions.planner import Plan
+from twinlog_source.reasons import EndReason
 
 COMMAND_QUEUE_SIZE = 256
-END_OF_EPOCH = "END_OF_EPOCH"
 LOSSES_AT_ONCE = 3
 """So many tasks of a slot may be lost before the next one has to wait."""
 FIRST_REJOIN_SECONDS = 0.5
@@ -73,7 +73,7 @@ class Slot:
 
     @property
     def ended_well(self) -> bool:
-        return self.final is not None and self.final.reason == END_OF_EPOCH
+        return self.final is not None and self.final.reason == EndReason.END_OF_EPOCH
 
     def tell(self, command: pb.WorkerCommand) -> None:
         """Queue a command. A task whose queue is full is lost already."""

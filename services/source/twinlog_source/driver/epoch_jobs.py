@@ -13,6 +13,7 @@ from twinlog.service.waiting import wait_for_any, wait_or_stop
 from twinlog_source.driver.epoch import Epoch, SlotState
 from twinlog_source.driver.instruments import FlowInstruments
 from twinlog_source.partitions.planner import Plan
+from twinlog_source.reasons import EndReason
 
 PREPARE_TIMEOUT_SECONDS = 60.0
 JOB_END_SECONDS = 5.0
@@ -85,14 +86,14 @@ class EpochJobs:
                     reason="EPOCH_NOT_READY",
                 )
         except BaseException:
-            epoch.end("NOT_NEEDED")
+            epoch.end(EndReason.NOT_NEEDED)
             raise
         return epoch
 
     async def shut_down(self) -> None:
         """End what still runs: in order, or after a while."""
         for epoch in self._epochs.values():
-            epoch.end("SHUTDOWN")
+            epoch.end(EndReason.SHUTDOWN)
         if self._running:
             await asyncio.wait(self._running, timeout=JOB_END_SECONDS)
         for job in self._running:

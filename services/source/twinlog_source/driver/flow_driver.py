@@ -37,7 +37,7 @@ from twinlog_source.log.fencing import FENCED
 from twinlog_source.partitions.planner import Plan, plan, slots_needed
 from twinlog_source.partitions.shares import differ
 from twinlog_source.partitions.standing import END_VALID_SECONDS, FlowFacts, idle_words
-from twinlog_source.task.partition import TARGET_SLOW
+from twinlog_source.reasons import EndReason, PartitionReason
 
 FINISH_TIMEOUT_SECONDS = 20.0
 LEAVE_SECONDS = 5.0
@@ -134,7 +134,9 @@ class FlowDriver:
             source_throttled_at=table.source_throttled_at.get,
             target_throttled_at=table.target_throttled_at.get,
             slow_slots=frozenset(
-                row.slot for row in list(table.rows.values()) if row.task_reason == TARGET_SLOW
+                row.slot
+                for row in list(table.rows.values())
+                if row.task_reason == PartitionReason.TARGET_SLOW
             ),
         )
 
@@ -201,7 +203,7 @@ class FlowDriver:
 
     async def _shut_down(self) -> None:
         try:
-            await self._end_current("SHUTDOWN")
+            await self._end_current(EndReason.SHUTDOWN)
             if self._owned:
                 async with deadline(LEAVE_SECONDS, f"give {self.flow} back", alias=self.flow.target):
                     await self.estate.leave()
@@ -225,9 +227,9 @@ class FlowDriver:
         ready = self.clock.monotonic()
         try:
             await self.estate.confirm()
-            await self._end_current("EPOCH_OVER")
+            await self._end_current(EndReason.EPOCH_OVER)
         except BaseException:
-            epoch.end("NOT_NEEDED")
+            epoch.end(EndReason.NOT_NEEDED)
             raise
         for slot in epoch.slots:
             slot.started = True
@@ -250,7 +252,7 @@ class FlowDriver:
         while not stop.is_set():
             gone = await self.estate.refresh(owned=self.current.partitions if self.current else frozenset())
             if gone and self.current is not None:
-                await self._end_current("PLAN_CHANGED")
+                await self._end_current(EndReason.PLAN_CHANGED)
                 continue
             partitions = self.estate.table.plannable()
             if partitions:
@@ -262,7 +264,7 @@ class FlowDriver:
                     max_slots=self._slots_needed(partitions, present=len(previous), first_backlog=backlog),
                     previous=previous,
                 )
-            await self._end_current("PLAN_CHANGED")
+            await self._end_current(EndReason.PLAN_CHANGED)
             await wait_or_stop(stop, REPLAN_POLL_SECONDS)
         return ()
 
@@ -327,7 +329,7 @@ class FlowDriver:
                     return
             failure = epoch.failure
             if failure is not None:
-                await self._end_current("PLAN_CHANGED")
+                await self._end_current(EndReason.PLAN_CHANGED)
                 raise failure
             try:
                 await self.estate.renew()

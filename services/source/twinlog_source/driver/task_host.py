@@ -12,6 +12,7 @@ from twinlog_source.driver.epoch_jobs import EpochJobs
 from twinlog_source.driver.instruments import FlowInstruments
 from twinlog_source.driver.state import FlowState
 from twinlog_source.driver.task_settings import TaskSettings
+from twinlog_source.reasons import EndReason
 
 log = structlog.get_logger(__name__)
 
@@ -56,7 +57,7 @@ class TaskHost:
     def _require_right(self, epoch: Epoch) -> None:
         self.estate.ownership.require_claim()
         if epoch.ending:
-            raise StateError(f"epoch {epoch.number} is over", reason="EPOCH_OVER")
+            raise StateError(f"epoch {epoch.number} is over", reason=EndReason.EPOCH_OVER)
 
     def observe(self, epoch: Epoch, slot: Slot, reports: pb.PartitionReports) -> None:
         if epoch.closed:

@@ -14,6 +14,7 @@ from twinlog.service.errors_wire import ExhaustedError
 from twinlog.service.grpc_server import Context
 from twinlog.service.waiting import wait_or_stop
 from twinlog_source.driver.epoch import Epoch, Slot, SlotState, rejoin_wait
+from twinlog_source.reasons import EndReason
 
 ALIVE_INTERVAL_SECONDS = 1.0
 HELLO_SECONDS = 10.0
@@ -86,7 +87,7 @@ class WorkerServicer(pb_grpc.WorkerServiceServicer):
             raise NotFoundError("no live epoch knows this task", reason="EPOCH_UNKNOWN")
         if epoch.ending:
             # A refused task returns. One whose stream only ends counts as lost, and Spark runs it again.
-            raise StateError(f"epoch {epoch.number} is over: {epoch.ending}", reason="EPOCH_OVER")
+            raise StateError(f"epoch {epoch.number} is over: {epoch.ending}", reason=EndReason.EPOCH_OVER)
         return host, epoch, epoch.slots[hello.slot]
 
 

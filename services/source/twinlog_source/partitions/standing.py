@@ -14,18 +14,14 @@ from twinlog.api.source.v1 import source_service_pb2 as pb
 from twinlog.errors import TwinlogError
 from twinlog.model import TopicPartition
 from twinlog_source.partitions.table import PartitionRow
-from twinlog_source.task.partition import PAUSED_BY_OPERATOR, TARGET_SLOW
+from twinlog_source.reasons import PartitionReason
 
 SILENT_SECONDS = 5.0
 """Tasks report every second: one that was not heard for so long is gone, or cut off."""
 END_VALID_SECONDS = 15.0
 """A log end that was read longer ago says nothing of the lag now."""
 
-NO_TASK = "NO_TASK"
-FETCH_UNANSWERED = "FETCH_UNANSWERED"
-THROTTLED = "THROTTLED"
-QUOTA = "QUOTA"
-TARGET_QUOTA = f"a quota of the target holds the copy up ({TARGET_SLOW})"
+TARGET_QUOTA = f"a quota of the target holds the copy up ({PartitionReason.TARGET_SLOW})"
 QUOTA_SECONDS = 15.0
 """Brokers throttle for moments, again and again: so long a quota counts as what holds a task up."""
 
@@ -91,7 +87,7 @@ def idle_words(
     if not is_owned:
         return "STARTING", "taking the flow over"
     if not has_partitions:
-        return "NO_TOPICS", "no topic of this flow can be copied (yet): see configsync"
+        return PartitionReason.NO_TOPICS, "no topic of this flow can be copied (yet): see configsync"
     return "STARTING", f"the {'next' if was_copied else 'first'} epoch is made ready"
 
 
@@ -128,14 +124,16 @@ def _word(row: PartitionRow, facts: FlowFacts) -> tuple[State, str, str]:
         return pb.PARTITION_STATE_FAULTED, row.obstacle.reason, row.obstacle.message
     report = row.report
     if report is not None and (_is_heard(row, facts) or report.state == pb.PARTITION_STATE_FAULTED):
-        if report.reason == TARGET_SLOW and _is_recent(facts.target_throttled_at(row.slot), facts):
-            return report.state, QUOTA, TARGET_QUOTA
+        if report.reason == PartitionReason.TARGET_SLOW and _is_recent(
+            facts.target_throttled_at(row.slot), facts
+        ):
+            return report.state, PartitionReason.QUOTA, TARGET_QUOTA
         return report.state, report.reason, report.message
     if facts.is_paused(row.partition):
-        return pb.PARTITION_STATE_PAUSED, PAUSED_BY_OPERATOR, ""
+        return pb.PARTITION_STATE_PAUSED, PartitionReason.PAUSED_BY_OPERATOR, ""
     if facts.idle_reason:
         return pb.PARTITION_STATE_WAITING, facts.idle_reason, facts.idle_message
-    return pb.PARTITION_STATE_WAITING, NO_TASK, "no Spark task copies it now"
+    return pb.PARTITION_STATE_WAITING, PartitionReason.NO_TASK, "no Spark task copies it now"
 
 
 def _is_heard(row: PartitionRow, facts: FlowFacts) -> bool:
@@ -153,16 +151,19 @@ def _waits_for(
     """What keeps a partition that should move: a quota, the task's word, else what the driver sees itself."""
     if not reason:
         if _is_recent(facts.target_throttled_at(row.slot), facts):
-            return QUOTA, TARGET_QUOTA
+            return PartitionReason.QUOTA, TARGET_QUOTA
         if _is_recent(facts.source_throttled_at(row.slot), facts):
-            return QUOTA, f"a quota of source {facts.source} holds the copy up"
+            return PartitionReason.QUOTA, f"a quota of source {facts.source} holds the copy up"
     if reason:
         return reason, message or reason
     problem = row.end_problem
     if problem is not None:
         return problem.reason, f"source {facts.source}: {problem}"
     if row.slot in facts.slow_slots:
-        return TARGET_SLOW, "its task waits for the target to acknowledge other partitions"
+        return PartitionReason.TARGET_SLOW, "its task waits for the target to acknowledge other partitions"
     if facts.is_limited(row.partition):
-        return THROTTLED, "a limit set by `twinlog throttle` leaves it no share"
-    return FETCH_UNANSWERED, f"source {facts.source} has not answered the fetch of its next records"
+        return PartitionReason.THROTTLED, "a limit set by `twinlog throttle` leaves it no share"
+    return (
+        PartitionReason.FETCH_UNANSWERED,
+        f"source {facts.source} has not answered the fetch of its next records",
+    )

@@ -2,9 +2,10 @@
 reduced to one row for each partition and can be kept as Parquet."""
 
 import json
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from functools import partial
+from typing import Any, TypeVar
 
 from pyspark import SparkContext
 from pyspark.serializers import CPickleSerializer
@@ -22,8 +23,8 @@ from pyspark.sql.types import (
 
 from twinlog.verify.model import PartitionProof
 from twinlog.verify.report import state_of
-from twinlog_source.verify.spark_task import PartSpec, prove_part
 
+Part = TypeVar("Part")
 _NOT_NULL = False
 PARTS = StructType(
     [
@@ -61,7 +62,8 @@ class PartitionRow:
 
 def run_verification(
     context: SparkContext,
-    specs: Sequence[PartSpec],
+    specs: Sequence[Part],
+    prove: Callable[[Part], PartitionProof],
     kept: Sequence[PartitionProof] = (),
     *,
     parquet: str | None = None,
@@ -70,11 +72,12 @@ def run_verification(
     """Proofs of these parts, and the reduction of them and of those that were proven before (`kept`) by
     partition. Blocks until the last task has ended.
 
+    `prove` runs in Spark's tasks, so it is a function of a module, and a part can be pickled.
     `parquet` is a directory for the parts' rows, without what the records hold; `mode` is Spark's for it.
     Raises pyspark's errors when the job failed.
     """
     session = SparkSession(context)
-    rows = context.parallelize(specs, max(1, len(specs))).mapPartitions(_rows)
+    rows = context.parallelize(specs, max(1, len(specs))).mapPartitions(partial(_rows, prove))
     proven = session.createDataFrame(rows, PARTS, verifySchema=False).persist()
     proofs = [_loaded(row.proof) for row in proven.select("proof").collect()]
     parts = proven.union(session.createDataFrame([_row(proof) for proof in kept], PARTS))
@@ -111,10 +114,10 @@ def _in_order(place: str, value: str) -> Column:
     return f.sha2(f.to_json(f.transform(parts, lambda part: part[value])), 256).alias(value)
 
 
-def _rows(specs: Iterable[PartSpec]) -> Iterator[tuple[Any, ...]]:
+def _rows(prove: Callable[[Part], PartitionProof], specs: Iterable[Part]) -> Iterator[tuple[Any, ...]]:
     # The whole input is read first: a worker with unread input is thrown away after the job.
     for spec in list(specs):
-        yield _row(prove_part(spec))
+        yield _row(prove(spec))
 
 
 def _row(proof: PartitionProof) -> tuple[Any, ...]:

@@ -32,6 +32,7 @@ from twinlog_source.preserved.append_log import AppendLog, Fill, Phase, ReadEnd,
 from twinlog_source.preserved.filler import Filler
 from twinlog_source.preserved.hole_cost import HoleCost
 from twinlog_source.preserved.tails import CopyTails
+from twinlog_source.reasons import EndReason
 
 FIRST_PAUSE_SECONDS = 0.02
 LONGEST_PAUSE_SECONDS = 5.0
@@ -41,7 +42,6 @@ SLOW_SECONDS = 5.0
 """A request that was answered later was too much for the way to the target."""
 MOST_MERGED_BYTES = 8 << 20
 """Of small batches, uncompressed."""
-LEASE_LOST = "LEASE_LOST"
 _LEADER_MOVED = frozenset((3, 5, 6, 9, 13, 56, 72, 74, 75, 100, 103))
 _ABOUT_THE_SEQUENCE = frozenset((45, 46, 47, 59))
 """OUT_OF_ORDER_SEQUENCE_NUMBER, DUPLICATE_SEQUENCE_NUMBER, INVALID_PRODUCER_EPOCH, UNKNOWN_PRODUCER_ID:
@@ -179,7 +179,8 @@ class PreservedWriter:
             return True
         self._end(
             FatalKafkaError(
-                "the task slept, or its driver was silent, for longer than the lease", reason=LEASE_LOST
+                "the task slept, or its driver was silent, for longer than the lease",
+                reason=EndReason.LEASE_LOST,
             )
         )
         return False

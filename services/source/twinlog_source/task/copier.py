@@ -13,12 +13,11 @@ from twinlog.errors import KafkaError, StateError
 from twinlog.kafka.ports import OffsetSpec
 from twinlog.kafka.raw import DataClientPool, EpochEnd, epoch_ends, list_offsets
 from twinlog.model import Flow, TopicPartition
-from twinlog_source.driver.sync_paces import pace_of
 from twinlog_source.log.facts import EpochStart
 from twinlog_source.log.gaps import Gap, gap_record
 from twinlog_source.preserved.reasons import PreservedReason
+from twinlog_source.reasons import PartitionReason
 from twinlog_source.task.loss import (
-    TRUNCATION_SUSPECTED,
     LossReason,
     find_divergence,
     find_loss,
@@ -30,12 +29,12 @@ from twinlog_source.task.partition import PartitionCopy, State
 from twinlog_source.task.preserved_copies import PreservedCopies
 from twinlog_source.task.reports import Reporter
 from twinlog_source.task.source_reader import SourceReader
+from twinlog_source.task.sync_paces import pace_of
 from twinlog_source.task.syncs import OffsetSyncs
 from twinlog_source.task.target_writer import TargetWriter
 from twinlog_source.task.throttle import Throttle
 
 CALL_TIMEOUT_SECONDS = 30.0
-DATA_LOSS = "DATA_LOSS"
 UNSUPPORTED = "UNSUPPORTED_VERSION"
 """Of a broker too old to be asked for the ends of leader epochs."""
 TRUNCATION_DOUBT_SECONDS = 5.0
@@ -261,13 +260,13 @@ class Copier:
         if loss is None:
             return
         if loss.reason is LossReason.TRUNCATION and copy.reason_before not in (
-            TRUNCATION_SUSPECTED,
-            DATA_LOSS,
+            PartitionReason.TRUNCATION_SUSPECTED,
+            PartitionReason.DATA_LOSS,
         ):
             # A log that ends before the position may be a new topic of the old name: the driver looks at
             # topic ids, and gives the partition another position if so.
             copy.fail(
-                reason=TRUNCATION_SUSPECTED,
+                reason=PartitionReason.TRUNCATION_SUSPECTED,
                 message=f"the source log ended at {loss.from_offset}, before the position {copy.committed}",
                 retriable=True,
                 now=now,
@@ -276,7 +275,7 @@ class Copier:
             return
         if self.dials.fail_on_data_loss:
             copy.fail(
-                reason=DATA_LOSS,
+                reason=PartitionReason.DATA_LOSS,
                 message=f"{loss.reason}: the source does not hold offsets {loss.from_offset} to"
                 f" {loss.to_offset - 1} any more (twinlog.on.data.loss=fail); set the position to go on",
                 retriable=False,

@@ -17,8 +17,6 @@ from enum import StrEnum
 
 from twinlog_source.log.facts import EpochStart
 
-TRUNCATION_SUSPECTED = "TRUNCATION_SUSPECTED"
-"""Of a partition whose log may be a new topic of the old name instead: the driver asks for the topic's id."""
 KEPT_EPOCHS = 8
 """Of each partition: a log that lost more changes of its leader than these is taken as lost from the oldest
 on."""

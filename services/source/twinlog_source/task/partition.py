@@ -19,13 +19,10 @@ from twinlog.batches import Lane
 from twinlog.model import TopicPartition
 from twinlog_source.log.facts import EpochStart
 from twinlog_source.partitions.latency import LatencyHistogram
+from twinlog_source.reasons import PartitionReason
 
 FIRST_RETRY_SECONDS = 1.0
 LONGEST_RETRY_SECONDS = 60.0
-
-PAUSED_BY_OPERATOR = "PAUSED_BY_OPERATOR"
-TARGET_SLOW = "TARGET_SLOW"
-"""Of a RUNNING partition: what was read is not acknowledged."""
 
 
 class State(StrEnum):
@@ -241,7 +238,7 @@ class PartitionCopy:
         self._paused = paused
         if paused and self.state is State.RUNNING:
             self.drop_queued()
-            self._become(State.PAUSED, PAUSED_BY_OPERATOR)
+            self._become(State.PAUSED, PartitionReason.PAUSED_BY_OPERATOR)
         elif not paused and self.state is State.PAUSED:
             self._become(State.RUNNING)
 

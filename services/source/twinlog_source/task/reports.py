@@ -14,10 +14,11 @@ from twinlog.batches import Lane
 from twinlog.clock import Clock
 from twinlog.errors import KafkaError
 from twinlog.model import TopicPartition
-from twinlog_source.driver.sync_paces import pace_message
 from twinlog_source.log.gaps import Gap
-from twinlog_source.task.partition import TARGET_SLOW, PartitionCopy, State
+from twinlog_source.reasons import PartitionReason
+from twinlog_source.task.partition import PartitionCopy, State
 from twinlog_source.task.preserved_copy import PreservedCopy
+from twinlog_source.task.sync_paces import pace_message
 from twinlog_source.task.syncs import OffsetSyncs
 from twinlog_source.task.target_writer import TargetWriter
 
@@ -163,7 +164,7 @@ class Reporter:
             report.state = source_pb.PARTITION_STATE_BACKOFF
             report.reason, report.message = problem.reason, str(problem)
         elif waited_seconds >= SLOW_SECONDS:
-            report.reason = TARGET_SLOW
+            report.reason = PartitionReason.TARGET_SLOW
             report.message = f"the target has acknowledged nothing for {SLOW_SECONDS:g} s; it is tried on"
         if copy.retry_at is not None:
             report.retry_at.CopyFrom(self._wall_clock(copy.retry_at))

@@ -11,8 +11,9 @@ from twinlog import __version__
 from twinlog.errors import TwinlogError
 from twinlog.model import Flow
 from twinlog.telemetry.logging import configure_logging
+from twinlog_source.reasons import EndReason
 from twinlog_source.task.memory import give_back_memory
-from twinlog_source.task.session import LEASE_LOST, TaskConnection
+from twinlog_source.task.session import TaskConnection
 
 log = structlog.get_logger(__name__)
 
@@ -45,7 +46,7 @@ class TaskOutcome:
 class TaskLostError(TwinlogError):
     """The task lost its driver in the middle: Spark runs it again, and it joins its slot anew."""
 
-    default_reason = LEASE_LOST
+    default_reason = EndReason.LEASE_LOST
 
 
 def run_task(spec: TaskSpec) -> TaskOutcome:
@@ -70,6 +71,6 @@ def run_task(spec: TaskSpec) -> TaskOutcome:
         raise
     finally:
         give_back_memory()
-    if reason == LEASE_LOST:
+    if reason == EndReason.LEASE_LOST:
         raise TaskLostError(message)
     return TaskOutcome(slot=spec.slot, reason=reason, message=message)

@@ -24,6 +24,7 @@ from twinlog.kafka.deadline import pause
 from twinlog.model import Flow
 from twinlog.service.waiting import wait_or_stop
 from twinlog_source.log.fencing import FENCED
+from twinlog_source.reasons import EndReason
 from twinlog_source.task.assembly import open_copier
 from twinlog_source.task.copier import Copier
 from twinlog_source.task.driver_lease import DriverLease
@@ -32,11 +33,6 @@ REPORT_INTERVAL_SECONDS = 1.0
 CLOSE_TIMEOUT_SECONDS = 5.0
 AWAKE_SECONDS = 0.5
 
-END_OF_EPOCH = "END_OF_EPOCH"
-EPOCH_OVER = "EPOCH_OVER"
-SHUTDOWN = "SHUTDOWN"
-LEASE_LOST = "LEASE_LOST"
-REFUSED = "REFUSED"
 
 CHANNEL_OPTIONS = (
     ("grpc.keepalive_time_ms", 20_000),
@@ -106,19 +102,20 @@ class TaskConnection:
                 if self._lease is not None:
                     self._lease.heard(self.clock.monotonic())
                 if command is grpc.aio.EOF:
-                    lost = LEASE_LOST, "the driver closed the control stream"
+                    lost = EndReason.LEASE_LOST, "the driver closed the control stream"
                     break
                 if self._is_end_before_start(command):
                     # Nothing is copied, and nobody waits for last words. To get ready would take ids away
                     # from a task of a later epoch.
-                    lost = EPOCH_OVER, command.end.reason
+                    lost = EndReason.EPOCH_OVER, command.end.reason
                     break
                 self._obey(command)
         except TimeoutError:
-            lost = LEASE_LOST, f"the driver was silent for {self._lease_seconds:g} s"
+            lost = EndReason.LEASE_LOST, f"the driver was silent for {self._lease_seconds:g} s"
         except grpc.aio.AioRpcError as error:
             refused = error.code() in (grpc.StatusCode.NOT_FOUND, grpc.StatusCode.FAILED_PRECONDITION)
-            lost = REFUSED if refused else LEASE_LOST, f"the control stream broke: {error.code().name}"
+            reason = EndReason.REFUSED if refused else EndReason.LEASE_LOST
+            lost = reason, f"the control stream broke: {error.code().name}"
         if self._outcome is None:
             self._outcome = lost
             work.cancel()
@@ -146,9 +143,9 @@ class TaskConnection:
                 self._start.set_result(command.start)
             case "end":
                 if self._copier is not None:
-                    self._copier.syncs.nobody_goes_on = command.end.reason == SHUTDOWN
+                    self._copier.syncs.nobody_goes_on = command.end.reason == EndReason.SHUTDOWN
                 self._stop.set()
-                self._answer(pb.Resume(reason="EPOCH_OVER", message="the epoch was told to end"))
+                self._answer(pb.Resume(reason=EndReason.EPOCH_OVER, message="the epoch was told to end"))
             case "resume":
                 self._answer(command.resume)
             case "set_paused" if self._copier is not None:
@@ -185,24 +182,27 @@ class TaskConnection:
                 await stream.write(pb.WorkerReport(prepared=pb.Prepared()))
                 assert self._start is not None
                 await self._copy(stream, copier, await self._start)
-                await self._finish(stream, END_OF_EPOCH, "", copier)
+                await self._finish(stream, EndReason.END_OF_EPOCH, "", copier)
         except TwinlogError as error:
             log.warning(
                 "task_failed", flow=str(self.flow), slot=self.slot, reason=error.reason, error=str(error)
             )
             await self._finish(stream, error.reason, str(error))
         except grpc.aio.AioRpcError as error:
-            self._outcome = self._outcome or (LEASE_LOST, f"the control stream broke: {error.code().name}")
+            self._outcome = self._outcome or (
+                EndReason.LEASE_LOST,
+                f"the control stream broke: {error.code().name}",
+            )
 
     async def _ask_driver(self, stream: Any) -> None:
         """Wait for leave to go on; the lease bounds it. Raises KafkaError: refused."""
         self._resume = asyncio.get_running_loop().create_future()
         if self._stop.is_set():
-            raise TransientKafkaError("the epoch was told to end", reason="EPOCH_OVER")
+            raise TransientKafkaError("the epoch was told to end", reason=EndReason.EPOCH_OVER)
         try:
             await self._write(stream, pb.WorkerReport(reopened=pb.Reopened()))
         except (grpc.aio.AioRpcError, asyncio.InvalidStateError) as error:
-            raise TransientKafkaError("the control stream broke", reason=LEASE_LOST) from error
+            raise TransientKafkaError("the control stream broke", reason=EndReason.LEASE_LOST) from error
         answer = await self._resume
         if answer.reason:
             kind = FatalKafkaError if answer.reason == FENCED else TransientKafkaError

@@ -9,6 +9,7 @@ from twinlog.model import TopicPartition
 from twinlog_source.log.positions import PositionsLog
 from twinlog_source.log.topic_facts import TopicFacts
 from twinlog_source.partitions.table import Obstacle, PartitionTable
+from twinlog_source.reasons import PartitionReason
 from twinlog_source.topics.known import Topics
 from twinlog_source.topics.start_positions import StartPositions, begins_at
 
@@ -43,7 +44,9 @@ class PositionFinder:
             unreadable = self.positions.unreadable.get(partition)
             if unreadable is not None:
                 self._set_aside(
-                    partition, "POSITION_UNREADABLE", f"the stored position is damaged: {unreadable}"
+                    partition,
+                    PartitionReason.POSITION_UNREADABLE,
+                    f"the stored position is damaged: {unreadable}",
                 )
             elif partition in stored:
                 row.position, row.stored, row.obstacle = stored[partition], True, None
@@ -64,7 +67,9 @@ class PositionFinder:
         for partition, reset in resets.items():
             if reset is AutoOffsetReset.NONE:
                 self._set_aside(
-                    partition, "NO_POSITION", "there is no stored position and auto.offset.reset is none"
+                    partition,
+                    PartitionReason.NO_POSITION,
+                    "there is no stored position and auto.offset.reset is none",
                 )
 
     def _set_aside(self, partition: TopicPartition, reason: str, message: str) -> None:

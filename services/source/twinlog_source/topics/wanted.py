@@ -9,7 +9,7 @@ from twinlog.model import Flow
 from twinlog.service.feeds.topics import ReplicatedTopic, TopicsWatch
 from twinlog_source.log.positions import PositionsLog
 from twinlog_source.partitions.table import PartitionTable
-from twinlog_source.task.loss import TRUNCATION_SUSPECTED
+from twinlog_source.reasons import PartitionReason
 from twinlog_source.topics.known import KnownTopics
 from twinlog_source.topics.target_limits import TargetLimits
 
@@ -70,7 +70,9 @@ class WantedTopics:
                 IDS_SECONDS, len(topics) / IDS_TOPICS_PER_SECOND, self.flows / IDS_FLOWS_PER_SECOND
             )
         suspected = {
-            row.partition.topic for row in self.table.rows.values() if row.task_reason == TRUNCATION_SUSPECTED
+            row.partition.topic
+            for row in self.table.rows.values()
+            if row.task_reason == PartitionReason.TRUNCATION_SUSPECTED
         }
         asked = list(topics) if due else sorted(suspected & topics.keys())
         if not asked:

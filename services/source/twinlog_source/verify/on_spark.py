@@ -33,7 +33,7 @@ from twinlog_source.verify.partition_log import PartitionLog
 from twinlog_source.verify.progress import ProgressBoard
 from twinlog_source.verify.reading import Sides
 from twinlog_source.verify.request import VerifyRequest
-from twinlog_source.verify.spark_task import PartSpec
+from twinlog_source.verify.spark_task import PartSpec, prove_part
 from twinlog_source.verify.state import ProvenRanges
 from twinlog_source.verify.waiting import Waiting, offset_for_time
 
@@ -113,7 +113,7 @@ class OnSpark:
         )
         try:
             mode = "append" if self._has_rows else "overwrite"
-            proofs, _reduced = run_verification(context, specs, kept, parquet=parquet, mode=mode)
+            proofs, _reduced = run_verification(context, specs, prove_part, kept, parquet=parquet, mode=mode)
             self._has_rows = True
         except SPARK_FAILURES as error:
             raise SparkUnavailableError(f"Spark ({self.master}) failed: {type(error).__name__}") from error

@@ -1,0 +1,36 @@
+"""The source service's own reasons as values: why a partition does not move, and why a task ends.
+
+What they mean and what to do is in `twinlog.reasons`, from which docs/reasons.md is made.
+"""
+
+from enum import StrEnum
+
+
+class PartitionReason(StrEnum):
+    """Of a partition, as the task reports it or as the driver sees it."""
+
+    DATA_LOSS = "DATA_LOSS"
+    FETCH_UNANSWERED = "FETCH_UNANSWERED"
+    NO_POSITION = "NO_POSITION"
+    NO_TASK = "NO_TASK"
+    NO_TOPICS = "NO_TOPICS"
+    PAUSED_BY_OPERATOR = "PAUSED_BY_OPERATOR"
+    POSITION_UNREADABLE = "POSITION_UNREADABLE"
+    QUOTA = "QUOTA"
+    TARGET_SLOW = "TARGET_SLOW"
+    """Also of a RUNNING partition: what was read is not acknowledged."""
+    THROTTLED = "THROTTLED"
+    TRUNCATION_SUSPECTED = "TRUNCATION_SUSPECTED"
+    """The log may be that of a new topic of the old name: the driver asks for the topic's id."""
+
+
+class EndReason(StrEnum):
+    """Of a task or an epoch that ended, or is told to."""
+
+    END_OF_EPOCH = "END_OF_EPOCH"
+    EPOCH_OVER = "EPOCH_OVER"
+    LEASE_LOST = "LEASE_LOST"
+    NOT_NEEDED = "NOT_NEEDED"
+    PLAN_CHANGED = "PLAN_CHANGED"
+    REFUSED = "REFUSED"
+    SHUTDOWN = "SHUTDOWN"
