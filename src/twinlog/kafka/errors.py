@@ -13,6 +13,7 @@ from confluent_kafka import KafkaError as LibrdkafkaError
 from confluent_kafka import KafkaException
 
 from twinlog.errors import FatalKafkaError, KafkaError, TransientKafkaError
+from twinlog.kafka.codes import ErrorCode
 from twinlog.kafka.protocol.frames import FrameTooLargeError
 
 
@@ -45,87 +46,135 @@ _PRODUCER_STATE = _fatal("PRODUCER_STATE_LOST", "the producer's sequence is brok
 _TRANSACTION = _fatal("TRANSACTION_INVALID", "the transaction is not in a state for this")
 
 KAFKA_REASONS: dict[int, Reason] = {
-    -1: _transient("KAFKA_SERVER_ERROR", "the broker failed without saying why; its log has the cause"),
-    1: _fatal("OFFSET_OUT_OF_RANGE", "the offset is outside the partition's log"),
-    2: _CORRUPT,
-    3: _fatal("TOPIC_UNKNOWN", "no such topic or partition (or no right to see it)"),
-    4: _fatal("INVALID_REQUEST", "the broker does not accept the request's sizes"),
-    5: NO_LEADER,
-    6: NO_LEADER,
-    7: _transient("KAFKA_TIMEOUT", "no answer in time"),
-    8: _transient("KAFKA_UNAVAILABLE", "no broker can be reached"),
-    9: NO_LEADER,
-    10: _TOO_LARGE,
-    13: _transient("KAFKA_UNAVAILABLE", "no broker can be reached"),
-    12: _fatal("OFFSET_METADATA_TOO_LARGE", "the commit's metadata is above offset.metadata.max.bytes"),
-    14: _COORDINATOR,
-    15: _COORDINATOR,
-    16: _COORDINATOR,
-    17: _fatal("TOPIC_INVALID", "the name is not allowed for a topic"),
-    18: _TOO_LARGE,
-    19: _REPLICAS,
-    20: _REPLICAS,
-    22: _GROUP_ACTIVE,
-    24: _fatal("GROUP_INVALID", "the group id is not allowed"),
-    25: _GROUP_ACTIVE,
-    26: _fatal("SESSION_TIMEOUT_REFUSED", "the broker does not accept so short or long a session of a group"),
-    27: _GROUP_ACTIVE,
-    29: _fatal("TOPIC_UNAUTHORIZED", "an ACL for the topic is missing"),
-    30: _fatal("GROUP_UNAUTHORIZED", "an ACL for the group is missing"),
-    31: _fatal("CLUSTER_UNAUTHORIZED", "an ACL for the cluster is missing"),
-    32: _fatal("TIMESTAMP_REFUSED", "the record's timestamp is outside what the topic accepts"),
-    33: _fatal("SASL_MECHANISM_REFUSED", "the broker does not offer this sasl.mechanism"),
-    34: _fatal("AUTHENTICATION_FAILED", "the broker refused the credentials"),
-    35: _fatal("UNSUPPORTED_VERSION", "the broker is too old for this request"),
-    36: _fatal("TOPIC_EXISTS", "the topic is there already"),
-    37: _fatal("PARTITIONS_INVALID", "the partition count is not above the present one"),
-    38: _fatal("REPLICATION_FACTOR_INVALID", "the replication factor is above the number of brokers"),
-    39: _fatal("REPLICATION_FACTOR_INVALID", "the replicas cannot be placed"),
-    40: _fatal("CONFIG_REFUSED", "the broker does not accept a configuration value"),
-    41: _transient("CONTROLLER_MOVED", "the controller is moving"),
-    42: _fatal("INVALID_REQUEST", "the broker does not accept the request"),
-    44: _fatal("POLICY_VIOLATION", "a policy of the cluster refuses it"),
-    45: _PRODUCER_STATE,
-    46: _PRODUCER_STATE,
-    47: _FENCED,
-    48: _TRANSACTION,
-    49: _TRANSACTION,
-    50: _fatal("TRANSACTION_TIMEOUT_REFUSED", "transaction.timeout.ms is above the broker's maximum"),
-    51: _BUSY,
-    52: _FENCED,
-    53: _fatal("TRANSACTION_UNAUTHORIZED", "an ACL for the transactional id is missing"),
-    54: _fatal("NO_AUTHORIZER", "the cluster has no authorizer, so it has no ACLs"),
-    55: _transient("NOT_ATTEMPTED", "not tried because another partition of the request failed"),
-    56: _transient("STORAGE_ERROR", "a disk of the broker failed; another replica takes over"),
-    58: _fatal("AUTHENTICATION_FAILED", "the broker refused the credentials"),
-    59: _PRODUCER_STATE,
-    60: _transient("REASSIGNMENT_IN_PROGRESS", "the partition's replicas are being moved"),
-    68: _GROUP_ACTIVE,
-    69: _fatal("GROUP_UNKNOWN", "no such group"),
-    70: _transient("FETCH_SESSION_LOST", "the broker forgot the fetch session"),
-    71: _transient("FETCH_SESSION_LOST", "the broker forgot the fetch session"),
-    72: NO_LEADER,
-    73: _fatal("TOPIC_DELETION_DISABLED", "delete.topic.enable is off"),
-    74: NO_LEADER,
-    75: NO_LEADER,
-    76: _fatal("CODEC_REFUSED", "the topic does not take this compression"),
-    78: NO_LEADER,
-    79: _GROUP_ACTIVE,
-    80: NO_LEADER,
-    82: _GROUP_ACTIVE,
-    86: _GROUP_ACTIVE,
-    87: _fatal("RECORD_INVALID", "the broker refuses the record, e.g. no key on a compacted topic"),
-    88: _transient("OFFSETS_UNSTABLE", "a transaction with offsets is still open"),
-    89: _transient("QUOTA_EXCEEDED", "a quota of the cluster is used up for the moment"),
-    90: _FENCED,
-    97: _fatal("AUTHENTICATION_FAILED", "the broker cannot read the principal"),
-    98: _fatal("SNAPSHOT_UNKNOWN", "no such snapshot"),
-    100: _transient("TOPIC_CHANGED", "the topic was deleted and created again"),
-    103: _transient("TOPIC_CHANGED", "the topic was deleted and created again"),
-    110: _GROUP_ACTIVE,
-    111: _GROUP_ACTIVE,
-    113: _GROUP_ACTIVE,
-    120: _transient("TRANSACTION_ABORTABLE", "abort the transaction, then try again"),
+    ErrorCode.UNKNOWN_SERVER_ERROR: _transient(
+        "KAFKA_SERVER_ERROR", "the broker failed without saying why; its log has the cause"
+    ),
+    ErrorCode.OFFSET_OUT_OF_RANGE: _fatal("OFFSET_OUT_OF_RANGE", "the offset is outside the partition's log"),
+    ErrorCode.CORRUPT_MESSAGE: _CORRUPT,
+    ErrorCode.UNKNOWN_TOPIC_OR_PARTITION: _fatal(
+        "TOPIC_UNKNOWN", "no such topic or partition (or no right to see it)"
+    ),
+    ErrorCode.INVALID_FETCH_SIZE: _fatal("INVALID_REQUEST", "the broker does not accept the request's sizes"),
+    ErrorCode.LEADER_NOT_AVAILABLE: NO_LEADER,
+    ErrorCode.NOT_LEADER_OR_FOLLOWER: NO_LEADER,
+    ErrorCode.REQUEST_TIMED_OUT: _transient("KAFKA_TIMEOUT", "no answer in time"),
+    ErrorCode.BROKER_NOT_AVAILABLE: _transient("KAFKA_UNAVAILABLE", "no broker can be reached"),
+    ErrorCode.REPLICA_NOT_AVAILABLE: NO_LEADER,
+    ErrorCode.MESSAGE_TOO_LARGE: _TOO_LARGE,
+    ErrorCode.NETWORK_EXCEPTION: _transient("KAFKA_UNAVAILABLE", "no broker can be reached"),
+    ErrorCode.OFFSET_METADATA_TOO_LARGE: _fatal(
+        "OFFSET_METADATA_TOO_LARGE", "the commit's metadata is above offset.metadata.max.bytes"
+    ),
+    ErrorCode.COORDINATOR_LOAD_IN_PROGRESS: _COORDINATOR,
+    ErrorCode.COORDINATOR_NOT_AVAILABLE: _COORDINATOR,
+    ErrorCode.NOT_COORDINATOR: _COORDINATOR,
+    ErrorCode.INVALID_TOPIC_EXCEPTION: _fatal("TOPIC_INVALID", "the name is not allowed for a topic"),
+    ErrorCode.RECORD_LIST_TOO_LARGE: _TOO_LARGE,
+    ErrorCode.NOT_ENOUGH_REPLICAS: _REPLICAS,
+    ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND: _REPLICAS,
+    ErrorCode.ILLEGAL_GENERATION: _GROUP_ACTIVE,
+    ErrorCode.INVALID_GROUP_ID: _fatal("GROUP_INVALID", "the group id is not allowed"),
+    ErrorCode.UNKNOWN_MEMBER_ID: _GROUP_ACTIVE,
+    ErrorCode.INVALID_SESSION_TIMEOUT: _fatal(
+        "SESSION_TIMEOUT_REFUSED", "the broker does not accept so short or long a session of a group"
+    ),
+    ErrorCode.REBALANCE_IN_PROGRESS: _GROUP_ACTIVE,
+    ErrorCode.TOPIC_AUTHORIZATION_FAILED: _fatal("TOPIC_UNAUTHORIZED", "an ACL for the topic is missing"),
+    ErrorCode.GROUP_AUTHORIZATION_FAILED: _fatal("GROUP_UNAUTHORIZED", "an ACL for the group is missing"),
+    ErrorCode.CLUSTER_AUTHORIZATION_FAILED: _fatal(
+        "CLUSTER_UNAUTHORIZED", "an ACL for the cluster is missing"
+    ),
+    ErrorCode.INVALID_TIMESTAMP: _fatal(
+        "TIMESTAMP_REFUSED", "the record's timestamp is outside what the topic accepts"
+    ),
+    ErrorCode.UNSUPPORTED_SASL_MECHANISM: _fatal(
+        "SASL_MECHANISM_REFUSED", "the broker does not offer this sasl.mechanism"
+    ),
+    ErrorCode.ILLEGAL_SASL_STATE: _fatal("AUTHENTICATION_FAILED", "the broker refused the credentials"),
+    ErrorCode.UNSUPPORTED_VERSION: _fatal("UNSUPPORTED_VERSION", "the broker is too old for this request"),
+    ErrorCode.TOPIC_ALREADY_EXISTS: _fatal("TOPIC_EXISTS", "the topic is there already"),
+    ErrorCode.INVALID_PARTITIONS: _fatal(
+        "PARTITIONS_INVALID", "the partition count is not above the present one"
+    ),
+    ErrorCode.INVALID_REPLICATION_FACTOR: _fatal(
+        "REPLICATION_FACTOR_INVALID", "the replication factor is above the number of brokers"
+    ),
+    ErrorCode.INVALID_REPLICA_ASSIGNMENT: _fatal(
+        "REPLICATION_FACTOR_INVALID", "the replicas cannot be placed"
+    ),
+    ErrorCode.INVALID_CONFIG: _fatal("CONFIG_REFUSED", "the broker does not accept a configuration value"),
+    ErrorCode.NOT_CONTROLLER: _transient("CONTROLLER_MOVED", "the controller is moving"),
+    ErrorCode.INVALID_REQUEST: _fatal("INVALID_REQUEST", "the broker does not accept the request"),
+    ErrorCode.POLICY_VIOLATION: _fatal("POLICY_VIOLATION", "a policy of the cluster refuses it"),
+    ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER: _PRODUCER_STATE,
+    ErrorCode.DUPLICATE_SEQUENCE_NUMBER: _PRODUCER_STATE,
+    ErrorCode.INVALID_PRODUCER_EPOCH: _FENCED,
+    ErrorCode.INVALID_TXN_STATE: _TRANSACTION,
+    ErrorCode.INVALID_PRODUCER_ID_MAPPING: _TRANSACTION,
+    ErrorCode.INVALID_TRANSACTION_TIMEOUT: _fatal(
+        "TRANSACTION_TIMEOUT_REFUSED", "transaction.timeout.ms is above the broker's maximum"
+    ),
+    ErrorCode.CONCURRENT_TRANSACTIONS: _BUSY,
+    ErrorCode.TRANSACTION_COORDINATOR_FENCED: _FENCED,
+    ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED: _fatal(
+        "TRANSACTION_UNAUTHORIZED", "an ACL for the transactional id is missing"
+    ),
+    ErrorCode.SECURITY_DISABLED: _fatal("NO_AUTHORIZER", "the cluster has no authorizer, so it has no ACLs"),
+    ErrorCode.OPERATION_NOT_ATTEMPTED: _transient(
+        "NOT_ATTEMPTED", "not tried because another partition of the request failed"
+    ),
+    ErrorCode.KAFKA_STORAGE_ERROR: _transient(
+        "STORAGE_ERROR", "a disk of the broker failed; another replica takes over"
+    ),
+    ErrorCode.SASL_AUTHENTICATION_FAILED: _fatal(
+        "AUTHENTICATION_FAILED", "the broker refused the credentials"
+    ),
+    ErrorCode.UNKNOWN_PRODUCER_ID: _PRODUCER_STATE,
+    ErrorCode.REASSIGNMENT_IN_PROGRESS: _transient(
+        "REASSIGNMENT_IN_PROGRESS", "the partition's replicas are being moved"
+    ),
+    ErrorCode.NON_EMPTY_GROUP: _GROUP_ACTIVE,
+    ErrorCode.GROUP_ID_NOT_FOUND: _fatal("GROUP_UNKNOWN", "no such group"),
+    ErrorCode.FETCH_SESSION_ID_NOT_FOUND: _transient(
+        "FETCH_SESSION_LOST", "the broker forgot the fetch session"
+    ),
+    ErrorCode.INVALID_FETCH_SESSION_EPOCH: _transient(
+        "FETCH_SESSION_LOST", "the broker forgot the fetch session"
+    ),
+    ErrorCode.LISTENER_NOT_FOUND: NO_LEADER,
+    ErrorCode.TOPIC_DELETION_DISABLED: _fatal("TOPIC_DELETION_DISABLED", "delete.topic.enable is off"),
+    ErrorCode.FENCED_LEADER_EPOCH: NO_LEADER,
+    ErrorCode.UNKNOWN_LEADER_EPOCH: NO_LEADER,
+    ErrorCode.UNSUPPORTED_COMPRESSION_TYPE: _fatal(
+        "CODEC_REFUSED", "the topic does not take this compression"
+    ),
+    ErrorCode.OFFSET_NOT_AVAILABLE: NO_LEADER,
+    ErrorCode.MEMBER_ID_REQUIRED: _GROUP_ACTIVE,
+    ErrorCode.PREFERRED_LEADER_NOT_AVAILABLE: NO_LEADER,
+    ErrorCode.FENCED_INSTANCE_ID: _GROUP_ACTIVE,
+    ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC: _GROUP_ACTIVE,
+    ErrorCode.INVALID_RECORD: _fatal(
+        "RECORD_INVALID", "the broker refuses the record, e.g. no key on a compacted topic"
+    ),
+    ErrorCode.UNSTABLE_OFFSET_COMMIT: _transient(
+        "OFFSETS_UNSTABLE", "a transaction with offsets is still open"
+    ),
+    ErrorCode.THROTTLING_QUOTA_EXCEEDED: _transient(
+        "QUOTA_EXCEEDED", "a quota of the cluster is used up for the moment"
+    ),
+    ErrorCode.PRODUCER_FENCED: _FENCED,
+    ErrorCode.PRINCIPAL_DESERIALIZATION_FAILURE: _fatal(
+        "AUTHENTICATION_FAILED", "the broker cannot read the principal"
+    ),
+    ErrorCode.SNAPSHOT_NOT_FOUND: _fatal("SNAPSHOT_UNKNOWN", "no such snapshot"),
+    ErrorCode.UNKNOWN_TOPIC_ID: _transient("TOPIC_CHANGED", "the topic was deleted and created again"),
+    ErrorCode.INCONSISTENT_TOPIC_ID: _transient("TOPIC_CHANGED", "the topic was deleted and created again"),
+    ErrorCode.FENCED_MEMBER_EPOCH: _GROUP_ACTIVE,
+    ErrorCode.UNRELEASED_INSTANCE_ID: _GROUP_ACTIVE,
+    ErrorCode.STALE_MEMBER_EPOCH: _GROUP_ACTIVE,
+    ErrorCode.TRANSACTION_ABORTABLE: _transient(
+        "TRANSACTION_ABORTABLE", "abort the transaction, then try again"
+    ),
 }
 """Kafka's protocol error codes."""
 

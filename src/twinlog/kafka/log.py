@@ -6,18 +6,12 @@ from confluent_kafka import TopicPartition as LibrdkafkaTopicPartition
 
 from twinlog.errors import KafkaError
 from twinlog.kafka.admin.topics import TopicAdminMixin
+from twinlog.kafka.codes import ErrorCode
 from twinlog.kafka.errors import NO_LEADER, from_code, from_reason
-from twinlog.kafka.offset_lookup import EARLIEST_TIMESTAMP, LATEST_TIMESTAMP, look_up_offsets
 from twinlog.kafka.ports import OffsetSpec
 from twinlog.kafka.protocol.connection import DataClientPool
+from twinlog.kafka.raw.offset_lookup import list_offsets, look_up_offsets
 from twinlog.model import TopicPartition
-
-_UNKNOWN_TOPIC = 3
-_TIMESTAMPS = {
-    OffsetSpec.EARLIEST: EARLIEST_TIMESTAMP,
-    OffsetSpec.LATEST: LATEST_TIMESTAMP,
-    OffsetSpec.LAST_STABLE: LATEST_TIMESTAMP,
-}
 
 
 class LogAdminMixin(TopicAdminMixin):
@@ -28,12 +22,7 @@ class LogAdminMixin(TopicAdminMixin):
     async def list_offsets(
         self, spec: OffsetSpec, partitions: Collection[TopicPartition]
     ) -> Mapping[TopicPartition, int | KafkaError]:
-        return await look_up_offsets(
-            self._wire,
-            dict.fromkeys(partitions, _TIMESTAMPS[spec]),
-            read_committed=spec is OffsetSpec.LAST_STABLE,
-            doing=f"list {spec} offsets",
-        )
+        return await list_offsets(self._wire, spec, partitions)
 
     async def offsets_for_times(
         self, timestamps_ms: Mapping[TopicPartition, int]
@@ -93,5 +82,7 @@ class LogAdminMixin(TopicAdminMixin):
             if isinstance(topic, KafkaError):
                 explained[partition] = topic
             elif partition.partition >= topic.partition_count:
-                explained[partition] = from_code(_UNKNOWN_TOPIC, doing, alias=self._admin.alias)
+                explained[partition] = from_code(
+                    ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, doing, alias=self._admin.alias
+                )
         return explained

@@ -8,6 +8,7 @@ from twinlog.batches.records import open_records
 from twinlog.batches.visibility import Visibility, classify
 from twinlog.errors import FatalKafkaError, StateError, WireFormatError
 from twinlog.kafka.clients import FetchOptions
+from twinlog.kafka.codes import ErrorCode
 from twinlog.kafka.deadline import deadline
 from twinlog.kafka.errors import KAFKA_REASONS, UNSUPPORTED, from_code, from_reason
 from twinlog.kafka.ports import FetchedRecords, ManagedReader
@@ -15,8 +16,6 @@ from twinlog.kafka.protocol.connection import DataClientPool
 from twinlog.kafka.raw.fetch.leader_fetch import fetch_from_leader
 from twinlog.kafka.raw.wire import FetchAnswer
 from twinlog.model import Record, TimestampType, TopicPartition
-
-_UNKNOWN_TOPIC = 3
 
 
 class KafkaLogReader:
@@ -143,4 +142,6 @@ def _record(body: tuple[int, int, bytes], timestamp_type: TimestampType) -> Reco
 
 def _may_move(code: int) -> bool:
     """Whether asking again, maybe another broker, can help."""
-    return code == _UNKNOWN_TOPIC or (code in KAFKA_REASONS and KAFKA_REASONS[code].retriable)
+    return code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION or (
+        code in KAFKA_REASONS and KAFKA_REASONS[code].retriable
+    )

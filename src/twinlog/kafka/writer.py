@@ -16,6 +16,7 @@ from aiokafka import AIOKafkaProducer
 from aiokafka import TopicPartition as AiokafkaTopicPartition
 
 from twinlog.errors import KafkaError, StateError, TransientKafkaError
+from twinlog.kafka.codes import ErrorCode
 from twinlog.kafka.deadline import deadline
 from twinlog.kafka.errors import KAFKA_CLIENT_ERRORS, OFFSET_UNKNOWN, from_code, from_reason, translate
 from twinlog.kafka.ports import ManagedWriter
@@ -23,7 +24,6 @@ from twinlog.kafka.producers import abandon_producer, close_producer, new_produc
 from twinlog.kafka.protocol.connection import request_timeout_ms
 from twinlog.model import Headers, TopicPartition
 
-_RECORD_INVALID = 87
 _NEW_PRODUCER_HELPS = frozenset({"PRODUCER_STATE_LOST", "PRODUCER_FENCED"})
 """Refusals of a producer's id or sequence, which a new producer does not share."""
 
@@ -164,7 +164,7 @@ class KafkaLogWriter:
                 name.encode()
             except UnicodeEncodeError as error:
                 detail = "a header name is not UTF-8"
-                raise from_code(_RECORD_INVALID, doing, alias=self._alias, detail=detail) from error
+                raise from_code(ErrorCode.INVALID_RECORD, doing, alias=self._alias, detail=detail) from error
 
 
 def _transient(failure: KafkaError) -> TransientKafkaError:

@@ -11,6 +11,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple, cast
 
+from twinlog.kafka.codes import ErrorCode
 from twinlog.kafka.errors import ANSWER_TOO_LARGE, from_reason
 from twinlog.kafka.protocol.connection import DataClientPool
 from twinlog.kafka.protocol.encoding import take_int32, take_string
@@ -20,7 +21,6 @@ from twinlog.kafka.raw.wire import FetchAnswer, FetchResponse
 from twinlog.model import TopicPartition
 
 _FETCH_VERSION = 11
-_OUT_OF_RANGE = 1
 _MAX_WAIT_AT, _MAX_BYTES_AT, _TOPICS_AT = 4, 12, 25
 _PARTITION_BYTES = 28
 
@@ -103,7 +103,9 @@ class SimulatedBrokers:
         left = asked.max_bytes
         for partition, offset in asked.positions.items():
             if partition in self.out_of_range:
-                yield FetchAnswer(partition, _OUT_OF_RANGE, -1, -1, -1, (), -1, memoryview(b""))
+                yield FetchAnswer(
+                    partition, ErrorCode.OFFSET_OUT_OF_RANGE, -1, -1, -1, (), -1, memoryview(b"")
+                )
                 continue
             end = self._end(partition)
             records = b""

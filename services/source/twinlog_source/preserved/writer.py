@@ -18,6 +18,7 @@ from twinlog.batches import OutgoingBatch, merge
 from twinlog.batches.outgoing import Seal, sealed_header
 from twinlog.clock import Clock
 from twinlog.errors import FatalKafkaError, KafkaError, WireFormatError
+from twinlog.kafka.codes import LEADER_MOVED, ErrorCode
 from twinlog.kafka.deadline import pause
 from twinlog.kafka.errors import KAFKA_CLIENT_ERRORS, TIMEOUT, translate
 from twinlog.kafka.protocol.connection import DataClient
@@ -42,10 +43,15 @@ SLOW_SECONDS = 5.0
 """A request that was answered later was too much for the way to the target."""
 MOST_MERGED_BYTES = 8 << 20
 """Of small batches, uncompressed."""
-_LEADER_MOVED = frozenset((3, 5, 6, 9, 13, 56, 72, 74, 75, 100, 103))
-_ABOUT_THE_SEQUENCE = frozenset((45, 46, 47, 59))
-"""OUT_OF_ORDER_SEQUENCE_NUMBER, DUPLICATE_SEQUENCE_NUMBER, INVALID_PRODUCER_EPOCH, UNKNOWN_PRODUCER_ID:
-somebody else has written meanwhile, or the leader does not know the writer any more. The end of the log
+_ABOUT_THE_SEQUENCE = frozenset(
+    (
+        ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER,
+        ErrorCode.DUPLICATE_SEQUENCE_NUMBER,
+        ErrorCode.INVALID_PRODUCER_EPOCH,
+        ErrorCode.UNKNOWN_PRODUCER_ID,
+    )
+)
+"""Somebody else has written meanwhile, or the leader does not know the writer any more. The end of the log
 tells."""
 
 log = structlog.get_logger(__name__)
@@ -290,12 +296,12 @@ class PreservedWriter:
                 continue
             each.appends.refused(send)
             code = answer.error_code if answer is not None else -1
-            if code in _LEADER_MOVED:
+            if code in LEADER_MOVED:
                 routes.suspect(connection=False)
             detail = answer.message if answer is not None else "no answer"
             doing, alias = "write a preserved copy", self.session.alias
             refusal = partition_error(code, each.target, doing, alias=alias, detail=detail)
-            heals = code in _LEADER_MOVED or code in _ABOUT_THE_SEQUENCE
+            heals = code in LEADER_MOVED or code in _ABOUT_THE_SEQUENCE
             self._set_back([each], refusal, heals=heals)
 
     def _acknowledge(self, each: PreservedPartition, send: Send[OutgoingBatch], base_offset: int) -> None:

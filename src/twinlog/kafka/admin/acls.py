@@ -13,13 +13,11 @@ from twinlog.kafka.admin.acl_requests import (
     to_wire,
 )
 from twinlog.kafka.admin.batches import in_batches
+from twinlog.kafka.codes import ErrorCode
 from twinlog.kafka.deadline import deadline
 from twinlog.kafka.errors import from_code
 from twinlog.kafka.ports import AclBinding
 from twinlog.kafka.protocol.connection import DataClientPool
-
-_NO_AUTHORIZER = 54
-_INVALID_REQUEST = 42
 
 
 class AclAdminMixin:
@@ -30,9 +28,11 @@ class AclAdminMixin:
     async def describe_acls(self, resource_type: str = "ANY") -> Collection[AclBinding] | None:
         doing = f"describe ACLs of type {resource_type}"
         if resource_type not in AclResourceType.__members__:
-            raise from_code(_INVALID_REQUEST, doing, alias=self._wire.alias, detail="no such resource type")
+            raise from_code(
+                ErrorCode.INVALID_REQUEST, doing, alias=self._wire.alias, detail="no such resource type"
+            )
         answer = await self._ask(DescribeAcls(AclResourceType[resource_type]), doing)
-        if answer.error_code == _NO_AUTHORIZER:
+        if answer.error_code == ErrorCode.SECURITY_DISABLED:
             return None
         if answer.error_code:
             raise from_code(
@@ -71,7 +71,10 @@ class AclAdminMixin:
                 known.append(binding)
             except KeyError as error:
                 outcome[binding] = from_code(
-                    _INVALID_REQUEST, doing, alias=self._wire.alias, detail=f"Kafka has no {error.args[0]}"
+                    ErrorCode.INVALID_REQUEST,
+                    doing,
+                    alias=self._wire.alias,
+                    detail=f"Kafka has no {error.args[0]}",
                 )
         if known:
             answer = await self._ask(request(known), doing)

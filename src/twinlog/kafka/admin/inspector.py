@@ -12,6 +12,7 @@ from twinlog.errors import KafkaError
 from twinlog.kafka.admin.acl_requests import AclOperation
 from twinlog.kafka.admin.client import AdminSession
 from twinlog.kafka.clients import aiokafka_client_options, librdkafka_options
+from twinlog.kafka.codes import ErrorCode
 from twinlog.kafka.deadline import deadline
 from twinlog.kafka.groups.coordinators import GroupCoordinators
 from twinlog.kafka.groups.descriptions import GroupDescriptionsClient
@@ -20,7 +21,6 @@ from twinlog.kafka.protocol.connection import DataClientPool
 from twinlog.kafka.raw.transactions.wire import ProducerIdentity, end_request
 
 _FETCH: Final = 1
-_TRANSACTION_UNAUTHORIZED: Final = 53
 _NOBODY: Final = ProducerIdentity(producer_id=0, producer_epoch=0)
 
 _RELEASES: Final = (
@@ -113,7 +113,7 @@ class ClusterInspector:
         request = end_request(transactional_id, _NOBODY, commit=False, gives_identity=False)
         async with deadline(self._wire.timeout_seconds, doing, alias=self._wire.alias):
             answer = await self._wire.send(await self._wire.any_node(doing), request, doing)
-        return bool(answer.error_code != _TRANSACTION_UNAUTHORIZED)
+        return bool(answer.error_code != ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED)
 
     async def try_creating(self, topics: Collection[NewTopic]) -> Mapping[str, KafkaError | None]:
         """Whether these topics could be created; none is. Raises KafkaError."""

@@ -7,16 +7,13 @@ from typing import Any, Protocol
 from aiokafka.protocol.coordination import FindCoordinatorRequest
 
 from twinlog.errors import KafkaError
+from twinlog.kafka.codes import ErrorCode
 from twinlog.kafka.errors import UNSUPPORTED, from_code
 from twinlog.kafka.groups.requests import FoundCoordinator, find_coordinators_request
 
 _GROUP = 0
-_NOT_AVAILABLE = 15
 _GROUPS_PER_REQUEST = 1_000
 _SINGLY_AT_ONCE = 8
-
-COORDINATOR_MOVED = frozenset((14, 15, 16))
-"""Codes of a coordinator that is loading, not there, or another broker by now."""
 
 
 class BrokerSession(Protocol):
@@ -93,7 +90,7 @@ class GroupCoordinators:
     def _taken(self, group_id: str, answers: Mapping[str, FoundCoordinator], doing: str) -> int | KafkaError:
         answer = answers.get(group_id)
         if answer is None:
-            return from_code(_NOT_AVAILABLE, doing, alias=self._session.alias)
+            return from_code(ErrorCode.COORDINATOR_NOT_AVAILABLE, doing, alias=self._session.alias)
         if answer.error_code:
             return from_code(answer.error_code, doing, alias=self._session.alias)
         return answer.node_id

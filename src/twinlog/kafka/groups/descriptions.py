@@ -9,6 +9,7 @@ from collections.abc import Collection, Mapping, Sequence
 from typing import NamedTuple
 
 from twinlog.errors import KafkaError
+from twinlog.kafka.codes import ErrorCode
 from twinlog.kafka.errors import from_code
 from twinlog.kafka.groups.asking import ask_about_groups
 from twinlog.kafka.groups.coordinators import BrokerSession, GroupCoordinators
@@ -27,8 +28,6 @@ _STATES = {
     "Dead": "DEAD",
 }
 _NOT_TOLD = -(1 << 31)
-_NOT_ANSWERED = 16
-"""Code of a group that the broker left out: it is asked for again."""
 _THROTTLE_BYTES = 4
 _MEMBER_TEXTS = 3
 """Member id, client id and host."""
@@ -72,7 +71,7 @@ class GroupDescriptionsClient:
         return await ask_about_groups(self._session, self._coordinators, group_ids, ask, doing=doing)
 
     def _judged(self, name: str, answer: DescribedGroup | None, doing: str) -> DescribedGroup | KafkaError:
-        code = _NOT_ANSWERED if answer is None else answer.error_code
+        code = ErrorCode.NOT_COORDINATOR if answer is None else answer.error_code
         if answer is None or code:
             return from_code(code, f"{doing} {name}", alias=self._session.alias)
         return answer

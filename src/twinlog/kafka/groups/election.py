@@ -13,9 +13,10 @@ from aiokafka.protocol.admin import DescribeGroupsRequest
 from aiokafka.protocol.group import HeartbeatRequest, JoinGroupRequest, LeaveGroupRequest, SyncGroupRequest
 
 from twinlog.errors import KafkaError
+from twinlog.kafka.codes import COORDINATOR_MOVED, ErrorCode
 from twinlog.kafka.deadline import deadline, pause
 from twinlog.kafka.errors import from_code
-from twinlog.kafka.groups.coordinators import COORDINATOR_MOVED, GroupCoordinators
+from twinlog.kafka.groups.coordinators import GroupCoordinators
 from twinlog.kafka.ports import ElectionResult, never_gone
 from twinlog.kafka.protocol.connection import DataClientPool
 
@@ -24,10 +25,6 @@ _PROTOCOL = "leader"
 _MARK_SEPARATOR = "\0"
 """Between the name and the mark in what a member tells the group of itself."""
 
-_ILLEGAL_GENERATION = 22
-_UNKNOWN_MEMBER = 25
-_REBALANCING = 27
-_MEMBER_ID_REQUIRED = 79
 
 _ANSWER_SECONDS = 10.0
 """Beyond the time for which the coordinator itself makes a member wait."""
@@ -102,7 +99,7 @@ class KafkaCandidate:
             ),
             doing,
         )
-        if joined.error_code == _MEMBER_ID_REQUIRED:
+        if joined.error_code == ErrorCode.MEMBER_ID_REQUIRED:
             self._member = joined.member_id
             # Now the group waits for this one: with others put out it is not empty, so it need not wait for
             # `group.initial.rebalance.delay.ms`.
@@ -134,9 +131,13 @@ class KafkaCandidate:
 
     def _holds(self, code: int, doing: str) -> bool:
         """False for codes that mean: join again. Raises KafkaError for all others."""
-        if code == _UNKNOWN_MEMBER:
+        if code == ErrorCode.UNKNOWN_MEMBER_ID:
             self._member = ""
-        if code in (_UNKNOWN_MEMBER, _REBALANCING, _ILLEGAL_GENERATION):
+        if code in (
+            ErrorCode.UNKNOWN_MEMBER_ID,
+            ErrorCode.REBALANCE_IN_PROGRESS,
+            ErrorCode.ILLEGAL_GENERATION,
+        ):
             return False
         if code:
             raise from_code(code, doing, alias=self._session.alias)

@@ -12,15 +12,15 @@ from typing import Any
 from aiokafka.protocol.commit import OffsetCommitRequest, OffsetFetchRequest
 
 from twinlog.errors import KafkaError, TransientKafkaError
+from twinlog.kafka.codes import COORDINATOR_MOVED, ErrorCode
 from twinlog.kafka.deadline import deadline, pause
 from twinlog.kafka.errors import UNSUPPORTED, from_code
 from twinlog.kafka.groups.asking import ask_about_groups
-from twinlog.kafka.groups.coordinators import COORDINATOR_MOVED, BrokerSession, GroupCoordinators
+from twinlog.kafka.groups.coordinators import BrokerSession, GroupCoordinators
 from twinlog.kafka.groups.requests import FetchedGroup, fetch_offsets_request
 from twinlog.kafka.ports import CommittedOffset
 from twinlog.model import TopicPartition
 
-_GROUP_UNKNOWN = 69
 _NOT_ANSWERED = FetchedGroup(16, {})
 """A group that the broker left out: it is asked for again."""
 _PAUSE_SECONDS = 0.1
@@ -132,7 +132,7 @@ class GroupOffsetsClient:
         return self._judged(group_id, FetchedGroup(refusal, offsets))
 
     def _judged(self, group_id: str, fetched: FetchedGroup) -> GroupOffsets | KafkaError:
-        if fetched.error_code in (0, _GROUP_UNKNOWN):
+        if fetched.error_code in (0, ErrorCode.GROUP_ID_NOT_FOUND):
             return fetched.offsets
         return from_code(fetched.error_code, f"read offsets of group {group_id}", alias=self._session.alias)
 

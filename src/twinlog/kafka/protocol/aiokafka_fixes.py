@@ -20,6 +20,8 @@ import aiokafka.client
 import aiokafka.errors
 from aiokafka.protocol.metadata import MetadataRequest
 
+from twinlog.kafka.codes import ErrorCode
+
 _LOGGERS = (
     "aiokafka",
     "aiokafka.conn",
@@ -49,7 +51,14 @@ _FINAL_CODES = {
     97: "PRINCIPAL_DESERIALIZATION_FAILURE",
     120: "TRANSACTION_ABORTABLE",
 }
-_STALE_METADATA_CODES = frozenset((74, 75, 100, 103))
+_STALE_METADATA_CODES = frozenset(
+    (
+        ErrorCode.FENCED_LEADER_EPOCH,
+        ErrorCode.UNKNOWN_LEADER_EPOCH,
+        ErrorCode.UNKNOWN_TOPIC_ID,
+        ErrorCode.INCONSISTENT_TOPIC_ID,
+    )
+)
 
 
 @functools.cache

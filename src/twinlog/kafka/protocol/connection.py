@@ -17,6 +17,7 @@ from aiokafka.client import AIOKafkaClient, ConnectionGroup
 from aiokafka.protocol.metadata import MetadataRequest
 
 from twinlog.errors import KafkaError, TransientKafkaError
+from twinlog.kafka.codes import ErrorCode
 from twinlog.kafka.deadline import pause
 from twinlog.kafka.errors import (
     KAFKA_CLIENT_ERRORS,
@@ -38,8 +39,6 @@ _UNKNOWN_TOPIC_SECONDS = 1.0
 FIRST_CONNECTION_GROUP = 2
 """Connection group of the first request that is under way at a broker; those below are aiokafka's own
 (metadata, coordination)."""
-_UNKNOWN_TOPIC = 3
-_TOPIC_UNAUTHORIZED = 29
 
 log = logging.getLogger("aiokafka.client")
 
@@ -133,7 +132,7 @@ class DataClient(AIOKafkaClient):  # type: ignore[misc]  # aiokafka has no types
             fresh = True
             for one in missing:
                 if one.topic in self.cluster.unauthorized_topics:
-                    found[one] = from_code(_TOPIC_UNAUTHORIZED, doing, alias=alias)
+                    found[one] = from_code(ErrorCode.TOPIC_AUTHORIZATION_FAILED, doing, alias=alias)
         for one in partitions:
             if one not in found:
                 found[one] = self._leader_of(one, doing, alias)
@@ -146,7 +145,7 @@ class DataClient(AIOKafkaClient):  # type: ignore[misc]  # aiokafka has no types
     def _leader_of(self, partition: TopicPartition, doing: str, alias: str) -> int | KafkaError:
         leader = self.cluster.leader_for_partition(partition)
         if leader is None:
-            return from_code(_UNKNOWN_TOPIC, doing, alias=alias)
+            return from_code(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, doing, alias=alias)
         return int(leader) if leader >= 0 else from_reason(NO_LEADER, doing, alias=alias)
 
     async def refreshed(self) -> bool:

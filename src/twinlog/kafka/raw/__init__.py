@@ -29,7 +29,8 @@ from twinlog.kafka.raw.fetch.fetcher import RawFetcher
 from twinlog.kafka.raw.fetch.reader import BatchReader
 from twinlog.kafka.raw.fetch.results import FetchedPartition, FetchFailure, FetchSizes
 from twinlog.kafka.raw.leader_epochs import EpochEnd, epoch_ends
-from twinlog.kafka.raw.leaders import list_offsets, prepare_to_fetch
+from twinlog.kafka.raw.leaders import prepare_to_fetch
+from twinlog.kafka.raw.offset_lookup import list_offsets
 from twinlog.kafka.raw.produce.producer import ProducerState, RawProducer
 from twinlog.kafka.raw.produce.routes import prepare_to_produce
 from twinlog.kafka.raw.settings import ProducerSettings

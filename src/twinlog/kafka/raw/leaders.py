@@ -1,15 +1,13 @@
-"""Who leads which partition, and the bounds of logs, on one session."""
+"""Who leads which partition, and questions to all leaders at once, on one session."""
 
 import asyncio
-from collections.abc import Awaitable, Callable, Collection, Iterable
-from typing import Any, TypeVar
+from collections.abc import Callable, Collection
+from typing import TypeVar
 
-from aiokafka.protocol.offset import OffsetRequest
-
-from twinlog.errors import KafkaError, TransientKafkaError
+from twinlog.errors import KafkaError
+from twinlog.kafka.codes import ErrorCode
 from twinlog.kafka.deadline import deadline
 from twinlog.kafka.errors import from_code
-from twinlog.kafka.ports import OffsetSpec
 from twinlog.kafka.protocol.connection import FIRST_CONNECTION_GROUP, DataClient, DataClientPool
 from twinlog.kafka.protocol.requests import HandWrittenRequest
 from twinlog.kafka.raw.errors import about, again, partition_error
@@ -19,13 +17,7 @@ T = TypeVar("T")
 LeaderAnswers = list[tuple[TopicPartition, int, T]]
 """Of each partition: error code, and the answer, which means something only with code 0."""
 
-_UNAVAILABLE = 8
-_UNKNOWN_TOPIC = 3
-_LEADER_UNAVAILABLE = 5
-_TOPIC_UNAUTHORIZED = 29
 _METADATA_SECONDS = 10.0
-_EARLIEST_TIMESTAMP, _LATEST_TIMESTAMP = -2, -1
-_CONSUMER = -1
 
 
 def leader_of(client: DataClient, partition: TopicPartition) -> int | None:
@@ -42,7 +34,7 @@ async def refresh_metadata(session: DataClientPool, client: DataClient, topics: 
             client.set_topics(client._topics.union(topics))
         if not await client.force_metadata_update():
             session.suspect()
-            raise from_code(_UNAVAILABLE, doing, alias=session.alias)
+            raise from_code(ErrorCode.BROKER_NOT_AVAILABLE, doing, alias=session.alias)
 
 
 async def prepare_to_fetch(session: DataClientPool, topics: Collection[str]) -> None:
@@ -71,11 +63,11 @@ async def meet_leaders(session: DataClientPool, topics: Collection[str], connect
 
 def no_leader(session: DataClientPool, client: DataClient, partition: TopicPartition) -> KafkaError:
     """Why a partition has no leader, after a refresh: unauthorised, between leaders, or not there."""
-    code = _UNKNOWN_TOPIC
+    code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
     if partition.topic in client.cluster.unauthorized_topics:
-        code = _TOPIC_UNAUTHORIZED
+        code = ErrorCode.TOPIC_AUTHORIZATION_FAILED
     elif client.cluster.leader_for_partition(partition) is not None:
-        code = _LEADER_UNAVAILABLE
+        code = ErrorCode.LEADER_NOT_AVAILABLE
     return partition_error(code, partition, "find the leader", alias=session.alias)
 
 
@@ -93,37 +85,9 @@ async def ask_leaders(
     """
     found: dict[TopicPartition, T | KafkaError] = {}
 
-    async def exchange(node: int, led: Collection[TopicPartition]) -> LeaderAnswers[T]:
-        answers: LeaderAnswers[T] = await session.send(node, request(led), doing)
-        return answers
-
-    async with deadline(timeout_seconds, doing, alias=session.alias):
-        client = await session.client(doing)
-        await refresh_metadata(session, client, {partition.topic for partition in partitions})
-        await _ask_each_leader(session, client, partitions, exchange, doing, found)
-    return found
-
-
-async def _ask_each_leader(
-    session: DataClientPool,
-    client: DataClient,
-    partitions: Iterable[TopicPartition],
-    exchange: Callable[[int, Collection[TopicPartition]], Awaitable[LeaderAnswers[T]]],
-    doing: str,
-    found: dict[TopicPartition, T | KafkaError],
-) -> None:
-    """Ask the leaders that are known now at the same time; `found` gets an answer or a refusal for each."""
-    by_node: dict[int, list[TopicPartition]] = {}
-    for partition in partitions:
-        leader = leader_of(client, partition)
-        if leader is None:
-            found[partition] = no_leader(session, client, partition)
-        else:
-            by_node.setdefault(leader, []).append(partition)
-
     async def ask(node: int, led: Collection[TopicPartition]) -> None:
         try:
-            answers = await exchange(node, led)
+            answers = await session.send(node, request(led), doing)
         except KafkaError as error:
             found.update((partition, about(partition, again(error))) for partition in led)
             return
@@ -131,50 +95,17 @@ async def _ask_each_leader(
             refusal = partition_error(code, partition, doing, alias=session.alias) if code else None
             found[partition] = refusal or answer
 
-    async with asyncio.TaskGroup() as group:
-        for node, led in by_node.items():
-            group.create_task(ask(node, led), name=f"{doing} of broker {node}")
-
-
-async def list_offsets(
-    session: DataClientPool,
-    spec: OffsetSpec,
-    partitions: Collection[TopicPartition],
-    *,
-    timeout_seconds: float = 30.0,
-) -> dict[TopicPartition, int | KafkaError]:
-    """The offset `spec` names, per partition, or why there is none.
-
-    Asks the leaders at the same time, and once more after a refresh where that may help. Raises KafkaError
-    when no broker can be reached in time.
-    """
-    doing = f"list {spec} offsets"
-    found: dict[TopicPartition, int | KafkaError] = {}
-
-    async def exchange(node: int, led: Collection[TopicPartition]) -> LeaderAnswers[int]:
-        response: Any = await session.send(node, _offset_request(spec, led), doing)
-        return [
-            (TopicPartition(topic, number), code, offset)
-            for topic, answers in response.topics
-            for number, code, _, offset in answers
-        ]
-
     async with deadline(timeout_seconds, doing, alias=session.alias):
-        for last_attempt in (False, True):
-            client = await session.client(doing)
-            left = [partition for partition in partitions if not isinstance(found.get(partition), int)]
-            if last_attempt or any(leader_of(client, partition) is None for partition in left):
-                await refresh_metadata(session, client, {partition.topic for partition in left})
-            await _ask_each_leader(session, client, left, exchange, doing, found)
-            if not any(isinstance(offset, TransientKafkaError) for offset in found.values()):
-                break
+        client = await session.client(doing)
+        await refresh_metadata(session, client, {partition.topic for partition in partitions})
+        by_node: dict[int, list[TopicPartition]] = {}
+        for partition in partitions:
+            leader = leader_of(client, partition)
+            if leader is None:
+                found[partition] = no_leader(session, client, partition)
+            else:
+                by_node.setdefault(leader, []).append(partition)
+        async with asyncio.TaskGroup() as group:
+            for node, led in by_node.items():
+                group.create_task(ask(node, led), name=f"{doing} of broker {node}")
     return found
-
-
-def _offset_request(spec: OffsetSpec, partitions: Iterable[TopicPartition]) -> OffsetRequest:
-    timestamp = _EARLIEST_TIMESTAMP if spec is OffsetSpec.EARLIEST else _LATEST_TIMESTAMP
-    by_topic: dict[str, list[tuple[int, int]]] = {}
-    for partition in partitions:
-        by_topic.setdefault(partition.topic, []).append((partition.partition, timestamp))
-    read_committed = spec is OffsetSpec.LAST_STABLE
-    return OffsetRequest(_CONSUMER, int(read_committed), list(by_topic.items()))

@@ -5,6 +5,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from twinlog.clock import Clock, SystemClock
+from twinlog.kafka.codes import ErrorCode
 from twinlog.kafka.errors import from_code
 from twinlog.kafka.ports import AclBinding, QuotaEntity
 from twinlog.model import TopicPartition
@@ -53,7 +54,7 @@ class FakeClusterBase:
         """A partition's log. Raises FatalKafkaError TOPIC_UNKNOWN."""
         topic = self.topics.get(partition.topic)
         if topic is None or not 0 <= partition.partition < len(topic.logs):
-            raise from_code(3, doing, alias=self.alias)
+            raise from_code(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, doing, alias=self.alias)
         return topic.logs[partition.partition]
 
     def changed(self) -> None:

@@ -3,6 +3,7 @@
 from collections.abc import Collection, Mapping
 
 from twinlog.errors import KafkaError
+from twinlog.kafka.codes import ErrorCode
 from twinlog.kafka.errors import from_code
 from twinlog.kafka.groups.listing import LISTED_PROTOCOLS
 from twinlog.kafka.ports import AclBinding, CommittedOffset, GroupDescription
@@ -37,7 +38,7 @@ class FakeAclAdmin(FakeClusterBase):
 
     def _acl_problem(self, binding: AclBinding, doing: str) -> KafkaError | None:
         if not self._authorizer:
-            return from_code(54, doing, alias=self.alias)
+            return from_code(ErrorCode.SECURITY_DISABLED, doing, alias=self.alias)
         return acl_problem(binding, doing, self.alias)
 
 
@@ -112,7 +113,10 @@ class FakeGroupAdmin(FakeClusterBase):
         doing = f"commit for group {group_id}"
         group = self.groups.get(group_id, FakeGroup())
         if group.state not in _INACTIVE_STATES:
-            return {partition: from_code(25, doing, alias=self.alias) for partition in offsets}
+            return {
+                partition: from_code(ErrorCode.UNKNOWN_MEMBER_ID, doing, alias=self.alias)
+                for partition in offsets
+            }
         outcome: dict[TopicPartition, KafkaError | None] = {}
         for partition, committed in offsets.items():
             try:
@@ -130,9 +134,9 @@ class FakeGroupAdmin(FakeClusterBase):
         for group_id in group_ids:
             group = self.groups.get(group_id)
             if group is None:
-                outcome[group_id] = from_code(69, "delete groups", alias=self.alias)
+                outcome[group_id] = from_code(ErrorCode.GROUP_ID_NOT_FOUND, "delete groups", alias=self.alias)
             elif group.state not in _INACTIVE_STATES:
-                outcome[group_id] = from_code(68, "delete groups", alias=self.alias)
+                outcome[group_id] = from_code(ErrorCode.NON_EMPTY_GROUP, "delete groups", alias=self.alias)
             else:
                 del self.groups[group_id]
                 outcome[group_id] = None

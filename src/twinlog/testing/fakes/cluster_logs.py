@@ -3,6 +3,7 @@
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 
 from twinlog.errors import KafkaError
+from twinlog.kafka.codes import ErrorCode
 from twinlog.kafka.errors import from_code
 from twinlog.kafka.ports import OffsetSpec
 from twinlog.model import Record, TopicPartition
@@ -82,7 +83,11 @@ class FakeLogAdmin(FakeClusterBase):
                 outcome[partition] = error
                 continue
             beyond = offset > log.end
-            outcome[partition] = from_code(1, "delete records", alias=self.alias) if beyond else None
+            outcome[partition] = (
+                from_code(ErrorCode.OFFSET_OUT_OF_RANGE, "delete records", alias=self.alias)
+                if beyond
+                else None
+            )
             if not beyond:
                 log.delete_before(offset)
         return outcome

@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 
 from twinlog.errors import KafkaError
+from twinlog.kafka.codes import ErrorCode
 from twinlog.kafka.errors import from_code
 from twinlog.kafka.ports import QuotaEntity
 from twinlog.testing.fakes.cluster_base import FakeClusterBase
@@ -13,7 +14,6 @@ _KEYS = frozenset(
     {"producer_byte_rate", "consumer_byte_rate", "request_percentage", "controller_mutation_rate"}
 )
 _IP_KEYS = frozenset({"connection_creation_rate"})
-_INVALID_REQUEST = 42
 
 
 class FakeQuotaAdmin(FakeClusterBase):
@@ -37,7 +37,7 @@ class FakeQuotaAdmin(FakeClusterBase):
         kinds = tuple(kind for kind, _ in entity.parts)
         known = _IP_KEYS if kinds == ("ip",) else _KEYS
         if kinds not in _KINDS or not known.issuperset(values):
-            return from_code(_INVALID_REQUEST, "alter client quotas", alias=self.alias)
+            return from_code(ErrorCode.INVALID_REQUEST, "alter client quotas", alias=self.alias)
         merged = {**self.quotas.get(entity, {}), **values}
         kept = {key: value for key, value in merged.items() if value is not None}
         if kept:

@@ -12,6 +12,7 @@ from operator import attrgetter
 
 from twinlog.errors import KafkaError
 from twinlog.kafka.admin.acl_requests import to_wire
+from twinlog.kafka.codes import ErrorCode
 from twinlog.kafka.errors import from_code
 from twinlog.kafka.ports import AclBinding, CommittedOffset, FetchedRecords
 from twinlog.model import Record, TopicPartition
@@ -213,22 +214,31 @@ def topic_name_problem(name: str, doing: str, alias: str) -> KafkaError | None:
     """TOPIC_INVALID for a name that Kafka refuses."""
     if _TOPIC_NAME.fullmatch(name) and name not in (".", ".."):
         return None
-    return from_code(17, doing, alias=alias)
+    return from_code(ErrorCode.INVALID_TOPIC_EXCEPTION, doing, alias=alias)
 
 
 def config_problem(name: str, value: str | None, doing: str, alias: str) -> KafkaError | None:
     """CONFIG_REFUSED for an unknown name or a value of another kind than the default's."""
     default = TOPIC_CONFIG_DEFAULTS.get(name)
     if default is None:
-        return from_code(40, doing, alias=alias, detail=f"Unknown topic config name: {name}")
+        return from_code(
+            ErrorCode.INVALID_CONFIG, doing, alias=alias, detail=f"Unknown topic config name: {name}"
+        )
     if value is None:
         return None
     is_number = default.lstrip("-").isdecimal()
     is_policy = name == "cleanup.policy"
     if is_number and not value.lstrip("-").isdecimal():
-        return from_code(40, doing, alias=alias, detail=f"Invalid value {value} for {name}: not a number")
+        return from_code(
+            ErrorCode.INVALID_CONFIG,
+            doing,
+            alias=alias,
+            detail=f"Invalid value {value} for {name}: not a number",
+        )
     if is_policy and not set(value.replace(" ", "").split(",")) <= {"delete", "compact"}:
-        return from_code(40, doing, alias=alias, detail=f"Invalid value {value} for {name}")
+        return from_code(
+            ErrorCode.INVALID_CONFIG, doing, alias=alias, detail=f"Invalid value {value} for {name}"
+        )
     return None
 
 
@@ -237,5 +247,7 @@ def acl_problem(binding: AclBinding, doing: str, alias: str) -> KafkaError | Non
     try:
         to_wire(binding)
     except KeyError as error:
-        return from_code(42, doing, alias=alias, detail=f"Kafka has no {error.args[0]}")
+        return from_code(
+            ErrorCode.INVALID_REQUEST, doing, alias=alias, detail=f"Kafka has no {error.args[0]}"
+        )
     return None

@@ -3,6 +3,7 @@
 from collections.abc import Collection, Mapping, Sequence
 
 from twinlog.errors import KafkaError
+from twinlog.kafka.codes import ErrorCode
 from twinlog.kafka.errors import from_code
 from twinlog.kafka.ports import (
     BrokerDescription,
@@ -74,9 +75,11 @@ class FakeTopicAdmin(FakeClusterBase):
         for name, count in counts.items():
             topic = self.topics.get(name)
             if topic is None:
-                outcome[name] = from_code(3, "add partitions", alias=self.alias)
+                outcome[name] = from_code(
+                    ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "add partitions", alias=self.alias
+                )
             elif count <= len(topic.logs):
-                outcome[name] = from_code(37, "add partitions", alias=self.alias)
+                outcome[name] = from_code(ErrorCode.INVALID_PARTITIONS, "add partitions", alias=self.alias)
             else:
                 topic.logs += [FakeLog() for _ in range(count - len(topic.logs))]
                 outcome[name] = None
@@ -88,7 +91,11 @@ class FakeTopicAdmin(FakeClusterBase):
         outcome: dict[str, KafkaError | None] = {}
         for name in names:
             known = self.topics.pop(name, None) is not None
-            outcome[name] = None if known else from_code(3, "delete topics", alias=self.alias)
+            outcome[name] = (
+                None
+                if known
+                else from_code(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "delete topics", alias=self.alias)
+            )
             for group in self.groups.values():
                 for partition in [one for one in group.offsets if one.topic == name]:
                     del group.offsets[partition]
@@ -98,7 +105,7 @@ class FakeTopicAdmin(FakeClusterBase):
     def _description(self, name: str) -> TopicDescription | KafkaError:
         topic = self.topics.get(name)
         if topic is None:
-            return from_code(3, "describe topics", alias=self.alias)
+            return from_code(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "describe topics", alias=self.alias)
         return TopicDescription(
             name=name,
             topic_id=topic.topic_id,
@@ -110,11 +117,11 @@ class FakeTopicAdmin(FakeClusterBase):
     def _create(self, topic: NewTopic) -> KafkaError | None:
         doing = "create topics"
         if topic.name in self.topics:
-            return from_code(36, doing, alias=self.alias)
+            return from_code(ErrorCode.TOPIC_ALREADY_EXISTS, doing, alias=self.alias)
         if topic.partition_count < 1:
-            return from_code(37, doing, alias=self.alias)
+            return from_code(ErrorCode.INVALID_PARTITIONS, doing, alias=self.alias)
         if not (topic.replication_factor == -1 or 0 < topic.replication_factor <= self._broker_count):
-            return from_code(38, doing, alias=self.alias)
+            return from_code(ErrorCode.INVALID_REPLICATION_FACTOR, doing, alias=self.alias)
         problems = [topic_name_problem(topic.name, doing, self.alias)]
         problems += [config_problem(name, value, doing, self.alias) for name, value in topic.configs.items()]
         for problem in problems:
@@ -143,7 +150,9 @@ class FakeConfigAdmin(FakeClusterBase):
     @operation
     async def describe_broker_configs(self, node_id: int) -> Sequence[ConfigEntry]:
         if not 1 <= node_id <= self._broker_count:
-            raise from_code(7, f"describe the configs of broker {node_id}", alias=self.alias)
+            raise from_code(
+                ErrorCode.REQUEST_TIMED_OUT, f"describe the configs of broker {node_id}", alias=self.alias
+            )
         return [
             ConfigEntry(name=name, value=value, source=ConfigSource.STATIC_BROKER, read_only=True)
             for name, value in sorted(self._broker_configs.items())
@@ -158,7 +167,7 @@ class FakeConfigAdmin(FakeClusterBase):
     def _topic_configs(self, name: str) -> Sequence[ConfigEntry] | KafkaError:
         topic = self.topics.get(name)
         if topic is None:
-            return from_code(3, "describe topic configs", alias=self.alias)
+            return from_code(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "describe topic configs", alias=self.alias)
         return [
             ConfigEntry(
                 name=key,
@@ -172,7 +181,7 @@ class FakeConfigAdmin(FakeClusterBase):
         doing = "alter topic configs"
         topic = self.topics.get(name)
         if topic is None:
-            return from_code(3, doing, alias=self.alias)
+            return from_code(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, doing, alias=self.alias)
         for change in wanted:
             problem = config_problem(change.name, change.value, doing, self.alias)
             if problem is not None:

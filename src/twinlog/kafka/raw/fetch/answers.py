@@ -8,6 +8,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from twinlog.errors import KafkaError
+from twinlog.kafka.codes import ErrorCode
 from twinlog.kafka.protocol.connection import DataClient
 from twinlog.kafka.raw.errors import partition_error
 from twinlog.kafka.raw.fetch.results import FetchedPartition, FetchFailure
@@ -15,7 +16,6 @@ from twinlog.kafka.raw.leaders import leader_of
 from twinlog.kafka.raw.wire import FetchAnswer, FetchPart
 from twinlog.model import TopicPartition
 
-_OUT_OF_RANGE = 1
 _FIRST_RETRY_SECONDS = 0.1
 _LONGEST_RETRY_SECONDS = 5.0
 _PREFERRED_REPLICA_SECONDS = 300.0
@@ -83,7 +83,7 @@ class FetchAnswers:
         if answer.error_code:
             at_follower = standing.preferred_replica == node
             standing.preferred_replica = NO_REPLICA
-            if at_follower and answer.error_code == _OUT_OF_RANGE:
+            if at_follower and answer.error_code == ErrorCode.OFFSET_OUT_OF_RANGE:
                 return  # it may only be behind: the leader knows
             error = partition_error(
                 answer.error_code, partition, f"fetch from offset {offset}", alias=self._alias

@@ -13,6 +13,7 @@ from typing import Self
 
 from twinlog.errors import KafkaError
 from twinlog.kafka.clients import FetchOptions
+from twinlog.kafka.codes import LEADER_MOVED, ErrorCode
 from twinlog.kafka.errors import ANSWER_TOO_LARGE, TIMEOUT, from_code
 from twinlog.kafka.protocol.connection import DataClient, DataClientPool, request_timeout_ms
 from twinlog.kafka.raw.errors import about, again
@@ -24,8 +25,6 @@ from twinlog.kafka.raw.window import Window
 from twinlog.kafka.raw.wire import FETCH, FetchPart, FetchResponse, fetch_request
 from twinlog.model import TopicPartition
 
-_LEADER_UNAVAILABLE = 5
-_LEADER_MOVED = frozenset((3, 5, 6, 9, 56, 74, 75, 100, 103))
 _REQUESTS_PER_BROKER = 4
 """More than one, so that a partition whose data is being copied need not wait for the long poll of others."""
 _BRIEF_WAIT_MS = 250
@@ -248,7 +247,7 @@ class RawFetcher:
             for answer in response.answers:
                 offset = offsets.pop(answer.partition, None)
                 if offset is not None:
-                    moved |= answer.error_code in _LEADER_MOVED
+                    moved |= answer.error_code in LEADER_MOVED
                     self._answers.take(answer, offset, node)
             received = sum(len(answer.records) for answer in response.answers)
             throttled_seconds = self._session.throttled_seconds(node, FETCH)
@@ -259,7 +258,9 @@ class RawFetcher:
             if throttled_seconds > 0:
                 self._loop.call_later(throttled_seconds + _TIMER_MARGIN_SECONDS, self._arrived.set)
             elif offsets and not response.throttle_ms:
-                raise from_code(_LEADER_UNAVAILABLE, "fetch", alias=self._session.alias, detail="no answer")
+                raise from_code(
+                    ErrorCode.LEADER_NOT_AVAILABLE, "fetch", alias=self._session.alias, detail="no answer"
+                )
             if moved:
                 with contextlib.suppress(KafkaError):
                     await refresh_metadata(self._session, await self._session.client("fetch"))

@@ -2,6 +2,7 @@
 
 import asyncio
 
+from twinlog.kafka.codes import ErrorCode
 from twinlog.kafka.deadline import extend, pause
 from twinlog.kafka.errors import from_code
 from twinlog.kafka.protocol.connection import DataClientPool
@@ -9,9 +10,6 @@ from twinlog.kafka.protocol.patience import LONGEST_THROTTLE_SECONDS
 from twinlog.kafka.raw.errors import partition_error
 from twinlog.kafka.raw.wire import FETCH, FetchAnswer, FetchPart, FetchResponse, fetch_request
 from twinlog.model import TopicPartition
-
-_LEADER_UNAVAILABLE = 5
-_THROTTLED = 89
 
 
 async def fetch_from_leader(
@@ -37,7 +35,7 @@ async def fetch_from_leader(
         left_seconds = session.throttled_seconds(leader, FETCH)
         if left_seconds > 0:
             if throttled_seconds >= LONGEST_THROTTLE_SECONDS:
-                raise from_code(_THROTTLED, doing, alias=session.alias)
+                raise from_code(ErrorCode.THROTTLING_QUOTA_EXCEEDED, doing, alias=session.alias)
             throttled_seconds += left_seconds
             extend(limit, left_seconds)
             await pause(left_seconds)
@@ -56,4 +54,4 @@ async def fetch_from_leader(
         if response.answers:
             return response.answers[0]
         if not response.throttle_ms:
-            raise from_code(_LEADER_UNAVAILABLE, doing, alias=session.alias, detail="no answer")
+            raise from_code(ErrorCode.LEADER_NOT_AVAILABLE, doing, alias=session.alias, detail="no answer")

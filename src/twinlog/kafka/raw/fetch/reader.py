@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from twinlog.batches.header import Batch, iter_following
 from twinlog.batches.visibility import AbortedTransaction
 from twinlog.errors import KafkaError
+from twinlog.kafka.codes import LEADER_MOVED
 from twinlog.kafka.deadline import deadline
 from twinlog.kafka.protocol.connection import DataClientPool
 from twinlog.kafka.raw.errors import partition_error
@@ -14,7 +15,6 @@ from twinlog.kafka.raw.fetch.leader_fetch import fetch_from_leader
 from twinlog.kafka.raw.wire import FetchAnswer
 from twinlog.model import TopicPartition
 
-_LEADER_MOVED = frozenset((3, 5, 6, 9, 56, 74, 75, 100, 103))
 _BROKER_WAIT_SECONDS = 0.1
 
 
@@ -77,7 +77,7 @@ class BatchReader:
                 error: KafkaError = partition_error(
                     answer.error_code, partition, doing, alias=self._session.alias
                 )
-                if answer.error_code not in _LEADER_MOVED or loop.time() >= retry_until:
+                if answer.error_code not in LEADER_MOVED or loop.time() >= retry_until:
                     raise error
                 await self._session.forget_leader(doing)
 

@@ -1,21 +1,46 @@
 """What a broker's answer to a batch means: taken, to be sent again, or refused. Pure."""
 
 from twinlog.errors import KafkaError
+from twinlog.kafka.codes import LEADER_MOVED, ErrorCode
 from twinlog.kafka.errors import OFFSET_UNKNOWN, from_reason
 from twinlog.kafka.raw.errors import about, partition_error
 from twinlog.kafka.raw.produce.partition_queue import PartitionQueue, PendingBatch
 from twinlog.kafka.raw.wire import ProduceAnswer
 
-LEADER_MOVED = frozenset((3, 5, 6, 9, 13, 56, 72, 74, 75, 100, 103))
-NOT_ATTEMPTED = 55
-_BUSY = 51
-_TRY_AGAIN = LEADER_MOVED | frozenset((7, 8, 14, 15, 19, 20, _BUSY, NOT_ATTEMPTED, 60, 80, 89))
+_TRY_AGAIN = LEADER_MOVED | frozenset(
+    (
+        ErrorCode.REQUEST_TIMED_OUT,
+        ErrorCode.BROKER_NOT_AVAILABLE,
+        ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
+        ErrorCode.COORDINATOR_NOT_AVAILABLE,
+        ErrorCode.NOT_ENOUGH_REPLICAS,
+        ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND,
+        ErrorCode.CONCURRENT_TRANSACTIONS,
+        ErrorCode.OPERATION_NOT_ATTEMPTED,
+        ErrorCode.REASSIGNMENT_IN_PROGRESS,
+        ErrorCode.PREFERRED_LEADER_NOT_AVAILABLE,
+        ErrorCode.THROTTLING_QUOTA_EXCEEDED,
+    )
+)
 """Also what a broker says that could not add the partition to the transaction: the last one's markers are
 still being written, or another partition of the request was refused."""
-ABOUT_THE_PRODUCER = frozenset((-1, 31, 35, 45, 46, 47, 48, 49, 53, 59, 90, 120))
+ABOUT_THE_PRODUCER = frozenset(
+    (
+        ErrorCode.UNKNOWN_SERVER_ERROR,
+        ErrorCode.CLUSTER_AUTHORIZATION_FAILED,
+        ErrorCode.UNSUPPORTED_VERSION,
+        ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER,
+        ErrorCode.DUPLICATE_SEQUENCE_NUMBER,
+        ErrorCode.INVALID_PRODUCER_EPOCH,
+        ErrorCode.INVALID_TXN_STATE,
+        ErrorCode.INVALID_PRODUCER_ID_MAPPING,
+        ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
+        ErrorCode.UNKNOWN_PRODUCER_ID,
+        ErrorCode.PRODUCER_FENCED,
+        ErrorCode.TRANSACTION_ABORTABLE,
+    )
+)
 """Refusals that say nothing about the partition they came with."""
-_CORRUPT = 2
-_OUT_OF_ORDER = 45
 _CORRUPT_ATTEMPTS = 3
 """Damage on the way is cured by sending again; damage of the batch itself is not."""
 
@@ -32,8 +57,8 @@ def refusal_of(answer: ProduceAnswer, *, alias: str) -> KafkaError | None:
 
 def may_retry(pending: PendingBatch, queue: PartitionQueue, code: int) -> bool:
     """Whether a batch that was refused with this code is to be sent again."""
-    if code == _CORRUPT:
+    if code == ErrorCode.CORRUPT_MESSAGE:
         return pending.attempts < _CORRUPT_ATTEMPTS
-    if code == _OUT_OF_ORDER:
+    if code == ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER:
         return queue.has_earlier(pending)
     return code in _TRY_AGAIN

@@ -14,6 +14,7 @@ from functools import partial
 
 from twinlog.batches.outgoing import OutgoingBatch
 from twinlog.errors import KafkaError
+from twinlog.kafka.codes import LEADER_MOVED, ErrorCode
 from twinlog.kafka.deadline import pause
 from twinlog.kafka.errors import (
     KAFKA_CLIENT_ERRORS,
@@ -29,8 +30,6 @@ from twinlog.kafka.raw.leaders import leader_of
 from twinlog.kafka.raw.owned_tasks import OwnedTasks
 from twinlog.kafka.raw.produce.answers import (
     ABOUT_THE_PRODUCER,
-    LEADER_MOVED,
-    NOT_ATTEMPTED,
     may_retry,
     refusal_of,
 )
@@ -156,7 +155,10 @@ class Delivery:
         """Fail what never left; what did leave is still awaited."""
         for partition, outbox in self._outboxes.items():
             for pending in outbox.drop_waiting():
-                self._finish(pending, from_code(NOT_ATTEMPTED, f"send to {partition}", detail="aborted"))
+                self._finish(
+                    pending,
+                    from_code(ErrorCode.OPERATION_NOT_ATTEMPTED, f"send to {partition}", detail="aborted"),
+                )
 
     def fail(self, error: KafkaError) -> None:
         """Send nothing more; the first failure is the one that is kept."""
@@ -167,7 +169,9 @@ class Delivery:
 
     def stop(self) -> None:
         """End at once; what is not acknowledged fails."""
-        self._stop_with(from_code(NOT_ATTEMPTED, "send batches", detail="the producer was closed"))
+        self._stop_with(
+            from_code(ErrorCode.OPERATION_NOT_ATTEMPTED, "send batches", detail="the producer was closed")
+        )
         for child in self._children:
             child.cancel()
         self._ways.stop()
@@ -426,7 +430,7 @@ class Delivery:
         self._stopped = True
         for partition, outbox in self._outboxes.items():
             own = self.partition_failures.get(partition)
-            other = from_code(NOT_ATTEMPTED, f"send to {partition}", detail=str(error))
+            other = from_code(ErrorCode.OPERATION_NOT_ATTEMPTED, f"send to {partition}", detail=str(error))
             for pending in (*outbox.in_flight, *outbox.returned, *outbox.waiting):
                 self._finish(pending, own or other)
         self._outboxes.clear()

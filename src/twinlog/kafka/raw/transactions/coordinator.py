@@ -15,6 +15,7 @@ from aiokafka.protocol.coordination import FindCoordinatorRequest
 from aiokafka.protocol.transaction import InitProducerIdRequest
 
 from twinlog.errors import KafkaError, StateError, TransientKafkaError
+from twinlog.kafka.codes import COORDINATOR_MOVED, ErrorCode
 from twinlog.kafka.deadline import deadline, pause
 from twinlog.kafka.errors import from_code
 from twinlog.kafka.protocol.broker_features import BrokerFeatures, broker_features_request
@@ -31,10 +32,6 @@ from twinlog.model import TopicPartition
 T = TypeVar("T")
 
 _TRANSACTION = 1
-_COORDINATOR_MOVED = frozenset((14, 15, 16))
-_BUSY = 51
-_NOT_ATTEMPTED = 55
-_UNKNOWN_TOPIC = 3
 _FEATURE, _VERSION_2 = "transaction.version", 2
 _NEEDED_VERSIONS = {0: 12, 26: 5}
 """Produce that adds partitions, EndTxn that gives an identity: proxies may hide what their brokers speak."""
@@ -125,16 +122,18 @@ class TransactionCoordinator:
         async def once() -> _Refusal | None:
             answered: dict[TopicPartition, int] = await self._send(request)
             codes = {
-                partition: code for partition, code in answered.items() if code not in (0, _NOT_ATTEMPTED)
+                partition: code
+                for partition, code in answered.items()
+                if code not in (0, ErrorCode.OPERATION_NOT_ATTEMPTED)
             }
             if not codes:
                 return None
             for code in codes.values():
-                if code == _BUSY or code in _COORDINATOR_MOVED:
+                if code == ErrorCode.CONCURRENT_TRANSACTIONS or code in COORDINATOR_MOVED:
                     return _Refusal(code)
-            unknown = _UNKNOWN_TOPIC in codes.values()
+            unknown = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION in codes.values()
             if unknown and asyncio.get_running_loop().time() < give_up_unknown_at:
-                return _Refusal(_UNKNOWN_TOPIC)
+                return _Refusal(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
             raise RefusedPartitionsError(
                 {
                     partition: partition_error(code, partition, doing, alias=self._session.alias)
@@ -142,7 +141,9 @@ class TransactionCoordinator:
                 }
             )
 
-        await self._until_settled(once, doing, timeout_seconds, also_retry=frozenset((_UNKNOWN_TOPIC,)))
+        await self._until_settled(
+            once, doing, timeout_seconds, also_retry=frozenset((ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,))
+        )
 
     async def end(
         self, identity: ProducerIdentity, *, commit: bool, timeout_seconds: float
@@ -188,10 +189,10 @@ class TransactionCoordinator:
                         return result
                     code = result.code
                     last = from_code(code, doing, alias=self._session.alias)
-                    if code == _BUSY:
+                    if code == ErrorCode.CONCURRENT_TRANSACTIONS:
                         await pause(busy_pause_seconds)
                         busy_pause_seconds = min(busy_pause_seconds * 2, _LONGEST_BUSY_PAUSE_SECONDS)
-                    elif code in _COORDINATOR_MOVED:
+                    elif code in COORDINATOR_MOVED:
                         self._node = None
                         await pause(_COORDINATOR_PAUSE_SECONDS)
                     elif code in also_retry:
@@ -213,7 +214,7 @@ class TransactionCoordinator:
         client = await self._session.client(doing)
         any_node = client.get_random_node()
         if any_node is None:
-            raise from_code(8, doing, alias=self._session.alias)
+            raise from_code(ErrorCode.BROKER_NOT_AVAILABLE, doing, alias=self._session.alias)
         if self._id is None:
             return int(any_node)
         response = await self._session.send(any_node, FindCoordinatorRequest(self._id, _TRANSACTION), doing)
