@@ -97,52 +97,37 @@ def diff_command(
             typer.echo("every flow follows its file")
 
 
-@app.command("set")
-def set_command(
-    flow: FlowArgument,
-    key: KeyArgument,
-    value: Annotated[str, typer.Argument(metavar="VALUE", help="As the file would say it.")],
-    version: VersionOption = None,
-    dry_run: DryRunOption = False,
-    config: ConfigOption = None,
-    endpoint: EndpointOption = None,
-    output: OutputOption = Output.TABLE,
-) -> None:
-    """Replace the value of a rule."""
-    change = pb2.RuleChange(key=key, operation=pb2.RULE_OPERATION_SET, value=value)
-    _change(flow, change, version, dry_run, config, endpoint, output)
+ValueArgument = Annotated[str, typer.Argument(metavar="VALUE", help="As the file would say it.")]
+NewElementArgument = Annotated[str, typer.Argument(metavar="ELEMENT", help="A name or a regular expression.")]
+ElementArgument = Annotated[str, typer.Argument(metavar="ELEMENT", help="As it is in the list.")]
 
 
-@app.command("add")
-def add_command(
-    flow: FlowArgument,
-    key: KeyArgument,
-    element: Annotated[str, typer.Argument(metavar="ELEMENT", help="A name or a regular expression.")],
-    version: VersionOption = None,
-    dry_run: DryRunOption = False,
-    config: ConfigOption = None,
-    endpoint: EndpointOption = None,
-    output: OutputOption = Output.TABLE,
-) -> None:
-    """Add an element to a list, such as a pattern to topics."""
-    change = pb2.RuleChange(key=key, operation=pb2.RULE_OPERATION_ADD, value=element)
-    _change(flow, change, version, dry_run, config, endpoint, output)
+def _add_command(name: str, operation: pb2.RuleOperation.ValueType, value_argument: Any, what: str) -> None:
+    """A command that changes a rule by one value."""
+
+    @app.command(name, help=what)
+    def command(
+        flow: FlowArgument,
+        key: KeyArgument,
+        value: value_argument,
+        version: VersionOption = None,
+        dry_run: DryRunOption = False,
+        config: ConfigOption = None,
+        endpoint: EndpointOption = None,
+        output: OutputOption = Output.TABLE,
+    ) -> None:
+        change = pb2.RuleChange(key=key, operation=operation, value=value)
+        _change(flow, change, version, dry_run, config, endpoint, output)
 
 
-@app.command("remove")
-def remove_command(
-    flow: FlowArgument,
-    key: KeyArgument,
-    element: Annotated[str, typer.Argument(metavar="ELEMENT", help="As it is in the list.")],
-    version: VersionOption = None,
-    dry_run: DryRunOption = False,
-    config: ConfigOption = None,
-    endpoint: EndpointOption = None,
-    output: OutputOption = Output.TABLE,
-) -> None:
-    """Remove an element from a list."""
-    change = pb2.RuleChange(key=key, operation=pb2.RULE_OPERATION_REMOVE, value=element)
-    _change(flow, change, version, dry_run, config, endpoint, output)
+_add_command("set", pb2.RULE_OPERATION_SET, ValueArgument, "Replace the value of a rule.")
+_add_command(
+    "add",
+    pb2.RULE_OPERATION_ADD,
+    NewElementArgument,
+    "Add an element to a list, such as a pattern to topics.",
+)
+_add_command("remove", pb2.RULE_OPERATION_REMOVE, ElementArgument, "Remove an element from a list.")
 
 
 @app.command("reset")

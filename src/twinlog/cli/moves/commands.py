@@ -1,6 +1,8 @@
 """The commands of a move, for either direction: `twinlog failover …` and `twinlog failback …`."""
 
+from collections.abc import Callable, Coroutine
 from dataclasses import dataclass
+from typing import Any, Final
 
 import typer
 
@@ -78,48 +80,44 @@ def commands_of(direction: Direction) -> typer.Typer:
             else:
                 call.asked_and_run(options, yes=yes)
 
-    @app.command("status")
-    def status_command(
-        flow: FlowArgument,
-        config: ConfigOption = None,
-        endpoint: EndpointOption = None,
-        output: OutputOption = Output.TABLE,
-    ) -> None:
-        """Show the move of a flow that is under way, or was last, its steps, and what is on record."""
-        with reported_failures():
-            run_async(MoveCall.of(kind, flow, config, endpoint, output).status())
-
-    @app.command("attach")
-    def attach_command(
-        flow: FlowArgument,
-        config: ConfigOption = None,
-        endpoint: EndpointOption = None,
-        output: OutputOption = Output.TABLE,
-    ) -> None:
-        """Follow a move that is under way, as `run` does. Ctrl-C stops following, not the move."""
-        with reported_failures():
-            run_async(MoveCall.of(kind, flow, config, endpoint, output).attach())
-
-    @app.command("cancel")
-    def cancel_command(
-        flow: FlowArgument,
-        config: ConfigOption = None,
-        endpoint: EndpointOption = None,
-        output: OutputOption = Output.TABLE,
-    ) -> None:
-        """Stop a move that is under way. What it did stays, a fence as well; `run` continues it."""
-        with reported_failures():
-            run_async(MoveCall.of(kind, flow, config, endpoint, output).cancel())
-
-    @app.command("abort")
-    def abort_command(
-        flow: FlowArgument,
-        config: ConfigOption = None,
-        endpoint: EndpointOption = None,
-        output: OutputOption = Output.TABLE,
-    ) -> None:
-        """Give up an interrupted or cancelled move: remove its fence. Offsets that it committed stay."""
-        with reported_failures():
-            run_async(MoveCall.of(kind, flow, config, endpoint, output).abort())
-
+    for name, act, what in _OF_ONE_MOVE:
+        _add_command(app, kind, name, act, what)
     return app
+
+
+_OF_ONE_MOVE: Final = (
+    (
+        "status",
+        MoveCall.status,
+        "Show the move of a flow that is under way, or was last, its steps, and what is on record.",
+    ),
+    (
+        "attach",
+        MoveCall.attach,
+        "Follow a move that is under way, as `run` does. Ctrl-C stops following, not the move.",
+    ),
+    (
+        "cancel",
+        MoveCall.cancel,
+        "Stop a move that is under way. What it did stays, a fence as well; `run` continues it.",
+    ),
+    (
+        "abort",
+        MoveCall.abort,
+        "Give up an interrupted or cancelled move: remove its fence. Offsets that it committed stay.",
+    ),
+)
+
+
+def _add_command(
+    app: typer.Typer, kind: str, name: str, act: Callable[[MoveCall], Coroutine[Any, Any, None]], what: str
+) -> None:
+    @app.command(name, help=what)
+    def command(
+        flow: FlowArgument,
+        config: ConfigOption = None,
+        endpoint: EndpointOption = None,
+        output: OutputOption = Output.TABLE,
+    ) -> None:
+        with reported_failures():
+            run_async(act(MoveCall.of(kind, flow, config, endpoint, output)))

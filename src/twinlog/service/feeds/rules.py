@@ -17,31 +17,29 @@ from twinlog.config import Configuration, FlowConfig
 from twinlog.config.live import live_overrides
 from twinlog.errors import ConfigError
 from twinlog.model import Flow
-from twinlog.service.feeds.client import Lost, Received, Restarted, WatchEvent, watch
+from twinlog.service.feeds.client import Lost, Received, Restarted, WatchEvent
+from twinlog.service.feeds.followed import FollowedWatch
 from twinlog.service.interceptors import PEER_METADATA
 from twinlog.service.runtime import Backoff, wait_for_any
-from twinlog.telemetry.repeats import RepeatLimiter
 
 _log = structlog.stdlib.get_logger(__name__)
 
 _NOTHING: Mapping[str, str] = MappingProxyType({})
 
 
-class RulesWatch:
-    """Follows WatchRules for all flows. Run `run` as a loop; read the rest at any time from the same event
-    loop.
+class RulesWatch(FollowedWatch[pb2.WatchRulesResponse]):
+    """Follows WatchRules for all flows.
 
     A flow of which nothing is known follows its file. What is known of a flow stays until configsync says
     something else of it.
     """
 
+    task_name = "watch-rules"
+
     def __init__(self, channel: grpc.aio.Channel, *, clock: Clock, backoff: Backoff) -> None:
+        super().__init__(clock=clock, backoff=backoff)
         self._stub = ConfigSyncServiceStub(channel)
-        self._clock = clock
-        self._backoff = backoff
-        self._limiter = RepeatLimiter(interval_seconds=60.0)
         self._values: dict[Flow, Mapping[str, str]] = {}
-        self._subscribers: list[asyncio.Event] = []
 
     def values(self, flow: Flow) -> Mapping[str, str]:
         """Configuration keys of a flow that differ from its file, as written."""
@@ -53,34 +51,11 @@ class RulesWatch:
         """
         if flow not in self._values:
             self._values[flow] = dict(values)
-            for subscriber in self._subscribers:
-                subscriber.set()
+            self._tell()
         return self._values[flow]
 
-    def subscribe(self) -> asyncio.Event:
-        """An event of the caller's own, set at every change (and at once); the caller clears it before it
-        looks.
-        """
-        event = asyncio.Event()
-        event.set()
-        self._subscribers.append(event)
-        return event
-
-    async def run(self, stop: asyncio.Event) -> None:
-        """Loop: follow the watch until `stop`, through every absence of configsync."""
-        async with asyncio.TaskGroup() as group:
-            follower = group.create_task(self._follow(stop), name="watch-rules")
-            await stop.wait()
-            follower.cancel()
-
-    async def _follow(self, stop: asyncio.Event) -> None:
-        def open_stream(
-            token: bytes,
-        ) -> grpc.aio.UnaryStreamCall[pb2.WatchRulesRequest, pb2.WatchRulesResponse]:
-            return self._stub.WatchRules(pb2.WatchRulesRequest(resume_token=token), metadata=PEER_METADATA)
-
-        async for event in watch(open_stream, peer="configsync", stop=stop, backoff=self._backoff):
-            self.handle(event)
+    def _open(self, token: bytes) -> grpc.aio.UnaryStreamCall[pb2.WatchRulesRequest, pb2.WatchRulesResponse]:
+        return self._stub.WatchRules(pb2.WatchRulesRequest(resume_token=token), metadata=PEER_METADATA)
 
     def handle(self, event: WatchEvent[pb2.WatchRulesResponse]) -> None:
         """Apply one event of the watch."""
@@ -92,7 +67,7 @@ class RulesWatch:
                     case "changed":
                         self._put(response.changed)
             case Lost(error):
-                left_out = self._limiter.admit(error.reason, now=self._clock.monotonic())
+                left_out = self._left_out(error)
                 if left_out is not None:
                     _log.warning(
                         "rules_watch_lost", reason=error.reason, message=str(error), left_out=left_out
@@ -106,8 +81,7 @@ class RulesWatch:
             return
         self._values[flow] = values
         _log.info("rules_changed", flow=str(flow), version=rules.version, keys=sorted(values))
-        for subscriber in self._subscribers:
-            subscriber.set()
+        self._tell()
 
 
 async def follow_rules(

@@ -2,7 +2,6 @@
 is away.
 """
 
-import asyncio
 from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
@@ -16,10 +15,10 @@ from twinlog.api.configsync.v1 import configsync_service_pb2 as pb2
 from twinlog.api.configsync.v1.configsync_service_pb2_grpc import ConfigSyncServiceStub
 from twinlog.clock import Clock
 from twinlog.model import Flow
-from twinlog.service.feeds.client import Lost, Received, Restarted, WatchEvent, watch
+from twinlog.service.feeds.client import Lost, Received, Restarted, WatchEvent
+from twinlog.service.feeds.followed import FollowedWatch
 from twinlog.service.interceptors import PEER_METADATA
 from twinlog.service.runtime import Backoff
-from twinlog.telemetry.repeats import RepeatLimiter
 
 _log = structlog.stdlib.get_logger(__name__)
 
@@ -93,9 +92,8 @@ def _flow(message: types_pb2.Flow) -> Flow:
     return Flow(message.source, message.target)
 
 
-class TopicsWatch:
-    """Follows WatchTopics for all flows. Run `run` as a loop; read the rest at any time from the same event
-    loop.
+class TopicsWatch(FollowedWatch[pb2.WatchTopicsResponse]):
+    """Follows WatchTopics for all flows.
 
     - A. `current` is always a state that configsync was in, or the last one known while it is away.
     - B. a snapshot replaces what was known of a flow at once, when it is complete and the flow is settled in
@@ -103,17 +101,16 @@ class TopicsWatch:
     - C. a flow that was settled stays settled.
     """
 
+    task_name = "watch-topics"
+
     def __init__(self, channel: grpc.aio.Channel, *, clock: Clock, backoff: Backoff) -> None:
+        super().__init__(clock=clock, backoff=backoff)
         self._stub = ConfigSyncServiceStub(channel)
-        self._clock = clock
-        self._backoff = backoff
-        self._limiter = RepeatLimiter(interval_seconds=60.0)
         self._topics: dict[Flow, dict[str, ReplicatedTopic]] = {}
         self._settled: set[Flow] = set()
         self._unconfirmed: dict[Flow, set[str]] = {}
         """Topics of before that the configsync of now has not spoken of; they go when it settles the flow."""
         self._snapshot: dict[Flow, dict[str, ReplicatedTopic]] | None = None
-        self._subscribers: list[asyncio.Event] = []
         self.connected = False
         """Whether the stream to configsync is up and has said something."""
 
@@ -132,30 +129,10 @@ class TopicsWatch:
         """
         return flow in self._settled
 
-    def subscribe(self) -> asyncio.Event:
-        """An event of the caller's own, set at every change (and at once); the caller clears it before it
-        looks.
-        """
-        event = asyncio.Event()
-        event.set()
-        self._subscribers.append(event)
-        return event
-
-    async def run(self, stop: asyncio.Event) -> None:
-        """Loop: follow the watch until `stop`, through every absence of configsync."""
-        async with asyncio.TaskGroup() as group:
-            follower = group.create_task(self._follow(stop), name="watch-topics")
-            await stop.wait()
-            follower.cancel()
-
-    async def _follow(self, stop: asyncio.Event) -> None:
-        def open_stream(
-            token: bytes,
-        ) -> grpc.aio.UnaryStreamCall[pb2.WatchTopicsRequest, pb2.WatchTopicsResponse]:
-            return self._stub.WatchTopics(pb2.WatchTopicsRequest(resume_token=token), metadata=PEER_METADATA)
-
-        async for event in watch(open_stream, peer="configsync", stop=stop, backoff=self._backoff):
-            self.handle(event)
+    def _open(
+        self, token: bytes
+    ) -> grpc.aio.UnaryStreamCall[pb2.WatchTopicsRequest, pb2.WatchTopicsResponse]:
+        return self._stub.WatchTopics(pb2.WatchTopicsRequest(resume_token=token), metadata=PEER_METADATA)
 
     def handle(self, event: WatchEvent[pb2.WatchTopicsResponse]) -> None:
         """Apply one event of the watch."""
@@ -164,7 +141,7 @@ class TopicsWatch:
                 self._snapshot = {}
             case Lost(error):
                 self.connected = False
-                left_out = self._limiter.admit(error.reason, now=self._clock.monotonic())
+                left_out = self._left_out(error)
                 if left_out is not None:
                     _log.warning(
                         "topics_watch_lost",
@@ -198,8 +175,7 @@ class TopicsWatch:
                 self._settle(_flow(response.flow_settled))
             case _:
                 return
-        for subscriber in self._subscribers:
-            subscriber.set()
+        self._tell()
 
     def _replace(self, settled: set[Flow]) -> None:
         """Invariant B: take over the snapshot, keep what it may not know yet."""
