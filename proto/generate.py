@@ -1,4 +1,7 @@
-"""Generate src/twinlog/api from proto/ (`make proto`); `--check` fails when what is checked in differs."""
+"""Generate src/twinlog/api from proto/ (`make proto`); `--check` fails when what is checked in differs.
+
+Not by `buf generate`: it fetches its plugins from a registry; these come with grpcio-tools and mypy-protobuf.
+"""
 
 import argparse
 import filecmp

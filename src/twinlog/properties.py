@@ -4,6 +4,8 @@ The rules that surprise (all Java's): a key ends at the first unescaped `=`, `:`
 comment only at the beginning of a line; a backslash is an escape (`\\.` in the file is a plain dot); trailing
 blanks belong to the value; the later of two equal keys wins. One thing is left out: Java 17 makes an empty
 key of a backslash that is the whole last line.
+
+By hand, not by `javaproperties`: every message about a key names its line, which that library does not keep.
 """
 
 from collections.abc import Iterator, Mapping

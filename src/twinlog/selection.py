@@ -5,7 +5,6 @@ cycle. Beyond MM2, a topic is internal as well when its copy would be one of the
 `checkpoints.internal` of cluster A would be written into `A.checkpoints.internal`.
 """
 
-from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import StrEnum
 
@@ -119,8 +118,3 @@ class TopicSelector:
             pattern=pattern,
             alias=alias,
         )
-
-
-def select_topics(selector: TopicSelector, topics: Iterable[str]) -> frozenset[str]:
-    """Return those of `topics` that the flow replicates."""
-    return frozenset(topic for topic in topics if selector.selects(topic))

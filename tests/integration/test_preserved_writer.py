@@ -7,9 +7,10 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
-from aiokafka import AIOKafkaConsumer, AIOKafkaProducer
+from aiokafka import AIOKafkaConsumer
 from aiokafka import TopicPartition as AioTopicPartition
 
+from integration.preserved_rig import write_mixture
 from twinlog.batches import CopyPolicy, prepare
 from twinlog.clock import SystemClock
 from twinlog.kafka.cluster import open_cluster
@@ -145,44 +146,13 @@ async def _new_identity(cluster: BlockingCluster) -> ProducerIdentity:
         return await coordinator.new_identity(timeout_seconds=20)
 
 
-async def _write_mixture(cluster: BlockingCluster, topic: str, partitions: int, *, rounds: int) -> None:
-    """Plain batches of all codecs between transactions, of which every third is aborted."""
-    for number, codec in enumerate(("none", "gzip", "snappy", "lz4", "zstd")):
-        producer = AIOKafkaProducer(
-            bootstrap_servers=cluster.bootstrap_servers,
-            compression_type=None if codec == "none" else codec,
-            transactional_id=f"{topic}-{codec}",
-        )
-        plain = AIOKafkaProducer(
-            bootstrap_servers=cluster.bootstrap_servers, compression_type=None if codec == "none" else codec
-        )
-        async with producer, plain:
-            for turn in range(rounds):
-                await producer.begin_transaction()
-                for each in range(3 * partitions):
-                    value = None if each % 5 == 0 else b"%d-%d-%d" % (number, turn, each)
-                    await producer.send(
-                        topic, value, b"k%d" % each, each % partitions, headers=[("h", b"\xff")]
-                    )
-                if turn % 3 == 2:
-                    await producer.flush()
-                    await producer.abort_transaction()
-                else:
-                    await producer.commit_transaction()
-                for each in range(4 * partitions):
-                    await plain.send(
-                        topic, b"plain", None, each % partitions, timestamp_ms=1_600_000_000_000 + each
-                    )
-                await plain.flush()
-
-
 async def test_every_record_lies_at_its_source_offset_with_transactions_aborts_and_all_codecs(
     kafka_pair: KafkaPair, unique_topic: str
 ) -> None:
     partitions = 3
     for cluster in (kafka_pair.a, kafka_pair.b):
         await _make(cluster, unique_topic, partitions)
-    await _write_mixture(kafka_pair.a, unique_topic, partitions, rounds=4)
+    await write_mixture(kafka_pair.a, unique_topic, partitions, rounds=4)
     identity = await _new_identity(kafka_pair.b)
     async with open_session("A", kafka_pair.a.client_properties()) as session:
         every = [TopicPartition(unique_topic, number) for number in range(partitions)]

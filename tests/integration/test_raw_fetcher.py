@@ -156,36 +156,12 @@ async def test_one_bad_partition_does_not_stop_the_others(kafka_pair: KafkaPair,
         assert isinstance(failure, FetchFailure)
         assert isinstance(failure.error, FatalKafkaError)
         assert failure.error.metadata["topic"] == partition.topic
-        assert (failure.failures_in_a_row, failure.retry_after_seconds) == (1, 0.1)
         reasons[partition] = failure.error.reason
     assert reasons == {
         beyond: "OFFSET_OUT_OF_RANGE",
         absent: "TOPIC_UNKNOWN",
         no_such_partition: "TOPIC_UNKNOWN",
     }
-
-
-async def test_failures_in_a_row_lengthen_the_pause_and_success_ends_it(
-    kafka_pair: KafkaPair, unique_topic: str
-) -> None:
-    partition = TopicPartition(unique_topic, 0)
-    pauses = []
-    async with _session(kafka_pair.a) as session, open_fetcher(session) as fetcher:
-        for _ in range(3):
-            failure = (await fetcher.poll({partition: 0}, max_wait_seconds=10))[partition]
-            assert isinstance(failure, FetchFailure)
-            pauses.append(failure.retry_after_seconds)
-        await _create(kafka_pair.a, unique_topic)
-
-        async def fetched() -> bool:
-            answer = (await fetcher.poll({partition: 0}, max_wait_seconds=10))[partition]
-            return isinstance(answer, FetchedPartition)
-
-        await eventually(fetched)
-        failure = (await fetcher.poll({partition: 5}, max_wait_seconds=10))[partition]
-        assert isinstance(failure, FetchFailure)
-        assert failure.failures_in_a_row == 1
-    assert pauses == [0.1, 0.2, 0.4]
 
 
 async def test_fetch_sizes_are_kept_to_and_one_larger_batch_still_comes(

@@ -30,11 +30,12 @@ from twinlog.batches.build import NewRecord, build_batch
 from twinlog.batches.codec import DEFAULT_LEVELS, Codec, compress, decompress
 from twinlog.batches.counting import RecordLocator, VisibleCounter
 from twinlog.batches.header import HEADER_BYTES, Batch, BatchHeader, crc_is_valid, iter_batches, read_batches
+from twinlog.batches.joining import merge
 from twinlog.batches.lanes import Lane, LaneReason, TargetTopicLimits, choose_lane
 from twinlog.batches.outgoing import OffsetRun, OutgoingBatch, Seal, sealed, sealed_header
 from twinlog.batches.prepare import CopyFault, CopyPolicy, LaneShare, LeaderEpoch, Prepared, prepare
 from twinlog.batches.raw_lane import take_raw
-from twinlog.batches.recode_lane import Packed, RecordTooLarge, merge, pack, transcode
+from twinlog.batches.recode_lane import Packed, RecordTooLarge, pack, transcode
 from twinlog.batches.records import decode_batch, open_records, write_records
 from twinlog.batches.visibility import (
     AbortedTransaction,

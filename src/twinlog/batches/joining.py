@@ -1,8 +1,8 @@
 """Small batches that are ready to be sent, joined into larger ones.
 
 A produce request takes one batch of each partition, and a leader answers a batch only when every replica
-has it. So batches that wait for one another cost a round trip each; joined they cost one. Never fails: what
-cannot be joined stays as it is.
+has it. So batches that wait for one another cost a round trip each; joined they cost one. `join` decides
+which ones, and leaves alone what cannot be joined; `merge` is told.
 """
 
 from collections.abc import Iterator, Sequence
@@ -12,7 +12,7 @@ from twinlog.batches.bodies import OpenRecord
 from twinlog.batches.codec import decompress
 from twinlog.batches.lanes import LaneReason, TargetTopicLimits
 from twinlog.batches.outgoing import OutgoingBatch
-from twinlog.batches.recode_lane import pack
+from twinlog.batches.recode_lane import encode, pack
 from twinlog.batches.records import walk_records
 from twinlog.errors import WireFormatError
 
@@ -53,15 +53,24 @@ def _groups(batches: Sequence[OutgoingBatch], keeps_offsets: bool) -> Iterator[l
     yield group
 
 
+def merge(batches: Sequence[OutgoingBatch], *, level: int | None, max_open_bytes: int) -> OutgoingBatch:
+    """One batch of several that follow each other, with the codec of the first. Raises WireFormatError:
+    CORRUPT_BATCH, or BATCH_TOO_LARGE when they are larger than `max_open_bytes`."""
+    records: list[OpenRecord] = []
+    for batch in batches:
+        max_open_bytes -= _open(batch, max_open_bytes, records)
+    return encode(records, batches[0].codec, level, LaneReason.SMALL_BATCHES, batches[-1].next_source_offset)
+
+
 def _joined(group: Sequence[OutgoingBatch], target: TargetTopicLimits) -> Sequence[OutgoingBatch]:
     if len(group) == 1:
         return group
     records: list[OpenRecord] = []
-    for batch in group:
-        opened = _open(batch)
-        if opened is None:
-            return group
-        records += opened
+    try:
+        for batch in group:
+            _open(batch, _MOST_OPEN_BYTES, records)
+    except WireFormatError:
+        return group
     packed = pack(
         records,
         codec=group[0].codec,
@@ -72,15 +81,22 @@ def _joined(group: Sequence[OutgoingBatch], target: TargetTopicLimits) -> Sequen
     return group if packed.too_large else packed.batches
 
 
-def _open(batch: OutgoingBatch) -> list[OpenRecord] | None:
-    """Its records with their source offsets; None when they are not as the header says, or too many."""
-    records: list[OpenRecord] = []
+def _open(batch: OutgoingBatch, max_open_bytes: int, records: list[OpenRecord]) -> int:
+    """Append its records with their source offsets; how many bytes they are. Raises WireFormatError:
+    CORRUPT_BATCH when they are not as the header says, or BATCH_TOO_LARGE."""
+    data = decompress(batch.codec, batch.records, max_open_bytes)
+    found: list[OpenRecord] = []
     try:
-        data = decompress(batch.codec, batch.records, _MOST_OPEN_BYTES)
-        rest = walk_records(data, 0, batch.base_timestamp_ms, batch.record_count, records.append)
-    except (IndexError, WireFormatError):
-        return None
-    if rest or len(records) != batch.record_count:
-        return None
+        left = walk_records(data, 0, batch.base_timestamp_ms, batch.record_count, found.append)
+    except IndexError:
+        left = 1
+    if left or len(found) != batch.record_count:
+        raise WireFormatError(
+            f"the batch at offset {batch.first_source_offset} does not hold its records",
+            reason="CORRUPT_BATCH",
+        )
     offsets = chain.from_iterable(range(first, first + count) for first, count in batch.runs)
-    return [(offset, timestamp, body) for offset, (_, timestamp, body) in zip(offsets, records, strict=True)]
+    records += [
+        (offset, timestamp, body) for offset, (_, timestamp, body) in zip(offsets, found, strict=True)
+    ]
+    return len(data)

@@ -9,8 +9,7 @@ from twinlog.batches.codec import Codec, compress, decompress
 from twinlog.batches.header import HEADER_BYTES, Batch
 from twinlog.batches.lanes import Lane, LaneReason, TargetTopicLimits
 from twinlog.batches.outgoing import OffsetRun, OutgoingBatch
-from twinlog.batches.records import payload, walk_records, write_records
-from twinlog.errors import WireFormatError
+from twinlog.batches.records import payload, write_records
 
 _TIMESTAMP_MS = itemgetter(1)
 
@@ -48,7 +47,7 @@ def pack(
         chunk, goes_on_at = waiting.pop()
         if not chunk:
             continue
-        batch = _encode(chunk, codec, target.level, reason, goes_on_at)
+        batch = encode(chunk, codec, target.level, reason, goes_on_at)
         if batch.size_bytes <= target.max_message_bytes:
             done.append(batch)
         elif len(chunk) == 1:
@@ -59,28 +58,6 @@ def pack(
             waiting.append((chunk[middle:], goes_on_at))
             waiting.append((chunk[:middle], chunk[middle][0]))
     return Packed(tuple(done), None)
-
-
-def merge(batches: Sequence[OutgoingBatch], *, level: int | None, max_open_bytes: int) -> OutgoingBatch:
-    """One batch of several that follow each other, with the codec of the first. Raises WireFormatError:
-    CORRUPT_BATCH, or BATCH_TOO_LARGE when they are larger than `max_open_bytes`."""
-    records: list[OpenRecord] = []
-    for batch in batches:
-        opened = decompress(batch.codec, batch.records, max_open_bytes)
-        max_open_bytes -= len(opened)
-        before = len(records)
-        try:
-            left = walk_records(
-                opened, batch.first_source_offset, batch.base_timestamp_ms, batch.record_count, records.append
-            )
-        except IndexError:
-            left = 1
-        if left or len(records) - before != batch.record_count:
-            raise WireFormatError(
-                f"the batch at offset {batch.first_source_offset} does not hold its records",
-                reason="CORRUPT_BATCH",
-            )
-    return _encode(records, batches[0].codec, level, LaneReason.SMALL_BATCHES, batches[-1].next_source_offset)
 
 
 def transcode(
@@ -109,13 +86,14 @@ def transcode(
     )
 
 
-def _encode(
+def encode(
     records: Sequence[OpenRecord],
     codec: Codec,
     level: int | None,
     reason: LaneReason,
     next_source_offset: int,
 ) -> OutgoingBatch:
+    """One batch of these records, whatever its size."""
     base_timestamp_ms = records[0][1]
     return OutgoingBatch(
         codec=codec,

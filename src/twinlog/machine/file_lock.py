@@ -1,4 +1,7 @@
-"""Locks that tell whether the process behind a file lives: free as soon as it is gone, however it went."""
+"""Locks that tell whether the process behind a file lives: free as soon as it is gone, however it went.
+
+Not `filelock`: it takes locks; here somebody else's is looked at.
+"""
 
 import fcntl
 import os

@@ -1,4 +1,7 @@
-"""Where embedded Kafka keeps things between runs, after the XDG base directory rules (also on macOS)."""
+"""Where Twinlog keeps things between runs, after the XDG base directory rules.
+
+Not `platformdirs`: it has other directories on macOS, and one page of documentation is to hold for all.
+"""
 
 import os
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""The command line of a service."""
+"""The command line of a service. With argparse: typer is in the image of the command line only."""
 
 import argparse
 from collections.abc import Mapping, Sequence

@@ -1,11 +1,14 @@
-"""Waits that end with `stop`, and waits that grow. Standard library only: the supervisor uses it too, and
+"""Waits that end with `stop`. Standard library only: the supervisor uses it too, and
 stays small.
 """
 
 import asyncio
-from collections.abc import Callable, Coroutine
-from dataclasses import dataclass, field
+from collections.abc import Coroutine
 from typing import Any, TypeVar
+
+from twinlog.backoff import Backoff
+
+__all__ = ["STEP_GRACE_SECONDS", "Backoff", "finish_or_cancel", "wait_for_any", "wait_or_stop"]
 
 T = TypeVar("T")
 
@@ -69,25 +72,3 @@ async def finish_or_cancel(
     if failure is not None:
         raise failure
     return result
-
-
-@dataclass(slots=True, kw_only=True)
-class Backoff:
-    """Growing waits with full jitter: each is random between 0 and a bound that grows up to `max_seconds`."""
-
-    initial_seconds: float
-    max_seconds: float
-    random: Callable[[], float]
-    """Uniform in [0, 1)."""
-    factor: float = 2.0
-    _bound_seconds: float = field(init=False, default=0.0)
-
-    def next(self) -> float:
-        """The next wait in seconds; the bound of the one after it is `factor` times as large."""
-        bound = self._bound_seconds or min(self.initial_seconds, self.max_seconds)
-        self._bound_seconds = min(bound * self.factor, self.max_seconds)
-        return self.random() * bound
-
-    def reset(self) -> None:
-        """Start again from `initial_seconds`: call it after a success."""
-        self._bound_seconds = 0.0

@@ -17,7 +17,6 @@ from twinlog.printable import printable
 from twinlog.telemetry.redaction import redact
 
 FORMATS = ("auto", "json", "console")
-LEVELS = ("debug", "info", "warning", "error")
 
 _CLIENT_LIBRARIES = ("aiokafka", "grpc", "py4j", "pyspark", "opentelemetry", "asyncio")
 

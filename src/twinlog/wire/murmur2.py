@@ -2,6 +2,7 @@
 
 Records that MM2 or Connect may also write (`mm2-offsets`) must go where its producer would put them:
 otherwise two partitions hold competing values for one key.
+Not aiokafka's: formats import no Kafka client.
 """
 
 _SEED = 0x9747B28C

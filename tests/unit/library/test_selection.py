@@ -7,7 +7,7 @@ import pytest
 from twinlog.filters import DefaultTopicFilter, TopicFilter, topic_filter_from_config
 from twinlog.model import Flow
 from twinlog.policy import DefaultReplicationPolicy, IdentityReplicationPolicy, ReplicationPolicy
-from twinlog.selection import TopicDecision, TopicReason, TopicSelector, select_topics
+from twinlog.selection import TopicDecision, TopicReason, TopicSelector
 
 FLOW = Flow("source", "target")
 
@@ -95,11 +95,6 @@ def test_identity_selects_what_default_calls_a_cycle() -> None:
     assert decision.selected
     assert decision.remote_topic == "target.topic1"
     assert selector(policy=identity).decide("target.heartbeats").reason is TopicReason.CYCLE
-
-
-def test_select_topics_keeps_the_selected_ones() -> None:
-    topics = ["orders", "__consumer_offsets", "target.orders", "heartbeats", "a.replica"]
-    assert select_topics(selector(), topics) == {"orders", "heartbeats"}
 
 
 @pytest.mark.parametrize("policy", [DefaultReplicationPolicy, IdentityReplicationPolicy])

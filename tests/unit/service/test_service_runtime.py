@@ -182,7 +182,7 @@ def test_a_step_that_ends_in_time_gives_its_result_and_its_error() -> None:
 
 
 def test_backoff_grows_to_its_bound_and_starts_again_after_a_success() -> None:
-    backoff = Backoff(initial_seconds=1, max_seconds=5, factor=2, random=lambda: 0.5)
+    backoff = Backoff(initial_seconds=1, max_seconds=5, random=lambda: 0.5)
 
     waits = [backoff.next() for _ in range(5)]
     backoff.reset()

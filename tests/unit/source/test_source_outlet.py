@@ -466,15 +466,7 @@ class OneOutOfRange:
             await self.pause(0.0)
             return {}
         error = TransientKafkaError("gone", reason="OFFSET_OUT_OF_RANGE")
-        return {
-            partition: FetchFailure(
-                partition=partition,
-                fetch_offset=positions[partition],
-                error=error,
-                failures_in_a_row=1,
-                retry_after_seconds=0.0,
-            )
-        }
+        return {partition: FetchFailure(partition=partition, fetch_offset=positions[partition], error=error)}
 
 
 async def test_what_is_found_while_the_last_positions_are_stored_is_on_the_log_or_is_not_found() -> None:

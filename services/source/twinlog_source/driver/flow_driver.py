@@ -19,12 +19,13 @@ from dataclasses import dataclass, field, replace
 import structlog
 
 from twinlog.api.source.v1 import worker_service_pb2 as pb
+from twinlog.backoff import Backoff, Jitter
 from twinlog.clock import Clock
 from twinlog.errors import KafkaError, TwinlogError
 from twinlog.kafka.deadline import deadline
 from twinlog.model import Flow, TopicPartition
 from twinlog.service.lease import OWNED_ELSEWHERE
-from twinlog.service.waiting import Backoff, finish_or_cancel, wait_or_stop
+from twinlog.service.waiting import finish_or_cancel, wait_or_stop
 from twinlog.telemetry.repeats import RepeatLimiter
 from twinlog_source.driver.epoch import Epoch, SlotState
 from twinlog_source.driver.epoch_jobs import EpochJobs
@@ -159,7 +160,10 @@ class FlowDriver:
         when the flow comes back to this process."""
         self.estate.table.problem = None
         backoff = Backoff(
-            initial_seconds=1.0, max_seconds=LONGEST_RETRY_SECONDS, random=lambda: 0.5 + self.random() / 2
+            initial_seconds=1.0,
+            max_seconds=LONGEST_RETRY_SECONDS,
+            random=self.random,
+            jitter=Jitter.EQUAL,
         )
         async with asyncio.TaskGroup() as group:
             while not stop.is_set():

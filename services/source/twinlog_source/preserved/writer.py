@@ -14,6 +14,7 @@ from functools import partial
 
 import structlog
 
+from twinlog.backoff import backoff_seconds
 from twinlog.batches import OutgoingBatch, merge
 from twinlog.batches.outgoing import Seal, sealed_header
 from twinlog.clock import Clock
@@ -435,8 +436,9 @@ class PreservedWriter:
                 continue  # of several batches in flight: one failure
             pause_seconds = None if heals else self.failed(each, error)
             if pause_seconds is None:
-                doublings = min(each.failures, 8)
-                pause_seconds = min(FIRST_PAUSE_SECONDS * 2**doublings, LONGEST_PAUSE_SECONDS)
+                pause_seconds = backoff_seconds(
+                    each.failures, first=FIRST_PAUSE_SECONDS, longest=LONGEST_PAUSE_SECONDS
+                )
             each.failures += 1
             each.retry_at = now + pause_seconds
             asyncio.get_running_loop().call_later(pause_seconds + 0.001, self._wake.set)

@@ -37,11 +37,6 @@ class Loss:
     """First offset after the gap."""
     resume_at: int
 
-    @property
-    def lost_records(self) -> int:
-        """Offsets that will never be copied; 0 for a truncation: the target has what the source lost."""
-        return self.to_offset - self.from_offset if self.reason is LossReason.RETENTION else 0
-
 
 def goes_on(position: int, leader_epoch: int, end: tuple[int, int], *, compacted: bool) -> bool:
     """Whether the log holds at `position` what comes after a record of `leader_epoch`; `end` is the leader's

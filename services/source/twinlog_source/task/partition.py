@@ -15,6 +15,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from enum import StrEnum
 
+from twinlog.backoff import Jitter, backoff_seconds
 from twinlog.batches import Lane
 from twinlog.model import TopicPartition
 from twinlog_source.log.facts import EpochStart
@@ -34,8 +35,13 @@ class State(StrEnum):
 
 def retry_wait(failures: int, jitter: float) -> float:
     """Seconds until the next try after so many failures in a row before this one; `jitter` in [0, 1)."""
-    longest = min(FIRST_RETRY_SECONDS * 2.0 ** min(failures, 10), LONGEST_RETRY_SECONDS)
-    return longest * (0.5 + jitter / 2)
+    return backoff_seconds(
+        failures,
+        first=FIRST_RETRY_SECONDS,
+        longest=LONGEST_RETRY_SECONDS,
+        jitter=Jitter.EQUAL,
+        random=jitter,
+    )
 
 
 @dataclass(slots=True, kw_only=True)

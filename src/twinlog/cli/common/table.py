@@ -2,7 +2,8 @@
 
 In a pipe every row is one line, whatever its length: programs cut and search it. On a terminal no line is
 longer than the terminal is wide: long cells are wrapped, and where that would leave columns of a few letters
-columns that may be spared are left out, else each row becomes a paragraph instead.
+columns that may be spared are left out, else each row becomes a paragraph instead. `rich.table` does neither:
+it cuts cells to the width, in a pipe to 80 columns.
 """
 
 import re

@@ -66,7 +66,6 @@ KAFKA_4_TOOLS: Final = ArtifactSet(
         *_log4j(),
     ),
 )
-ARTIFACT_SETS: Final = (KAFKA_4_BROKER, KAFKA_3_BROKER, KAFKA_4_TOOLS)
 
 
 class ArtifactsDamagedError(TwinlogError):

@@ -16,8 +16,6 @@ from twinlog.kafka.raw.leaders import leader_of
 from twinlog.kafka.raw.wire import FetchAnswer, FetchPart
 from twinlog.model import TopicPartition
 
-_FIRST_RETRY_SECONDS = 0.1
-_LONGEST_RETRY_SECONDS = 5.0
 _PREFERRED_REPLICA_SECONDS = 300.0
 """Java asks the leader again after metadata.max.age.ms."""
 NO_REPLICA = -1
@@ -27,7 +25,6 @@ NO_REPLICA = -1
 class Standing:
     """What is remembered of a partition between fetches. Losing it costs time, never correctness."""
 
-    failures: int = 0
     preferred_replica: int = NO_REPLICA
     preferred_until: float = 0.0
     served_at: int = 0
@@ -94,7 +91,6 @@ class FetchAnswers:
             return  # another position was asked for since
         standing.has_answered = True
         standing.group = 0
-        standing.failures = 0
         standing.is_busy = len(answer.records) > 0
         if standing.is_busy:
             self._served += 1
@@ -113,17 +109,7 @@ class FetchAnswers:
         """Its fetch from this offset gave nothing."""
         if self._asked.get(partition) != offset:
             return
-        standing = self.standing(partition)
-        standing.failures += 1
-        self._ready[partition] = FetchFailure(
-            partition=partition,
-            fetch_offset=offset,
-            error=error,
-            failures_in_a_row=standing.failures,
-            retry_after_seconds=min(
-                _FIRST_RETRY_SECONDS * 2 ** min(standing.failures - 1, 10), _LONGEST_RETRY_SECONDS
-            ),
-        )
+        self._ready[partition] = FetchFailure(partition=partition, fetch_offset=offset, error=error)
 
     def collect(
         self, positions: Mapping[TopicPartition, int]

@@ -34,9 +34,6 @@ class FetchFailure:
     error: KafkaError
     """Transient (leader moving, broker away) or fatal (OFFSET_OUT_OF_RANGE, TOPIC_UNKNOWN,
     TOPIC_UNAUTHORIZED)."""
-    failures_in_a_row: int
-    retry_after_seconds: float
-    """Doubles with each failure in a row, 0.1 to 5 s."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -12,6 +12,7 @@ import asyncio
 from collections.abc import Coroutine, Iterable, Mapping, Sequence
 from functools import partial
 
+from twinlog.backoff import backoff_seconds
 from twinlog.batches.outgoing import OutgoingBatch
 from twinlog.errors import KafkaError
 from twinlog.kafka.codes import LEADER_MOVED, ErrorCode
@@ -43,7 +44,8 @@ from twinlog.kafka.raw.transactions.wire import ProducerIdentity
 from twinlog.kafka.raw.wire import ProduceAnswer, ProducePart, ProduceResponse, produce_request
 from twinlog.model import TopicPartition
 
-_LONGEST_PAUSE_DOUBLINGS = 5
+_LONGEST_PAUSE = 32
+"""In first pauses."""
 _TIMER_MARGIN_SECONDS = 0.001
 """A timer may come early by a rounding, and then there is nothing to send yet."""
 
@@ -354,8 +356,8 @@ class Delivery:
         # From its first failure on a batch no longer waits for its turn.
         pending.deadline = self._deadline_of(pending)
         pending.last_error = error
-        doublings = min(pending.attempts - 1, _LONGEST_PAUSE_DOUBLINGS)
-        pause_seconds = self._settings.retry_pause_seconds * 2**doublings
+        first = self._settings.retry_pause_seconds
+        pause_seconds = backoff_seconds(pending.attempts - 1, first=first, longest=_LONGEST_PAUSE * first)
         self._outboxes[pending.partition].give_back(pending, self._loop.time() + pause_seconds)
         self._loop.call_later(pause_seconds + _TIMER_MARGIN_SECONDS, self._wake.set)
 

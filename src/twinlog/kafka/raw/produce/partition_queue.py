@@ -63,10 +63,6 @@ class PartitionQueue:
     def is_empty(self) -> bool:
         return not (self.waiting or self.in_flight or self.returned)
 
-    @property
-    def is_recovering(self) -> bool:
-        return bool(self.returned)
-
     def begin_epoch(self) -> None:
         """From now on as the next epoch of the same producer, which starts at sequence number 0. Only when
         empty.

@@ -1,0 +1,54 @@
+"""How long to wait before something is tried again: the one formula. Pure."""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from enum import Enum
+
+_MOST_DOUBLINGS = 30
+"""So that the power stays a number; every longest wait is reached before."""
+
+
+class Jitter(Enum):
+    """Which part of the wait is random, so that those that failed together do not return together."""
+
+    FULL = 1.0
+    EQUAL = 0.5
+    """Half of it."""
+    NONE = 0.0
+
+
+def backoff_seconds(
+    failures: int, *, first: float, longest: float, jitter: Jitter = Jitter.NONE, random: float = 0.0
+) -> float:
+    """Seconds to wait after so many failures in a row before this one: `first`, then twice as long each time,
+    at most `longest`. `random` in [0, 1).
+    """
+    bound = min(first * 2.0 ** min(failures, _MOST_DOUBLINGS), longest)
+    return bound * (1.0 - jitter.value + jitter.value * random)
+
+
+@dataclass(slots=True, kw_only=True)
+class Backoff:
+    """Growing waits of one thing that is tried again and again."""
+
+    initial_seconds: float
+    max_seconds: float
+    random: Callable[[], float]
+    """Uniform in [0, 1)."""
+    jitter: Jitter = Jitter.FULL
+    _failures: int = field(init=False, default=0)
+
+    def next(self) -> float:
+        """The next wait in seconds."""
+        self._failures += 1
+        return backoff_seconds(
+            self._failures - 1,
+            first=self.initial_seconds,
+            longest=self.max_seconds,
+            jitter=self.jitter,
+            random=self.random(),
+        )
+
+    def reset(self) -> None:
+        """Start again from `initial_seconds`: call it after a success."""
+        self._failures = 0
