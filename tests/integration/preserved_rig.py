@@ -162,7 +162,7 @@ class PreservedRig:
         async with open_session("A", self.pair.a.client_properties()) as session:
             filler = Filler(session, unique_name("old"), QUICK)
             await filler.open()
-            await filler.fill(dict.fromkeys(self.every, (0, offset)))
+            await filler.fill(dict.fromkeys(self.every, (0, offset)), lambda _, __: None)
             await delete_records(session, dict.fromkeys(self.every, offset))
 
     async def ends(self) -> dict[TopicPartition, int]:

@@ -41,8 +41,6 @@ class NewCopy:
     """MirrorMaker 2 or an earlier version has copied into this target topic."""
     target_end: int
     """Offset of the next record on the target."""
-    written_by_flow: bool = False
-    """What the target holds was written by the flow's own preserved copies."""
     has_topic_id: bool = True
     """The target's brokers give ids to topics, so that another topic of the same name is told from it."""
     refusal: tuple[str, str] | None = None
@@ -81,7 +79,8 @@ def _objections(copy: NewCopy, fill_max: int, fill_left: int) -> Iterator[tuple[
         yield OffsetsReason.COMPACTED, "the source or the target topic is compacted"
     if copy.position_stored:
         yield OffsetsReason.POSITION_STORED, "the copy began with offsets of its own"
-    if copy.target_end > 0 and not copy.written_by_flow:
+    if copy.target_end > 0:
+        # Also what we wrote: it was on its way to an earlier topic of this name, and may lie anywhere.
         yield OffsetsReason.TARGET_NOT_EMPTY, f"the target's log ends at offset {copy.target_end} already"
     if not copy.has_topic_id:
         yield OffsetsReason.TARGET_TOO_OLD, "the target's brokers give topics no id (Kafka 2.8 does)"

@@ -6,20 +6,26 @@ new owner initialises the transactional id before it reads the end of any copy.
 """
 
 import asyncio
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 
 from twinlog.batches import Codec, NewRecord, OutgoingBatch, TargetTopicLimits, build_batch
 from twinlog.batches.header import HEADER_STRUCT
 from twinlog.batches.outgoing import Seal, sealed_header
 from twinlog.errors import FatalKafkaError, KafkaError, StateError, TransientKafkaError
 from twinlog.kafka.deadline import deadline, pause
-from twinlog.kafka.raw import DataClientPool, ProducerIdentity, ProducerSettings, TransactionCoordinator
+from twinlog.kafka.raw import (
+    BatchReader,
+    DataClientPool,
+    ProducerIdentity,
+    ProducerSettings,
+    TransactionCoordinator,
+)
 from twinlog.kafka.raw.errors import about, partition_error
 from twinlog.kafka.raw.leaders import leader_of, refresh_metadata
-from twinlog.kafka.raw.log_ends import log_ends
 from twinlog.kafka.raw.wire import ProducePart, produce_request
 from twinlog.model import TopicPartition
 from twinlog_source.preserved.fill_limits import FILLER_RECORDS, FillLimit, next_batch
+from twinlog_source.preserved.own_batches import is_marker_at
 from twinlog_source.preserved.reasons import PreservedReason
 
 PARTITIONS_PER_TRANSACTION = 50
@@ -33,12 +39,25 @@ _LONGEST_LOOK_SECONDS = 0.1
 _SEQUENCE_MASK = 0x7FFFFFFF
 
 
+Ended = Callable[[TopicPartition, bool], None]
+"""Told of a partition when what was done there has ended, and whether its hole is filled for certain."""
+
+
 class Filler:
     """One transactional id of one task. `open` before `fill`; used by one task of the event loop at a
     time."""
 
-    def __init__(self, session: DataClientPool, transactional_id: str, settings: ProducerSettings) -> None:
+    def __init__(
+        self,
+        session: DataClientPool,
+        transactional_id: str,
+        settings: ProducerSettings,
+        *,
+        reads: DataClientPool | None = None,
+    ) -> None:
+        """`reads` may read the copies; None = `session` may."""
         self._session = session
+        self._reader = BatchReader(session if reads is None else reads, read_committed=False)
         self._settings = settings
         self._coordinator = TransactionCoordinator(
             session, transactional_id, transaction_timeout_seconds=settings.transaction_timeout_seconds
@@ -75,23 +94,22 @@ class Filler:
         self._take(await self._coordinator.new_identity(timeout_seconds=timeout_seconds))
         await self._coordinator.agree(timeout_seconds=timeout_seconds)
 
-    async def fill(self, holes: Mapping[TopicPartition, tuple[int, int]]) -> set[TopicPartition]:
-        """Fill `count` offsets from `first` on, at the end of each log; returns the partitions whose log
-        then ends behind the hole for certain. After an error the id is taken over again, so that nothing is
-        left open.
+    async def fill(self, holes: Mapping[TopicPartition, tuple[int, int]], ended: Ended) -> None:
+        """Fill `count` offsets from `first` on, at the end of each log. `ended` is told of each partition
+        when its transaction has ended there, and whether its log then ends behind the hole for certain.
+        After an error, which those met that were not told of, the id is taken over again.
 
         Raises KafkaError (PRODUCER_FENCED when another owner has taken the id over; FILL_REFUSED when a
         leader takes no empty records, with the partition in the metadata).
         """
-        filled: set[TopicPartition] = set()
         for group in _groups(holes, PARTITIONS_PER_TRANSACTION):
+            filler_id = self._opened().producer_id
             try:
                 await self._fill_group(group)
-                filled |= await self._settled(group)
+                await self._settle(group, filler_id, ended)
             except KafkaError:
                 self._identity = None
                 raise
-        return filled
 
     async def _fill_group(self, group: Mapping[TopicPartition, tuple[int, int]]) -> None:
         timeout_seconds = self._settings.delivery_timeout_seconds
@@ -185,23 +203,36 @@ class Filler:
                 self._empty[records] = await asyncio.to_thread(_empty_batch, records)
         return self._empty[records]
 
-    async def _settled(self, group: Mapping[TopicPartition, tuple[int, int]]) -> set[TopicPartition]:
-        """Wait until the markers are in the logs, which is after the coordinator has answered."""
-        doing, wait_seconds = "wait for transaction markers", _FIRST_LOOK_SECONDS
+    async def _settle(
+        self, group: Mapping[TopicPartition, tuple[int, int]], filler_id: int, ended: Ended
+    ) -> None:
+        """Wait until the markers are in the logs, which is after the coordinator has answered. Each partition
+        is told by itself: one whose leader is away holds up no other."""
+        failures: list[KafkaError] = []
+
+        async def look(partition: TopicPartition, last: int) -> None:
+            try:
+                ended(partition, await self._is_filled_to(partition, last, filler_id))
+            except KafkaError as error:
+                failures.append(error)
+
+        async with asyncio.TaskGroup() as tasks:
+            for partition, (first, count) in group.items():
+                tasks.create_task(
+                    look(partition, first + count - 1), name=f"wait for the marker at {partition}"
+                )
+        if failures:
+            raise failures[0]
+
+    async def _is_filled_to(self, partition: TopicPartition, last: int, filler_id: int) -> bool:
+        """Whether the log ends with our marker at an offset, so that nothing else lies in the hole."""
+        doing, wait_seconds = f"wait for the marker at {partition}", _FIRST_LOOK_SECONDS
         async with deadline(self._settings.delivery_timeout_seconds, doing, alias=self._session.alias):
             while True:
-                ends = await log_ends(self._session, group)
-                behind = {
-                    partition
-                    for partition, (first, count) in group.items()
-                    if isinstance(end := ends[partition], KafkaError) or end.offset < first + count
-                }
-                if not behind:
-                    return {
-                        partition
-                        for partition, (first, count) in group.items()
-                        if not isinstance(end := ends[partition], KafkaError) and end.offset == first + count
-                    }
+                fetched = await self._reader.fetch(partition, last, max_bytes=1)
+                if fetched.batches:
+                    header = fetched.batches[0].header
+                    return fetched.end_offset == last + 1 and is_marker_at(header, last, filler_id)
                 await pause(wait_seconds)
                 wait_seconds = min(2 * wait_seconds, _LONGEST_LOOK_SECONDS)
 

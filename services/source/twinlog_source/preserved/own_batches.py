@@ -49,6 +49,11 @@ def is_filler(header: BatchHeader) -> bool:
     )
 
 
+def is_marker_at(header: BatchHeader, offset: int, filler_id: int) -> bool:
+    """Whether a batch is the end of a transaction of this filler, at this offset."""
+    return header.is_control and header.producer_id == filler_id and header.base_offset == offset
+
+
 def sequence_behind(header: BatchHeader) -> int:
     """The sequence number that follows a batch."""
     return (header.base_sequence + header.last_offset_delta + 1) & SEQUENCE_MASK

@@ -388,32 +388,39 @@ class PreservedWriter:
             self._filling = False
 
     async def _fill(self, holes: Mapping[TopicPartition, Fill]) -> None:
-        filled: set[TopicPartition] = set()
+        left = dict(holes)
         if not self._has_lease():
             return
+
+        def ended(target: TopicPartition, is_filled: bool) -> None:
+            del left[target]
+            self._filled(target, for_certain=is_filled)
+
         try:
-            filled = await self.filler.fill(
-                {target: (hole.first, hole.count) for target, hole in holes.items()}
+            await self.filler.fill(
+                {target: (hole.first, hole.count) for target, hole in holes.items()}, ended
             )
         except KafkaError as error:
             if error.reason == FENCED:
                 self._end(error)
                 return
-            self._blame(holes, error)
+            self._blame(left, error)
             # First: what the failed transaction leaves open ends with a marker in each of these logs.
             if not await self._open_filler():
                 return
-        now = self.clock.monotonic()
-        for target in holes:
-            each = self.partitions.get(target)
-            if each is None:
-                continue
-            each.appends.filled(for_certain=target in filled)
-            each.hole_cost.filled(each.filling_since, now)
-            if target in filled:
-                each.failures, each.problem = 0, None
-            self.changed(each)
-            self.wake(each)
+        for target in left:
+            self._filled(target, for_certain=False)
+
+    def _filled(self, target: TopicPartition, *, for_certain: bool) -> None:
+        each = self.partitions.get(target)
+        if each is None:
+            return
+        each.appends.filled(for_certain=for_certain)
+        each.hole_cost.filled(each.filling_since, self.clock.monotonic())
+        if for_certain:
+            each.failures, each.problem = 0, None
+        self.changed(each)
+        self.wake(each)
 
     def _blame(self, holes: Mapping[TopicPartition, Fill], error: KafkaError) -> None:
         """The partition that the error is about; the others only shared its transaction."""

@@ -225,7 +225,7 @@ def _preserved_copies(
             settings=settings,
             identity=ProducerIdentity(named.producer_id, named.producer_epoch),
             tails=tails,
-            filler=Filler(target, prepare.filler_transactional_id, settings),
+            filler=Filler(target, prepare.filler_transactional_id, settings, reads=reads),
             clock=clock,
             changed=changed,
             failed=failed,

@@ -62,15 +62,10 @@ class NewCopies:
                     # A position of 0 says that nothing was copied, and so does an empty target.
                     position_stored=row.stored and bool(row.position) and not self._is_anew(row, topics),
                     target_end=end,
-                    written_by_flow=not isinstance(known, KafkaError) and self._is_ours(known),
                     has_topic_id=bool(topics[partition.topic].target_topic_id),
                     refusal=refusals.get(target),
                 )
         return found
-
-    def _is_ours(self, producers: Collection[int]) -> bool:
-        writer = self.marks.control.writer
-        return writer is not None and writer.producer_id in producers
 
     def _is_anew(self, row: PartitionRow, topics: Topics) -> bool:
         """Whether what is known of it is about an earlier target topic."""

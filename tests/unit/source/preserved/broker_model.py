@@ -15,6 +15,7 @@ from typing import NamedTuple
 
 MASK = 0x7FFFFFFF
 REMEMBERED_BATCHES = 5
+MARKER = -2
 
 
 class Refusal(Enum):
@@ -29,6 +30,7 @@ class Entry(NamedTuple):
     writer: str
     value: int | None
     sequence: int
+    """-1 = it has none; MARKER = the end of a transaction."""
 
 
 class KnownBatch(NamedTuple):
@@ -160,7 +162,7 @@ class Leader:
             self._write_marker()
 
     def _write_marker(self) -> None:
-        self.log.append(Entry("filler", None, -1))
+        self.log.append(Entry("filler", None, MARKER))
         self.open_fill = None
 
     def _append_empty(self, request: EmptyRecords) -> int | Refusal:

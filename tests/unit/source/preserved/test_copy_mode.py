@@ -54,11 +54,6 @@ def test_what_keeps_a_copy_from_the_sources_offsets_has_a_reason(
     assert decision.message
 
 
-def test_what_the_flow_wrote_itself_is_no_foreign_content() -> None:
-    """A copy that was made anew while it was written holds the first records already."""
-    assert decide(replace(NEW, target_end=5, written_by_flow=True), fill_max=0, fill_left=0) == PRESERVED
-
-
 def test_copies_that_cost_least_have_the_total_first() -> None:
     copies = [
         replace(NEW, partition=TopicPartition("t", number), begins_at=begins_at)

@@ -1,0 +1,460 @@
+"""Owners of one preserved copy against the model of its leader: the real decisions of a task and of its
+driver, with the smallest engine around them.
+
+A task's position and what it says beside it reach the log in one commit; a task is killed between any two of
+its steps. What the driver makes of the log and of the task's last words decides who comes next.
+"""
+
+from collections.abc import Coroutine, Mapping
+from dataclasses import dataclass, field, replace
+from random import Random
+from typing import Any
+
+from twinlog.api.common.v1 import types_pb2
+from twinlog.api.source.v1 import worker_service_pb2 as pb
+from twinlog.batches import NewRecord, OutgoingBatch, Prepared, build_batch
+from twinlog.batches.header import CONTROL_BIT, TRANSACTIONAL_BIT, BatchHeader
+from twinlog.batches.outgoing import OffsetRun
+from twinlog.config import OffsetsMode, OffsetsSettings
+from twinlog.errors import KafkaError, TransientKafkaError
+from twinlog.kafka.raw import ProducerIdentity, ProducerSettings
+from twinlog.model import Flow, TopicPartition
+from twinlog.policy.offsets_rule import OffsetsRule
+from twinlog.testing.fakes.clock import FakeClock
+from twinlog_source.log.facts import ControlState, CopyFact, parse_control
+from twinlog_source.log.topic_facts import TopicFacts
+from twinlog_source.partitions.table import PartitionRow, PartitionTable
+from twinlog_source.preserved.append_log import AppendLog, Fill, Phase, ReadEnd, Send, Tail
+from twinlog_source.preserved.filler import Filler
+from twinlog_source.preserved.own_batches import (
+    ForeignLook,
+    ForeignWrite,
+    OwnBatches,
+    is_marker_at,
+    sequence_behind,
+)
+from twinlog_source.preserved.writer import Changed, Failed, PreservedPartition, PreservedWriter
+from twinlog_source.task.partition import PartitionCopy
+from twinlog_source.task.preserved_copies import PreservedCopies
+from twinlog_source.task.source_reader import PreparedChunk
+from twinlog_source.task.syncs import OffsetSyncs, paced_syncs
+from twinlog_source.topics.copy_changes import CopyChanges
+from unit.source.preserved.broker_model import MARKER, Connection, EmptyRecords, Leader, Produce, Refusal
+
+P = TopicPartition("t", 0)
+OURS, STRANGER, STRANGERS_MARKER, FILLER = "ours", "stranger", "stranger's marker", "filler"
+IDS = {OURS: 1, STRANGER: 3, STRANGERS_MARKER: 3, FILLER: 2}
+LARGEST = 5
+_BATCHES = {count: build_batch([NewRecord(None, b"x", 0)] * count) for count in range(1, LARGEST + 1)}
+
+
+def batch_of(first: int, count: int) -> OutgoingBatch:
+    return _BATCHES[count]._replace(runs=(OffsetRun(first, count),), next_source_offset=first + count)
+
+
+def headers(leader: Leader, begin: int = 0) -> list[BatchHeader]:
+    """The batches of the leader's log, from the one that holds an offset on."""
+    found: list[BatchHeader] = []
+    at, log = 0, leader.log
+    while at < len(log):
+        entry, first = log[at], at
+        at += 1
+        while entry.sequence >= 0 and at < len(log) and log[at][::2] == entry[::2]:
+            at += 1
+        is_ours = entry.writer == FILLER
+        if at > begin:
+            attributes = TRANSACTIONAL_BIT if is_ours else 0
+            attributes |= CONTROL_BIT if entry.sequence == MARKER else 0
+            found.append(
+                BatchHeader(
+                    first,
+                    60,
+                    0,
+                    2,
+                    0,
+                    attributes,
+                    at - first - 1,
+                    0 if is_ours else 5,
+                    0 if is_ours else 5,
+                    IDS[entry.writer],
+                    0,
+                    entry.sequence,
+                    at - first,
+                )
+            )
+    return found
+
+
+def at_once(work: Coroutine[Any, Any, None]) -> None:
+    """Run what waits for nothing."""
+    try:
+        work.send(None)
+    except StopIteration:
+        return
+    raise AssertionError("it waits")
+
+
+@dataclass(eq=False)
+class PositionsLog:
+    """What is on the log about the partition."""
+
+    position: int = 0
+    control: ControlState = field(default_factory=ControlState)
+
+    def commit(self, position: int, records: list[NewRecord]) -> None:
+        """One transaction."""
+        self.position = position
+        for record in records:
+            parsed = parse_control("A", record.key, record.value)
+            assert parsed is not None
+            self.control.apply(parsed)
+
+    @property
+    def copy(self) -> CopyFact:
+        return self.control.copies[P]
+
+
+@dataclass(eq=False)
+class Driver:
+    """What a driver makes of the log, and of the words of its task."""
+
+    log: PositionsLog
+    mode: OffsetsMode
+    row: PartitionRow = field(init=False)
+    changes: CopyChanges = field(init=False)
+
+    def __post_init__(self) -> None:
+        nothing: Any = None
+        table = PartitionTable(rows={P: PartitionRow(partition=P, target_topic="t")})
+        self.row = table.rows[P]
+        # In memory of its own: the log is read only when the driver reads it.
+        control = ControlState(copies=dict(self.log.control.copies))
+        self.changes = CopyChanges(
+            rule=OffsetsRule(OffsetsSettings(mode=self.mode)),
+            table=table,
+            marks=TopicFacts(flow=Flow("A", "B"), watch=nothing, control=control, journal=nothing),
+            journal=nothing,
+            probe=nothing,
+            confirm=nothing,
+        )
+        self.row.copy = self.changes._kept(self.log.copy)
+
+    def hear(self, report: pb.PartitionReport) -> None:
+        """A word of the task."""
+        self.row.take(report, now=1.0, now_ms=1)
+        self.changes.take_ended()
+        self.changes.take_skips()
+
+    def read_log(self) -> None:
+        """The task is gone without last words, and fenced."""
+        self.changes.control.copies.update(self.log.control.copies)
+        self.row.position, self.row.stored = self.log.position, True
+        self.changes.take_from_log([P])
+
+    @property
+    def assignment(self) -> pb.Assignment | None:
+        """None when the copy is not preserved any more."""
+        copy = self.row.copy
+        if copy is None or not copy.preserved:
+            return None
+        assert self.row.position is not None
+        return pb.Assignment(
+            partition=types_pb2.TopicPartition(topic="t", partition=0),
+            target_topic="t",
+            position=self.row.position,
+            position_stored=True,
+            preserved=pb.PreservedCopy(
+                skip_from=copy.skip_from,
+                skip_to=copy.skip_to,
+                since=copy.since,
+                required=self.mode is OffsetsMode.PRESERVED,
+            ),
+            target_topic_id=copy.target_topic_id,
+        )
+
+
+@dataclass(eq=False)
+class Owner:
+    """One task: its preserved copy and the smallest engine around it."""
+
+    random: Random
+    leader: Leader
+    source: list[bool]
+    log: PositionsLog
+    assignment: pb.Assignment
+    sent: dict[Produce | EmptyRecords, Send[OutgoingBatch]] = field(default_factory=dict)
+    reading: ReadEnd | None = None
+    filling: Fill | None = None
+    fill_stage: int = 0
+    filler_epoch: int = -1
+    awake: bool = True
+    fenced: bool = False
+    """Its commits fail: another owner has taken its ids over."""
+    to_store: list[NewRecord] | None = None
+    """What the next commit stores beside the position; None = nothing has moved."""
+    connection: Connection = field(init=False)
+    copies: PreservedCopies = field(init=False)
+    copy: PartitionCopy = field(init=False)
+    at_target: PreservedPartition = field(init=False)
+    appends: AppendLog[OutgoingBatch] = field(init=False)
+    changed: Changed = field(init=False)
+
+    def __post_init__(self) -> None:
+        nothing: Any = None
+        clock = FakeClock()
+        self.connection = self.leader.connect()
+        self.copies = PreservedCopies(
+            source_alias="A",
+            make_writer=self._make_writer,
+            foreign_write=self._foreign_write,
+            delete_before=self._delete_before,
+            store_position=self._store_position,
+            is_stored=lambda _: self.to_store is None,
+            wake_reader=lambda: None,
+            syncs=OffsetSyncs(
+                topic="",
+                session=nothing,
+                settings=nothing,
+                paced=paced_syncs(100, flush_seconds=60),
+                clock=clock,
+            ),
+            clock=clock,
+            flush_seconds=60.0,
+            fill_after_seconds=10.0,
+        )
+        self.copy = PartitionCopy(
+            partition=P, target_topic="t", committed=self.assignment.position, random=lambda: 1.0
+        )
+        self.copies.assign(self.assignment, self.copy)
+        self.at_target = self.copies.by_source[P].at_target
+        self.appends = self.at_target.appends
+        self.appends.max_in_flight_bytes, self.appends.pack_below_bytes = 600, 250
+
+    def step(self) -> None:
+        """The next of the things it may do."""
+        if self.connection.closed:
+            self._reconnect()
+        choice = self.random.random()
+        if choice < 0.25:
+            self._offer()
+        elif choice < 0.6:
+            self._act()
+        elif choice < 0.65:
+            self.copies.store_positions()
+        elif choice < 0.7:
+            self.commit()
+        elif self.leader.has_answer(self.connection):
+            self._take_answer()
+        elif self.reading is not None:
+            self._read_end()
+        elif self.filling is not None:
+            self._fill()
+        elif self.copies._to_judge:
+            at_once(self.copies._judge(self.at_target.target))
+
+    def commit(self) -> None:
+        """Its transaction: all of it, or nothing when its ids are fenced."""
+        records, self.to_store = self.to_store, None
+        if records is not None and not self.fenced:
+            self.log.commit(self.copy.committed, records)
+
+    def leave(self) -> pb.PartitionReport | None:
+        """End in order, when nothing is on its way: the last words."""
+        if not self.appends.is_idle or self.reading is not None or self.fenced:
+            return None
+        self.copies.store_positions()
+        self.commit()
+        return self.report()
+
+    def report(self) -> pb.PartitionReport:
+        """As the task's reporter says it."""
+        report = pb.PartitionReport(
+            partition=types_pb2.TopicPartition(topic="t", partition=0),
+            position=self.copy.committed,
+            target_end_offset=-1,
+            target_shortened_to=-1,
+            reason=self.copy.reason,
+        )
+        preserved = self.copies.by_source[P]
+        if self.to_store is None:
+            report.preserved.skip_from, report.preserved.skip_to = preserved.skipped
+            report.needs_translation = self.copy.needs_translation
+            report.preserved_until = preserved.preserved_until
+        return report
+
+    @property
+    def is_current(self) -> bool:
+        """Where it would write next is the end of the log."""
+        if self.appends.phase is not Phase.SURE:
+            return self.reading is None and self.filling is None
+        ends = [sent.end for sent in self.sent.values()]
+        return max(ends, default=self.appends.acknowledged) == len(self.leader.log)
+
+    # ----------------------------------------------------------------------------------------------
+
+    def _make_writer(self, changed: Changed, failed: Failed) -> PreservedWriter:
+        nothing: Any = None
+        self.changed = changed
+        return PreservedWriter(
+            session=nothing,
+            settings=ProducerSettings(),
+            identity=ProducerIdentity(IDS[OURS], 0),
+            tails=nothing,
+            filler=Filler(nothing, "fill", ProducerSettings()),
+            clock=FakeClock(),
+            changed=changed,
+            failed=failed,
+            may_write=lambda: True,
+        )
+
+    def _store_position(self, partition: TopicPartition, records: list[NewRecord]) -> None:
+        self.to_store = [*(self.to_store or ()), *records]
+
+    async def _delete_before(
+        self, before: Mapping[TopicPartition, int]
+    ) -> Mapping[TopicPartition, int | KafkaError]:
+        raise AssertionError
+
+    async def _foreign_write(
+        self, partition: TopicPartition, foreign_at: int, filler_id: int
+    ) -> ForeignWrite:
+        if self.leader.high_watermark != len(self.leader.log):
+            raise TransientKafkaError("being replicated", reason="NOT_REPLICATED")
+        found = self._foreign(foreign_at)
+        at = foreign_at if found is None else found
+        look = ForeignLook(at, self._own_before(at), filler_id)
+        for header in headers(self.leader, at):
+            look.see(header)
+        return look.found
+
+    def _own_before(self, offset: int) -> OwnBatches:
+        behind = headers(self.leader, offset)
+        at = behind[0].base_offset if behind else offset
+        before = [
+            each for each in headers(self.leader) if each.next_offset <= at and each.producer_id == IDS[OURS]
+        ]
+        follows = sequence_behind(before[-1]) if before else None
+        return OwnBatches(IDS[OURS], follows, not before)
+
+    def _foreign(self, checked_from: int) -> int | None:
+        if len(self.leader.log) < checked_from:
+            own = OwnBatches(IDS[OURS], is_first=True)
+            first = next((each for each in headers(self.leader) if not own.owns(each)), None)
+            return None if first is None else first.base_offset
+        own = self._own_before(checked_from)
+        first = next((each for each in headers(self.leader, checked_from) if not own.owns(each)), None)
+        return None if first is None else max(first.base_offset, checked_from)
+
+    def _offer(self) -> None:
+        """A fetch: from where the copy is read."""
+        copy = self.copy
+        if not copy.fetchable(0.0):
+            return
+        begin = at = copy.fetched
+        stop = min(len(self.source), at + self.random.randint(1, 12))
+        batches = []
+        while at < stop:
+            end = at + 1
+            if self.source[at]:
+                longest = min(stop, at + self.random.randint(1, LARGEST))
+                while end < longest and self.source[end]:
+                    end += 1
+                batches.append(batch_of(at, end - at))
+            at = end
+        if at > begin:
+            copy.fetched = at
+            prepared = Prepared(batches=tuple(batches), next_offset=at)
+            chunk = PreparedChunk(copy=copy, generation=copy.generation, prepared=prepared, fetched_bytes=100)
+            self.copies.offer(chunk)
+
+    def _act(self) -> None:
+        if self.at_target.target not in self.copies.writer.partitions:
+            return
+        match self.appends.next():
+            case Send() as sent:
+                values = tuple(range(sent.first, sent.end))
+                request = Produce(OURS, sent.base_sequence, values, self.connection)
+                self.sent[request] = sent
+                self.connection.requests.append(request)
+            case ReadEnd() as reading:
+                self.reading = reading
+            case Fill() as filling:
+                self.filling = filling
+            case None:
+                pass
+
+    def _take_answer(self) -> None:
+        request = self.connection.answers.popleft()
+        if isinstance(request, EmptyRecords):
+            self.fill_stage = 2 if isinstance(request.outcome, int) else 3
+            return
+        sent = self.sent.pop(request)
+        if isinstance(request.outcome, Refusal):
+            self.appends.refused(sent)
+        else:
+            assert request.outcome is not None
+            self.appends.answered(sent, request.outcome)
+        self.changed(self.at_target)
+
+    def _reconnect(self) -> None:
+        """The answers of the closed connection are lost."""
+        for sent in self.sent.values():
+            self.appends.refused(sent)
+        self.sent.clear()
+        if self.filling is not None and self.fill_stage == 1:
+            self.fill_stage = 3
+        self.connection = self.leader.connect()
+        self.changed(self.at_target)
+
+    def _read_end(self) -> None:
+        assert self.reading is not None
+        leader, reading = self.leader, self.reading
+        self.reading = None
+        if leader.high_watermark != len(leader.log) or self.fenced:
+            self.appends.end_not_read()
+            return
+        self.filler_epoch = leader.init_filler()
+        leader.replicate()
+        end, last = len(leader.log), leader.last_sequence(OURS)
+        foreign = self._foreign(reading.checked_from)
+        if last is not None:
+            tail = Tail(end, (last + 1) & 0x7FFFFFFF, True, foreign)
+        else:
+            tail = Tail(end, self._own_before(end).next_sequence, False, foreign)
+        self.appends.end_read(tail)
+        self.changed(self.at_target)
+
+    def _fill(self) -> None:
+        """Step by step, as the filler does it: add the partition, write the empty records, end the
+        transaction, look where the log ends."""
+        assert self.filling is not None
+        fill, leader = self.filling, self.leader
+        if self.fill_stage == 0:
+            if not leader.add_to_fill(self.filler_epoch):
+                self.fill_stage = 3
+            elif fill.count == 1:
+                self.fill_stage = 2
+            else:
+                self.fill_stage = 1
+                request = EmptyRecords(self.filler_epoch, fill.count - 1, self.connection)
+                self.connection.requests.append(request)
+        elif self.fill_stage == 2:
+            leader.end_fill(self.filler_epoch)
+            self.fill_stage = 4 if leader.filler_epoch == self.filler_epoch else 3
+        elif self.fill_stage == 4 and leader.high_watermark < fill.first + fill.count:
+            # A marker that was lost with its leader: it is not waited for for ever.
+            self.fill_stage = 3 if self.random.random() < 0.05 else 4
+        elif self.fill_stage in (3, 4):
+            last = fill.first + fill.count - 1
+            is_certain = self.fill_stage == 4 and leader.high_watermark == last + 1
+            is_certain = is_certain and is_marker_at(headers(leader, last)[0], last, IDS[FILLER])
+            self.filling, self.fill_stage = None, 0
+            self.appends.filled(for_certain=is_certain)
+            self.changed(self.at_target)
+
+
+def begin(log: PositionsLog, topic_id: str = "id") -> None:
+    """A copy that is decided to be preserved, from offset 0 on."""
+    fact = CopyFact(partition=P, preserved=True, since=0, reason="", target_topic_id=topic_id)
+    log.position = 0
+    log.control.copies[P] = replace(fact)

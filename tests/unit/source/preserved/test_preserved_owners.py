@@ -1,0 +1,225 @@
+"""Owners that are killed between any two writes, strangers that write to the copy, a target topic that is
+created again: no record is lost, and the log says what lies where."""
+
+from dataclasses import dataclass, field, replace
+from random import Random
+
+import pytest
+
+from twinlog.config import OffsetsMode
+from twinlog_source.preserved.append_log import Phase
+from unit.source.preserved.broker_model import MARKER, Connection, Entry, Leader, Produce, Refusal
+from unit.source.preserved.owner_model import (
+    STRANGER,
+    STRANGERS_MARKER,
+    Driver,
+    Owner,
+    P,
+    PositionsLog,
+    begin,
+)
+
+SCHEDULES = 500
+"""Of each kind, in the unit tier; thousands were tried."""
+STEPS = 220
+LENGTH = 50
+
+
+@dataclass(eq=False)
+class Schedule:
+    seed: int
+    mode: OffsetsMode
+    strangers: bool
+    recreated: bool
+    random: Random = field(init=False)
+    source: list[bool] = field(init=False)
+    leader: Leader = field(init=False)
+    log: PositionsLog = field(default_factory=PositionsLog)
+    driver: Driver = field(init=False)
+    owners: list[Owner] = field(default_factory=list)
+    topics: int = 1
+    was_touched: bool = False
+    """Somebody else wrote to it, or it is another topic."""
+
+    def __post_init__(self) -> None:
+        self.random = Random(self.seed)
+        holes = self.random.choice([0.0, 0.1, 0.5])
+        self.source = [self.random.random() >= holes for _ in range(LENGTH)]
+        self.leader = Leader(self.random)
+        begin(self.log)
+        self.driver = Driver(self.log, self.mode)
+        self.driver.read_log()
+        self._hand_out()
+
+    @property
+    def owner(self) -> Owner:
+        return self.owners[-1]
+
+    @property
+    def is_over(self) -> bool:
+        """The copy is not preserved any more, and nobody has it as one."""
+        return self.driver.assignment is None
+
+    def run(self) -> None:
+        for _ in range(STEPS):
+            if self.is_over:
+                break
+            self._event()
+        self._finish()
+
+    def _event(self) -> None:
+        random, leader = self.random, self.leader
+        choice = random.random()
+        if choice < 0.58:
+            random.choice([each for each in self.owners if each.awake]).step()
+        elif choice < 0.8:
+            waiting = [each for each in leader.connections if each.requests]
+            if waiting:
+                leader.work(random.choice(waiting), refuse=random.random() < 0.05)
+        elif choice < 0.91:
+            leader.replicate()
+        elif choice < 0.93:
+            random.choice(self.owners).connection.closed = True
+        else:
+            self._rare_event((choice - 0.93) / 0.07)
+
+    def _rare_event(self, choice: float) -> None:
+        if choice < 0.15:
+            self.leader.fail_over(remembers=True)
+        elif choice < 0.3:
+            self._forget()
+        elif choice < 0.45:
+            self._kill()
+        elif choice < 0.6:
+            self._hand_over()
+        elif choice < 0.75:
+            # Its driver hears it now and then.
+            self.driver.hear(self.owner.report())
+        elif choice < 0.87 and self.strangers:
+            self._write_strangers()
+        elif choice < 0.93 and self.recreated and self.topics == 1:
+            self._recreate()
+
+    def _forget(self) -> None:
+        """By then the owners before have found that their lease is over (docs/adr/0008)."""
+        quiet = not any(each.requests for each in self.leader.connections)
+        if quiet and self.owner.is_current and not self.recreated:
+            del self.owners[:-1]
+            self.leader.forget_producers()
+
+    def _write_strangers(self) -> None:
+        """A record, or the end of a transaction: behind a record of theirs, where it may be seen as one."""
+        self.was_touched = True
+        leader = self.leader
+        if self.random.random() < 0.5 and any(entry.writer == STRANGER for entry in leader.log):
+            leader.log.append(Entry(STRANGERS_MARKER, None, MARKER))
+        else:
+            leader.producers.pop(STRANGER, None)
+            leader._append(Produce(STRANGER, 0, (-1,), Connection()))
+
+    def _recreate(self) -> None:
+        """The target topic is another one; what was sent to the one before may still arrive."""
+        self.was_touched, self.topics = True, self.topics + 1
+        leader = self.leader
+        for connection in leader.connections:
+            for unanswered in connection.answers:
+                # What waits for replicas of the topic before is refused.
+                unanswered.outcome = Refusal.NOT_ENOUGH_REPLICAS
+        leader.log.clear()
+        leader.producers.clear()
+        leader.high_watermark, leader.open_fill = 0, None
+
+    def _kill(self) -> None:
+        """Its driver fences it, and reads the log. It may go on writing batches for a while, or its batches
+        may still be on their way."""
+        self.owner.fenced, self.owner.awake = True, self.random.random() < 0.5
+        self.leader.init_filler()
+        self.driver.read_log()
+        self._hand_out()
+
+    def _hand_over(self) -> None:
+        report = self.owner.leave()
+        if report is not None:
+            self.driver.hear(report)
+            self.owner.awake = False
+            self._hand_out()
+
+    def _hand_out(self) -> None:
+        if self.topics > 1 and self.log.copy.target_topic_id == "id":
+            # It sees that the topic is another one, and decides anew.
+            begin(self.log, "another")
+            if self.leader.log:
+                self.log.control.copies[P] = replace(
+                    self.log.copy, preserved=False, reason="TARGET_NOT_EMPTY"
+                )
+            self.driver = Driver(self.log, self.mode)
+            self.driver.read_log()
+        assignment = self.driver.assignment
+        if assignment is not None:
+            self.owners.append(Owner(self.random, self.leader, self.source, self.log, assignment))
+
+    def _finish(self) -> None:
+        if self.topics > 1 and self.log.copy.target_topic_id == "id" and not self.is_over:
+            self._kill()  # its driver notices some time
+        for each in self.owners[:-1]:
+            each.awake, each.connection.closed = False, True
+        for _ in range(6_000):
+            if self.is_over or (
+                self.owner.appends.acknowledged == LENGTH and self.owner.appends.phase is Phase.SURE
+            ):
+                break
+            self.owner.step()
+            for connection in self.leader.connections:
+                while connection.requests:
+                    self.leader.work(connection, refuse=False)
+            self.leader.replicate()
+            if self.owner.copy.needs_translation:
+                self.owner.commit()
+                self.driver.hear(self.owner.report())
+                # Whoever comes next finds the same on the log.
+                other = Driver(self.log, self.mode)
+                other.read_log()
+                assert other.assignment is None, self._words()
+        self._no_record_is_lost()
+
+    def _no_record_is_lost(self) -> None:
+        values = [entry.value for entry in self.leader.log]
+        if not self.is_over:
+            assert self.owner.appends.acknowledged == LENGTH, self._words()
+            assert self.log.copy.preserved, self._words()
+            equal_below, there_below = LENGTH, LENGTH
+        else:
+            assert self.was_touched, self._words()
+            equal_below, there_below = self.log.copy.since, self.log.position
+            assert (self.driver.row.copy is None) == (self.mode is OffsetsMode.PRESERVED), self._words()
+        shown = [offset for offset in range(LENGTH) if self.source[offset]]
+        held = set(values)
+        lost = [offset for offset in shown if offset < there_below and offset not in held]
+        assert not lost, f"{self._words()}: lost {lost}"
+        moved = [offset for offset in shown if offset < equal_below and values[offset] != offset]
+        assert not moved, f"{self._words()}: not at their offsets {moved}"
+
+    def _words(self) -> str:
+        return f"seed {self.seed}, {self.mode}, on the log {self.log.position} {self.log.copy}"
+
+
+@pytest.mark.parametrize("mode", [OffsetsMode.AUTO, OffsetsMode.PRESERVED])
+@pytest.mark.parametrize("block", range(3))
+def test_owners_that_are_killed_between_any_two_writes_leave_the_source(
+    block: int, mode: OffsetsMode
+) -> None:
+    for seed in range(block * SCHEDULES // 10, (block + 1) * SCHEDULES // 10):
+        Schedule(seed, mode, strangers=False, recreated=False).run()
+
+
+@pytest.mark.parametrize("mode", [OffsetsMode.AUTO, OffsetsMode.PRESERVED])
+@pytest.mark.parametrize("block", range(5))
+def test_nothing_is_lost_of_a_copy_that_strangers_write_to(block: int, mode: OffsetsMode) -> None:
+    for seed in range(block * SCHEDULES // 5, (block + 1) * SCHEDULES // 5):
+        Schedule(seed, mode, strangers=True, recreated=False).run()
+
+
+@pytest.mark.parametrize("mode", [OffsetsMode.AUTO, OffsetsMode.PRESERVED])
+def test_nothing_is_lost_of_a_copy_whose_topic_is_created_again(mode: OffsetsMode) -> None:
+    for seed in range(SCHEDULES // 3):
+        Schedule(seed, mode, strangers=False, recreated=True).run()
