@@ -154,3 +154,20 @@ async def test_a_large_flow_keeps_nobody_waiting_who_keeps_the_lease() -> None:
     least = [2 * offsets // TURN_ITEMS // 2, 1000 // TURN_GROUPS // 2, 3 * offsets // TURN_ITEMS // 2]
     more = [large - small for small, large in zip(turns[10], turns[1000], strict=True)]
     assert all(got >= wanted for got, wanted in zip(more, least, strict=True)), (more, least)
+
+
+async def test_groups_that_are_done_with_are_not_searched_for_each_offset() -> None:
+    searches = 0
+
+    class Searched(list[str]):
+        def __contains__(self, name: object) -> bool:
+            nonlocal searches
+            searches += 1
+            return super().__contains__(name)
+
+    fakes = world(10, 100)
+    planner = fakes.served(with_syncs(fakes)).failover.planner
+    without = Searched(f"g{number:05}" for number in range(9))
+    left = await planner.partitions(MoveOptions(), from_reachable=True, without=without)
+    assert {entry.group for entry in left} == {"g00009"}
+    assert searches == 0

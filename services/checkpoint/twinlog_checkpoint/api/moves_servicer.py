@@ -95,7 +95,8 @@ class MovesServicer:
         async with aclosing(runner.look(options)) as told:
             async for each in told:
                 if isinstance(each, MovePlan):
-                    plan = messages.move_plan(each)
+                    # Of many offsets it takes seconds, which the keeper of the lease does not have.
+                    plan = await asyncio.to_thread(messages.move_plan, each)
                     for part in messages.split(plan):
                         yield pb2.PlanMoveResponse(part=part)
                     yield pb2.PlanMoveResponse(plan=plan)
@@ -176,7 +177,7 @@ class MovesServicer:
                 if not isinstance(event, MoveReport):
                     yield _Event(step=messages.move_step(event))
                     continue
-                report = messages.move_report(event)
+                report = await asyncio.to_thread(messages.move_report, event)
                 for part in messages.split(report.plan):
                     yield _Event(part=part)
                 yield _Event(report=report)

@@ -189,7 +189,8 @@ class MovePlanner:
     ) -> list[MovePartition]:
         """Every (group, partition) with what is done with it, sorted. Raises KafkaError."""
         wanted = await self._wanted(options) if from_reachable else self._known(options)
-        wanted = [entry for entry in wanted if entry.group not in without]
+        done_with = frozenset(without)  # it comes as a list, and there are far more offsets than groups
+        wanted = [entry for entry in wanted if entry.group not in done_with]
         groups = {entry.group for entry in wanted}
         before = await group_states(self.route.from_cluster, groups) if from_reachable else {}
         there = await group_states(self.route.to_cluster, groups)
