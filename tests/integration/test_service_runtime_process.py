@@ -11,6 +11,7 @@ from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
 
+import psutil
 import pytest
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 
@@ -58,6 +59,10 @@ class Process:
 
     def log(self) -> str:
         return self._log.read_text()
+
+    @property
+    def pid(self) -> int:
+        return self._process.pid
 
     def signal(self, number: signal.Signals) -> None:
         self._process.send_signal(number)
@@ -112,6 +117,21 @@ async def test_a_signal_drains_and_exits_0_while_clusters_are_away(
         service.signal(number)
         assert await service.exit_code() == 0
         assert '"outcome": "clean"' in service.log()
+
+
+async def test_a_crash_would_leave_no_core_file_which_holds_secrets(tmp_path: Path) -> None:
+    ours = psutil.Process()
+    before = ours.rlimit(psutil.RLIMIT_CORE)
+    # What the service inherits unless it says otherwise.
+    ours.rlimit(psutil.RLIMIT_CORE, (before[1], before[1]))
+    try:
+        async with _service(tmp_path) as service:
+            await service.port()
+            assert psutil.Process(service.pid).rlimit(psutil.RLIMIT_CORE) == (0, before[1])
+            service.signal(signal.SIGTERM)
+            assert await service.exit_code() == 0
+    finally:
+        ours.rlimit(psutil.RLIMIT_CORE, before)
 
 
 async def test_a_second_signal_cuts_a_drain_that_hangs(tmp_path: Path) -> None:

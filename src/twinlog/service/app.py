@@ -10,6 +10,7 @@ import hashlib
 import logging
 import os
 import random
+import resource
 import sys
 import uuid
 from collections.abc import Awaitable, Callable, Mapping, Sequence
@@ -108,6 +109,7 @@ def service_main(name: str, build: Build, argv: Sequence[str] | None = None) -> 
         format=configuration.runtime.log_format,
         level=configuration.runtime.log_level,
     )
+    _leave_no_core_file()
     try:
         asyncio.run(_run(name, build, configuration, port_file=options.port_file))
     except asyncio.CancelledError:
@@ -228,6 +230,12 @@ def _open_context(
         ),
         instance_id=instance_id,
     )
+
+
+def _leave_no_core_file() -> None:
+    """A core file would hold passwords and records. What this process starts inherits the limit."""
+    _, most = resource.getrlimit(resource.RLIMIT_CORE)
+    resource.setrlimit(resource.RLIMIT_CORE, (0, most))
 
 
 def fingerprint(file: str) -> str:
