@@ -152,9 +152,10 @@ class RoughMirror:
                 await self.copy_again(self.dice.choice(whole))
             if lap < min(recreations, laps - 1):
                 await self.create_again(kept[0])
-            if lap < min(cuts, laps - 1):
+            elif lap < min(recreations + cuts, laps - 1):
+                # In another lap: a copy that lost all of its records ends like its source after the next.
                 entry = self.dice.choice(kept)
-                await self.lose_tail(entry, writers[entry.topic], of_copy=lap % 2 == 0)
+                await self.lose_tail(entry, writers[entry.topic], of_copy=(lap - recreations) % 2 == 0)
             if lap < kills:
                 await self.kill(("source", "source", "checkpoint")[lap % 3])
         self.aborted = sum(writer.aborted for writer in writers.values())

@@ -139,6 +139,8 @@ class Estate:
             f"{on}.twinlog.sync.topic.deletes.max.per.hour": "1",
             "twinlog.log.level": "debug",
             "twinlog.drain.seconds": "0",
+            # What looks for nothing new does so again when it has lost the flow for a moment.
+            "twinlog.owner.timeout.seconds": "60",
             **{
                 key: f"127.0.0.1:{port}" for key, port in zip(METRICS_LISTEN, self.metrics.ports, strict=True)
             },
@@ -215,8 +217,12 @@ async def test_what_a_file_says_of_its_flows_is_what_both_clusters_show(
         await _deletions(estate)
         await asyncio.to_thread(_metrics_are_served, estate.metrics.ports)
         await _services_are_found(run, tmp_path)
+
+        async def heartbeats_are_copied() -> bool:
+            return f"{estate.a}_heartbeats" in await estate.target.list_topics()
+
+        await eventually(heartbeats_are_copied)
         topics = set(await estate.target.list_topics())
-        assert f"{estate.a}_heartbeats" in topics
         assert f"{estate.c}.heartbeats" not in topics
         assert f"{estate.a}.checkpoints.internal" in topics
         assert f"{estate.c}.checkpoints.internal" in topics
@@ -259,12 +265,17 @@ async def _positions(estate: Estate) -> None:
     assert isinstance(first, TopicDescription), first
     assert first.partition_count == 3
     assert isinstance(described[names[1]], TopicDescription), described
-    keys: list[bytes] = []
-    async with estate.target.reader() as reader:
-        for number in range(3):
-            fetched = await reader.fetch(TopicPartition(names[0], number), 0, max_wait_seconds=1)
-            keys += [record.key or b"" for record in fetched.records]
-    assert any(key.startswith(b'["named-%s"' % estate.mark.encode()) for key in keys), keys
+
+    async def are_named() -> bool:
+        keys: list[bytes] = []
+        async with estate.target.reader() as reader:
+            for number in range(3):
+                fetched = await reader.fetch(TopicPartition(names[0], number), 0, max_wait_seconds=1)
+                keys += [record.key or b"" for record in fetched.records]
+        assert any(key.startswith(b'["named-%s"' % estate.mark.encode()) for key in keys), keys
+        return True
+
+    await eventually(are_named)
     with_transactions = await _is_transactional(estate, f"{estate.a}_{estate.topic('on-1')}")
     assert with_transactions
     assert not await _is_transactional(estate, f"{estate.c}.{estate.topic('off-1')}")
