@@ -27,7 +27,7 @@ from twinlog.kafka.ports import CommittedOffset, ConfigChange, KafkaCluster, New
 from twinlog.kafka.raw import FetchedPartition
 from twinlog.local.port_lease import PortLease
 from twinlog.local.twinlog_run import SERVICES, TwinlogRun
-from twinlog.model import TopicPartition
+from twinlog.model import Record, TopicPartition
 from twinlog.testing.brokers import KafkaPair, eventually, make_topics, retry_admin, unique_name
 from twinlog.testing.raw_copying import open_fetcher, open_session
 from twinlog.testing.records import write_batches
@@ -161,12 +161,17 @@ class Estate:
             records = [NewRecord(b"k", b"%d" % number, now_ms) for number in range(count)]
             await write_batches(self.pair.a, self.topic(name), [(0, Codec.NONE, records)])
 
+    async def read(self, topic: str, number: int = 0) -> Sequence[Record]:
+        """The first records of a partition of the target. AssertionError while it is not there."""
+        async with self.target.reader() as reader:
+            try:
+                return (await reader.fetch(TopicPartition(topic, number), 0, max_wait_seconds=1)).records
+            except KafkaError as error:
+                raise AssertionError(f"{topic}-{number} cannot be read yet") from error
+
     async def copied(self, topic: str, count: int) -> None:
         async def all_there() -> bool:
-            partition = TopicPartition(topic, 0)
-            async with self.target.reader() as reader:
-                fetched = await reader.fetch(partition, 0, max_wait_seconds=1)
-            assert len(fetched.records) >= count, (topic, len(fetched.records))
+            assert len(await self.read(topic)) >= count, topic
             return True
 
         await eventually(all_there)
@@ -244,10 +249,8 @@ async def _names_and_places(estate: Estate) -> None:
     await eventually(is_there)
 
     async def one_for_each_record() -> bool:
-        partition = TopicPartition(name, 0)
-        async with estate.target.reader() as reader:
-            fetched = await reader.fetch(partition, 0, max_wait_seconds=1)
-        mine = [record for record in fetched.records if estate.topic("on-1").encode() in (record.key or b"")]
+        syncs = await estate.read(name)
+        mine = [record for record in syncs if estate.topic("on-1").encode() in (record.key or b"")]
         assert mine, "no offset sync"
         return True
 
@@ -268,10 +271,8 @@ async def _positions(estate: Estate) -> None:
 
     async def are_named() -> bool:
         keys: list[bytes] = []
-        async with estate.target.reader() as reader:
-            for number in range(3):
-                fetched = await reader.fetch(TopicPartition(names[0], number), 0, max_wait_seconds=1)
-                keys += [record.key or b"" for record in fetched.records]
+        for number in range(3):
+            keys += [record.key or b"" for record in await estate.read(names[0], number)]
         assert any(key.startswith(b'["named-%s"' % estate.mark.encode()) for key in keys), keys
         return True
 
