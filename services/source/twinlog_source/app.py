@@ -202,7 +202,7 @@ async def _driver(
         jobs=jobs,
         host=TaskHost(
             estate=estate,
-            tasks=TaskSettings(flow=flow),
+            tasks=TaskSettings(flow=flow, flows=flows),
             jobs=jobs,
             instruments=instruments,
             clock=context.clock,

@@ -42,6 +42,9 @@ _OPTIONS: tuple[tuple[str, Any], ...] = (
     ("grpc.max_concurrent_streams", MAX_CONCURRENT_STREAMS),
     # A connection over which nothing is asked is given up; who comes back connects again.
     ("grpc.max_connection_idle_ms", 600_000),
+    # Pings that measure the way of what is received: requests are small, and streams of idle tasks many.
+    ("grpc.http2.bdp_probe", 0),
+    ("grpc.http2.lookahead_bytes", 1 << 20),
     # Two servers on one port must be an error, not a lottery.
     ("grpc.so_reuseport", 0),
 )

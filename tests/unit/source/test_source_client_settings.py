@@ -125,3 +125,11 @@ def test_tasks_learn_who_writes_the_preserved_copies() -> None:
     writer = WriterFact(producer_id=7, producer_epoch=2)
     told = tasks.prepare(1, 0, positions_partition_count=25, writer=writer).preserved_writer
     assert (told.producer_id, told.producer_epoch) == (7, 2)
+
+
+def test_tasks_of_many_flows_report_less_often() -> None:
+    def told(flows: int) -> float:
+        tasks = TaskSettings(flow=flow_of(""), flows=flows)
+        return tasks.prepare(1, 0, positions_partition_count=25).report_interval.ToTimedelta().total_seconds()
+
+    assert [told(flows) for flows in (1, 10, 20, 100)] == [1.0, 1.0, 2.0, 3.0]

@@ -1,18 +1,27 @@
-"""Streams that come to the WorkerService and do not say which task they are: few, short, and no traceback."""
+"""Streams that come to the WorkerService: those that do not say which task they are, few and short, and those
+of tasks, which hear their driver."""
 
 import asyncio
+import itertools
 from collections.abc import AsyncIterator
+from dataclasses import dataclass, field
 from typing import cast
 
 import pytest
+from google.protobuf.duration_pb2 import Duration
 
+from twinlog.api.common.v1 import types_pb2
 from twinlog.api.source.v1 import worker_service_pb2 as pb
 from twinlog.errors import NotFoundError, StateError
+from twinlog.model import Flow, TopicPartition
 from twinlog.service.errors_wire import ExhaustedError
 from twinlog.service.grpc_server import Context
 from twinlog.service.waiting import wait_or_stop
 from twinlog.testing.virtual_time import run_in_virtual_time
+from twinlog_source.driver.epoch import Epoch, Slot
+from twinlog_source.driver.stream_pace import LONGEST_REPORT_SECONDS
 from twinlog_source.driver.worker_servicer import MOST_SILENT_STREAMS, WorkerServicer
+from twinlog_source.partitions.standing import SILENT_SECONDS
 
 NO_CONTEXT = cast("Context", None)
 
@@ -64,3 +73,62 @@ async def refused(servicer: WorkerServicer) -> str:
     with pytest.raises(StateError) as error:
         await servicer.Run(silent(), NO_CONTEXT)
     return error.value.reason
+
+
+FLOW = Flow("A", "B")
+EPOCH = Epoch(flow=FLOW, number=1, plan=((TopicPartition("t", 0),),))
+
+
+@dataclass(slots=True)
+class Host:
+    """A driver that says nothing of its own accord."""
+
+    lease_seconds: int
+
+    def epoch_of(self, number: int) -> Epoch | None:
+        return EPOCH
+
+    def prepare(self, epoch: Epoch, slot: Slot) -> pb.Prepare:
+        return pb.Prepare(lease=Duration(seconds=self.lease_seconds))
+
+    async def rejoin(self, epoch: Epoch, slot: Slot) -> pb.Start:
+        return pb.Start()
+
+    async def reopened(self, epoch: Epoch) -> None:
+        """It may go on."""
+
+    def observe(self, epoch: Epoch, slot: Slot, reports: pb.PartitionReports) -> None:
+        """Nothing is kept."""
+
+
+@dataclass(slots=True)
+class Heard:
+    """The task's end: when it heard what."""
+
+    at: list[float] = field(default_factory=list)
+
+    async def write(self, command: pb.WorkerCommand) -> None:
+        self.at.append(asyncio.get_running_loop().time())
+
+
+async def task() -> AsyncIterator[pb.WorkerReport]:
+    flow = types_pb2.Flow(source=FLOW.source, target=FLOW.target)
+    yield pb.WorkerReport(hello=pb.Hello(flow=flow, epoch=1, slot=0, token=EPOCH.token))
+    await wait_or_stop(asyncio.Event(), 60.0)
+
+
+@pytest.mark.parametrize("lease_seconds", [1, 5, 10, 60])
+def test_a_task_hears_its_driver_several_times_in_its_lease(lease_seconds: int) -> None:
+    async def scenario() -> list[float]:
+        heard = Heard()
+        await WorkerServicer({FLOW: Host(lease_seconds)}).Run(task(), cast("Context", heard))
+        return heard.at
+
+    at = run_in_virtual_time(scenario())
+    silences = [after - before for before, after in itertools.pairwise(at)]
+    assert max(silences) <= lease_seconds / 4
+    assert len(at) <= 60.0 / min(2.0, lease_seconds / 5) + 1, "no more than it needs"
+
+
+def test_a_task_that_reports_as_seldom_as_it_may_is_not_taken_for_silent() -> None:
+    assert LONGEST_REPORT_SECONDS * 1.5 < SILENT_SECONDS

@@ -7,6 +7,7 @@ from google.protobuf.duration_pb2 import Duration
 from twinlog.api.source.v1 import worker_service_pb2 as pb
 from twinlog.policy.names import transactional_id_prefix
 from twinlog_source.config import SourceFlow
+from twinlog_source.driver.stream_pace import report_seconds
 from twinlog_source.log.facts import WriterFact
 
 IDS_PER_SLOT = 6
@@ -48,6 +49,8 @@ def _transactional_id(flow: SourceFlow, slot: int, turn: int) -> str:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TaskSettings:
     flow: SourceFlow
+    flows: int = 1
+    """How many flows the process has."""
 
     def prepare(
         self, epoch: int, slot: int, *, positions_partition_count: int, writer: WriterFact | None = None
@@ -57,6 +60,8 @@ class TaskSettings:
         flow, settings, syncs = self.flow, self.flow.settings, self.flow.offset_syncs
         lease = Duration()
         lease.FromNanoseconds(int(settings.lease_seconds * 1e9))
+        reports = Duration()
+        reports.FromNanoseconds(int(report_seconds(self.flows) * 1e9))
         level = settings.recode_compression_level
         return pb.Prepare(
             clients={
@@ -82,4 +87,5 @@ class TaskSettings:
             if writer is None
             else pb.WriterIdentity(producer_id=writer.producer_id, producer_epoch=writer.producer_epoch),
             filler_transactional_id=filler_id(flow, epoch, slot),
+            report_interval=reports,
         )

@@ -14,14 +14,14 @@ from twinlog.service.errors_wire import ExhaustedError
 from twinlog.service.grpc_server import Context
 from twinlog.service.waiting import wait_or_stop
 from twinlog_source.driver.epoch import Epoch, Slot, SlotState, rejoin_wait
+from twinlog_source.driver.stream_pace import LONGEST_ALIVE_SECONDS, alive_seconds
 from twinlog_source.reasons import EndReason
 
-ALIVE_INTERVAL_SECONDS = 1.0
 HELLO_SECONDS = 10.0
 MOST_SILENT_STREAMS = 500
 """A token costs nothing to whoever has none: before it is shown, streams are few and short."""
 REPORTS_OF_A_HEALTHY_TASK = 10
-"""A task that has sent so many, one a second, does not crash at its start."""
+"""A task that has sent so many, one every second or few, does not crash at its start."""
 
 log = structlog.get_logger(__name__)
 
@@ -141,11 +141,14 @@ class _Conversation:
         wait_seconds = rejoin_wait(self._slot.losses)
         if wait_seconds:
             await wait_or_stop(self._epoch.over, wait_seconds)
+        silent_seconds = LONGEST_ALIVE_SECONDS
         if not self._epoch.ending:
-            await self._context.write(pb.WorkerCommand(prepare=self._host.prepare(self._epoch, self._slot)))
+            prepare = self._host.prepare(self._epoch, self._slot)
+            silent_seconds = alive_seconds(prepare.lease.ToTimedelta().total_seconds())
+            await self._context.write(pb.WorkerCommand(prepare=prepare))
         while self._is_served:
             try:
-                async with asyncio.timeout(ALIVE_INTERVAL_SECONDS):
+                async with asyncio.timeout(silent_seconds):
                     command = await self._slot.commands.get()
             except TimeoutError:
                 command = pb.WorkerCommand(alive=pb.Alive())

@@ -29,7 +29,7 @@ from twinlog_source.task.assembly import open_copier
 from twinlog_source.task.copier import Copier
 from twinlog_source.task.driver_lease import DriverLease
 
-REPORT_INTERVAL_SECONDS = 1.0
+SHORTEST_REPORT_SECONDS = 1.0
 CLOSE_TIMEOUT_SECONDS = 5.0
 AWAKE_SECONDS = 0.5
 
@@ -40,6 +40,9 @@ CHANNEL_OPTIONS = (
     ("grpc.max_receive_message_length", 32 << 20),
     ("grpc.max_send_message_length", 32 << 20),
     ("grpc.enable_retries", 0),
+    # Pings that measure the way double what an idle stream costs; the window is large enough without.
+    ("grpc.http2.bdp_probe", 0),
+    ("grpc.http2.lookahead_bytes", 1 << 20),
     ("grpc.enable_http_proxy", 0),
 )
 
@@ -181,7 +184,8 @@ class TaskConnection:
                 self._copier = copier
                 await stream.write(pb.WorkerReport(prepared=pb.Prepared()))
                 assert self._start is not None
-                await self._copy(stream, copier, await self._start)
+                reports = prepare.report_interval.ToTimedelta().total_seconds()
+                await self._copy(stream, copier, await self._start, max(SHORTEST_REPORT_SECONDS, reports))
                 await self._finish(stream, EndReason.END_OF_EPOCH, "", copier)
         except TwinlogError as error:
             log.warning(
@@ -215,7 +219,7 @@ class TaskConnection:
         async with self._writing:
             await stream.write(report)
 
-    async def _copy(self, stream: Any, copier: Copier, start: pb.Start) -> None:
+    async def _copy(self, stream: Any, copier: Copier, start: pb.Start, report_seconds: float) -> None:
         copier.assign(start)
         failure: TwinlogError | None = None
 
@@ -230,13 +234,13 @@ class TaskConnection:
 
         async with asyncio.TaskGroup() as group:
             group.create_task(copy(), name="copy")
-            group.create_task(self._report(stream, copier), name="reports")
+            group.create_task(self._report(stream, copier, report_seconds), name="reports")
         if failure is not None:
             raise failure
 
-    async def _report(self, stream: Any, copier: Copier) -> None:
+    async def _report(self, stream: Any, copier: Copier, every_seconds: float) -> None:
         with contextlib.suppress(grpc.aio.AioRpcError, asyncio.InvalidStateError):
-            while not await wait_or_stop(self._stop, REPORT_INTERVAL_SECONDS):
+            while not await wait_or_stop(self._stop, every_seconds):
                 await self._write(stream, pb.WorkerReport(partitions=copier.report()))
 
     async def _finish(self, stream: Any, reason: str, message: str, copier: Copier | None = None) -> None:
