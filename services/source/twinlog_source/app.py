@@ -30,6 +30,7 @@ from twinlog_source.driver.flow_monitor import FlowMonitor
 from twinlog_source.driver.instruments import FlowInstruments, observe_flows
 from twinlog_source.driver.ownership import Fence, Ownership
 from twinlog_source.driver.positions_follower import PositionsFollower
+from twinlog_source.driver.shared_workers import shared_worker
 from twinlog_source.driver.state import FlowState
 from twinlog_source.driver.task_host import TaskHost
 from twinlog_source.driver.task_settings import TaskSettings
@@ -69,8 +70,10 @@ async def build(context: ServiceContext, stack: AsyncExitStack) -> ServiceParts:
         for flow in flows
     }
     drivers = {
-        flow.flow: await _driver(context, flow, leases[flow.flow], watch, runner, stack, flows=len(flows))
-        for flow in flows
+        flow.flow: await _driver(
+            context, flow, leases[flow.flow], watch, runner, stack, index=index, flows=len(flows)
+        )
+        for index, flow in enumerate(flows)
     }
     monitors = {flow.flow: await _monitor(context, flow, drivers[flow.flow], stack) for flow in flows}
     operations = {
@@ -142,6 +145,7 @@ async def _driver(
     runner: SparkRunner,
     stack: AsyncExitStack,
     *,
+    index: int,
     flows: int,
 ) -> FlowDriver:
     clients = flow.clients
@@ -219,6 +223,7 @@ async def _driver(
         max_slots=flow.settings.max_slots,
         epoch_seconds=flow.settings.epoch_seconds,
         longest_epoch_seconds=flow.settings.longest_epoch_seconds,
+        shared_worker=shared_worker(index, flows),
     )
 
 

@@ -88,6 +88,8 @@ class Epoch:
     flow: Flow
     number: int
     plan: Plan
+    shared_worker: int | None = None
+    """The Python worker that its task shares with those of other flows; None = one of its own."""
     token: str = field(default_factory=lambda: secrets.token_urlsafe(24), repr=False)
     slots: tuple[Slot, ...] = ()
     ending: str = ""

@@ -64,10 +64,12 @@ class EpochJobs:
         """Of an epoch that is made ready while `beside` copies."""
         return number_after(self._number, beside=None if beside is None else beside.number)
 
-    async def prepare(self, chosen: Plan, *, number: int, group: asyncio.TaskGroup) -> Epoch:
+    async def prepare(
+        self, chosen: Plan, *, number: int, group: asyncio.TaskGroup, shared_worker: int | None = None
+    ) -> Epoch:
         """Start the tasks of an epoch and wait until they are ready. Raises what kept one from it."""
         self._number = number
-        epoch = Epoch(flow=self.flow, number=number, plan=chosen)
+        epoch = Epoch(flow=self.flow, number=number, plan=chosen, shared_worker=shared_worker)
         self._epochs[epoch.number] = epoch
         job = group.create_task(self._run(epoch), name=f"{self.flow} epoch {epoch.number}")
         self._running.add(job)

@@ -31,11 +31,12 @@ from twinlog_source.driver.epoch import Epoch, SlotState
 from twinlog_source.driver.epoch_jobs import EpochJobs
 from twinlog_source.driver.epoch_span import EpochSpan
 from twinlog_source.driver.instruments import FlowInstruments
+from twinlog_source.driver.shared_workers import is_small, seconds_to_renewal
 from twinlog_source.driver.state import FlowState
 from twinlog_source.driver.task_host import TaskHost
 from twinlog_source.log.facts import MOST_SLOTS
 from twinlog_source.log.fencing import FENCED
-from twinlog_source.partitions.planner import Plan, plan, slots_needed
+from twinlog_source.partitions.planner import Load, Plan, plan, slots_needed
 from twinlog_source.partitions.shares import differ
 from twinlog_source.partitions.standing import END_VALID_SECONDS, FlowFacts, idle_words
 from twinlog_source.reasons import EndReason, PartitionReason
@@ -74,9 +75,13 @@ class FlowDriver:
     max_slots: int | None
     epoch_seconds: float
     longest_epoch_seconds: float
+    shared_worker: int | None = None
+    """The worker that it shares with other flows while it has little to copy; None = it shares none."""
     current: Epoch | None = None
     """The epoch that copies now."""
     _most_slots: int = 1
+    _first_backlog: int = 0
+    """Records before the flow when it was planned without an epoch before it."""
     _owned: bool = False
     _was_copied: bool = False
     """An epoch has run since the flow was taken over."""
@@ -227,7 +232,9 @@ class FlowDriver:
         await self.estate.ownership.note_slots(len(chosen))
         number = self.jobs.next_number(beside=self.current)
         await self.estate.end_hanging(number)
-        epoch = await self.jobs.prepare(chosen, number=number, group=group)
+        epoch = await self.jobs.prepare(
+            chosen, number=number, group=group, shared_worker=self._worker_for(chosen)
+        )
         ready = self.clock.monotonic()
         try:
             await self.estate.confirm()
@@ -263,6 +270,7 @@ class FlowDriver:
                 self._most_slots = min(self.max_slots or await self.jobs.runner.slots(), MOST_SLOTS)
                 previous = self.current.plan if self.current else ()
                 backlog = 0 if previous else await self.estate.backlog_records(partitions)
+                self._first_backlog = backlog
                 return plan(
                     self.estate.table.rates(partitions),
                     max_slots=self._slots_needed(partitions, present=len(previous), first_backlog=backlog),
@@ -275,9 +283,20 @@ class FlowDriver:
     def _slots_needed(
         self, partitions: Collection[TopicPartition], *, present: int, first_backlog: int = 0
     ) -> int:
+        return slots_needed(self._load(partitions, first_backlog), present=present, most=self._most_slots)
+
+    def _load(self, partitions: Collection[TopicPartition], first_backlog: int = 0) -> Load:
         load = self.estate.table.load(partitions, now=self.clock.monotonic())
-        load = replace(load, first_backlog_records=first_backlog)
-        return slots_needed(load, present=present, most=self._most_slots)
+        return replace(load, first_backlog_records=first_backlog)
+
+    def _worker_for(self, chosen: Plan) -> int | None:
+        """The shared worker for a flow with little to copy."""
+        if len(chosen) > 1 or not is_small(self._load(chosen[0], self._first_backlog)):
+            return None
+        return self.shared_worker
+
+    def _outgrew_its_worker(self, epoch: Epoch) -> bool:
+        return epoch.shared_worker is not None and not is_small(self._load(epoch.partitions))
 
     def _needs_more_slots(self, epoch: Epoch) -> bool:
         """Whether its load has outgrown the epoch. One that needs fewer stays to its end."""
@@ -321,15 +340,16 @@ class FlowDriver:
     async def _stay(self, epoch: Epoch, stop: asyncio.Event) -> None:
         """Stay while its plan is right and its tasks are well."""
         began = looked_at = self.clock.monotonic()
-        span = EpochSpan(
-            began=began, soonest_seconds=self.epoch_seconds, longest_seconds=self.longest_epoch_seconds
-        )
+        longest_seconds = self.longest_epoch_seconds
+        if self.shared_worker is not None:
+            longest_seconds = seconds_to_renewal(began, self.shared_worker, longest_seconds=longest_seconds)
+        span = EpochSpan(began=began, soonest_seconds=self.epoch_seconds, longest_seconds=longest_seconds)
         while not span.is_over(now := self.clock.monotonic(), lambda: self._holds(epoch)):
             if stop.is_set():
                 return
             if now >= looked_at + DEMAND_POLL_SECONDS:
                 looked_at = now
-                if self._needs_more_slots(epoch):
+                if self._needs_more_slots(epoch) or self._outgrew_its_worker(epoch):
                     return
             failure = epoch.failure
             if failure is not None:

@@ -1,11 +1,12 @@
 """One epoch = one Spark job: a task per slot, which joins its driver over gRPC and copies until it is told
-to end."""
+to end. Epochs of flows with little to copy share a job, and a task."""
 
 from collections.abc import Iterable, Iterator, Sequence
 
 from pyspark import SparkContext
 
 from twinlog_source.task.run import TaskOutcome, TaskSpec, run_task
+from twinlog_source.task.shared_worker import run_tasks
 
 
 def run_epoch(context: SparkContext, specs: Sequence[TaskSpec]) -> list[TaskOutcome]:
@@ -22,6 +23,17 @@ def run_epoch(context: SparkContext, specs: Sequence[TaskSpec]) -> list[TaskOutc
     return outcomes
 
 
+def run_together(context: SparkContext, specs: Sequence[TaskSpec]) -> list[TaskOutcome]:
+    """Run the tasks of several flows in one Spark task; their outcomes. As `run_epoch`, but that a task that
+    is lost is run again in its place."""
+    first = specs[0]
+    group = job_group(first.flow_name, first.epoch)
+    context.setJobGroup(group, f"{len(specs)} flows with little to copy", interruptOnCancel=False)
+    together = context.parallelize([tuple(specs)], 1)
+    outcomes: list[TaskOutcome] = together.mapPartitions(_run_slots).collect()
+    return outcomes
+
+
 def job_group(flow_name: str, epoch: int) -> str:
     """By which the job of an epoch is cancelled."""
     return f"{flow_name} epoch {epoch}"
@@ -31,3 +43,8 @@ def _run_slot(specs: Iterable[TaskSpec]) -> Iterator[TaskOutcome]:
     # The whole input is read first: a worker with unread input is thrown away after the job.
     for spec in list(specs):
         yield run_task(spec)
+
+
+def _run_slots(together: Iterable[Sequence[TaskSpec]]) -> Iterator[TaskOutcome]:
+    for specs in list(together):
+        yield from run_tasks(specs)

@@ -2,7 +2,7 @@
 gone."""
 
 import asyncio
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
@@ -11,7 +11,7 @@ import structlog
 
 from twinlog.clock import Clock
 from twinlog_source.driver.epoch import Epoch
-from twinlog_source.pipeline.job import job_group, run_epoch
+from twinlog_source.pipeline.job import job_group, run_epoch, run_together
 from twinlog_source.pipeline.jvm_log import JvmOutput
 from twinlog_source.pipeline.launch import SPARK_FAILURES, SparkUnavailableError
 from twinlog_source.pipeline.session import (
@@ -20,6 +20,7 @@ from twinlog_source.pipeline.session import (
     local_cores,
     open_context,
 )
+from twinlog_source.pipeline.shared_jobs import SharedJobs
 from twinlog_source.task.run import TaskSpec
 
 CONNECT_TIMEOUT_SECONDS = 20.0
@@ -56,9 +57,11 @@ class SparkRunner:
     _changing: asyncio.Lock = field(default_factory=asyncio.Lock)
     """pyspark keeps one context in the process: the old one is closed before the new one is opened."""
     _threads: ThreadPoolExecutor = field(init=False)
+    _shared: SharedJobs = field(init=False)
 
     def __post_init__(self) -> None:
         self._threads = ThreadPoolExecutor(self.threads + 2, thread_name_prefix="spark")
+        self._shared = SharedJobs(run_together=self._run_together)
 
     def warm_up(self) -> None:
         """Start the JVM beside whatever the caller does next; it takes seconds. Call it in the event loop."""
@@ -77,8 +80,21 @@ class SparkRunner:
 
     async def run(self, epoch: Epoch) -> None:
         """Return when all tasks of the epoch have ended. Raises TwinlogError."""
+        if epoch.shared_worker is not None:
+            await self._shared.run(epoch)
+            return
         context = await self._open()
-        specs = [
+        specs = self._specs(epoch)
+        await self._on(context, lambda: run_epoch(context, specs), f"the job of epoch {epoch.number}")
+
+    async def _run_together(self, epochs: Sequence[Epoch]) -> None:
+        context = await self._open()
+        specs = [spec for epoch in epochs for spec in self._specs(epoch)]
+        flows = f"the job of {len(epochs)} flows"
+        await self._on(context, lambda: run_together(context, specs), flows)
+
+    def _specs(self, epoch: Epoch) -> list[TaskSpec]:
+        return [
             TaskSpec(
                 flow_name=str(epoch.flow),
                 epoch=epoch.number,
@@ -90,11 +106,12 @@ class SparkRunner:
             )
             for slot in epoch.slots
         ]
-        await self._on(context, lambda: run_epoch(context, specs), f"the job of epoch {epoch.number}")
 
     async def cancel(self, epoch: Epoch) -> None:
-        """Kill what is left of an epoch's tasks; its job fails then. Raises SparkUnavailableError."""
-        context, group = self._context, job_group(str(epoch.flow), epoch.number)
+        """Kill what is left of an epoch's tasks; its job fails then, and with it the epochs that share it.
+        Raises SparkUnavailableError."""
+        first = self._shared.first_of(epoch)
+        context, group = self._context, job_group(str(first.flow), first.number)
         if context is None:
             return
         try:
@@ -105,6 +122,7 @@ class SparkRunner:
 
     async def close(self) -> None:
         """Stop Spark; jobs that still run are cut off. Waits for a JVM that is being started."""
+        await self._shared.close()
         if self._launch is not None:
             await asyncio.wait([self._launch], timeout=LAUNCH_SECONDS)
         context, self._context = self._context, None

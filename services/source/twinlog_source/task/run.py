@@ -52,17 +52,8 @@ class TaskLostError(TwinlogError):
 def run_task(spec: TaskSpec) -> TaskOutcome:
     """Copy until the driver says End. Blocks. Raises TaskLostError when the driver was lost: whether it
     still lives shows when the task is run again."""
-    configure_logging(
-        service="source-task", version=__version__, format="json", level=spec.log_level, stream=sys.stderr
-    )
-    session = TaskConnection(
-        flow=Flow.parse(spec.flow_name),
-        epoch=spec.epoch,
-        slot=spec.slot,
-        driver_endpoint=spec.driver_endpoint,
-        token=spec.token,
-        connect_timeout_seconds=spec.connect_timeout_seconds,
-    )
+    configure_task_logging(spec)
+    session = connection(spec)
     try:
         reason, message = uvloop.run(session.run())
     except Exception:
@@ -74,3 +65,20 @@ def run_task(spec: TaskSpec) -> TaskOutcome:
     if reason == EndReason.LEASE_LOST:
         raise TaskLostError(message)
     return TaskOutcome(slot=spec.slot, reason=reason, message=message)
+
+
+def configure_task_logging(spec: TaskSpec) -> None:
+    configure_logging(
+        service="source-task", version=__version__, format="json", level=spec.log_level, stream=sys.stderr
+    )
+
+
+def connection(spec: TaskSpec) -> TaskConnection:
+    return TaskConnection(
+        flow=Flow.parse(spec.flow_name),
+        epoch=spec.epoch,
+        slot=spec.slot,
+        driver_endpoint=spec.driver_endpoint,
+        token=spec.token,
+        connect_timeout_seconds=spec.connect_timeout_seconds,
+    )

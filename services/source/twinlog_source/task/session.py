@@ -75,6 +75,11 @@ class TaskConnection:
     _copier: Copier | None = None
     _outcome: Outcome | None = None
 
+    @property
+    def was_served(self) -> bool:
+        """Its driver has told it what to do."""
+        return self._lease is not None
+
     async def run(self) -> Outcome:
         """Return (reason, message): END_OF_EPOCH, EPOCH_OVER (it was never started), LEASE_LOST, REFUSED, or
         the reason of a failure."""

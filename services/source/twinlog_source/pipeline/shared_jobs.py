@@ -1,0 +1,104 @@
+"""Epochs of several flows in one Spark job with one task: what begins at about the same time runs together.
+
+Each flow's epoch ends by itself, and its `run` with it; the job ends with the last of them.
+"""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass, field
+
+from twinlog.errors import TwinlogError
+from twinlog.service.waiting import wait_or_stop
+from twinlog_source.driver.epoch import Epoch, SlotState
+
+GATHER_SECONDS = 1.0
+"""How long the first waits for others: they begin together when the process starts, and at renewals."""
+LOOK_SECONDS = 60.0
+CLOSE_SECONDS = 3.0
+
+
+@dataclass(slots=True)
+class _Job:
+    epochs: list[Epoch]
+    ended: asyncio.Event = field(default_factory=asyncio.Event)
+    failure: TwinlogError | None = None
+
+
+@dataclass(slots=True, kw_only=True)
+class SharedJobs:
+    run_together: Callable[[Sequence[Epoch]], Awaitable[None]]
+    """Runs the job of these epochs to its end. Raises TwinlogError."""
+    gather_seconds: float = GATHER_SECONDS
+    _gathering: dict[int, _Job] = field(default_factory=dict)
+    """By worker, those that have not begun."""
+    _jobs: dict[str, _Job] = field(default_factory=dict)
+    """By epoch, those that have not ended."""
+    _running: set["asyncio.Future[None]"] = field(default_factory=set)
+    _closing: asyncio.Event = field(default_factory=asyncio.Event)
+
+    async def run(self, epoch: Epoch) -> None:
+        """Return when the epoch's task has ended, or does not come any more; others of its job may go on.
+        Raises TwinlogError when the job failed before that."""
+        job = self._join(epoch)
+        async with asyncio.TaskGroup() as group:
+            waits = [
+                group.create_task(job.ended.wait(), name=f"job of {epoch.flow}"),
+                group.create_task(_over(epoch), name=f"end of {epoch.flow} epoch {epoch.number}"),
+            ]
+            await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
+            for wait in waits:
+                wait.cancel()
+        if job.failure is not None:
+            raise type(job.failure)(str(job.failure), reason=job.failure.reason) from job.failure
+
+    def first_of(self, epoch: Epoch) -> Epoch:
+        """The epoch by which the job is named that this one is in: itself when it is in none."""
+        job = self._jobs.get(_name(epoch))
+        return epoch if job is None else job.epochs[0]
+
+    async def close(self) -> None:
+        """Begin no more jobs, and give those a moment whose tasks have ended: they hand in their results."""
+        self._closing.set()
+        if self._running:
+            await asyncio.wait(self._running, timeout=CLOSE_SECONDS)
+        for running in self._running:
+            running.cancel()
+
+    def _join(self, epoch: Epoch) -> _Job:
+        worker = epoch.shared_worker
+        assert worker is not None
+        job = self._gathering.get(worker)
+        if job is None:
+            job = self._gathering[worker] = _Job([])
+            # Not in a task group: the job outlives the epoch that was the first.
+            running = asyncio.ensure_future(self._lead(worker, job))
+            self._running.add(running)
+            running.add_done_callback(self._running.discard)
+        job.epochs.append(epoch)
+        self._jobs[_name(epoch)] = job
+        return job
+
+    async def _lead(self, worker: int, job: _Job) -> None:
+        try:
+            is_closing = await wait_or_stop(self._closing, self.gather_seconds)
+            del self._gathering[worker]
+            if not is_closing:
+                await self.run_together(job.epochs)
+        except TwinlogError as error:
+            job.failure = error
+        finally:
+            job.ended.set()
+            for epoch in job.epochs:
+                self._jobs.pop(_name(epoch), None)
+
+
+async def _over(epoch: Epoch) -> None:
+    """Return when no task of the epoch is at work and none is wanted: who comes late is refused."""
+    await epoch.over.wait()
+    idle = (SlotState.FINISHED, SlotState.LOST, SlotState.WAITING)
+    while not await epoch.wait_until(lambda: epoch.are(*idle), LOOK_SECONDS):
+        pass
+
+
+def _name(epoch: Epoch) -> str:
+    return f"{epoch.flow} {epoch.number}"
