@@ -45,12 +45,24 @@ FINISH_TIMEOUT_SECONDS = 20.0
 LEAVE_SECONDS = 5.0
 """For what is put on the log at the end. A target that hangs must not hold up the process."""
 REPLAN_POLL_SECONDS = 0.25
+LONGEST_REPLAN_POLL_SECONDS = 1.0
+REPLANS_PER_SECOND = 40
+"""Of all flows of a process together, as long as each looks every second."""
 DEMAND_POLL_SECONDS = 1.0
 PROBE_POLL_SECONDS = 0.05
 LONGEST_RETRY_SECONDS = 5.0
 """How old the reason may be that a flow shows: it is looked at again after so long."""
 
 log = structlog.get_logger(__name__)
+
+
+def replan_poll_seconds(flows: int) -> float:
+    """How often a flow looks whether its epoch should end, in a process of so many flows.
+
+    >>> [replan_poll_seconds(flows) for flows in (1, 10, 20, 100)]
+    [0.25, 0.25, 0.5, 1.0]
+    """
+    return min(LONGEST_REPLAN_POLL_SECONDS, max(REPLAN_POLL_SECONDS, flows / REPLANS_PER_SECOND))
 
 
 @dataclass(slots=True, kw_only=True)
@@ -339,6 +351,7 @@ class FlowDriver:
 
     async def _stay(self, epoch: Epoch, stop: asyncio.Event) -> None:
         """Stay while its plan is right and its tasks are well."""
+        poll_seconds = replan_poll_seconds(self.estate.flows)
         began = looked_at = self.clock.monotonic()
         longest_seconds = self.longest_epoch_seconds
         if self.shared_worker is not None:
@@ -365,4 +378,4 @@ class FlowDriver:
                 # A cluster that is away now is the tasks' matter: they say so, and try again.
                 log.debug("plan_not_checked", flow=str(self.flow), reason=error.reason)
             self.send_throttles()
-            await wait_or_stop(stop, REPLAN_POLL_SECONDS)
+            await wait_or_stop(stop, poll_seconds)

@@ -47,7 +47,7 @@ class FlowMonitor:
             row.stall.observe(row.position, must_move=must_move, now=now)
 
     async def _read_ends(self, stop: asyncio.Event) -> None:
-        while not await wait_or_stop(stop, TICK_SECONDS):
+        while not await wait_or_stop(stop, max(TICK_SECONDS, self.ends.due_in_seconds)):
             if self.ends.is_due:
                 await finish_or_cancel(self.ends.look(), stop=stop, grace_seconds=0)
 

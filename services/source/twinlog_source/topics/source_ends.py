@@ -38,6 +38,11 @@ class SourceEnds:
     def is_due(self) -> bool:
         return self.clock.monotonic() >= self._due_at
 
+    @property
+    def due_in_seconds(self) -> float:
+        """0 when a look is due."""
+        return max(0.0, self._due_at - self.clock.monotonic())
+
     async def look(self) -> None:
         """Read all ends, then the age of what is behind where that is not known. Never raises KafkaError:
         what could not be read is known of the rows."""
