@@ -1,8 +1,10 @@
 """What many idle flows cost: `python -m bench.many_flows [--flows 100] [--topics 100] [--seconds 60]`.
 
 Two local brokers. Every flow has a source alias of its own (one broker stands for all of them) and the hub as
-its target, with as many topics each; nothing is produced. Prints the processor time that each service with
-its children takes while it idles, as a share of one core, its memory, threads and connections.
+its target, with as many topics each. One topic of each flow gets a record a second, as `heartbeats` does: the
+heartbeats of all would lie in one topic here, which every flow would copy, so they are left out. Prints the
+processor time that each service with its children takes, as a share of one core, its memory, threads and
+connections.
 """
 
 import argparse
@@ -10,6 +12,8 @@ import asyncio
 import contextlib
 import sys
 import tempfile
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from pathlib import Path
 
 from bench.tree_meter import TreeMeter
@@ -17,13 +21,16 @@ from twinlog.api.configsync.v1 import configsync_service_pb2 as pb2
 from twinlog.api.configsync.v1.configsync_service_pb2_grpc import ConfigSyncServiceStub
 from twinlog.api.source.v1 import source_service_pb2 as source_pb
 from twinlog.api.source.v1.source_service_pb2_grpc import SourceServiceStub
+from twinlog.clock import SystemClock
 from twinlog.kafka.cluster import open_cluster
-from twinlog.kafka.ports import NewTopic
+from twinlog.kafka.ports import LogWriter, NewTopic
 from twinlog.local.blocking_cluster import BlockingCluster
 from twinlog.local.spec import ClusterSpec
+from twinlog.model import TopicPartition
 from twinlog.service.runtime import wait_or_stop
 from twinlog.testing.service_process import ServiceProcess, run_service
 
+BEAT_SECONDS = 1.0
 SERVICES = ("configsync", "heartbeat", "checkpoint", "source")
 
 
@@ -35,18 +42,23 @@ def settings(flows: int, source: str, hub: str) -> str:
         lines += [f"{alias}->hub.enabled = true", f"{alias}->hub.emit.heartbeats.enabled = true"]
     # As in MM2, every two clusters of a file would be a flow that carries heartbeats: ten thousand of them.
     lines += ["emit.heartbeats.enabled = false"]
-    lines += ["topics = t-.*", "replication.factor = 1", "offset.storage.replication.factor = 1"]
+    lines += [f"{alias}->hub.topics = t-.*, {beats_of(number)}" for number, alias in enumerate(aliases)]
+    lines += ["heartbeats.replication.enabled = false"]
+    lines += ["replication.factor = 1", "offset.storage.replication.factor = 1"]
     lines += [f"{kind}.replication.factor = 1" for kind in ("heartbeats.topic", "checkpoints.topic")]
     lines += ["offset-syncs.topic.replication.factor = 1"]
     return "\n".join(lines)
 
 
-async def make_topics(source: str, count: int) -> None:
+def beats_of(flow: int) -> str:
+    """The topic that gets a record a second."""
+    return f"beat-{flow:03}"
+
+
+async def make_topics(source: str, count: int, flows: int) -> None:
     async with open_cluster("source", {"bootstrap.servers": source}) as cluster:
-        wanted = [
-            NewTopic(name=f"t-{number:03}", partition_count=1, replication_factor=1)
-            for number in range(count)
-        ]
+        names = [f"t-{number:03}" for number in range(count)] + [beats_of(flow) for flow in range(flows)]
+        wanted = [NewTopic(name=name, partition_count=1, replication_factor=1) for name in names]
         made = await cluster.create_topics([*wanted, _syncs()])
         print("topics of the source:", sum(error is None for error in made.values()))
 
@@ -54,6 +66,35 @@ async def make_topics(source: str, count: int) -> None:
 def _syncs() -> NewTopic:
     """The source service would make it."""
     return NewTopic(name="mm2-offset-syncs.hub.internal", partition_count=1, replication_factor=1)
+
+
+@asynccontextmanager
+async def beating(source: str, flows: int) -> AsyncIterator[None]:
+    """Every flow gets its record a second while this lasts, one after the other."""
+    stop = asyncio.Event()
+
+    async def beat(writer: LogWriter, flow: int) -> None:
+        await wait_or_stop(stop, flow / flows)
+        while not stop.is_set():
+            await writer.append(
+                TopicPartition(beats_of(flow), 0),
+                key=b"beat",
+                value=bytes(40),
+                timestamp_ms=SystemClock().now_ms(),
+            )
+            await wait_or_stop(stop, BEAT_SECONDS)
+
+    async with (
+        open_cluster("source", {"bootstrap.servers": source}) as cluster,
+        cluster.writer() as writer,
+        asyncio.TaskGroup() as group,
+    ):
+        for flow in range(flows):
+            group.create_task(beat(writer, flow), name=beats_of(flow))
+        try:
+            yield
+        finally:
+            stop.set()
 
 
 async def pause(seconds: float) -> None:
@@ -128,7 +169,7 @@ async def measure(services: list[ServiceProcess], seconds: float) -> None:
 
 
 async def compare(arguments: argparse.Namespace, source: str, hub: str, directory: Path) -> None:
-    await make_topics(source, arguments.topics)
+    await make_topics(source, arguments.topics, arguments.flows)
     text = settings(arguments.flows, source, hub)
     async with contextlib.AsyncExitStack() as stack:
         services: list[ServiceProcess] = []
@@ -141,7 +182,8 @@ async def compare(arguments: argparse.Namespace, source: str, hub: str, director
             service = await stack.enter_async_context(run_service(name, folder, own))
             services.append(service)
             if name == "configsync":
-                await settled(service, arguments.flows, arguments.topics)
+                await settled(service, arguments.flows, arguments.topics + 1)
+                await stack.enter_async_context(beating(source, arguments.flows))
             if name == "source":
                 await copied(service, arguments.flows)
         await pause(arguments.warm_up)
