@@ -100,3 +100,22 @@ async def test_a_job_that_outlives_its_epoch_is_cancelled_and_gives_its_place_ba
         epoch.end("EPOCH_OVER")
         await spark.cancelled.wait()
     assert jobs.epoch_of(1) is None
+
+
+async def test_everybody_who_waits_for_an_epoch_sees_it_move() -> None:
+    epoch = Epoch(flow=Flow("A", "B"), number=7, plan=((P,),))
+    states = (SlotState.PREPARED, SlotState.RUNNING, SlotState.FINISHED)
+
+    async def is_seen(state: SlotState) -> bool:
+        return await epoch.wait_until(lambda: epoch.are(state), 60.0)
+
+    async with asyncio.TaskGroup() as group:
+        waits = {
+            state: [group.create_task(is_seen(state), name=f"{state} {n}") for n in range(2)]
+            for state in states
+        }
+        for state in states:
+            assert not any(wait.done() for wait in waits[state])
+            epoch.move(epoch.slots[0], state)
+            await asyncio.wait(waits[state])
+    assert all(wait.result() for both in waits.values() for wait in both)

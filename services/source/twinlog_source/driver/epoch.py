@@ -133,7 +133,7 @@ class Epoch:
         return None if self.ending else self.job_failure
 
     async def wait_until(self, condition: Callable[[], bool], seconds: float) -> bool:
-        """Wait for a condition on its slots; False when that took longer. For one waiter at a time."""
+        """Wait for a condition on its slots; False when that took longer."""
         try:
             async with asyncio.timeout(seconds):
                 while not condition():
