@@ -106,6 +106,14 @@ def test_flows_of_a_worker_are_renewed_at_one_time_and_groups_one_after_the_othe
     assert seconds_to_renewal(5.0, 1, longest_seconds=0.0) == 0.0, "epochs may be as short as possible"
 
 
+def test_flows_that_began_apart_come_together_soon() -> None:
+    def renewed_at(began: float) -> float:
+        return began + seconds_to_renewal(began, 1, longest_seconds=600.0, is_first=True)
+
+    assert {renewed_at(began) for began in (1220.5, 1259.5, 1339.5)} == {1340.0}
+    assert seconds_to_renewal(5.0, 0, longest_seconds=60.0, is_first=True) == 55.0
+
+
 def test_few_flows_have_workers_of_their_own_and_many_share_them() -> None:
     assert {shared_worker(index, 4) for index in range(4)} == {None}
     workers = [shared_worker(index, 100) for index in range(100)]

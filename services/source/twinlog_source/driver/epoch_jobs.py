@@ -16,6 +16,8 @@ from twinlog_source.partitions.planner import Plan
 from twinlog_source.reasons import EndReason
 
 PREPARE_TIMEOUT_SECONDS = 60.0
+FIRST_NUMBER = 1
+"""Of a flow's first epoch in this process."""
 JOB_END_SECONDS = 5.0
 LINGER_SECONDS = 60.0
 """A job whose epoch has been over for so long is cancelled: its tasks never came, or do not hear."""
@@ -53,7 +55,7 @@ class EpochJobs:
     clock: Clock
     linger_seconds: float = LINGER_SECONDS
     _epochs: dict[int, Epoch] = field(default_factory=dict)
-    _number: int = 0
+    _number: int = FIRST_NUMBER - 1
     _running: set["asyncio.Task[None]"] = field(default_factory=set)
 
     def epoch_of(self, number: int) -> Epoch | None:

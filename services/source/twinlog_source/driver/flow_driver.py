@@ -28,7 +28,7 @@ from twinlog.service.lease import OWNED_ELSEWHERE
 from twinlog.service.waiting import finish_or_cancel, wait_or_stop
 from twinlog.telemetry.repeats import RepeatLimiter
 from twinlog_source.driver.epoch import Epoch, SlotState
-from twinlog_source.driver.epoch_jobs import EpochJobs
+from twinlog_source.driver.epoch_jobs import FIRST_NUMBER, EpochJobs
 from twinlog_source.driver.epoch_span import EpochSpan
 from twinlog_source.driver.instruments import FlowInstruments
 from twinlog_source.driver.shared_workers import is_small, seconds_to_renewal
@@ -355,7 +355,12 @@ class FlowDriver:
         began = looked_at = self.clock.monotonic()
         longest_seconds = self.longest_epoch_seconds
         if self.shared_worker is not None:
-            longest_seconds = seconds_to_renewal(began, self.shared_worker, longest_seconds=longest_seconds)
+            longest_seconds = seconds_to_renewal(
+                began,
+                self.shared_worker,
+                longest_seconds=longest_seconds,
+                is_first=epoch.number == FIRST_NUMBER,
+            )
         span = EpochSpan(began=began, soonest_seconds=self.epoch_seconds, longest_seconds=longest_seconds)
         while not span.is_over(now := self.clock.monotonic(), lambda: self._holds(epoch)):
             if stop.is_set():

@@ -16,6 +16,8 @@ FLOWS_OF_THEIR_OWN = 4
 FLOWS_PER_WORKER = 16
 SMALL_BYTES_PER_SECOND = 1e6
 SMALL_BACKLOG_RECORDS = 10_000
+FIRST_RENEWAL_SECONDS = 120.0
+"""Flows take minutes to begin where there are many, and those that began alone come together soon."""
 STAGGER_SECONDS = 20.0
 """Between the renewals of two groups: each costs a burst of connections."""
 
@@ -46,9 +48,9 @@ def is_small(load: Load) -> bool:
     )
 
 
-def seconds_to_renewal(now: float, worker: int, *, longest_seconds: float) -> float:
+def seconds_to_renewal(now: float, worker: int, *, longest_seconds: float, is_first: bool = False) -> float:
     """How long an epoch that begins now lasts at most: the whole group is renewed at one time. `now` is
-    monotonic; 0 to `longest_seconds`.
+    monotonic; 0 to `longest_seconds`. `is_first`: it is the flow's first one in this process.
 
     >>> [seconds_to_renewal(now, 0, longest_seconds=600.0) for now in (0.0, 590.0, 600.0)]
     [600.0, 10.0, 600.0]
@@ -57,4 +59,5 @@ def seconds_to_renewal(now: float, worker: int, *, longest_seconds: float) -> fl
     """
     if longest_seconds <= 0:
         return longest_seconds
-    return longest_seconds - (now - worker * STAGGER_SECONDS) % longest_seconds
+    period_seconds = min(longest_seconds, FIRST_RENEWAL_SECONDS) if is_first else longest_seconds
+    return period_seconds - (now - worker * STAGGER_SECONDS) % period_seconds
