@@ -78,6 +78,16 @@ PARTITIONS: Final = ReasonGroup(
             "look at the target's brokers if it stays",
         ),
         OwnReason(
+            "DELAYED",
+            "the next records are younger than `twinlog.delay.seconds`: the partition is held behind",
+            "nothing",
+        ),
+        OwnReason(
+            "UNTIL_REACHED",
+            "a finite copy (`twinlog copy`) has reached the offset where it ends",
+            "nothing",
+        ),
+        OwnReason(
             "NO_TASK",
             "no Spark task copies the partition now: one died and the next has not started",
             "nothing; if it stays, see Spark's log and the reason of the flow (`twinlog status`)",
@@ -463,6 +473,16 @@ COMMANDS: Final = ReasonGroup(
         OwnReason("FLOW_UNKNOWN", "this process has no such flow", "the message lists those it has"),
         OwnReason(
             "PARTITION_UNKNOWN", "the flow does not copy this topic or partition", "`twinlog partitions`"
+        ),
+        OwnReason(
+            "NOT_REPAIRED",
+            "`twinlog repair` left a partition alone: only a new copy heals it, or the report is old",
+            "the commands that it prints; or `twinlog verify` again",
+        ),
+        OwnReason(
+            "NOT_RUNNING",
+            "the services that `twinlog copy` runs did not start, or ended by themselves",
+            _READ_THE_MESSAGE,
         ),
         OwnReason("NOT_PAUSED", "exactly this scope is not paused", "`twinlog pause` lists the pauses"),
         OwnReason("GAP_UNKNOWN", "no such gap is in the ledger", "`twinlog gaps --all` lists them"),

@@ -25,7 +25,7 @@ from twinlog_source.verify.progress import OnProgress, Progress
 from twinlog_source.verify.request import VerifyRequest
 
 Batches = Sequence[tuple[int, Codec, Sequence[NewRecord]]]
-COMMAND_SECONDS = 120
+COMMAND_SECONDS = 300
 
 
 @dataclass(slots=True, kw_only=True)

@@ -3,6 +3,7 @@
 What they mean and what to do is in `twinlog.reasons`, from which docs/reasons.md is made.
 """
 
+from collections.abc import Mapping
 from enum import StrEnum
 
 
@@ -10,6 +11,8 @@ class PartitionReason(StrEnum):
     """Of a partition, as the task reports it or as the driver sees it."""
 
     DATA_LOSS = "DATA_LOSS"
+    DELAYED = "DELAYED"
+    """Of a RUNNING partition: its next records are too young (`Horizon`)."""
     FETCH_UNANSWERED = "FETCH_UNANSWERED"
     NO_POSITION = "NO_POSITION"
     NO_TASK = "NO_TASK"
@@ -22,6 +25,8 @@ class PartitionReason(StrEnum):
     THROTTLED = "THROTTLED"
     TRUNCATION_SUSPECTED = "TRUNCATION_SUSPECTED"
     """The log may be that of a new topic of the old name: the driver asks for the topic's id."""
+    UNTIL_REACHED = "UNTIL_REACHED"
+    """Of a RUNNING partition: it is copied as far as this copy is to go (`Horizon`)."""
 
 
 class EndReason(StrEnum):
@@ -34,3 +39,10 @@ class EndReason(StrEnum):
     PLAN_CHANGED = "PLAN_CHANGED"
     REFUSED = "REFUSED"
     SHUTDOWN = "SHUTDOWN"
+
+
+HELD: Mapping[str, str] = {
+    PartitionReason.DELAYED: "its next records are younger than twinlog.delay.seconds",
+    PartitionReason.UNTIL_REACHED: "it is copied as far as this copy is to go",
+}
+"""Reasons of partitions that stand still on purpose, in words: these are never STALLED."""

@@ -71,6 +71,10 @@ COMMANDS: dict[str, LazyCommand] = {
         target="twinlog.cli.repair:repair_command",
         summary="Repair the differences that a verification found, or say why not.",
     ),
+    "copy": LazyCommand(
+        target="twinlog.cli.copy:copy_command",
+        summary="Copy a flow up to now, a time or offsets, verify the copy, and end.",
+    ),
     "safe-to-delete": LazyCommand(
         target="twinlog.cli.safe_to_delete:safe_to_delete_command",
         summary="Say up to which source offset everything is on the target, proven.",

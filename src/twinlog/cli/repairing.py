@@ -24,8 +24,6 @@ from twinlog.model import Flow
 from twinlog.verify.repair import Action, Remedy, remedies
 from twinlog.verify.report import document
 
-NOT_REPAIRED = "NOT_REPAIRED"
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Repaired:
@@ -52,7 +50,7 @@ async def repair(
 
 
 def _not_repaired(message: str) -> Repaired:
-    return Repaired(applied=False, reason=NOT_REPAIRED, message=message)
+    return Repaired(applied=False, reason="NOT_REPAIRED", message=message)
 
 
 async def _set_back(

@@ -156,21 +156,16 @@ def verify_command(
             )
         configuration = load_config(config)
         for file in (report_file, html_file):
-            _check_writable(file)
+            check_writable(file)
     with _progress_bar() as on_progress:
         report: FlowReport = run_async(verified(configuration, request, on_progress))
     with reported_failures():
         told = document(report)
-        if report_file is not None:
-            _write(report_file, json.dumps(told, indent=2, ensure_ascii=False) + "\n")
-        if html_file is not None:
-            from twinlog.verify.page import page
-
-            _write(html_file, page(told))
+        write_reports(told, report_file, html_file)
         if output is Output.JSON:
             print_json(told)
         else:
-            _print(told)
+            print_report(told)
     raise typer.Exit(EXIT_CODES[report.verdict])
 
 
@@ -217,10 +212,20 @@ def _bytes(text: str) -> int:
     return int(match.group(1)) * _UNITS[match.group(2).lower()]
 
 
-def _check_writable(file: Path | None) -> None:
+def check_writable(file: Path | None) -> None:
     """Before the hours that a verification may take."""
     if file is not None and not file.resolve().parent.is_dir():
         raise ConfigError(f"{file}: there is no such directory", metadata={"file": str(file)})
+
+
+def write_reports(told: dict[str, Any], report_file: Path | None, html_file: Path | None) -> None:
+    """Raises ConfigError."""
+    if report_file is not None:
+        _write(report_file, json.dumps(told, indent=2, ensure_ascii=False) + "\n")
+    if html_file is not None:
+        from twinlog.verify.page import page
+
+        _write(html_file, page(told))
 
 
 def _write(file: Path, text: str) -> None:
@@ -257,7 +262,7 @@ def _progress_bar() -> Iterator[Callable[[Any], None]]:
         yield show
 
 
-def _print(told: dict[str, Any]) -> None:
+def print_report(told: dict[str, Any]) -> None:
     print_table(
         f"flow {told['flow']}",
         [

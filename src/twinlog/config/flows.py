@@ -4,6 +4,7 @@ from dataclasses import dataclass
 
 from twinlog.config import precedence
 from twinlog.config.clients import READ_COMMITTED, ClientBuilder
+from twinlog.config.copy_until import parse_until
 from twinlog.config.precedence import Connector, Settings, Side
 from twinlog.config.problems import Findings
 from twinlog.config.providers import Resolver
@@ -148,6 +149,8 @@ def _source(sources: _Sources, clients: FlowClients) -> SourceSettings:
         lease_seconds=read.number("twinlog.lease.seconds"),
         stalled_seconds=read.number("twinlog.stalled.seconds"),
         on_data_loss=OnDataLoss(read.text("twinlog.on.data.loss")),
+        delay_seconds=read.number("twinlog.delay.seconds"),
+        copy_until=_copy_until(read, findings),
         coalesce_below_bytes=read.integer("twinlog.coalesce.below.bytes"),
         max_uncompressed_bytes=read.integer("twinlog.batch.max.uncompressed.bytes"),
         recode_compression_level=read.optional_integer("twinlog.recode.compression.level"),
@@ -159,6 +162,17 @@ def _source(sources: _Sources, clients: FlowClients) -> SourceSettings:
             fill_total=read.integer("twinlog.offsets.fill.total"),
         ),
     )
+
+
+def _copy_until(read: SettingsReader, findings: Findings) -> str:
+    text = (read.optional_text("twinlog.copy.until") or "").strip()
+    try:
+        parse_until(text)
+    except ValueError as error:
+        findings.problem(
+            "twinlog.copy.until", f"is no JSON of source offsets by topic and partition: {error}"
+        )
+    return text
 
 
 _NO_TOPIC_CONFIGS = frozenset(("topic", "partitions", "replication.factor", "cleanup.policy"))

@@ -88,6 +88,14 @@ TWINLOG_KEYS: tuple[KeySpec, ...] = (
     _key("twinlog.on.data.loss", ValueType.TEXT, "record", _SOURCE,
          "What to do when the source no longer has the next records: `record` the gap and go on, or "
          "`fail` the partition.", scope=Scope.FLOW, choices=("record", "fail")),
+    _key("twinlog.delay.seconds", ValueType.NUMBER, "0", _SOURCE,
+         "Copy only records that are older than this, by their timestamps, and what stands before them: a"
+         " mistake on the source can be stopped before it arrives (docs/copy.md). 0 = no delay.",
+         scope=Scope.FLOW, unit="s", minimum=0),
+    _key("twinlog.copy.until", ValueType.TEXT, None, _SOURCE,
+         "Where a finite copy ends, as `twinlog copy` writes it: source offsets by topic and partition, in"
+         " JSON; partitions that it does not name are not copied. Default: the copy does not end.",
+         scope=Scope.FLOW),
     _key("twinlog.coalesce.below.bytes", ValueType.INTEGER, "65536", _SOURCE,
          "A backlog of batches smaller than this on average is copied in larger ones; 0 = never.",
          scope=Scope.FLOW, unit="bytes", minimum=0),

@@ -222,6 +222,10 @@ class SourceSettings:
     stalled_seconds: float
     """Without a move for so long, a partition that has records to copy is STALLED."""
     on_data_loss: OnDataLoss
+    delay_seconds: float = 0.0
+    """Only records are copied that are older."""
+    copy_until: str = ""
+    """Source offsets where a finite copy ends, as `twinlog copy` writes them; empty = it does not end."""
     coalesce_below_bytes: int
     """0 = never coalesce."""
     max_uncompressed_bytes: int

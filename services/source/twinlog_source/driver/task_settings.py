@@ -73,6 +73,8 @@ class TaskSettings:
                 "twinlog.batch.max.uncompressed.bytes": str(settings.max_uncompressed_bytes),
                 "twinlog.recode.compression.level": "" if level is None else str(level),
                 "twinlog.on.data.loss": settings.on_data_loss.value,
+                "twinlog.delay.seconds": str(settings.delay_seconds),
+                "twinlog.copy.until": settings.copy_until,
                 "offset.flush.interval.ms": str(int(settings.sync_flush_seconds * 1000)),
             },
             positions_topic=settings.offset_storage.topic,

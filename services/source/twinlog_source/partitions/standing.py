@@ -14,7 +14,7 @@ from twinlog.api.source.v1 import source_service_pb2 as pb
 from twinlog.errors import TwinlogError
 from twinlog.model import TopicPartition
 from twinlog_source.partitions.table import PartitionRow
-from twinlog_source.reasons import PartitionReason
+from twinlog_source.reasons import HELD, PartitionReason
 
 SILENT_SECONDS = 5.0
 """Tasks report every second: one that was not heard for so long is gone, or cut off."""
@@ -102,7 +102,8 @@ def standing_of(row: PartitionRow, facts: FlowFacts) -> ElectionResult:
     lag = lag_of(row, facts)
     lag_seconds = None if lag is None else row.lag_time.seconds(facts.now)
     state, reason, message = _word(row, facts)
-    since = row.stall.since(facts.stalled_seconds, now=facts.now) if state in _MAY_STALL else None
+    may_stall = state in _MAY_STALL and reason not in HELD
+    since = row.stall.since(facts.stalled_seconds, now=facts.now) if may_stall else None
     if since is not None:
         reason, message = _waits_for(row, facts, state, reason, message)
         state = pb.PARTITION_STATE_STALLED

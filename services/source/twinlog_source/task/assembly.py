@@ -10,6 +10,7 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from twinlog.api.source.v1 import worker_service_pb2 as pb
 from twinlog.batches import Codec, CopyPolicy
 from twinlog.clock import Clock
+from twinlog.config.copy_until import parse_until
 from twinlog.errors import KafkaError
 from twinlog.kafka.clients import aiokafka_client_options, fetch_options
 from twinlog.kafka.deadline import deadline
@@ -31,6 +32,7 @@ from twinlog_source.preserved.filler import Filler
 from twinlog_source.preserved.tails import KafkaCopyTails
 from twinlog_source.preserved.writer import Changed, Failed, PreservedWriter
 from twinlog_source.task.copier import CALL_TIMEOUT_SECONDS, Copier, CopySettings
+from twinlog_source.task.horizon import Horizon
 from twinlog_source.task.partition import PartitionCopy
 from twinlog_source.task.preserved_copies import PreservedCopies
 from twinlog_source.task.producer_settings import producer_settings
@@ -134,6 +136,7 @@ async def open_copier(
             on_out_of_range=out_of_range,
             on_other_leaders=other_leaders,
             max_buffered_bytes=MAX_BUFFERED_BYTES,
+            horizon=horizon_of(prepare.settings),
         )
         target_writer = TargetWriter(
             positions_topic=PositionsTopic(
@@ -281,6 +284,15 @@ def _positions_log(
         partition_count=prepare.positions_partition_count,
         source_alias=flow.source,
         connector_name=prepare.connector_name,
+    )
+
+
+def horizon_of(settings: Mapping[str, str]) -> Horizon:
+    """How far may be copied. Of a driver of an earlier version: everything."""
+    return Horizon(
+        delay_seconds=float(settings.get("twinlog.delay.seconds", "0")),
+        until=parse_until(settings.get("twinlog.copy.until", "")),
+        max_open_bytes=int(settings["twinlog.batch.max.uncompressed.bytes"]),
     )
 
 

@@ -60,6 +60,8 @@ class FetchSchedule:
             if not copy.fetchable(now):
                 if copy.retry_at is not None:
                     look_again_at = min(look_again_at, copy.retry_at)
+                if copy.not_before > now:
+                    look_again_at = min(look_again_at, copy.not_before)
             elif self._rest_ends_at is None or self._may_not_rest(copy):
                 fetchable[partition] = copy
         if not self.throttle.is_open and self._leave_out_limited(fetchable, now):

@@ -119,6 +119,9 @@ class PartitionCopy:
     """Id of the last command to continue elsewhere that is carried out and stored."""
     withdrawn: int = 0
     """Id of the last such command that was withdrawn before it was stored."""
+    not_before: float = 0.0
+    """Monotonic seconds before which nothing more of it may be copied (`Horizon`)."""
+    not_before_reason: str = ""
     settling: bool = False
     """Its position was moved by command and is not on the log yet: nothing is fetched."""
     _paused: bool = False
@@ -136,7 +139,15 @@ class PartitionCopy:
         ):
             self._become(State.PAUSED if self._paused else State.RUNNING)
         stands_still = self.held or self.settling or self.is_full or self.needs_translation
-        return self.state is State.RUNNING and not stands_still
+        return self.state is State.RUNNING and not stands_still and now >= self.not_before
+
+    def wait_until(self, at: float, reason: str) -> None:
+        """Copy nothing that is behind `fetched` before this moment, in monotonic seconds."""
+        self.not_before, self.not_before_reason = at, reason
+
+    def waits(self, now: float) -> str:
+        """Why nothing more of it may be copied now; empty: it may."""
+        return self.not_before_reason if now < self.not_before else ""
 
     def commit(self, position: int) -> None:
         """The target has committed everything below `position`."""
@@ -176,6 +187,7 @@ class PartitionCopy:
         self.fetched_epoch = self.epochs[-1].leader_epoch if self.epochs and self.is_idle else -1
         self.generation += 1
         self.held = False
+        self.not_before = 0.0
 
     def restart_at(self, position: int) -> None:
         """Continue from a position that was decided elsewhere (the log, an operator, a recorded gap).

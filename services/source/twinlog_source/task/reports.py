@@ -15,7 +15,7 @@ from twinlog.clock import Clock
 from twinlog.errors import KafkaError
 from twinlog.model import TopicPartition
 from twinlog_source.log.gaps import Gap
-from twinlog_source.reasons import PartitionReason
+from twinlog_source.reasons import HELD, PartitionReason
 from twinlog_source.task.partition import PartitionCopy, State
 from twinlog_source.task.preserved_copy import PreservedCopy
 from twinlog_source.task.sync_paces import pace_message
@@ -94,6 +94,7 @@ class Reporter:
                 None if preserved is None else (preserved.skip_from, preserved.skip_to, is_stored),
                 problem is None,
                 waited_seconds >= SLOW_SECONDS,
+                copy.waits(now),
                 len(self._gaps.get(partition, ())),
             )
             if self._told.get(partition) != seen:
@@ -166,6 +167,8 @@ class Reporter:
         elif waited_seconds >= SLOW_SECONDS:
             report.reason = PartitionReason.TARGET_SLOW
             report.message = f"the target has acknowledged nothing for {SLOW_SECONDS:g} s; it is tried on"
+        elif copy.state is State.RUNNING and (waits := copy.waits(self.clock.monotonic())):
+            report.reason, report.message = waits, HELD[waits]
         if copy.retry_at is not None:
             report.retry_at.CopyFrom(self._wall_clock(copy.retry_at))
         if copy.latency_seconds is not None:

@@ -18,11 +18,12 @@ from dataclasses import dataclass, field
 from twinlog.batches import CopyPolicy, Prepared
 from twinlog.batches.header import CURRENT_MAGIC, whole_batches_bytes
 from twinlog.clock import Clock
-from twinlog.errors import KafkaError
+from twinlog.errors import KafkaError, WireFormatError
 from twinlog.kafka.raw import FetchedPartition, FetchFailure, RawFetcher
 from twinlog.model import TopicPartition
 from twinlog.service.waiting import wait_or_stop
 from twinlog_source.task.fetch_schedule import BACKLOG_BYTES, FetchSchedule
+from twinlog_source.task.horizon import Cut, Horizon
 from twinlog_source.task.partition import PartitionCopy
 from twinlog_source.task.preparing import prepare_partition
 from twinlog_source.task.throttle import Throttle
@@ -71,6 +72,8 @@ class SourceReader:
     """Of what is written in rounds; preserved copies bound theirs themselves."""
     offer: Offer | None = None
     """None where no copy keeps its source's offsets."""
+    horizon: Horizon = field(default_factory=Horizon)
+    """How far may be copied for now."""
     chunks: deque[PreparedChunk] = field(default_factory=deque)
     arrived: asyncio.Event = field(default_factory=asyncio.Event)
     """Set whenever a chunk was queued, and by whoever else has work for the writing half, which clears it."""
@@ -252,14 +255,19 @@ class SourceReader:
         if not answer.records:
             copy.reached_end()
             return
-        size_bytes = len(answer.records)
+        records: bytes | memoryview = answer.records
+        if not self.horizon.is_open:
+            records = self._within_horizon(copy, answer)
+            if not records:
+                return
+        size_bytes = len(records)
         if not self.throttle.is_open:
             # A limit is one of what is copied: the cut batch at the end is fetched again.
-            spent_bytes = whole_batches_bytes(answer.records) or size_bytes
+            spent_bytes = whole_batches_bytes(records) or size_bytes
             self.throttle.spend(answer.partition.topic, spent_bytes, self.clock.monotonic())
         prepared = prepare_partition(
             answer.partition,
-            answer.records,
+            records,
             wanted_offset=answer.fetch_offset,
             policy=self.policies[answer.partition],
             aborted=answer.aborted,
@@ -292,6 +300,18 @@ class SourceReader:
             buffered_bytes=self._buffered_bytes,
             now=self.clock.monotonic(),
         )
+
+    def _within_horizon(self, copy: PartitionCopy, answer: FetchedPartition) -> bytes | memoryview:
+        """What may be copied of an answer now. Damage is for who prepares it."""
+        try:
+            cut = self.horizon.cut(
+                copy.partition, answer.records, offset=answer.fetch_offset, now_ms=self.clock.now_ms()
+            )
+        except WireFormatError:
+            cut = Cut(answer.records)
+        if cut.reason:
+            copy.wait_until(self.clock.monotonic() + cut.wait_seconds, cut.reason)
+        return cut.records
 
     def _failed(self, failure: FetchFailure) -> bool:
         """Set the partition aside; True instead when the source does not hold the position."""

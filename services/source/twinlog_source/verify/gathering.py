@@ -81,7 +81,9 @@ class Estate:
         target_starts = await self._offsets(self.target, OffsetSpec.EARLIEST, list(copies.values()))
         source_starts = await self._offsets(self.source, OffsetSpec.EARLIEST, partitions)
         begins = await self._instants(self.request.begin, partitions)
-        ends = await self._instants(self.request.end, partitions)
+        ends = self.request.ends
+        if ends is None:
+            ends = await self._instants(self.request.end, partitions)
         gathered = []
         for partition in partitions:
             copy = copies[partition]
@@ -208,6 +210,8 @@ class Estate:
                 if self.request.partitions and number not in self.request.partitions:
                     continue
                 partition = TopicPartition(topic, number)
+                if self.request.ends is not None and partition not in self.request.ends:
+                    continue
                 if number < pair.target.partition_count:
                     found.append(partition)
                 else:

@@ -1,8 +1,9 @@
 """What is to be verified, and how much it may take."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
-from twinlog.model import Flow
+from twinlog.model import Flow, TopicPartition
 
 NO_SPARK = "none"
 
@@ -24,6 +25,9 @@ class VerifyRequest:
     """Empty = all."""
     begin: Instant | None = None
     end: Instant | None = None
+    ends: Mapping[TopicPartition, int] | None = None
+    """Offset of the source before which each partition ends; one that is not named is not compared. Wins over
+    `end`."""
     read_committed: bool | None = None
     """How the copier reads the source; None = as the file says."""
     max_bytes_per_second: int = 0
@@ -44,3 +48,8 @@ class VerifyRequest:
     """On Spark, larger partitions are cut into parts of about so many offsets."""
     parquet_directory: str | None = None
     """On Spark, where the rows of the parts are kept."""
+
+    @property
+    def is_whole(self) -> bool:
+        """Everything from the beginning of the logs to their ends is compared."""
+        return self.begin is None and self.end is None and self.ends is None

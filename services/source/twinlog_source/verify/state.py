@@ -69,7 +69,7 @@ class ProvenRanges:
     def open(cls, request: VerifyRequest, pairs: Mapping[str, TopicPair]) -> Self:
         """Without a directory nothing is kept. Raises ConfigError when it cannot be used."""
         ids = {topic: (pair.source.topic_id, pair.target.topic_id) for topic, pair in pairs.items()}
-        if request.state_directory is None or request.begin is not None or request.end is not None:
+        if request.state_directory is None or not request.is_whole:
             return cls(file=None, topic_ids=ids)
         file = Path(request.state_directory) / f"verified-{request.flow.source}-{request.flow.target}.jsonl"
         try:

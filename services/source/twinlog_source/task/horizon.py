@@ -1,0 +1,68 @@
+"""How far partitions may be copied for now: a flow that is held behind by a delay, and a copy that ends.
+
+Pure: takes `now_ms`. Records are taken in the order of the log, so what is younger than the delay allows
+also holds back what stands behind it.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from twinlog.batches.codec import MAX_OPEN_BYTES
+from twinlog.batches.cutting import head_before
+from twinlog.batches.header import iter_batches
+from twinlog.model import TopicPartition
+from twinlog_source.reasons import PartitionReason
+
+_LONGEST_LOOK_SECONDS = 60.0
+"""So soon a record from the future is looked at again."""
+FOR_EVER = float("inf")
+
+
+class Cut(NamedTuple):
+    """What may be copied of what was fetched."""
+
+    records: bytes | memoryview
+    wait_seconds: float = 0.0
+    """How long nothing more may be; FOR_EVER: this copy ends there."""
+    reason: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Horizon:
+    delay_seconds: float = 0.0
+    """Only batches are copied that are older by now, with their youngest record."""
+    until: Mapping[TopicPartition, int] | None = None
+    """Source offsets before which this copy ends; a partition that is not named is not copied. None: it does
+    not end."""
+    max_open_bytes: int = field(default=MAX_OPEN_BYTES)
+
+    @property
+    def is_open(self) -> bool:
+        return not self.delay_seconds and self.until is None
+
+    def cut(self, partition: TopicPartition, records: bytes | memoryview, *, offset: int, now_ms: int) -> Cut:
+        """Of what a fetch from `offset` brought. Raises WireFormatError for a batch that cannot be read."""
+        if self.is_open:
+            return Cut(records)
+        end = FOR_EVER if self.until is None else self.until.get(partition, 0)
+        if offset >= end:
+            return Cut(b"", FOR_EVER, PartitionReason.UNTIL_REACHED)
+        size = 0
+        for batch in iter_batches(records):
+            header = batch.header
+            if not header.is_control:
+                wait_seconds = header.max_timestamp_ms / 1000 + self.delay_seconds - now_ms / 1000
+                if self.delay_seconds and wait_seconds > 0:
+                    return Cut(
+                        records[:size], min(wait_seconds, _LONGEST_LOOK_SECONDS), PartitionReason.DELAYED
+                    )
+            if header.base_offset >= end:
+                return Cut(records[:size], FOR_EVER, PartitionReason.UNTIL_REACHED)
+            if header.next_offset > end:
+                head = head_before(batch, int(end), max_open_bytes=self.max_open_bytes)
+                return Cut(bytes(records[:size]) + head, FOR_EVER, PartitionReason.UNTIL_REACHED)
+            size += len(batch.data)
+            if header.next_offset == end:
+                return Cut(records[:size], FOR_EVER, PartitionReason.UNTIL_REACHED)
+        return Cut(records)

@@ -1,0 +1,98 @@
+"""Where a finite copy ends: an offset of the source for each partition."""
+
+from collections.abc import Collection, Mapping
+from contextlib import AsyncExitStack
+from dataclasses import dataclass, field
+
+from twinlog.config import Configuration
+from twinlog.errors import ConfigError, KafkaError
+from twinlog.kafka.cluster import open_cluster
+from twinlog.kafka.ports import KafkaCluster, OffsetSpec
+from twinlog.model import Flow, TopicPartition
+from twinlog.selection_configured import topic_selector
+
+_TIMEOUT_SECONDS = 30.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Until:
+    """One of the three; none of them: the ends of the logs as they are now."""
+
+    timestamp_ms: int | None = None
+    """The first record of this time, or a later one, is not copied any more, nor what stands behind it."""
+    offsets: Mapping[TopicPartition, int] = field(default_factory=dict)
+    """Only these partitions, up to these offsets."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ends:
+    ends: Mapping[TopicPartition, int]
+    starts: Mapping[TopicPartition, int]
+
+    @property
+    def with_records(self) -> dict[TopicPartition, int]:
+        """Partitions of which there is something to copy."""
+        return {partition: end for partition, end in self.ends.items() if end > self.starts[partition]}
+
+
+async def find_ends(configuration: Configuration, flow: Flow, topics: Collection[str], until: Until) -> Ends:
+    """Of all partitions of these topics, of all topics of the flow where none is named.
+
+    Raises ConfigError for a topic that the flow does not have, KafkaError.
+    """
+    configured = configuration.flow(flow)
+    client = configured.clients.source_admin
+    selector = topic_selector(configured)
+    async with AsyncExitStack() as stack:
+        source = await stack.enter_async_context(
+            open_cluster(
+                client.alias, client.properties, timeout_seconds=_TIMEOUT_SECONDS, client_id_suffix="copy"
+            )
+        )
+        there = await source.list_topics()
+        asked = {partition.topic for partition in until.offsets} or set(topics)
+        for topic in sorted(asked):
+            if topic not in there or not selector.selects(topic):
+                raise ConfigError(f"--topic {topic}: {flow} does not copy it", metadata={"topic": topic})
+        names = sorted(topic for topic in (asked or there) if selector.selects(topic))
+        partitions = await _partitions(source, names)
+        if until.offsets:
+            unknown = sorted(until.offsets.keys() - set(partitions))
+            if unknown:
+                raise ConfigError(f"--until: the source has no partition {unknown[0]}")
+            partitions = sorted(until.offsets)
+        spec = OffsetSpec.LAST_STABLE if configured.source.read_committed else OffsetSpec.LATEST
+        ends = await _offsets(source, spec, partitions)
+        starts = await _offsets(source, OffsetSpec.EARLIEST, partitions)
+        if until.offsets:
+            ends = {partition: min(end, until.offsets[partition]) for partition, end in ends.items()}
+        elif until.timestamp_ms is not None:
+            found = await source.offsets_for_times(dict.fromkeys(partitions, until.timestamp_ms))
+            ends = {partition: _earlier(found[partition], end) for partition, end in ends.items()}
+    return Ends(ends=ends, starts=starts)
+
+
+async def _partitions(source: KafkaCluster, names: Collection[str]) -> list[TopicPartition]:
+    found = []
+    for name, topic in (await source.describe_topics(names)).items():
+        if isinstance(topic, KafkaError):
+            raise topic
+        found += [TopicPartition(name, number) for number in range(topic.partition_count)]
+    return found
+
+
+async def _offsets(
+    source: KafkaCluster, spec: OffsetSpec, partitions: Collection[TopicPartition]
+) -> dict[TopicPartition, int]:
+    found = {}
+    for partition, answer in (await source.list_offsets(spec, partitions)).items():
+        if isinstance(answer, KafkaError):
+            raise answer
+        found[partition] = answer
+    return found
+
+
+def _earlier(found: int | KafkaError | None, end: int) -> int:
+    if isinstance(found, KafkaError):
+        raise found
+    return end if found is None else min(found, end)

@@ -1,0 +1,134 @@
+"""`twinlog copy A->B --until …`: a copy that ends by itself, verified."""
+
+import re
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from twinlog.cli.common.failures import reported_failures, run_async
+from twinlog.cli.common.flow_choice import OptionalFlowArgument, OptionalFlowOption, required_flow
+from twinlog.cli.common.location import ConfigOption, load_config
+from twinlog.cli.common.output import Output, OutputOption, print_json
+from twinlog.cli.common.times import EXPECTED, parse_time
+from twinlog.cli.verify import check_writable, flow_of, print_report, write_reports
+from twinlog.cli.verifying import engine, verified
+from twinlog.clock import SystemClock
+from twinlog.errors import ConfigError
+from twinlog.model import TopicPartition
+
+if TYPE_CHECKING:
+    from twinlog.verify.report import FlowReport
+
+_HELP = """Copy a flow up to now, a time or offsets of the source, verify the copy, and end.
+
+Runs configsync and source of the properties file for this one flow; no other process may copy it meanwhile. \
+What was copied before counts: a copy that was stopped, or held behind by twinlog.delay.seconds, continues \
+where it was, and ends exactly there. twinlog.delay.seconds does not hold this copy.
+
+--until TIME ends before the first record of that time or later, in each partition. \
+--until TOPIC:PARTITION=OFFSET,… copies only these partitions.
+
+Exit codes: 0 everything is copied, and equal; 1 the copy is different; 3 not everything was copied or could \
+be compared; 2 wrong use.
+
+Examples:
+
+twinlog copy 'A->B' --until now --config mm2.properties
+
+twinlog copy 'A->B' --until 2026-11-22T14:03:00Z --topic orders --config mm2.properties --report proof.json
+"""
+
+_OFFSET = re.compile(r"(?P<topic>[^:=,]+):(?P<partition>\d+)=(?P<offset>\d+)")
+
+
+def copy_command(
+    until: Annotated[
+        str,
+        typer.Option(
+            "--until", metavar="now|TIME|OFFSETS", help=f"now, {EXPECTED}, or TOPIC:PARTITION=OFFSET,…"
+        ),
+    ],
+    flow: OptionalFlowArgument = None,
+    config: ConfigOption = None,
+    flow_option: OptionalFlowOption = None,
+    topic: Annotated[
+        list[str] | None,
+        typer.Option("--topic", metavar="TOPIC", help="Only this source topic. May be repeated."),
+    ] = None,
+    timeout: Annotated[
+        float, typer.Option(min=0.0, help="Seconds after which the copy ends in any case; 0 = none.")
+    ] = 0.0,
+    report_file: Annotated[
+        Path | None, typer.Option("--report", metavar="FILE", help="Write the report there too, as JSON.")
+    ] = None,
+    html_file: Annotated[
+        Path | None,
+        typer.Option("--html", metavar="FILE", help="Write a page with a picture of every partition."),
+    ] = None,
+    output: OutputOption = Output.TABLE,
+) -> None:
+    from twinlog.verify.report import EXIT_CODES, document
+
+    with reported_failures():
+        if config is None:
+            raise ConfigError("name the properties file with --config", metadata={"key": "--config"})
+        name = required_flow(flow, flow_option)
+        where = until_of(until)
+        for file in (report_file, html_file):
+            check_writable(file)
+        report: FlowReport = run_async(_copied(config, name, topic or [], where, timeout))
+        told = document(report)
+        write_reports(told, report_file, html_file)
+        if output is Output.JSON:
+            print_json(told)
+        else:
+            print_report(told)
+    raise typer.Exit(EXIT_CODES[report.verdict])
+
+
+copy_command.__doc__ = _HELP
+
+
+async def _copied(config: Path, name: str, topics: list[str], until: Any, timeout: float) -> "FlowReport":
+    from twinlog.cli.copying import FiniteCopy
+
+    configuration = load_config(config)
+    flow = flow_of(name)
+    ends = await engine("ends").find_ends(configuration, flow, topics, until)
+    copy = FiniteCopy(
+        config=config, flow=flow, ends=ends.ends, wanted=ends.with_records, timeout_seconds=timeout
+    )
+    if ends.with_records:
+        await copy.run()
+    request = engine("request").VerifyRequest(
+        flow=flow,
+        topics=frozenset(partition.topic for partition in ends.ends),
+        ends=ends.ends,
+        wait_seconds=0.0,
+    )
+    return await verified(configuration, request)
+
+
+def until_of(text: str) -> Any:
+    """Raises ConfigError when it is none of the three."""
+    until = engine("ends").Until
+    if text == "now":
+        return until()
+    pieces = [piece.strip() for piece in text.split(",")]
+    found = [_OFFSET.fullmatch(piece) for piece in pieces]
+    if all(found):
+        return until(
+            offsets={
+                TopicPartition(each["topic"], int(each["partition"])): int(each["offset"])
+                for each in found
+                if each is not None
+            }
+        )
+    try:
+        return until(timestamp_ms=parse_time(text, now_ms=SystemClock().now_ms()))
+    except ConfigError:
+        raise ConfigError(
+            f"--until {text}: expected now, a time such as {EXPECTED}, or TOPIC:PARTITION=OFFSET,…",
+            metadata={"key": "--until"},
+        ) from None
