@@ -1,7 +1,7 @@
 """The composition root of the source service: Spark, a driver for each flow, the gRPC services."""
 
 import random
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import AsyncExitStack
 
 from twinlog.api.source.v1.source_service_pb2 import DESCRIPTOR as SOURCE_API
@@ -13,13 +13,14 @@ from twinlog.errors import TransientKafkaError, TwinlogError
 from twinlog.kafka.clients import aiokafka_client_options
 from twinlog.kafka.raw import DataClientPool
 from twinlog.machine.java import spark_environment
-from twinlog.model import Flow
+from twinlog.model import Flow, TopicPartition
 from twinlog.service.app import ServiceContext, ServiceParts
 from twinlog.service.clusters import UNKNOWN, Clusters
 from twinlog.service.feeds.topics import TopicsWatch
 from twinlog.service.grpc_server import GrpcService
 from twinlog.service.lease import FlowLease, open_lease
 from twinlog.service.runtime import Loop
+from twinlog.verify.standing import ProofStanding
 from twinlog_source.api.partition_feed import PartitionBoard
 from twinlog_source.api.servicer import SourceServicer
 from twinlog_source.config import SourceFlow, source_flows
@@ -48,6 +49,7 @@ from twinlog_source.topics.known import KnownTopics
 from twinlog_source.topics.source_ends import TIMEOUT_SECONDS as ENDS_TIMEOUT_SECONDS
 from twinlog_source.topics.source_ends import SourceEnds
 from twinlog_source.topics.start_positions import StartPositions
+from twinlog_source.verify.standing_proof import StandingProof
 
 WATCH_RETRY_INITIAL_SECONDS = 0.2
 WATCH_RETRY_MAX_SECONDS = 5.0
@@ -88,6 +90,10 @@ async def build(context: ServiceContext, stack: AsyncExitStack) -> ServiceParts:
         loops[f"flow {flow}"] = guarded
     loops |= {f"lag of {flow}": monitor.run for flow, monitor in monitors.items()}
     loops["topics"] = watch.run
+    for each in flows:
+        if each.settings.verify_interval_seconds:
+            proof = _standing_proof(context, each, drivers[each.flow])
+            loops[f"proof of {each.flow}"] = proof.run
     board = PartitionBoard(drivers, history_id=context.instance_id, meter=context.meter, clock=context.clock)
     loops["partition watch"] = board.run
     return ServiceParts(
@@ -255,6 +261,21 @@ async def _monitor(
             is_owned=lambda: driver.owned,
             clock=context.clock,
         ),
+        clock=context.clock,
+    )
+
+
+def _standing_proof(context: ServiceContext, flow: SourceFlow, driver: FlowDriver) -> StandingProof:
+    def tell(found: Mapping[TopicPartition, ProofStanding]) -> None:
+        driver.estate.table.proofs = dict(found)
+
+    return StandingProof(
+        configuration=context.configuration,
+        flow=flow.flow,
+        interval_seconds=flow.settings.verify_interval_seconds,
+        max_bytes_per_second=flow.settings.verify_max_bytes_per_second,
+        is_owned=lambda: driver.owned,
+        tell=tell,
         clock=context.clock,
     )
 

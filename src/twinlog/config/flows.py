@@ -149,6 +149,8 @@ def _source(sources: _Sources, clients: FlowClients) -> SourceSettings:
         lease_seconds=read.number("twinlog.lease.seconds"),
         stalled_seconds=read.number("twinlog.stalled.seconds"),
         on_data_loss=OnDataLoss(read.text("twinlog.on.data.loss")),
+        verify_interval_seconds=read.number("twinlog.verify.interval.seconds"),
+        verify_max_bytes_per_second=read.integer("twinlog.verify.max.bytes.per.second"),
         delay_seconds=read.number("twinlog.delay.seconds"),
         copy_until=_copy_until(read, findings),
         coalesce_below_bytes=read.integer("twinlog.coalesce.below.bytes"),

@@ -88,6 +88,12 @@ TWINLOG_KEYS: tuple[KeySpec, ...] = (
     _key("twinlog.on.data.loss", ValueType.TEXT, "record", _SOURCE,
          "What to do when the source no longer has the next records: `record` the gap and go on, or "
          "`fail` the partition.", scope=Scope.FLOW, choices=("record", "fail")),
+    _key("twinlog.verify.interval.seconds", ValueType.NUMBER, "0", _SOURCE,
+         "How often the owner of a flow verifies its copies by itself: what is new, and one partition from"
+         " its beginning (docs/verify.md). 0 = never.", scope=Scope.FLOW, unit="s", minimum=0),
+    _key("twinlog.verify.max.bytes.per.second", ValueType.INTEGER, "10000000", _SOURCE,
+         "The most that this reads of each cluster; 0 = no limit.", scope=Scope.FLOW, unit="bytes",
+         minimum=0),
     _key("twinlog.delay.seconds", ValueType.NUMBER, "0", _SOURCE,
          "Copy only records that are older than this, by their timestamps, and what stands before them: a"
          " mistake on the source can be stopped before it arrives (docs/copy.md). 0 = no delay.",

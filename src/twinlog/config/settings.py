@@ -222,6 +222,10 @@ class SourceSettings:
     stalled_seconds: float
     """Without a move for so long, a partition that has records to copy is STALLED."""
     on_data_loss: OnDataLoss
+    verify_interval_seconds: float = 0.0
+    """How often the copies are verified while they are made; 0 = never."""
+    verify_max_bytes_per_second: int = 0
+    """Read of each cluster for that; 0 = no limit."""
     delay_seconds: float = 0.0
     """Only records are copied that are older."""
     copy_until: str = ""

@@ -214,6 +214,31 @@ REPLICATION_FAILURES = MetricSpec(
     attributes=(*FLOW, ERROR_TYPE),
     service="source",
 )
+VERIFIED_UNTIL = MetricSpec(
+    name="twinlog.verified.until",
+    kind=Kind.GAUGE,
+    unit="{offset}",
+    description="Source offset up to which the standing proof has found the copy complete and equal.",
+    attributes=(*FLOW, DESTINATION, PARTITION),
+    service="source",
+)
+VERIFIED_AGE = MetricSpec(
+    name="twinlog.verified.age",
+    kind=Kind.GAUGE,
+    unit="s",
+    description="How long ago that was found; absent before the first time.",
+    attributes=(*FLOW, DESTINATION, PARTITION),
+    service="source",
+)
+VERIFIED_DIFFERENCES = MetricSpec(
+    name="twinlog.verified.differences",
+    kind=Kind.GAUGE,
+    unit="{record}",
+    description="Records that differ, as the newest proof of each partition has found them, by"
+    " `twinlog.kind`: MISSING, DUPLICATE, FOREIGN, CHANGED, ORDER. Alert above 0.",
+    attributes=(*FLOW, DESTINATION, "twinlog.kind"),
+    service="source",
+)
 REPLICATION_LOST = MetricSpec(
     name="twinlog.replication.lost",
     kind=Kind.COUNTER,
@@ -364,6 +389,9 @@ METRICS: tuple[MetricSpec, ...] = (
     REPLICATION_PARTITIONS,
     REPLICATION_FAILURES,
     REPLICATION_LOST,
+    VERIFIED_UNTIL,
+    VERIFIED_AGE,
+    VERIFIED_DIFFERENCES,
     REPLICATION_LAG_TIME,
     REPLICATION_LANE_RECORDS,
     REPLICATION_THROTTLE,

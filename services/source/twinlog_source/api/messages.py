@@ -9,6 +9,7 @@ from twinlog.api.common.v1 import types_pb2
 from twinlog.api.source.v1 import source_service_pb2 as pb
 from twinlog.model import Flow, TopicPartition
 from twinlog.service.clusters import ClusterStatus
+from twinlog.verify.standing import ProofStanding
 from twinlog_source.driver.commands import Move
 from twinlog_source.driver.flow_driver import FlowDriver
 from twinlog_source.driver.instruments import state_name
@@ -92,9 +93,23 @@ def partition_status(
     began = row.lag_time.began(facts.now)
     if standing.lag_seconds is not None and began is not None:
         status.oldest_record_at.CopyFrom(timestamp(facts.wall_ms(began)))
+    proof = driver.estate.table.proofs.get(row.partition)
+    if proof is not None:
+        status.proof.CopyFrom(_proof(proof))
     if standing.stalled_since is not None:
         status.stalled_since.CopyFrom(timestamp(facts.wall_ms(standing.stalled_since)))
     return status
+
+
+def _proof(proof: ProofStanding) -> pb.PartitionProof:
+    return pb.PartitionProof(
+        verdict=str(proof.verdict),
+        proven_until=proof.proven_until,
+        proven_at=timestamp(proof.proven_at_ms) if proof.proven_at_ms else None,
+        checked_at=timestamp(proof.checked_at_ms),
+        differences=proof.differences,
+        reason=proof.reason,
+    )
 
 
 def retry_ms(row: PartitionRow, facts: FlowFacts) -> int | None:

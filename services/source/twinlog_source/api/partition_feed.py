@@ -10,6 +10,7 @@ from twinlog.clock import Clock
 from twinlog.model import Flow, TopicPartition
 from twinlog.service.feeds.server import Changed, Event, Progress, Removed, ResumableRegistry, SnapshotItem
 from twinlog.service.waiting import wait_or_stop
+from twinlog.verify.standing import ProofStanding
 from twinlog_source.api.messages import partition_status, retry_ms, timestamp
 from twinlog_source.driver.flow_driver import FlowDriver
 from twinlog_source.partitions.standing import ElectionResult, FlowFacts, standing_of
@@ -60,7 +61,7 @@ class PartitionBoard:
             for partition, row in driver.estate.table.rows.items():
                 key = (flow, partition)
                 standing = standing_of(row, facts)
-                shape = _shape(row, standing, facts)
+                shape = _shape(row, standing, facts, driver.estate.table.proofs.get(partition))
                 if gone.pop(key, None) != shape:
                     self._shapes[key] = shape
                     self._registry.put(key, partition_status(driver, row, standing, facts))
@@ -110,7 +111,9 @@ class PartitionBoard:
         yield pb.WatchPartitionsResponse(resume_token=last.token, snapshot_end=pb.PartitionsSnapshotEnd())
 
 
-def _shape(row: PartitionRow, standing: ElectionResult, facts: FlowFacts) -> Shape:
+def _shape(
+    row: PartitionRow, standing: ElectionResult, facts: FlowFacts, proof: ProofStanding | None
+) -> Shape:
     """What is worth telling when it changes: times of sight and what grows by the clock are not."""
     report = row.report
     return (
@@ -127,4 +130,5 @@ def _shape(row: PartitionRow, standing: ElectionResult, facts: FlowFacts) -> Sha
         row.bytes.shown(facts.now),
         None if row.obstacle is not None else retry_ms(row, facts),
         None if report is None else (report.lane, report.replication_latency.ToMilliseconds()),
+        None if proof is None else (proof.verdict, proof.proven_until, *proof.differences.items()),
     )

@@ -1,5 +1,6 @@
 """The metrics of one flow, recorded where the driver learns of things."""
 
+from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from typing import Protocol
@@ -10,6 +11,8 @@ from twinlog.api.source.v1 import source_service_pb2 as source_pb
 from twinlog.api.source.v1 import worker_service_pb2 as pb
 from twinlog.clock import Clock
 from twinlog.telemetry import metrics
+from twinlog.verify.model import Kind
+from twinlog.verify.standing import ProofStanding
 from twinlog_source.config import SourceFlow
 from twinlog_source.log.facts import ControlState
 from twinlog_source.log.gaps import Gap
@@ -18,6 +21,7 @@ from twinlog_source.partitions.latency_window import LatencyWindows
 from twinlog_source.partitions.standing import FlowFacts, lag_of, standing_of
 from twinlog_source.partitions.table import PartitionRow, PartitionTable, Progress
 
+VERIFIED_KINDS = tuple(str(kind) for kind in Kind)
 MOST_SAMPLES = 100
 """Of one topic in one report: a histogram needs no more to show a distribution."""
 
@@ -103,6 +107,32 @@ class FlowInstruments:
         return [
             Observation(lag, self._at(row)) for row in self._rows() if (lag := lag_of(row, facts)) is not None
         ]
+
+    def verified_until(self) -> list[Observation]:
+        return [Observation(proof.proven_until, self._at(row)) for row, proof in self._proofs()]
+
+    def verified_ages(self) -> list[Observation]:
+        now_ms = self._clock.now_ms()
+        return [
+            Observation((now_ms - proof.proven_at_ms) / 1000, self._at(row))
+            for row, proof in self._proofs()
+            if proof.proven_at_ms
+        ]
+
+    def verified_differences(self) -> list[Observation]:
+        """Of each topic and kind; 0 where everything that was verified is equal."""
+        counts: Counter[tuple[str, str]] = Counter()
+        for row, proof in self._proofs():
+            for kind in VERIFIED_KINDS:
+                counts[row.target_topic, kind] += proof.differences.get(kind, 0)
+        return [
+            Observation(count, {**self._to(topic), "twinlog.kind": kind})
+            for (topic, kind), count in counts.items()
+        ]
+
+    def _proofs(self) -> list[tuple[PartitionRow, ProofStanding]]:
+        proofs = self._table.proofs
+        return [(row, proofs[row.partition]) for row in self._rows() if row.partition in proofs]
 
     def lag_times(self, facts: FlowFacts) -> list[Observation]:
         """Age of the oldest record of each partition that is not copied; absent where it is not known."""
@@ -204,6 +234,9 @@ def observe_flows(meter: Meter, flows: Sequence[ObservedFlow]) -> None:
     publish(metrics.REPLICATION_IO_RATE, FlowInstruments.byte_rates)
     publish_standing(metrics.REPLICATION_LAG, FlowInstruments.lags)
     publish_standing(metrics.REPLICATION_LAG_TIME, FlowInstruments.lag_times)
+    publish(metrics.VERIFIED_UNTIL, FlowInstruments.verified_until)
+    publish(metrics.VERIFIED_AGE, FlowInstruments.verified_ages)
+    publish(metrics.VERIFIED_DIFFERENCES, FlowInstruments.verified_differences)
     publish(metrics.REPLICATION_THROTTLE, FlowInstruments.throttles)
     publish_standing(metrics.REPLICATION_PARTITIONS, FlowInstruments.states)
     for take, latency, age in (

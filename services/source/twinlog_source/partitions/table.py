@@ -9,6 +9,7 @@ from twinlog.api.source.v1 import source_service_pb2 as source_pb
 from twinlog.api.source.v1 import worker_service_pb2 as pb
 from twinlog.errors import KafkaError, TwinlogError
 from twinlog.model import TopicPartition
+from twinlog.verify.standing import ProofStanding
 from twinlog_source.log.facts import CopyFact, EpochStart
 from twinlog_source.partitions.lag_time import LagTime
 from twinlog_source.partitions.latency import LatencyHistogram
@@ -256,6 +257,8 @@ class PartitionTable:
     bytes: int = 0
     problem: TwinlogError | None = None
     """Why the flow as a whole does not copy; None while it does."""
+    proofs: Mapping[TopicPartition, ProofStanding] = field(default_factory=dict)
+    """What the standing proof has found of partitions."""
     _leaving: dict[TopicPartition, PartitionRow] = field(default_factory=dict)
     """No longer to be copied, but still in the running epoch: one that comes back meanwhile goes on from what
     is reported of it.

@@ -32,6 +32,8 @@ class Verification:
     request: VerifyRequest
     clock: Clock
     on_progress: OnProgress = lambda _: None
+    memory: dict[str, str] | None = None
+    """Keeps what is proven from one run to the next, instead of the request's directory."""
 
     async def run(self) -> FlowReport:
         """Raises ConfigError: what is asked for is not there."""
@@ -89,7 +91,7 @@ class Verification:
         waiting = Waiting(
             estate=estate, give_up_at=asyncio.get_running_loop().time() + self.request.wait_seconds
         )
-        state = ProvenRanges.open(self.request, estate.pairs)
+        state = ProvenRanges.open(self.request, estate.pairs, self.memory)
         stack.callback(state.close)
         progress = ProgressBoard(on_progress=self.on_progress)
         progress.begin(bounds)

@@ -34,16 +34,16 @@ def prove_part(spec: PartSpec) -> PartitionProof:
     try:
         proof: PartitionProof = uvloop.run(_prove(spec))
     except* TwinlogError as failures:
-        proof = failed_proof(spec.bounds, _first(failures))
+        proof = failed_proof(spec.bounds, first_of(failures))
     finally:
         give_back_memory()
     return proof
 
 
-def _first(failures: BaseExceptionGroup[TwinlogError]) -> TwinlogError:
+def first_of(failures: BaseExceptionGroup[TwinlogError]) -> TwinlogError:
     """The first leaf: the others were cancelled by it."""
     first = failures.exceptions[0]
-    return _first(first) if isinstance(first, BaseExceptionGroup) else first
+    return first_of(first) if isinstance(first, BaseExceptionGroup) else first
 
 
 def failed_proof(bounds: Bounds, error: TwinlogError) -> PartitionProof:

@@ -63,12 +63,24 @@ class ProvenRanges:
     parts: dict[tuple[Any, ...], dict[str, Any]] = field(default_factory=dict)
     _noted: dict[TopicPartition, tuple[int, int]] = field(default_factory=dict)
     """Source offset and bytes that were read, of the newest note."""
+    memory: dict[str, str] | None = None
+    """Where lines are kept instead of a file: the newest of each partition."""
     _stream: IO[str] | None = None
 
     @classmethod
-    def open(cls, request: VerifyRequest, pairs: Mapping[str, TopicPair]) -> Self:
-        """Without a directory nothing is kept. Raises ConfigError when it cannot be used."""
+    def open(
+        cls,
+        request: VerifyRequest,
+        pairs: Mapping[str, TopicPair],
+        memory: dict[str, str] | None = None,
+    ) -> Self:
+        """Without a directory and a memory nothing is kept. Raises ConfigError when it cannot be used."""
         ids = {topic: (pair.source.topic_id, pair.target.topic_id) for topic, pair in pairs.items()}
+        if memory is not None:
+            kept = cls(file=None, topic_ids=ids, memory=memory)
+            for line in memory.values():
+                kept._take(line)
+            return kept
         if request.state_directory is None or not request.is_whole:
             return cls(file=None, topic_ids=ids)
         file = Path(request.state_directory) / f"verified-{request.flow.source}-{request.flow.target}.jsonl"
@@ -109,7 +121,7 @@ class ProvenRanges:
 
     def note(self, comparison: Comparison, begun: Begun, read_bytes: int) -> None:
         """While a partition is compared: everything before its first difference is proven."""
-        if self._stream is None or comparison.hunks:
+        if not self._keeps or comparison.hunks:
             return
         bounds = begun.bounds
         source_at, target_at = comparison.source.at, comparison.target.at
@@ -126,7 +138,7 @@ class ProvenRanges:
         is_proven = not proof.differences and all(
             each.is_harmless or each.reason == Reason.NOT_COPIED_YET for each in proof.not_compared
         )
-        if self._stream is not None and is_proven and proof.source_to > bounds.source_start:
+        if self._keeps and is_proven and proof.source_to > bounds.source_start:
             self._write(proof)
 
     def kept_part(self, part: Bounds) -> PartitionProof | None:
@@ -148,7 +160,7 @@ class ProvenRanges:
     def keep_part(self, part: Bounds, **proven: int | str) -> None:
         """A part of a partition is equal. One whose end moves is not kept: it is another one the next
         time."""
-        if self._stream is None or part.source_limit != part.source_goal:
+        if not self._keeps or part.source_limit != part.source_goal:
             return
         told = {
             "topic": part.source.topic,
@@ -163,8 +175,11 @@ class ProvenRanges:
             self._stream.close()
             self._stream = None
 
+    @property
+    def _keeps(self) -> bool:
+        return self._stream is not None or self.memory is not None
+
     def _write(self, proof: PartitionProof) -> None:
-        assert self._stream is not None
         told = {
             "topic": proof.source.topic,
             "partition": proof.source.partition,
@@ -180,6 +195,10 @@ class ProvenRanges:
         self._put(told)
 
     def _put(self, told: dict[str, Any]) -> None:
+        if self.memory is not None:
+            if "partition" in told:
+                self.memory[f"{told['topic']}-{told['partition']}"] = json.dumps(told)
+            return
         assert self._stream is not None
         self._stream.write(json.dumps(told) + "\n")
         self._stream.flush()

@@ -23,16 +23,20 @@ COLUMNS = (
     Column(title="bytes/s", right=True, spare=3),
     Column(title="lane", spare=6),
     Column(title="offsets", spare=7),
+    Column(title="proof", spare=4),
     Column(title="delay", right=True, spare=5),
     Column(title="next try", right=True, spare=1),
     Column(title="reason"),
 )
+_NO_TROUBLE = ("", "DELAYED", "UNTIL_REACHED")
 _WORST_FIRST = ("FAULTED", "STALLED", "BACKOFF", "WAITING", "PAUSED", "RUNNING")
 
 
 def is_troubled(status: pb2.PartitionStatus) -> bool:
-    """Whether it does not simply run."""
-    return status.state != pb2.PARTITION_STATE_RUNNING or bool(status.reason)
+    """Whether it does not simply run, or differs. One that is held behind on purpose runs."""
+    if status.proof.verdict == "DIFFERENT":
+        return True
+    return status.state != pb2.PARTITION_STATE_RUNNING or status.reason not in _NO_TROUBLE
 
 
 def worst_first(statuses: Iterable[pb2.PartitionStatus]) -> list[pb2.PartitionStatus]:
@@ -54,6 +58,7 @@ def cells(status: pb2.PartitionStatus, *, now_ms: int) -> list[str]:
         shown_bytes(status.bytes_per_second),
         "" if status.lane == pb2.LANE_UNSPECIFIED else pb2.Lane.Name(status.lane).removeprefix("LANE_"),
         f"{status.offsets} {status.offsets_reason}".strip(),
+        _proof_words(status),
         f"{status.replication_latency.ToMilliseconds()} ms" if known_delay else "",
         _until(status, now_ms),
         f"{status.reason} {status.message}".strip(),
@@ -101,6 +106,7 @@ def as_json(status: pb2.PartitionStatus, *, now_ms: int) -> dict[str, Any]:
             None if status.lane == pb2.LANE_UNSPECIFIED else pb2.Lane.Name(status.lane).removeprefix("LANE_")
         ),
         **offsets_json(status),
+        "proof": _proof_json(status),
         "slot": status.slot,
         "reason": status.reason,
         "message": status.message,
@@ -112,6 +118,33 @@ def as_json(status: pb2.PartitionStatus, *, now_ms: int) -> dict[str, Any]:
             status.replication_latency.ToMilliseconds() if status.HasField("replication_latency") else None
         ),
     }
+
+
+def _proof_json(status: pb2.PartitionStatus) -> dict[str, Any] | None:
+    """What the standing proof says; null where it is off, or has not come to this partition yet."""
+    if not status.HasField("proof"):
+        return None
+    proof = status.proof
+    return {
+        "verdict": proof.verdict,
+        "proven_until": proof.proven_until,
+        "proven_at": proof.proven_at.ToJsonString() if proof.HasField("proven_at") else None,
+        "checked_at": proof.checked_at.ToJsonString(),
+        "differences": dict(proof.differences),
+        "reason": proof.reason,
+    }
+
+
+def _proof_words(status: pb2.PartitionStatus) -> str:
+    proof = status.proof
+    if not proof.verdict:
+        return ""
+    kinds = ", ".join(f"{count} {kind}" for kind, count in sorted(proof.differences.items()))
+    if kinds:
+        return f"DIFFERENT: {kinds}"
+    if not proof.HasField("proven_at"):
+        return f"{proof.verdict} {proof.reason}"
+    return f"PROVEN to {proof.proven_until} at {proof.proven_at.ToDatetime():%H:%M:%S}Z"
 
 
 def offsets_json(status: pb2.PartitionStatus) -> dict[str, Any]:

@@ -1190,6 +1190,7 @@ class PartitionStatus(_message.Message):
     OFFSETS_FIELD_NUMBER: _builtins.int
     OFFSETS_REASON_FIELD_NUMBER: _builtins.int
     OFFSETS_SINCE_FIELD_NUMBER: _builtins.int
+    PROOF_FIELD_NUMBER: _builtins.int
     target_topic: _builtins.str
     """Target topic; the partition number is the same."""
     state: Global___PartitionState.ValueType
@@ -1254,6 +1255,10 @@ class PartitionStatus(_message.Message):
     def stalled_since(self) -> _timestamp_pb2.Timestamp:
         """When a STALLED partition moved last."""
 
+    @_builtins.property
+    def proof(self) -> Global___PartitionProof:
+        """What the standing proof says of the copy; absent where it is off, or has not verified it yet."""
+
     def __init__(
         self,
         *,
@@ -1279,18 +1284,91 @@ class PartitionStatus(_message.Message):
         offsets: _builtins.str = ...,
         offsets_reason: _builtins.str = ...,
         offsets_since: _builtins.int | None = ...,
+        proof: Global___PartitionProof | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["_lag_records", b"_lag_records", "_offsets_since", b"_offsets_since", "as_of", b"as_of", "flow", b"flow", "lag_records", b"lag_records", "offsets_since", b"offsets_since", "oldest_record_at", b"oldest_record_at", "replication_latency", b"replication_latency", "retry_at", b"retry_at", "source", b"source", "source_end_as_of", b"source_end_as_of", "stalled_since", b"stalled_since"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_lag_records", b"_lag_records", "_offsets_since", b"_offsets_since", "_proof", b"_proof", "as_of", b"as_of", "flow", b"flow", "lag_records", b"lag_records", "offsets_since", b"offsets_since", "oldest_record_at", b"oldest_record_at", "proof", b"proof", "replication_latency", b"replication_latency", "retry_at", b"retry_at", "source", b"source", "source_end_as_of", b"source_end_as_of", "stalled_since", b"stalled_since"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_lag_records", b"_lag_records", "_offsets_since", b"_offsets_since", "as_of", b"as_of", "bytes_per_second", b"bytes_per_second", "flow", b"flow", "lag_records", b"lag_records", "lane", b"lane", "message", b"message", "offsets", b"offsets", "offsets_reason", b"offsets_reason", "offsets_since", b"offsets_since", "oldest_record_at", b"oldest_record_at", "position", b"position", "reason", b"reason", "records_per_second", b"records_per_second", "replication_latency", b"replication_latency", "retry_at", b"retry_at", "slot", b"slot", "source", b"source", "source_end_as_of", b"source_end_as_of", "source_end_offset", b"source_end_offset", "stalled_since", b"stalled_since", "state", b"state", "target_topic", b"target_topic"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_lag_records", b"_lag_records", "_offsets_since", b"_offsets_since", "_proof", b"_proof", "as_of", b"as_of", "bytes_per_second", b"bytes_per_second", "flow", b"flow", "lag_records", b"lag_records", "lane", b"lane", "message", b"message", "offsets", b"offsets", "offsets_reason", b"offsets_reason", "offsets_since", b"offsets_since", "oldest_record_at", b"oldest_record_at", "position", b"position", "proof", b"proof", "reason", b"reason", "records_per_second", b"records_per_second", "replication_latency", b"replication_latency", "retry_at", b"retry_at", "slot", b"slot", "source", b"source", "source_end_as_of", b"source_end_as_of", "source_end_offset", b"source_end_offset", "stalled_since", b"stalled_since", "state", b"state", "target_topic", b"target_topic"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__lag_records: _TypeAlias = _typing.Literal["lag_records"]  # noqa: Y015
     _WhichOneofArgType__lag_records: _TypeAlias = _typing.Literal["_lag_records", b"_lag_records"]  # noqa: Y015
     _WhichOneofReturnType__offsets_since: _TypeAlias = _typing.Literal["offsets_since"]  # noqa: Y015
     _WhichOneofArgType__offsets_since: _TypeAlias = _typing.Literal["_offsets_since", b"_offsets_since"]  # noqa: Y015
+    _WhichOneofReturnType__proof: _TypeAlias = _typing.Literal["proof"]  # noqa: Y015
+    _WhichOneofArgType__proof: _TypeAlias = _typing.Literal["_proof", b"_proof"]  # noqa: Y015
     @_typing.overload
     def WhichOneof(self, oneof_group: _WhichOneofArgType__lag_records) -> _WhichOneofReturnType__lag_records | None: ...
     @_typing.overload
     def WhichOneof(self, oneof_group: _WhichOneofArgType__offsets_since) -> _WhichOneofReturnType__offsets_since | None: ...
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__proof) -> _WhichOneofReturnType__proof | None: ...
 
 Global___PartitionStatus: _TypeAlias = PartitionStatus  # noqa: Y015
+
+@_typing.final
+class PartitionProof(_message.Message):
+    """PartitionProof is what is proven of the copy of one partition (twinlog.verify.interval.seconds)."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    @_typing.final
+    class DifferencesEntry(_message.Message):
+        DESCRIPTOR: _descriptor.Descriptor
+
+        KEY_FIELD_NUMBER: _builtins.int
+        VALUE_FIELD_NUMBER: _builtins.int
+        key: _builtins.str
+        value: _builtins.int
+        def __init__(
+            self,
+            *,
+            key: _builtins.str = ...,
+            value: _builtins.int = ...,
+        ) -> None: ...
+        _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+        def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+        _ClearFieldArgType: _TypeAlias = _typing.Literal["key", b"key", "value", b"value"]  # noqa: Y015
+        def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+        def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+    VERDICT_FIELD_NUMBER: _builtins.int
+    PROVEN_UNTIL_FIELD_NUMBER: _builtins.int
+    PROVEN_AT_FIELD_NUMBER: _builtins.int
+    CHECKED_AT_FIELD_NUMBER: _builtins.int
+    DIFFERENCES_FIELD_NUMBER: _builtins.int
+    REASON_FIELD_NUMBER: _builtins.int
+    verdict: _builtins.str
+    """"EQUAL", also while there is only lag behind what is proven; "DIFFERENT"; "INCOMPLETE"."""
+    proven_until: _builtins.int
+    """Source offset up to which the copy is complete and equal."""
+    reason: _builtins.str
+    """Stable reason why it is INCOMPLETE."""
+    @_builtins.property
+    def proven_at(self) -> _timestamp_pb2.Timestamp:
+        """When that was found; absent when nothing has been proven."""
+
+    @_builtins.property
+    def checked_at(self) -> _timestamp_pb2.Timestamp:
+        """When it was verified last."""
+
+    @_builtins.property
+    def differences(self) -> _containers.ScalarMap[_builtins.str, _builtins.int]:
+        """Records that differ, by kind: MISSING, DUPLICATE, FOREIGN, CHANGED, ORDER."""
+
+    def __init__(
+        self,
+        *,
+        verdict: _builtins.str = ...,
+        proven_until: _builtins.int = ...,
+        proven_at: _timestamp_pb2.Timestamp | None = ...,
+        checked_at: _timestamp_pb2.Timestamp | None = ...,
+        differences: _abc.Mapping[_builtins.str, _builtins.int] | None = ...,
+        reason: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["checked_at", b"checked_at", "proven_at", b"proven_at"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["checked_at", b"checked_at", "differences", b"differences", "proven_at", b"proven_at", "proven_until", b"proven_until", "reason", b"reason", "verdict", b"verdict"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___PartitionProof: _TypeAlias = PartitionProof  # noqa: Y015

@@ -1,0 +1,144 @@
+"""The standing proof of a flow: its copies are verified again and again while they are made.
+
+What is new since the last time is verified each time, and one partition from its beginning: in turn, so that
+all of them are proven again. It runs in a thread with an event loop of its own: comparing keeps a loop busy.
+"""
+
+import asyncio
+from collections.abc import Callable, Coroutine, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import structlog
+import uvloop
+
+from twinlog.clock import Clock
+from twinlog.config import Configuration
+from twinlog.errors import TwinlogError
+from twinlog.model import Flow, TopicPartition
+from twinlog.service.waiting import wait_or_stop
+from twinlog.verify.report import FlowReport
+from twinlog.verify.standing import ProofStanding, standings
+from twinlog_source.verify.engine import Verification
+from twinlog_source.verify.request import NO_SPARK, VerifyRequest
+from twinlog_source.verify.spark_task import first_of
+
+_ARRIVAL_SECONDS = 5.0
+"""How long the copy may take to arrive at the source's ends; what is missing then is lag."""
+_STOP_POLL_SECONDS = 0.2
+_SOONEST_SECONDS = 5.0
+"""After a process became the owner."""
+
+Work = Callable[[], Coroutine[Any, Any, FlowReport]]
+
+log = structlog.get_logger(__name__)
+
+
+@dataclass(slots=True, kw_only=True)
+class StandingProof:
+    """Of one flow, in the process that copies it."""
+
+    configuration: Configuration
+    flow: Flow
+    interval_seconds: float
+    max_bytes_per_second: int
+    is_owned: Callable[[], bool]
+    tell: Callable[[Mapping[TopicPartition, ProofStanding]], None]
+    clock: Clock
+    memory: dict[str, str] = field(default_factory=dict)
+    """What is proven, of `ProvenRanges`."""
+    _found: dict[TopicPartition, ProofStanding] = field(default_factory=dict)
+    _sampled: int = 0
+
+    async def run(self, stop: asyncio.Event) -> None:
+        """Loop until `stop`."""
+        wait_seconds = min(self.interval_seconds, _SOONEST_SECONDS)
+        while not await wait_or_stop(stop, wait_seconds):
+            wait_seconds = self.interval_seconds
+            if not self.is_owned():
+                wait_seconds = min(self.interval_seconds, _SOONEST_SECONDS)
+                continue
+            try:
+                report = await self._verified(stop)
+            except TwinlogError as error:
+                log.warning(
+                    "standing_proof_failed", flow=str(self.flow), reason=error.reason, message=str(error)
+                )
+                continue
+            if report is not None:
+                self._take(report)
+
+    def _take(self, report: FlowReport) -> None:
+        self._found = standings(self._found, report.proofs, now_ms=self.clock.now_ms())
+        self.tell(self._found)
+        for failure in report.failures:
+            log.debug("standing_proof_incomplete", flow=str(self.flow), reason=failure.reason)
+        for proof in report.proofs:
+            if proof.differences:
+                first = proof.differences[0]
+                log.error(
+                    "copy_differs",
+                    flow=str(self.flow),
+                    topic=proof.source.topic,
+                    partition=proof.source.partition,
+                    differences=sum(each.count for each in proof.differences),
+                    kind=str(first.kind),
+                    source_offset=first.source_offset,
+                    target_offset=first.target_offset,
+                )
+
+    async def _verified(self, stop: asyncio.Event) -> FlowReport | None:
+        """None: it was stopped."""
+        self._forget_one()
+        verification = Verification(
+            configuration=self.configuration,
+            request=VerifyRequest(
+                flow=self.flow,
+                max_bytes_per_second=self.max_bytes_per_second,
+                wait_seconds=_ARRIVAL_SECONDS,
+                parallel=1,
+                spark_master=NO_SPARK,
+            ),
+            clock=self.clock,
+            memory=self.memory,
+        )
+        return await in_its_own_loop(verification.run, stop)
+
+    def _forget_one(self) -> None:
+        """The next partition in turn is verified from its beginning."""
+        if self.memory:
+            keys = sorted(self.memory)
+            self._sampled = (self._sampled + 1) % len(keys)
+            del self.memory[keys[self._sampled]]
+
+
+async def in_its_own_loop(work: Work, stop: asyncio.Event) -> FlowReport | None:
+    """Run a coroutine in a thread; None when `stop` came first. Raises TwinlogError as it does."""
+    running: list[tuple[asyncio.AbstractEventLoop, asyncio.Task[FlowReport]]] = []
+
+    async def main() -> FlowReport | TwinlogError | None:
+        loop = asyncio.get_running_loop()
+        outcome: FlowReport | TwinlogError | None = None
+        try:
+            async with asyncio.TaskGroup() as group:
+                task = group.create_task(work(), name="verification")
+                running.append((loop, task))
+            outcome = None if task.cancelled() else task.result()
+        except* TwinlogError as failures:
+            outcome = first_of(failures)
+        return outcome
+
+    def run() -> FlowReport | TwinlogError | None:
+        outcome: FlowReport | TwinlogError | None = uvloop.run(main())
+        return outcome
+
+    async with asyncio.TaskGroup() as group:
+        thread = group.create_task(asyncio.to_thread(run), name="standing proof")
+        while not (await asyncio.wait([thread], timeout=_STOP_POLL_SECONDS))[0]:
+            if stop.is_set() and running:
+                loop, task = running.pop()
+                loop.call_soon_threadsafe(task.cancel)
+    outcome = thread.result()
+    if isinstance(outcome, TwinlogError):
+        raise outcome
+    return outcome

@@ -1,0 +1,61 @@
+"""What is known of each partition from one verification to the next: proven up to where, when, and what
+differs. Pure: takes `now_ms`."""
+
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+
+from twinlog.model import TopicPartition
+from twinlog.verify.model import PartitionProof, Reason
+from twinlog.verify.report import Verdict, state_of
+
+_LAG = (Reason.NOT_COPIED_YET,)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ProofStanding:
+    verdict: Verdict
+    """EQUAL also while there is only lag behind what is proven."""
+    proven_until: int
+    """Source offset up to which the copy is proven to be complete and equal."""
+    proven_at_ms: int
+    """When that was found; it stays when a later verification could not compare."""
+    checked_at_ms: int
+    """When it was verified last."""
+    differences: Mapping[str, int] = field(default_factory=dict)
+    """By kind."""
+    reason: str = ""
+    """Why it is INCOMPLETE."""
+
+
+def standings(
+    before: Mapping[TopicPartition, ProofStanding], proofs: Iterable[PartitionProof], *, now_ms: int
+) -> dict[TopicPartition, ProofStanding]:
+    """What is known after one more verification; a partition that was not part of it keeps what it had."""
+    after = dict(before)
+    for proof in proofs:
+        after[proof.source] = _standing(before.get(proof.source), proof, now_ms)
+    return after
+
+
+def _standing(before: ProofStanding | None, proof: PartitionProof, now_ms: int) -> ProofStanding:
+    harmful = [each for each in proof.not_compared if not each.is_harmless and each.reason not in _LAG]
+    if harmful and not proof.differences:
+        return ProofStanding(
+            verdict=Verdict.INCOMPLETE,
+            proven_until=0 if before is None else before.proven_until,
+            proven_at_ms=0 if before is None else before.proven_at_ms,
+            checked_at_ms=now_ms,
+            reason=str(harmful[0].reason),
+        )
+    kinds = Counter[str]()
+    for each in proof.differences:
+        kinds[str(each.kind)] += each.count
+    first = [each.source_offset for each in proof.differences if each.source_offset is not None]
+    return ProofStanding(
+        verdict=Verdict.DIFFERENT if state_of(proof) is Verdict.DIFFERENT else Verdict.EQUAL,
+        proven_until=min([proof.source_to, *first]),
+        proven_at_ms=now_ms,
+        checked_at_ms=now_ms,
+        differences=dict(sorted(kinds.items())),
+    )
