@@ -84,6 +84,7 @@ async def test_each_damage_is_named_by_the_command(mirror: VerifyRig, records: l
         ("FOREIGN", None, 0, 1),
     ]
     changed, *_, missing, moved = report["differences"]
+    assert all(("written_by" in each) is (each["kind"] != "MISSING") for each in report["differences"])
     assert changed["changed"] == ["headers"]
     assert changed["target_record"]["headers"][-1] == ["one more", ""]
     assert missing["found_in"] == f"{mirror.rig.remote(topic)}-1@0"
@@ -287,3 +288,17 @@ async def test_what_is_on_the_target_may_be_deleted_on_the_source(
     (found,) = told["partitions"]
     assert (found["safe_until"], found["reason"]) == (0, "TARGET_RETENTION")
     assert (await mirror.verify(short))["verdict"] == "EQUAL", "the copy is as it should be, all the same"
+
+
+async def test_who_wrote_a_foreign_record_is_told(mirror: VerifyRig, records: list[NewRecord]) -> None:
+    topic = unique_name("written")
+    await mirror.topics(topic)
+    await mirror.write_source(topic, [(0, Codec.NONE, records[:3])])
+    await mirror.write_copy(topic, [(0, Codec.NONE, records[:3])])
+    await mirror.store_position(topic, 3)
+    stranger = NewRecord(b"who", b"was this", records[0].timestamp_ms)
+    await mirror.write_copy(topic, [(0, Codec.NONE, [stranger])], transactional_id=f"{topic}-stranger")
+    report = await mirror.verify(topic)
+    assert differences(report) == [("FOREIGN", None, 3, 1)]
+    writer = report["differences"][0]["written_by"]
+    assert (writer["producer_id"] >= 0, writer["transactional"]) == (True, True)

@@ -338,6 +338,8 @@ def _difference_row(each: dict[str, Any]) -> list[str]:
     what = ", ".join(each.get("changed", ()))
     if "found_in" in each:
         what = f"it is in {each['found_in']}"
+    elif each["kind"] == "FOREIGN" and "written_by" in each:
+        what = f"written by producer id {each['written_by']['producer_id']}"
     return [
         each["topic"],
         str(each["partition"]),

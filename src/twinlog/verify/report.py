@@ -32,6 +32,8 @@ class FlowReport:
     """What stood in the way of the whole flow, or of topics as a whole."""
     records: dict[tuple[TopicPartition, str, int], Any] = field(default_factory=dict)
     """With --show: the records of differences, by source partition, side and offset."""
+    writers: "Mapping[tuple[TopicPartition, int], Writer]" = field(default_factory=dict)
+    """Who wrote the records of differences, by source partition and target offset; of the first ones."""
 
     @property
     def verdict(self) -> Verdict:
@@ -40,6 +42,16 @@ class FlowReport:
         if self.failures or not all(proof.is_complete for proof in self.proofs):
             return Verdict.INCOMPLETE
         return Verdict.EQUAL
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Writer:
+    """The producer of a batch on the target."""
+
+    producer_id: int
+    """-1: one that is neither idempotent nor transactional."""
+    producer_epoch: int
+    transactional: bool
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -120,6 +132,14 @@ def _difference(report: FlowReport, proof: PartitionProof, difference: Differenc
         told["changed"] = list(difference.changed)
     if difference.found_in:
         told["found_in"] = difference.found_in
+    place = difference.target_offset
+    writer = None if place is None else report.writers.get((proof.source, place))
+    if writer is not None and difference.kind is not Kind.MISSING:
+        told["written_by"] = {
+            "producer_id": writer.producer_id,
+            "producer_epoch": writer.producer_epoch,
+            "transactional": writer.transactional,
+        }
     for side, offset in (("source", difference.source_offset), ("target", difference.target_offset)):
         if offset is not None and (shown := report.records.get((proof.source, side, offset))) is not None:
             told[f"{side}_record"] = shown

@@ -19,6 +19,7 @@ from twinlog_source.verify.request import NO_SPARK, VerifyRequest
 from twinlog_source.verify.shown import shown_records
 from twinlog_source.verify.state import ProvenRanges
 from twinlog_source.verify.waiting import Waiting
+from twinlog_source.verify.writers import named_writers
 
 LARGE_OFFSETS = 20_000_000
 """So much is worth a Spark, unless the request says otherwise."""
@@ -65,6 +66,7 @@ class Verification:
                 _forget(proof, changed[proof.source.topic])
         name_moved_records(proofs)
         report = self._report(began_at_ms, estate, proofs, [])
+        report = replace(report, writers=await named_writers(sides, report))
         if self.request.show:
             report = replace(report, records=await shown_records(sides, report))
         return report

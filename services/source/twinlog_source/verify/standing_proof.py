@@ -76,6 +76,7 @@ class StandingProof:
         for proof in report.proofs:
             if proof.differences:
                 first = proof.differences[0]
+                writer = report.writers.get((proof.source, first.target_offset or 0))
                 log.error(
                     "copy_differs",
                     flow=str(self.flow),
@@ -85,6 +86,7 @@ class StandingProof:
                     kind=str(first.kind),
                     source_offset=first.source_offset,
                     target_offset=first.target_offset,
+                    producer_id=None if writer is None else writer.producer_id,
                 )
 
     async def _verified(self, stop: asyncio.Event) -> FlowReport | None:

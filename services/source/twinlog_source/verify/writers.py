@@ -1,0 +1,46 @@
+"""Who wrote the records of a copy that the source does not have there: the producer of their batches."""
+
+from typing import Any
+
+from twinlog.errors import TwinlogError
+from twinlog.kafka.raw import BatchReader
+from twinlog.model import TopicPartition
+from twinlog.verify.model import Kind
+from twinlog.verify.report import FlowReport, Writer
+
+MOST_NAMED = 100
+"""Differences whose writers are looked up."""
+_FETCH_BYTES = 64 << 10
+_OF_SOMEBODY = frozenset((Kind.FOREIGN, Kind.DUPLICATE, Kind.CHANGED, Kind.ORDER))
+
+
+async def named_writers(sides: Any, report: FlowReport) -> dict[tuple[TopicPartition, int], Writer]:
+    """By source partition and target offset; a batch that cannot be read is left out."""
+    found: dict[tuple[TopicPartition, int], Writer] = {}
+    wanted = [
+        (proof, difference.target_offset)
+        for proof in report.proofs
+        for difference in proof.differences
+        if difference.kind in _OF_SOMEBODY and difference.target_offset is not None
+    ]
+    for proof, offset in wanted[:MOST_NAMED]:
+        writer = await _writer(sides.target_reader, proof.target, offset)
+        if writer is not None:
+            found[proof.source, offset] = writer
+    return found
+
+
+async def _writer(reader: BatchReader, partition: TopicPartition, offset: int) -> Writer | None:
+    try:
+        fetched = await reader.fetch(partition, offset, max_bytes=_FETCH_BYTES)
+    except TwinlogError:
+        return None
+    for batch in fetched.batches:
+        header = batch.header
+        if header.base_offset <= offset < header.next_offset:
+            return Writer(
+                producer_id=header.producer_id,
+                producer_epoch=header.producer_epoch,
+                transactional=header.is_transactional,
+            )
+    return None
