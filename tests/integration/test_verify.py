@@ -11,11 +11,13 @@ from integration.source_rig import open_rig
 from integration.verify_rig import VerifyRig, differences, not_compared
 from twinlog.batches import Codec, NewRecord
 from twinlog.clock import SystemClock
+from twinlog.kafka.ports import TopicDescription
 from twinlog.local.blocking_cluster import BlockingCluster
 from twinlog.local.spec import ClusterSpec
 from twinlog.model import Flow, TopicPartition
 from twinlog.testing.brokers import KafkaPair, retry_admin, unique_name
 from twinlog.testing.records import awkward_records
+from twinlog_source.log.facts import CopyFact, TopicFact, fact_record
 from twinlog_source.log.gaps import SKIPPED_BY_OPERATOR, Gap, gap_record
 
 
@@ -302,3 +304,61 @@ async def test_who_wrote_a_foreign_record_is_told(mirror: VerifyRig, records: li
     assert differences(report) == [("FOREIGN", None, 3, 1)]
     writer = report["differences"][0]["written_by"]
     assert (writer["producer_id"] >= 0, writer["transactional"]) == (True, True)
+
+
+async def test_a_copy_of_a_topic_that_was_created_again_is_not_accused(
+    mirror: VerifyRig, records: list[NewRecord]
+) -> None:
+    """It holds the records of the one before, too; and the stored position may still be of that one."""
+    noticed, unnoticed = unique_name("noticed"), unique_name("unnoticed")
+    at_ms = records[0].timestamp_ms - 3_600_000
+    older = [NewRecord(b"older", b"%d" % number, at_ms + number) for number in range(25)]
+    for topic in (noticed, unnoticed):
+        await mirror.topics(topic)
+        await mirror.write_source(topic, [(0, Codec.LZ4, records)])
+        await mirror.write_copy(topic, [(0, Codec.LZ4, older)])
+    await mirror.write_copy(noticed, [(0, Codec.LZ4, records)])
+    described = await mirror.rig.source.describe_topics([noticed])
+    found = described[noticed]
+    assert isinstance(found, TopicDescription)
+    for topic, topic_id, partitions, position in (
+        (noticed, found.topic_id, 0, len(records)),
+        (unnoticed, "the-one-before", 1, 1_000),
+    ):
+        mark = TopicFact(topic=topic, topic_id=topic_id, known_partitions=partitions)
+        await mirror.append(*fact_record(mirror.rig.a, mark))
+        await mirror.store_position(topic, position)
+    report = await mirror.verify(noticed)
+    assert report["verdict"] == "EQUAL", report
+    assert not_compared(report) == [("target", "SOURCE_RETENTION", 0, 25)]
+    report = await mirror.verify(unnoticed)
+    assert report["verdict"] == "INCOMPLETE", report
+    assert report["differences"] == []
+
+
+async def test_a_preserved_copy_with_other_offsets_is_different(
+    mirror: VerifyRig, records: list[NewRecord]
+) -> None:
+    """A marker stands in the copy where the source has none."""
+    topic = unique_name("preserved")
+    await mirror.topics(topic)
+    await mirror.write_source(topic, [(0, Codec.LZ4, records)])
+    await mirror.write_copy(topic, [(0, Codec.LZ4, records[:30])], transactional_id=topic)
+    await mirror.write_copy(topic, [(0, Codec.LZ4, records[30:])])
+    await mirror.store_position(topic, len(records))
+    assert (await mirror.verify(topic))["verdict"] == "EQUAL", "nobody promised the offsets"
+    copy = mirror.rig.remote(topic)
+    found = (await mirror.rig.target.describe_topics([copy]))[copy]
+    assert isinstance(found, TopicDescription)
+    fact = CopyFact(
+        partition=TopicPartition(topic, 0),
+        preserved=True,
+        since=0,
+        reason="",
+        target_topic_id=found.topic_id,
+    )
+    await mirror.append(*fact_record(mirror.rig.a, fact))
+    report = await mirror.verify(topic)
+    assert differences(report) == [("CHANGED", 30, 31, len(records) - 30)]
+    assert report["differences"][0]["changed"] == ["offset"]
+    assert report["partitions"][0]["offsets_promised"] is True

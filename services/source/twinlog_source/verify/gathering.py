@@ -29,6 +29,7 @@ from twinlog_source.verify.request import Instant, VerifyRequest
 _TIMEOUT_SECONDS = 30.0
 _POLL_SECONDS = 0.5
 _TRUNCATION = "TRUNCATION"
+_RECREATED = "TOPIC_RECREATED"
 _COMPACT = "compact"
 
 
@@ -105,8 +106,8 @@ class Estate:
                 target_start=target_start,
                 target_goal=target_end,
                 target_limit=target_end,
-                position=positions.get(partition) if copy not in behind else None,
-                source_lost=(Range(0, start),) if start else (),
+                position=self.position_of(partition, positions) if copy not in behind else None,
+                source_lost=(Range(0, start),) if start or self._was_recreated(partition) else (),
                 target_lost=(Range(0, target_start),) if target_start else (),
                 gaps=self._known_gaps(partition),
                 offsets_kept_from=self._offsets_kept_from(partition),
@@ -277,6 +278,19 @@ class Estate:
             bounds = replace(bounds, source_start=start, source_lost=(), head_is_free=True)
         return bounds
 
+    def position_of(self, partition: TopicPartition, positions: Mapping[TopicPartition, int]) -> int | None:
+        """None also where the stored one is of a topic that is gone: nothing of this one is copied yet."""
+        mark = self.positions.control.topics.get(partition.topic)
+        is_another = mark is not None and mark.topic_id != self.pairs[partition.topic].source.topic_id
+        return None if is_another else positions.get(partition)
+
+    def _was_recreated(self, partition: TopicPartition) -> bool:
+        """The source topic was deleted and created again: the copy has records of the one before, too."""
+        mark = self.positions.control.topics.get(partition.topic)
+        if mark is None:
+            return False
+        return mark.topic_id != self.pairs[partition.topic].source.topic_id or not mark.known_partitions
+
     def _offsets_kept_from(self, partition: TopicPartition) -> int | None:
         """From where on the copy is to have the source's offsets: its writer has put that down, else the file
         says it."""
@@ -287,7 +301,10 @@ class Estate:
         return fact.since if fact.preserved else None
 
     def _known_gaps(self, partition: TopicPartition) -> tuple[KnownGap, ...]:
-        return tuple(_known_gap(gap) for gap in self.positions.gaps.values() if gap.partition == partition)
+        found = [gap for gap in self.positions.gaps.values() if gap.partition == partition]
+        # Those of a topic that is gone are told in offsets that mean nothing now.
+        forgotten = max((gap.found_at_ms for gap in found if gap.reason == _RECREATED), default=-1)
+        return tuple(_known_gap(gap) for gap in found if gap.found_at_ms > forgotten)
 
     def _with_truncations(self, bounds: Bounds) -> Bounds:
         """Where the source's log was cut off after it was copied, the target has more than the source."""

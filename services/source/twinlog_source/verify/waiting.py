@@ -31,7 +31,7 @@ class Waiting:
         loop = asyncio.get_running_loop()
         copy = self.estate.copy_of(partition)
         while True:
-            position = (await self.estate.stored_positions()).get(partition)
+            position = self.estate.position_of(partition, await self.estate.stored_positions())
             end = await self.estate.target_end(copy)
             is_lost = position is not None and position > at
             if end > limit or is_lost or loop.time() >= self.give_up_at:
