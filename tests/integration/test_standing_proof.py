@@ -28,7 +28,11 @@ async def proof_of(mirror: VerifyRig, service: ServiceProcess, topic: str) -> pb
 
 async def test_copies_are_proven_while_they_are_made(mirror: VerifyRig) -> None:
     good, bad = unique_name("good"), unique_name("bad")
-    mirror.rig.extra |= {"topics": f"{good},{bad}", "twinlog.verify.interval.seconds": "0.5"}
+    mirror.rig.extra |= {
+        "topics": f"{good},{bad}",
+        "twinlog.verify.interval.seconds": "0.5",
+        "twinlog.verify.max.bytes.per.second": "1000000",
+    }
     now_ms = SystemClock().now_ms()
     records = [NewRecord(b"k", b"%d" % number, now_ms + number) for number in range(40)]
     for topic in (good, bad):

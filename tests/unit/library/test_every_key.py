@@ -29,6 +29,16 @@ OF_FLOWS = {
             twinlog.sync.mode
         """,
     },
+    "integration/test_finite_copy.py": {
+        "test_a_flow_is_held_behind_and_brought_to_an_instant_and_to_the_end": """
+            twinlog.delay.seconds
+        """,
+    },
+    "integration/test_standing_proof.py": {
+        "test_copies_are_proven_while_they_are_made": """
+            twinlog.verify.interval.seconds twinlog.verify.max.bytes.per.second
+        """,
+    },
     "integration/test_flow_keys.py": {
         "test_what_a_file_says_of_its_flows_is_what_both_clusters_show": """
             clusters enabled name topics topics.exclude groups groups.exclude replication.factor
@@ -143,6 +153,11 @@ OF_FLOWS = {
     "unit/source/preserved/test_copy_modes.py": {
         "test_a_copy_that_costs_too_much_is_translated_or_refused_as_configured": """
             twinlog.offsets.fill.max
+        """,
+    },
+    "unit/source/test_horizon.py": {
+        "test_where_a_copy_ends_comes_from_the_file_to_its_tasks": """
+            twinlog.copy.until
         """,
     },
     "unit/source/test_source_flow_settings.py": {

@@ -9,10 +9,15 @@ from twinlog.batches.cutting import head_before
 from twinlog.batches.header import crc_is_valid
 from twinlog.batches.records import decode_batch
 from twinlog.config.copy_until import parse_until, until_json
+from twinlog.errors import ConfigError
 from twinlog.model import TopicPartition
 from twinlog.testing.source_batches import source_batch
+from twinlog_source.config import source_flows
+from twinlog_source.driver.task_settings import TaskSettings
 from twinlog_source.reasons import PartitionReason
+from twinlog_source.task.assembly import horizon_of
 from twinlog_source.task.horizon import FOR_EVER, Horizon
+from unit.library.config_files import load_more
 
 NOW_MS = 1_700_000_000_000
 ORDERS = TopicPartition("orders", 0)
@@ -108,3 +113,16 @@ def test_where_a_copy_ends_is_written_and_read() -> None:
     for wrong in ("[1]", "{", '{"orders": 3}', '{"orders": {"x": 1}}'):
         with pytest.raises(ValueError):
             parse_until(wrong)
+
+
+def test_where_a_copy_ends_comes_from_the_file_to_its_tasks() -> None:
+    (flow,) = source_flows(
+        load_more('twinlog.copy.until = {"orders": {"0": 2}}', "twinlog.delay.seconds = 60")
+    )
+    message = TaskSettings(flow=flow).prepare(1, 0, positions_partition_count=25)
+    horizon = horizon_of(message.settings)
+    assert (horizon.until, horizon.delay_seconds) == ({ORDERS: 2}, 60.0)
+    data = b"".join(source_batch([record(number, 100)]) for number in range(4))
+    assert offsets(horizon.cut(ORDERS, data, offset=0, now_ms=NOW_MS).records) == [0, 1]
+    with pytest.raises(ConfigError, match=r"twinlog\.copy\.until"):
+        load_more("twinlog.copy.until = tomorrow")
