@@ -7,9 +7,12 @@ from aiokafka import AIOKafkaProducer
 from integration.preserved_rig import PreservedRig, preserved_rig, read, write_mixture, write_plain
 from twinlog.errors import KafkaError
 from twinlog.kafka.cluster import open_cluster
-from twinlog.kafka.ports import NewTopic
+from twinlog.kafka.ports import NewTopic, OffsetSpec
+from twinlog.local.blocking_cluster import BlockingCluster
 from twinlog.model import TopicPartition
 from twinlog.testing.brokers import KafkaPair, eventually, make_topics, retry_admin
+from twinlog.wire.source_offset import decode_source_offset, source_offset_key
+from twinlog_source.log.facts import CopyFact, parse_control
 
 
 async def intrude(pair: KafkaPair, topic: str, *, transactional_id: str | None = None) -> None:
@@ -21,6 +24,43 @@ async def intrude(pair: KafkaPair, topic: str, *, transactional_id: str | None =
             return
         async with intruder.transaction():
             await intruder.send_and_wait(topic, b"intruder", partition=0)
+
+
+async def create_again(cluster: BlockingCluster, topic: str) -> None:
+    """Delete a topic, and create it again once it is gone."""
+    async with open_cluster("X", cluster.client_properties()) as admin:
+        await retry_admin(lambda: admin.delete_topics([topic]))
+
+        async def gone() -> bool:
+            found = (await admin.describe_topics([topic]))[topic]
+            return isinstance(found, KafkaError) and found.reason == "TOPIC_UNKNOWN"
+
+        await eventually(gone)
+        new = NewTopic(name=topic, partition_count=1, replication_factor=1, configs={"retention.ms": "-1"})
+        await make_topics(admin, new)
+
+
+async def said(rig: PreservedRig, partition: TopicPartition) -> tuple[int | None, CopyFact | None]:
+    """What the log says of a copy: its position, and the newest fact about it."""
+    positions = TopicPartition(f"mm2-offsets.{rig.alias}.internal", 0)
+    key = source_offset_key(rig.alias, partition)
+    position: int | None = None
+    fact: CopyFact | None = None
+    async with open_cluster("B", rig.pair.b.client_properties()) as cluster:
+        end = (await cluster.list_offsets(OffsetSpec.LAST_STABLE, [positions]))[positions]
+        assert isinstance(end, int)
+        async with cluster.reader() as reader:
+            at = 0
+            while at < end:
+                fetched = await reader.fetch(positions, at, max_wait_seconds=0.2, max_bytes=1 << 20)
+                for record in fetched.records:
+                    found = parse_control(rig.alias, record.key, record.value)
+                    if found is not None and isinstance(found.fact, CopyFact):
+                        fact = found.fact
+                    elif record.key == key:
+                        position = decode_source_offset(record.value)
+                at = max(fetched.next_offset, at)
+    return position, fact
 
 
 async def nothing_is_lost(rig: PreservedRig, partition: TopicPartition, *, at: int, behind: int) -> None:
@@ -94,16 +134,7 @@ async def test_what_lands_in_a_topic_that_was_created_again_is_not_the_copy_of_i
         await write_plain(kafka_pair.a, unique_topic, 30)
         async with rig.task() as running:
             await eventually(lambda: running.position(partition) == 30)
-            async with open_cluster("B", kafka_pair.b.client_properties()) as admin:
-                await retry_admin(lambda: admin.delete_topics([unique_topic]))
-
-                async def gone() -> bool:
-                    found = (await admin.describe_topics([unique_topic]))[unique_topic]
-                    return isinstance(found, KafkaError) and found.reason == "TOPIC_UNKNOWN"
-
-                await eventually(gone)
-                new = NewTopic(name=unique_topic, partition_count=1, replication_factor=1, configs={})
-                await make_topics(admin, new)
+            await create_again(kafka_pair.b, unique_topic)
             await write_plain(kafka_pair.a, unique_topic, 20)
             await eventually(lambda: running.look()[partition].needs_translation)
             assert running.position(partition) == 0
@@ -113,3 +144,23 @@ async def test_what_lands_in_a_topic_that_was_created_again_is_not_the_copy_of_i
             await eventually(lambda: running.look()[partition].needs_translation)
             assert running.position(partition) == 0
             assert "created again" in running.look()[partition].message
+
+
+async def test_a_source_that_lost_its_tail_ends_the_copy_and_the_log_says_where(
+    kafka_pair: KafkaPair, unique_topic: str, tmp_path: Path
+) -> None:
+    """Whoever is killed then has told the next owner that the end of the copy is not its position."""
+    async with preserved_rig(kafka_pair, tmp_path, unique_topic) as rig:
+        (partition,) = rig.every
+        await write_plain(kafka_pair.a, unique_topic, 100)
+        await rig.copy_everything()
+        await create_again(kafka_pair.a, unique_topic)
+        await write_plain(kafka_pair.a, unique_topic, 40)
+        async with rig.task(kill=True) as running:
+            await eventually(lambda: running.look()[partition].needs_translation)
+            report = running.look()[partition]
+        assert (report.reason, report.position) == ("SOURCE_TRUNCATED", 40)
+        position, fact = await said(rig, partition)
+        assert position == 40
+        assert fact is not None
+        assert (fact.preserved, fact.since, fact.reason) == (False, 40, "SOURCE_TRUNCATED")

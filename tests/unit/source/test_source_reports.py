@@ -3,7 +3,10 @@
 from twinlog.api.source.v1 import source_service_pb2 as source_pb
 from twinlog.api.source.v1 import worker_service_pb2 as pb
 from twinlog.errors import KafkaError, TransientKafkaError
+from twinlog_source.preserved.append_log import AppendLog
+from twinlog_source.preserved.writer import PreservedPartition
 from twinlog_source.reasons import PartitionReason
+from twinlog_source.task.preserved_copy import PreservedCopy
 from twinlog_source.task.reports import SLOW_SECONDS, Reporter
 from unit.source.test_source_outlet import BAD, GOOD, Bench
 
@@ -89,3 +92,31 @@ def test_only_what_changed_is_told_and_distributions_once() -> None:
     assert not report.HasField("record_age")
     (report, _) = reports.report(everything=True).partitions
     assert not report.HasField("latency")
+
+
+def test_the_end_of_a_preserved_copy_is_told_once_it_is_on_the_log() -> None:
+    """Its driver puts nothing about it on the log, and hands the partition out by what it hears."""
+    bench = Bench()
+    copy = bench.copies[GOOD]
+    preserved = PreservedCopy(
+        copy=copy,
+        at_target=PreservedPartition(target=GOOD, appends=AppendLog.starting_at(0, max_in_flight_bytes=1)),
+        skip_from=4,
+        skip_to=9,
+        target_topic_id="id",
+        may_fill_at=0.0,
+        settle=lambda *_: None,
+        is_stored=lambda: True,
+        fill_later=lambda _: None,
+    )
+    reports = reporter(bench)
+    reports.preserved = {GOOD: preserved}
+    preserved.give_up(7, until=5, reason="FOREIGN_WRITE", message="who")
+    bench.target_writer.store_soon(GOOD)
+    (before,) = [each for each in reports.report().partitions if each.partition.topic == GOOD.topic]
+    assert not before.HasField("preserved")
+    assert not before.needs_translation
+    bench.target_writer._unstored.clear()
+    (after,) = [each for each in reports.report().partitions if each.partition.topic == GOOD.topic]
+    assert (after.preserved.skip_from, after.preserved.skip_to) == (4, 9)
+    assert (after.needs_translation, after.preserved_until, after.position) == (True, 5, 7)
