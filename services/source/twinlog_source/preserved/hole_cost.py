@@ -7,9 +7,10 @@ far away, would spend its time so, and lag more and more.
 from collections import deque
 from dataclasses import dataclass, field
 
-WINDOW_SECONDS = 10.0
+WINDOW_SECONDS = 60.0
+"""Long enough that a broker that stands still for a while does not decide: there is no way back."""
 MOST_SHARE = 0.5
-MOST_HOLES = 20
+MOST_HOLES = 120
 
 
 @dataclass(slots=True)
@@ -23,7 +24,7 @@ class HoleCost:
         self._filled.append((began, ended))
 
     def is_too_high(self, now: float) -> bool:
-        """Within the last ten seconds more than 20 holes were filled, and that took more than half of the
+        """Within the last minute more than 120 holes were filled, and that took more than half of the
         time."""
         since = now - WINDOW_SECONDS
         while self._filled and self._filled[0][1] <= since:

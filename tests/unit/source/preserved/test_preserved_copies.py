@@ -193,8 +193,8 @@ def test_a_copy_with_too_many_holes_is_given_up_once_it_is_at_rest() -> None:
     first = bench.assigned(FIRST)
     bench.fetched(FIRST, 0, 2)
     send = bench.sent(first)
-    for number in range(30):
-        first.hole_cost.filled(number / 4, number / 4 + 0.24)
+    for number in range(200):
+        first.hole_cost.filled(number / 4 - 50, number / 4 - 49.76)
     bench.changed(first)
     copy = bench.copies[FIRST]
     assert not copy.needs_translation
@@ -278,8 +278,8 @@ async def test_what_is_found_once_the_task_is_over_is_left_to_the_next() -> None
 def test_a_copy_that_must_keep_the_offsets_does_not_give_them_up_for_their_cost() -> None:
     bench = Bench()
     first = bench.assigned(FIRST, required=True)
-    for number in range(30):
-        first.hole_cost.filled(number / 4, number / 4 + 0.24)
+    for number in range(200):
+        first.hole_cost.filled(number / 4 - 50, number / 4 - 49.76)
     bench.changed(first)
     assert bench.preserved.by_source[FIRST].giving_up is None
 
