@@ -366,13 +366,16 @@ async def _services_are_found(run: TwinlogRun, directory: Path) -> None:
         found = [f"{key} = {run.endpoints[service]}" for service, key in keys.items()]
         file = directory / "elsewhere.properties"
         file.write_text("\n".join([*others, *found]), encoding="latin-1")
-        shown = await asyncio.to_thread(
-            subprocess.run,
-            [sys.executable, "-m", "twinlog", "status", "--config", str(file), "-o", "json"],
-            capture_output=True,
-            text=True,
-            timeout=COMMAND_SECONDS,
-        )
-        assert shown.returncode == 0, shown
-        services = json.loads(shown.stdout)["services"]
-        assert {each["name"]: each["endpoint"] for each in services} == dict(run.endpoints), services
+        command = [sys.executable, "-m", "twinlog", "status", "--config", str(file), "-o", "json"]
+
+        async def all_answer(command: Sequence[str] = command) -> bool:
+            shown = await asyncio.to_thread(
+                subprocess.run, command, capture_output=True, text=True, timeout=COMMAND_SECONDS
+            )
+            assert shown.returncode == 0, shown
+            services = json.loads(shown.stdout)["services"]
+            assert {each["health"] for each in services} == {"SERVING"}, services
+            assert {each["name"]: each["endpoint"] for each in services} == dict(run.endpoints), services
+            return True
+
+        await eventually(all_answer)
