@@ -66,6 +66,9 @@ class Bench:
     def ask(self, *partitions: TopicPartition) -> None:
         self.guard.ask({cast("DataConnection", self.connection): set(partitions)}, OURS.producer_id)
 
+    def look(self, *partitions: TopicPartition) -> None:
+        self.guard.look({cast("DataConnection", self.connection): partitions}, OURS.producer_id)
+
     async def told(self, *answers: tuple[TopicPartition, int, list[OpenTransaction]]) -> None:
         self.connection.asked[-1].set_result(list(answers))
         await pause(0)
@@ -169,3 +172,54 @@ async def test_a_broker_that_cannot_or_may_not_tell_is_taken_as_it_is() -> None:
     await bench.told((OTHER, UNAUTHORIZED, []))
     assert bench.is_clear(OTHER)
     assert bench.not_clear == []
+
+
+async def test_a_transaction_that_hangs_is_found_though_no_other_follows() -> None:
+    bench = Bench()
+    bench.guard.ended([P, OTHER])
+    bench.now = 5.0
+    assert bench.guard.ended_before(0.0) == {P, OTHER}
+    bench.look(P, OTHER)
+    await bench.told((P, 0, [OpenTransaction(*OURS, 5)]), (OTHER, 0, []))
+    assert bench.refused.keys() == {P}
+    assert bench.refused[P].metadata[OUTCOME] == COMMITTED
+    assert bench.guard.first_ended_at is None
+
+
+async def test_a_transaction_that_began_meanwhile_does_not_hang() -> None:
+    bench = Bench()
+    bench.guard.ended([P])
+    bench.look(P)
+    bench.guard.begun(P)
+    await bench.told((P, 0, [OpenTransaction(*OURS, 5)]))
+    assert not bench.refused
+    assert bench.guard.first_ended_at is None
+
+
+async def test_a_transaction_that_ended_since_the_question_is_looked_at_again() -> None:
+    bench = Bench()
+    bench.guard.ended([P])
+    bench.look(P)
+    bench.guard.begun(P)
+    bench.now = 1.0
+    bench.guard.ended([P])
+    await bench.told((P, 0, [OpenTransaction(*OURS, 5)]))
+    assert not bench.refused
+    assert bench.guard.first_ended_at == 1.0
+
+
+async def test_a_leader_that_did_not_say_is_asked_again_and_one_that_may_not_is_not() -> None:
+    bench = Bench()
+    bench.guard.ended([P, OTHER])
+    bench.look(P, OTHER)
+    await bench.told((P, NOT_LEADER, []), (OTHER, UNAUTHORIZED, []))
+    assert bench.guard.ended_before(0.0) == {P}
+    bench.look(P)
+    await bench.failed(KafkaConnectionError())
+    bench.connection.refusal = KafkaConnectionError()
+    bench.look(P)
+    assert bench.guard.ended_before(0.0) == {P}
+    bench.connection.refusal = IncompatibleBrokerVersion()
+    bench.look(P)
+    assert bench.guard.first_ended_at is None
+    assert not bench.refused

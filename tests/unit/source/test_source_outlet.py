@@ -53,6 +53,7 @@ class FakeTransport:
         self.target = target
         self.ends = ends
         self.partition_failures: dict[TopicPartition, KafkaError] = {}
+        self.failure: KafkaError | None = None
 
     async def __aenter__(self) -> Self:
         self.target.opened += 1

@@ -216,6 +216,9 @@ class FlowDriver:
         self.instruments.failed(error.reason)
         if error.reason == FENCED:
             self._owned, self._displaced = False, True
+        elif error.reason == "POSITIONS_UNSTABLE":
+            # Whose transaction stays open is not known: a take-over fences all and ends what hangs.
+            self._owned = False
         left_out = self._limiter.admit(error.reason, now=self.clock.monotonic())
         if left_out is not None:
             log.warning(

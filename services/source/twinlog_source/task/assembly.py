@@ -105,7 +105,9 @@ async def open_copier(
 
         def open_transport() -> Transport:
             if prepare.transactional_ids:
-                return ExactlyOnce(target, prepare.transactional_ids, settings)
+                return ExactlyOnce(
+                    target, prepare.transactional_ids, settings, on_failure=source_reader.arrived.set
+                )
             return AtLeastOnce(target, settings)
 
         take_over = TakeOver(

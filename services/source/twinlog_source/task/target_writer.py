@@ -281,6 +281,8 @@ class TargetWriter:
             if self._unanswered is None:
                 # Also with nothing left to send: what a lost round held is fetched again.
                 await self._last_committed()
+            if transport.failure is not None:
+                raise transport.failure
             chunk = self.source_reader.pop()
             if chunk is not None:
                 await self._copy_round(transport, chunk)
@@ -313,7 +315,7 @@ class TargetWriter:
             await self._store(self._transport)
 
     async def _await_chunk(self, stop: asyncio.Event) -> None:
-        """Wait for a chunk, something to store, or the stop: each of them sets `arrived`."""
+        """Wait for a chunk, something to store, a failure, or the stop: each of them sets `arrived`."""
         self.source_reader.arrived.clear()
         self.source_reader.release()
         if not stop.is_set():

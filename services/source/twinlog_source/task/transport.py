@@ -2,7 +2,7 @@
 once)."""
 
 import asyncio
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AsyncExitStack
 from typing import Protocol, Self
 
@@ -45,6 +45,11 @@ class Transport(Protocol):
     def begin(self) -> Transaction: ...
 
     @property
+    def failure(self) -> KafkaError | None:
+        """Why no further round can be begun. Also found while nothing is written: the last round may hang."""
+        ...
+
+    @property
     def partition_failures(self) -> Mapping[TopicPartition, KafkaError]: ...
 
 
@@ -52,10 +57,15 @@ class ExactlyOnce:
     """Data and positions in one transaction of the target: both exist, or neither."""
 
     def __init__(
-        self, session: DataClientPool, transactional_ids: Sequence[str], settings: ProducerSettings
+        self,
+        session: DataClientPool,
+        transactional_ids: Sequence[str],
+        settings: ProducerSettings,
+        *,
+        on_failure: Callable[[], None] = lambda: None,
     ) -> None:
         self.overlaps = len(transactional_ids) > 1
-        self._rotation = TransactionRotation(session, transactional_ids, settings)
+        self._rotation = TransactionRotation(session, transactional_ids, settings, on_failure=on_failure)
 
     async def __aenter__(self) -> Self:
         await self._rotation.__aenter__()
@@ -66,6 +76,10 @@ class ExactlyOnce:
 
     def begin(self) -> Transaction:
         return _KafkaTransaction(self._rotation.begin())
+
+    @property
+    def failure(self) -> KafkaError | None:
+        return self._rotation.failure
 
     @property
     def partition_failures(self) -> Mapping[TopicPartition, KafkaError]:
@@ -106,6 +120,10 @@ class AtLeastOnce:
 
     def begin(self) -> Transaction:
         return _DataFirst(self._producer)
+
+    @property
+    def failure(self) -> KafkaError | None:
+        return self._producer.failure
 
     @property
     def partition_failures(self) -> Mapping[TopicPartition, KafkaError]:

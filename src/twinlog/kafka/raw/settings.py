@@ -17,6 +17,9 @@ class ProducerSettings:
     """How long a broker may wait for its replicas."""
     unknown_topic_seconds: float = 5.0
     """Brokers learn of a new topic one after the other: until then it is only "not known yet"."""
+    end_look_seconds: float = 5.0
+    """So long after the end of a transaction the leaders of its partitions are asked whether it ended there,
+    unless another has followed."""
     retry_pause_seconds: float = 0.05
     """Before the second attempt; doubles up to 32 times."""
     max_request_bytes: int = 4 << 20

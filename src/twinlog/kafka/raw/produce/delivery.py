@@ -9,7 +9,7 @@ a batch that only waits for its turn is not late while its broker takes others.
 """
 
 import asyncio
-from collections.abc import Coroutine, Iterable, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
 from functools import partial
 
 from twinlog.backoff import backoff_seconds
@@ -63,13 +63,16 @@ class Delivery:
         settings: ProducerSettings,
         coordinator: TransactionCoordinator,
         transactional_id: str | None,
+        on_failure: Callable[[], None] = lambda: None,
     ) -> None:
+        """`on_failure` is called once, when `failure` is set."""
         self.failure: KafkaError | None = None
         self.partition_failures: dict[TopicPartition, KafkaError] = {}
         """The partitions to blame for `failure`, if it is about partitions."""
         self.idle = asyncio.Event()
         """Set while nothing is unacknowledged."""
         self.idle.set()
+        self._on_failure = on_failure
         self._session = session
         self._settings = settings
         self._coordinator = coordinator
@@ -88,6 +91,7 @@ class Delivery:
         self._adding: set[TopicPartition] = set()
         self._children: set[asyncio.Task[None]] = set()
         self._deadline_timer: asyncio.TimerHandle | None = None
+        self._look_timer: asyncio.TimerHandle | None = None
         self._loop = asyncio.get_running_loop()
         self._routes = Routes(session, settings, self._spawn, self._wake.set)
         self._guard = HangingGuard(
@@ -150,6 +154,9 @@ class Delivery:
         elif identity != self._identity:
             for partition in self._added:
                 self._outboxes[partition].begin_epoch()
+        if identity.producer_id == self._identity.producer_id:
+            self._guard.ended(self._added)
+            self._look_later()
         self._identity = identity
         self._added.clear()
 
@@ -168,6 +175,7 @@ class Delivery:
             return
         self.failure = error
         self._stop_with(error)
+        self._on_failure()
 
     def stop(self) -> None:
         """End at once; what is not acknowledged fails."""
@@ -177,8 +185,9 @@ class Delivery:
         for child in self._children:
             child.cancel()
         self._ways.stop()
-        if self._deadline_timer is not None:
-            self._deadline_timer.cancel()
+        for timer in (self._deadline_timer, self._look_timer):
+            if timer is not None:
+                timer.cancel()
 
     # ------------------------------------------------------------------------------------ sending
 
@@ -245,8 +254,9 @@ class Delivery:
             chosen.setdefault(route, []).append(
                 outbox.take(*self._identity, transactional=self._transactional_id is not None)
             )
-            if self._transactional_id is not None:
+            if self._transactional_id is not None and partition not in self._added:
                 self._added.add(partition)  # at the latest by the broker that gets it
+                self._guard.begun(partition)
             sizes[leader] = size
             # To the end of the queue: no partition starves the others.
             self._busy[partition] = self._busy.pop(partition)
@@ -395,6 +405,44 @@ class Delivery:
             self._routes.suspect(connection=error.code is None)
         self._loop.call_later(self._settings.retry_pause_seconds + _TIMER_MARGIN_SECONDS, self._wake.set)
 
+    def _look_later(self) -> None:
+        """Look when the first of the ended transactions is old enough; soon, if a look was in vain."""
+        if self._look_timer is not None or self._stopped:
+            return
+        first, after_seconds = self._guard.first_ended_at, self._settings.end_look_seconds
+        if first is not None:
+            at = max(first + after_seconds, self._loop.time() + after_seconds / 5)
+            self._look_timer = self._loop.call_at(at, self._look_now)
+
+    def _look_now(self) -> None:
+        self._spawn(self._look(), "look for transactions that hang")
+
+    async def _look(self) -> None:
+        """Ask whether transactions ended on partitions that no other has followed on."""
+        ended = self._guard.ended_before(self._loop.time() - self._settings.end_look_seconds)
+        try:
+            if ended:
+                client = await self._session.client("look for transactions that hang")
+                self._guard.look(self._connections(client, ended), self._identity.producer_id)
+                self._routes.refresh_if_stale(client, ended, self._refuse, self._loop.time())
+        except KafkaError as error:
+            if not error.retriable:
+                self.fail(error)
+        finally:
+            self._look_timer = None
+            self._look_later()
+
+    def _connections(
+        self, client: DataClient, partitions: Iterable[TopicPartition]
+    ) -> dict[DataConnection, set[TopicPartition]]:
+        """Of those whose leader is known and connected."""
+        found: dict[DataConnection, set[TopicPartition]] = {}
+        for partition in partitions:
+            route = self._routes.find(client, partition)
+            if route is not None:
+                found.setdefault(route[1], set()).add(partition)
+        return found
+
     def _lateness(self, pending: PendingBatch) -> KafkaError:
         error = pending.last_error or from_reason(
             TIMEOUT,
@@ -414,6 +462,8 @@ class Delivery:
                 timeout_seconds=self._settings.delivery_timeout_seconds,
                 unknown_topic_seconds=self._settings.unknown_topic_seconds,
             )
+            for partition in partitions:
+                self._guard.begun(partition)
             self._added |= partitions
         except RefusedPartitionsError as refused:
             self._refuse(refused.partitions)

@@ -1,7 +1,7 @@
 """A producer of prepared batches: idempotent, or in transactions. acks=all, always."""
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from enum import StrEnum
 from typing import Self
 
@@ -41,8 +41,15 @@ class RawProducer:
     """
 
     def __init__(
-        self, session: DataClientPool, settings: ProducerSettings, *, transactional_id: str | None = None
+        self,
+        session: DataClientPool,
+        settings: ProducerSettings,
+        *,
+        transactional_id: str | None = None,
+        on_failure: Callable[[], None] = lambda: None,
     ) -> None:
+        """`on_failure` is called once when the producer fails. That may be while nothing is sent: the last
+        transaction may hang."""
         self.transactional_id = transactional_id
         self._session = session
         self._settings = settings
@@ -51,7 +58,7 @@ class RawProducer:
         self._coordinator = TransactionCoordinator(
             session, transactional_id, transaction_timeout_seconds=settings.transaction_timeout_seconds
         )
-        self._delivery = Delivery(session, settings, self._coordinator, transactional_id)
+        self._delivery = Delivery(session, settings, self._coordinator, transactional_id, on_failure)
         self._tasks = OwnedTasks("a producer", self._failed)
 
     async def __aenter__(self) -> Self:

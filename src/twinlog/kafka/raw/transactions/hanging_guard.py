@@ -3,12 +3,14 @@
 A coordinator that ends a transaction leaves a partition out that has no leader at that moment, for it takes
 it for a deleted one. The records stay open there, and the producer's next transaction on that partition would
 take them along: with its commit what was aborted shows, with its abort what was committed is lost.
-Invariant: the first batch of a transaction goes to a partition only when its leader has said that nothing of
-this producer is open there, and has been heard from all the time since.
+Invariant A: the first batch of a transaction goes to a partition only when its leader has said that nothing
+of this producer is open there, and has been heard from all the time since.
+Invariant B: where no other transaction follows, the leader is asked whether the last one ended there. Until
+then consumers that read committed records may not see it, although its commit was acknowledged.
 """
 
 import asyncio
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from functools import partial
 
 from twinlog.errors import KafkaError
@@ -55,6 +57,8 @@ class HangingGuard:
         self._open_since: dict[TopicPartition, float] = {}
         self._ask_again_at = 0.0
         self._clear: dict[TopicPartition, _Contact] = {}
+        self._ended_at: dict[TopicPartition, float] = {}
+        """Partitions whose last transaction has ended, and whose leader was not asked since."""
         self._asked: set[TopicPartition] = set()
 
     def is_clear(self, partition: TopicPartition, connection: DataConnection) -> bool:
@@ -75,6 +79,38 @@ class HangingGuard:
             if new:
                 self._ask(connection, new, producer_id)
 
+    def begun(self, partition: TopicPartition) -> None:
+        """The partition is in a transaction again."""
+        self._ended_at.pop(partition, None)
+        self._open_since.pop(partition, None)
+
+    def ended(self, partitions: Iterable[TopicPartition]) -> None:
+        """The coordinator has acknowledged the end of the transaction that they were in."""
+        self._ended_at.update(dict.fromkeys(partitions, self._now()))
+
+    def ended_before(self, before: float) -> set[TopicPartition]:
+        """Partitions whose last transaction ended before this time, and may hang."""
+        return {partition for partition, at in self._ended_at.items() if at <= before}
+
+    @property
+    def first_ended_at(self) -> float | None:
+        """When the first of those ended that may hang; None: nothing may."""
+        return min(self._ended_at.values(), default=None)
+
+    def look(
+        self, partitions_by_connection: Mapping[DataConnection, Collection[TopicPartition]], producer_id: int
+    ) -> None:
+        """Ask the leaders whether the last transactions of partitions have ended there. Does not block; what
+        is not answered is to be asked again."""
+        for connection, partitions in partitions_by_connection.items():
+            ended_at = {partition: self._ended_at[partition] for partition in partitions}
+            try:
+                answered = connection.post(describe_producers_request(set(partitions)))
+            except KAFKA_CLIENT_ERRORS as error:
+                self._looked_in_vain(ended_at, translate(error, _DOING, alias=self._alias))
+                continue
+            answered.add_done_callback(partial(self._looked, ended_at, producer_id))
+
     def all_committed_from(self, epoch: int) -> None:
         """Every transaction of the producer that has ended since this epoch was committed."""
         self._committed_from_epoch = epoch
@@ -83,6 +119,7 @@ class HangingGuard:
         """The producer has another id from now on."""
         self._clear.clear()
         self._open_since.clear()
+        self._ended_at.clear()
 
     def _ask(self, connection: DataConnection, partitions: set[TopicPartition], producer_id: int) -> None:
         try:
@@ -122,6 +159,40 @@ class HangingGuard:
             self._refuse(hanging)
         self._changed()
 
+    def _looked(
+        self,
+        ended_at: Mapping[TopicPartition, float],
+        producer_id: int,
+        answered: "asyncio.Future[LeaderAnswers[list[OpenTransaction]]]",
+    ) -> None:
+        if answered.cancelled():
+            return
+        error = answered.exception()
+        if error is not None:
+            self._looked_in_vain(ended_at, translate(error, _DOING, alias=self._alias))
+            return
+        hanging: dict[TopicPartition, KafkaError] = {}
+        for partition, code, opened in answered.result():
+            if self._ended_at.get(partition) != ended_at[partition]:
+                continue  # Written to since: what was open may be its next transaction.
+            if code:
+                refusal = partition_error(code, partition, _DOING, alias=self._alias)
+                self._looked_in_vain({partition: ended_at[partition]}, refusal)
+                continue
+            del self._ended_at[partition]
+            own = next((one for one in opened if one.producer_id == producer_id), None)
+            if own is not None:
+                hanging[partition] = about(partition, self._error(partition, own))
+        if hanging:
+            self._refuse(hanging)
+
+    def _looked_in_vain(self, ended_at: Mapping[TopicPartition, float], failure: KafkaError) -> None:
+        """A broker that is too old to say, or does not let us know, is not asked again."""
+        if not failure.retriable:
+            for partition, at in ended_at.items():
+                if self._ended_at.get(partition) == at:
+                    del self._ended_at[partition]
+
     def _hangs(self, partition: TopicPartition) -> bool:
         """What was found open may be ending just now; what stays open is not."""
         now = self._now()
@@ -147,7 +218,7 @@ class HangingGuard:
     def _error(self, partition: TopicPartition, opened: OpenTransaction) -> KafkaError:
         error = from_reason(
             HANGING_TRANSACTION,
-            f"send a batch to {partition}",
+            f"write to {partition}",
             alias=self._alias,
             detail=f"producer id {opened.producer_id}, epoch {opened.producer_epoch},"
             f" open since offset {opened.first_offset}",

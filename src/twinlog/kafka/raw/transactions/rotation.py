@@ -8,7 +8,7 @@ acknowledged: then order and atomicity are those of one id.
 
 import asyncio
 import contextlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Self
 
 from twinlog.batches.outgoing import OutgoingBatch
@@ -26,12 +26,18 @@ class TransactionRotation:
     """
 
     def __init__(
-        self, session: DataClientPool, transactional_ids: Sequence[str], settings: ProducerSettings
+        self,
+        session: DataClientPool,
+        transactional_ids: Sequence[str],
+        settings: ProducerSettings,
+        *,
+        on_failure: Callable[[], None] = lambda: None,
     ) -> None:
+        """`on_failure` as of `RawProducer`, once for each id."""
         if not transactional_ids:
             raise ValueError("a rotation needs at least one transactional id")
         self._producers = [
-            RawProducer(session, settings, transactional_id=transactional_id)
+            RawProducer(session, settings, transactional_id=transactional_id, on_failure=on_failure)
             for transactional_id in transactional_ids
         ]
         self._turn = 0
@@ -54,7 +60,8 @@ class TransactionRotation:
 
     @property
     def failure(self) -> KafkaError | None:
-        return self._current.failure
+        """Of the first id that failed."""
+        return next((producer.failure for producer in self._producers if producer.failure), None)
 
     @property
     def partition_failures(self) -> Mapping[TopicPartition, KafkaError]:
