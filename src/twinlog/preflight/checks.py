@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Sequence
 from typing import Final
 
-from twinlog.config import NoticeLevel, OffsetSyncsLocation
+from twinlog.config import NoticeLevel, OffsetSyncsLocation, Service
 from twinlog.errors import KafkaError
 from twinlog.filters import PatternList
 from twinlog.kafka.ports import ConfigEntry, ConfigSource
@@ -12,6 +12,7 @@ from twinlog.preflight.findings import Finding, error, fine, warning
 from twinlog.preflight.loops import check_loops
 from twinlog.preflight.offsets import check_offsets
 from twinlog.preflight.rights import check_rights
+from twinlog.service.access.exposure import lacks
 
 OLDEST_RELEASE: Final = "2.5"
 """Transactions that survive a restart of the producer (KIP-447, KIP-360) came with it."""
@@ -52,15 +53,20 @@ def check_file(facts: Facts) -> Iterator[Finding]:
 
 def check_listens(facts: Facts) -> Iterator[Finding]:
     """Services that others than this machine reach: whoever does may steer them."""
-    for service, address in facts.listens.items():
-        if not address.is_loopback:
-            yield warning(
-                service,
-                "listen address",
-                f"{address} is reached from other machines, and there is no authentication: whoever reaches"
-                " it may change what is copied",
-                f"set twinlog.{service}.listen to 127.0.0.1, or keep it inside a network you trust",
-            )
+    for name, address in facts.listens.items():
+        service = Service(name)
+        missing = lacks(facts.security, service)
+        if address.is_loopback or not missing:
+            continue
+        make = warning if facts.security.port(service).insecure else error
+        yield make(
+            name,
+            "listen address",
+            f"{address} is reached from other machines, and there is no {missing}: whoever reaches it may"
+            " change what is copied",
+            f"set the twinlog.tls and twinlog.auth keys (docs/security.md), or twinlog.{name}.listen to"
+            f" 127.0.0.1; twinlog.{name}.insecure = true lets it start as it is",
+        )
 
 
 def check_cluster(cluster: ClusterFacts) -> Iterator[Finding]:

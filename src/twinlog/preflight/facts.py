@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 from typing import TypeAlias
 
 from twinlog.config import Address, FlowConfig, Notice
+from twinlog.config.security import SecuritySettings
 from twinlog.errors import KafkaError
 from twinlog.kafka.ports import ConfigEntry, TopicDescription
 from twinlog.model import ClusterAlias, Flow
@@ -107,6 +108,7 @@ class Facts:
     flows: Sequence[FlowFacts]
     """Enabled flows; those with an unreachable end have no topics."""
     listens: Mapping[str, Address] = field(default_factory=dict)
+    security: SecuritySettings = field(default_factory=SecuritySettings)
     """Where the services will listen, by name."""
     file: str = ""
     notices: Sequence[Notice] = ()

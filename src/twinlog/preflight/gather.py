@@ -39,6 +39,7 @@ async def gather_facts(configuration: Configuration, *, timeout_seconds: float) 
     return Facts(
         clusters=clusters,
         flows=[await _flow(config, clusters, timeout_seconds) for config in flows],
+        security=configuration.security,
         listens={str(service): entry.listen for service, entry in configuration.endpoints.items()},
         file=configuration.file,
         notices=configuration.notices,

@@ -29,6 +29,7 @@ from twinlog.kafka.cluster import open_cluster
 from twinlog.kafka.ports import KafkaCluster
 from twinlog.loops import refuse_loops
 from twinlog.model import ClusterAlias
+from twinlog.service.access.port import open_port_access
 from twinlog.service.clusters import Clusters
 from twinlog.service.grpc_server import GrpcServer, GrpcService
 from twinlog.service.options import load_configuration, parse_options
@@ -142,6 +143,8 @@ async def _run(name: str, build: Build, configuration: Configuration, *, port_fi
         _log.warning("stopping_now", signal=signal_name)
         main.cancel()
 
+    # Before anything is connected: a port that is not secured, or cannot be, is a bad configuration.
+    access = open_port_access(configuration, Service(name))
     with handle_signals(on_first=ask, on_second=force):
         async with AsyncExitStack() as stack:
             context = _open_context(name, configuration, stack, stop=stop, clock=clock)
@@ -154,6 +157,7 @@ async def _run(name: str, build: Build, configuration: Configuration, *, port_fi
                 ready=parts.ready,
                 port_file=port_file,
                 hindrance=context.clusters.hindrance,
+                access=access,
             )
             stack.push_async_callback(server.stop, 0.0)
             await server.start()
@@ -173,6 +177,7 @@ async def _run(name: str, build: Build, configuration: Configuration, *, port_fi
             runtime_loops: dict[str, Loop] = {
                 "probe-clusters": context.clusters.probe,
                 "health": server.watch_readiness,
+                "connections": context.peers.tidy,
                 "grpc": serve,
                 "drain": drain,
             }
@@ -226,7 +231,9 @@ def _open_context(
         meter=telemetry.meter,
         clusters=clusters,
         peers=Peers(
-            {str(peer): str(entry.endpoint) for peer, entry in configuration.endpoints.items()}, stack
+            {str(peer): str(entry.endpoint) for peer, entry in configuration.endpoints.items()},
+            stack,
+            security=lambda peer: configuration.security.to_call(Service(peer), own=Service(name)),
         ),
         instance_id=instance_id,
     )

@@ -45,6 +45,18 @@ class PeerUnavailableError(TwinlogError):
     default_reason = "PEER_UNAVAILABLE"
 
 
+class UnauthenticatedError(TwinlogError):
+    """It is not known who calls."""
+
+    default_reason = "NOT_AUTHENTICATED"
+
+
+class ForbiddenError(TwinlogError):
+    """It is known who calls, and they may not."""
+
+    default_reason = "NOT_AUTHORIZED"
+
+
 _CODES: tuple[tuple[type[TwinlogError], int], ...] = (
     (ConfigError, code_pb2.INVALID_ARGUMENT),
     (NotFoundError, code_pb2.NOT_FOUND),
@@ -53,6 +65,8 @@ _CODES: tuple[tuple[type[TwinlogError], int], ...] = (
     (TransientKafkaError, code_pb2.UNAVAILABLE),
     (FatalKafkaError, code_pb2.FAILED_PRECONDITION),
     (KafkaError, code_pb2.UNKNOWN),
+    (UnauthenticatedError, code_pb2.UNAUTHENTICATED),
+    (ForbiddenError, code_pb2.PERMISSION_DENIED),
     (ExhaustedError, code_pb2.RESOURCE_EXHAUSTED),
     (ResumeTokenExpiredError, code_pb2.OUT_OF_RANGE),
     (PeerUnavailableError, code_pb2.UNAVAILABLE),
@@ -178,6 +192,13 @@ def _from_bare_code(failure: grpc.RpcError, peer: str) -> TwinlogError:
     match code:
         case grpc.StatusCode.UNAVAILABLE:
             cause = details.rpartition("last error: ")[2].removeprefix("UNKNOWN: ")
+            tls = _tls_failure(cause)
+            if tls:
+                return PeerUnavailableError(
+                    f"{peer} is not taken for what it says: {tls}", reason="TLS_FAILED", metadata=metadata
+                )
+            if "Socket closed" in cause:
+                cause += " (if it speaks TLS: does it take this client's certificate, or miss one?)"
             return PeerUnavailableError(f"{peer} is not reachable: {cause}", metadata=metadata)
         case grpc.StatusCode.DEADLINE_EXCEEDED:
             return PeerUnavailableError(
@@ -193,6 +214,34 @@ def _from_bare_code(failure: grpc.RpcError, peer: str) -> TwinlogError:
             return TwinlogError(
                 f"{peer}: {code.name}: {details}", reason=f"GRPC_{code.name}", metadata=metadata
             )
+
+
+_TLS_FAILURES = (
+    (
+        "certificate has expired",
+        "its certificate has expired: renew the file that its twinlog.tls.certificate.file names",
+    ),
+    ("not yet valid", "its certificate is not valid yet: compare the clocks of both machines"),
+    (
+        "CERTIFICATE_VERIFY_FAILED",
+        "its certificate does not come from a CA that is known here: see twinlog.tls.ca.file",
+    ),
+    (
+        "Hostname Verification",
+        "its certificate is for another host: see twinlog.<service>.tls.server.name",
+    ),
+    (
+        "certificate signature failure",
+        "its certificate does not come from a CA that is known here: see twinlog.tls.ca.file",
+    ),
+    ("WRONG_VERSION_NUMBER", "it does not speak TLS: compare the twinlog.tls keys of both sides"),
+    ("handshake failed", "the TLS handshake failed: compare the twinlog.tls keys of both sides"),
+)
+
+
+def _tls_failure(cause: str) -> str:
+    """What gRPC's words for a failed handshake mean; empty for any other failure."""
+    return next((words for mark, words in _TLS_FAILURES if mark in cause), "")
 
 
 def _error_info(reason: str, service: str, metadata: dict[str, str]) -> error_details_pb2.ErrorInfo:

@@ -14,6 +14,7 @@ from opentelemetry.metrics import Meter
 
 from twinlog.config import Address
 from twinlog.errors import ConfigError, TwinlogError
+from twinlog.service.access.port import PortAccess
 from twinlog.service.interceptors import Context, RpcBoundary, too_late
 from twinlog.service.limits import MAX_CONCURRENT_RPCS, MAX_CONCURRENT_STREAMS, MAX_MESSAGE_BYTES
 from twinlog.service.runtime import wait_or_stop
@@ -78,16 +79,29 @@ class GrpcServer:
         ready: Callable[[], bool],
         port_file: Path | None = None,
         hindrance: Callable[[], TwinlogError] = too_late,
+        access: PortAccess | None = None,
+        listen_key: str = "",
     ) -> None:
-        """`hindrance`: see `RpcBoundary`."""
+        """`hindrance`: see `RpcBoundary`; `access`: TLS and who may call, None = neither; `listen_key`: where
+        `listen` was written, by default the service's own key."""
+        self._listen_key = listen_key or f"twinlog.{service}.listen"
         self._names = [entry.name for entry in services]
         self._service = service
         self._listen = listen
         self._ready = ready
         self._port_file = port_file
+        self._access = access or PortAccess()
         self._health = health.aio.HealthServicer()
         self._server = grpc.aio.server(
-            interceptors=[RpcBoundary(service=service, meter=meter, hindrance=hindrance)],
+            interceptors=[
+                RpcBoundary(
+                    service=service,
+                    meter=meter,
+                    hindrance=hindrance,
+                    gate=self._access.gate,
+                    security=self._access.word,
+                )
+            ],
             options=_OPTIONS,
             maximum_concurrent_rpcs=MAX_CONCURRENT_RPCS,
         )
@@ -107,9 +121,9 @@ class GrpcServer:
         """
         await self._set(_NOT_SERVING)
         await self._health.set(LIVENESS, _SERVING)
-        key = f"twinlog.{self._service}.listen"
+        key = self._listen_key
         try:
-            self.port = self._server.add_insecure_port(str(self._listen))
+            self.port = self._access.bind(self._server, str(self._listen))
         except RuntimeError as error:
             raise ConfigError(
                 f"{key}: cannot listen on {self._listen}: the address is in use by another process, or is not"
@@ -120,12 +134,12 @@ class GrpcServer:
         await self._server.start()
         bound = Address(host=self._listen.host, port=self.port)
         _log.info("listening", address=str(bound), port=self.port, services=self._names)
-        if not bound.is_loopback:
+        if not bound.is_loopback and self._access.lacks:
             _log.warning(
                 "listening_beyond_loopback",
                 address=str(bound),
-                message="there is no authentication: whoever reaches this address may change what is copied;"
-                " keep it inside a network you trust",
+                message=f"there is no {self._access.lacks}: whoever reaches this address may change what is"
+                " copied; keep it inside a network you trust",
             )
         if self._port_file is not None:
             await asyncio.to_thread(_write_port, self._port_file, self.port)

@@ -1,4 +1,5 @@
-"""What every RPC passes, outermost first: duration metric, logging context, error mapping."""
+"""What every RPC passes, outermost first: duration metric, logging context, error mapping, the gate that asks
+who calls and whether they may, and the audit log."""
 
 import asyncio
 import inspect
@@ -15,7 +16,11 @@ from grpc_status import rpc_status
 from opentelemetry.metrics import Meter
 
 from twinlog import __version__
+from twinlog.config.security import AuthSettings
 from twinlog.errors import TwinlogError
+from twinlog.service.access.audit import Audit
+from twinlog.service.access.gate import Gate, last_identified
+from twinlog.service.access.roles import Caller, Role, is_change
 from twinlog.service.errors_wire import ExhaustedError, internal_status, status_of
 from twinlog.telemetry import metrics
 from twinlog.telemetry.repeats import RepeatLimiter
@@ -31,16 +36,17 @@ if TYPE_CHECKING:
 
 _REQUEST_ID = "x-request-id"
 _SOUND_REQUEST_ID = re.compile(r"[A-Za-z0-9._-]{1,64}")
-_QUIET_PREFIXES = ("/grpc.health.", "/grpc.reflection.")
-"""Asked every few seconds by whoever watches a service: neither logged nor counted."""
+_HEALTH_PREFIX = "/grpc.health."
+"""Open to everybody, and asked every few seconds by whoever watches a service: neither logged nor counted."""
 
 _PEER = "twinlog-peer"
 PEER_METADATA = ((_PEER, "1"),)
 """What a service of Twinlog calls another one with."""
 
 VERSION_METADATA_KEY = "twinlog-version"
-_VERSION_METADATA = ((VERSION_METADATA_KEY, __version__),)
 """Every answer says which version gave it."""
+SECURITY_METADATA_KEY = "twinlog-security"
+"""Every answer says how the port is secured: see `GrpcServer`."""
 
 
 def is_peer(context: Context) -> bool:
@@ -78,10 +84,22 @@ class RpcBoundary(grpc.aio.ServerInterceptor):
     """Nothing but our own statuses leaves: an unmapped exception would show its text to the client."""
 
     def __init__(
-        self, *, service: str, meter: Meter, hindrance: Callable[[], TwinlogError] = too_late
+        self,
+        *,
+        service: str,
+        meter: Meter,
+        hindrance: Callable[[], TwinlogError] = too_late,
+        gate: Gate | None = None,
+        security: str = "",
     ) -> None:
-        """`hindrance` is told to callers whose time is nearly up before a method has answered."""
+        """`hindrance` is told to callers whose time is nearly up before a method has answered; `gate` says
+        who may call what, None = everybody everything; `security` is told to every caller."""
         self._service = service
+        self._gate = gate or Gate(AuthSettings())
+        self._metadata = (
+            (VERSION_METADATA_KEY, __version__),
+            *(((SECURITY_METADATA_KEY, security),) if security else ()),
+        )
         self._hindrance = hindrance
         self._limiter = RepeatLimiter(interval_seconds=LOG_INTERVAL_SECONDS)
         self._duration = metrics.histogram(meter, metrics.RPC_SERVER_CALL_DURATION)
@@ -115,8 +133,8 @@ class RpcBoundary(grpc.aio.ServerInterceptor):
 
     def _call(self, method: str, behaviour: Callable[[Any, Context], Awaitable[Any]]) -> Any:
         async def bounded(request: Any, context: Context) -> Any:
-            await context.send_initial_metadata(_VERSION_METADATA)
-            async with self._boundary(method, context):
+            await context.send_initial_metadata(self._metadata)
+            async with self._boundary(method, context, request):
                 return await self._in_time(behaviour(request, context), context)
 
         return bounded
@@ -136,16 +154,16 @@ class RpcBoundary(grpc.aio.ServerInterceptor):
             return self._call(method, behaviour)
 
         async def bounded(request: Any, context: Context) -> AsyncIterator[Any]:
-            await context.send_initial_metadata(_VERSION_METADATA)
-            async with self._boundary(method, context):
+            await context.send_initial_metadata(self._metadata)
+            async with self._boundary(method, context, request):
                 async for response in behaviour(request, context):
                     yield response
 
         return bounded
 
     @asynccontextmanager
-    async def _boundary(self, method: str, context: Context) -> AsyncIterator[None]:
-        if method.startswith(_QUIET_PREFIXES):
+    async def _boundary(self, method: str, context: Context, request: object) -> AsyncIterator[None]:
+        if method.startswith(_HEALTH_PREFIX):
             yield
             return
         started = time.monotonic()
@@ -157,7 +175,8 @@ class RpcBoundary(grpc.aio.ServerInterceptor):
                 request_id=request_id, rpc_method=method, peer=context.peer()
             ):
                 try:
-                    yield
+                    async with self._admitted(method, context, request):
+                        yield
                 except (asyncio.CancelledError, grpc.aio.AbortError, GeneratorExit):
                     raise
                 except TwinlogError as error:
@@ -185,6 +204,39 @@ class RpcBoundary(grpc.aio.ServerInterceptor):
             if code is not grpc.StatusCode.OK:
                 attributes["error.type"] = code.name
             self._duration.record(time.monotonic() - started, attributes)
+
+    @asynccontextmanager
+    async def _admitted(self, method: str, context: Context, request: object) -> AsyncIterator[None]:
+        """Whoever calls may do so; a change is in the audit log, whatever comes of it."""
+        outcome = "FAILED"
+        audit: Audit | None = None
+        try:
+            caller = await self._gate.admit(method, context)
+            with self._gate.entered(method, caller, context):
+                if is_change(method):
+                    audit = Audit(method=method, caller=caller, peer=context.peer(), request=request)
+                if caller.is_known:
+                    structlog.contextvars.bind_contextvars(caller=caller.name)
+                try:
+                    yield
+                finally:
+                    structlog.contextvars.unbind_contextvars("caller")
+            outcome = "OK"
+        except (asyncio.CancelledError, GeneratorExit):
+            outcome = "CANCELLED"
+            raise
+        except TwinlogError as error:
+            outcome = error.reason
+            raise
+        finally:
+            if audit is None and is_change(method):
+                caller = last_identified() or _UNKNOWN
+                audit = Audit(method=method, caller=caller, peer=context.peer(), request=request)
+            if audit is not None:
+                audit.ended(outcome)
+
+
+_UNKNOWN = Caller(name="", role=Role.NONE, via="none")
 
 
 def _status_code(context: Context) -> grpc.StatusCode:

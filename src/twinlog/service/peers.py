@@ -1,17 +1,23 @@
 """Channels to the other services: one per peer for the process, with one retry policy."""
 
+import asyncio
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import AsyncExitStack
 from typing import Any
 
 import grpc
 
+from twinlog.config.security import ClientSecurity
 from twinlog.errors import NotFoundError
+from twinlog.service.access.client import Credentials, SecureChannel
 from twinlog.service.limits import MAX_MESSAGE_BYTES
+from twinlog.service.waiting import wait_or_stop
 
 CALL_TIMEOUT_SECONDS = 5.0
 """What a unary call between services passes as `timeout=`: every call needs one."""
+
+_TIDY_SECONDS = 30.0
 
 _SERVICE_CONFIG = json.dumps(
     {
@@ -46,17 +52,29 @@ _OPTIONS: tuple[tuple[str, Any], ...] = (
 )
 
 
-def open_channel(endpoint: str) -> grpc.aio.Channel:
-    """A channel to HOST:PORT. Connects on first use; close it."""
-    return grpc.aio.insecure_channel(endpoint, options=_OPTIONS)
+def open_channel(endpoint: str, security: ClientSecurity | None = None) -> grpc.aio.Channel:
+    """A channel to HOST:PORT. Connects on first use; close it. Raises ConfigError for files of `security`
+    that are not usable.
+    """
+    if security is None or not (security.tls or security.token_file):
+        return grpc.aio.insecure_channel(endpoint, options=_OPTIONS)
+    return SecureChannel(endpoint, Credentials(security, endpoint), _OPTIONS)
 
 
 class Peers:
     """Channels by service name: opened on first use, connected again after a loss."""
 
-    def __init__(self, endpoints: Mapping[str, str], stack: AsyncExitStack) -> None:
-        """`endpoints`: service name → HOST:PORT; channels are closed by `stack`."""
+    def __init__(
+        self,
+        endpoints: Mapping[str, str],
+        stack: AsyncExitStack,
+        *,
+        security: Callable[[str], ClientSecurity] = lambda _: ClientSecurity(),
+    ) -> None:
+        """`endpoints`: service name → HOST:PORT; channels are closed by `stack`; `security`: how to call a
+        service."""
         self._endpoints = dict(endpoints)
+        self._security = security
         self._stack = stack
         self._channels: dict[str, grpc.aio.Channel] = {}
 
@@ -70,7 +88,14 @@ class Peers:
     def channel(self, name: str) -> grpc.aio.Channel:
         """The process's one channel to a service ("configsync"). Raises NotFoundError for an unknown name."""
         if name not in self._channels:
-            channel = open_channel(self.endpoint(name))
+            channel = open_channel(self.endpoint(name), self._security(name))
             self._channels[name] = channel
             self._stack.push_async_callback(channel.close)
         return self._channels[name]
+
+    async def tidy(self, stop: asyncio.Event) -> None:
+        """Loop: close connections that newer certificates have replaced."""
+        while not await wait_or_stop(stop, _TIDY_SECONDS):
+            for channel in list(self._channels.values()):
+                if isinstance(channel, SecureChannel):
+                    await channel.tidy()

@@ -11,7 +11,7 @@ from twinlog import __version__
 from twinlog.clock import SystemClock
 from twinlog.service.signals import handle_signals
 from twinlog.service.waiting import Backoff, wait_or_stop
-from twinlog.supervisor.child import Child, ChildSpec
+from twinlog.supervisor.child import Child
 from twinlog.supervisor.log_lines import LogLines
 from twinlog.supervisor.plan import RunPlan, RunRequest, plan_run
 from twinlog.supervisor.runs import announced, beginning
@@ -120,12 +120,7 @@ def _child_backoff() -> Backoff:
 
 async def _wait_until_serving(plan: RunPlan, log: LogLines, stop: asyncio.Event) -> bool:
     """Ask for readiness by a process that ends when it is there: gRPC never loads into the supervisor."""
-    endpoints = [str(address.local) for address in plan.addresses.values()]
-    spec = ChildSpec(
-        name="probe",
-        command=(sys.executable, "-m", "twinlog.service.probe", "--wait", *endpoints),
-        environment=plan.children[0].environment,
-    )
+    spec = plan.probe
 
     def pass_on(line: str) -> None:
         log.child_line(spec.name, line)

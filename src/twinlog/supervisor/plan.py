@@ -12,6 +12,7 @@ from pathlib import Path
 from twinlog.config import Address, Configuration, LogFormat, Service, load
 from twinlog.errors import ConfigError
 from twinlog.loops import refuse_loops
+from twinlog.service.access.exposure import refuse_open_port
 from twinlog.service.arguments import parse_flows, parse_override
 from twinlog.supervisor.addresses import (
     Neighbours,
@@ -47,6 +48,8 @@ class RunPlan:
     configuration: Configuration
     addresses: Mapping[Service, ServiceAddress]
     children: tuple[ChildSpec, ...]
+    probe: ChildSpec
+    """Ends when all services serve."""
 
     def as_living_run(self, pid: int) -> LivingRun:
         """What this run, in process `pid`, tells the others."""
@@ -89,6 +92,8 @@ def plan_run(request: RunRequest, *, environment: Mapping[str, str], stack: Exit
     )
     services = _services(request.services)
     refuse_loops(configuration)
+    for service in services:
+        refuse_open_port(configuration, Service(service))
     runs = living_runs()
     _refuse_a_second_run(request, configuration, services, runs)
     # A part of the whole must be where its peers look for it: only a run of the whole makes way.
@@ -107,7 +112,15 @@ def plan_run(request: RunRequest, *, environment: Mapping[str, str], stack: Exit
         )
         for service in services
     )
-    return RunPlan(configuration=configuration, addresses=addresses, children=children)
+    places = [f"{service}={address.local}" for service, address in addresses.items()]
+    probe = ChildSpec(
+        name="probe",
+        command=(
+            sys.executable, "-m", "twinlog.service.probe", "--wait", *_of_file(request, overrides), *places
+        ),
+        environment=child_environment,
+    )  # fmt: skip
+    return RunPlan(configuration=configuration, addresses=addresses, children=children, probe=probe)
 
 
 def _refuse_a_second_run(
@@ -163,14 +176,20 @@ def _module(service: Service) -> str:
     return f"twinlog_{service}"
 
 
-def _arguments(request: RunRequest, overrides: Mapping[str, str]) -> tuple[str, ...]:
+def _of_file(request: RunRequest, overrides: Mapping[str, str]) -> tuple[str, ...]:
+    """The file, and what wins over it."""
     arguments = ["--config", str(request.config)]
+    for key, value in overrides.items():
+        arguments += ["--set", f"{key}={value}"]
+    return tuple(arguments)
+
+
+def _arguments(request: RunRequest, overrides: Mapping[str, str]) -> tuple[str, ...]:
+    arguments = list(_of_file(request, overrides))
     if request.flows:
         arguments += ["--flows", ",".join(request.flows)]
     if request.clusters:
         arguments += ["--clusters", ",".join(request.clusters)]
     if request.strict:
         arguments.append("--strict")
-    for key, value in overrides.items():
-        arguments += ["--set", f"{key}={value}"]
     return tuple(arguments)

@@ -215,6 +215,17 @@ def test_notes_gather_every_reason() -> None:
     assert service_cells(status.services[1]) == ("heartbeat", "h:2", "DOWN", "-")
 
 
+def test_a_port_that_is_open_to_everybody_is_said_in_each_status() -> None:
+    status = _status()
+    status.services.append(
+        ServiceRow(name="heartbeat", endpoint="h:2", health="SERVING", security="insecure")
+    )
+    (about, _, reason, message) = note_cells(status)[0]
+    assert (about, reason) == ("heartbeat", "INSECURE")
+    assert "twinlog.insecure" in message
+    assert as_json(status)["services"][-1]["security"] == "insecure"
+
+
 def test_the_json_document_holds_everything_and_null_for_unknown() -> None:
     document = json.loads(json.dumps(as_json(_status())))
 
@@ -223,6 +234,7 @@ def test_the_json_document_holds_everything_and_null_for_unknown() -> None:
         "endpoint": "h:1",
         "health": "SERVING",
         "version": "1",
+        "security": "",
         "reason": "",
         "message": "",
     }

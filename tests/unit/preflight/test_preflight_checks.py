@@ -129,10 +129,18 @@ def test_an_address_that_only_this_machine_reaches_is_fine(configure: Configure,
 
 
 @pytest.mark.parametrize("host", ["0.0.0.0", "[::]", "10.0.0.7", "source.internal"])
-def test_an_address_that_others_reach_is_warned_of(configure: Configure, host: str) -> None:
-    facts = replace(facts_of(configure({})), listens={"source": Address(host=host, port=1)})
+@pytest.mark.parametrize(("insecure", "level"), [("false", Level.ERROR), ("true", Level.WARNING)])
+def test_an_address_that_others_reach_needs_security_or_a_word_that_it_goes_without(
+    configure: Configure, host: str, insecure: str, level: Level
+) -> None:
+    configuration = configure({"twinlog.source.insecure": insecure})
+    facts = replace(
+        facts_of(configuration),
+        listens={"source": Address(host=host, port=1)},
+        security=configuration.security,
+    )
     found = the_trouble(facts)
-    assert found.level is Level.WARNING
+    assert found.level is level
     assert "no authentication" in found.message
     assert "twinlog.source.listen" in found.remedy
 

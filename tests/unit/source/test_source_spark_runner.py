@@ -74,6 +74,7 @@ def runner_on(context: Any) -> SparkRunner:
         conf={},
         environment=dict,
         driver_endpoint=lambda: "127.0.0.1:1",
+        driver_certificate="",
         log_level="INFO",
         clock=SystemClock(),
     )

@@ -39,7 +39,7 @@ def move_kind(kind: "pb2.MoveKind.ValueType") -> MoveKind:
 
 
 def move_options(options: pb2.MoveOptions, *, by: str) -> MoveOptions:
-    """`by` is used when the request names nobody. Raises ConfigError for a negative wait or an empty id."""
+    """`by`: who asks, whatever the request says. Raises ConfigError for a negative wait or an empty id."""
     wait_seconds = DEFAULT_WAIT_SECONDS
     if options.HasField("wait"):
         wait_seconds = options.wait.ToMilliseconds() / 1000
@@ -53,7 +53,7 @@ def move_options(options: pb2.MoveOptions, *, by: str) -> MoveOptions:
         include_active=options.include_active,
         wait_seconds=wait_seconds,
         accept_loss=options.accept_loss,
-        by=options.by or by,
+        by=by,
     )
 
 

@@ -10,6 +10,7 @@ from twinlog.api.common.v1 import types_pb2
 from twinlog.clock import Clock
 from twinlog.errors import KafkaError, NotFoundError, StateError, WireFormatError
 from twinlog.model import Flow
+from twinlog.service.access.gate import caller_name
 from twinlog.service.grpc_server import Context
 from twinlog_checkpoint.api import move_messages as messages
 from twinlog_checkpoint.api.messages import flow_message
@@ -76,21 +77,21 @@ class MovesServicer:
     async def PlanFailover(  # noqa: N802
         self, request: pb2.PlanFailoverRequest, context: Context
     ) -> pb2.PlanFailoverResponse:
-        options = messages.move_options(request.options, by=context.peer())
+        options = messages.move_options(request.options, by=caller_name(request.options.by, context))
         plan = await self._served(request.flow).failover.plan(options)
         return pb2.PlanFailoverResponse(plan=messages.whole_plan(plan))
 
     async def PlanFailback(  # noqa: N802
         self, request: pb2.PlanFailbackRequest, context: Context
     ) -> pb2.PlanFailbackResponse:
-        options = messages.move_options(request.options, by=context.peer())
+        options = messages.move_options(request.options, by=caller_name(request.options.by, context))
         plan = await self._served(request.flow).failback.plan(options)
         return pb2.PlanFailbackResponse(plan=messages.whole_plan(plan))
 
     async def PlanMove(  # noqa: N802
         self, request: pb2.PlanMoveRequest, context: Context
     ) -> AsyncIterator[pb2.PlanMoveResponse]:
-        options = messages.move_options(request.options, by=context.peer())
+        options = messages.move_options(request.options, by=caller_name(request.options.by, context))
         runner = self._served(request.flow).runner(messages.move_kind(request.kind))
         async with aclosing(runner.look(options)) as told:
             async for each in told:
@@ -107,7 +108,7 @@ class MovesServicer:
     async def RunFailover(  # noqa: N802
         self, request: pb2.RunFailoverRequest, context: Context
     ) -> AsyncIterator[pb2.RunFailoverResponse]:
-        options = messages.move_options(request.options, by=context.peer())
+        options = messages.move_options(request.options, by=caller_name(request.options.by, context))
         run = self._served(request.flow).host.start(MoveKind.FAILOVER, options)
         async with aclosing(self._events(run)) as events:
             async for event in events:
@@ -116,7 +117,7 @@ class MovesServicer:
     async def RunFailback(  # noqa: N802
         self, request: pb2.RunFailbackRequest, context: Context
     ) -> AsyncIterator[pb2.RunFailbackResponse]:
-        options = messages.move_options(request.options, by=context.peer())
+        options = messages.move_options(request.options, by=caller_name(request.options.by, context))
         run = self._served(request.flow).host.start(MoveKind.FAILBACK, options)
         async with aclosing(self._events(run)) as events:
             async for event in events:
@@ -161,14 +162,14 @@ class MovesServicer:
     async def CancelMove(  # noqa: N802
         self, request: pb2.CancelMoveRequest, context: Context
     ) -> pb2.CancelMoveResponse:
-        run = await self._served(request.flow).host.cancel(request.by or context.peer())
+        run = await self._served(request.flow).host.cancel(caller_name(request.by, context))
         return pb2.CancelMoveResponse(run=messages.move_run(run))
 
     async def AbortMove(  # noqa: N802
         self, request: pb2.AbortMoveRequest, context: Context
     ) -> pb2.AbortMoveResponse:
         runner = self._served(request.flow).runner(messages.move_kind(request.kind))
-        return pb2.AbortMoveResponse(unfenced_topics=await runner.abort(request.by or context.peer()))
+        return pb2.AbortMoveResponse(unfenced_topics=await runner.abort(caller_name(request.by, context)))
 
     async def _events(self, run: MoveRun) -> AsyncGenerator[_Event, None]:
         """What the run tells, also when it began long ago. The run does not depend on who follows it."""

@@ -10,6 +10,7 @@ from twinlog.api.source.v1 import source_service_pb2_grpc as pb_grpc
 from twinlog.errors import ConfigError, NotFoundError, TwinlogError
 from twinlog.kafka.ports import OffsetSpec
 from twinlog.model import Flow
+from twinlog.service.access.gate import caller_name
 from twinlog.service.clusters import Clusters
 from twinlog.service.feeds.pages import checked_page_size, page_start
 from twinlog.service.grpc_server import Context
@@ -98,14 +99,14 @@ class SourceServicer(pb_grpc.SourceServiceServicer):
         self, request: pb.PauseReplicationRequest, context: Context
     ) -> pb.PauseReplicationResponse:
         operations = self._operations[self._named(request.scope.flow).flow]
-        await operations.pause(_subject(request.scope), by=request.by or context.peer())
+        await operations.pause(_subject(request.scope), by=caller_name(request.by, context))
         return pb.PauseReplicationResponse(pauses=pauses(operations.driver))
 
     async def ResumeReplication(  # noqa: N802
         self, request: pb.ResumeReplicationRequest, context: Context
     ) -> pb.ResumeReplicationResponse:
         operations = self._operations[self._named(request.scope.flow).flow]
-        by = request.by or context.peer()
+        by = caller_name(request.by, context)
         if request.all:
             await operations.resume_all(by=by)
         else:
@@ -116,7 +117,7 @@ class SourceServicer(pb_grpc.SourceServiceServicer):
         self, request: pb.SetThrottleRequest, context: Context
     ) -> pb.SetThrottleResponse:
         operations = self._operations[self._named(request.scope.flow).flow]
-        by = request.by or context.peer()
+        by = caller_name(request.by, context)
         await operations.throttle(_subject(request.scope), request.bytes_per_second, by=by)
         return pb.SetThrottleResponse(throttles=throttles(operations.driver))
 
@@ -126,7 +127,7 @@ class SourceServicer(pb_grpc.SourceServiceServicer):
         operations = self._operations[self._named(request.scope.flow).flow]
         moves = await operations.plan_moves(_subject(request.scope), _destination(request.target))
         if not request.dry_run:
-            moves = await operations.move(moves, by=request.by or context.peer())
+            moves = await operations.move(moves, by=caller_name(request.by, context))
         return pb.SetPositionsResponse(
             changes=map(change_message, moves), applied=any(move.applied for move in moves)
         )
@@ -165,7 +166,7 @@ class SourceServicer(pb_grpc.SourceServiceServicer):
             _subject(request.scope),
             from_offset=request.from_offset if request.HasField("from_offset") else None,
             found_until_ms=request.found_until.ToMilliseconds() if request.HasField("found_until") else None,
-            by=request.by or context.peer(),
+            by=caller_name(request.by, context),
         )
         return pb.AcknowledgeGapsResponse(gaps=[gap_message(operations.driver.flow, gap) for gap in gaps])
 

@@ -47,6 +47,8 @@ class SparkRunner:
     environment: Callable[[], Mapping[str, str]]
     driver_endpoint: Callable[[], str]
     """Where tasks find the WorkerService."""
+    driver_certificate: str
+    """PEM, what tasks know it by."""
     log_level: str
     clock: Clock
     _context: Any = None
@@ -100,6 +102,7 @@ class SparkRunner:
                 epoch=epoch.number,
                 slot=slot.index,
                 driver_endpoint=self.driver_endpoint(),
+                driver_certificate=self.driver_certificate,
                 token=epoch.token,
                 connect_timeout_seconds=CONNECT_TIMEOUT_SECONDS,
                 log_level=self.log_level,

@@ -29,6 +29,8 @@ class TaskSpec:
     slot: int
     driver_endpoint: str
     """host:port of the driver's WorkerService."""
+    driver_certificate: str
+    """PEM, what the task knows its driver by."""
     token: str
     connect_timeout_seconds: float
     """Without an answer of the driver for this long at its start, the task ends."""
@@ -79,6 +81,7 @@ def connection(spec: TaskSpec) -> TaskConnection:
         epoch=spec.epoch,
         slot=spec.slot,
         driver_endpoint=spec.driver_endpoint,
+        driver_certificate=spec.driver_certificate,
         token=spec.token,
         connect_timeout_seconds=spec.connect_timeout_seconds,
     )

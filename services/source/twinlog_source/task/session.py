@@ -34,7 +34,11 @@ CLOSE_TIMEOUT_SECONDS = 5.0
 AWAKE_SECONDS = 0.5
 
 
+DRIVER_NAME = "driver.twinlog"
+"""What the driver's certificate is for: tasks find it at any address."""
+
 CHANNEL_OPTIONS = (
+    ("grpc.ssl_target_name_override", DRIVER_NAME),
     ("grpc.keepalive_time_ms", 20_000),
     ("grpc.keepalive_timeout_ms", 5_000),
     ("grpc.max_receive_message_length", 32 << 20),
@@ -59,6 +63,8 @@ class TaskConnection:
     epoch: int
     slot: int
     driver_endpoint: str
+    driver_certificate: str
+    """PEM: whoever answers with another one is not the driver."""
     token: str
     connect_timeout_seconds: float
     clock: Clock = field(default_factory=SystemClock)
@@ -86,7 +92,8 @@ class TaskConnection:
         loop = asyncio.get_running_loop()
         self._prepare, self._start = loop.create_future(), loop.create_future()
         self._lease_seconds = self.connect_timeout_seconds
-        async with grpc.aio.insecure_channel(self.driver_endpoint, options=CHANNEL_OPTIONS) as channel:
+        trusted = grpc.ssl_channel_credentials(self.driver_certificate.encode())
+        async with grpc.aio.secure_channel(self.driver_endpoint, trusted, CHANNEL_OPTIONS) as channel:
             stream: Any = pb_grpc.WorkerServiceStub(channel).Run(wait_for_ready=True)
             async with asyncio.TaskGroup() as group:
                 work = group.create_task(self._work(stream), name="task work")

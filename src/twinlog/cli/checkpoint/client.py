@@ -11,11 +11,10 @@ import typer
 from twinlog.api.checkpoint.v1 import checkpoint_service_pb2 as pb2
 from twinlog.api.checkpoint.v1.checkpoint_service_pb2_grpc import CheckpointServiceStub
 from twinlog.api.common.v1 import types_pb2
-from twinlog.cli.common.location import service_endpoints
+from twinlog.cli.common.location import service_channel
 from twinlog.cli.configsync.client import flow_name
 from twinlog.errors import ConfigError
 from twinlog.service.errors_wire import error_from_rpc
-from twinlog.service.peers import open_channel
 
 CALL_TIMEOUT_SECONDS = 60.0
 """Translating many offsets reads logs; most calls take milliseconds."""
@@ -35,7 +34,7 @@ async def checkpoint_stub(
     config: Path | None, endpoints: list[str] | None
 ) -> AsyncIterator[CheckpointServiceStub]:
     """A stub to where checkpoint is. Raises ConfigError for a file or an option that is wrong."""
-    async with open_channel(service_endpoints(config, endpoints)["checkpoint"]) as channel:
+    async with service_channel(config, endpoints, "checkpoint") as channel:
         yield CheckpointServiceStub(channel)
 
 

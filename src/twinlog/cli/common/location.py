@@ -8,6 +8,10 @@ import typer
 from twinlog.errors import ConfigError
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    import grpc
+
     from twinlog.config import Configuration
 
 CONFIG_VARIABLE = "TWINLOG_CONFIG"
@@ -58,6 +62,30 @@ def service_endpoints(config: Path | None, endpoints: list[str] | None) -> dict[
             if run.is_of(config):
                 found |= run.endpoints
     return found | dict(_parse_endpoint(text) for text in endpoints or ())
+
+
+def service_channel(config: Path | None, endpoints: list[str] | None, service: str) -> "grpc.aio.Channel":
+    """A channel to where a service is, as the file and the environment say that it is called. Raises
+    ConfigError."""
+    return channels(config)(service, service_endpoints(config, endpoints)[service])
+
+
+def channels(config: Path | None) -> "Callable[[str, str], grpc.aio.Channel]":
+    """Opens a channel to a service by its name and HOST:PORT. Raises ConfigError for a file that does not
+    load, and, when called, for certificates and tokens that are not usable."""
+    import os
+
+    from twinlog.config import Service
+    from twinlog.config.security import SecuritySettings
+    from twinlog.service.access.environment import of_environment
+    from twinlog.service.peers import open_channel
+
+    security = SecuritySettings() if config is None else load_config(config).security
+
+    def opened(service: str, endpoint: str) -> "grpc.aio.Channel":
+        return open_channel(endpoint, of_environment(security.to_call(Service(service)), os.environ))
+
+    return opened
 
 
 def _parse_endpoint(text: str) -> tuple[str, str]:

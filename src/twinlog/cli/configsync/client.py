@@ -10,11 +10,10 @@ import grpc
 from twinlog.api.common.v1 import types_pb2
 from twinlog.api.configsync.v1 import configsync_service_pb2 as pb2
 from twinlog.api.configsync.v1.configsync_service_pb2_grpc import ConfigSyncServiceStub
-from twinlog.cli.common.location import service_endpoints
+from twinlog.cli.common.location import service_channel
 from twinlog.errors import ConfigError
 from twinlog.model import Flow
 from twinlog.service.errors_wire import error_from_rpc
-from twinlog.service.peers import open_channel
 
 Answer = TypeVar("Answer")
 
@@ -30,7 +29,7 @@ async def configsync_stub(
     config: Path | None, endpoints: list[str] | None
 ) -> AsyncIterator[ConfigSyncServiceStub]:
     """A stub to where configsync is. Raises ConfigError for a file or an option that is wrong."""
-    async with open_channel(service_endpoints(config, endpoints)["configsync"]) as channel:
+    async with service_channel(config, endpoints, "configsync") as channel:
         yield ConfigSyncServiceStub(channel)
 
 

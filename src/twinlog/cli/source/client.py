@@ -14,11 +14,10 @@ import typer
 from twinlog.api.common.v1 import types_pb2
 from twinlog.api.source.v1 import source_service_pb2 as pb2
 from twinlog.api.source.v1.source_service_pb2_grpc import SourceServiceStub
-from twinlog.cli.common.location import service_endpoints
+from twinlog.cli.common.location import service_channel
 from twinlog.cli.configsync.client import flow_name, parse_flow
 from twinlog.errors import ConfigError
 from twinlog.service.errors_wire import error_from_rpc
-from twinlog.service.peers import open_channel
 
 CALL_TIMEOUT_SECONDS = 30.0
 PAGE = 5000
@@ -38,7 +37,7 @@ PartitionOption = Annotated[
 @asynccontextmanager
 async def source_stub(config: Path | None, endpoints: list[str] | None) -> AsyncIterator[SourceServiceStub]:
     """A stub to where source is. Raises ConfigError for a file or an option that is wrong."""
-    async with open_channel(service_endpoints(config, endpoints)["source"]) as channel:
+    async with service_channel(config, endpoints, "source") as channel:
         yield SourceServiceStub(channel)
 
 

@@ -5,7 +5,7 @@ from typing import Annotated
 import typer
 
 from twinlog.cli.common.failures import EXIT_FAILED, reported_failures, run_async
-from twinlog.cli.common.location import ConfigOption, EndpointOption, service_endpoints
+from twinlog.cli.common.location import ConfigOption, EndpointOption, channels, service_endpoints
 from twinlog.cli.common.output import Output, OutputOption, print_json, print_table
 
 _HELP = """Show every service, flow and cluster as they are now.
@@ -37,11 +37,13 @@ def status_command(
 ) -> None:
     with reported_failures():
         endpoints = service_endpoints(config, endpoint)
+        open_to = channels(config)
     from twinlog.cli.status import view
     from twinlog.cli.status.check import problems_of, standing_by
     from twinlog.cli.status.query import query_status
 
-    status = run_async(query_status(endpoints, timeout_seconds=timeout))
+    with reported_failures():
+        status = run_async(query_status(endpoints, open_to, timeout_seconds=timeout))
     problems = problems_of(status) if check else []
     with reported_failures():
         if output is Output.JSON:

@@ -16,20 +16,25 @@ from twinlog.cli.status.configsync import ask_configsync
 from twinlog.cli.status.rows import HEARTBEAT_MISSING, SERVING, FlowRow, Note, ServiceRow, Status
 from twinlog.cli.status.source import ask_source
 from twinlog.service.errors_wire import error_from_rpc
-from twinlog.service.interceptors import VERSION_METADATA_KEY
-from twinlog.service.peers import open_channel
+from twinlog.service.interceptors import SECURITY_METADATA_KEY, VERSION_METADATA_KEY
 
 Details = Callable[[grpc.aio.Channel, Status, float], Awaitable[None]]
 
 
-async def query_status(endpoints: Mapping[str, str], *, timeout_seconds: float) -> Status:
-    """Ask health and details of every service at the same time. Each answer may take `timeout_seconds`."""
+Open = Callable[[str, str], grpc.aio.Channel]
+
+
+async def query_status(endpoints: Mapping[str, str], open_to: Open, *, timeout_seconds: float) -> Status:
+    """Ask health and details of every service at the same time. Each answer may take `timeout_seconds`.
+    `open_to` opens a channel to a service by its name and endpoint, and may raise ConfigError."""
     status = Status(
         services=[ServiceRow(name=name, endpoint=endpoint) for name, endpoint in endpoints.items()]
     )
     async with asyncio.TaskGroup() as group:
         for row in status.services:
-            group.create_task(_ask(row, status, timeout_seconds), name=row.name)
+            group.create_task(
+                _ask(row, open_to(row.name, row.endpoint), status, timeout_seconds), name=row.name
+            )
     for flow in status.flows.values():
         explain_silence(flow)
     return status
@@ -50,15 +55,16 @@ def explain_silence(row: FlowRow) -> None:
         ]
 
 
-async def _ask(row: ServiceRow, status: Status, timeout_seconds: float) -> None:
-    async with open_channel(row.endpoint) as channel:
+async def _ask(row: ServiceRow, channel: grpc.aio.Channel, status: Status, timeout_seconds: float) -> None:
+    async with channel:
         try:
             call = health_pb2_grpc.HealthStub(channel).Check(
                 health_pb2.HealthCheckRequest(service="readiness"), timeout=timeout_seconds
             )
             answer = await call
-            metadata = await call.initial_metadata()
-            row.version = str(dict(metadata or ()).get(VERSION_METADATA_KEY, ""))
+            metadata = dict(await call.initial_metadata() or ())
+            row.version = str(metadata.get(VERSION_METADATA_KEY, ""))
+            row.security = str(metadata.get(SECURITY_METADATA_KEY, ""))
             row.health = health_pb2.HealthCheckResponse.ServingStatus.Name(answer.status)
             if row.health == SERVING:
                 await _DETAILS[row.name](channel, status, timeout_seconds)

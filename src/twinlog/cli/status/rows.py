@@ -31,6 +31,8 @@ class ServiceRow:
     health: str = DOWN
     """SERVING, NOT_SERVING, or DOWN when it does not answer."""
     version: str = ""
+    security: str = ""
+    """Of its port: "loopback", "insecure", or which of "tls" and "authenticated" it has, with a comma."""
     reason: str = ""
     message: str = ""
 

@@ -14,6 +14,10 @@ UNKNOWN = "-"
 NOT_KNOWN = "?"
 """Of what a service was asked for and does not know now."""
 
+_INSECURE = (
+    "the port is open to other machines, and asks nobody who calls or speaks no TLS: twinlog.insecure is true"
+)
+
 SERVICE_COLUMNS = (
     Column(title="SERVICE"),
     Column(title="ENDPOINT"),
@@ -106,6 +110,9 @@ def note_cells(status: Status) -> list[Sequence[str]]:
     """Everything that is not as it should be, with its reason."""
     rows: list[Sequence[str]] = [
         (row.name, "twinlog status", row.reason, row.message) for row in status.services if row.reason
+    ]
+    rows += [
+        (row.name, row.name, "INSECURE", _INSECURE) for row in status.services if row.security == "insecure"
     ]
     rows += [_note(row.flow, note) for row in _sorted_flows(status) for note in row.notes]
     for row in _sorted_clusters(status):

@@ -1,0 +1,215 @@
+"""What a file says about the security of the services' ports. Pure: files are named here, and read by
+`twinlog.service.access`."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from urllib.parse import urlsplit
+
+from twinlog.config.problems import Findings
+from twinlog.config.reader import SettingsReader
+from twinlog.config.spec import Service
+
+PRINCIPAL_KINDS = ("cn", "dns", "uri", "email", "sub", "group")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TlsFiles:
+    """PEM files of one end of a connection."""
+
+    certificate: str
+    key: str
+    ca: str = ""
+    """Empty: the CAs of the system."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PortSecurity:
+    """Of one service's gRPC port."""
+
+    tls: TlsFiles | None = None
+    """None = without TLS."""
+    client_certificates: bool = False
+    """Callers must show one."""
+    insecure: bool = False
+    """It may be open to others than this machine."""
+    server_name: str = ""
+    """What clients look for in the certificate; empty = the host of the endpoint."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OidcSettings:
+    """An OpenID provider whose tokens are taken."""
+
+    issuer: str
+    audience: str
+    jwks_url: str = ""
+    """Empty: as the provider's discovery document says."""
+    ca_file: str = ""
+    algorithms: tuple[str, ...] = ("RS256", "ES256")
+    roles_claim: str = "groups"
+    clock_skew_seconds: float = 30.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AuthSettings:
+    """Who is known, and what they may do."""
+
+    tokens_file: str = ""
+    oidc: OidcSettings | None = None
+    viewers: tuple[str, ...] = ()
+    operators: tuple[str, ...] = ()
+    admins: tuple[str, ...] = ()
+
+    @property
+    def takes_tokens(self) -> bool:
+        return bool(self.tokens_file) or self.oidc is not None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClientSecurity:
+    """How to call one service."""
+
+    tls: bool = False
+    ca: str = ""
+    certificate: str = ""
+    key: str = ""
+    token_file: str = ""
+    server_name: str = ""
+    insecure: bool = False
+    """A token may go over a connection without TLS to another machine."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SecuritySettings:
+    """Without any key: no TLS, no authentication."""
+
+    ports: Mapping[Service, PortSecurity] = field(default_factory=dict)
+    auth: AuthSettings = field(default_factory=AuthSettings)
+    client: ClientSecurity = field(default_factory=ClientSecurity)
+    """What commands show, whatever the service."""
+
+    def port(self, service: Service) -> PortSecurity:
+        return self.ports.get(service, PortSecurity())
+
+    def is_authenticated(self, service: Service) -> bool:
+        """Whether a port knows who calls it."""
+        return self.port(service).client_certificates or self.auth.takes_tokens
+
+    def to_call(self, service: Service, *, own: Service | None = None) -> ClientSecurity:
+        """How `own` (None: a command) calls a service."""
+        port, client = self.port(service), self.client
+        mine = None if own is None else self.port(own).tls
+        return ClientSecurity(
+            tls=port.tls is not None or client.tls,
+            ca=client.ca if mine is None else mine.ca or client.ca,
+            certificate=client.certificate if mine is None else mine.certificate,
+            key=client.key if mine is None else mine.key,
+            token_file=client.token_file,
+            server_name=port.server_name,
+            insecure=port.insecure,
+        )
+
+
+def security_settings(top: SettingsReader, findings: Findings) -> SecuritySettings:
+    """Read all keys; what does not fit together is a problem in `findings`."""
+    return SecuritySettings(
+        ports={service: _port(top, service, findings) for service in Service},
+        auth=_auth(top, findings),
+        client=ClientSecurity(
+            # Services of other machines speak TLS when a file for commands alone names their CAs.
+            tls=bool(top.text("twinlog.client.tls.ca.file")),
+            ca=top.text("twinlog.client.tls.ca.file") or top.text("twinlog.tls.ca.file"),
+            certificate=top.text("twinlog.client.tls.certificate.file")
+            or top.text("twinlog.tls.certificate.file"),
+            key=top.text("twinlog.client.tls.key.file") or top.text("twinlog.tls.key.file"),
+            token_file=top.text("twinlog.client.token.file"),
+            insecure=top.boolean("twinlog.insecure"),
+        ),
+    )
+
+
+def _port(top: SettingsReader, service: Service, findings: Findings) -> PortSecurity:
+    def text(name: str) -> str:
+        return top.optional_text(f"twinlog.{service}.{name}") or top.text(f"twinlog.{name}")
+
+    certificate, key, ca = text("tls.certificate.file"), text("tls.key.file"), text("tls.ca.file")
+    required = text("tls.client.auth") == "required"
+    own = f"twinlog.{service}.insecure"
+    insecure = top.boolean(own) if top.property(own) is not None else top.boolean("twinlog.insecure")
+    if bool(certificate) != bool(key):
+        missing = "twinlog.tls.key.file" if certificate else "twinlog.tls.certificate.file"
+        findings.problem(missing, f"missing: a certificate and its private key go together ({service})")
+    elif certificate and required and not ca:
+        findings.problem(
+            "twinlog.tls.ca.file",
+            f"missing: the CAs of the callers of {service}, or twinlog.tls.client.auth = none",
+        )
+    tls = TlsFiles(certificate=certificate, key=key, ca=ca) if certificate and key else None
+    return PortSecurity(
+        tls=tls,
+        client_certificates=tls is not None and required,
+        insecure=insecure,
+        server_name=text("tls.server.name"),
+    )
+
+
+def _auth(top: SettingsReader, findings: Findings) -> AuthSettings:
+    return AuthSettings(
+        tokens_file=top.text("twinlog.auth.tokens.file"),
+        oidc=_oidc(top, findings),
+        viewers=_principals(top, "twinlog.auth.viewers", findings),
+        operators=_principals(top, "twinlog.auth.operators", findings),
+        admins=_principals(top, "twinlog.auth.admins", findings),
+    )
+
+
+def _oidc(top: SettingsReader, findings: Findings) -> OidcSettings | None:
+    issuer, audience = top.text("twinlog.auth.oidc.issuer"), top.text("twinlog.auth.oidc.audience")
+    if not issuer:
+        return None
+    if not audience:
+        findings.problem(
+            "twinlog.auth.oidc.audience", "missing: without it a token for any other service would be taken"
+        )
+    jwks_url = top.text("twinlog.auth.oidc.jwks.url")
+    for key, url in (("twinlog.auth.oidc.issuer", issuer), ("twinlog.auth.oidc.jwks.url", jwks_url)):
+        if url and not is_trusted_url(url):
+            findings.problem(key, "expected an https:// address (http:// is taken on loopback only)")
+    return OidcSettings(
+        issuer=issuer,
+        audience=audience,
+        jwks_url=jwks_url,
+        ca_file=top.text("twinlog.auth.oidc.ca.file"),
+        algorithms=top.elements("twinlog.auth.oidc.algorithms"),
+        roles_claim=top.text("twinlog.auth.oidc.roles.claim"),
+        clock_skew_seconds=top.number("twinlog.auth.oidc.clock.skew.seconds"),
+    )
+
+
+def is_trusted_url(url: str) -> bool:
+    """https, or http that does not leave this machine.
+
+    >>> is_trusted_url("https://id.example/realm"), is_trusted_url("http://id.example/")
+    (True, False)
+    """
+    try:
+        parts = urlsplit(url)
+        host = parts.hostname or ""
+    except ValueError:
+        return False
+    loopback = host in ("localhost", "::1") or host.startswith("127.")
+    return bool(host) and (parts.scheme == "https" or (parts.scheme == "http" and loopback))
+
+
+def _principals(top: SettingsReader, key: str, findings: Findings) -> tuple[str, ...]:
+    found = top.elements(key)
+    for entry in found:
+        kind, colon, name = entry.partition(":")
+        if entry != "*" and not (colon and name and kind in PRINCIPAL_KINDS):
+            prop = top.property(key)
+            findings.problem(
+                key,
+                f"{entry!r}: expected KIND:NAME with one of {', '.join(PRINCIPAL_KINDS)}, or *",
+                line=prop.line if prop is not None else 0,
+            )
+    return found

@@ -1,0 +1,183 @@
+"""The gate: every call of every method passes here, and nowhere else is it decided who may call what.
+
+Invariant: a method whose proto names no role is refused, whoever calls.
+"""
+
+import re
+from collections import Counter
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+from functools import lru_cache
+from typing import Any, Protocol
+
+import grpc
+from cryptography import x509
+
+from twinlog.api.common.v1 import access_pb2
+from twinlog.config.security import AuthSettings
+from twinlog.service.access.pem_files import principals_of
+from twinlog.service.access.roles import (
+    ANONYMOUS,
+    HEALTH_PREFIX,
+    Caller,
+    Role,
+    needed_role,
+    role_of,
+)
+from twinlog.service.access.tokens import TokenFile
+from twinlog.service.errors_wire import ExhaustedError, ForbiddenError, UnauthenticatedError
+from twinlog.service.limits import MAX_CALLS_PER_CALLER
+
+Context = grpc.aio.ServicerContext[Any, Any]
+
+AUTHORIZATION = "authorization"
+_BEARER = re.compile(r"[Bb]earer +([^\s]{1,8192})")
+_REMEDY = (
+    "show a client certificate (twinlog.client.tls.certificate.file) or a token (twinlog.client.token.file)"
+)
+
+_caller: ContextVar[Caller | None] = ContextVar("twinlog_caller", default=None)
+
+
+def caller_name(claimed: str, context: Context) -> str:
+    """Who a change is recorded as: the identity where the port knows it, else what the caller says, else
+    where the call comes from."""
+    caller = _caller.get()
+    return caller.name if caller is not None and caller.is_known else claimed or context.peer()
+
+
+def last_identified() -> Caller | None:
+    """Who makes the call that is being served, also when it is refused; None when that is not known."""
+    return _caller.get()
+
+
+class TokenVerifier(Protocol):
+    """Tokens of an OpenID provider."""
+
+    async def verify(self, token: str) -> Caller:
+        """Raises UnauthenticatedError and, when the provider's keys are not known, PeerUnavailableError."""
+        ...
+
+
+class Gate:
+    """Of one port."""
+
+    def __init__(
+        self,
+        auth: AuthSettings,
+        *,
+        client_certificates: bool = False,
+        own_names: Callable[[], frozenset[str]] = frozenset,
+        tokens: TokenFile | None = None,
+        oidc: TokenVerifier | None = None,
+        workers: bool = False,
+    ) -> None:
+        """`own_names`: principals of the port's own certificate: who has the same is the deployment itself.
+        `workers`: a port for tasks alone, who show the token of their epoch later."""
+        self._auth = auth
+        self._client_certificates = client_certificates
+        self._own_names = own_names
+        self._tokens = tokens
+        self._oidc = oidc
+        self._workers = workers
+        self._open = Counter[str]()
+
+    @property
+    def asks(self) -> bool:
+        """Whether callers have to say who they are."""
+        return self._client_certificates or self._tokens is not None or self._oidc is not None
+
+    @contextmanager
+    def entered(self, method: str, caller: Caller, context: Context) -> Iterator[None]:
+        """While a call lasts. Raises ExhaustedError (TOO_MANY_CALLS) when its caller has too many open."""
+        if self._workers:
+            # As many as there are slots; before they say which, WorkerServicer bounds them.
+            yield
+            return
+        key = caller.name or _address(context.peer())
+        if self._open[key] >= MAX_CALLS_PER_CALLER:
+            raise ExhaustedError(
+                f"{key} has {MAX_CALLS_PER_CALLER} calls open: end some first",
+                reason="TOO_MANY_CALLS",
+                metadata={"caller": key},
+            )
+        self._open[key] += 1
+        _caller.set(caller)
+        try:
+            yield
+        finally:
+            self._open[key] -= 1
+            if not self._open[key]:
+                del self._open[key]
+
+    async def admit(self, method: str, context: Context) -> Caller:
+        """Who calls, if they may. Raises UnauthenticatedError, ForbiddenError, PeerUnavailableError."""
+        if method.startswith(HEALTH_PREFIX):
+            return ANONYMOUS
+        needed = needed_role(method)
+        if self._workers or needed == access_pb2.ROLE_WORKER:
+            if self._workers and needed == access_pb2.ROLE_WORKER:
+                return ANONYMOUS
+            raise ForbiddenError(f"{method} is not served on this port", reason="WRONG_PORT")
+        caller = await self._identify(context) if self.asks else ANONYMOUS
+        _caller.set(caller)
+        if needed == access_pb2.ROLE_UNSPECIFIED or caller.role < needed:
+            word = "none that exists" if needed == access_pb2.ROLE_UNSPECIFIED else Role(needed).word
+            raise ForbiddenError(
+                f"{caller.name or 'the caller'} has the role {caller.role.word}; {method} needs {word}: name"
+                f" one of the caller's principals in twinlog.auth.{word}s",
+                metadata={"caller": caller.name, "role": caller.role.word, "needed": word},
+            )
+        return caller
+
+    async def _identify(self, context: Context) -> Caller:
+        """A token wins over a certificate: services and proxies have one of their own."""
+        given = [value for key, value in context.invocation_metadata() or () if key == AUTHORIZATION]
+        if given and (self._tokens is not None or self._oidc is not None):
+            return await self._of_token(given)
+        if self._client_certificates:
+            pem = next(iter(context.auth_context().get("x509_pem_cert", ())), b"")
+            if pem:
+                return self._of_certificate(pem)
+        raise UnauthenticatedError(f"the call does not say who makes it: {_REMEDY}")
+
+    async def _of_token(self, given: list[str | bytes]) -> Caller:
+        found = _BEARER.fullmatch(given[0]) if len(given) == 1 and isinstance(given[0], str) else None
+        if found is None:
+            raise UnauthenticatedError(
+                "the call's authorization is no bearer token: send `authorization: Bearer TOKEN`",
+                reason="TOKEN_INVALID",
+            )
+        token = found[1]
+        if self._tokens is not None:
+            caller = self._tokens.find(token)
+            if caller is not None:
+                return caller
+        if self._oidc is not None and token.count(".") == 2:
+            return await self._oidc.verify(token)
+        raise UnauthenticatedError(
+            "the token is not known here: it was revoked, or is for another service; get a new one and store"
+            " it in twinlog.client.token.file",
+            reason="TOKEN_UNKNOWN",
+        )
+
+    def _of_certificate(self, pem: bytes) -> Caller:
+        name, principals = _parsed(pem)
+        own = self._own_names()
+        role = Role.ADMIN if own and own == frozenset(principals) else role_of(principals, self._auth)
+        return Caller(name=name, role=role, via="certificate")
+
+
+@lru_cache(maxsize=256)
+def _parsed(pem: bytes) -> tuple[str, tuple[str, ...]]:
+    certificate = x509.load_pem_x509_certificate(pem)
+    principals = principals_of(certificate)
+    return certificate.subject.rfc4514_string() or next(
+        iter(principals), "a nameless certificate"
+    ), principals
+
+
+def _address(peer: str) -> str:
+    """A peer without its port: connections of one machine count together."""
+    return peer.rpartition(":")[0] if peer.startswith(("ipv4:", "ipv6:")) else peer

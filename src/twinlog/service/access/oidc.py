@@ -1,0 +1,196 @@
+"""Tokens of an OpenID provider: JWTs whose signature, issuer, audience and times are checked.
+
+The provider is asked for its keys in a thread, at most once in `MIN_REFRESH_SECONDS`, whatever tokens arrive;
+while it is away, keys that are known stay in use for `MAX_AGE_SECONDS`.
+"""
+
+import asyncio
+import json
+import ssl
+import urllib.error
+import urllib.request
+from collections.abc import Callable
+from typing import Any
+
+import jwt
+import structlog
+
+from twinlog.clock import Clock, SystemClock
+from twinlog.config.security import AuthSettings, OidcSettings, is_trusted_url
+from twinlog.errors import WireFormatError
+from twinlog.service.access.roles import Caller, role_of
+from twinlog.service.errors_wire import PeerUnavailableError, UnauthenticatedError
+
+_log = structlog.stdlib.get_logger(__name__)
+
+REFRESH_SECONDS = 300.0
+MIN_REFRESH_SECONDS = 10.0
+MAX_AGE_SECONDS = 24 * 3600.0
+FETCH_SECONDS = 5.0
+MAX_DOCUMENT_BYTES = 1 << 20
+MAX_KEYS = 64
+MAX_TEXT = 256
+"""Of a subject or a group."""
+
+Keys = dict[str, jwt.PyJWK]
+Fetch = Callable[[], Keys]
+
+
+class OidcVerifier:
+    """`TokenVerifier` for one provider."""
+
+    def __init__(
+        self,
+        settings: OidcSettings,
+        auth: AuthSettings,
+        *,
+        clock: Clock | None = None,
+        fetch: Fetch | None = None,
+    ) -> None:
+        """`fetch` blocks and returns the provider's keys by their id; raises OSError, WireFormatError."""
+        self._settings = settings
+        self._auth = auth
+        self._clock = clock or SystemClock()
+        self._fetch = fetch or (lambda: fetch_keys(settings))
+        self._keys: Keys = {}
+        self._read_at: float | None = None
+        self._asked_at: float | None = None
+        self._problem = ""
+        self._asking = asyncio.Lock()
+
+    async def verify(self, token: str) -> Caller:
+        """Raises UnauthenticatedError (TOKEN_EXPIRED, TOKEN_INVALID), and PeerUnavailableError
+        (TOKEN_SERVER_UNAVAILABLE) while the provider's keys are not known."""
+        key = await self._key_of(token)
+        try:
+            claims: dict[str, Any] = jwt.decode(
+                token,
+                key,
+                algorithms=list(self._settings.algorithms),
+                issuer=self._settings.issuer,
+                audience=self._settings.audience,
+                leeway=self._settings.clock_skew_seconds,
+                options={"require": ["exp", "iss", "aud", "sub"]},
+            )
+        except jwt.ExpiredSignatureError as error:
+            raise UnauthenticatedError(
+                "the token has expired: get a new one", reason="TOKEN_EXPIRED"
+            ) from error
+        except (jwt.PyJWTError, ValueError, TypeError) as error:
+            # Its words name the claim that is wrong, never the token.
+            raise _invalid(str(error) or type(error).__name__) from error
+        subject = str(claims["sub"])[:MAX_TEXT]
+        groups = _values(claims, self._settings.roles_claim)
+        principals = (f"sub:{subject}", *(f"group:{group}" for group in groups))
+        return Caller(name=f"sub:{subject}", role=role_of(principals, self._auth), via="oidc")
+
+    async def _key_of(self, token: str) -> jwt.PyJWK:
+        try:
+            header = jwt.get_unverified_header(token)
+        except (jwt.PyJWTError, ValueError) as error:
+            raise _invalid("it is no JWT") from error
+        if header.get("alg") not in self._settings.algorithms:
+            raise _invalid("its algorithm is not among twinlog.auth.oidc.algorithms")
+        wanted = str(header.get("kid", ""))
+        if self._is_due(known=wanted in self._keys):
+            async with self._asking:
+                if self._is_due(known=wanted in self._keys):
+                    await self._refresh()
+        if self._age() > MAX_AGE_SECONDS:
+            raise PeerUnavailableError(
+                f"the keys of {self._settings.issuer} are not known: {self._problem}; see whether it is up,"
+                " and twinlog.auth.oidc.jwks.url",
+                reason="TOKEN_SERVER_UNAVAILABLE",
+                metadata={"issuer": self._settings.issuer},
+            )
+        if wanted not in self._keys:
+            raise _invalid("its key is none of the provider's")
+        return self._keys[wanted]
+
+    def _is_due(self, *, known: bool) -> bool:
+        if self._asked_at is not None and self._clock.monotonic() - self._asked_at < MIN_REFRESH_SECONDS:
+            return False
+        return not known or self._age() > REFRESH_SECONDS
+
+    def _age(self) -> float:
+        return float("inf") if self._read_at is None else self._clock.monotonic() - self._read_at
+
+    async def _refresh(self) -> None:
+        try:
+            async with asyncio.timeout(2 * FETCH_SECONDS + 1):
+                keys = await asyncio.to_thread(self._fetch)
+        except (OSError, WireFormatError) as error:
+            problem = str(error) or type(error).__name__
+            if problem != self._problem:
+                _log.warning("token_server_unavailable", issuer=self._settings.issuer, message=problem)
+            self._problem = problem
+        else:
+            self._keys, self._problem = keys, ""
+            self._read_at = self._clock.monotonic()
+        finally:
+            self._asked_at = self._clock.monotonic()
+
+
+def _invalid(why: str) -> UnauthenticatedError:
+    return UnauthenticatedError(
+        f"the token is not taken: {why}; it must be of twinlog.auth.oidc.issuer, for"
+        " twinlog.auth.oidc.audience",
+        reason="TOKEN_INVALID",
+    )
+
+
+def _values(claims: Any, path: str) -> list[str]:
+    for name in path.split("."):
+        claims = claims.get(name) if isinstance(claims, dict) else None
+    if isinstance(claims, str):
+        return claims.split()
+    return [each[:MAX_TEXT] for each in claims if isinstance(each, str)] if isinstance(claims, list) else []
+
+
+class _NoRedirects(urllib.request.HTTPRedirectHandler):
+    """The address of the keys is what the file says, and no other."""
+
+    def redirect_request(self, *arguments: Any, **more: Any) -> None:
+        return None
+
+
+def fetch_keys(settings: OidcSettings) -> Keys:
+    """Ask the provider. Blocks for up to twice FETCH_SECONDS; raises OSError, WireFormatError."""
+    context = ssl.create_default_context(cafile=settings.ca_file or None)
+    handlers = (urllib.request.HTTPSHandler(context=context), _NoRedirects())
+    opener = urllib.request.build_opener(urllib.request.ProxyHandler(), *handlers)
+    url = settings.jwks_url
+    if not url:
+        discovery = f"{settings.issuer.rstrip('/')}/.well-known/openid-configuration"
+        url = str(_document(opener, discovery).get("jwks_uri", ""))
+        if not is_trusted_url(url):
+            raise WireFormatError(f"{discovery} names no https jwks_uri")
+    found = _document(opener, url).get("keys")
+    if not isinstance(found, list):
+        raise WireFormatError(f"{url} is no JSON Web Key Set")
+    keys: Keys = {}
+    for each in found[:MAX_KEYS]:
+        try:
+            if each.get("use", "sig") == "sig":
+                keys[str(each.get("kid", ""))] = jwt.PyJWK.from_dict(each)
+        except (jwt.PyJWTError, AttributeError, ValueError, TypeError):
+            continue  # a kind of key that is not known here
+    return keys
+
+
+def _document(opener: urllib.request.OpenerDirector, url: str) -> dict[str, Any]:
+    try:
+        with opener.open(url, timeout=FETCH_SECONDS) as answer:
+            content = answer.read(MAX_DOCUMENT_BYTES)
+    except urllib.error.HTTPError as error:
+        error.close()
+        raise WireFormatError(f"{url} answered {error.code}") from error
+    except OSError as error:
+        raise WireFormatError(f"{url} is not reached: {error}") from error
+    try:
+        found = json.loads(content)
+    except ValueError as error:
+        raise WireFormatError(f"{url} is no JSON") from error
+    if not isinstance(found, dict):
+        raise WireFormatError(f"{url} is no JSON object")
+    return found

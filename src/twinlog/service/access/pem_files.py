@@ -1,0 +1,191 @@
+"""A certificate, its key and the CAs, read from PEM files, and read again when one of them changes.
+
+Invariant: what is half written, expired or does not fit together never replaces what was good.
+"""
+
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+
+import structlog
+from cryptography import x509
+from cryptography.hazmat.primitives import serialization
+from cryptography.x509.oid import NameOID
+
+from twinlog.clock import Clock, SystemClock
+from twinlog.config.security import TlsFiles
+from twinlog.errors import ConfigError
+
+_log = structlog.stdlib.get_logger(__name__)
+
+MAX_FILE_BYTES = 1 << 20
+
+Signature = tuple[tuple[int, int, int], ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Pem:
+    """What was read; the key is a secret."""
+
+    chain: bytes
+    key: bytes
+    ca: bytes | None
+    names: frozenset[str]
+    """Principals of the certificate: see `principals_of`."""
+    expires: datetime
+
+    def __repr__(self) -> str:
+        return f"Pem(names={sorted(self.names)!r}, expires={self.expires.isoformat()})"
+
+
+def principals_of(certificate: x509.Certificate) -> tuple[str, ...]:
+    """`cn:`, `uri:`, `dns:`, `email:` of a certificate, in this order."""
+    found = [f"cn:{_text(entry.value)}" for entry in _attributes(certificate)]
+    try:
+        names = certificate.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
+    except (x509.ExtensionNotFound, ValueError):
+        return tuple(found)
+    for kind, of_type in (
+        ("uri", x509.UniformResourceIdentifier),
+        ("dns", x509.DNSName),
+        ("email", x509.RFC822Name),
+    ):
+        found += [f"{kind}:{value}" for value in names.get_values_for_type(of_type)]
+    return tuple(found)
+
+
+def _attributes(certificate: x509.Certificate) -> list[x509.NameAttribute[str | bytes]]:
+    return certificate.subject.get_attributes_for_oid(NameOID.COMMON_NAME)
+
+
+def _text(value: str | bytes) -> str:
+    return value if isinstance(value, str) else value.decode(errors="replace")
+
+
+class PemFiles:
+    """One end's files. Thread-safe: gRPC asks from threads of its own."""
+
+    def __init__(self, files: TlsFiles, *, clock: Clock | None = None) -> None:
+        """Reads the files. Raises ConfigError (CERTIFICATE_UNUSABLE) naming the file and the remedy."""
+        self._files = files
+        self._clock = clock or SystemClock()
+        self._lock = threading.Lock()
+        self._told = ""
+        self.generation = 1
+        """Raised by one whenever what is used has changed."""
+        self._signature = _signature(files)
+        self._pem = _read(files, self._now())
+
+    def current(self) -> Pem:
+        """The newest files that are good."""
+        with self._lock:
+            self._look()
+            return self._pem
+
+    @property
+    def problem(self) -> str:
+        """Why the newest files are not used; empty when they are."""
+        return self._told
+
+    def _look(self) -> None:
+        try:
+            signature = _signature(self._files)
+            if signature == self._signature and not self._told:
+                return
+            pem = _read(self._files, self._now())
+        except ConfigError as error:
+            if str(error) != self._told:
+                self._told = str(error)
+                _log.warning(
+                    "certificate_unusable",
+                    reason=error.reason,
+                    message=f"{error}; the earlier one stays in use",
+                )
+            return
+        self._told = ""
+        self._signature = signature
+        if pem != self._pem:
+            self._pem = pem
+            self.generation += 1
+            _log.info("certificate_read", names=sorted(pem.names), expires=pem.expires.isoformat())
+
+    def _now(self) -> datetime:
+        return datetime.fromtimestamp(self._clock.now_ms() / 1000, UTC)
+
+
+def _signature(files: TlsFiles) -> Signature:
+    found = []
+    for name in (files.certificate, files.key, files.ca):
+        if not name:
+            continue
+        try:
+            status = Path(name).stat()
+        except OSError as error:
+            raise _unusable(name, f"cannot be read: {error.strerror}") from error
+        found.append((status.st_mtime_ns, status.st_size, status.st_ino))
+    return tuple(found)
+
+
+def _read(files: TlsFiles, now: datetime) -> Pem:
+    chain_bytes, key_bytes = read_file(files.certificate), read_file(files.key)
+    chain = _certificates(files.certificate, chain_bytes)
+    try:
+        key = serialization.load_pem_private_key(key_bytes, password=None)
+    except TypeError as error:
+        raise _unusable(files.key, "the private key is encrypted: store it without a password") from error
+    except ValueError as error:
+        raise _unusable(files.key, "is no whole PEM file with a private key") from error
+    if _public_bytes(key.public_key()) != _public_bytes(chain[0].public_key()):
+        raise _unusable(files.key, f"is not the key of the first certificate in {files.certificate}")
+    if chain[0].not_valid_after_utc <= now:
+        raise _unusable(
+            files.certificate,
+            f"the certificate expired at {chain[0].not_valid_after_utc.isoformat()}: renew it",
+        )
+    return Pem(
+        chain=chain_bytes,
+        key=key_bytes,
+        ca=read_ca(files.ca) if files.ca else None,
+        names=frozenset(principals_of(chain[0])),
+        expires=chain[0].not_valid_after_utc,
+    )
+
+
+def read_ca(name: str) -> bytes:
+    """The bytes of a file of CAs. Raises ConfigError (CERTIFICATE_UNUSABLE)."""
+    found = read_file(name)
+    _certificates(name, found)
+    return found
+
+
+def read_file(name: str, *, unusable: "Callable[[str, str], ConfigError] | None" = None) -> bytes:
+    """Raises ConfigError naming the file."""
+    try:
+        with Path(name).open("rb") as file:
+            return file.read(MAX_FILE_BYTES)
+    except OSError as error:
+        raise (unusable or _unusable)(name, f"cannot be read: {error.strerror}") from error
+
+
+def _certificates(name: str, content: bytes) -> list[x509.Certificate]:
+    try:
+        found = x509.load_pem_x509_certificates(content)
+    except ValueError as error:
+        raise _unusable(name, "is no whole PEM file with certificates") from error
+    # The library stops at the first damaged end of a file without a word.
+    if content.count(b"-----BEGIN CERTIFICATE-----") != len(found):
+        raise _unusable(name, "is no whole PEM file with certificates")
+    return found
+
+
+def _public_bytes(key: object) -> bytes:
+    encoded: bytes = key.public_bytes(  # type: ignore[attr-defined]  # every kind of key has it
+        serialization.Encoding.DER, serialization.PublicFormat.SubjectPublicKeyInfo
+    )
+    return encoded
+
+
+def _unusable(name: str, why: str) -> ConfigError:
+    return ConfigError(f"{name}: {why}", reason="CERTIFICATE_UNUSABLE", metadata={"file": name})

@@ -1,0 +1,96 @@
+"""How one port is secured: its TLS, its gate, and whether it may be open to others than this machine."""
+
+from dataclasses import dataclass, field
+from typing import Protocol
+
+import grpc
+
+from twinlog.config import Configuration, Service
+from twinlog.config.security import AuthSettings
+from twinlog.errors import ConfigError
+from twinlog.service.access.exposure import INSECURE, lacks, refuse_open_port
+from twinlog.service.access.gate import Gate, TokenVerifier
+from twinlog.service.access.pem_files import Pem, PemFiles
+from twinlog.service.access.tokens import TokenFile
+
+
+class PemSource(Protocol):
+    """A port's certificate and key."""
+
+    def current(self) -> Pem:
+        """The newest; asked for at each handshake, from any thread."""
+        ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PortAccess:
+    """What `GrpcServer` needs to know of security."""
+
+    files: PemSource | None = None
+    client_certificates: bool = False
+    gate: Gate = field(default_factory=lambda: Gate(AuthSettings()))
+    lacks: str = "TLS and no authentication"
+    word: str = ""
+    """What every answer says: "insecure", "loopback", "tls", "authenticated", or "tls,authenticated"."""
+
+    def bind(self, server: grpc.aio.Server, address: str) -> int:
+        """The bound port. Raises RuntimeError when the address cannot be bound."""
+        if self.files is None:
+            return server.add_insecure_port(address)
+        return server.add_secure_port(address, self._credentials(self.files))
+
+    def _credentials(self, files: PemSource) -> grpc.ServerCredentials:
+        def newest() -> grpc.ServerCertificateConfiguration:
+            pem = files.current()
+            return grpc.ssl_server_certificate_configuration(
+                [(pem.key, pem.chain)], root_certificates=pem.ca if self.client_certificates else None
+            )
+
+        # gRPC asks at each handshake, in a thread of its own.
+        return grpc.dynamic_ssl_server_credentials(newest(), newest, self.client_certificates)
+
+
+def open_port_access(configuration: Configuration, service: Service) -> PortAccess:
+    """Reads the files that the configuration names. Raises ConfigError for one that is not usable, and as
+    `refuse_open_port`."""
+    refuse_open_port(configuration, service)
+    security = configuration.security
+    port, auth = security.port(service), security.auth
+    files = None if port.tls is None else PemFiles(port.tls)
+    gate = Gate(
+        auth,
+        client_certificates=port.client_certificates,
+        own_names=frozenset if files is None else lambda: files.current().names,
+        tokens=TokenFile(auth.tokens_file) if auth.tokens_file else None,
+        oidc=_oidc(auth),
+    )
+    missing = lacks(security, service)
+    words = [
+        *(["tls"] if files is not None else []),
+        *(["authenticated"] if security.is_authenticated(service) else []),
+    ]
+    open_word = "loopback" if configuration.endpoints[service].listen.is_loopback else INSECURE
+    return PortAccess(
+        files=files,
+        client_certificates=port.client_certificates,
+        gate=gate,
+        lacks=missing,
+        word=",".join(words) if not missing or (words and open_word == "loopback") else open_word,
+    )
+
+
+def _oidc(auth: AuthSettings) -> TokenVerifier | None:
+    if auth.oidc is None:
+        return None
+    try:
+        # Only those load it who use it.
+        from twinlog.service.access.oidc import OidcVerifier
+    except ModuleNotFoundError as error:
+        raise ConfigError(
+            "twinlog.auth.oidc.issuer: tokens of an OpenID provider need the package PyJWT beside the"
+            " service: pip install 'twinlog-service[oidc]'",
+            reason="PYJWT_NOT_INSTALLED",
+            metadata={"key": "twinlog.auth.oidc.issuer"},
+        ) from error
+
+    return OidcVerifier(auth.oidc, auth)

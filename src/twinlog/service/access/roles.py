@@ -1,0 +1,96 @@
+"""Roles of callers, and which one a method asks for: the annotation of its proto."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from enum import IntEnum
+from functools import lru_cache
+
+from google.protobuf import descriptor_pool
+
+from twinlog.api.common.v1 import access_pb2
+from twinlog.config.security import AuthSettings
+
+REFLECTION_PREFIX = "/grpc.reflection."
+HEALTH_PREFIX = "/grpc.health."
+
+
+class Role(IntEnum):
+    """A higher role includes the lower ones."""
+
+    NONE = 0
+    VIEWER = 1
+    OPERATOR = 2
+    ADMIN = 3
+
+    @classmethod
+    def parse(cls, word: str) -> "Role":
+        """Read `viewer`, `operator`, `admin`. Raises ValueError."""
+        for role in (cls.VIEWER, cls.OPERATOR, cls.ADMIN):
+            if word == role.word:
+                return role
+        raise ValueError("not a role")
+
+    @property
+    def word(self) -> str:
+        return self.name.lower()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Caller:
+    """Who calls."""
+
+    name: str
+    """As it is shown and recorded: `CN=ops`, `token:ci`, `sub:1234`; empty for an unknown one."""
+    role: Role
+    via: str
+    """How it was identified: "certificate", "token", "oidc", "none"."""
+
+    @property
+    def is_known(self) -> bool:
+        return self.via != "none"
+
+
+ANONYMOUS = Caller(name="", role=Role.ADMIN, via="none")
+"""Of a port that asks nobody who calls."""
+
+
+@lru_cache(maxsize=1024)
+def needed_role(method: str) -> int:
+    """The annotation of `/package.Service/Method` as a value of the proto's Role. Reflection is for those who
+    may look. ROLE_UNSPECIFIED for a method that has none, or is not known."""
+    if method.startswith(REFLECTION_PREFIX):
+        return access_pb2.ROLE_VIEWER
+    name = method.removeprefix("/").replace("/", ".")
+    try:
+        found = descriptor_pool.Default().FindMethodByName(name)
+    except KeyError:
+        return access_pb2.ROLE_UNSPECIFIED
+    return int(found.GetOptions().Extensions[access_pb2.role])
+
+
+def is_change(method: str) -> bool:
+    """Whether calls of a method are in the audit log: an operator or an admin is needed."""
+    return needed_role(method) in (access_pb2.ROLE_OPERATOR, access_pb2.ROLE_ADMIN)
+
+
+def role_of(principals: Iterable[str], auth: AuthSettings) -> Role:
+    """The highest role that any of a caller's principals has.
+
+    >>> role_of(["cn:ops", "dns:ops.example"], AuthSettings(viewers=("*",), admins=("dns:ops.*",)))
+    <Role.ADMIN: 3>
+    """
+    known = tuple(principals)
+    for role, patterns in (
+        (Role.ADMIN, auth.admins),
+        (Role.OPERATOR, auth.operators),
+        (Role.VIEWER, auth.viewers),
+    ):
+        if any(_matches(pattern, principal) for pattern in patterns for principal in known):
+            return role
+    return Role.NONE
+
+
+def _matches(pattern: str, principal: str) -> bool:
+    if pattern.endswith("*"):
+        return principal.startswith(pattern[:-1])
+    return principal == pattern

@@ -1,0 +1,85 @@
+"""Files of certificates: the newest good ones are used, and bad ones never take the place of good ones."""
+
+from pathlib import Path
+
+import pytest
+
+from twinlog.config.security import TlsFiles
+from twinlog.errors import ConfigError
+from twinlog.service.access.pem_files import PemFiles
+from twinlog.testing.certificates import Authority, Signed
+
+
+def write(files: TlsFiles, signed: Signed) -> None:
+    Path(files.certificate).write_bytes(signed.chain)
+    Path(files.key).write_bytes(signed.key)
+
+
+def test_changed_files_are_read_again(tmp_path: Path) -> None:
+    authority = Authority()
+    files = authority.files(tmp_path, "source", "source.example")
+    read = PemFiles(files)
+    assert read.current().names == {"cn:source", "dns:source.example"}
+    renewed = authority.sign("source", "other.example")
+    write(files, renewed)
+    assert read.current().names == {"cn:source", "dns:other.example"}
+    assert read.generation == 2
+    assert read.problem == ""
+
+
+def test_a_half_rotated_pair_keeps_the_old_one_until_it_is_whole(tmp_path: Path) -> None:
+    authority = Authority()
+    files = authority.files(tmp_path, "source", "old.example")
+    read = PemFiles(files)
+    renewed = authority.sign("source", "new.example")
+    Path(files.certificate).write_bytes(renewed.chain)
+    assert read.current().names == {"cn:source", "dns:old.example"}
+    assert f"{files.key}: is not the key" in read.problem
+    Path(files.key).write_bytes(renewed.key)
+    assert read.current().names == {"cn:source", "dns:new.example"}
+
+
+@pytest.mark.parametrize("part", ["certificate", "key", "ca"])
+@pytest.mark.parametrize("share", [0.0, 0.5, 0.97])
+def test_a_half_written_file_keeps_the_old_ones(tmp_path: Path, part: str, share: float) -> None:
+    authority = Authority()
+    files = authority.files(tmp_path, "source", "source.example")
+    read = PemFiles(files)
+    before = read.current()
+    name = Path(getattr(files, part))
+    whole = name.read_bytes()
+    name.write_bytes(whole[: int(len(whole) * share)])
+    assert read.current() == before
+    assert str(name) in read.problem
+
+
+@pytest.mark.parametrize("part", ["certificate", "key", "ca"])
+def test_a_file_that_is_gone_keeps_the_old_ones(tmp_path: Path, part: str) -> None:
+    files = Authority().files(tmp_path, "source", "source.example")
+    read = PemFiles(files)
+    before = read.current()
+    Path(getattr(files, part)).unlink()
+    assert read.current() == before
+    assert "cannot be read" in read.problem
+
+
+def test_an_expired_certificate_does_not_replace_a_good_one(tmp_path: Path) -> None:
+    authority = Authority()
+    files = authority.files(tmp_path, "source", "source.example")
+    read = PemFiles(files)
+    write(files, authority.sign("source", "late.example", days=-1))
+    assert read.current().names == {"cn:source", "dns:source.example"}
+    assert "expired at" in read.problem
+
+
+def test_at_the_start_a_bad_file_is_refused_by_its_name(tmp_path: Path) -> None:
+    files = Authority().files(tmp_path, "source", "source.example", days=-1)
+    with pytest.raises(ConfigError, match=r"source\.pem: the certificate expired at .*: renew it") as refused:
+        PemFiles(files)
+    assert refused.value.reason == "CERTIFICATE_UNUSABLE"
+
+
+def test_no_key_is_in_what_a_log_could_show(tmp_path: Path) -> None:
+    files = Authority().files(tmp_path, "source", "source.example")
+    pem = PemFiles(files).current()
+    assert "PRIVATE" not in repr(pem)

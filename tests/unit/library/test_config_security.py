@@ -1,0 +1,114 @@
+"""What a file says about the security of the services' ports."""
+
+from pathlib import Path
+
+import pytest
+
+from twinlog.config import Configuration, Service, load
+from twinlog.errors import ConfigError
+from twinlog.service.access.exposure import lacks, refuse_open_port
+
+BASE = "clusters = A, B\nA.bootstrap.servers = a:1\nB.bootstrap.servers = b:1\nA->B.enabled = true\n"
+TLS = "twinlog.tls.certificate.file = /c\ntwinlog.tls.key.file = /k\ntwinlog.tls.ca.file = /a\n"
+OPEN = "twinlog.source.listen = 0.0.0.0:17401\n"
+
+
+def configuration(tmp_path: Path, text: str) -> Configuration:
+    file = tmp_path / "mm2.properties"
+    file.write_text(BASE + text)
+    return load(file, environ={}, strict=True)
+
+
+def test_without_keys_a_port_on_loopback_is_as_it_always_was(tmp_path: Path) -> None:
+    found = configuration(tmp_path, "")
+    for service in Service:
+        refuse_open_port(found, service)
+        assert lacks(found.security, service) == "TLS and no authentication"
+        assert not found.security.to_call(service, own=service).tls
+
+
+@pytest.mark.parametrize(
+    ("keys", "missing"),
+    [
+        ("", "TLS and no authentication"),
+        ("twinlog.auth.tokens.file = /t\n", "TLS"),
+        (TLS + "twinlog.tls.client.auth = none\n", "authentication"),
+    ],
+)
+def test_a_port_that_others_reach_needs_tls_and_authentication(
+    tmp_path: Path, keys: str, missing: str
+) -> None:
+    found = configuration(tmp_path, OPEN + keys)
+    with pytest.raises(ConfigError, match=f"there is no {missing}: whoever") as refused:
+        refuse_open_port(found, Service.SOURCE)
+    assert refused.value.reason == "INSECURE_LISTEN"
+    assert "twinlog.source.insecure = true" in str(refused.value)
+    refuse_open_port(found, Service.HEARTBEAT)
+
+
+@pytest.mark.parametrize(
+    "keys",
+    [
+        TLS,
+        TLS + "twinlog.tls.client.auth = none\ntwinlog.auth.tokens.file = /t\n",
+        TLS
+        + "twinlog.tls.client.auth = none\ntwinlog.auth.oidc.issuer = https://i\n"
+        + "twinlog.auth.oidc.audience = twinlog\n",
+        "twinlog.insecure = true\n",
+        "twinlog.source.insecure = true\n",
+    ],
+)
+def test_a_port_that_others_reach_starts_when_it_is_secured_or_told_to_be_insecure(
+    tmp_path: Path, keys: str
+) -> None:
+    refuse_open_port(configuration(tmp_path, OPEN + keys), Service.SOURCE)
+
+
+def test_a_key_of_a_service_wins_over_the_common_one(tmp_path: Path) -> None:
+    found = configuration(
+        tmp_path,
+        TLS
+        + "twinlog.insecure = true\ntwinlog.source.insecure = false\n"
+        + "twinlog.source.tls.certificate.file = /sc\ntwinlog.source.tls.key.file = /sk\n"
+        + "twinlog.source.tls.client.auth = none\ntwinlog.source.tls.server.name = src\n",
+    ).security
+    source, heartbeat = found.port(Service.SOURCE), found.port(Service.HEARTBEAT)
+    assert source.tls is not None
+    assert heartbeat.tls is not None
+    assert (source.tls.certificate, source.tls.key, source.tls.ca) == ("/sc", "/sk", "/a")
+    assert (heartbeat.tls.certificate, heartbeat.insecure, source.insecure) == ("/c", True, False)
+    assert (source.client_certificates, heartbeat.client_certificates) == (False, True)
+    calls = found.to_call(Service.SOURCE, own=Service.HEARTBEAT)
+    assert (calls.certificate, calls.server_name, calls.tls) == ("/c", "src", True)
+
+
+def test_commands_have_credentials_of_their_own_where_they_are_named(tmp_path: Path) -> None:
+    found = configuration(
+        tmp_path,
+        "twinlog.client.tls.ca.file = /ca\ntwinlog.client.tls.certificate.file = /me\n"
+        "twinlog.client.tls.key.file = /mine\ntwinlog.client.token.file = /token\n",
+    ).security.to_call(Service.SOURCE)
+    assert (found.tls, found.ca, found.certificate, found.key) == (True, "/ca", "/me", "/mine")
+    assert found.token_file == "/token"
+
+
+@pytest.mark.parametrize(
+    ("keys", "words"),
+    [
+        ("twinlog.tls.certificate.file = /c\n", "twinlog.tls.key.file: missing"),
+        ("twinlog.tls.key.file = /c\n", "twinlog.tls.certificate.file: missing"),
+        ("twinlog.tls.certificate.file = /c\ntwinlog.tls.key.file = /k\n", "twinlog.tls.ca.file: missing"),
+        ("twinlog.auth.oidc.issuer = https://i\n", "twinlog.auth.oidc.audience: missing"),
+        (
+            "twinlog.auth.oidc.issuer = http://id.example\ntwinlog.auth.oidc.audience = x\n",
+            "expected an https:// address",
+        ),
+        ("twinlog.auth.oidc.algorithms = HS256\n", "twinlog.auth.oidc.algorithms"),
+        ("twinlog.auth.oidc.algorithms = none\n", "twinlog.auth.oidc.algorithms"),
+        ("twinlog.auth.admins = ops\n", "'ops': expected KIND:NAME"),
+    ],
+)
+def test_what_does_not_fit_together_is_named(tmp_path: Path, keys: str, words: str) -> None:
+    with pytest.raises(ConfigError) as refused:
+        configuration(tmp_path, keys)
+    assert words in str(refused.value)
