@@ -28,7 +28,7 @@ from twinlog.api.source.v1 import (
 from twinlog.config import Address
 from twinlog.config.security import AuthSettings, ClientSecurity, TlsFiles
 from twinlog.errors import ConfigError, TwinlogError
-from twinlog.service.access.gate import Gate, caller_name
+from twinlog.service.access.gate import Gate, TokenVerifier, caller_name
 from twinlog.service.access.pem_files import PemFiles
 from twinlog.service.access.port import PortAccess
 from twinlog.service.access.roles import ANONYMOUS, Role
@@ -202,6 +202,7 @@ async def opened(
     certificates: bool = False,
     tokens: bool = False,
     workers: bool = False,
+    oidc: TokenVerifier | None = None,
 ) -> AsyncIterator[Port]:
     authority = Authority()
     files = authority.files(directory, "server", "127.0.0.1") if tls else None
@@ -221,6 +222,7 @@ async def opened(
         client_certificates=certificates,
         own_names=frozenset if pem is None else lambda: pem.current().names,
         tokens=TokenFile(str(token_file)) if tokens else None,
+        oidc=oidc,
         workers=workers,
     )
     server = GrpcServer(
