@@ -264,7 +264,7 @@ async def test_every_method_for_a_token_of_every_role(tmp_path: Path, who: str, 
     async with opened(tmp_path, tls=tls, tokens=True) as port:
         refused = await port.every_refusal(port.client(token=f"{who}-token"))
         assert refused == {method.full_name: expected(method, ROLES[who]) for method in METHODS}
-        assert {name for _, name in port.seen} == {f"token:{who}"}
+        assert {name for _, name in port.seen} == {f"file:{who}"}
 
 
 @pytest.mark.parametrize(
@@ -300,7 +300,7 @@ async def test_a_token_wins_over_a_certificate(tmp_path: Path) -> None:
         security = port.client(person(port, "stranger"), token="viewer-token")
         async with open_channel(port.endpoint, security) as channel:
             await look(channel)
-        assert port.seen == [("GetTopology", "token:viewer")]
+        assert port.seen == [("GetTopology", "file:viewer")]
 
 
 async def test_who_has_the_ports_own_names_is_the_deployment_itself(tmp_path: Path) -> None:

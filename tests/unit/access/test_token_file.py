@@ -20,7 +20,7 @@ def test_a_token_is_found_with_its_name_and_role(tmp_path: Path) -> None:
     tokens = TokenFile(str(file))
     found = tokens.find("t-2")
     assert found is not None
-    assert (found.name, found.role) == ("token:night-shift", Role.ADMIN)
+    assert (found.name, found.role) == ("file:night-shift", Role.ADMIN)
     assert tokens.find("t-3") is None
     assert tokens.find("") is None
 

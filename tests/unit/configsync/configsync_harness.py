@@ -54,6 +54,7 @@ class FlowUnderTest:
     rules_board: RulesBoard = field(init=False)
     sync: FlowSync = field(init=False)
     commands: FlowCommands = field(init=False)
+    passes: FlowPasses = field(init=False)
     gate: asyncio.Semaphore = field(default_factory=asyncio.Semaphore)
     """What flows of one process share: whose turn it is."""
     refusal: TwinlogError | None = None
@@ -72,7 +73,7 @@ class FlowUnderTest:
             changes=metrics.counter(_METER, metrics.CONFIGSYNC_CHANGES),
             clock=self.clock,
         )
-        passes = FlowPasses(
+        self.passes = passes = FlowPasses(
             self.config,
             source=self.source,
             target=self.target,

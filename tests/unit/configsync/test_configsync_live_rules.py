@@ -11,8 +11,18 @@ from twinlog.errors import ConfigError, ConflictError, TransientKafkaError
 from twinlog.model import TopicPartition
 from twinlog.testing.fakes.cluster import Call
 from twinlog_configsync.config import configsync_flows
+from twinlog_configsync.flow.commands import Asked
+from twinlog_configsync.model.memory import Memory, recall
 from twinlog_configsync.model.reasons import Reason
-from twinlog_configsync.model.records import Kind, RecordKey, RulesRecord, encode_key, encode_value
+from twinlog_configsync.model.records import (
+    AUDIT_PLACES,
+    Kind,
+    RecordKey,
+    RulesRecord,
+    decode_value,
+    encode_key,
+    encode_value,
+)
 from twinlog_configsync.model.schedule import Scope
 from twinlog_configsync.planning.live_rules import RuleChange, RuleOperation, change_rules
 from unit.configsync.configsync_harness import REGISTRY, FlowUnderTest, make_flow
@@ -279,3 +289,42 @@ def test_a_changed_rule_that_would_make_a_loop_is_refused(tmp_path: Path) -> Non
     assert flow.with_values({"topics": "orders, carts"}).selector.selects("carts")
     with pytest.raises(ConfigError, match="round for ever"):
         flow.with_values({"topics": "orders, u.*"})
+
+
+async def test_who_changed_what_is_on_the_log_with_before_and_after(flow: FlowUnderTest) -> None:
+    ann = Asked(by="CN=ann", peer="ipv4:10.0.0.7:4711")
+    await flow.commands.update_rules([change(SET, "topics", "users")], asked=ann)
+    await flow.commands.update_rules([change(SET, "topics", "carts")], dry_run=True, asked=ann)
+    await flow.commands.update_rules([change(RESET, "topics")], asked=Asked(by="sub:7", peer="unix:"))
+    flow.restart()
+    await flow.refresh()
+    told = [
+        (each.number, each.method, each.by, each.peer, dict(each.before), dict(each.after))
+        for each in flow.passes.memory.changes
+    ]
+    assert told == [
+        (0, "UpdateRules", "CN=ann", "ipv4:10.0.0.7:4711", {}, {"topics": "users"}),
+        (1, "UpdateRules", "sub:7", "unix:", {"topics": "users"}, {}),
+    ]
+    assert all(each.at_ms > 0 for each in flow.passes.memory.changes)
+
+
+async def test_who_applied_a_plan_is_on_the_log(flow: FlowUnderTest) -> None:
+    flow.source.add_topic("orders-us")
+    plan, _ = await flow.commands.preview()
+    await flow.commands.apply(plan.plan_id, asyncio.Event(), asked=Asked(by="CN=ops", peer="p"))
+    (change,) = flow.passes.memory.changes
+    assert (change.method, change.by, change.before) == ("ApplySync", "CN=ops", {"plan_id": plan.plan_id})
+    assert change.after["refused"] == "0"
+
+
+def test_the_newest_changes_stay_and_take_the_keys_of_the_oldest() -> None:
+    memory = Memory()
+    for number in range(AUDIT_PLACES + 5):
+        memory = memory.with_change("UpdateRules", by=f"{number}", peer="", at_ms=number, before={}, after={})
+    records = memory.records()
+    assert len(records) == AUDIT_PLACES
+    assert RecordKey(Kind.AUDIT, "004") in records
+    again = recall({key: decode_value(key, encode_value(value)) for key, value in records.items()})
+    assert again.changes == memory.changes
+    assert [again.changes[0].by, again.changes[-1].by] == ["5", f"{AUDIT_PLACES + 4}"]

@@ -14,6 +14,8 @@ from twinlog.api.configsync.v1.configsync_service_pb2_grpc import ConfigSyncServ
 from twinlog.clock import Clock
 from twinlog.errors import ConfigError, NotFoundError
 from twinlog.model import Flow
+from twinlog.service.access.audit import changed
+from twinlog.service.access.gate import caller_name
 from twinlog.service.clusters import Clusters
 from twinlog.service.feeds.pages import KeptAnswer, KeptAnswers, checked_page_size, page_of
 from twinlog.service.feeds.server import Changed, Event, Marked, Progress, Removed, SnapshotEnd, SnapshotItem
@@ -35,7 +37,7 @@ from twinlog_configsync.api.messages_plan import (
     plan_head_message,
 )
 from twinlog_configsync.api.messages_rules import rule_change_of, rules_message, watch_rules_message
-from twinlog_configsync.flow.commands import FlowCommands
+from twinlog_configsync.flow.commands import Asked, FlowCommands
 from twinlog_configsync.flow.feeds import Boards
 from twinlog_configsync.flow.sync import FlowSync
 from twinlog_configsync.flow.topic_feed import TopicKey
@@ -120,7 +122,12 @@ class ConfigSyncServicer(ConfigSyncServiceServicer):
 
     async def ApplySync(self, request: pb2.ApplySyncRequest, context: Context) -> pb2.ApplySyncResponse:  # noqa: N802
         served = self._served(request.flow)
-        outcome = await served.commands.apply(request.plan_id, self._stop)
+        asked = Asked(by=caller_name("", context), peer=context.peer())
+        outcome = await served.commands.apply(request.plan_id, self._stop, asked=asked)
+        changed(
+            before={"plan_id": request.plan_id},
+            after={"applied": len(outcome.applied), "refused": len(outcome.refused)},
+        )
         _log.info(
             "plan_applied",
             flow=str(served.sync.flow),
@@ -164,12 +171,15 @@ class ConfigSyncServicer(ConfigSyncServiceServicer):
     ) -> pb2.UpdateRulesResponse:
         served = self._served(request.flow)
         changes = [rule_change_of(change) for change in request.changes]
+        before = rules_message(served.sync.flow, served.commands.rules())
         view = await served.commands.update_rules(
             changes,
             expected_revision=request.expected_version if request.HasField("expected_version") else None,
             dry_run=request.dry_run,
+            asked=Asked(by=caller_name("", context), peer=context.peer()),
         )
         if not request.dry_run:
+            changed(before=before, after=rules_message(served.sync.flow, view))
             _log.info(
                 "rules_updated",
                 flow=str(served.sync.flow),

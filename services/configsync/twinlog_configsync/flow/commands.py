@@ -1,9 +1,9 @@
 """What people ask of a flow: its plan, applying it, explanations, its ACLs, its rules."""
 
 import asyncio
-from collections.abc import Callable, Collection, Coroutine, Sequence
-from dataclasses import replace
-from typing import Any, Protocol, TypeVar
+from collections.abc import Callable, Collection, Coroutine, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Final, Protocol, TypeVar
 
 from twinlog.clock import Clock
 from twinlog.errors import ConflictError, KafkaError, NotFoundError, StateError, TransientKafkaError
@@ -32,6 +32,17 @@ class Ownership(Protocol):
         Raises what it raises; StateError (OWNED_ELSEWHERE) or KafkaError when it is not, or is no longer.
         """
         ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Asked:
+    """Who asks for a change, and from where."""
+
+    by: str = ""
+    peer: str = ""
+
+
+NOBODY: Final = Asked()
 
 
 class FlowCommands:
@@ -71,16 +82,16 @@ class FlowCommands:
             await self._passes.keep(replace(self._passes.memory, last_plan=record))
             return plan, world
 
-    async def apply(self, plan_id: str, stop: asyncio.Event) -> Outcome:
+    async def apply(self, plan_id: str, stop: asyncio.Event, *, asked: Asked = NOBODY) -> Outcome:
         """Carry out the plan that `preview` gave last, if it is still what there is to do.
 
         Raises NotFoundError (PLAN_UNKNOWN) for any other id, ConflictError (PLAN_STALE) when the world
         changed, and as `preview`. When this process is no longer the owner in the middle of it, part of it
         may have been done; the next plan holds the rest.
         """
-        return await self._owner.hold(lambda: self._apply(plan_id, stop))
+        return await self._owner.hold(lambda: self._apply(plan_id, stop, asked))
 
-    async def _apply(self, plan_id: str, stop: asyncio.Event) -> Outcome:
+    async def _apply(self, plan_id: str, stop: asyncio.Event, asked: Asked) -> Outcome:
         async with self._passes.lock, self._passes.turn():
             scopes = self._scopes_of(plan_id)
             world = await self._passes.look(scopes)
@@ -96,7 +107,18 @@ class FlowCommands:
                         "plan_id_now": plan.plan_id,
                     },
                 )
-            return await self._passes.carry_out(plan, world, stop)
+            outcome = await self._passes.carry_out(plan, world, stop)
+            after = {"applied": str(len(outcome.applied)), "refused": str(len(outcome.refused))}
+            await self._note("ApplySync", asked, before={"plan_id": plan_id}, after=after)
+            return outcome
+
+    async def _note(
+        self, method: str, asked: Asked, *, before: Mapping[str, str], after: Mapping[str, str]
+    ) -> None:
+        changed = self._passes.memory.with_change(
+            method, by=asked.by, peer=asked.peer, at_ms=self._clock.now_ms(), before=before, after=after
+        )
+        await self._passes.keep(changed)
 
     async def explain(self, topic: str) -> list[Explanation]:
         """Why the topic of this name is replicated or not. A cluster that is away is an answer, not an
@@ -147,6 +169,7 @@ class FlowCommands:
         *,
         expected_revision: int | None = None,
         dry_run: bool = False,
+        asked: Asked = NOBODY,
     ) -> RulesView:
         """Change rules together or not at all: checked, stored on the target, in effect with the next pass,
         which starts at once.
@@ -155,11 +178,18 @@ class FlowCommands:
         is not the expected one, StateError (OWNED_ELSEWHERE), and as `FlowPasses.open`.
         """
         return await self._owner.hold(
-            lambda: self._update_rules(changes, expected_revision=expected_revision, dry_run=dry_run)
+            lambda: self._update_rules(
+                changes, expected_revision=expected_revision, dry_run=dry_run, asked=asked
+            )
         )
 
     async def _update_rules(
-        self, changes: Sequence[RuleChange], *, expected_revision: int | None, dry_run: bool
+        self,
+        changes: Sequence[RuleChange],
+        *,
+        expected_revision: int | None,
+        dry_run: bool,
+        asked: Asked,
     ) -> RulesView:
         passes = self._passes
         async with passes.lock:
@@ -180,7 +210,15 @@ class FlowCommands:
                 revision=revision + 1, updated_at_ms=self._clock.now_ms(), values=dict(sorted(values.items()))
             )
             if not dry_run and values != before:
-                await passes.keep(replace(passes.memory, rules=record))
+                changed = passes.memory.with_change(
+                    "UpdateRules",
+                    by=asked.by,
+                    peer=asked.peer,
+                    at_ms=record.updated_at_ms,
+                    before=before,
+                    after=record.values,
+                )
+                await passes.keep(replace(changed, rules=record))
                 passes.rules, passes.rules_problem = rules, ""
                 self._wake()
         return view_rules(

@@ -6,7 +6,9 @@ from dataclasses import dataclass, field, replace
 from twinlog.kafka.ports import AclBinding, QuotaEntity
 from twinlog_configsync.model.entry import TopicEntry
 from twinlog_configsync.model.records import (
+    AUDIT_PLACES,
     AclRecord,
+    AuditRecord,
     ConfigsRecord,
     FlowRecord,
     Kind,
@@ -16,6 +18,7 @@ from twinlog_configsync.model.records import (
     RecordValue,
     RulesRecord,
     acl_key,
+    audit_key,
     quota_key,
 )
 
@@ -42,6 +45,25 @@ class Memory:
     """The plan that was asked for last."""
     settled_at_ms: int | None = None
     """When the selection was complete for the first time; None before."""
+    changes: tuple[AuditRecord, ...] = ()
+    """What people changed, oldest first; the newest AUDIT_PLACES."""
+
+    def with_change(
+        self,
+        method: str,
+        *,
+        by: str,
+        peer: str,
+        at_ms: int,
+        before: Mapping[str, str],
+        after: Mapping[str, str],
+    ) -> "Memory":
+        """This memory, and who changed what."""
+        number = self.changes[-1].number + 1 if self.changes else 0
+        record = AuditRecord(
+            number=number, at_ms=at_ms, by=by, peer=peer, method=method, before=before, after=after
+        )
+        return replace(self, changes=(*self.changes, record)[-AUDIT_PLACES:])
 
     def intending(
         self,
@@ -81,6 +103,8 @@ class Memory:
             records[RecordKey(Kind.RULES)] = self.rules
         if self.last_plan is not None:
             records[RecordKey(Kind.PLAN)] = self.last_plan
+        for change in self.changes:
+            records[audit_key(change.number)] = change
         if self.settled_at_ms is not None:
             records[RecordKey(Kind.FLOW)] = FlowRecord(
                 settled_at_ms=self.settled_at_ms,
@@ -99,6 +123,7 @@ def recall(records: Mapping[RecordKey, RecordValue]) -> Memory:
     rules: RulesRecord | None = None
     last_plan: PlanRecord | None = None
     flow: FlowRecord | None = None
+    changes: list[AuditRecord] = []
     for key, value in records.items():
         match value:
             case TopicEntry():
@@ -115,6 +140,8 @@ def recall(records: Mapping[RecordKey, RecordValue]) -> Memory:
                 flow = value
             case PlanRecord():
                 last_plan = value
+            case AuditRecord():
+                changes.append(value)
     return Memory(
         entries=entries,
         last_set=last_set,
@@ -124,5 +151,6 @@ def recall(records: Mapping[RecordKey, RecordValue]) -> Memory:
         source_cluster_id="" if flow is None else flow.source_cluster_id,
         rules=rules,
         last_plan=last_plan,
+        changes=tuple(sorted(changes, key=lambda change: change.number)),
         settled_at_ms=None if flow is None else flow.settled_at_ms,
     )

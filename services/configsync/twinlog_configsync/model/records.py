@@ -10,6 +10,7 @@ versioned.
 | `["quota","user alice"]` | QuotaRecord: what Twinlog sets, or set, of an entity's quotas |
 | `["rules"]` | RulesRecord: the rules that were changed while the flow ran |
 | `["plan"]` | PlanRecord: the plan that was asked for last |
+| `["audit","017"]` | AuditRecord: who changed what; the newest 200 changes stay |
 
 A tombstone removes. Kinds this version does not know are left alone (a newer one wrote them); a known kind
 with a newer version is an error, because overwriting it would lose what the newer version meant. Fields
@@ -38,6 +39,7 @@ class Kind(StrEnum):
     QUOTA = "quota"
     RULES = "rules"
     PLAN = "plan"
+    AUDIT = "audit"
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -94,7 +96,34 @@ class PlanRecord:
     made_at_ms: int
 
 
-RecordValue = FlowRecord | TopicEntry | ConfigsRecord | AclRecord | QuotaRecord | RulesRecord | PlanRecord
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AuditRecord:
+    """One change that somebody asked for, as it was carried out."""
+
+    number: int
+    """From 0, raised by one with each change."""
+    at_ms: int
+    """Wall clock of the owner."""
+    by: str
+    """The caller's identity where the service asks for one, else what the caller says."""
+    peer: str
+    """Where the call came from."""
+    method: str
+    """The RPC: UpdateRules, ApplySync."""
+    before: Mapping[str, str]
+    after: Mapping[str, str]
+
+
+RecordValue = (
+    FlowRecord | TopicEntry | ConfigsRecord | AclRecord | QuotaRecord | RulesRecord | PlanRecord | AuditRecord
+)
+
+AUDIT_PLACES: Final = 200
+"""Changes that are kept of a flow: the topic is compacted, and a newer one takes the key of the oldest."""
+
+
+def audit_key(number: int) -> RecordKey:
+    return RecordKey(Kind.AUDIT, f"{number % AUDIT_PLACES:03}")
 
 
 _BINDING_FIELDS: Final = tuple(field.name for field in dataclass_fields(AclBinding))
@@ -218,6 +247,18 @@ def _decode_plan(fields: Fields) -> PlanRecord:
     )
 
 
+def _decode_audit(fields: Fields) -> AuditRecord:
+    return AuditRecord(
+        number=int(fields["number"]),
+        at_ms=int(fields["at_ms"]),
+        by=str(fields["by"]),
+        peer=str(fields["peer"]),
+        method=str(fields["method"]),
+        before={str(key): str(value) for key, value in fields["before"].items()},
+        after={str(key): str(value) for key, value in fields["after"].items()},
+    )
+
+
 @dataclass(frozen=True, slots=True)
 class _Codec:
     version: int
@@ -232,6 +273,7 @@ _CODECS: Final[Mapping[Kind, _Codec]] = {
     Kind.QUOTA: _Codec(1, _decode_quota),
     Kind.RULES: _Codec(1, _decode_rules),
     Kind.PLAN: _Codec(1, _decode_plan),
+    Kind.AUDIT: _Codec(1, _decode_audit),
 }
 
 
@@ -251,6 +293,8 @@ def _kind_of(value: RecordValue) -> Kind:
             return Kind.RULES
         case PlanRecord():
             return Kind.PLAN
+        case AuditRecord():
+            return Kind.AUDIT
 
 
 _SHOWN_BYTES: Final = 200

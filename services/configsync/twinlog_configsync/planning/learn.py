@@ -57,6 +57,7 @@ def learn(
         rules=before.rules,
         listed=outcome.world.topics.listed or before.listed,
         last_plan=before.last_plan,
+        changes=before.changes,
         settled_at_ms=settled_at_ms,
     )
 

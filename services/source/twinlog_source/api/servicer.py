@@ -10,6 +10,7 @@ from twinlog.api.source.v1 import source_service_pb2_grpc as pb_grpc
 from twinlog.errors import ConfigError, NotFoundError, TwinlogError
 from twinlog.kafka.ports import OffsetSpec
 from twinlog.model import Flow
+from twinlog.service.access.audit import changed
 from twinlog.service.access.gate import caller_name
 from twinlog.service.clusters import Clusters
 from twinlog.service.feeds.pages import checked_page_size, page_start
@@ -99,27 +100,36 @@ class SourceServicer(pb_grpc.SourceServiceServicer):
         self, request: pb.PauseReplicationRequest, context: Context
     ) -> pb.PauseReplicationResponse:
         operations = self._operations[self._named(request.scope.flow).flow]
+        before = list(pauses(operations.driver))
         await operations.pause(_subject(request.scope), by=caller_name(request.by, context))
-        return pb.PauseReplicationResponse(pauses=pauses(operations.driver))
+        answer = pb.PauseReplicationResponse(pauses=pauses(operations.driver))
+        changed(before=before, after=answer)
+        return answer
 
     async def ResumeReplication(  # noqa: N802
         self, request: pb.ResumeReplicationRequest, context: Context
     ) -> pb.ResumeReplicationResponse:
         operations = self._operations[self._named(request.scope.flow).flow]
         by = caller_name(request.by, context)
+        before = list(pauses(operations.driver))
         if request.all:
             await operations.resume_all(by=by)
         else:
             await operations.resume(_subject(request.scope), by=by)
-        return pb.ResumeReplicationResponse(pauses=pauses(operations.driver))
+        answer = pb.ResumeReplicationResponse(pauses=pauses(operations.driver))
+        changed(before=before, after=answer)
+        return answer
 
     async def SetThrottle(  # noqa: N802
         self, request: pb.SetThrottleRequest, context: Context
     ) -> pb.SetThrottleResponse:
         operations = self._operations[self._named(request.scope.flow).flow]
         by = caller_name(request.by, context)
+        before = list(throttles(operations.driver))
         await operations.throttle(_subject(request.scope), request.bytes_per_second, by=by)
-        return pb.SetThrottleResponse(throttles=throttles(operations.driver))
+        answer = pb.SetThrottleResponse(throttles=throttles(operations.driver))
+        changed(before=before, after=answer)
+        return answer
 
     async def SetPositions(  # noqa: N802
         self, request: pb.SetPositionsRequest, context: Context
@@ -128,6 +138,10 @@ class SourceServicer(pb_grpc.SourceServiceServicer):
         moves = await operations.plan_moves(_subject(request.scope), _destination(request.target))
         if not request.dry_run:
             moves = await operations.move(moves, by=caller_name(request.by, context))
+            changed(
+                before={str(move.partition): move.from_offset for move in moves},
+                after={str(move.partition): move.to_offset for move in moves if move.applied},
+            )
         return pb.SetPositionsResponse(
             changes=map(change_message, moves), applied=any(move.applied for move in moves)
         )

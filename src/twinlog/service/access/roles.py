@@ -40,7 +40,7 @@ class Caller:
     """Who calls."""
 
     name: str
-    """As it is shown and recorded: `CN=ops`, `token:ci`, `sub:1234`; empty for an unknown one."""
+    """As it is shown and recorded: `CN=ops`, `file:ci`, `sub:1234`; empty for an unknown one."""
     role: Role
     via: str
     """How it was identified: "certificate", "token", "oidc", "none"."""

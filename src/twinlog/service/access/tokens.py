@@ -49,7 +49,7 @@ class TokenFile:
         for entry in self._entries:
             if hmac.compare_digest(entry.hash, asked):
                 found = entry
-        return None if found is None else Caller(name=f"token:{found.name}", role=found.role, via="token")
+        return None if found is None else Caller(name=f"file:{found.name}", role=found.role, via="token")
 
     def _look(self) -> None:
         try:
