@@ -27,7 +27,10 @@ def standalone_spark(tmp_path: Path) -> Iterator[tuple[str, list[GuardedProcess]
     lease = PortLease(1)
     port = str(lease.ports[0])
     environment = {**spark_environment(), "PATH": "/usr/bin:/bin", "SPARK_HOME": str(home)}
-    environment |= {"SPARK_DAEMON_MEMORY": "256m", "SPARK_DAEMON_JAVA_OPTS": QUICK_JVM}
+    environment |= {
+        "SPARK_DAEMON_MEMORY": "256m",
+        "SPARK_DAEMON_JAVA_OPTS": f"{QUICK_JVM} -Dcommons.crypto.lib.tempdir={tmp_path}",
+    }
     environment |= {"SPARK_LOCAL_DIRS": str(tmp_path)}
     master = f"spark://127.0.0.1:{port}"
     conf = tmp_path / "spark-daemons.properties"

@@ -43,6 +43,9 @@ async def test_a_killed_executor_loses_and_repeats_nothing(
             # One of them is enough to copy everything, and the other may still be starting.
             await eventually(lambda: len(executors(workers)) == WORKERS)
             assert not [each for each in psutil.process_iter() if SECRET in command_line(each)]
+            # What encryption unpacks lies where Spark cleans up, also after the kill below.
+            unpacked = {Path(each.cwd()) for each in executors(workers)}
+            await eventually(lambda: all(list(each.glob("*commons-crypto*.so")) for each in unpacked))
             # Which of them Spark gave tasks to is its own business: only those have a Python below them.
             kill(await eventually(lambda: with_tasks(workers)))
             for partition in range(4):

@@ -75,7 +75,12 @@ LOCAL_SETTINGS: Mapping[str, str] = {
     "spark.driver.bindAddress": "127.0.0.1",
     "spark.driver.host": "127.0.0.1",
 }
-CLUSTER_SETTINGS: Mapping[str, str] = {"spark.network.crypto.enabled": "true"}
+CLUSTER_SETTINGS: Mapping[str, str] = {
+    "spark.network.crypto.enabled": "true",
+    # The library of the encryption is unpacked to a file that a killed executor leaves behind: in its working
+    # directory, which the worker cleans up, and not in the /tmp of its machine.
+    "spark.executor.defaultJavaOptions": "-Dcommons.crypto.lib.tempdir=.",
+}
 
 
 def is_local(master: str) -> bool:
