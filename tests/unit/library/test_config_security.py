@@ -5,8 +5,10 @@ from pathlib import Path
 import pytest
 
 from twinlog.config import Configuration, Service, load
+from twinlog.config.security import AuthSettings, ClientSecurity, OidcSettings, PortSecurity, TlsFiles
 from twinlog.errors import ConfigError
 from twinlog.service.access.exposure import lacks, refuse_open_port
+from twinlog_source.driver.worker_port import listen_address
 
 BASE = "clusters = A, B\nA.bootstrap.servers = a:1\nB.bootstrap.servers = b:1\nA->B.enabled = true\n"
 TLS = "twinlog.tls.certificate.file = /c\ntwinlog.tls.key.file = /k\ntwinlog.tls.ca.file = /a\n"
@@ -112,3 +114,116 @@ def test_what_does_not_fit_together_is_named(tmp_path: Path, keys: str, words: s
     with pytest.raises(ConfigError) as refused:
         configuration(tmp_path, keys)
     assert words in str(refused.value)
+
+
+OF_ONE_SERVICE = {
+    Service.SOURCE: """
+twinlog.source.tls.certificate.file = /own/c
+twinlog.source.tls.key.file = /own/k
+twinlog.source.tls.ca.file = /own/a
+twinlog.source.tls.client.auth = none
+twinlog.source.tls.server.name = own
+twinlog.source.insecure = true
+""",
+    Service.CHECKPOINT: """
+twinlog.checkpoint.tls.certificate.file = /own/c
+twinlog.checkpoint.tls.key.file = /own/k
+twinlog.checkpoint.tls.ca.file = /own/a
+twinlog.checkpoint.tls.client.auth = none
+twinlog.checkpoint.tls.server.name = own
+twinlog.checkpoint.insecure = true
+""",
+    Service.HEARTBEAT: """
+twinlog.heartbeat.tls.certificate.file = /own/c
+twinlog.heartbeat.tls.key.file = /own/k
+twinlog.heartbeat.tls.ca.file = /own/a
+twinlog.heartbeat.tls.client.auth = none
+twinlog.heartbeat.tls.server.name = own
+twinlog.heartbeat.insecure = true
+""",
+    Service.CONFIGSYNC: """
+twinlog.configsync.tls.certificate.file = /own/c
+twinlog.configsync.tls.key.file = /own/k
+twinlog.configsync.tls.ca.file = /own/a
+twinlog.configsync.tls.client.auth = none
+twinlog.configsync.tls.server.name = own
+twinlog.configsync.insecure = true
+""",
+}
+COMMON = """
+twinlog.tls.certificate.file = /c
+twinlog.tls.key.file = /k
+twinlog.tls.ca.file = /a
+twinlog.tls.client.auth = required
+twinlog.tls.server.name = all
+twinlog.insecure = false
+"""
+OF_CALLERS = """
+twinlog.client.tls.certificate.file = /me/c
+twinlog.client.tls.key.file = /me/k
+twinlog.client.tls.ca.file = /me/a
+twinlog.client.token.file = /me/token
+twinlog.auth.tokens.file = /tokens
+twinlog.auth.oidc.issuer = https://id.example
+twinlog.auth.oidc.audience = mirrors
+twinlog.auth.oidc.jwks.url = https://id.example/keys
+twinlog.auth.oidc.ca.file = /id/ca
+twinlog.auth.oidc.algorithms = ES384
+twinlog.auth.oidc.roles.claim = realm.roles
+twinlog.auth.oidc.clock.skew.seconds = 7
+twinlog.auth.viewers = *
+twinlog.auth.operators = cn:ops, sub:7
+twinlog.auth.admins = group:root
+"""
+OF_TASKS = """
+twinlog.source.worker.listen = 10.0.0.1:17405
+"""
+
+
+@pytest.mark.parametrize("service", list(Service))
+def test_each_key_of_a_port_is_obeyed_for_one_service_and_for_all(tmp_path: Path, service: Service) -> None:
+    found = configuration(tmp_path, COMMON + OF_ONE_SERVICE[service]).security
+    own = TlsFiles(certificate="/own/c", key="/own/k", ca="/own/a")
+    common = TlsFiles(certificate="/c", key="/k", ca="/a")
+    for each, port in found.ports.items():
+        if each is service:
+            assert port == PortSecurity(tls=own, insecure=True, server_name="own")
+        else:
+            assert port == PortSecurity(tls=common, client_certificates=True, server_name="all")
+
+
+def test_each_key_of_callers_is_obeyed(tmp_path: Path) -> None:
+    found = configuration(tmp_path, OF_CALLERS).security
+    assert found.client == ClientSecurity(
+        tls=True, ca="/me/a", certificate="/me/c", key="/me/k", token_file="/me/token"
+    )
+    assert found.auth == AuthSettings(
+        tokens_file="/tokens",
+        oidc=OidcSettings(
+            issuer="https://id.example",
+            audience="mirrors",
+            jwks_url="https://id.example/keys",
+            ca_file="/id/ca",
+            algorithms=("ES384",),
+            roles_claim="realm.roles",
+            clock_skew_seconds=7.0,
+        ),
+        viewers=("*",),
+        operators=("cn:ops", "sub:7"),
+        admins=("group:root",),
+    )
+
+
+def test_tasks_are_met_on_an_address_of_their_own(tmp_path: Path) -> None:
+    found = configuration(tmp_path, OF_TASKS)
+    assert str(listen_address(found)) == "10.0.0.1:17405"
+    assert listen_address(configuration(tmp_path, "")).is_loopback
+    cluster = (
+        "twinlog.spark.master = spark://m:7077\ntwinlog.spark.conf.spark.authenticate.secret = s\n"
+        "twinlog.source.listen = 10.0.0.2:17401\ntwinlog.insecure = true\n"
+    )
+    assert str(listen_address(configuration(tmp_path, cluster))) == "10.0.0.2:0"
+    named = cluster + "twinlog.source.worker.endpoint = s.example:17405\n"
+    assert str(listen_address(configuration(tmp_path, named))) == "10.0.0.2:17405"
+    with pytest.raises(ConfigError, match="tasks have a port of their own: choose another one"):
+        configuration(tmp_path, cluster + "twinlog.source.worker.endpoint = s.example:17401\n")

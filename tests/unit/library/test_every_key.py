@@ -18,6 +18,35 @@ from twinlog.config.keys import ALL_KEYS
 TESTS = Path(__file__).parents[2]
 
 OF_FLOWS = {
+    "unit/library/test_config_security.py": {
+        "test_each_key_of_a_port_is_obeyed_for_one_service_and_for_all": """
+            twinlog.tls.certificate.file twinlog.tls.key.file twinlog.tls.ca.file
+            twinlog.tls.client.auth twinlog.tls.server.name twinlog.insecure
+            twinlog.source.tls.certificate.file twinlog.source.tls.key.file
+            twinlog.source.tls.ca.file twinlog.source.tls.client.auth
+            twinlog.source.tls.server.name twinlog.source.insecure
+            twinlog.checkpoint.tls.certificate.file twinlog.checkpoint.tls.key.file
+            twinlog.checkpoint.tls.ca.file twinlog.checkpoint.tls.client.auth
+            twinlog.checkpoint.tls.server.name twinlog.checkpoint.insecure
+            twinlog.heartbeat.tls.certificate.file twinlog.heartbeat.tls.key.file
+            twinlog.heartbeat.tls.ca.file twinlog.heartbeat.tls.client.auth
+            twinlog.heartbeat.tls.server.name twinlog.heartbeat.insecure
+            twinlog.configsync.tls.certificate.file twinlog.configsync.tls.key.file
+            twinlog.configsync.tls.ca.file twinlog.configsync.tls.client.auth
+            twinlog.configsync.tls.server.name twinlog.configsync.insecure
+        """,
+        "test_each_key_of_callers_is_obeyed": """
+            twinlog.client.tls.certificate.file twinlog.client.tls.key.file
+            twinlog.client.tls.ca.file twinlog.client.token.file twinlog.auth.tokens.file
+            twinlog.auth.oidc.issuer twinlog.auth.oidc.audience twinlog.auth.oidc.jwks.url
+            twinlog.auth.oidc.ca.file twinlog.auth.oidc.algorithms
+            twinlog.auth.oidc.roles.claim twinlog.auth.oidc.clock.skew.seconds
+            twinlog.auth.viewers twinlog.auth.operators twinlog.auth.admins
+        """,
+        "test_tasks_are_met_on_an_address_of_their_own": """
+            twinlog.source.worker.listen
+        """,
+    },
     "integration/test_configsync_access.py": {
         "test_mode_read_only_follows_removals_and_leaves_foreign_acls": """
             sync.topic.acls.interval.seconds twinlog.sync.topic.acls.mode
