@@ -362,6 +362,11 @@ class SparkSettings:
     worker_listen: Address | None = None
     """Where the source service listens for its tasks; None = see `twinlog.source.worker.listen`."""
 
+    @property
+    def is_local(self) -> bool:
+        """Whether tasks run inside the service."""
+        return self.master.startswith("local")
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RuntimeSettings:

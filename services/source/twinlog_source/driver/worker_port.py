@@ -20,7 +20,6 @@ from twinlog.service.access.pem_files import Pem
 from twinlog.service.access.port import PortAccess
 from twinlog.service.grpc_server import GrpcServer, GrpcService
 from twinlog_source.driver.worker_servicer import WorkerServicer
-from twinlog_source.pipeline.session import is_local
 from twinlog_source.task.session import DRIVER_NAME
 
 ALL_INTERFACES = ("0.0.0.0", "[::]", "::")  # noqa: S104 (recognised, not bound)
@@ -87,7 +86,7 @@ def listen_address(configuration: Configuration) -> Address:
     host = configuration.endpoints[Service.SOURCE].listen.host
     if spark.worker_endpoint is not None:
         return Address(host=host, port=spark.worker_endpoint.port)
-    return Address(host="127.0.0.1" if is_local(spark.master) else host, port=0)
+    return Address(host="127.0.0.1" if spark.is_local else host, port=0)
 
 
 def endpoint_of(configuration: Configuration, port: int) -> str:
