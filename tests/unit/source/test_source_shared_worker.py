@@ -16,6 +16,7 @@ SPECS = [
         epoch=7,
         slot=0,
         driver_endpoint="127.0.0.1:1",
+        driver_certificate="",
         token="t",
         connect_timeout_seconds=1.0,
     )
