@@ -180,6 +180,7 @@ async def test_a_transaction_that_hangs_is_found_though_no_other_follows() -> No
     bench.now = 5.0
     assert bench.guard.ended_before(0.0) == {P, OTHER}
     bench.look(P, OTHER)
+    assert bench.guard.ended_before(0.0) == set(), "asked already"
     await bench.told((P, 0, [OpenTransaction(*OURS, 5)]), (OTHER, 0, []))
     assert bench.refused.keys() == {P}
     assert bench.refused[P].metadata[OUTCOME] == COMMITTED

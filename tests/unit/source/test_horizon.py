@@ -53,6 +53,13 @@ def test_a_batch_is_as_old_as_its_youngest_record() -> None:
     assert not Horizon(delay_seconds=60).cut(ORDERS, data, offset=0, now_ms=NOW_MS).records
 
 
+def test_what_is_not_due_is_not_fetched_again_for_each_batch() -> None:
+    for delay_seconds, look_seconds in ((60, 1), (3_600, 36)):
+        youngest = source_batch([record(0, delay_seconds - 0.01)])
+        cut = Horizon(delay_seconds=delay_seconds).cut(ORDERS, youngest, offset=0, now_ms=NOW_MS)
+        assert cut.wait_seconds == look_seconds
+
+
 def test_a_record_from_the_future_is_looked_at_again_soon() -> None:
     data = source_batch([record(0, -86_400)])
     assert Horizon(delay_seconds=1).cut(ORDERS, data, offset=0, now_ms=NOW_MS).wait_seconds == 60

@@ -98,6 +98,8 @@ class FlowDriver:
     _was_copied: bool = False
     """An epoch has run since the flow was taken over."""
     _displaced: bool = False
+    _was_unstable: bool = False
+    """A transaction on the positions topic stayed open, and no step has succeeded since."""
     _limiter: RepeatLimiter = field(default_factory=RepeatLimiter)
 
     @property
@@ -187,6 +189,7 @@ class FlowDriver:
                 try:
                     await finish_or_cancel(self._step(stop, group), stop=stop)
                     backoff.reset()
+                    self._was_unstable = False
                 except TwinlogError as error:
                     self._stumble(error)
                     await wait_or_stop(stop, backoff.next())
@@ -217,8 +220,11 @@ class FlowDriver:
         if error.reason == FENCED:
             self._owned, self._displaced = False, True
         elif error.reason == "POSITIONS_UNSTABLE":
-            # Whose transaction stays open is not known: a take-over fences all and ends what hangs.
-            self._owned = False
+            # A transaction of a slow target may be open for so long. One that still is the next time is not
+            # ended by its holder: a take-over fences all and ends what hangs.
+            if self._was_unstable:
+                self._owned = False
+            self._was_unstable = True
         left_out = self._limiter.admit(error.reason, now=self.clock.monotonic())
         if left_out is not None:
             log.warning(

@@ -10,7 +10,8 @@ from dataclasses import dataclass, field
 WINDOW_SECONDS = 60.0
 """Long enough that a broker that stands still for a while does not decide: there is no way back."""
 MOST_SHARE = 0.5
-MOST_HOLES = 120
+MOST_HOLES = 30
+"""Fewer than fit into half of the window where each takes several round trips of a far target."""
 
 
 @dataclass(slots=True)
@@ -24,7 +25,7 @@ class HoleCost:
         self._filled.append((began, ended))
 
     def is_too_high(self, now: float) -> bool:
-        """Within the last minute more than 120 holes were filled, and that took more than half of the
+        """Within the last minute more than 30 holes were filled, and that took more than half of the
         time."""
         since = now - WINDOW_SECONDS
         while self._filled and self._filled[0][1] <= since:

@@ -14,6 +14,8 @@ from twinlog.batches.header import iter_batches
 from twinlog.model import TopicPartition
 from twinlog_source.reasons import PartitionReason
 
+_SHORTEST_LOOK_SHARE = 0.01
+"""Of the delay: what is due comes so much later at most. Whatever is not due is fetched again each time."""
 _LONGEST_LOOK_SECONDS = 60.0
 """So soon a record from the future is looked at again."""
 FOR_EVER = float("inf")
@@ -54,9 +56,9 @@ class Horizon:
             if not header.is_control:
                 wait_seconds = header.max_timestamp_ms / 1000 + self.delay_seconds - now_ms / 1000
                 if self.delay_seconds and wait_seconds > 0:
-                    return Cut(
-                        records[:size], min(wait_seconds, _LONGEST_LOOK_SECONDS), PartitionReason.DELAYED
-                    )
+                    shortest_seconds = max(1.0, self.delay_seconds * _SHORTEST_LOOK_SHARE)
+                    look_seconds = min(max(wait_seconds, shortest_seconds), _LONGEST_LOOK_SECONDS)
+                    return Cut(records[:size], look_seconds, PartitionReason.DELAYED)
             if header.base_offset >= end:
                 return Cut(records[:size], FOR_EVER, PartitionReason.UNTIL_REACHED)
             if header.next_offset > end:

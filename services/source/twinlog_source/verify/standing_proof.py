@@ -5,6 +5,7 @@ all of them are proven again. It runs in a thread with an event loop of its own:
 """
 
 import asyncio
+import contextlib
 from collections.abc import Callable, Coroutine, Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -64,6 +65,10 @@ class StandingProof:
                 log.warning(
                     "standing_proof_failed", flow=str(self.flow), reason=error.reason, message=str(error)
                 )
+                continue
+            except Exception:
+                # The proof is an extra: a mistake in it must not end what copies.
+                log.exception("standing_proof_crashed", flow=str(self.flow))
                 continue
             if report is not None:
                 self._take(report)
@@ -139,7 +144,8 @@ async def in_its_own_loop(work: Work, stop: asyncio.Event) -> FlowReport | None:
         while not (await asyncio.wait([thread], timeout=_STOP_POLL_SECONDS))[0]:
             if stop.is_set() and running:
                 loop, task = running.pop()
-                loop.call_soon_threadsafe(task.cancel)
+                with contextlib.suppress(RuntimeError):  # It has just ended.
+                    loop.call_soon_threadsafe(task.cancel)
     outcome = thread.result()
     if isinstance(outcome, TwinlogError):
         raise outcome

@@ -22,8 +22,13 @@ def test_many_holes_that_take_little_time_are_not() -> None:
 
 
 def test_a_few_holes_are_not_however_long_they_take() -> None:
-    cost, now = _filled(120, every=0.5, each=0.5)
+    cost, now = _filled(30, every=1.5, each=1.5)
     assert not cost.is_too_high(now)
+
+
+def test_holes_of_a_far_target_are_too_many_though_only_few_fit_into_a_minute() -> None:
+    cost, now = _filled(60, every=1.0, each=0.9)
+    assert cost.is_too_high(now)
 
 
 def test_holes_of_long_ago_do_not_count() -> None:

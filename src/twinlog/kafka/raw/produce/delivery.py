@@ -419,10 +419,10 @@ class Delivery:
 
     async def _look(self) -> None:
         """Ask whether transactions ended on partitions that no other has followed on."""
-        ended = self._guard.ended_before(self._loop.time() - self._settings.end_look_seconds)
         try:
+            client = await self._session.client("look for transactions that hang")
+            ended = self._guard.ended_before(self._loop.time() - self._settings.end_look_seconds)
             if ended:
-                client = await self._session.client("look for transactions that hang")
                 self._guard.look(self._connections(client, ended), self._identity.producer_id)
                 self._routes.refresh_if_stale(client, ended, self._refuse, self._loop.time())
         except KafkaError as error:

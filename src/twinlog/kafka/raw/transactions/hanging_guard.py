@@ -58,7 +58,8 @@ class HangingGuard:
         self._ask_again_at = 0.0
         self._clear: dict[TopicPartition, _Contact] = {}
         self._ended_at: dict[TopicPartition, float] = {}
-        """Partitions whose last transaction has ended, and whose leader was not asked since."""
+        """Partitions whose last transaction has ended, and whose leader has not answered since."""
+        self._looking: set[TopicPartition] = set()
         self._asked: set[TopicPartition] = set()
 
     def is_clear(self, partition: TopicPartition, connection: DataConnection) -> bool:
@@ -89,8 +90,13 @@ class HangingGuard:
         self._ended_at.update(dict.fromkeys(partitions, self._now()))
 
     def ended_before(self, before: float) -> set[TopicPartition]:
-        """Partitions whose last transaction ended before this time, and may hang."""
-        return {partition for partition, at in self._ended_at.items() if at <= before}
+        """Partitions whose last transaction ended before this time, and may hang; without those whose leader
+        was asked and has not answered yet."""
+        return {
+            partition
+            for partition, at in self._ended_at.items()
+            if at <= before and partition not in self._looking
+        }
 
     @property
     def first_ended_at(self) -> float | None:
@@ -100,8 +106,8 @@ class HangingGuard:
     def look(
         self, partitions_by_connection: Mapping[DataConnection, Collection[TopicPartition]], producer_id: int
     ) -> None:
-        """Ask the leaders whether the last transactions of partitions have ended there. Does not block; what
-        is not answered is to be asked again."""
+        """Ask the leaders whether the last transactions of partitions have ended there; `partitions` are of
+        `ended_before`. Does not block; what is not answered is to be asked again."""
         for connection, partitions in partitions_by_connection.items():
             ended_at = {partition: self._ended_at[partition] for partition in partitions}
             try:
@@ -109,6 +115,7 @@ class HangingGuard:
             except KAFKA_CLIENT_ERRORS as error:
                 self._looked_in_vain(ended_at, translate(error, _DOING, alias=self._alias))
                 continue
+            self._looking |= ended_at.keys()
             answered.add_done_callback(partial(self._looked, ended_at, producer_id))
 
     def all_committed_from(self, epoch: int) -> None:
@@ -165,6 +172,7 @@ class HangingGuard:
         producer_id: int,
         answered: "asyncio.Future[LeaderAnswers[list[OpenTransaction]]]",
     ) -> None:
+        self._looking -= ended_at.keys()
         if answered.cancelled():
             return
         error = answered.exception()
