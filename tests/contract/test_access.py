@@ -35,7 +35,7 @@ from twinlog.service.access.roles import ANONYMOUS, Role
 from twinlog.service.access.tokens import TokenFile
 from twinlog.service.errors_wire import error_from_rpc
 from twinlog.service.grpc_server import Context, GrpcServer, GrpcService
-from twinlog.service.interceptors import SECURITY_METADATA_KEY
+from twinlog.service.interceptors import MAX_WATCHES, SECURITY_METADATA_KEY
 from twinlog.service.limits import MAX_CALLS_PER_CALLER
 from twinlog.service.peers import open_channel
 from twinlog.testing.brokers import eventually
@@ -507,3 +507,44 @@ async def test_a_caller_has_only_so_many_calls_open_and_others_are_served() -> N
         each.__exit__(None, None, None)
     with gate.entered("/x", ANONYMOUS, context):
         pass
+
+
+@pytest.mark.parametrize("workers", [False, True])
+async def test_one_address_watches_the_health_of_a_port_only_so_often(tmp_path: Path, workers: bool) -> None:
+    """Whoever has no token could open streams without end; single checks stay possible."""
+    request = health_pb2.HealthCheckRequest(service="liveness")
+    async with (
+        opened(tmp_path, tls=False, workers=workers) as port,
+        open_channel(port.endpoint, ClientSecurity()) as channel,
+    ):
+        stub = health_pb2_grpc.HealthStub(channel)
+        watches = [stub.Watch(request, timeout=TIMEOUT_SECONDS) for _ in range(MAX_WATCHES)]
+        for each in watches:
+            assert (await each.read()).status == health_pb2.HealthCheckResponse.SERVING
+        with pytest.raises(grpc.aio.AioRpcError, match="watches the health") as refused:
+            await stub.Watch(request, timeout=TIMEOUT_SECONDS).read()
+        assert refused.value.code() is grpc.StatusCode.RESOURCE_EXHAUSTED
+        await stub.Check(request, timeout=TIMEOUT_SECONDS)
+        watches.pop().cancel()
+
+        async def watched_again() -> bool:
+            try:
+                answer = await stub.Watch(request, timeout=TIMEOUT_SECONDS).read()
+            except grpc.aio.AioRpcError:
+                return False
+            return bool(answer.status == health_pb2.HealthCheckResponse.SERVING)
+
+        await eventually(watched_again)
+        for each in watches:
+            each.cancel()
+
+
+@pytest.mark.parametrize("words", ["Socket closed", "Connection reset by peer", "Broken pipe"])
+def test_a_connection_that_ends_at_once_may_be_a_matter_of_tls(words: str) -> None:
+    failure = grpc.aio.AioRpcError(
+        grpc.StatusCode.UNAVAILABLE,
+        initial_metadata=grpc.aio.Metadata(),
+        trailing_metadata=grpc.aio.Metadata(),
+        details=f"failed to connect to all addresses; last error: UNKNOWN: ipv4:127.0.0.1:1: {words}",
+    )
+    assert "if it speaks TLS" in str(error_from_rpc(failure, peer="the port"))

@@ -118,3 +118,20 @@ async def test_who_what_before_after_whence_and_what_came_of_it(
     assert "before" not in lines[1]
     assert "hunter2" not in text
     assert "secret-token" not in text
+
+
+async def test_callers_that_nobody_knows_have_few_short_lines(endpoint: str, log_stream: io.StringIO) -> None:
+    """Else who has no token fills the disk, and keeps the loop busy with requests of megabytes."""
+    request = pb2.UpdateRulesRequest(changes=[pb2.RuleChange(key="topics", value="planted")])
+    calls = 200
+    async with open_channel(endpoint, ClientSecurity()) as channel:
+        stub = ConfigSyncServiceStub(channel)
+        for _ in range(calls):
+            with pytest.raises(grpc.aio.AioRpcError) as refused:
+                await stub.UpdateRules(request, timeout=TIMEOUT_SECONDS)
+            assert refused.value.code() is grpc.StatusCode.UNAUTHENTICATED
+    lines = [json.loads(each) for each in log_stream.getvalue().splitlines() if '"audit"' in each]
+    assert 0 < len(lines) < calls
+    first = lines[0]
+    assert (first["method"], first["caller"], first["request"]) == ("UpdateRules", "", None)
+    assert (first["outcome"], "left_out" in first) == ("NOT_AUTHENTICATED", False)

@@ -111,7 +111,11 @@ async def test_a_half_written_rotation_is_told_and_the_service_serves_on(tmp_pat
         # Neither who shows nothing, nor who speaks no TLS, harms the service.
         assert not await serves(endpoint, ClientSecurity(tls=True, ca=files.ca))
         assert not await serves(endpoint, ClientSecurity())
-        assert await probe([endpoint], service="liveness", wait=False, security={endpoint: mine}) == []
+
+        async def alive() -> bool:
+            return not await probe([endpoint], service="liveness", wait=False, security={endpoint: mine})
+
+        await eventually(alive)
         assert "PRIVATE" not in service.log()
 
 

@@ -197,7 +197,7 @@ def _from_bare_code(failure: grpc.RpcError, peer: str) -> TwinlogError:
                 return PeerUnavailableError(
                     f"{peer} is not taken for what it says: {tls}", reason="TLS_FAILED", metadata=metadata
                 )
-            if "Socket closed" in cause:
+            if any(mark in cause for mark in _CLOSED):
                 cause += " (if it speaks TLS: does it take this client's certificate, or miss one?)"
             return PeerUnavailableError(f"{peer} is not reachable: {cause}", metadata=metadata)
         case grpc.StatusCode.DEADLINE_EXCEEDED:
@@ -215,6 +215,9 @@ def _from_bare_code(failure: grpc.RpcError, peer: str) -> TwinlogError:
                 f"{peer}: {code.name}: {details}", reason=f"GRPC_{code.name}", metadata=metadata
             )
 
+
+_CLOSED = ("Socket closed", "Connection reset by peer", "Broken pipe")
+"""What gRPC says, by the moment, when the other side ends a connection while it is being set up."""
 
 _TLS_FAILURES = (
     (

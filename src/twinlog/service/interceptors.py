@@ -6,6 +6,7 @@ import inspect
 import re
 import time
 import uuid
+from collections import Counter
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any
@@ -18,9 +19,9 @@ from opentelemetry.metrics import Meter
 from twinlog import __version__
 from twinlog.config.security import AuthSettings
 from twinlog.errors import TwinlogError
-from twinlog.service.access.audit import Audit
-from twinlog.service.access.gate import Gate, last_identified
-from twinlog.service.access.roles import Caller, Role, is_change
+from twinlog.service.access.audit import UNKNOWN_CALLER, Audit
+from twinlog.service.access.gate import Gate, last_identified, peer_address
+from twinlog.service.access.roles import is_change
 from twinlog.service.errors_wire import ExhaustedError, internal_status, status_of
 from twinlog.telemetry import metrics
 from twinlog.telemetry.repeats import RepeatLimiter
@@ -38,6 +39,9 @@ _REQUEST_ID = "x-request-id"
 _SOUND_REQUEST_ID = re.compile(r"[A-Za-z0-9._-]{1,64}")
 _HEALTH_PREFIX = "/grpc.health."
 """Open to everybody, and asked every few seconds by whoever watches a service: neither logged nor counted."""
+
+MAX_WATCHES = 100
+"""Streams of health that one address may have open."""
 
 _PEER = "twinlog-peer"
 PEER_METADATA = ((_PEER, "1"),)
@@ -101,7 +105,9 @@ class RpcBoundary(grpc.aio.ServerInterceptor):
             *(((SECURITY_METADATA_KEY, security),) if security else ()),
         )
         self._hindrance = hindrance
+        self._watches = Counter[str]()
         self._limiter = RepeatLimiter(interval_seconds=LOG_INTERVAL_SECONDS)
+        self._refusals = RepeatLimiter(interval_seconds=LOG_INTERVAL_SECONDS)
         self._duration = metrics.histogram(meter, metrics.RPC_SERVER_CALL_DURATION)
 
     async def intercept_service(
@@ -164,7 +170,8 @@ class RpcBoundary(grpc.aio.ServerInterceptor):
     @asynccontextmanager
     async def _boundary(self, method: str, context: Context, request: object) -> AsyncIterator[None]:
         if method.startswith(_HEALTH_PREFIX):
-            yield
+            async with self._watching(method, context):
+                yield
             return
         started = time.monotonic()
         code = grpc.StatusCode.OK
@@ -206,6 +213,26 @@ class RpcBoundary(grpc.aio.ServerInterceptor):
             self._duration.record(time.monotonic() - started, attributes)
 
     @asynccontextmanager
+    async def _watching(self, method: str, context: Context) -> AsyncIterator[None]:
+        """Health is open to everybody, and a Watch lasts as long as its caller likes."""
+        if not method.endswith("/Watch"):
+            yield
+            return
+        address = peer_address(context.peer())
+        if self._watches[address] >= MAX_WATCHES:
+            await context.abort(
+                grpc.StatusCode.RESOURCE_EXHAUSTED,
+                f"{address} watches the health of this port {MAX_WATCHES} times: end some first",
+            )
+        self._watches[address] += 1
+        try:
+            yield
+        finally:
+            self._watches[address] -= 1
+            if not self._watches[address]:
+                del self._watches[address]
+
+    @asynccontextmanager
     async def _admitted(self, method: str, context: Context, request: object) -> AsyncIterator[None]:
         """Whoever calls may do so; a change is in the audit log, whatever comes of it."""
         outcome = "FAILED"
@@ -229,14 +256,22 @@ class RpcBoundary(grpc.aio.ServerInterceptor):
             outcome = error.reason
             raise
         finally:
-            if audit is None and is_change(method):
-                caller = last_identified() or _UNKNOWN
-                audit = Audit(method=method, caller=caller, peer=context.peer(), request=request)
             if audit is not None:
                 audit.ended(outcome)
+            elif is_change(method):
+                self._audit_refused(method, outcome, context, request)
 
-
-_UNKNOWN = Caller(name="", role=Role.NONE, via="none")
+    def _audit_refused(self, method: str, outcome: str, context: Context, request: object) -> None:
+        """A caller that nobody knows neither has its request shown nor fills the disk with lines."""
+        caller = last_identified() or UNKNOWN_CALLER
+        left_out: int | None = 0
+        if not caller.is_known:
+            request = None
+            key = (method, outcome, peer_address(context.peer()))
+            left_out = self._refusals.admit(key, now=time.monotonic())
+        if left_out is not None:
+            audit = Audit(method=method, caller=caller, peer=context.peer(), request=request)
+            audit.ended(outcome, left_out=left_out)
 
 
 def _status_code(context: Context) -> grpc.StatusCode:

@@ -20,6 +20,8 @@ FORMATS = ("auto", "json", "console")
 
 _CLIENT_LIBRARIES = ("aiokafka", "grpc", "py4j", "pyspark", "opentelemetry", "asyncio")
 
+AUDIT_LOGGER = "twinlog.audit"
+
 
 def configure_logging(
     *,
@@ -32,7 +34,8 @@ def configure_logging(
     """Send every log line of the process to `stream` (stdout when None). Call once, before the first loop
     starts.
 
-    Client libraries are kept at WARNING unless `level` is debug: they log per request.
+    The audit log is written at every `level`. Client libraries are kept at WARNING unless `level` is debug:
+    they log per request.
     """
     target = stream if stream is not None else sys.stdout
     rendering = ("console" if target.isatty() else "json") if format == "auto" else format
@@ -79,6 +82,8 @@ def configure_logging(
     root.setLevel(number)
     for library in _CLIENT_LIBRARIES:
         logging.getLogger(library).setLevel(logging.DEBUG if number <= logging.DEBUG else logging.WARNING)
+    # Who changed what is no matter of taste.
+    logging.getLogger(AUDIT_LOGGER).setLevel(logging.INFO)
     logging.captureWarnings(capture=True)
     # A broken stdout must not end a service with a traceback per line.
     logging.raiseExceptions = False

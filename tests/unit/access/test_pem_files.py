@@ -10,9 +10,16 @@ from twinlog.service.access.pem_files import PemFiles
 from twinlog.testing.certificates import Authority, Signed
 
 
+def put(name: str, content: bytes) -> None:
+    """As who rotates: written in place, a file of the same length may keep its time as well."""
+    new = Path(f"{name}.new")
+    new.write_bytes(content)
+    new.replace(name)
+
+
 def write(files: TlsFiles, signed: Signed) -> None:
-    Path(files.certificate).write_bytes(signed.chain)
-    Path(files.key).write_bytes(signed.key)
+    put(files.certificate, signed.chain)
+    put(files.key, signed.key)
 
 
 def test_changed_files_are_read_again(tmp_path: Path) -> None:
@@ -32,10 +39,10 @@ def test_a_half_rotated_pair_keeps_the_old_one_until_it_is_whole(tmp_path: Path)
     files = authority.files(tmp_path, "source", "old.example")
     read = PemFiles(files)
     renewed = authority.sign("source", "new.example")
-    Path(files.certificate).write_bytes(renewed.chain)
+    put(files.certificate, renewed.chain)
     assert read.current().names == {"cn:source", "dns:old.example"}
     assert f"{files.key}: is not the key" in read.problem
-    Path(files.key).write_bytes(renewed.key)
+    put(files.key, renewed.key)
     assert read.current().names == {"cn:source", "dns:new.example"}
 
 

@@ -1,9 +1,13 @@
 """The audit log: one line for each call of a method that changes something, also for those that were refused.
 
 A servicer that knows what was before and what is after says so by `changed`.
+
+Invariants: a call never fails because of its audit line, and what it costs is bounded by
+`MAX_SHOWN`, however long the request is.
 """
 
 import json
+from collections.abc import Sequence
 from contextvars import ContextVar
 from typing import Any
 
@@ -11,12 +15,19 @@ import structlog
 from google.protobuf.json_format import MessageToDict
 from google.protobuf.message import Message
 
-from twinlog.service.access.roles import Caller
+from twinlog.service.access.roles import Caller, Role
+from twinlog.telemetry.logging import AUDIT_LOGGER
 
-_log = structlog.stdlib.get_logger("twinlog.audit")
+_log = structlog.stdlib.get_logger(AUDIT_LOGGER)
 
 MAX_SHOWN = 4_000
-"""Characters of a request, and of what was before and after."""
+"""Characters of a request, and of what was before and after; what is longer than as many bytes is not looked
+at."""
+
+NOT_SHOWABLE = "not showable"
+
+UNKNOWN_CALLER = Caller(name="", role=Role.NONE, via="none")
+"""Of a call that is refused before it is known who makes it."""
 
 _change: ContextVar[dict[str, Any] | None] = ContextVar("twinlog_change", default=None)
 
@@ -32,6 +43,7 @@ class Audit:
     """The record of one call, from its start to its outcome."""
 
     def __init__(self, *, method: str, caller: Caller, peer: str, request: object) -> None:
+        """`request`: None where it is not to be shown."""
         self._fields = {
             "method": method.rpartition("/")[2],
             "caller": caller.name,
@@ -43,20 +55,46 @@ class Audit:
         self._change: dict[str, Any] = {}
         _change.set(self._change)
 
-    def ended(self, outcome: str) -> None:
-        """`outcome`: OK, or the reason why not."""
-        _log.info("audit", **self._fields, **self._change, outcome=outcome)
+    def ended(self, outcome: str, *, left_out: int = 0) -> None:
+        """`outcome`: OK, or the reason why not. `left_out`: calls alike that have no line."""
+        more = {"left_out": left_out} if left_out else {}
+        _log.info("audit", **self._fields, **self._change, **more, outcome=outcome)
 
 
 def _shown(value: object) -> object:
-    """As JSON; what is long is cut."""
-    if isinstance(value, Message):
-        value = MessageToDict(value, preserving_proto_field_name=True)
-    elif isinstance(value, list | tuple):
-        value = [_plain(each) for each in value]
-    text = json.dumps(value, default=str, ensure_ascii=False)
-    return value if len(text) <= MAX_SHOWN else f"{text[:MAX_SHOWN]}…"
+    """As JSON; what is long is cut. Never raises: the change may be done by now."""
+    try:
+        if isinstance(value, str):
+            return _cut(value)
+        if isinstance(value, list | tuple):
+            value = _first(value)
+        plain = _plain(value)
+        text = json.dumps(plain, default=str, ensure_ascii=False)
+    except Exception:  # noqa: BLE001 (messages and JSON fail in many ways, and none of them is the caller's)
+        return NOT_SHOWABLE
+    return plain if len(text) <= MAX_SHOWN else _cut(text)
+
+
+def _first(values: Sequence[object]) -> list[object]:
+    """As many as may be shown; the rest is counted."""
+    found: list[object] = []
+    spent = 0
+    for each in values:
+        spent += 1 + (each.ByteSize() if isinstance(each, Message) else len(str(each)))
+        if found and spent > MAX_SHOWN:
+            return [*found, f"and {len(values) - len(found)} more"]
+        found.append(_plain(each))
+    return found
 
 
 def _plain(value: object) -> object:
-    return MessageToDict(value, preserving_proto_field_name=True) if isinstance(value, Message) else value
+    if not isinstance(value, Message):
+        return value
+    size = value.ByteSize()
+    if size > MAX_SHOWN:
+        return f"{size} bytes"
+    return MessageToDict(value, preserving_proto_field_name=True)
+
+
+def _cut(text: str) -> str:
+    return text if len(text) <= MAX_SHOWN else f"{text[:MAX_SHOWN]}…"

@@ -95,7 +95,7 @@ class Gate:
             # As many as there are slots; before they say which, WorkerServicer bounds them.
             yield
             return
-        key = caller.name or _address(context.peer())
+        key = caller.name or peer_address(context.peer())
         if self._open[key] >= MAX_CALLS_PER_CALLER:
             raise ExhaustedError(
                 f"{key} has {MAX_CALLS_PER_CALLER} calls open: end some first",
@@ -178,6 +178,6 @@ def _parsed(pem: bytes) -> tuple[str, tuple[str, ...]]:
     ), principals
 
 
-def _address(peer: str) -> str:
+def peer_address(peer: str) -> str:
     """A peer without its port: connections of one machine count together."""
     return peer.rpartition(":")[0] if peer.startswith(("ipv4:", "ipv6:")) else peer

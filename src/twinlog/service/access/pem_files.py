@@ -22,7 +22,7 @@ _log = structlog.stdlib.get_logger(__name__)
 
 MAX_FILE_BYTES = 1 << 20
 
-Signature = tuple[tuple[int, int, int], ...]
+Signature = tuple[tuple[int, int, int, int], ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -124,7 +124,7 @@ def _signature(files: TlsFiles) -> Signature:
             status = Path(name).stat()
         except OSError as error:
             raise _unusable(name, f"cannot be read: {error.strerror}") from error
-        found.append((status.st_mtime_ns, status.st_size, status.st_ino))
+        found.append((status.st_mtime_ns, status.st_ctime_ns, status.st_size, status.st_ino))
     return tuple(found)
 
 

@@ -99,9 +99,9 @@ def _content(name: str) -> bytes:
     return read_file(name, unusable=_unusable)
 
 
-def _signature(name: str) -> tuple[int, int, int]:
+def _signature(name: str) -> tuple[int, int, int, int]:
     try:
         status = Path(name).stat()
     except OSError as error:
         raise _unusable(name, f"cannot be read: {error.strerror}") from error
-    return status.st_mtime_ns, status.st_size, status.st_ino
+    return status.st_mtime_ns, status.st_ctime_ns, status.st_size, status.st_ino

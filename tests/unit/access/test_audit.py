@@ -1,0 +1,80 @@
+"""A line of the audit log is bounded, and no call fails because of it."""
+
+import io
+import json
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+from google.protobuf.message import Message
+from google.protobuf.timestamp_pb2 import Timestamp
+
+from twinlog.api.configsync.v1 import configsync_service_pb2 as sync
+from twinlog.api.source.v1 import source_service_pb2 as source
+from twinlog.service.access.audit import MAX_SHOWN, NOT_SHOWABLE, UNKNOWN_CALLER, Audit, changed
+from twinlog.telemetry.logging import configure_logging
+
+Line = Callable[..., dict[str, Any]]
+
+
+def request(value: str) -> Message:
+    return sync.UpdateRulesRequest(changes=[sync.RuleChange(key="topics", value=value)])
+
+
+NOT_TO_BE_SHOWN = source.AcknowledgeGapsRequest(found_until=Timestamp(seconds=10**15))
+
+
+@pytest.fixture(params=["info", "warning", "error"])
+def line(request: pytest.FixtureRequest, log_stream: io.StringIO) -> Line:
+    """The line of a call with this request, which changes this; at every level of the log."""
+    configure_logging(service="s", version="1", format="json", level=request.param, stream=log_stream)
+
+    def written(asked: object = None, **change: object) -> dict[str, Any]:
+        audit = Audit(method="/s/UpdateRules", caller=UNKNOWN_CALLER, peer="ipv4:10.0.0.1:1", request=asked)
+        if change:
+            changed(before=change.get("before"), after=change.get("after"))
+        audit.ended("OK")
+        found: dict[str, Any] = json.loads(log_stream.getvalue().splitlines()[-1])
+        assert (found["event"], found["method"], found["outcome"]) == ("audit", "UpdateRules", "OK")
+        return found
+
+    return written
+
+
+def test_a_request_is_shown(line: Line) -> None:
+    assert line(request("a"))["request"] == {"changes": [{"key": "topics", "value": "a"}]}
+
+
+def test_a_long_request_is_only_measured(line: Line) -> None:
+    long = request("a" * (MAX_SHOWN + 1))
+    assert line(long)["request"] == f"{long.ByteSize()} bytes"
+
+
+def test_what_cannot_be_shown_is_said_and_fails_nothing(line: Line) -> None:
+    assert line(NOT_TO_BE_SHOWN)["request"] == NOT_SHOWABLE
+    found = line(request("a"), before=[NOT_TO_BE_SHOWN], after={1, 2})
+    assert found["before"] == NOT_SHOWABLE
+    assert "request" in found
+
+
+def test_of_long_lists_only_the_first_are_shown(line: Line) -> None:
+    class Counted(list[Any]):
+        looked_at = 0
+
+        def __iter__(self) -> Iterator[Any]:
+            for each in super().__iter__():
+                self.looked_at += 1
+                yield each
+
+    short = [sync.RuleChange(key="topics", value=str(number)) for number in range(3)]
+    long = Counted(sync.RuleChange(key="topics", value=str(number)) for number in range(100_000))
+    found = line(before=short, after=long)
+    assert found["before"] == [{"key": "topics", "value": str(number)} for number in range(3)]
+    assert len(found["after"]) <= MAX_SHOWN + 1
+    assert long.looked_at < MAX_SHOWN
+
+
+def test_one_long_value_is_cut(line: Line) -> None:
+    found = line(before={"topics": "a" * 10 * MAX_SHOWN}, after=[request("a" * (MAX_SHOWN + 1))])
+    assert len(found["before"]) == MAX_SHOWN + 1
+    assert "bytes" in found["after"][0]
