@@ -1,6 +1,7 @@
 """The jobs of epochs: none stays that nobody needs."""
 
 import asyncio
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -18,6 +19,7 @@ from twinlog_source.driver.instruments import FlowInstruments
 from twinlog_source.log.facts import ControlState
 from twinlog_source.partitions.table import PartitionTable
 from twinlog_source.pipeline.session import SparkUnavailableError
+from twinlog_source.pipeline.shared_jobs import SharedJobs
 
 P = TopicPartition("t", 0)
 
@@ -100,6 +102,60 @@ async def test_a_job_that_outlives_its_epoch_is_cancelled_and_gives_its_place_ba
         epoch.end("EPOCH_OVER")
         await spark.cancelled.wait()
     assert jobs.epoch_of(1) is None
+
+
+@dataclass(slots=True)
+class SharedSpark(StuckSpark):
+    """Its jobs are those of several flows."""
+
+    shared: SharedJobs = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.shared = SharedJobs(run_together=self.run_together, cancel=self.cancel, gather_seconds=0.001)
+
+    async def run(self, epoch: Epoch) -> None:
+        await self.shared.run(epoch)
+
+    async def run_together(self, epochs: Sequence[Epoch]) -> None:
+        await self.cancelled.wait()
+
+
+async def test_a_task_that_outlives_its_epoch_is_cut_off_and_its_neighbours_continue() -> None:
+    spark = SharedSpark()
+    hangs = jobs_on(spark)
+    neighbour = Epoch(flow=Flow("C", "B"), number=1, plan=((P,),), shared_worker=0)
+    async with asyncio.timeout(60), asyncio.TaskGroup() as group:
+        staying = group.create_task(spark.run(neighbour), name="neighbour")
+        preparing = group.create_task(
+            hangs.prepare(((P,),), number=1, group=group, shared_worker=0), name="prepare"
+        )
+        epoch = await eventually(lambda: hangs.epoch_of(1))
+        (slot,) = epoch.slots
+        slot.joined = 1
+        epoch.move(slot, SlotState.PREPARED)
+        await preparing
+        epoch.move(slot, SlotState.RUNNING)
+        epoch.end("EPOCH_OVER")
+        await eventually(lambda: hangs.epoch_of(1) is None)
+        assert (slot.joined, slot.state) == (2, SlotState.LOST), "its stream is served no longer"
+        assert not spark.cancelled.is_set()
+        assert not staying.done()
+        spark.cancelled.set()
+
+
+async def test_a_shared_job_is_cancelled_when_cutting_off_one_flow_does_not_end_it() -> None:
+    spark = StuckSpark()
+    jobs = jobs_on(spark)
+    async with asyncio.timeout(60), asyncio.TaskGroup() as group:
+        preparing = group.create_task(
+            jobs.prepare(((P,),), number=1, group=group, shared_worker=0), name="prepare"
+        )
+        epoch = await eventually(lambda: jobs.epoch_of(1))
+        epoch.move(epoch.slots[0], SlotState.PREPARED)
+        await preparing
+        epoch.end("EPOCH_OVER")
+        await spark.cancelled.wait()
+        assert epoch.are(SlotState.LOST)
 
 
 async def test_everybody_who_waits_for_an_epoch_sees_it_move() -> None:

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 
 import pytest
 
+from twinlog.errors import TwinlogError
 from twinlog.model import Flow, TopicPartition
 from twinlog.testing.brokers import eventually
 from twinlog_source.driver.epoch import Epoch, SlotState
@@ -26,7 +27,9 @@ class Spark:
 
     began: list[list[str]] = field(default_factory=list)
     may_end: asyncio.Event = field(default_factory=asyncio.Event)
-    failure: SparkUnavailableError | None = None
+    failure: Exception | None = None
+    cancelled: list[str] = field(default_factory=list)
+    refusals: int = 0
 
     async def run_together(self, epochs: Sequence[Epoch]) -> None:
         self.began.append([epoch.flow.source for epoch in epochs])
@@ -34,10 +37,18 @@ class Spark:
         if self.failure is not None:
             raise self.failure
 
+    async def cancel(self, epoch: Epoch) -> None:
+        if self.refusals:
+            self.refusals -= 1
+            raise SparkUnavailableError("not now")
+        self.cancelled.append(epoch.flow.source)
+        self.failure = SparkUnavailableError("the job was cancelled")
+        self.may_end.set()
+
 
 async def test_epochs_that_begin_together_share_a_job_with_those_of_their_worker_only() -> None:
     spark = Spark()
-    jobs = SharedJobs(run_together=spark.run_together, gather_seconds=0.01)
+    jobs = SharedJobs(run_together=spark.run_together, cancel=spark.cancel, gather_seconds=0.01)
     async with asyncio.TaskGroup() as group:
         for epoch in (epoch_of("a"), epoch_of("b"), epoch_of("z", worker=1)):
             group.create_task(jobs.run(epoch), name=epoch.flow.source)
@@ -51,7 +62,7 @@ async def test_epochs_that_begin_together_share_a_job_with_those_of_their_worker
 
 async def test_an_epoch_ends_by_itself_while_the_others_of_its_job_continue() -> None:
     spark = Spark()
-    jobs = SharedJobs(run_together=spark.run_together, gather_seconds=0.01)
+    jobs = SharedJobs(run_together=spark.run_together, cancel=spark.cancel, gather_seconds=0.01)
     over, stays = epoch_of("over"), epoch_of("stays")
     async with asyncio.TaskGroup() as group:
         ending = group.create_task(jobs.run(over), name="over")
@@ -70,7 +81,7 @@ async def test_an_epoch_ends_by_itself_while_the_others_of_its_job_continue() ->
 
 async def test_a_job_that_fails_is_a_failure_of_each_of_its_epochs() -> None:
     spark = Spark(failure=SparkUnavailableError("Spark's JVM is gone"))
-    jobs = SharedJobs(run_together=spark.run_together, gather_seconds=0.01)
+    jobs = SharedJobs(run_together=spark.run_together, cancel=spark.cancel, gather_seconds=0.01)
     spark.may_end.set()
 
     async def fails(epoch: Epoch) -> None:
@@ -85,9 +96,40 @@ async def test_a_job_that_fails_is_a_failure_of_each_of_its_epochs() -> None:
     assert jobs.first_of(alone) is alone
 
 
+async def test_a_job_that_crashes_says_to_each_of_its_epochs_how() -> None:
+    spark = Spark(failure=KeyError("a mistake of ours"))
+    jobs = SharedJobs(run_together=spark.run_together, cancel=spark.cancel, gather_seconds=0.01)
+    spark.may_end.set()
+    async with asyncio.timeout(60):
+        with pytest.raises(TwinlogError, match="KeyError: 'a mistake of ours'") as failure:
+            await jobs.run(epoch_of("a"))
+    assert failure.value.reason == "EPOCH_FAILED"
+
+
+async def test_a_job_that_outlives_all_of_its_epochs_is_cancelled_and_no_other() -> None:
+    spark = Spark(refusals=1)
+    jobs = SharedJobs(
+        run_together=spark.run_together, cancel=spark.cancel, gather_seconds=0.01, linger_seconds=0.001
+    )
+    over, stays = epoch_of("over"), epoch_of("stays")
+    async with asyncio.timeout(60), asyncio.TaskGroup() as group:
+        ending = group.create_task(jobs.run(over), name="over")
+        staying = group.create_task(jobs.run(stays), name="stays")
+        await eventually(lambda: spark.began)
+        stays.move(stays.slots[0], SlotState.RUNNING)
+        over.end("EPOCH_OVER")
+        await ending
+        assert spark.refusals == 1, "nobody asked for it"
+        stays.end("EPOCH_OVER")
+        stays.move(stays.slots[0], SlotState.FINISHED)
+        await staying
+        await eventually(lambda: spark.cancelled)
+    assert (spark.refusals, spark.cancelled) == (0, ["over"])
+
+
 async def test_no_job_begins_once_spark_is_closed() -> None:
     spark = Spark()
-    jobs = SharedJobs(run_together=spark.run_together, gather_seconds=3600.0)
+    jobs = SharedJobs(run_together=spark.run_together, cancel=spark.cancel, gather_seconds=3600.0)
     async with asyncio.TaskGroup() as group:
         waiting = group.create_task(jobs.run(epoch_of("a")), name="a")
         await eventually(lambda: jobs._gathering)

@@ -116,6 +116,12 @@ class Epoch:
         slot.state = state
         self._moved.set()
 
+    def cut_off(self, slot: Slot) -> None:
+        """Serve the slot's task no longer: its stream ends, and another one may come unless the epoch is
+        over."""
+        slot.joined += 1
+        self.move(slot, SlotState.LOST)
+
     def job_ended(self, failure: TwinlogError | None) -> None:
         """No task will come any more."""
         self.job_failure = failure or TwinlogError(

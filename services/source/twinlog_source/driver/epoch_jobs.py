@@ -136,9 +136,19 @@ class EpochJobs:
 
     async def _end_lingering(self, epoch: Epoch, ended: asyncio.Event) -> None:
         """Loop until its job has `ended`: cancel one that outlives its epoch. It keeps a thread, and places
-        for tasks."""
+        for tasks. A job that other flows share is cancelled only if cutting off this flow's tasks is not
+        enough."""
         await wait_for_any(epoch.over, ended)
+        may_cut_off = epoch.shared_worker is not None
         while not await wait_or_stop(ended, self.linger_seconds):
+            if may_cut_off:
+                may_cut_off = False
+                log.warning("epoch_cut_off", flow=str(self.flow), epoch=epoch.number, why=epoch.ending)
+                for slot in epoch.slots:
+                    if slot.state is not SlotState.FINISHED:
+                        # Its stream ends, and the epoch is over: when the task comes again, it is refused.
+                        epoch.cut_off(slot)
+                continue
             log.warning("epoch_cancelled", flow=str(self.flow), epoch=epoch.number, why=epoch.ending)
             try:
                 await self.runner.cancel(epoch)

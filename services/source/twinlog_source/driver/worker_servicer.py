@@ -197,8 +197,7 @@ class _Conversation:
         except TwinlogError as error:
             # The task is cut off, Spark runs it again, and it asks anew.
             log.warning("rejoin_failed", flow=str(epoch.flow), slot=slot.index, error=str(error))
-            self._slot.joined += 1
-            epoch.move(slot, SlotState.LOST)
+            epoch.cut_off(slot)
             return
         if self._is_served:
             slot.tell(pb.WorkerCommand(start=start))

@@ -63,7 +63,7 @@ class SparkRunner:
 
     def __post_init__(self) -> None:
         self._threads = ThreadPoolExecutor(self.threads + 2, thread_name_prefix="spark")
-        self._shared = SharedJobs(run_together=self._run_together)
+        self._shared = SharedJobs(run_together=self._run_together, cancel=self.cancel)
 
     def warm_up(self) -> None:
         """Start the JVM beside whatever the caller does next; it takes seconds. Call it in the event loop."""

@@ -1,11 +1,14 @@
 """Epochs of several flows in one Spark job with one task: what begins at about the same time runs together.
 
-Each flow's epoch ends by itself, and its `run` with it; the job ends with the last of them.
+Each flow's epoch ends by itself, and its `run` with it; the job ends with the last of them. One that does not
+is cancelled: a task that hangs would keep a thread, and a place for tasks.
 """
 
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
+
+import structlog
 
 from twinlog.errors import TwinlogError
 from twinlog.service.waiting import wait_or_stop
@@ -15,6 +18,10 @@ GATHER_SECONDS = 1.0
 """How long the first waits for others: they begin together when the process starts, and at renewals."""
 LOOK_SECONDS = 60.0
 CLOSE_SECONDS = 3.0
+LINGER_SECONDS = 60.0
+"""A job all of whose epochs have been over for so long is cancelled."""
+
+log = structlog.get_logger(__name__)
 
 
 @dataclass(slots=True)
@@ -28,7 +35,10 @@ class _Job:
 class SharedJobs:
     run_together: Callable[[Sequence[Epoch]], Awaitable[None]]
     """Runs the job of these epochs to its end. Raises TwinlogError."""
+    cancel: Callable[[Epoch], Awaitable[None]]
+    """Ends the job that this epoch is in; `run_together` raises then. Raises TwinlogError."""
     gather_seconds: float = GATHER_SECONDS
+    linger_seconds: float = LINGER_SECONDS
     _gathering: dict[int, _Job] = field(default_factory=dict)
     """By worker, those that have not begun."""
     _jobs: dict[str, _Job] = field(default_factory=dict)
@@ -83,13 +93,40 @@ class SharedJobs:
             is_closing = await wait_or_stop(self._closing, self.gather_seconds)
             del self._gathering[worker]
             if not is_closing:
-                await self.run_together(job.epochs)
-        except TwinlogError as error:
-            job.failure = error
+                async with asyncio.TaskGroup() as group:
+                    lingering = group.create_task(self._end_lingering(job), name="end of a shared job")
+                    job.failure = await self._outcome(job)
+                    lingering.cancel()
         finally:
             job.ended.set()
             for epoch in job.epochs:
                 self._jobs.pop(_name(epoch), None)
+
+    async def _outcome(self, job: _Job) -> TwinlogError | None:
+        """Run the job; why it failed, None when it did not."""
+        try:
+            await self.run_together(job.epochs)
+        except TwinlogError as error:
+            return error
+        except Exception as error:
+            # The boundary of the job: nobody awaits it, only its epochs are told.
+            log.exception("shared_job_crashed", flows=len(job.epochs))
+            return TwinlogError(
+                f"the Spark job of {len(job.epochs)} flows crashed: {type(error).__name__}: {error}",
+                reason="EPOCH_FAILED",
+            )
+        return None
+
+    async def _end_lingering(self, job: _Job) -> None:
+        """Loop until cancelled: cancel a job that outlives all of its epochs."""
+        for epoch in job.epochs:
+            await _over(epoch)
+        while not await wait_or_stop(job.ended, self.linger_seconds):
+            log.warning("shared_job_cancelled", flows=len(job.epochs))
+            try:
+                await self.cancel(job.epochs[0])
+            except TwinlogError as error:
+                log.warning("shared_job_not_cancelled", flows=len(job.epochs), error=str(error))
 
 
 async def _over(epoch: Epoch) -> None:

@@ -2,13 +2,14 @@
 
 Invariant A: a task that is lost or crashes is run again here, as Spark runs one that is alone, and the others
 continue.
-Invariant B: the worker ends when every task has ended, or when the driver, which is that of all of them, does
-not answer at all.
+Invariant B: the worker ends when every task has ended, or when the driver, which is that of all of them,
+serves none of them. A single task that is not served tries again, and the others continue.
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import Protocol
 
 import structlog
 import uvloop
@@ -26,21 +27,43 @@ from twinlog_source.task.run import (
 
 AGAIN_SECONDS = 0.5
 """Before a task is run again. A driver makes one wait longer that was lost several times."""
+LONGEST_AGAIN_SECONDS = 10.0
+"""For a task that its driver did not serve several times."""
 
 log = structlog.get_logger(__name__)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Served:
-    """How one connection of a task to its driver ended."""
+class Connection(Protocol):
+    """One connection of a task to its driver."""
 
-    reason: str
-    message: str
-    was_served: bool
-    """The driver had told it what to do."""
+    @property
+    def was_served(self) -> bool:
+        """The driver has told it what to do."""
+        ...
+
+    async def run(self) -> tuple[str, str]:
+        """Why it ended: reason and message. A driver that says nothing ends it after a while."""
+        ...
 
 
-Serve = Callable[[TaskSpec], Awaitable[Served]]
+Connect = Callable[[TaskSpec], Connection]
+
+
+@dataclass(slots=True, kw_only=True)
+class _Task:
+    spec: TaskSpec
+    connection: Connection | None = None
+    """Its newest one."""
+    unserved: int = 0
+    """Connections in a row that ended before the driver had told it what to do."""
+    outcome: TaskOutcome | None = None
+
+    @property
+    def may_have_driver(self) -> bool:
+        """It is served, or it is not known yet that it is not."""
+        if self.outcome is not None:
+            return False
+        return not self.unserved or (self.connection is not None and self.connection.was_served)
 
 
 def run_tasks(specs: Sequence[TaskSpec]) -> list[TaskOutcome]:
@@ -48,59 +71,63 @@ def run_tasks(specs: Sequence[TaskSpec]) -> list[TaskOutcome]:
     is gone."""
     configure_task_logging(specs[0])
     try:
-        outcomes: list[TaskOutcome] = uvloop.run(serve_all(specs, _serve))
+        outcomes: list[TaskOutcome] = uvloop.run(serve_all(specs, connection))
         return outcomes
     finally:
         give_back_memory()
 
 
 async def serve_all(
-    specs: Sequence[TaskSpec], serve: Serve, *, again_seconds: float = AGAIN_SECONDS
+    specs: Sequence[TaskSpec], connect: Connect, *, again_seconds: float = AGAIN_SECONDS
 ) -> list[TaskOutcome]:
     """The outcomes of all tasks, in the order of `specs`. Raises TaskLostError."""
+    tasks = [_Task(spec=spec) for spec in specs]
     async with asyncio.TaskGroup() as group:
-        tasks = [
-            group.create_task(_stay(spec, serve, again_seconds), name=f"task of {spec.flow_name}")
-            for spec in specs
-        ]
-        waiting: set[asyncio.Task[TaskOutcome | TaskLostError]] = set(tasks)
-        while waiting:
+        waiting = {
+            group.create_task(
+                _stay(task, tasks, connect, again_seconds), name=f"task of {task.spec.flow_name}"
+            )
+            for task in tasks
+        }
+        lost: TaskLostError | None = None
+        while waiting and lost is None:
             done, waiting = await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
-            if any(isinstance(task.result(), TaskLostError) for task in done):
-                break
-        for task in waiting:
-            task.cancel()
-    outcomes: list[TaskOutcome] = []
-    for task in tasks:
-        outcome = TaskLostError("the driver is gone") if task.cancelled() else task.result()
-        if isinstance(outcome, TaskLostError):
-            raise outcome
-        outcomes.append(outcome)
-    return outcomes
+            lost = next((error for each in done if (error := each.result()) is not None), None)
+        for each in waiting:
+            each.cancel()
+    if lost is not None:
+        raise lost
+    return [task.outcome for task in tasks if task.outcome is not None]
 
 
-async def _stay(spec: TaskSpec, serve: Serve, again_seconds: float) -> TaskOutcome | TaskLostError:
-    """Serve one slot until its driver says that it is over; TaskLostError when there is no driver."""
+async def _stay(
+    task: _Task, tasks: Sequence[_Task], connect: Connect, again_seconds: float
+) -> TaskLostError | None:
+    """Serve one slot until its driver says that it is over; TaskLostError when the driver serves none of
+    `tasks`."""
+    spec = task.spec
     while True:
-        served = await _once(spec, serve)
-        if served.reason != EndReason.LEASE_LOST:
-            return TaskOutcome(slot=spec.slot, reason=served.reason, message=served.message)
-        if not served.was_served:
-            return TaskLostError(served.message)
-        log.info("task_runs_again", flow=spec.flow_name, epoch=spec.epoch, why=served.message)
-        await wait_or_stop(asyncio.Event(), again_seconds)
+        reason, message = await _once(task, connect)
+        if reason != EndReason.LEASE_LOST:
+            task.outcome = TaskOutcome(slot=spec.slot, reason=reason, message=message)
+            return None
+        if not any(each.may_have_driver for each in tasks):
+            return TaskLostError(message)
+        log.info("task_runs_again", flow=spec.flow_name, epoch=spec.epoch, why=message)
+        pause = min(again_seconds * 2.0 ** min(task.unserved, 10), LONGEST_AGAIN_SECONDS)
+        await wait_or_stop(asyncio.Event(), pause)
 
 
-async def _once(spec: TaskSpec, serve: Serve) -> Served:
+async def _once(task: _Task, connect: Connect) -> tuple[str, str]:
+    """Why its next connection ended."""
+    spec = task.spec
     try:
-        return await serve(spec)
+        task.connection = connect(spec)
+        ended = await task.connection.run()
     except Exception as error:
         # The boundary of one flow. Its driver counts it as lost, and has the next one wait.
         log.exception("task_crashed", flow=spec.flow_name, epoch=spec.epoch, slot=spec.slot)
-        return Served(reason=EndReason.LEASE_LOST, message=type(error).__name__, was_served=True)
-
-
-async def _serve(spec: TaskSpec) -> Served:
-    session = connection(spec)
-    reason, message = await session.run()
-    return Served(reason=reason, message=message, was_served=session.was_served)
+        task.unserved = 0
+        return EndReason.LEASE_LOST, type(error).__name__
+    task.unserved = 0 if task.connection.was_served else task.unserved + 1
+    return ended
