@@ -1,7 +1,9 @@
 """Tokens of an OpenID provider, from a small one of the test's own on loopback."""
 
 import asyncio
+import base64
 import json
+import threading
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
@@ -12,7 +14,7 @@ import jwt
 import pytest
 from cryptography.hazmat.primitives.asymmetric import ec, rsa
 
-from contract.test_access import METHODS, expected, opened
+from contract.test_access import METHODS, TIMEOUT_SECONDS, expected, opened
 from twinlog.clock import SystemClock
 from twinlog.config.security import AuthSettings, OidcSettings
 from twinlog.errors import TwinlogError
@@ -20,9 +22,11 @@ from twinlog.service.access.oidc import (
     MAX_AGE_SECONDS,
     MIN_REFRESH_SECONDS,
     REFRESH_SECONDS,
+    Keys,
     OidcVerifier,
 )
 from twinlog.service.access.roles import Role
+from twinlog.testing.brokers import eventually
 from twinlog.testing.fakes.clock import FakeClock
 
 AUTH = AuthSettings(viewers=("*",), operators=("sub:robot-7",), admins=("group:mirror-admin",))
@@ -216,6 +220,88 @@ async def test_while_the_provider_is_away_known_keys_serve_for_a_day() -> None:
         assert (await verifier.verify(token)).name == "sub:ann"
 
 
+@dataclass(slots=True)
+class Hanging:
+    """A provider whose answers wait for `free`, in the thread that asks."""
+
+    keys: Keys
+    free: threading.Event = field(default_factory=threading.Event)
+    asked: int = 0
+
+    def __call__(self) -> Keys:
+        self.asked += 1
+        assert self.free.wait(TIMEOUT_SECONDS)
+        return dict(self.keys)
+
+
+def hanging(clock: FakeClock) -> tuple[Hanging, OidcVerifier, str]:
+    """The provider, a verifier that asks it, and a token of its key."""
+    fetch = Hanging({"one": jwt.PyJWK.from_dict(public("one"))})
+    settings = OidcSettings(issuer="https://id.example", audience="twinlog")
+    token = Provider().token(iss=settings.issuer)
+    return fetch, OidcVerifier(settings, AUTH, clock=clock, fetch=fetch), token
+
+
+async def test_a_call_whose_key_is_known_does_not_wait_for_the_provider() -> None:
+    clock = FakeClock()
+    fetch, verifier, token = hanging(clock)
+    fetch.free.set()
+    await verifier.verify(token)
+    fetch.free.clear()
+    clock.advance(REFRESH_SECONDS + 1)
+    try:
+        for _ in range(3):
+            assert (await verifier.verify(token)).name == "sub:ann"
+            clock.advance(MIN_REFRESH_SECONDS + 1)
+        await eventually(lambda: fetch.asked == 2)
+        assert not fetch.free.is_set(), "the answers came while the provider was silent"
+    finally:
+        fetch.free.set()
+
+
+async def test_what_the_provider_answers_is_kept_when_the_call_that_asked_is_gone() -> None:
+    fetch, verifier, token = hanging(FakeClock())
+    async with asyncio.TaskGroup() as group:
+        first = group.create_task(verifier.verify(token), name="first")
+        second = group.create_task(verifier.verify(token), name="second")
+        await eventually(lambda: fetch.asked == 1)
+        first.cancel()
+        await asyncio.wait({first})
+        fetch.free.set()
+    assert first.cancelled()
+    assert second.result().name == "sub:ann"
+    assert (await verifier.verify(token)).name == "sub:ann"
+    assert fetch.asked == 1
+
+
+@pytest.mark.parametrize("algorithm", ["RS256", "RS512", "PS256"])
+async def test_a_key_that_names_no_algorithm_serves_all_of_its_kind(
+    provider: Provider, algorithm: str
+) -> None:
+    found = json.loads(jwt.algorithms.RSAAlgorithm.to_jwk(RSA.public_key()))
+    provider.keys = [{**found, "kid": "rsa"}]
+    verifier = provider.verifier(algorithms=(algorithm,))
+    claims = jwt.decode(provider.token(), options={"verify_signature": False})
+    token = jwt.encode(claims, RSA, algorithm=algorithm, headers={"kid": "rsa"})
+    assert (await verifier.verify(token)).name == "sub:ann"
+
+
+async def test_a_shared_key_of_the_provider_is_not_taken(provider: Provider) -> None:
+    secret = b"planted-" * 8
+    encoded = base64.urlsafe_b64encode(secret).decode().rstrip("=")
+    provider.keys = [{"kty": "oct", "kid": "shared", "k": encoded}]
+    claims = jwt.decode(provider.token(), options={"verify_signature": False})
+    token = jwt.encode(claims, secret, algorithm="HS256", headers={"kid": "shared"})
+    assert await reason(provider.verifier(algorithms=("HS256",)), token) == "TOKEN_INVALID"
+
+
+async def test_the_name_of_a_claim_may_have_dots(provider: Provider) -> None:
+    name = "https://twinlog.example/roles"
+    claims: dict[str, Any] = {name: ["mirror-admin"]}
+    caller = await provider.verifier(roles_claim=name).verify(provider.token(**claims))
+    assert caller.role is Role.ADMIN
+
+
 @pytest.mark.parametrize(
     "answer",
     [
@@ -225,6 +311,9 @@ async def test_while_the_provider_is_away_known_keys_serve_for_a_day() -> None:
         b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\nConnection: close\r\n\r\n<htm>",
         b'HTTP/1.1 200 OK\r\nContent-Length: 41\r\nConnection: close\r\n\r\n{"jwks_uri": "http://elsewhere.example/k"}',
         b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\nConnection: close\r\n\r\n[]",
+        b"HTTP/1.1 200 OK\r\nContent-Length: 200\r\nConnection: close\r\n\r\n{",
+        b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\nff\r\n{",
+        b"no HTTP\r\n\r\n",
     ],
 )
 async def test_a_provider_that_answers_nonsense_is_named(provider: Provider, answer: bytes) -> None:

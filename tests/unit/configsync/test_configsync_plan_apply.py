@@ -99,6 +99,24 @@ async def test_an_unknown_plan_is_not_applied(flow: FlowUnderTest) -> None:
     assert unknown.value.reason == Reason.PLAN_UNKNOWN
 
 
+async def test_an_apply_whose_record_is_not_stored_says_what_it_did(flow: FlowUnderTest) -> None:
+    """The plan was carried out: an error would say that it was not."""
+    known = await plan_id(flow)
+    refused: list[Call] = []
+
+    def refuse(call: Call) -> None:
+        if '"audit"' in str(call.arguments):
+            refused.append(call)
+            raise TransientKafkaError("not now", reason="KAFKA_TIMEOUT")
+
+    flow.target.intercept("append", refuse)
+    outcome = await flow.commands.apply(known, flow.stop)
+    assert refused
+    assert len(outcome.applied) == 1
+    assert "A.orders" in flow.target.topics
+    assert flow.passes.memory.changes == ()
+
+
 async def test_an_apply_that_broke_off_is_finished_by_the_next_plan(flow: FlowUnderTest) -> None:
     flow.source.add_topic("users")
     known = await plan_id(flow)

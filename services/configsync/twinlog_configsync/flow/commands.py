@@ -5,6 +5,8 @@ from collections.abc import Callable, Collection, Coroutine, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final, Protocol, TypeVar
 
+import structlog
+
 from twinlog.clock import Clock
 from twinlog.errors import ConflictError, KafkaError, NotFoundError, StateError, TransientKafkaError
 from twinlog.kafka.ports import KafkaCluster, TopicDescription
@@ -19,6 +21,8 @@ from twinlog_configsync.planning.explain import Explanation, explain
 from twinlog_configsync.planning.live_rules import RuleChange, RulesView, change_rules, view_rules
 from twinlog_configsync.planning.outcome import Outcome
 from twinlog_configsync.planning.plan import Plan
+
+_log = structlog.stdlib.get_logger(__name__)
 
 T = TypeVar("T")
 
@@ -109,7 +113,17 @@ class FlowCommands:
                 )
             outcome = await self._passes.carry_out(plan, world, stop)
             after = {"applied": str(len(outcome.applied)), "refused": str(len(outcome.refused))}
-            await self._note("ApplySync", asked, before={"plan_id": plan_id}, after=after)
+            try:
+                await self._note("ApplySync", asked, before={"plan_id": plan_id}, after=after)
+            except KafkaError as error:
+                # What was done is done: an error here would say that it was not.
+                _log.warning(
+                    "change_not_recorded",
+                    flow=str(self._passes.flow),
+                    plan_id=plan_id,
+                    reason=error.reason,
+                    message=str(error),
+                )
             return outcome
 
     async def _note(

@@ -1,12 +1,18 @@
 """Tokens of an OpenID provider: JWTs whose signature, issuer, audience and times are checked.
 
-The provider is asked for its keys in a thread, at most once in `MIN_REFRESH_SECONDS`, whatever tokens arrive;
-while it is away, keys that are known stay in use for `MAX_AGE_SECONDS`.
+The provider is asked for its keys in a thread, at most once in `MIN_REFRESH_SECONDS` and never twice at the
+same time, whatever tokens arrive; while it is away, keys that are known stay in use for `MAX_AGE_SECONDS`.
+
+Invariants: a call whose key is known does not wait for the provider; what the provider answers is kept, also
+when the call that made us ask has ended.
 """
 
 import asyncio
+import contextvars
+import http.client
 import json
 import ssl
+import time
 import urllib.error
 import urllib.request
 from collections.abc import Callable
@@ -27,10 +33,15 @@ REFRESH_SECONDS = 300.0
 MIN_REFRESH_SECONDS = 10.0
 MAX_AGE_SECONDS = 24 * 3600.0
 FETCH_SECONDS = 5.0
+ANSWER_SECONDS = 2 * FETCH_SECONDS + 1
+"""How long a call waits for the provider."""
 MAX_DOCUMENT_BYTES = 1 << 20
 MAX_KEYS = 64
 MAX_TEXT = 256
 """Of a subject or a group."""
+
+_PUBLIC_KINDS = ("RSA", "EC", "OKP")
+"""Of keys. A shared one (`oct`) would let whoever reads it sign tokens."""
 
 Keys = dict[str, jwt.PyJWK]
 Fetch = Callable[[], Keys]
@@ -55,8 +66,8 @@ class OidcVerifier:
         self._keys: Keys = {}
         self._read_at: float | None = None
         self._asked_at: float | None = None
-        self._problem = ""
-        self._asking = asyncio.Lock()
+        self._problem = "it has not answered yet"
+        self._refreshing: asyncio.Task[None] | None = None
 
     async def verify(self, token: str) -> Caller:
         """Raises UnauthenticatedError (TOKEN_EXPIRED, TOKEN_INVALID), and PeerUnavailableError
@@ -65,7 +76,8 @@ class OidcVerifier:
         try:
             claims: dict[str, Any] = jwt.decode(
                 token,
-                key,
+                # The bare key: with the whole PyJWK, a key without `alg` fits one algorithm only.
+                key.key,
                 algorithms=list(self._settings.algorithms),
                 issuer=self._settings.issuer,
                 audience=self._settings.audience,
@@ -92,10 +104,15 @@ class OidcVerifier:
         if header.get("alg") not in self._settings.algorithms:
             raise _invalid("its algorithm is not among twinlog.auth.oidc.algorithms")
         wanted = str(header.get("kid", ""))
-        if self._is_due(known=wanted in self._keys):
-            async with self._asking:
-                if self._is_due(known=wanted in self._keys):
-                    await self._refresh()
+        known = wanted in self._keys
+        if self._is_due(known=known):
+            self._asked_at = self._clock.monotonic()
+            # Of no call: it ends with none, and its log lines name none. `_refresh` is bounded.
+            self._refreshing = asyncio.create_task(  # noqa: TID251
+                self._refresh(), name="oidc-keys", context=contextvars.Context()
+            )
+        if self._refreshing is not None and not (known and self._age() <= MAX_AGE_SECONDS):
+            await asyncio.wait({self._refreshing}, timeout=ANSWER_SECONDS)
         if self._age() > MAX_AGE_SECONDS:
             raise PeerUnavailableError(
                 f"the keys of {self._settings.issuer} are not known: {self._problem}; see whether it is up,"
@@ -108,6 +125,8 @@ class OidcVerifier:
         return self._keys[wanted]
 
     def _is_due(self, *, known: bool) -> bool:
+        if self._refreshing is not None and not self._refreshing.done():
+            return False
         if self._asked_at is not None and self._clock.monotonic() - self._asked_at < MIN_REFRESH_SECONDS:
             return False
         return not known or self._age() > REFRESH_SECONDS
@@ -117,8 +136,8 @@ class OidcVerifier:
 
     async def _refresh(self) -> None:
         try:
-            async with asyncio.timeout(2 * FETCH_SECONDS + 1):
-                keys = await asyncio.to_thread(self._fetch)
+            # As long as its thread lasts: a provider that hangs holds one thread, not one for each time.
+            keys = await asyncio.to_thread(self._fetch)
         except (OSError, WireFormatError) as error:
             problem = str(error) or type(error).__name__
             if problem != self._problem:
@@ -127,8 +146,6 @@ class OidcVerifier:
         else:
             self._keys, self._problem = keys, ""
             self._read_at = self._clock.monotonic()
-        finally:
-            self._asked_at = self._clock.monotonic()
 
 
 def _invalid(why: str) -> UnauthenticatedError:
@@ -140,7 +157,8 @@ def _invalid(why: str) -> UnauthenticatedError:
 
 
 def _values(claims: Any, path: str) -> list[str]:
-    for name in path.split("."):
+    """Of the claim of this name, which may have dots (`https://example.com/roles`), else of a nested one."""
+    for name in [path] if path in claims else path.split("."):
         claims = claims.get(name) if isinstance(claims, dict) else None
     if isinstance(claims, str):
         return claims.split()
@@ -171,7 +189,7 @@ def fetch_keys(settings: OidcSettings) -> Keys:
     keys: Keys = {}
     for each in found[:MAX_KEYS]:
         try:
-            if each.get("use", "sig") == "sig":
+            if each.get("use", "sig") == "sig" and each.get("kty") in _PUBLIC_KINDS:
                 keys[str(each.get("kid", ""))] = jwt.PyJWK.from_dict(each)
         except (jwt.PyJWTError, AttributeError, ValueError, TypeError):
             continue  # a kind of key that is not known here
@@ -181,16 +199,29 @@ def fetch_keys(settings: OidcSettings) -> Keys:
 def _document(opener: urllib.request.OpenerDirector, url: str) -> dict[str, Any]:
     try:
         with opener.open(url, timeout=FETCH_SECONDS) as answer:
-            content = answer.read(MAX_DOCUMENT_BYTES)
+            content = _content(answer, until=time.monotonic() + FETCH_SECONDS)
     except urllib.error.HTTPError as error:
         error.close()
         raise WireFormatError(f"{url} answered {error.code}") from error
-    except OSError as error:
-        raise WireFormatError(f"{url} is not reached: {error}") from error
+    except (OSError, http.client.HTTPException) as error:
+        raise WireFormatError(f"{url} is not reached: {str(error) or type(error).__name__}") from error
     try:
         found = json.loads(content)
     except ValueError as error:
         raise WireFormatError(f"{url} is no JSON") from error
     if not isinstance(found, dict):
         raise WireFormatError(f"{url} is no JSON object")
+    return found
+
+
+def _content(answer: http.client.HTTPResponse, *, until: float) -> bytes:
+    """Raises TimeoutError: the socket's own limit counts from each byte."""
+    found = b""
+    while len(found) < MAX_DOCUMENT_BYTES:
+        part = answer.read1(MAX_DOCUMENT_BYTES - len(found))
+        if not part:
+            break
+        if time.monotonic() > until:
+            raise TimeoutError(f"it took longer than {FETCH_SECONDS:g} s")
+        found += part
     return found
