@@ -250,10 +250,11 @@ def _spark(
     listen = top.optional_text("twinlog.source.worker.listen")
     own_port = Address.parse(top.text("twinlog.source.listen")).port
     if endpoint and not listen and Address.parse(endpoint).port == own_port != 0:
-        findings.problem(
+        # Other services and commands read the same file and have no tasks: the source service refuses it.
+        findings.warning(
             "twinlog.source.worker.endpoint",
-            f"port {own_port} is that of twinlog.source.listen, and tasks have a port of their own: choose"
-            " another one, as 17405",
+            f"port {own_port} is that of twinlog.source.listen, and tasks have a port of their own: the"
+            " source service does not start; choose another one, as 17405",
         )
     written = precedence.strip_prefix(raw, SPARK_CONF_PREFIX)
     master = top.text("twinlog.spark.master")

@@ -5,6 +5,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from urllib.parse import urlsplit
 
+from twinlog.config.loopback import is_loopback
 from twinlog.config.problems import Findings
 from twinlog.config.reader import SettingsReader
 from twinlog.config.spec import Service
@@ -197,8 +198,7 @@ def is_trusted_url(url: str) -> bool:
         host = parts.hostname or ""
     except ValueError:
         return False
-    loopback = host in ("localhost", "::1") or host.startswith("127.")
-    return bool(host) and (parts.scheme == "https" or (parts.scheme == "http" and loopback))
+    return bool(host) and (parts.scheme == "https" or (parts.scheme == "http" and is_loopback(host)))
 
 
 def _principals(top: SettingsReader, key: str, findings: Findings) -> tuple[str, ...]:

@@ -7,6 +7,7 @@ from enum import StrEnum
 from typing import Protocol
 
 from twinlog.config.client_keys import is_secret
+from twinlog.config.loopback import is_loopback
 from twinlog.config.precedence import Connector, client_id
 from twinlog.config.problems import Notice
 from twinlog.config.security import SecuritySettings
@@ -324,8 +325,7 @@ class Address:
     @property
     def is_loopback(self) -> bool:
         """Whether only this machine reaches it."""
-        host = self.host.strip("[]").lower()
-        return host in ("localhost", "::1") or host.startswith("127.")
+        return is_loopback(self.host)
 
     def dialled_from_here(self) -> "Address":
         """The loopback address where this one stands for all interfaces."""

@@ -5,7 +5,8 @@
 
 `--service liveness` asks whether the process is alive instead of whether it can serve. Where the services
 speak TLS, `--config` (or the variable TWINLOG_CONFIG) says how to; `NAME=HOST:PORT` names the service,
-which is found by its port otherwise.
+which is found by its address or port otherwise. A file that cannot be read does not make a service unhealthy:
+it is told, and the service is asked in plain text.
 """
 
 import argparse
@@ -19,7 +20,7 @@ from pathlib import Path
 import grpc
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 
-from twinlog.config import Address, Service, load
+from twinlog.config import Address, Configuration, Service, load
 from twinlog.config.security import ClientSecurity
 from twinlog.errors import ConfigError
 from twinlog.service.arguments import parse_override
@@ -28,6 +29,8 @@ from twinlog.service.waiting import wait_or_stop
 
 _TIMEOUT_SECONDS = 2.0
 _INTERVAL_SECONDS = 0.3
+_ROTATION_SECONDS = 0.5
+"""After which files that were not usable are read once more: they may be replaced just now."""
 
 
 async def problem_of(endpoint: str, service: str, channel: grpc.aio.Channel) -> str | None:
@@ -52,11 +55,13 @@ async def probe(
     security: Mapping[str, ClientSecurity] | None = None,
 ) -> list[str]:
     """The problems of the last round; with `wait` rounds go on until there is none. `security`: how to call
-    an endpoint, where not in plain text."""
+    an endpoint, where not in plain text. Raises ConfigError for files that are not usable."""
     how = security or {}
-    channels = {endpoint: open_channel(endpoint, how.get(endpoint)) for endpoint in endpoints}
+    channels: dict[str, grpc.aio.Channel] = {}
     never = asyncio.Event()
     try:
+        for endpoint in endpoints:
+            channels[endpoint] = await _opened(endpoint, how.get(endpoint))
         while True:
             async with asyncio.TaskGroup() as group:
                 checks = [
@@ -72,6 +77,23 @@ async def probe(
             await channel.close()
 
 
+async def _opened(endpoint: str, security: ClientSecurity | None) -> grpc.aio.Channel:
+    try:
+        return open_channel(endpoint, security)
+    except ConfigError:
+        await wait_or_stop(asyncio.Event(), _ROTATION_SECONDS)
+        return open_channel(endpoint, security)
+
+
+def _service_at(address: Address, configuration: Configuration) -> str:
+    """Whose address it is, or else whose port; empty when that is none's or that of several."""
+    of = {str(service): (entry.endpoint, entry.listen) for service, entry in configuration.endpoints.items()}
+    exact = [service for service, known in of.items() if address in known]
+    by_port = [service for service, known in of.items() if address.port in (each.port for each in known)]
+    found = exact or by_port
+    return found[0] if len(found) == 1 else ""
+
+
 def _security(
     config: str | Path | None, overrides: Sequence[str], named: Sequence[tuple[str, str]]
 ) -> dict[str, ClientSecurity]:
@@ -81,14 +103,9 @@ def _security(
     configuration = load(
         Path(config), environ=os.environ, overrides=dict(parse_override(text) for text in overrides)
     )
-    by_port = {
-        address.port: str(service)
-        for service, entry in configuration.endpoints.items()
-        for address in (entry.endpoint, entry.listen)
-    }
     found: dict[str, ClientSecurity] = {}
     for name, endpoint in named:
-        service = name or by_port.get(Address.parse(endpoint).port, "")
+        service = name or _service_at(Address.parse(endpoint), configuration)
         if service not in tuple(Service):
             continue
         how = configuration.security.to_call(Service(service), own=Service(service))
@@ -109,8 +126,15 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("--set", action="append", default=[], dest="overrides", metavar="KEY=VALUE")
     options = parser.parse_args(argv)
     named = [endpoint.rpartition("=")[::2] for endpoint in options.endpoints]
+    security: dict[str, ClientSecurity] = {}
     try:
         security = _security(options.config, options.overrides, named)
+    except ConfigError as error:
+        sys.stderr.write(f"{error}\n")
+        if options.wait:
+            return 1
+        # A service that runs is not dead because its file was edited.
+    try:
         problems = asyncio.run(
             probe(
                 [endpoint for _, endpoint in named],

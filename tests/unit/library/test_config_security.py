@@ -4,8 +4,15 @@ from pathlib import Path
 
 import pytest
 
-from twinlog.config import Configuration, Service, load
-from twinlog.config.security import AuthSettings, ClientSecurity, OidcSettings, PortSecurity, TlsFiles
+from twinlog.config import Address, Configuration, Service, load
+from twinlog.config.security import (
+    AuthSettings,
+    ClientSecurity,
+    OidcSettings,
+    PortSecurity,
+    TlsFiles,
+    is_trusted_url,
+)
 from twinlog.errors import ConfigError
 from twinlog.service.access.exposure import lacks, refuse_open_port
 from twinlog_source.driver.worker_port import listen_address
@@ -225,5 +232,30 @@ def test_tasks_are_met_on_an_address_of_their_own(tmp_path: Path) -> None:
     assert str(listen_address(configuration(tmp_path, cluster))) == "10.0.0.2:0"
     named = cluster + "twinlog.source.worker.endpoint = s.example:17405\n"
     assert str(listen_address(configuration(tmp_path, named))) == "10.0.0.2:17405"
+
+
+def test_tasks_at_the_port_of_the_service_are_refused_by_the_source_service_alone(tmp_path: Path) -> None:
+    found = configuration(tmp_path, "twinlog.source.worker.endpoint = s.example:17401\n")
+    notices = [each.text for each in found.notices if each.key == "twinlog.source.worker.endpoint"]
+    assert any("choose another one" in text for text in notices)
     with pytest.raises(ConfigError, match="tasks have a port of their own: choose another one"):
-        configuration(tmp_path, cluster + "twinlog.source.worker.endpoint = s.example:17401\n")
+        listen_address(found)
+
+
+@pytest.mark.parametrize(
+    ("host", "expected"),
+    [
+        ("localhost", True),
+        ("127.0.0.1", True),
+        ("127.4.5.6", True),
+        ("[::1]", True),
+        ("127.evil.example", False),
+        ("127.0.0.1.evil.example", False),
+        ("0.0.0.0", False),
+        ("10.0.0.1", False),
+    ],
+)
+def test_only_addresses_and_localhost_are_of_this_machine(host: str, expected: bool) -> None:
+    assert Address(host=host, port=1).is_loopback is expected
+    assert is_trusted_url(f"http://{host}/keys") is expected
+    assert is_trusted_url(f"https://{host}/keys")

@@ -14,6 +14,7 @@ from twinlog.api.source.v1.worker_service_pb2_grpc import add_WorkerServiceServi
 from twinlog.clock import Clock
 from twinlog.config import Address, Configuration, Service
 from twinlog.config.security import AuthSettings
+from twinlog.errors import ConfigError
 from twinlog.service.access.gate import Gate
 from twinlog.service.access.own_certificate import own_certificate
 from twinlog.service.access.pem_files import Pem
@@ -79,12 +80,21 @@ class WorkerPort:
 
 def listen_address(configuration: Configuration) -> Address:
     """As configured; else a free port where only the tasks of a Spark inside the service come, or the port at
-    which tasks of other machines look for it."""
+    which tasks of other machines look for it. Raises ConfigError (ADDRESS_IN_USE) when that is the port of
+    twinlog.source.listen."""
     spark = configuration.spark
     if spark.worker_listen is not None:
         return spark.worker_listen
-    host = configuration.endpoints[Service.SOURCE].listen.host
+    own = configuration.endpoints[Service.SOURCE].listen
+    host = own.host
     if spark.worker_endpoint is not None:
+        if spark.worker_endpoint.port == own.port != 0:
+            raise ConfigError(
+                f"twinlog.source.worker.endpoint: port {own.port} is that of twinlog.source.listen, and tasks"
+                " have a port of their own: choose another one, as 17405",
+                reason="ADDRESS_IN_USE",
+                metadata={"key": "twinlog.source.worker.endpoint", "address": str(own)},
+            )
         return Address(host=host, port=spark.worker_endpoint.port)
     return Address(host="127.0.0.1" if spark.is_local else host, port=0)
 
