@@ -99,7 +99,7 @@ async def test_a_range_that_the_source_lost_is_filled_and_in_the_ledger(
         kafka_pair,
         tmp_path,
         unique_topic,
-        properties={"A.producer.request.timeout.ms": "1000"},
+        properties={"A.producer.request.timeout.ms": "5000"},
     ) as rig:
         (partition,) = rig.every
         rig.lease_seconds = 2.0
@@ -168,7 +168,7 @@ async def test_a_position_that_is_moved_forward_leaves_out_records_and_fills_the
     kafka_pair: KafkaPair, unique_topic: str, tmp_path: Path
 ) -> None:
     async with preserved_rig(
-        kafka_pair, tmp_path, unique_topic, properties={"B.producer.request.timeout.ms": "1000"}
+        kafka_pair, tmp_path, unique_topic, properties={"B.producer.request.timeout.ms": "5000"}
     ) as rig:
         (partition,) = rig.every
         rig.lease_seconds = 2.0

@@ -1,7 +1,6 @@
 """`twinlog repair` on real brokers: what is lost at the end of a copy is copied again, and once only."""
 
 import asyncio
-import json
 import subprocess
 import sys
 from collections.abc import AsyncIterator
@@ -11,7 +10,7 @@ from typing import Any
 import pytest
 
 from integration.source_rig import open_rig
-from integration.verify_rig import COMMAND_SECONDS, VerifyRig, differences
+from integration.verify_rig import COMMAND_SECONDS, VerifyRig, answered, differences
 from twinlog.api.source.v1 import source_service_pb2 as pb
 from twinlog.batches import Codec
 from twinlog.clock import SystemClock
@@ -32,7 +31,7 @@ async def repair(mirror: VerifyRig, *arguments: str) -> tuple[int, Any]:
     answer = await asyncio.to_thread(
         subprocess.run, [*command, *arguments], capture_output=True, text=True, timeout=COMMAND_SECONDS
     )
-    return answer.returncode, json.loads(answer.stdout or answer.stderr)
+    return answered(answer)
 
 
 async def test_a_lost_end_is_copied_again_and_not_twice(mirror: VerifyRig, tmp_path: Path) -> None:

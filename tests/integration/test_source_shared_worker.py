@@ -1,5 +1,6 @@
 """Flows with little to copy share a Python worker: one that dies costs no record, and none is there twice."""
 
+import contextlib
 import json
 import signal
 from collections import defaultdict
@@ -16,20 +17,25 @@ from twinlog_source.driver.shared_workers import FLOWS_OF_THEIR_OWN
 
 
 def flows_by_worker(service: ServiceProcess) -> dict[int, set[str]]:
-    """By the process id of a worker: the flows whose tasks it has run."""
-    found: dict[int, set[str]] = defaultdict(set)
-    for line in service.log().splitlines():
+    """By the process id of a worker: the flows whose newest tasks it runs."""
+    newest: dict[str, int] = {}
+    # What is behind the last end of a line is half written.
+    for line in service.log().rpartition("\n")[0].splitlines():
         if '"task_joined"' in line:
             entry = json.loads(line)
-            found[int(entry["worker"].rpartition(":")[2])].add(entry["flow"])
+            newest[entry["flow"]] = int(entry["worker"].rpartition(":")[2])
+    found: dict[int, set[str]] = defaultdict(set)
+    for flow, pid in newest.items():
+        found[pid].add(flow)
     return found
 
 
 def a_shared_worker(service: ServiceProcess) -> psutil.Process | None:
-    """One that lives and ran the tasks of several flows."""
+    """One that lives and runs the tasks of several flows."""
     for pid, flows in flows_by_worker(service).items():
-        if len(flows) > 1 and psutil.pid_exists(pid):
-            return psutil.Process(pid)
+        if len(flows) > 1:
+            with contextlib.suppress(psutil.NoSuchProcess):
+                return psutil.Process(pid)
     return None
 
 

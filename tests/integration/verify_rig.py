@@ -128,8 +128,19 @@ class VerifyRig:
             text=True,
             timeout=COMMAND_SECONDS,
         )
-        assert answer.stderr == "" or answer.returncode == 2, answer
-        return answer.returncode, json.loads(answer.stdout or answer.stderr)
+        return answered(answer)
+
+
+def answered(answer: "subprocess.CompletedProcess[str]") -> tuple[int, Any]:
+    """The exit code and the JSON of a command. Libraries may write warnings to stderr; a refusal (2) is
+    behind them."""
+    assert "Traceback" not in answer.stderr, answer
+    if answer.returncode == 2 and not answer.stdout:
+        return 2, json.JSONDecoder().raw_decode(answer.stderr[answer.stderr.index("{") :])[0]
+    try:
+        return answer.returncode, json.loads(answer.stdout)
+    except json.JSONDecodeError:
+        raise AssertionError(f"no JSON: {answer}") from None
 
 
 def differences(report: Any) -> list[tuple[str, int | None, int | None, int]]:
