@@ -113,9 +113,20 @@ class SecuritySettings:
 
 def security_settings(top: SettingsReader, findings: Findings) -> SecuritySettings:
     """Read all keys; what does not fit together is a problem in `findings`."""
+    ports = {service: _port(top, service, findings) for service in Service}
+    auth = _auth(top, findings)
+    if not (auth.tokens_file or auth.oidc or any(port.client_certificates for port in ports.values())):
+        for role in ("viewers", "operators", "admins"):
+            if getattr(auth, role):
+                findings.problem(
+                    f"twinlog.auth.{role}",
+                    "without effect: no caller is asked who it is, and each may do everything; set"
+                    " twinlog.tls.ca.file with a certificate and a key, twinlog.auth.tokens.file, or"
+                    " twinlog.auth.oidc.issuer (docs/security.md)",
+                )
     return SecuritySettings(
-        ports={service: _port(top, service, findings) for service in Service},
-        auth=_auth(top, findings),
+        ports=ports,
+        auth=auth,
         client=ClientSecurity(
             # Services of other machines speak TLS when a file for commands alone names their CAs.
             tls=bool(top.text("twinlog.client.tls.ca.file")),
@@ -167,11 +178,18 @@ def _auth(top: SettingsReader, findings: Findings) -> AuthSettings:
 def _oidc(top: SettingsReader, findings: Findings) -> OidcSettings | None:
     issuer, audience = top.text("twinlog.auth.oidc.issuer"), top.text("twinlog.auth.oidc.audience")
     if not issuer:
+        if audience:
+            findings.problem(
+                "twinlog.auth.oidc.issuer", "missing: without it no token is taken, and no caller is asked"
+            )
         return None
     if not audience:
         findings.problem(
             "twinlog.auth.oidc.audience", "missing: without it a token for any other service would be taken"
         )
+    algorithms = top.elements("twinlog.auth.oidc.algorithms")
+    if not algorithms:
+        findings.problem("twinlog.auth.oidc.algorithms", "empty: no token would be taken")
     jwks_url = top.text("twinlog.auth.oidc.jwks.url")
     for key, url in (("twinlog.auth.oidc.issuer", issuer), ("twinlog.auth.oidc.jwks.url", jwks_url)):
         if url and not is_trusted_url(url):
@@ -181,7 +199,7 @@ def _oidc(top: SettingsReader, findings: Findings) -> OidcSettings | None:
         audience=audience,
         jwks_url=jwks_url,
         ca_file=top.text("twinlog.auth.oidc.ca.file"),
-        algorithms=top.elements("twinlog.auth.oidc.algorithms"),
+        algorithms=algorithms,
         roles_claim=top.text("twinlog.auth.oidc.roles.claim"),
         clock_skew_seconds=top.number("twinlog.auth.oidc.clock.skew.seconds"),
     )

@@ -20,6 +20,7 @@ from twinlog_source.driver.worker_port import listen_address
 BASE = "clusters = A, B\nA.bootstrap.servers = a:1\nB.bootstrap.servers = b:1\nA->B.enabled = true\n"
 TLS = "twinlog.tls.certificate.file = /c\ntwinlog.tls.key.file = /k\ntwinlog.tls.ca.file = /a\n"
 OPEN = "twinlog.source.listen = 0.0.0.0:17401\n"
+OIDC = "twinlog.auth.oidc.issuer = https://id.example\ntwinlog.auth.oidc.audience = twinlog\n"
 
 
 def configuration(tmp_path: Path, text: str) -> Configuration:
@@ -232,6 +233,26 @@ def test_tasks_are_met_on_an_address_of_their_own(tmp_path: Path) -> None:
     assert str(listen_address(configuration(tmp_path, cluster))) == "10.0.0.2:0"
     named = cluster + "twinlog.source.worker.endpoint = s.example:17405\n"
     assert str(listen_address(configuration(tmp_path, named))) == "10.0.0.2:17405"
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("twinlog.auth.admins = cn:ops\n", "twinlog.auth.admins: without effect"),
+        (
+            TLS + "twinlog.tls.client.auth = none\ntwinlog.auth.viewers = *\n",
+            "twinlog.auth.viewers: without effect",
+        ),
+        ("twinlog.auth.oidc.audience = twinlog\n", "twinlog.auth.oidc.issuer: missing"),
+        (
+            OIDC + "twinlog.auth.oidc.algorithms =\n",
+            "twinlog.auth.oidc.algorithms: empty",
+        ),
+    ],
+)
+def test_keys_that_would_protect_nothing_are_refused(tmp_path: Path, text: str, words: str) -> None:
+    with pytest.raises(ConfigError, match=words):
+        configuration(tmp_path, text)
 
 
 def test_tasks_at_the_port_of_the_service_are_refused_by_the_source_service_alone(tmp_path: Path) -> None:
