@@ -365,7 +365,7 @@ async def test_a_renewed_token_is_sent_by_the_next_call(tmp_path: Path) -> None:
 # ----------------------------------------------------------------------------------------------- certificates
 
 
-async def test_certificates_rotate_under_calls_and_no_call_fails(tmp_path: Path) -> None:
+async def test_certificate_files_are_replaced_under_calls_and_no_call_fails(tmp_path: Path) -> None:
     async with opened(tmp_path, certificates=True) as port:
         files = person(port, "viewer")
         assert port.files is not None
@@ -548,3 +548,18 @@ def test_a_connection_that_ends_at_once_may_be_a_matter_of_tls(words: str) -> No
         details=f"failed to connect to all addresses; last error: UNKNOWN: ipv4:127.0.0.1:1: {words}",
     )
     assert "if it speaks TLS" in str(error_from_rpc(failure, peer="the port"))
+
+
+async def test_many_handshakes_at_once_are_answered(tmp_path: Path) -> None:
+    """With credentials that ask Python at each handshake the process stood still within seconds."""
+    async with opened(tmp_path, certificates=True) as port:
+        security = port.client(person(port, "viewer"))
+
+        async def call_once() -> None:
+            async with open_channel(port.endpoint, security) as channel:
+                await look(channel)
+
+        for _ in range(20):
+            async with asyncio.TaskGroup() as group:
+                for number in range(10):
+                    group.create_task(call_once(), name=f"caller {number}")

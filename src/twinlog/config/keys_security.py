@@ -28,7 +28,7 @@ def _key(
 _TLS: tuple[KeySpec, ...] = (
     _key("twinlog.tls.certificate.file", ValueType.TEXT, "",
          "PEM file with the certificate of a service, and those between it and its CA. Set, the service's"
-         " gRPC port speaks TLS; the file is read again when it changes."),
+         " gRPC port speaks TLS. It is read when the service starts."),
     _key("twinlog.tls.key.file", ValueType.TEXT, "",
          "PEM file with the private key of that certificate, not encrypted."),
     _key("twinlog.tls.ca.file", ValueType.TEXT, "",

@@ -5,8 +5,6 @@ its work: it talks to no other driver. The task shows the token of its epoch, wh
 So Kafka's credentials, which a task gets over this port, are never in clear.
 """
 
-from dataclasses import dataclass
-
 from opentelemetry.metrics import Meter
 
 from twinlog.api.source.v1.worker_service_pb2 import DESCRIPTOR as WORKER_API
@@ -17,7 +15,6 @@ from twinlog.config.security import AuthSettings
 from twinlog.errors import ConfigError
 from twinlog.service.access.gate import Gate
 from twinlog.service.access.own_certificate import own_certificate
-from twinlog.service.access.pem_files import Pem
 from twinlog.service.access.port import PortAccess
 from twinlog.service.grpc_server import GrpcServer, GrpcService
 from twinlog_source.driver.worker_servicer import WorkerServicer
@@ -25,16 +22,6 @@ from twinlog_source.task.session import DRIVER_NAME
 
 ALL_INTERFACES = ("0.0.0.0", "[::]", "::")  # noqa: S104 (recognised, not bound)
 LISTEN_KEY = "twinlog.source.worker.listen"
-
-
-@dataclass(frozen=True, slots=True)
-class _Made:
-    """`PemSource` of what never changes."""
-
-    pem: Pem
-
-    def current(self) -> Pem:
-        return self.pem
 
 
 class WorkerPort:
@@ -54,9 +41,7 @@ class WorkerPort:
             listen=listen,
             meter=meter,
             ready=lambda: True,
-            access=PortAccess(
-                files=_Made(self._pem), gate=Gate(AuthSettings(), workers=True), lacks="", word="tls"
-            ),
+            access=PortAccess(files=self._pem, gate=Gate(AuthSettings(), workers=True), lacks="", word="tls"),
             listen_key=LISTEN_KEY,
         )
 

@@ -18,7 +18,7 @@ class PemSource(Protocol):
     """A port's certificate and key."""
 
     def current(self) -> Pem:
-        """The newest; asked for at each handshake, from any thread."""
+        """The newest; asked for once, when the port is bound."""
         ...
 
 
@@ -26,7 +26,8 @@ class PemSource(Protocol):
 class PortAccess:
     """What `GrpcServer` needs to know of security."""
 
-    files: PemSource | None = None
+    files: PemSource | Pem | None = None
+    """`Pem`: it never changes."""
     client_certificates: bool = False
     gate: Gate = field(default_factory=lambda: Gate(AuthSettings()))
     lacks: str = "TLS and no authentication"
@@ -39,15 +40,16 @@ class PortAccess:
             return server.add_insecure_port(address)
         return server.add_secure_port(address, self._credentials(self.files))
 
-    def _credentials(self, files: PemSource) -> grpc.ServerCredentials:
-        def newest() -> grpc.ServerCertificateConfiguration:
-            pem = files.current()
-            return grpc.ssl_server_certificate_configuration(
-                [(pem.key, pem.chain)], root_certificates=pem.ca if self.client_certificates else None
-            )
-
-        # gRPC asks at each handshake, in a thread of its own.
-        return grpc.dynamic_ssl_server_credentials(newest(), newest, self.client_certificates)
+    def _credentials(self, files: PemSource | Pem) -> grpc.ServerCredentials:
+        # Not `dynamic_ssl_server_credentials`: gRPC calls into Python at each handshake then, and waits for
+        # the interpreter's lock while it holds locks of its own. A loop that waits for one of those may hold
+        # the interpreter's, and the process stands still for good: seen within seconds with five callers.
+        pem = files if isinstance(files, Pem) else files.current()
+        return grpc.ssl_server_credentials(
+            [(pem.key, pem.chain)],
+            root_certificates=pem.ca if self.client_certificates else None,
+            require_client_auth=self.client_certificates,
+        )
 
 
 def open_port_access(configuration: Configuration, service: Service) -> PortAccess:
