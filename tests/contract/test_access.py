@@ -231,7 +231,13 @@ async def opened(
         listen=Address(host="127.0.0.1", port=0),
         meter=NoOpMeterProvider().get_meter("test"),
         ready=lambda: True,
-        access=PortAccess(files=pem, client_certificates=certificates, gate=gate, lacks="", word="tls"),
+        access=PortAccess(
+            pem=None if pem is None else pem.current(),
+            client_certificates=certificates,
+            gate=gate,
+            lacks="",
+            word="tls",
+        ),
     )
     await server.start()
     try:

@@ -41,7 +41,7 @@ class WorkerPort:
             listen=listen,
             meter=meter,
             ready=lambda: True,
-            access=PortAccess(files=self._pem, gate=Gate(AuthSettings(), workers=True), lacks="", word="tls"),
+            access=PortAccess(pem=self._pem, gate=Gate(AuthSettings(), workers=True), lacks="", word="tls"),
             listen_key=LISTEN_KEY,
         )
 

@@ -65,7 +65,7 @@ def _text(value: str | bytes) -> str:
 
 
 class PemFiles:
-    """One end's files. Thread-safe: gRPC asks from threads of its own."""
+    """One end's files. Thread-safe."""
 
     def __init__(self, files: TlsFiles, *, clock: Clock | None = None) -> None:
         """Reads the files. Raises ConfigError (CERTIFICATE_UNUSABLE) naming the file and the remedy."""

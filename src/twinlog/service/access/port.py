@@ -1,7 +1,6 @@
 """How one port is secured: its TLS, its gate, and whether it may be open to others than this machine."""
 
 from dataclasses import dataclass, field
-from typing import Protocol
 
 import grpc
 
@@ -14,20 +13,12 @@ from twinlog.service.access.pem_files import Pem, PemFiles
 from twinlog.service.access.tokens import TokenFile
 
 
-class PemSource(Protocol):
-    """A port's certificate and key."""
-
-    def current(self) -> Pem:
-        """The newest; asked for once, when the port is bound."""
-        ...
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PortAccess:
     """What `GrpcServer` needs to know of security."""
 
-    files: PemSource | Pem | None = None
-    """`Pem`: it never changes."""
+    pem: Pem | None = None
+    """Certificate, key and CA that the port shows as long as it is open; None: it speaks plain text."""
     client_certificates: bool = False
     gate: Gate = field(default_factory=lambda: Gate(AuthSettings()))
     lacks: str = "TLS and no authentication"
@@ -36,15 +27,14 @@ class PortAccess:
 
     def bind(self, server: grpc.aio.Server, address: str) -> int:
         """The bound port. Raises RuntimeError when the address cannot be bound."""
-        if self.files is None:
+        if self.pem is None:
             return server.add_insecure_port(address)
-        return server.add_secure_port(address, self._credentials(self.files))
+        return server.add_secure_port(address, self._credentials(self.pem))
 
-    def _credentials(self, files: PemSource | Pem) -> grpc.ServerCredentials:
+    def _credentials(self, pem: Pem) -> grpc.ServerCredentials:
         # Not `dynamic_ssl_server_credentials`: gRPC calls into Python at each handshake then, and waits for
         # the interpreter's lock while it holds locks of its own. A loop that waits for one of those may hold
         # the interpreter's, and the process stands still for good: seen within seconds with five callers.
-        pem = files if isinstance(files, Pem) else files.current()
         return grpc.ssl_server_credentials(
             [(pem.key, pem.chain)],
             root_certificates=pem.ca if self.client_certificates else None,
@@ -73,7 +63,7 @@ def open_port_access(configuration: Configuration, service: Service) -> PortAcce
     ]
     open_word = "loopback" if configuration.endpoints[service].listen.is_loopback else INSECURE
     return PortAccess(
-        files=files,
+        pem=None if files is None else files.current(),
         client_certificates=port.client_certificates,
         gate=gate,
         lacks=missing,
