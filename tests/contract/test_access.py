@@ -2,9 +2,11 @@
 
 import asyncio
 import hashlib
+import ssl
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -181,6 +183,11 @@ class Port:
         async with open_channel(self.endpoint, security) as channel:
             return {method.full_name: await self.refusal(method, channel) for method in METHODS}
 
+    async def shows(self, chain: bytes) -> bool:
+        """Whether the next connection gets this certificate."""
+        shown = await asyncio.to_thread(ssl.get_server_certificate, ("127.0.0.1", self.server.port))
+        return shown.strip() in chain.decode()
+
     async def failure(self, security: ClientSecurity) -> TwinlogError:
         """What a look at the port fails with."""
         async with open_channel(self.endpoint, security) as channel:
@@ -203,6 +210,7 @@ async def opened(
     tokens: bool = False,
     workers: bool = False,
     oidc: TokenVerifier | None = None,
+    number: int = 0,
 ) -> AsyncIterator[Port]:
     authority = Authority()
     files = authority.files(directory, "server", "127.0.0.1") if tls else None
@@ -228,22 +236,28 @@ async def opened(
     server = GrpcServer(
         services(seen),
         service="source",
-        listen=Address(host="127.0.0.1", port=0),
+        listen=Address(host="127.0.0.1", port=number),
         meter=NoOpMeterProvider().get_meter("test"),
         ready=lambda: True,
         access=PortAccess(
             pem=None if pem is None else pem.current(),
+            newest=None if pem is None else pem.current,
             client_certificates=certificates,
             gate=gate,
             lacks="",
             word="tls",
         ),
+        renewal_seconds=0.02,
     )
     await server.start()
-    try:
-        yield Port(directory, authority, server, files, seen)
-    finally:
-        await server.stop(0)
+    stop = asyncio.Event()
+    async with asyncio.TaskGroup() as group:
+        group.create_task(server.renew_certificate(stop), name="certificate")
+        try:
+            yield Port(directory, authority, server, files, seen)
+        finally:
+            stop.set()
+            await server.stop(0)
 
 
 def person(port: Port, name: str) -> TlsFiles:
@@ -400,6 +414,7 @@ async def test_certificate_files_are_replaced_under_calls_and_no_call_fails(tmp_
                 put(port.files.certificate, renewed.chain)
                 await called(5)  # a new certificate beside its old key
                 put(port.files.key, renewed.key)
+                await eventually(partial(port.shows, renewed.chain))
                 mine = port.authority.sign("viewer", *hosts)
                 put(files.certificate, mine.chain)
                 await called(5)
@@ -408,6 +423,32 @@ async def test_certificate_files_are_replaced_under_calls_and_no_call_fails(tmp_
                 async with open_channel(port.endpoint, port.client(files)) as another:
                     await look(another)
             done.set()
+
+
+async def test_a_stream_outlives_the_certificate_under_which_it_began(tmp_path: Path) -> None:
+    async with opened(tmp_path) as port:
+        assert port.files is not None
+        async with open_channel(port.endpoint, port.client()) as channel:
+            watch = health_pb2_grpc.HealthStub(channel).Watch(health_pb2.HealthCheckRequest(service=""))
+            assert (await watch.read()).status == health_pb2.HealthCheckResponse.NOT_SERVING
+            renewed = port.authority.sign("server", "127.0.0.1")
+            put(port.files.key, renewed.key)
+            put(port.files.certificate, renewed.chain)
+            await eventually(partial(port.shows, renewed.chain))
+            await look(channel)
+            stop = asyncio.Event()
+            async with asyncio.TaskGroup() as group:
+                group.create_task(port.server.watch_readiness(stop), name="health")
+                assert (await watch.read()).status == health_pb2.HealthCheckResponse.SERVING
+                stop.set()
+
+
+async def test_a_port_that_may_renew_its_certificate_is_not_shared_by_two_servers(tmp_path: Path) -> None:
+    async with opened(tmp_path) as port:
+        with pytest.raises(ConfigError) as refused:
+            async with opened(tmp_path, number=port.server.port):
+                pass
+        assert refused.value.reason == "ADDRESS_IN_USE"
 
 
 async def test_calls_of_a_rotated_client_show_the_new_certificate(tmp_path: Path) -> None:

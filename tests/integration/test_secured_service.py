@@ -1,6 +1,8 @@
 """A service whose port is secured, as a process: what it refuses to start with, and what it lives through."""
 
+import asyncio
 import hashlib
+import ssl
 from pathlib import Path
 from typing import Any
 
@@ -115,6 +117,26 @@ async def test_half_written_files_do_not_harm_a_service_that_runs(tmp_path: Path
             return not await probe([endpoint], service="liveness", wait=False, security={endpoint: mine})
 
         await eventually(alive)
+        assert "PRIVATE" not in service.log()
+
+
+async def test_a_renewed_certificate_is_shown_without_a_restart(tmp_path: Path) -> None:
+    authority = Authority()
+    files = authority.files(tmp_path, "own", "127.0.0.1")
+    async with _service(tmp_path, properties=_PROPERTIES + tls(files)) as service:
+        port = await service.port()
+        mine = caller(authority.files(tmp_path, "me"))
+        renewed = authority.sign("own", "127.0.0.1")
+        put(files.certificate, renewed.chain)
+        put(files.key, renewed.key)
+
+        async def shown() -> bool:
+            found = await asyncio.to_thread(ssl.get_server_certificate, ("127.0.0.1", port))
+            return found.strip() in renewed.chain.decode()
+
+        await eventually(shown)
+        assert await serves(f"127.0.0.1:{port}", mine)
+        assert "certificate_shown" in service.log()
         assert "PRIVATE" not in service.log()
 
 

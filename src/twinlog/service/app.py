@@ -177,6 +177,7 @@ async def _run(name: str, build: Build, configuration: Configuration, *, port_fi
             runtime_loops: dict[str, Loop] = {
                 "probe-clusters": context.clusters.probe,
                 "health": server.watch_readiness,
+                "certificate": server.renew_certificate,
                 "connections": context.peers.tidy,
                 "grpc": serve,
                 "drain": drain,

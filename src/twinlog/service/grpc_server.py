@@ -1,6 +1,7 @@
 """The gRPC server of a service: health, reflection, limits, and an end that clients understand."""
 
 import asyncio
+import socket
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -27,6 +28,9 @@ OVERALL = ""
 LIVENESS = "liveness"
 READINESS = "readiness"
 
+_RENEWAL_SECONDS = 5.0
+_OLD_STREAMS_SECONDS = 300.0
+"""How long streams go on that began under the earlier certificate."""
 _NOT_READY_POLL_SECONDS = 0.2
 _READY_POLL_SECONDS = 1.0
 _SERVING = health_pb2.HealthCheckResponse.SERVING
@@ -46,8 +50,6 @@ _OPTIONS: tuple[tuple[str, Any], ...] = (
     # Pings that measure the way of what is received: requests are small, and streams of idle tasks many.
     ("grpc.http2.bdp_probe", 0),
     ("grpc.http2.lookahead_bytes", 1 << 20),
-    # Two servers on one port must be an error, not a lottery.
-    ("grpc.so_reuseport", 0),
 )
 
 
@@ -81,9 +83,12 @@ class GrpcServer:
         hindrance: Callable[[], TwinlogError] = too_late,
         access: PortAccess | None = None,
         listen_key: str = "",
+        renewal_seconds: float = _RENEWAL_SECONDS,
     ) -> None:
         """`hindrance`: see `RpcBoundary`; `access`: TLS and who may call, None = neither; `listen_key`: where
-        `listen` was written, by default the service's own key."""
+        `listen` was written, by default the service's own key; `renewal_seconds`: how often the files of the
+        certificate are looked at."""
+        self._renewal_seconds = renewal_seconds
         self._listen_key = listen_key or f"twinlog.{service}.listen"
         self._names = [entry.name for entry in services]
         self._service = service
@@ -92,25 +97,17 @@ class GrpcServer:
         self._port_file = port_file
         self._access = access or PortAccess()
         self._health = health.aio.HealthServicer()
-        self._server = grpc.aio.server(
-            interceptors=[
-                RpcBoundary(
-                    service=service,
-                    meter=meter,
-                    hindrance=hindrance,
-                    gate=self._access.gate,
-                    security=self._access.word,
-                )
-            ],
-            options=_OPTIONS,
-            maximum_concurrent_rpcs=MAX_CONCURRENT_RPCS,
+        self._services = services
+        self._boundary = RpcBoundary(
+            service=service,
+            meter=meter,
+            hindrance=hindrance,
+            gate=self._access.gate,
+            security=self._access.word,
         )
-        for entry in services:
-            entry.add(entry.servicer, self._server)
-        health_pb2_grpc.add_HealthServicer_to_server(self._health, self._server)
-        reflection.enable_server_reflection(
-            [*self._names, health.SERVICE_NAME, reflection.SERVICE_NAME], self._server
-        )
+        self._pem = self._access.pem
+        self._servers = [self._make_server()]
+        """The last one accepts connections; those before it end the streams that they have."""
         self.port = 0
         """The bound port, once started."""
 
@@ -123,15 +120,18 @@ class GrpcServer:
         await self._health.set(LIVENESS, _SERVING)
         key = self._listen_key
         try:
-            self.port = self._access.bind(self._server, str(self._listen))
-        except RuntimeError as error:
+            listen = self._listen
+            if self._access.newest is not None:
+                listen = Address(host=listen.host, port=free_port(listen))
+            self.port = self._access.bind(self._servers[-1], str(listen), self._pem)
+        except (RuntimeError, OSError) as error:
             raise ConfigError(
                 f"{key}: cannot listen on {self._listen}: the address is in use by another process, or is not"
                 f" one of this machine. Choose another one with {key} or --listen (port 0 takes a free one).",
                 reason="ADDRESS_IN_USE",
                 metadata={"key": key, "address": str(self._listen)},
             ) from error
-        await self._server.start()
+        await self._servers[-1].start()
         bound = Address(host=self._listen.host, port=self.port)
         _log.info("listening", address=str(bound), port=self.port, services=self._names)
         if not bound.is_loopback and self._access.lacks:
@@ -156,6 +156,55 @@ class GrpcServer:
                 shown = now_ready
             await wait_or_stop(stop, _READY_POLL_SECONDS if now_ready else _NOT_READY_POLL_SECONDS)
 
+    async def renew_certificate(self, stop: asyncio.Event) -> None:
+        """Loop: the port shows the newest certificate.
+
+        gRPC keeps the certificate of a server for its life, so a second server takes over the port: both
+        listen for a moment, then the first one accepts nobody more. Its calls end, its streams have
+        `_OLD_STREAMS_SECONDS`. No connection is refused.
+        """
+        if self._access.newest is None:
+            await stop.wait()
+            return
+        async with asyncio.TaskGroup() as group:
+            while not await wait_or_stop(stop, self._renewal_seconds):
+                newest = await asyncio.to_thread(self._access.newest)
+                if newest == self._pem:
+                    continue
+                later = self._make_server()
+                try:
+                    self._access.bind(later, str(Address(host=self._listen.host, port=self.port)), newest)
+                except RuntimeError as error:
+                    _log.warning("certificate_not_shown", message=f"{error}; the earlier one stays in use")
+                    continue
+                await later.start()
+                earlier = self._servers[-1]
+                self._servers.append(later)
+                self._pem = newest
+                _log.info("certificate_shown", names=sorted(newest.names), expires=newest.expires.isoformat())
+                group.create_task(self._end(earlier), name="earlier-certificate")
+
+    async def _end(self, earlier: grpc.aio.Server) -> None:
+        # Ends sooner when `stop` is called meanwhile.
+        await earlier.stop(_OLD_STREAMS_SECONDS)
+        self._servers.remove(earlier)
+
+    def _make_server(self) -> grpc.aio.Server:
+        shared = self._access.newest is not None
+        server = grpc.aio.server(
+            interceptors=[self._boundary],
+            # Two processes on one port must be an error, not a lottery: see `free_port` where it is shared.
+            options=(*_OPTIONS, ("grpc.so_reuseport", int(shared))),
+            maximum_concurrent_rpcs=MAX_CONCURRENT_RPCS,
+        )
+        for entry in self._services:
+            entry.add(entry.servicer, server)
+        health_pb2_grpc.add_HealthServicer_to_server(self._health, server)
+        reflection.enable_server_reflection(
+            [*self._names, health.SERVICE_NAME, reflection.SERVICE_NAME], server
+        )
+        return server
+
     async def leave(self) -> None:
         """Health turns to NOT_SERVING for good: callers stop coming, calls in flight go on. Idempotent."""
         await self._health.enter_graceful_shutdown()
@@ -165,11 +214,32 @@ class GrpcServer:
         Idempotent.
         """
         await self.leave()
-        await self._server.stop(grace_seconds)
+        async with asyncio.TaskGroup() as group:
+            for number, server in enumerate(self._servers):
+                group.create_task(server.stop(grace_seconds), name=f"stop-server-{number}")
 
     async def _set(self, status: Any) -> None:
         for name in (OVERALL, READINESS, *self._names):
             await self._health.set(name, status)
+
+
+def free_port(listen: Address) -> int:
+    """The port of `listen`, or a free one where that is 0, which nobody listens on at this moment.
+
+    A socket that may share its port is bound although another one has that port, and port 0 may give it one
+    that is in use. Raises OSError when the address is in use or is not one of this machine.
+    """
+    host, port = listen.host.strip("[]"), listen.port
+    for family, kind, protocol, _, address in socket.getaddrinfo(
+        host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
+    ):
+        with socket.socket(family, kind, protocol) as found:
+            found.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            if family == socket.AF_INET6:
+                found.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
+            found.bind((address[0], port or address[1], *address[2:]))
+            port = found.getsockname()[1]
+    return port
 
 
 def _write_port(path: Path, port: int) -> None:

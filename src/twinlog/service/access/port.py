@@ -1,5 +1,6 @@
 """How one port is secured: its TLS, its gate, and whether it may be open to others than this machine."""
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
 import grpc
@@ -18,18 +19,20 @@ class PortAccess:
     """What `GrpcServer` needs to know of security."""
 
     pem: Pem | None = None
-    """Certificate, key and CA that the port shows as long as it is open; None: it speaks plain text."""
+    """Certificate, key and CA that the port shows first; None: it speaks plain text."""
+    newest: Callable[[], Pem] | None = None
+    """What the port should show now. Blocks while it reads files. None: the port shows `pem` to its end."""
     client_certificates: bool = False
     gate: Gate = field(default_factory=lambda: Gate(AuthSettings()))
     lacks: str = "TLS and no authentication"
     word: str = ""
     """What every answer says: "insecure", "loopback", "tls", "authenticated", or "tls,authenticated"."""
 
-    def bind(self, server: grpc.aio.Server, address: str) -> int:
-        """The bound port. Raises RuntimeError when the address cannot be bound."""
-        if self.pem is None:
+    def bind(self, server: grpc.aio.Server, address: str, pem: Pem | None) -> int:
+        """The bound port, which shows `pem`. Raises RuntimeError when the address cannot be bound."""
+        if pem is None:
             return server.add_insecure_port(address)
-        return server.add_secure_port(address, self._credentials(self.pem))
+        return server.add_secure_port(address, self._credentials(pem))
 
     def _credentials(self, pem: Pem) -> grpc.ServerCredentials:
         # Not `dynamic_ssl_server_credentials`: gRPC calls into Python at each handshake then, and waits for
@@ -64,6 +67,7 @@ def open_port_access(configuration: Configuration, service: Service) -> PortAcce
     open_word = "loopback" if configuration.endpoints[service].listen.is_loopback else INSECURE
     return PortAccess(
         pem=None if files is None else files.current(),
+        newest=None if files is None else files.current,
         client_certificates=port.client_certificates,
         gate=gate,
         lacks=missing,
