@@ -24,6 +24,7 @@ from twinlog_source.driver.epoch import Epoch, Slot, SlotState
 from twinlog_source.driver.task_settings import TaskSettings
 from twinlog_source.driver.worker_port import WorkerPort
 from twinlog_source.driver.worker_servicer import WorkerServicer
+from twinlog_source.partitions.reports import TaskReport
 from twinlog_source.reasons import EndReason
 from twinlog_source.task.session import DRIVER_NAME, Outcome, TaskConnection
 
@@ -54,7 +55,7 @@ class Host:
     async def reopened(self, epoch: Epoch) -> None:
         """It may go on."""
 
-    def observe(self, epoch: Epoch, slot: Slot, reports: pb.PartitionReports) -> None:
+    def observe(self, epoch: Epoch, slot: Slot, report: TaskReport) -> None:
         """Nothing is kept."""
 
 

@@ -1,41 +1,36 @@
 """Pieces of the driver: epochs, the table of partitions, where partitions begin, transactional ids."""
 
 import asyncio
+from dataclasses import replace
 
 import pytest
 
-from twinlog.api.common.v1 import types_pb2
-from twinlog.api.source.v1 import source_service_pb2 as source_pb
 from twinlog.api.source.v1 import worker_service_pb2 as pb
 from twinlog.config import AutoOffsetReset
 from twinlog.model import Flow, TopicPartition
 from twinlog.service.feeds.topics import ReplicatedTopic, TopicState
-from twinlog_source.driver.epoch import Epoch, SlotState
+from twinlog_source.driver.epoch import Epoch, LastWords, SlotState
 from twinlog_source.driver.epoch_jobs import number_after
 from twinlog_source.log.facts import CopyFact, TopicFact
+from twinlog_source.partitions.reports import PartitionReport, TaskReport
+from twinlog_source.partitions.states import PartitionState
 from twinlog_source.partitions.table import PartitionTable, Shortened
 from twinlog_source.topics.start_positions import begins_at
 
 P, Q = TopicPartition("t", 0), TopicPartition("t", 1)
 
 
-def report(
-    partition: TopicPartition, position: int, end: int, records: int, size: int
-) -> pb.PartitionReports:
-    named = types_pb2.TopicPartition(topic=partition.topic, partition=partition.partition)
-    return pb.PartitionReports(
-        partitions=[
-            pb.PartitionReport(
-                partition=named,
-                position=position,
-                source_end_offset=end,
-                records=records,
-                bytes=size,
-                raw_records=records,
-                state=source_pb.PARTITION_STATE_RUNNING,
-            )
-        ]
+def report(partition: TopicPartition, position: int, end: int, records: int, size: int) -> TaskReport:
+    said = PartitionReport(
+        partition=partition,
+        position=position,
+        source_end=end,
+        records=records,
+        bytes=size,
+        raw_records=records,
+        state=PartitionState.RUNNING,
     )
+    return TaskReport(partitions=(said,))
 
 
 def topic(*, created_after_start: bool = False) -> ReplicatedTopic:
@@ -79,11 +74,9 @@ def test_the_log_is_the_truth_after_fencing_and_the_beginning_where_it_says_noth
     assert (table.rows[Q].position, table.rows[Q].stored) == (200, False)
 
 
-def said(*, position: int, target_end: int, shortened_to: int = -1) -> pb.PartitionReports:
-    reports = report(P, position, position, 0, 0)
-    reports.partitions[0].target_end_offset = target_end
-    reports.partitions[0].target_shortened_to = shortened_to
-    return reports
+def said(*, position: int, target_end: int, shortened_to: int | None = None) -> TaskReport:
+    (one,) = report(P, position, position, 0, 0).partitions
+    return TaskReport(partitions=(replace(one, target_end=target_end, target_shortened_to=shortened_to),))
 
 
 def test_a_target_that_a_task_found_shortened_is_told_once() -> None:
@@ -159,10 +152,10 @@ async def test_waiting_for_an_epoch_ends_with_its_last_slot_or_in_time() -> None
 def test_a_task_that_ends_with_a_reason_is_the_failure_of_its_epoch() -> None:
     epoch = Epoch(flow=Flow("A", "B"), number=1, plan=((P,),))
     (slot,) = epoch.slots
-    slot.final = pb.Finished(reason="PRODUCER_FENCED", message="taken over")
+    slot.final = LastWords(reason="PRODUCER_FENCED", message="taken over")
     assert epoch.failure is not None
     assert epoch.failure.reason == "PRODUCER_FENCED"
-    slot.final = pb.Finished(reason="END_OF_EPOCH")
+    slot.final = LastWords(reason="END_OF_EPOCH")
     assert epoch.failure is None
 
 

@@ -37,11 +37,14 @@ from twinlog_source.driver.state import FlowState
 from twinlog_source.driver.task_host import TaskHost
 from twinlog_source.driver.task_settings import TaskSettings
 from twinlog_source.driver.withdrawals import Withdrawal
+from twinlog_source.driver.worker_messages import task_report
 from twinlog_source.log.facts import EpochStart, LeaderEpochsFact, PauseFact, control_key
 from twinlog_source.log.gaps import MOST_RANGES, Gap
 from twinlog_source.log.internal_topics import InternalTopics
 from twinlog_source.log.journal import Journal
 from twinlog_source.log.positions import PositionsLog
+from twinlog_source.partitions.reports import PartitionReport, TaskReport
+from twinlog_source.partitions.states import PartitionState
 from twinlog_source.topics.known import KnownTopics
 from twinlog_source.topics.start_positions import StartPositions
 from unit.source.target_probe import FakeTargetProbe
@@ -200,7 +203,8 @@ def reported(estate: FlowState, **fields: object) -> None:
     )
     for name, value in fields.items():
         setattr(report, name, value)
-    estate.table.observe(0, pb.PartitionReports(partitions=[report]), now=1.0, now_ms=1)
+    said = task_report(pb.PartitionReports(partitions=[report]))
+    estate.table.observe(0, said, now=1.0, now_ms=1)
 
 
 def ledger(estate: FlowState) -> list[tuple[int, int, str]]:
@@ -393,15 +397,7 @@ async def test_a_withdrawn_move_is_undone_when_the_log_says_that_it_took_place(s
     await estate.set_position(P, 4)
     estate.withdrawals.by_task(P, Withdrawal(to_offset=8, before=None, number=7))
     reported(estate, position=4, source_end_offset=9, withdrawn=7)
-    estate.withdrawals.take(
-        pb.PartitionReports(
-            partitions=[
-                pb.PartitionReport(
-                    partition=types_pb2.TopicPartition(topic="t", partition=0), position=4, withdrawn=7
-                )
-            ]
-        )
-    )
+    estate.withdrawals.take([PartitionReport(partition=P, position=4, withdrawn=7)])
     await estate.journal.gap(
         Gap(partition=P, from_offset=4, to_offset=8, reason="SKIPPED_BY_OPERATOR", found_at_ms=1)
     )
@@ -419,10 +415,7 @@ async def test_a_copy_that_reached_the_place_of_a_withdrawn_move_is_not_put_back
     estate = await site.owner()
     await estate.set_position(P, 4)
     estate.withdrawals.by_task(P, Withdrawal(to_offset=8, before=None, number=7))
-    said = pb.PartitionReport(
-        partition=types_pb2.TopicPartition(topic="t", partition=0), position=4, withdrawn=7
-    )
-    estate.withdrawals.take(pb.PartitionReports(partitions=[said]))
+    estate.withdrawals.take([PartitionReport(partition=P, position=4, withdrawn=7)])
     lost = Gap(partition=P, from_offset=5, to_offset=8, reason="RETENTION", found_at_ms=1)
     await estate.journal.gap(lost)
     await estate.journal.position(P, 8)
@@ -759,7 +752,8 @@ async def test_a_limit_that_somebody_changed_is_seen_while_batches_are_refused(s
         reported(estate, state=source_pb.PARTITION_STATE_FAULTED, reason="RECORD_TOO_LARGE")
         assert await estate.plan_is_stale(planned)
         await estate.refresh(owned=planned)
-        assert estate.assignment(P, now_ms=site.clock.now_ms()).max_message_bytes == int(limit)
+        assignment = estate.assignment(P, now_ms=site.clock.now_ms())
+        assert assignment.topic.target_max_message_bytes == int(limit)
     reported(estate, state=source_pb.PARTITION_STATE_RUNNING)
     site.clock.advance(3)
     assert not await estate.plan_is_stale(planned)
@@ -768,13 +762,19 @@ async def test_a_limit_that_somebody_changed_is_seen_while_batches_are_refused(s
 async def test_a_setback_goes_to_the_next_task_unless_its_cause_may_be_gone(site: Site) -> None:
     estate = await site.owner()
     estate.assignment(P, now_ms=site.clock.now_ms())
-    reported(estate, state=source_pb.PARTITION_STATE_BACKOFF, reason="LEADER_UNAVAILABLE", failures=3)
-    report = estate.table.rows[P].report
-    assert report is not None
-    report.retry_at.FromMilliseconds(site.clock.now_ms() + 4000)
+    report = PartitionReport(
+        partition=P,
+        position=0,
+        state=PartitionState.BACKOFF,
+        reason="LEADER_UNAVAILABLE",
+        failures=3,
+        retry_at_ms=site.clock.now_ms() + 4000,
+    )
+    estate.table.observe(0, TaskReport(partitions=(report,)), now=1.0, now_ms=1)
     setback = estate.assignment(P, now_ms=site.clock.now_ms()).setback
-    assert (setback.reason, setback.failures, setback.retry_in.ToSeconds()) == ("LEADER_UNAVAILABLE", 3, 4)
+    assert setback is not None
+    assert (setback.reason, setback.failures, setback.retry_in_ms) == ("LEADER_UNAVAILABLE", 3, 4000)
     site.target.add_topic("A.t")
     site.say(estate.watch)
     await estate.refresh(owned=estate.table.plannable())
-    assert not estate.assignment(P, now_ms=site.clock.now_ms()).HasField("setback")
+    assert estate.assignment(P, now_ms=site.clock.now_ms()).setback is None

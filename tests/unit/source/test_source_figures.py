@@ -10,6 +10,7 @@ from twinlog_source.partitions.lag_time import MOST_SIGHTINGS, LagTime
 from twinlog_source.partitions.latency import LatencyHistogram
 from twinlog_source.partitions.latency_window import WINDOW_SECONDS, LatencyWindows
 from twinlog_source.partitions.rates import SHOWN_SECONDS, Rate
+from twinlog_source.task.spreads import spread_message, spread_of
 
 SAMPLES = st.lists(st.tuples(st.floats(0, 5000), st.integers(1, 1000)), min_size=1, max_size=50)
 
@@ -111,7 +112,9 @@ def test_a_spread_survives_the_report_and_adds_up(
         told = spread.take()
         assert told is not None
         assert spread.take() is None
-        whole.merge(LatencyHistogram.of_report(pb.Spread.FromString(told.SerializeToString())))
+        message = spread_message(told)
+        assert message is not None
+        whole.merge(spread_of(pb.Spread.FromString(message.SerializeToString())))
     both = [*first, *second]
     assert whole.records == sum(records for _, records in both)
     assert whole.sum_seconds == pytest.approx(sum(seconds * records for seconds, records in both))

@@ -13,6 +13,7 @@ from twinlog.testing.brokers import eventually
 from twinlog_source.driver.commands import MOVE_SECONDS, FlowOperations, Move, planned_move
 from twinlog_source.driver.epoch import Epoch
 from twinlog_source.driver.flow_driver import FlowDriver
+from twinlog_source.driver.worker_messages import task_report
 from unit.source.test_source_estate import P, Site
 
 NAMED = types_pb2.TopicPartition(topic=P.topic, partition=P.partition)
@@ -31,9 +32,9 @@ class Task:
 
     def says(self, **fields: Any) -> None:
         report = pb.PartitionReport(partition=NAMED, target_end_offset=-1, target_shortened_to=-1, **fields)
-        reports = pb.PartitionReports(partitions=[report])
-        self.driver.estate.table.observe(0, reports, now=1.0, now_ms=1)
-        self.driver.estate.withdrawals.take(reports)
+        said = task_report(pb.PartitionReports(partitions=[report]))
+        self.driver.estate.table.observe(0, said, now=1.0, now_ms=1)
+        self.driver.estate.withdrawals.take(said.partitions)
 
 
 @pytest.fixture

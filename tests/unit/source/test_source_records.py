@@ -56,7 +56,7 @@ FACTS: st.SearchStrategy[Fact] = st.one_of(
         topic_id=NAMES,
         end_offset=NUMBERS,
         position=NUMBERS,
-        held_from=st.just(-1) | NUMBERS,
+        held_from=st.none() | NUMBERS,
     ),
     st.builds(
         CopyFact,

@@ -4,8 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from twinlog.api.source.v1.worker_service_pb2 import SetThrottle
-from twinlog_source.partitions.shares import differ, share_limit
+from twinlog_source.partitions.shares import SlotLimits, differ, share_limit
 
 DEMANDS = st.lists(st.one_of(st.none(), st.floats(0, 1e9)), min_size=1, max_size=6)
 
@@ -28,13 +27,13 @@ def test_a_modest_slot_gets_what_it_needs(limit: float, demands: list[float | No
 
 
 def test_tasks_are_told_when_a_limit_came_went_or_moved() -> None:
-    def throttle(whole: int, **topics: int) -> SetThrottle:
-        return SetThrottle(bytes_per_second=whole, topic_bytes_per_second=topics)
+    def throttle(whole: int | None, **topics: int) -> SlotLimits:
+        return SlotLimits(bytes_per_second=whole, topic_bytes_per_second=topics)
 
-    assert not differ(throttle(0), throttle(0))
+    assert not differ(throttle(None), throttle(None))
     assert not differ(throttle(1000, t=500), throttle(1010, t=495))
     assert differ(throttle(1000), throttle(1100))
-    assert differ(throttle(1000), throttle(0))
-    assert differ(throttle(0), throttle(10))
-    assert differ(throttle(0, t=500), throttle(0))
-    assert differ(throttle(0, t=500), throttle(0, t=600))
+    assert differ(throttle(1000), throttle(None))
+    assert differ(throttle(None), throttle(10))
+    assert differ(throttle(None, t=500), throttle(None))
+    assert differ(throttle(None, t=500), throttle(None, t=600))

@@ -6,14 +6,12 @@ from functools import partial
 
 import pytest
 
-from twinlog.api.common.v1 import types_pb2
-from twinlog.api.source.v1 import source_service_pb2 as source_pb
-from twinlog.api.source.v1 import worker_service_pb2 as pb
 from twinlog.errors import TransientKafkaError
 from twinlog.kafka.ports import NewTopic
 from twinlog.model import TopicPartition
 from twinlog.testing.fakes.clock import FakeClock
 from twinlog.testing.fakes.cluster import FakeCluster
+from twinlog_source.partitions.reports import PartitionReport
 from twinlog_source.partitions.stall_watch import StallWatch
 from twinlog_source.partitions.standing import (
     END_VALID_SECONDS,
@@ -23,13 +21,14 @@ from twinlog_source.partitions.standing import (
     idle_words,
     standing_of,
 )
+from twinlog_source.partitions.states import PartitionState
 from twinlog_source.partitions.table import Obstacle, PartitionRow, PartitionTable
 from twinlog_source.topics.source_ends import LOOK_SECONDS, PARTITIONS_PER_SECOND, SourceEnds
 
 P, Q = TopicPartition("t", 0), TopicPartition("t", 1)
-RUNNING, STALLED = source_pb.PARTITION_STATE_RUNNING, source_pb.PARTITION_STATE_STALLED
-WAITING, PAUSED = source_pb.PARTITION_STATE_WAITING, source_pb.PARTITION_STATE_PAUSED
-FAULTED, BACKOFF = source_pb.PARTITION_STATE_FAULTED, source_pb.PARTITION_STATE_BACKOFF
+RUNNING, STALLED = PartitionState.RUNNING, PartitionState.STALLED
+WAITING, PAUSED = PartitionState.WAITING, PartitionState.PAUSED
+FAULTED, BACKOFF = PartitionState.FAULTED, PartitionState.BACKOFF
 
 FACTS = FlowFacts(
     now=100.0,
@@ -53,24 +52,24 @@ def heard(at: float | None) -> Callable[[int], float | None]:
 
 
 def said(
-    state: source_pb.PartitionState.ValueType = RUNNING,
+    state: PartitionState = RUNNING,
     *,
     position: int = 10,
-    end: int = -1,
+    end: int | None = None,
     reason: str = "",
     message: str = "",
-) -> pb.PartitionReport:
-    return pb.PartitionReport(
-        partition=types_pb2.TopicPartition(topic="t", partition=0),
+) -> PartitionReport:
+    return PartitionReport(
+        partition=P,
         position=position,
-        source_end_offset=end,
+        source_end=end,
         state=state,
         reason=reason,
         message=message,
     )
 
 
-def behind(*, report: pb.PartitionReport | None = None, since: float | None = None) -> PartitionRow:
+def behind(*, report: PartitionReport | None = None, since: float | None = None) -> PartitionRow:
     """A partition with 40 of 50 offsets to copy."""
     row = PartitionRow(partition=P, position=10, slot=0)
     if report is not None:
@@ -81,7 +80,7 @@ def behind(*, report: pb.PartitionReport | None = None, since: float | None = No
     return row
 
 
-def words(standing: ElectionResult) -> tuple[int, str]:
+def words(standing: ElectionResult) -> tuple[PartitionState, str]:
     return standing.state, standing.reason
 
 
@@ -170,7 +169,7 @@ def test_a_partition_that_should_move_and_does_not_is_stalled_until_it_moves() -
 
 
 @pytest.mark.parametrize("state", [PAUSED, FAULTED])
-def test_who_rests_or_is_at_fault_is_not_stalled(state: source_pb.PartitionState.ValueType) -> None:
+def test_who_rests_or_is_at_fault_is_not_stalled(state: PartitionState) -> None:
     row = behind(report=said(state, reason="BECAUSE"), since=0.0)
     assert words(standing_of(row, FACTS)) == (state, "BECAUSE")
 

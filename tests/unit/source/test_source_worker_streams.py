@@ -21,6 +21,7 @@ from twinlog.testing.virtual_time import run_in_virtual_time
 from twinlog_source.driver.epoch import Epoch, Slot
 from twinlog_source.driver.stream_pace import LONGEST_REPORT_SECONDS
 from twinlog_source.driver.worker_servicer import MOST_SILENT_STREAMS, WorkerServicer
+from twinlog_source.partitions.reports import TaskReport
 from twinlog_source.partitions.standing import SILENT_SECONDS
 
 NO_CONTEXT = cast("Context", None)
@@ -97,7 +98,7 @@ class Host:
     async def reopened(self, epoch: Epoch) -> None:
         """It may go on."""
 
-    def observe(self, epoch: Epoch, slot: Slot, reports: pb.PartitionReports) -> None:
+    def observe(self, epoch: Epoch, slot: Slot, report: TaskReport) -> None:
         """Nothing is kept."""
 
 

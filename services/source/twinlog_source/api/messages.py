@@ -7,14 +7,15 @@ from google.protobuf.timestamp_pb2 import Timestamp
 
 from twinlog.api.common.v1 import types_pb2
 from twinlog.api.source.v1 import source_service_pb2 as pb
-from twinlog.model import Flow, TopicPartition
+from twinlog.model import Flow
 from twinlog.service.clusters import ClusterStatus
 from twinlog.verify.standing import ProofStanding
 from twinlog_source.driver.commands import Move
 from twinlog_source.driver.flow_driver import FlowDriver
-from twinlog_source.driver.instruments import state_name
+from twinlog_source.driver.worker_messages import lane_message, partition_message, state_message
 from twinlog_source.log.gaps import Gap
 from twinlog_source.partitions.standing import ElectionResult, FlowFacts, standing_of
+from twinlog_source.partitions.states import PartitionState
 from twinlog_source.partitions.table import PartitionRow
 
 
@@ -29,7 +30,7 @@ def flow_status(driver: FlowDriver, clusters: Iterable[ClusterStatus]) -> pb.Flo
         flow=flow_message(driver.flow),
         epoch=0 if driver.current is None else driver.current.number,
         slots=0 if driver.current is None else len(driver.current.slots),
-        partitions_by_state=Counter(state_name(standing.state) for _, standing in told),
+        partitions_by_state=Counter(str(standing.state) for _, standing in told),
         records=table.records,
         bytes=table.bytes,
         records_per_second=sum(row.records.shown(facts.now) for row, _ in told),
@@ -65,13 +66,13 @@ def partition_status(
         flow=flow_message(driver.flow),
         source=partition_message(row.partition),
         target_topic=row.target_topic,
-        state=standing.state,
+        state=state_message(standing.state),
         position=-1 if row.position is None else row.position,
         source_end_offset=-1 if row.end is None else row.end,
         lag_records=standing.lag_records,
         records_per_second=row.records.shown(facts.now),
         bytes_per_second=row.bytes.shown(facts.now),
-        slot=row.slot,
+        slot=-1 if row.slot is None else row.slot,
         reason=standing.reason,
         message=_words(driver, row, standing),
     )
@@ -80,9 +81,9 @@ def partition_status(
         status.offsets = "preserved" if copy.preserved else "translated"
         status.offsets_reason, status.offsets_since = copy.reason, copy.since
     if row.report is not None:
-        status.lane = row.report.lane
-        if row.report.HasField("replication_latency"):
-            status.replication_latency.CopyFrom(row.report.replication_latency)
+        status.lane = lane_message(row.report.lane)
+        if row.report.replication_latency_ns is not None:
+            status.replication_latency.FromNanoseconds(row.report.replication_latency_ns)
     retry_at_ms = retry_ms(row, facts)
     if retry_at_ms is not None:
         status.retry_at.CopyFrom(timestamp(retry_at_ms))
@@ -116,9 +117,7 @@ def retry_ms(row: PartitionRow, facts: FlowFacts) -> int | None:
     """When a partition that is set aside is tried again, by the wall clock; None for others."""
     if row.obstacle is not None:
         return facts.wall_ms(row.obstacle.retry_at)
-    if row.report is not None and row.report.HasField("retry_at"):
-        return row.report.retry_at.ToMilliseconds()
-    return None
+    return None if row.report is None else row.report.retry_at_ms
 
 
 def gap_message(flow: Flow, gap: Gap) -> pb.LedgerGap:
@@ -177,10 +176,6 @@ def flow_message(flow: Flow) -> types_pb2.Flow:
     return types_pb2.Flow(source=flow.source, target=flow.target)
 
 
-def partition_message(partition: TopicPartition) -> types_pb2.TopicPartition:
-    return types_pb2.TopicPartition(topic=partition.topic, partition=partition.partition)
-
-
 def timestamp(wall_ms: int) -> Timestamp:
     message = Timestamp()
     message.FromMilliseconds(wall_ms)
@@ -192,7 +187,7 @@ def _words(driver: FlowDriver, row: PartitionRow, standing: ElectionResult) -> s
     if standing.reason == "TOPIC_UNKNOWN" and not driver.estate.watch.connected:
         return f"{standing.message}; configsync, which would see to it, is away"
     pause = driver.estate.positions.control.pause_of(row.partition)
-    if standing.state == pb.PARTITION_STATE_PAUSED and pause is not None:
+    if standing.state == PartitionState.PAUSED and pause is not None:
         return f"by {pause.by} since {timestamp(pause.at_ms).ToJsonString()}"
     return standing.message
 
@@ -204,7 +199,7 @@ def _most_frequent_trouble(
     troubled = [
         (row, standing)
         for row, standing in told
-        if standing.reason and standing.state != pb.PARTITION_STATE_PAUSED
+        if standing.reason and standing.state != PartitionState.PAUSED
     ]
     if not troubled:
         return "", ""

@@ -8,7 +8,6 @@ from dataclasses import dataclass, replace
 
 import structlog
 
-from twinlog.api.common.v1 import types_pb2
 from twinlog.api.source.v1 import worker_service_pb2 as worker_pb
 from twinlog.clock import Clock
 from twinlog.errors import ConfigError, KafkaError, NotFoundError, StateError, TransientKafkaError
@@ -18,6 +17,7 @@ from twinlog.service.waiting import wait_or_stop
 from twinlog_source.driver.epoch import Slot
 from twinlog_source.driver.flow_driver import FlowDriver
 from twinlog_source.driver.withdrawals import Withdrawal
+from twinlog_source.driver.worker_messages import partition_message
 from twinlog_source.log.facts import ControlRecord, PauseFact, ThrottleFact
 from twinlog_source.log.gaps import Gap
 from twinlog_source.partitions.table import PartitionRow
@@ -278,8 +278,7 @@ class FlowOperations:
             log_end_offset=move.log_end_offset,
         )
         self.driver.estate.withdrawals.by_task(move.partition, withdrawal)
-        named = types_pb2.TopicPartition(topic=move.partition.topic, partition=move.partition.partition)
-        command = worker_pb.WithdrawReposition(partition=named, id=order.number)
+        command = worker_pb.WithdrawReposition(partition=partition_message(move.partition), id=order.number)
         order.slot.tell(worker_pb.WorkerCommand(withdraw_reposition=command))
 
     def _is_withdrawn(self, order: "_Order") -> bool:
@@ -348,10 +347,9 @@ class FlowOperations:
         epoch = self.driver.current
         slot = None if epoch is None else epoch.slot_of(move.partition)
         if order.slot is None and slot is not None and slot.final is None and not order.given_up:
-            named = types_pb2.TopicPartition(topic=move.partition.topic, partition=move.partition.partition)
             order.slot, order.task = slot, slot.joined
             command = worker_pb.Reposition(
-                partition=named,
+                partition=partition_message(move.partition),
                 position=move.to_offset,
                 id=order.number,
                 log_start_offset=move.log_start_offset,
@@ -414,7 +412,7 @@ class FlowOperations:
         for slot in epoch.slots:
             for paused in (True, False):
                 named = [
-                    types_pb2.TopicPartition(topic=partition.topic, partition=partition.partition)
+                    partition_message(partition)
                     for partition in slot.partitions
                     if partition in partitions and control.is_paused(partition) is paused
                 ]

@@ -14,6 +14,8 @@ from twinlog.api.source.v1 import worker_service_pb2 as pb
 from twinlog.errors import TransientKafkaError, TwinlogError
 from twinlog.model import Flow, TopicPartition
 from twinlog_source.partitions.planner import Plan
+from twinlog_source.partitions.reports import TaskCounters
+from twinlog_source.partitions.shares import SlotLimits
 from twinlog_source.reasons import EndReason
 
 COMMAND_QUEUE_SIZE = 256
@@ -47,6 +49,15 @@ class SlotState(StrEnum):
     """Its task has said its last words."""
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LastWords:
+    """Why a task ended, as it says itself."""
+
+    reason: str
+    """END_OF_EPOCH, or the stable reason of a failure."""
+    message: str = ""
+
+
 @dataclass(slots=True, kw_only=True)
 class Slot:
     """One slot of an epoch. Mutated on the driver's event loop only."""
@@ -64,11 +75,11 @@ class Slot:
     commands: asyncio.Queue[pb.WorkerCommand] = field(
         default_factory=lambda: asyncio.Queue(COMMAND_QUEUE_SIZE)
     )
-    final: pb.Finished | None = None
+    final: LastWords | None = None
     worker: str = ""
-    counted: pb.PartitionReports = field(default_factory=pb.PartitionReports)
+    counted: TaskCounters = field(default_factory=TaskCounters)
     """The counters of its task as they were last told."""
-    throttle: pb.SetThrottle = field(default_factory=pb.SetThrottle)
+    limits: SlotLimits = field(default_factory=SlotLimits)
     """The limits its task knows."""
 
     @property

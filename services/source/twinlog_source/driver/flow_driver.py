@@ -34,6 +34,7 @@ from twinlog_source.driver.instruments import FlowInstruments
 from twinlog_source.driver.shared_workers import is_small, seconds_to_renewal
 from twinlog_source.driver.state import FlowState
 from twinlog_source.driver.task_host import TaskHost
+from twinlog_source.driver.worker_messages import limits_message
 from twinlog_source.log.facts import MOST_SLOTS
 from twinlog_source.log.fencing import FENCED
 from twinlog_source.partitions.planner import Load, Plan, plan, slots_needed
@@ -116,13 +117,13 @@ class FlowDriver:
         epoch = self.current
         if epoch is None:
             return
-        commands = self.estate.orders.throttles(epoch.plan, now=self.clock.monotonic())
-        dealt = list(zip(epoch.slots, commands, strict=True))
-        if not any(differ(slot.throttle, command) for slot, command in dealt):
+        shares = self.estate.orders.throttles(epoch.plan, now=self.clock.monotonic())
+        dealt = list(zip(epoch.slots, shares, strict=True))
+        if not any(differ(slot.limits, limits) for slot, limits in dealt):
             return
-        for slot, command in dealt:
-            slot.throttle = command
-            slot.tell(pb.WorkerCommand(set_throttle=command))
+        for slot, limits in dealt:
+            slot.limits = limits
+            slot.tell(pb.WorkerCommand(set_throttle=limits_message(limits)))
 
     def idle_reason(self) -> tuple[str, str]:
         """Reason and words for a flow that does not copy; empty while it does."""
@@ -156,7 +157,7 @@ class FlowDriver:
             slow_slots=frozenset(
                 row.slot
                 for row in list(table.rows.values())
-                if row.task_reason == PartitionReason.TARGET_SLOW
+                if row.slot is not None and row.task_reason == PartitionReason.TARGET_SLOW
             ),
         )
 

@@ -7,8 +7,6 @@ from typing import Protocol
 
 from opentelemetry.metrics import Histogram, Meter, Observation
 
-from twinlog.api.source.v1 import source_service_pb2 as source_pb
-from twinlog.api.source.v1 import worker_service_pb2 as pb
 from twinlog.clock import Clock
 from twinlog.telemetry import metrics
 from twinlog.verify.model import Kind
@@ -18,6 +16,7 @@ from twinlog_source.log.facts import ControlState
 from twinlog_source.log.gaps import Gap
 from twinlog_source.partitions.latency import LatencyHistogram
 from twinlog_source.partitions.latency_window import LatencyWindows
+from twinlog_source.partitions.reports import TaskCounters
 from twinlog_source.partitions.standing import FlowFacts, lag_of, standing_of
 from twinlog_source.partitions.table import PartitionRow, PartitionTable, Progress
 
@@ -70,10 +69,10 @@ class FlowInstruments:
         self._distribute(latencies, self._latency, self._latencies)
         self._distribute(ages, self._record_age, self._record_ages)
 
-    def task_counted(self, before: pb.PartitionReports, now: pb.PartitionReports) -> None:
+    def task_counted(self, before: TaskCounters, now: TaskCounters) -> None:
         """Count what a task's own counters grew by; they begin at 0 with every task."""
         if now.transactions_committed < before.transactions_committed:
-            before = pb.PartitionReports()
+            before = TaskCounters()
         for outcome, count in (
             ("committed", now.transactions_committed - before.transactions_committed),
             ("aborted", now.transactions_aborted - before.transactions_aborted),
@@ -83,8 +82,9 @@ class FlowInstruments:
         if now.offset_syncs > before.offset_syncs:
             self._syncs.add(now.offset_syncs - before.offset_syncs, self._to(self._syncs_topic))
         for reason, failures in now.failures.items():
-            if failures > before.failures[reason]:
-                self.failed(reason, failures - before.failures[reason])
+            added = failures - before.failures.get(reason, 0)
+            if added > 0:
+                self.failed(reason, added)
 
     def gap(self, gap: Gap) -> None:
         """A gap was entered into the ledger."""
@@ -169,7 +169,7 @@ class FlowInstruments:
         """Partitions by state."""
         counts: dict[str, int] = {}
         for row in self._rows():
-            name = state_name(standing_of(row, facts).state)
+            name = standing_of(row, facts).state
             counts[name] = counts.get(name, 0) + 1
         return [Observation(count, {**self._flow, "twinlog.state": name}) for name, count in counts.items()]
 
@@ -258,8 +258,3 @@ def _longest(spread: LatencyHistogram) -> float:
 
 def _mean(spread: LatencyHistogram) -> float:
     return spread.sum_seconds / spread.records
-
-
-def state_name(state: source_pb.PartitionState.ValueType) -> str:
-    """`RUNNING`, as operators know it."""
-    return source_pb.PartitionState.Name(state).removeprefix("PARTITION_STATE_")

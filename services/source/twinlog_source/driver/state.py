@@ -8,7 +8,6 @@ import math
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field
 
-from twinlog.api.source.v1 import worker_service_pb2 as pb
 from twinlog.clock import Clock
 from twinlog.errors import FatalKafkaError, KafkaError, NotFoundError
 from twinlog.kafka.ports import OffsetSpec
@@ -23,7 +22,7 @@ from twinlog_source.log.journal import Journal
 from twinlog_source.log.ledger import Ledger
 from twinlog_source.log.positions import PositionsLog
 from twinlog_source.log.topic_facts import TopicFacts
-from twinlog_source.partitions.assignments import TaskOrders, limits_differ
+from twinlog_source.partitions.assignments import Assignment, TaskOrders, limits_differ
 from twinlog_source.partitions.table import Obstacle, PartitionRow, PartitionTable
 from twinlog_source.preserved.target_probe import TargetProbe
 from twinlog_source.topics.copy_changes import CopyChanges
@@ -382,6 +381,6 @@ class FlowState:
             if row is not None and row.obstacle is not None and row.obstacle.retry_at == math.inf:
                 row.obstacle = obstacle
 
-    def assignment(self, partition: TopicPartition, *, now_ms: int) -> pb.Assignment:
+    def assignment(self, partition: TopicPartition, *, now_ms: int) -> Assignment:
         """What a task is told of a partition whose position is known."""
         return self.orders.assignment(partition, self.topics[partition.topic], now_ms=now_ms)

@@ -12,6 +12,8 @@ from twinlog_source.driver.epoch_jobs import EpochJobs
 from twinlog_source.driver.instruments import FlowInstruments
 from twinlog_source.driver.state import FlowState
 from twinlog_source.driver.task_settings import TaskSettings
+from twinlog_source.driver.worker_messages import assignment_message, limits_message
+from twinlog_source.partitions.reports import TaskReport
 from twinlog_source.reasons import EndReason
 
 log = structlog.get_logger(__name__)
@@ -59,17 +61,18 @@ class TaskHost:
         if epoch.ending:
             raise StateError(f"epoch {epoch.number} is over", reason=EndReason.EPOCH_OVER)
 
-    def observe(self, epoch: Epoch, slot: Slot, reports: pb.PartitionReports) -> None:
+    def observe(self, epoch: Epoch, slot: Slot, report: TaskReport) -> None:
         if epoch.closed:
             return
         progress = self.estate.table.observe(
-            slot.index, reports, now=self.clock.monotonic(), now_ms=self.clock.now_ms()
+            slot.index, report, now=self.clock.monotonic(), now_ms=self.clock.now_ms()
         )
         self.instruments.progress(progress)
-        self.instruments.task_counted(slot.counted, reports)
-        slot.counted = reports
-        self.estate.ledger.take(reports)
-        self.estate.withdrawals.take(reports)
+        self.instruments.task_counted(slot.counted, report.counters)
+        slot.counted = report.counters
+        for gap in report.gaps:
+            self.estate.ledger.enter(gap)
+        self.estate.withdrawals.take(report.partitions)
 
     def start(self, epoch: Epoch, slot: Slot) -> pb.Start:
         """Where the slot's task begins, and how fast it may go."""
@@ -82,8 +85,8 @@ class TaskHost:
                 continue
             row.begin(now)
             row.slot = slot.index
-            start.assignments.append(self.estate.assignment(partition, now_ms=self.clock.now_ms()))
-        limits = self.estate.orders.throttles(epoch.plan, now=now)
-        start.throttle.CopyFrom(limits[slot.index])
-        slot.throttle = limits[slot.index]
+            assignment = self.estate.assignment(partition, now_ms=self.clock.now_ms())
+            start.assignments.append(assignment_message(assignment))
+        slot.limits = self.estate.orders.throttles(epoch.plan, now=now)[slot.index]
+        start.throttle.CopyFrom(limits_message(slot.limits))
         return start

@@ -6,9 +6,9 @@ Invariant: a move that its command called failed is undone wherever the log says
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
-from twinlog.api.source.v1 import worker_service_pb2 as pb
 from twinlog.model import TopicPartition
 from twinlog_source.log.gaps import Gap, GapIdentity, passed_over
+from twinlog_source.partitions.reports import PartitionReport
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -47,10 +47,10 @@ class Withdrawals:
         left_out = tuple(gap.identity for gap in gaps)
         self.due[partition] = Withdrawal(to_offset=to_offset, before=before, gaps=left_out)
 
-    def take(self, reports: pb.PartitionReports) -> None:
+    def take(self, reports: Iterable[PartitionReport]) -> None:
         """What tasks say of the moves that they were told to withdraw."""
-        for report in reports.partitions:
-            partition = TopicPartition(report.partition.topic, report.partition.partition)
+        for report in reports:
+            partition = report.partition
             given_up = self.due.get(partition)
             if given_up is None or not given_up.number:
                 continue

@@ -13,8 +13,10 @@ from twinlog.model import Flow
 from twinlog.service.errors_wire import ExhaustedError
 from twinlog.service.grpc_server import Context
 from twinlog.service.waiting import wait_or_stop
-from twinlog_source.driver.epoch import Epoch, Slot, SlotState, rejoin_wait
+from twinlog_source.driver.epoch import Epoch, LastWords, Slot, SlotState, rejoin_wait
 from twinlog_source.driver.stream_pace import LONGEST_ALIVE_SECONDS, alive_seconds
+from twinlog_source.driver.worker_messages import task_report
+from twinlog_source.partitions.reports import TaskReport
 from twinlog_source.reasons import EndReason
 
 HELLO_SECONDS = 10.0
@@ -41,7 +43,7 @@ class WorkerHost(Protocol):
         """A task that copies has initialised its ids again. Raises TwinlogError when it must not go on."""
         ...
 
-    def observe(self, epoch: Epoch, slot: Slot, reports: pb.PartitionReports) -> None: ...
+    def observe(self, epoch: Epoch, slot: Slot, report: TaskReport) -> None: ...
 
 
 class WorkerServicer(pb_grpc.WorkerServiceServicer):
@@ -166,13 +168,14 @@ class _Conversation:
                 case "reopened":
                     await self._reopened()
                 case "partitions":
-                    self._host.observe(epoch, slot, report.partitions)
+                    self._host.observe(epoch, slot, task_report(report.partitions))
                     reports += 1
                     if reports == REPORTS_OF_A_HEALTHY_TASK:
                         slot.losses = 0
                 case "finished":
-                    slot.final = report.finished
-                    self._host.observe(epoch, slot, report.finished.reports)
+                    finished = report.finished
+                    slot.final = LastWords(reason=finished.reason, message=finished.message)
+                    self._host.observe(epoch, slot, task_report(finished.reports))
                     epoch.move(slot, SlotState.FINISHED)
                     return
                 case _:

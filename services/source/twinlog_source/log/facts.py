@@ -120,9 +120,9 @@ class TargetFact:
     """Target offset after the last record written."""
     position: int
     """The source position at that moment."""
-    held_from: int = -1
+    held_from: int | None = None
     """Source offset at or before the first record that the copy held then, if the source has no holes there;
-    -1 = not known."""
+    None = not known, -1 on the log."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -299,7 +299,7 @@ def fact_record(source_alias: str, fact: Fact) -> tuple[bytes, bytes]:
                 "topic_id": fact.topic_id,
                 "end": fact.end_offset,
                 "position": fact.position,
-                "held_from": fact.held_from,
+                "held_from": -1 if fact.held_from is None else fact.held_from,
             }
         case CopyFact():
             key = partition_key(source_alias, "copy", fact.partition)
@@ -408,13 +408,13 @@ def _partition_fact(kind: str, partition: TopicPartition, document: dict[str, ob
                 else None
             )
         case "target", {"topic_id": str(topic_id), "end": int(end), "position": int(position), **more}:
-            held_from = more.get("held_from", -1)
+            held_from = more.get("held_from")
             return TargetFact(
                 partition=partition,
                 topic_id=topic_id,
                 end_offset=end,
                 position=position,
-                held_from=held_from if isinstance(held_from, int) else -1,
+                held_from=held_from if isinstance(held_from, int) and held_from >= 0 else None,
             )
         case "copy", {
             "offsets": "preserved" | "translated" as offsets,

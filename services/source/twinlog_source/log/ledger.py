@@ -7,7 +7,6 @@ from dataclasses import dataclass, field, replace
 
 import structlog
 
-from twinlog.api.source.v1 import worker_service_pb2 as pb
 from twinlog.model import Flow, TopicPartition
 from twinlog_source.log.gaps import Gap, GapIdentity, tidied
 from twinlog_source.log.journal import Journal
@@ -33,21 +32,6 @@ class Ledger:
             return
         await self.journal.gap(gap)
         self.enter(gap)
-
-    def take(self, reports: pb.PartitionReports) -> None:
-        """The gaps that a task found, and put on the log itself."""
-        for report in reports.partitions:
-            partition = TopicPartition(report.partition.topic, report.partition.partition)
-            for found in report.gaps:
-                self.enter(
-                    Gap(
-                        partition=partition,
-                        from_offset=found.from_offset,
-                        to_offset=found.to_offset,
-                        reason=found.reason,
-                        found_at_ms=found.found_at.ToMilliseconds(),
-                    )
-                )
 
     def enter(self, gap: Gap) -> None:
         """A gap that is on the log already."""

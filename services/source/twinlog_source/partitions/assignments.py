@@ -3,23 +3,54 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from google.protobuf.duration_pb2 import Duration
-
-from twinlog.api.common.v1 import types_pb2
-from twinlog.api.source.v1 import worker_service_pb2 as pb
 from twinlog.config import OffsetsMode
 from twinlog.model import TopicPartition
+from twinlog.offsets import SyncPace
 from twinlog.policy.offsets_rule import OffsetsRule
 from twinlog.service.feeds.topics import ReplicatedTopic
-from twinlog_source.log.facts import ControlState
+from twinlog_source.log.facts import ControlState, CopyFact, EpochStart
 from twinlog_source.partitions.planner import Plan
-from twinlog_source.partitions.shares import share_limit
+from twinlog_source.partitions.shares import SlotLimits, share_limit
+from twinlog_source.partitions.states import PartitionState
 from twinlog_source.partitions.table import PartitionRow, PartitionTable
 
 Limits = tuple[str, int, str, str]
 """Which topic the copies go to, and what it takes."""
 _Terms = tuple[Limits, bool]
 """The same, and whether the copy keeps its source's offsets."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Setback:
+    """A back-off or a fault that outlives the task that met it."""
+
+    state: PartitionState
+    reason: str
+    message: str
+    retry_in_ms: int
+    failures: int
+    """In a row so far."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Assignment:
+    """One partition, as it is handed to a task."""
+
+    partition: TopicPartition
+    topic: ReplicatedTopic
+    position: int
+    position_stored: bool
+    """The log holds it; else a reset chose it."""
+    copy: CopyFact
+    offsets_required: bool
+    """The configuration demands the source's offsets."""
+    paused: bool
+    setback: Setback | None
+    """None also where another limit, or another topic, may let succeed what failed before."""
+    epochs: tuple[EpochStart, ...]
+    target_end: int | None
+    """Target offset after the last record that was written; None = not known."""
+    sync_pace: SyncPace | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -30,7 +61,7 @@ class TaskOrders:
     _terms_before: dict[TopicPartition, _Terms] = field(default_factory=dict)
     """How a partition was handed out last."""
 
-    def assignment(self, partition: TopicPartition, topic: ReplicatedTopic, *, now_ms: int) -> pb.Assignment:
+    def assignment(self, partition: TopicPartition, topic: ReplicatedTopic, *, now_ms: int) -> Assignment:
         """What a task is told of a partition whose position and kind of copy are known."""
         row = self.table.rows[partition]
         copy = row.copy
@@ -39,47 +70,37 @@ class TaskOrders:
         terms, before = (limits_of(topic), copy.preserved), self._terms_before.get(partition)
         self._terms_before[partition] = terms
         if before is not None and before[0][0] != terms[0][0]:
-            row.target_end = -1
-        return pb.Assignment(
-            partition=types_pb2.TopicPartition(topic=partition.topic, partition=partition.partition),
-            target_topic=topic.target_topic,
+            row.target_end = None
+        return Assignment(
+            partition=partition,
+            topic=topic,
             position=row.position,
-            max_message_bytes=topic.target_max_message_bytes,
-            compression_type=topic.target_compression_type,
-            timestamp_type=topic.target_timestamp_type,
-            paused=self.control.is_paused(partition),
             position_stored=row.stored,
-            # Another limit, or another topic: what failed before may succeed now.
+            copy=copy,
+            offsets_required=self.rule.wanted(partition.topic) is OffsetsMode.PRESERVED,
+            paused=self.control.is_paused(partition),
             setback=_setback(row, now_ms=now_ms) if terms == before else None,
-            epochs=[pb.EpochStart(leader_epoch=each.leader_epoch, offset=each.offset) for each in row.epochs],
-            target_end_offset=row.target_end,
-            compacted=topic.source_cleanup_policy != "delete",
+            epochs=row.epochs,
+            target_end=row.target_end,
             sync_pace=row.sync_pace,
-            preserved=(
-                pb.PreservedCopy(
-                    skip_from=copy.skip_from,
-                    skip_to=copy.skip_to,
-                    since=copy.since,
-                    required=self.rule.wanted(partition.topic) is OffsetsMode.PRESERVED,
-                )
-                if copy.preserved
-                else None
-            ),
-            target_topic_id=topic.target_topic_id,
         )
 
-    def throttles(self, plan: Plan, *, now: float) -> list[pb.SetThrottle]:
+    def throttles(self, plan: Plan, *, now: float) -> list[SlotLimits]:
         """The limits of each slot; together they are the limits in force."""
-        commands = [pb.SetThrottle() for _ in plan]
+        totals: list[int | None] = [None] * len(plan)
+        by_topic: list[dict[str, int]] = [{} for _ in plan]
         for topic, limit in self.control.throttles.items():
             scoped = [[p for p in slot if topic in (None, p.topic)] for slot in plan]
             demands = [self.table.load(partitions, now=now).most_bytes_per_second for partitions in scoped]
-            for command, share in zip(commands, share_limit(limit.bytes_per_second, demands), strict=True):
+            for slot, share in enumerate(share_limit(limit.bytes_per_second, demands)):
                 if topic is None:
-                    command.bytes_per_second = max(1, int(share))
+                    totals[slot] = max(1, int(share))
                 else:
-                    command.topic_bytes_per_second[topic] = max(1, int(share))
-        return commands
+                    by_topic[slot][topic] = max(1, int(share))
+        return [
+            SlotLimits(bytes_per_second=total, topic_bytes_per_second=limits)
+            for total, limits in zip(totals, by_topic, strict=True)
+        ]
 
 
 def limits_of(topic: ReplicatedTopic) -> Limits:
@@ -96,17 +117,15 @@ def limits_differ(before: Mapping[str, ReplicatedTopic], now: Mapping[str, Repli
     return any(limits_of(topic) != limits_of(before.get(name, topic)) for name, topic in now.items())
 
 
-def _setback(row: PartitionRow, *, now_ms: int) -> pb.Setback | None:
+def _setback(row: PartitionRow, *, now_ms: int) -> Setback | None:
     """Why the partition stands aside, by its last task's word."""
     report = row.report
-    if report is None or not report.HasField("retry_at") or report.position != row.position:
+    if report is None or report.retry_at_ms is None or report.position != row.position:
         return None
-    retry_in = Duration()
-    retry_in.FromMilliseconds(max(0, report.retry_at.ToMilliseconds() - now_ms))
-    return pb.Setback(
+    return Setback(
         state=report.state,
         reason=report.reason,
         message=report.message,
-        retry_in=retry_in,
+        retry_in_ms=max(0, report.retry_at_ms - now_ms),
         failures=report.failures,
     )

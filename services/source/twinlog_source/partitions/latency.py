@@ -7,7 +7,6 @@ how many records there are.
 from bisect import bisect_left
 from dataclasses import dataclass, field
 
-from twinlog.api.source.v1 import worker_service_pb2 as pb
 from twinlog.telemetry.metrics import AGE_BUCKETS_SECONDS
 
 
@@ -58,25 +57,10 @@ class LatencyHistogram:
             for _ in range(max(1, round(count * scale)))
         ]
 
-    def take(self) -> pb.Spread | None:
+    def take(self) -> "LatencyHistogram | None":
         """What was gathered since the last call; None when that is nothing."""
         if not self.buckets:
             return None
-        told = pb.Spread(
-            buckets=[
-                pb.SpreadBucket(index=index, records=records, sum_seconds=seconds)
-                for index, (records, seconds) in self.buckets.items()
-            ],
-            min_seconds=self.min_seconds,
-            max_seconds=self.max_seconds,
-        )
+        taken = LatencyHistogram(self.buckets, self.min_seconds, self.max_seconds)
         self.buckets, self.min_seconds, self.max_seconds = {}, float("inf"), 0.0
-        return told
-
-    @classmethod
-    def of_report(cls, told: pb.Spread) -> "LatencyHistogram":
-        return cls(
-            {bucket.index: (bucket.records, bucket.sum_seconds) for bucket in told.buckets},
-            told.min_seconds,
-            told.max_seconds,
-        )
+        return taken

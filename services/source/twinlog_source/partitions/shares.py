@@ -1,11 +1,20 @@
 """How one limit is shared by the slots that work under it. Pure."""
 
-from collections.abc import Sequence
-
-from twinlog.api.source.v1.worker_service_pb2 import SetThrottle
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 
 TOLERATED_RATIO = 0.02
 """Shares that moved by less are not dealt anew: tasks need not be told every moment."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SlotLimits:
+    """How fast one slot may read."""
+
+    bytes_per_second: int | None = None
+    """For all of its partitions together; None = no limit."""
+    topic_bytes_per_second: Mapping[str, int] = field(default_factory=dict)
+    """By source topic, for those that have a limit of their own."""
 
 
 def share_limit(limit: float, demands: Sequence[float | None]) -> tuple[float, ...]:
@@ -39,11 +48,11 @@ def share_limit(limit: float, demands: Sequence[float | None]) -> tuple[float, .
     return tuple(shares)
 
 
-def differ(told: SetThrottle, wanted: SetThrottle) -> bool:
+def differ(told: SlotLimits, wanted: SlotLimits) -> bool:
     """Whether a slot has to be told: a limit came, went, or moved by more than is tolerated."""
     if told.topic_bytes_per_second.keys() != wanted.topic_bytes_per_second.keys():
         return True
-    pairs = [(told.bytes_per_second, wanted.bytes_per_second)]
+    pairs = [(told.bytes_per_second or 0, wanted.bytes_per_second or 0)]
     pairs += [
         (told.topic_bytes_per_second[topic], limit) for topic, limit in wanted.topic_bytes_per_second.items()
     ]

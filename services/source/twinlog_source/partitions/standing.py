@@ -8,11 +8,10 @@ Invariant: what is not known is None, never 0.
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TypeAlias
 
-from twinlog.api.source.v1 import source_service_pb2 as pb
 from twinlog.errors import TwinlogError
 from twinlog.model import TopicPartition
+from twinlog_source.partitions.states import PartitionState
 from twinlog_source.partitions.table import PartitionRow
 from twinlog_source.reasons import HELD, PartitionReason
 
@@ -25,9 +24,7 @@ TARGET_QUOTA = f"a quota of the target holds the copy up ({PartitionReason.TARGE
 QUOTA_SECONDS = 15.0
 """Brokers throttle for moments, again and again: so long a quota counts as what holds a task up."""
 
-_MAY_STALL = frozenset((pb.PARTITION_STATE_RUNNING, pb.PARTITION_STATE_BACKOFF, pb.PARTITION_STATE_WAITING))
-
-State: TypeAlias = "pb.PartitionState.ValueType"
+_MAY_STALL = frozenset((PartitionState.RUNNING, PartitionState.BACKOFF, PartitionState.WAITING))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -64,7 +61,7 @@ class FlowFacts:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ElectionResult:
-    state: State
+    state: PartitionState
     reason: str = ""
     message: str = ""
     lag_records: int | None = None
@@ -106,7 +103,7 @@ def standing_of(row: PartitionRow, facts: FlowFacts) -> ElectionResult:
     since = row.stall.since(facts.stalled_seconds, now=facts.now) if may_stall else None
     if since is not None:
         reason, message = _waits_for(row, facts, state, reason, message)
-        state = pb.PARTITION_STATE_STALLED
+        state = PartitionState.STALLED
         # Without the seconds, which grow: watchers are told of changes only.
         message = f"no progress for {facts.stalled_seconds:g} s or longer: {message}"
     return ElectionResult(
@@ -119,27 +116,29 @@ def standing_of(row: PartitionRow, facts: FlowFacts) -> ElectionResult:
     )
 
 
-def _word(row: PartitionRow, facts: FlowFacts) -> tuple[State, str, str]:
+def _word(row: PartitionRow, facts: FlowFacts) -> tuple[PartitionState, str, str]:
     """State, reason and words, before it is asked whether it moves."""
     if row.obstacle is not None:
-        return pb.PARTITION_STATE_FAULTED, row.obstacle.reason, row.obstacle.message
+        return PartitionState.FAULTED, row.obstacle.reason, row.obstacle.message
     report = row.report
-    if report is not None and (_is_heard(row, facts) or report.state == pb.PARTITION_STATE_FAULTED):
-        if report.reason == PartitionReason.TARGET_SLOW and _is_recent(
-            facts.target_throttled_at(row.slot), facts
-        ):
+    if report is not None and (_is_heard(row, facts) or report.state == PartitionState.FAULTED):
+        if report.reason == PartitionReason.TARGET_SLOW and _held_by_target_quota(row, facts):
             return report.state, PartitionReason.QUOTA, TARGET_QUOTA
         return report.state, report.reason, report.message
     if facts.is_paused(row.partition):
-        return pb.PARTITION_STATE_PAUSED, PartitionReason.PAUSED_BY_OPERATOR, ""
+        return PartitionState.PAUSED, PartitionReason.PAUSED_BY_OPERATOR, ""
     if facts.idle_reason:
-        return pb.PARTITION_STATE_WAITING, facts.idle_reason, facts.idle_message
-    return pb.PARTITION_STATE_WAITING, PartitionReason.NO_TASK, "no Spark task copies it now"
+        return PartitionState.WAITING, facts.idle_reason, facts.idle_message
+    return PartitionState.WAITING, PartitionReason.NO_TASK, "no Spark task copies it now"
 
 
 def _is_heard(row: PartitionRow, facts: FlowFacts) -> bool:
-    heard_at = facts.heard_at(row.slot)
+    heard_at = None if row.slot is None else facts.heard_at(row.slot)
     return heard_at is not None and facts.now - heard_at <= SILENT_SECONDS
+
+
+def _held_by_target_quota(row: PartitionRow, facts: FlowFacts) -> bool:
+    return row.slot is not None and _is_recent(facts.target_throttled_at(row.slot), facts)
 
 
 def _is_recent(at: float | None, facts: FlowFacts) -> bool:
@@ -147,13 +146,13 @@ def _is_recent(at: float | None, facts: FlowFacts) -> bool:
 
 
 def _waits_for(
-    row: PartitionRow, facts: FlowFacts, state: State, reason: str, message: str
+    row: PartitionRow, facts: FlowFacts, state: PartitionState, reason: str, message: str
 ) -> tuple[str, str]:
     """What keeps a partition that should move: a quota, the task's word, else what the driver sees itself."""
     if not reason:
-        if _is_recent(facts.target_throttled_at(row.slot), facts):
+        if _held_by_target_quota(row, facts):
             return PartitionReason.QUOTA, TARGET_QUOTA
-        if _is_recent(facts.source_throttled_at(row.slot), facts):
+        if row.slot is not None and _is_recent(facts.source_throttled_at(row.slot), facts):
             return PartitionReason.QUOTA, f"a quota of source {facts.source} holds the copy up"
     if reason:
         return reason, message or reason

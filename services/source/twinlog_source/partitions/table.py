@@ -5,21 +5,20 @@ RPCs.
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, replace
 
-from twinlog.api.source.v1 import source_service_pb2 as source_pb
-from twinlog.api.source.v1 import worker_service_pb2 as pb
 from twinlog.errors import KafkaError, TwinlogError
 from twinlog.model import TopicPartition
+from twinlog.offsets import SyncPace
 from twinlog.verify.standing import ProofStanding
 from twinlog_source.log.facts import CopyFact, EpochStart
 from twinlog_source.partitions.lag_time import LagTime
 from twinlog_source.partitions.latency import LatencyHistogram
 from twinlog_source.partitions.planner import BACKLOG_RECORDS, BEHIND_RECORDS, BEHIND_SECONDS, Load
 from twinlog_source.partitions.rates import Rate
+from twinlog_source.partitions.reports import PartitionReport, TaskReport
 from twinlog_source.partitions.stall_watch import StallWatch
+from twinlog_source.partitions.states import PartitionState
 
-_MOVING = frozenset((source_pb.PARTITION_STATE_RUNNING, source_pb.PARTITION_STATE_BACKOFF))
-NOT_SEEN = -1
-"""In reports: the task has not seen that."""
+_MOVING = frozenset((PartitionState.RUNNING, PartitionState.BACKOFF))
 
 
 @dataclass(slots=True, kw_only=True)
@@ -57,16 +56,17 @@ class PartitionRow:
     obstacle: Obstacle | None = None
     copy: CopyFact | None = None
     """Whether the copy keeps its source's offsets; None = not decided yet: it must not be copied."""
-    slot: int = -1
+    slot: int | None = None
+    """Which task has it, or had it last."""
     epochs: tuple[EpochStart, ...] = ()
     """Leader epochs of what is copied, as `LeaderEpochsFact`."""
-    target_end: int = -1
-    """Target offset after the last record that is known to be written; -1 = unknown."""
+    target_end: int | None = None
+    """Target offset after the last record that is known to be written; None = unknown."""
     target_end_at: int = 0
     """The source position then."""
-    held_from: int = -1
+    held_from: int | None = None
     """Source offset at or before the first record that the copy holds, when the source has no holes there;
-    -1 = unknown."""
+    None = unknown."""
     shortened: Shortened | None = None
     """What the target lost, not yet in the ledger."""
     end: int | None = None
@@ -78,7 +78,7 @@ class PartitionRow:
     replaced_at: int | None = None
     """The target is another topic than the one we know of, and holds the records from this source offset on;
     None = that was not seen."""
-    report: pb.PartitionReport | None = None
+    report: PartitionReport | None = None
     """The newest word of a task, also of one that is gone."""
     reported_at_ms: int = 0
     records: Rate = field(default_factory=Rate)
@@ -86,7 +86,7 @@ class PartitionRow:
     lag_time: LagTime = field(default_factory=LagTime)
     stall: StallWatch = field(default_factory=StallWatch)
     _lanes: dict[str, int] = field(default_factory=dict)
-    _shortened_to: int = NOT_SEEN
+    _shortened_to: int | None = None
     """What the present task has said of it, taken already."""
     _disproved_end: int | None = None
     """What a task goes on believing until it writes again."""
@@ -96,7 +96,7 @@ class PartitionRow:
         self.records.begin(now)
         self.bytes.begin(now)
         self._lanes.clear()
-        self._shortened_to = NOT_SEEN
+        self._shortened_to = None
         self.forget_task_words()
 
     def begin_at(self, position: int) -> None:
@@ -107,7 +107,7 @@ class PartitionRow:
     def forget_task_words(self) -> None:
         """What the last task said of the kind of copy is settled."""
         if self.report is not None:
-            self.report.needs_translation = False
+            self.report = replace(self.report, needs_translation=False)
 
     @property
     def is_preserved(self) -> bool:
@@ -120,11 +120,13 @@ class PartitionRow:
 
     def forget_target(self) -> None:
         """The target is another log now: nothing is known of its end."""
-        self.target_end, self.target_end_at, self.shortened, self.replaced_at = -1, 0, None, None
-        self.held_from = -1
+        self.target_end, self.target_end_at, self.shortened, self.replaced_at = None, 0, None, None
+        self.held_from = None
 
     def note_target_start(self, start_offset: int) -> None:
         """The target log that ends at `target_end` begins here."""
+        if self.target_end is None:
+            return
         # Not more records than offsets: the others are markers of transactions.
         self.held_from = max(0, self.target_end_at - (self.target_end - start_offset))
 
@@ -133,7 +135,7 @@ class PartitionRow:
 
         `next_written`: source offset of the record that was written there next; None = none yet.
         """
-        if end_offset >= self.target_end or self.position is None:
+        if self.target_end is None or end_offset >= self.target_end or self.position is None:
             return
         # Not more records than offsets are gone: the others are markers of transactions.
         first_lost = max(0, self.target_end_at - (self.target_end - end_offset))
@@ -171,28 +173,25 @@ class PartitionRow:
         if self.end is not None and self.position is not None:
             self.lag_time.observe(self.position, self.end, self.end_at)
 
-    def take(self, report: pb.PartitionReport, *, now: float, now_ms: int) -> None:
+    def take(self, report: PartitionReport, *, now: float, now_ms: int) -> None:
         """The newest word of the task that owns it."""
-        if report.target_shortened_to not in (NOT_SEEN, self._shortened_to):
-            self._shortened_to = report.target_shortened_to
-            self.note_target_end(
-                report.target_shortened_to,
-                next_written=report.target_shortened_at if report.HasField("target_shortened_at") else None,
-            )
-        if report.target_end_offset != self._disproved_end:
-            self.target_end, self.target_end_at = report.target_end_offset, report.position
+        shortened_to = report.target_shortened_to
+        if shortened_to is not None and shortened_to != self._shortened_to:
+            self._shortened_to = shortened_to
+            self.note_target_end(shortened_to, next_written=report.target_shortened_at)
+        if report.target_end is None or report.target_end != self._disproved_end:
+            self.target_end, self.target_end_at = report.target_end, report.position
         # A task repeats the end of its last fetch, however old: only one that rose was just seen.
-        before = -1 if self.report is None else self.report.source_end_offset
-        if report.source_end_offset != before and report.source_end_offset >= (self.end or 0):
-            self.end, self.end_at = report.source_end_offset, now
+        end, before = report.source_end, self.task_end
+        if end is not None and end != before and end >= (self.end or 0):
+            self.end, self.end_at = end, now
         self.report, self.reported_at_ms, self.position = report, now_ms, report.position
         self._observe_lag()
-        self.epochs = tuple(EpochStart(each.leader_epoch, each.offset) for each in report.epochs)
-        if report.HasField("preserved") and self.copy is not None and self.copy.preserved:
-            skip = report.preserved
-            self.copy = replace(self.copy, skip_from=skip.skip_from, skip_to=skip.skip_to)
+        self.epochs = report.epochs
+        if report.skipped is not None and self.copy is not None and self.copy.preserved:
+            self.copy = replace(self.copy, skip_from=report.skipped.first, skip_to=report.skipped.end)
 
-    def added_by_lane(self, report: pb.PartitionReport) -> dict[str, int]:
+    def added_by_lane(self, report: PartitionReport) -> dict[str, int]:
         """What a task's counters by lane grew since its last report."""
         counts = {**report.recoded_records, "UNOPENED": report.raw_records}
         added = {lane: count - self._lanes.get(lane, 0) for lane, count in counts.items()}
@@ -200,12 +199,12 @@ class PartitionRow:
         return {lane: records for lane, records in added.items() if records > 0}
 
     @property
-    def sync_pace(self) -> pb.SyncPace | None:
+    def sync_pace(self) -> SyncPace | None:
         """Where its offset syncs stand; None unless it goes on exactly where its last task ended in order."""
         report = self.report
-        if report is None or not report.HasField("sync_pace"):
+        if report is None or report.position != self.position or self.target_end is None:
             return None
-        return report.sync_pace if report.position == self.position and self.target_end >= 0 else None
+        return report.sync_pace
 
     @property
     def last_known_lag(self) -> int | None:
@@ -215,16 +214,16 @@ class PartitionRow:
         return max(0, self.end - self.position)
 
     @property
-    def task_end_offset(self) -> int:
-        """The end that the last task saw of the log it copied; -1 = none."""
-        return -1 if self.report is None else self.report.source_end_offset
+    def task_end(self) -> int | None:
+        """The end that the last task saw of the log it copied; None = none."""
+        return None if self.report is None else self.report.source_end
 
     @property
-    def task_state(self) -> source_pb.PartitionState.ValueType:
+    def task_state(self) -> PartitionState:
         """What the last task said; that is not what is told of it (`standing`)."""
         if self.obstacle is not None:
-            return source_pb.PARTITION_STATE_FAULTED
-        return source_pb.PARTITION_STATE_WAITING if self.report is None else self.report.state
+            return PartitionState.FAULTED
+        return PartitionState.WAITING if self.report is None else self.report.state
 
     @property
     def task_reason(self) -> str:
@@ -311,7 +310,7 @@ class PartitionTable:
             bytes_per_second=sum(row.bytes.current(now) for row in rows),
             has_backlog=any((row.last_known_lag or 0) > BACKLOG_RECORDS for row in moving),
             is_behind=any(
-                row.task_state == source_pb.PARTITION_STATE_RUNNING
+                row.task_state == PartitionState.RUNNING
                 and (row.last_known_lag or 0) > BEHIND_RECORDS
                 and (row.lag_time.seconds(now) or 0) > BEHIND_SECONDS
                 for row in moving
@@ -335,7 +334,7 @@ class PartitionTable:
             elif row.position is not None:
                 row.position, row.stored = row.initial, False
 
-    def observe(self, slot: int, reports: pb.PartitionReports, *, now: float, now_ms: int) -> list[Progress]:
+    def observe(self, slot: int, reports: TaskReport, *, now: float, now_ms: int) -> list[Progress]:
         """Take a task's reports and return what they added."""
         progress = []
         self.heard_at[slot] = now
@@ -344,8 +343,7 @@ class PartitionTable:
         if reports.target_throttled:
             self.target_throttled_at[slot] = now
         for report in reports.partitions:
-            partition = TopicPartition(report.partition.topic, report.partition.partition)
-            row = self.rows.get(partition) or self._leaving.get(partition)
+            row = self.rows.get(report.partition) or self._leaving.get(report.partition)
             if row is None:
                 continue
             row.slot = slot
@@ -361,20 +359,16 @@ class PartitionTable:
                     row=row,
                     records=records,
                     bytes=added_bytes,
-                    latency=LatencyHistogram.of_report(report.latency)
-                    if report.HasField("latency")
-                    else None,
-                    record_age=LatencyHistogram.of_report(report.record_age)
-                    if report.HasField("record_age")
-                    else None,
+                    latency=report.latency,
+                    record_age=report.record_age,
                     lanes=row.added_by_lane(report),
                 )
             )
         return progress
 
-    def _note_copied(self, row: PartitionRow, report: pb.PartitionReport, *, now: float, now_ms: int) -> None:
+    def _note_copied(self, row: PartitionRow, report: PartitionReport, *, now: float, now_ms: int) -> None:
         self.last_copied_at_ms = now_ms
-        if report.HasField("replication_latency"):
-            latency_ms = report.replication_latency.ToMilliseconds()
+        if report.replication_latency_ns is not None:
+            latency_ms = report.replication_latency_ns // 1_000_000
             self.last_copied_record_ms = max(self.last_copied_record_ms, now_ms - latency_ms)
             row.note_written(report.position, now - latency_ms / 1000)

@@ -18,6 +18,7 @@ from twinlog_source.log.gaps import Gap
 from twinlog_source.reasons import HELD, PartitionReason
 from twinlog_source.task.partition import PartitionCopy, State
 from twinlog_source.task.preserved_copy import PreservedCopy
+from twinlog_source.task.spreads import spread_message
 from twinlog_source.task.sync_paces import pace_message
 from twinlog_source.task.syncs import OffsetSyncs
 from twinlog_source.task.target_writer import TargetWriter
@@ -158,8 +159,8 @@ class Reporter:
             target_shortened_to=copy.target_shortened_to,
             target_shortened_at=copy.target_shortened_at,
             lane=source_pb.LANE_UNSPECIFIED if copy.lane is None else LANES[copy.lane],
-            latency=copy.counters.latency.take(),
-            record_age=copy.counters.record_age.take(),
+            latency=spread_message(copy.counters.latency.take()),
+            record_age=spread_message(copy.counters.record_age.take()),
         )
         if copy.state is State.RUNNING and problem is not None:
             report.state = source_pb.PARTITION_STATE_BACKOFF

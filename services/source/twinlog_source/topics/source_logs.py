@@ -48,7 +48,7 @@ class SourceLogs:
         if row is not None:
             # Of a preserved copy it is stored now and then only.
             position = max(position, row.position or 0)
-        end = max(position, -1 if row is None else row.task_end_offset)
+        end = max(position, 0 if row is None else row.task_end or 0)
         gap = Gap(
             partition=partition,
             from_offset=position,

@@ -66,19 +66,19 @@ class TargetLogs:
             gap = Gap(
                 partition=partition,
                 # Also what the source no longer holds: only the copy did.
-                from_offset=min(begin, position) if held_from < 0 else min(begin, position, held_from),
+                from_offset=min(begin, position) if held_from is None else min(begin, position, held_from),
                 to_offset=position,
                 reason="TARGET_RECREATED",
                 found_at_ms=self.clock.now_ms(),
             )
             await self.ledger.write(gap)
 
-    def _held_from(self, topic: ReplicatedTopic, partition: TopicPartition) -> int:
-        """Where the copy began that was there before, in source offsets; -1 = not known."""
+    def _held_from(self, topic: ReplicatedTopic, partition: TopicPartition) -> int | None:
+        """Where the copy began that was there before, in source offsets; None = not known."""
         held_from = self.table.rows[partition].held_from
         mark = self.marks.control.targets.get(partition)
         is_of_it = mark is not None and mark.topic_id != topic.target_topic_id
-        return mark.held_from if held_from < 0 and mark is not None and is_of_it else held_from
+        return mark.held_from if held_from is None and mark is not None and is_of_it else held_from
 
     async def look_at_ends(self, topics: Topics) -> None:
         """Whether the copies still reach as far as they were written."""
@@ -89,14 +89,14 @@ class TargetLogs:
             topic, mark = topics.get(partition.topic), self.marks.control.targets.get(partition)
             if topic is None:
                 continue
-            if row.target_end < 0 and mark is not None and mark.topic_id == topic.target_topic_id:
+            if row.target_end is None and mark is not None and mark.topic_id == topic.target_topic_id:
                 row.target_end, row.target_end_at = mark.end_offset, mark.position
                 row.held_from = mark.held_from
-            if row.target_end > 0:
+            if row.target_end:
                 rows[TopicPartition(topic.target_topic, partition.partition)] = row
         if not rows:
             return
-        written = {partition: row.target_end for partition, row in rows.items()}
+        written = {partition: row.target_end or 0 for partition, row in rows.items()}
         starts = await self.target.list_offsets(OffsetSpec.EARLIEST, rows.keys())
         for partition, end in (await self.target.list_offsets(OffsetSpec.LATEST, rows.keys())).items():
             row, start = rows[partition], starts[partition]
@@ -153,7 +153,7 @@ class TargetLogs:
         marks = []
         for partition, row in self.table.rows.items():
             topic = topics.get(partition.topic)
-            if topic is None or row.target_end < 0 or row.shortened is not None or row.is_preserved:
+            if topic is None or row.target_end is None or row.shortened is not None or row.is_preserved:
                 continue
             mark = TargetFact(
                 partition=partition,

@@ -21,6 +21,7 @@ from twinlog.kafka.raw import ProducerIdentity, ProducerSettings
 from twinlog.model import Flow, TopicPartition
 from twinlog.policy.offsets_rule import OffsetsRule
 from twinlog.testing.fakes.clock import FakeClock
+from twinlog_source.driver.worker_messages import task_report
 from twinlog_source.log.facts import ControlState, CopyFact, parse_control
 from twinlog_source.log.topic_facts import TopicFacts
 from twinlog_source.partitions.table import PartitionRow, PartitionTable
@@ -141,7 +142,8 @@ class Driver:
 
     def hear(self, report: pb.PartitionReport) -> None:
         """A word of the task."""
-        self.row.take(report, now=1.0, now_ms=1)
+        (said,) = task_report(pb.PartitionReports(partitions=[report])).partitions
+        self.row.take(said, now=1.0, now_ms=1)
         self.changes.take_ended()
         self.changes.take_skips()
 

@@ -16,7 +16,9 @@ from twinlog.testing.fakes.cluster_hooks import Call
 from twinlog_source.driver.commands import planned_move
 from twinlog_source.driver.ownership import FOREIGN_AFTER_MS
 from twinlog_source.driver.state import FlowState
+from twinlog_source.driver.worker_messages import assignment_message
 from twinlog_source.log.facts import CopyFact, OwnerFact
+from twinlog_source.partitions.reports import PartitionReport, SkippedRange, TaskReport
 from twinlog_source.partitions.table import PartitionRow
 from twinlog_source.topics.copy_modes import RETRY_SECONDS
 from unit.source.target_probe import FakeTargetProbe
@@ -68,7 +70,7 @@ def obstacle(estate: FlowState) -> str:
 
 
 def assigned(estate: FlowState) -> pb.Assignment:
-    return estate.assignment(P, now_ms=1)
+    return assignment_message(estate.assignment(P, now_ms=1))
 
 
 async def test_a_new_copy_is_preserved_and_begins_where_the_sources_log_starts(site: Site) -> None:
@@ -362,10 +364,8 @@ async def test_what_a_task_leaves_out_counts_for_the_next(site: Site) -> None:
     assigned(estate)
     fact = copy_of(estate)
     await estate.journal.state(replace(fact, skip_from=4, skip_to=9))
-    report = pb.PartitionReport(target_end_offset=-1, target_shortened_to=-1, position=9)
-    report.partition.topic = "t"
-    report.preserved.skip_from, report.preserved.skip_to = 4, 9
-    estate.table.observe(0, pb.PartitionReports(partitions=[report]), now=1.0, now_ms=1)
+    report = PartitionReport(partition=P, position=9, skipped=SkippedRange(first=4, end=9))
+    estate.table.observe(0, TaskReport(partitions=(report,)), now=1.0, now_ms=1)
     await estate.plan_is_stale(frozenset([P]))
     assert kind(estate) == (True, 0, "", 4, 9)
     assert assigned(await site.owner(AUTO)).preserved.skip_from == 4
@@ -452,7 +452,8 @@ async def test_a_copy_is_not_handed_out_before_its_kind_is_on_the_log(site: Site
 
 def test_the_words_of_an_earlier_task_do_not_count_for_a_new_one() -> None:
     fact = CopyFact(partition=P, preserved=True, since=0, reason="", target_topic_id="x")
-    row = PartitionRow(partition=P, copy=fact, report=pb.PartitionReport(needs_translation=True))
+    report = PartitionReport(partition=P, position=0, needs_translation=True)
+    row = PartitionRow(partition=P, copy=fact, report=report)
     assert row.needs_translation
     row.begin(1.0)
     assert not row.needs_translation

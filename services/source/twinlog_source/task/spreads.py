@@ -1,0 +1,25 @@
+"""`LatencyHistogram` between a task's report and its driver."""
+
+from twinlog.api.source.v1 import worker_service_pb2 as pb
+from twinlog_source.partitions.latency import LatencyHistogram
+
+
+def spread_message(histogram: LatencyHistogram | None) -> pb.Spread | None:
+    if histogram is None:
+        return None
+    return pb.Spread(
+        buckets=[
+            pb.SpreadBucket(index=index, records=records, sum_seconds=seconds)
+            for index, (records, seconds) in histogram.buckets.items()
+        ],
+        min_seconds=histogram.min_seconds,
+        max_seconds=histogram.max_seconds,
+    )
+
+
+def spread_of(message: pb.Spread) -> LatencyHistogram:
+    return LatencyHistogram(
+        {bucket.index: (bucket.records, bucket.sum_seconds) for bucket in message.buckets},
+        message.min_seconds,
+        message.max_seconds,
+    )
