@@ -11,14 +11,15 @@ from twinlog.supervisor.addresses import Neighbours, child_overrides, reserve_ad
 
 
 def _endpoints(
-    listen: str, endpoint: str | None = None, *, is_default: bool = False
+    listen: str, endpoint: str | None = None, *, is_default: bool = False, metrics: str | None = None
 ) -> dict[Service, ServiceEndpoints]:
     address = Address.parse(listen)
     found = ServiceEndpoints(
         listen=address,
         listen_is_default=is_default,
         endpoint=address if endpoint is None else Address.parse(endpoint),
-        metrics_listen=None,
+        metrics_listen=Address.parse(metrics) if metrics else None,
+        metrics_is_default=is_default,
     )
     return dict.fromkeys(Service, found)
 
@@ -83,3 +84,21 @@ def test_a_default_address_makes_way_for_another_run_and_a_chosen_one_is_refused
     assert moved.listen.port not in (0, first.listen.port)
     assert moved.endpoint == moved.listen
     assert refusal.value.reason == "ADDRESS_IN_USE"
+
+
+def test_an_address_of_metrics_that_is_taken_makes_way_where_nobody_chose_it() -> None:
+    with socket.socket() as taken, ExitStack() as stack:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        wanted = f"127.0.0.1:{taken.getsockname()[1]}"
+        default = _endpoints("127.0.0.1:0", is_default=True, metrics=wanted)
+        chosen = _endpoints("127.0.0.1:0", metrics=wanted)
+        moved = reserve_addresses(default, [Service.SOURCE], stack)
+        left = reserve_addresses(chosen, [Service.SOURCE], stack)
+
+    metrics = moved[Service.SOURCE].metrics
+    assert metrics is not None
+    assert str(metrics) not in (wanted, "127.0.0.1:0")
+    assert child_overrides(moved)["twinlog.source.metrics.listen"] == str(metrics)
+    assert left[Service.SOURCE].metrics is None
+    assert "twinlog.source.metrics.listen" not in child_overrides(left)

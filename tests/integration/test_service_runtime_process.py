@@ -192,6 +192,22 @@ async def test_a_metrics_address_in_use_is_logged_and_stops_nothing(tmp_path: Pa
             assert await service.exit_code() == 0
 
 
+async def test_metrics_are_served_by_default_and_make_way_for_another_process(tmp_path: Path) -> None:
+    (tmp_path / "one").mkdir()
+    (tmp_path / "two").mkdir()
+    async with _service(tmp_path / "one") as one, _service(tmp_path / "two") as two:
+        pages = []
+        for service in (one, two):
+            await service.port()
+            pages += re.findall(
+                r'"address": "(127\.0\.0\.1:\d+)", "event": "metrics_listening"', service.log()
+            )
+        assert len(pages) == len(set(pages)) == 2
+        both = one.log() + two.log()
+        assert "metrics_address_taken" in both
+        assert '"reason": "ADDRESS_IN_USE"' in both
+
+
 async def test_metrics_are_served_for_prometheus(tmp_path: Path) -> None:
     arguments = ["--set", "twinlog.heartbeat.metrics.listen=127.0.0.1:0"]
     async with _service(tmp_path, arguments=arguments) as service:

@@ -258,6 +258,7 @@ async def test_twinlog_run_serves_says_so_once_restarts_and_ends_with_0(tmp_path
     async with _twinlog_run(tmp_path, _PROPERTIES + _FREE_PORTS, *_LIGHT) as command:
         await eventually(lambda: command.stdout)
         assert command.stdout.startswith("ready: 1 flow(s) A->B; checkpoint=127.0.0.1:")
+        await eventually(lambda: "\nmetrics: checkpoint=http://127.0.0.1:" in command.stdout)
 
         await eventually(lambda: _clusters_are_seen_away(command))
 
@@ -272,7 +273,7 @@ async def test_twinlog_run_serves_says_so_once_restarts_and_ends_with_0(tmp_path
 
 async def _clusters_are_seen_away(command: Command) -> bool:
     """What `twinlog status` says of the two services that run, and of the two that do not."""
-    places = command.stdout.partition("; ")[2].split()
+    places = command.stdout.splitlines()[0].partition("; ")[2].split()
     arguments = [argument for place in places for argument in ("--endpoint", place)]
     process = await asyncio.create_subprocess_exec(
         *(sys.executable, "-c", "from twinlog.cli import main; main()", "status", "-o", "json"),
@@ -405,7 +406,9 @@ async def test_runs_of_two_files_live_side_by_side_and_a_second_of_one_file_is_r
         places = [service_endpoints(directory / "mm2.properties", None) for directory in files]
         assert set(places[0].values()).isdisjoint(places[1].values())
         for run, found in zip(runs, places, strict=True):
-            assert dict(place.split("=") for place in run.stdout.split("; ")[1].split()) == found
+            assert (
+                dict(place.split("=") for place in run.stdout.splitlines()[0].split("; ")[1].split()) == found
+            )
 
         again = await asyncio.create_subprocess_exec(
             *(sys.executable, "-m", "twinlog", "run", str(files[0] / "mm2.properties")),

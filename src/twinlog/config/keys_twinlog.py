@@ -8,6 +8,12 @@ DEFAULT_PORTS: dict[Service, int] = {
     Service.HEARTBEAT: 17403,
     Service.CONFIGSYNC: 17404,
 }
+DEFAULT_METRICS_PORTS: dict[Service, int] = {
+    Service.SOURCE: 17411,
+    Service.CHECKPOINT: 17412,
+    Service.HEARTBEAT: 17413,
+    Service.CONFIGSYNC: 17414,
+}
 SPARK_CONF_PREFIX = "twinlog.spark.conf."
 
 _SOURCE = (Service.SOURCE,)
@@ -41,8 +47,10 @@ def _endpoint_keys(service: Service) -> tuple[KeySpec, ...]:
              "Where the service's gRPC server listens; port 0 = any free one."),
         _key(f"twinlog.{service}.endpoint", ValueType.ADDRESS, None, ALL_SERVICES,
              "Where peers and the command line find the service. Default: the listen address."),
-        _key(f"twinlog.{service}.metrics.listen", ValueType.ADDRESS, "", (service,),
-             "Where the service serves metrics for Prometheus; empty = not at all."),
+        _key(f"twinlog.{service}.metrics.listen", ValueType.ADDRESS,
+             f"127.0.0.1:{DEFAULT_METRICS_PORTS[service]}", (service,),
+             "Where the service serves metrics for Prometheus, in plain HTTP; port 0 = any free one, which is"
+             " also taken where the default is in use; empty = not at all."),
     )  # fmt: skip
 
 

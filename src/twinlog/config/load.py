@@ -240,6 +240,7 @@ def _endpoints(top: SettingsReader, service: Service) -> ServiceEndpoints:
         listen_is_default=top.property(f"twinlog.{service}.listen") is None,
         endpoint=Address.parse(endpoint) if endpoint else Address.parse(listen).dialled_from_here(),
         metrics_listen=Address.parse(metrics) if metrics else None,
+        metrics_is_default=top.property(f"twinlog.{service}.metrics.listen") is None,
     )
 
 

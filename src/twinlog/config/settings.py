@@ -350,6 +350,8 @@ class ServiceEndpoints:
     """Where others find it."""
     metrics_listen: Address | None
     """None = no metrics endpoint."""
+    metrics_is_default: bool
+    """Nobody chose it: a free port is taken where the default one is in use."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -202,7 +202,13 @@ def _open_context(
     instance_id = uuid.uuid4().hex
     own = configuration.endpoints[Service(name)]
     telemetry = stack.enter_context(
-        open_telemetry(service=name, version=__version__, instance_id=instance_id, listen=own.metrics_listen)
+        open_telemetry(
+            service=name,
+            version=__version__,
+            instance_id=instance_id,
+            listen=own.metrics_listen,
+            make_way=own.metrics_is_default,
+        )
     )
     clusters = Clusters(
         _clusters_of_flows(configuration), open_cluster=_open_cluster, stack=stack, clock=clock

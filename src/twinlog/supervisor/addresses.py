@@ -1,5 +1,6 @@
 """Which address each child serves on, found out and reserved before any of them starts."""
 
+import contextlib
 import errno
 import os
 import socket
@@ -21,6 +22,8 @@ class ServiceAddress:
     """Where peers and the command line find it."""
     local: Address
     """Where this machine reaches it, whatever stands between the others and it."""
+    metrics: Address | None = None
+    """Where the service serves its metrics, with the real port; None = nowhere that is known beforehand."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -56,6 +59,8 @@ def child_overrides(addresses: Mapping[Service, ServiceAddress]) -> dict[str, st
     for service, address in addresses.items():
         overrides[f"twinlog.{service}.listen"] = str(address.listen)
         overrides[f"twinlog.{service}.endpoint"] = str(address.endpoint)
+        if address.metrics is not None:
+            overrides[f"twinlog.{service}.metrics.listen"] = str(address.metrics)
     return overrides
 
 
@@ -77,7 +82,21 @@ def _reserve(
     local = Address(host=_WILDCARDS.get(listen.host, listen.host), port=listen.port)
     follows_listen = configured.endpoint.port == 0 or configured.endpoint == configured.listen
     endpoint = local if follows_listen else configured.endpoint
-    return ServiceAddress(listen=listen, endpoint=endpoint, local=local)
+    metrics = _metrics_address(configured, stack, neighbours)
+    return ServiceAddress(listen=listen, endpoint=endpoint, local=local, metrics=metrics)
+
+
+def _metrics_address(
+    configured: ServiceEndpoints, stack: ExitStack, neighbours: Neighbours
+) -> Address | None:
+    """None where an address that somebody chose cannot be had: the service says so, and runs without."""
+    wanted = configured.metrics_listen
+    if wanted is None:
+        return None
+    for port in (wanted.port, 0) if configured.metrics_is_default else (wanted.port,):
+        with contextlib.suppress(OSError):
+            return _bind(Address(host=wanted.host, port=port), stack, neighbours)
+    return None
 
 
 def _bind(wanted: Address, stack: ExitStack, neighbours: Neighbours) -> Address:

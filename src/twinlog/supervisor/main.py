@@ -33,11 +33,14 @@ def run(request: RunRequest) -> int:
             log.event(
                 notice.level, "configuration_notice", key=notice.key, line=notice.line, message=notice.text
             )
-        for service, (wanted, listen) in plan.moved.items():
+        moved = {f"twinlog.{service}.listen": places for service, places in plan.moved.items()}
+        moved |= {f"twinlog.{service}.metrics.listen": it for service, it in plan.metrics_moved.items()}
+        for key, (wanted, listen) in moved.items():
             log.event(
                 "info",
                 "address_taken",
-                key=f"twinlog.{service}.listen",
+                key=key,
+                reason="ADDRESS_IN_USE",
                 wanted=str(wanted),
                 listen=str(listen),
             )
@@ -83,6 +86,8 @@ async def _run(plan: RunPlan, log: LogLines) -> int:
 
     def announce() -> None:
         write_line(sys.stdout, plan.ready_line)
+        if plan.metrics_line:
+            write_line(sys.stdout, plan.metrics_line)
         log.event("info", "serving", seconds=round(clock.monotonic() - started, 1))
 
     async def wait_until_serving(stop: asyncio.Event) -> bool:

@@ -58,6 +58,11 @@ class RunPlan:
             config=str(Path(self.configuration.file).resolve()),
             listens={str(service): str(address.listen) for service, address in self.addresses.items()},
             endpoints={str(service): str(address.endpoint) for service, address in self.addresses.items()},
+            metrics={
+                str(service): str(address.metrics)
+                for service, address in self.addresses.items()
+                if address.metrics is not None
+            },
         )
 
     @property
@@ -70,11 +75,32 @@ class RunPlan:
         }
 
     @property
+    def metrics_moved(self) -> dict[str, tuple[Address, Address]]:
+        """As `moved`, of the addresses of metrics."""
+        return {
+            str(service): (wanted, address.metrics)
+            for service, address in self.addresses.items()
+            if (wanted := self.configuration.endpoints[service].metrics_listen) is not None
+            and address.metrics is not None
+            and wanted.port not in (0, address.metrics.port)
+        }
+
+    @property
     def ready_line(self) -> str:
         """`ready: 1 flow(s) A->B; source=127.0.0.1:17401 …`: the addresses are what `--endpoint` takes."""
         flows = [str(entry.flow) for entry in self.configuration.enabled_flows]
         places = " ".join(f"{service}={address.endpoint}" for service, address in self.addresses.items())
         return f"ready: {len(flows)} flow(s) {' '.join(flows) or '(heartbeats only)'}; {places}"
+
+    @property
+    def metrics_line(self) -> str:
+        """`metrics: source=http://127.0.0.1:17411/metrics …`; empty where no service serves any."""
+        places = [
+            f"{service}=http://{address.metrics}/metrics"
+            for service, address in self.addresses.items()
+            if address.metrics is not None
+        ]
+        return f"metrics: {' '.join(places)}" if places else ""
 
 
 def plan_run(request: RunRequest, *, environment: Mapping[str, str], stack: ExitStack) -> RunPlan:
@@ -148,7 +174,7 @@ def _holders(runs: Sequence[LivingRun]) -> dict[str, str]:
     return {
         listen: f"`twinlog run {run.config}` (process {run.pid})"
         for run in runs
-        for listen in run.listens.values()
+        for listen in (*run.listens.values(), *run.metrics.values())
     }
 
 

@@ -10,7 +10,7 @@ import fcntl
 import json
 import uuid
 from collections.abc import Iterator, Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
 from twinlog.machine.file_lock import is_locked
@@ -28,6 +28,8 @@ class LivingRun:
     """Service -> the address it is bound to."""
     endpoints: Mapping[str, str]
     """Service -> where the command line reaches it."""
+    metrics: Mapping[str, str] = field(default_factory=dict)
+    """Service -> the address where it serves its metrics."""
 
     def is_of(self, config: Path) -> bool:
         return self.config == str(config.resolve())

@@ -1,8 +1,9 @@
-"""Where metrics go: a Prometheus pull endpoint when one is configured, nowhere otherwise.
+"""Where metrics go: a Prometheus pull endpoint, unless the configuration has none.
 
 The OpenTelemetry SDK is imported only when it is needed: without an endpoint a service carries the API alone.
 """
 
+import errno
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from types import TracebackType
@@ -40,9 +41,15 @@ class Telemetry(AbstractContextManager["Telemetry"]):
 
 
 def open_telemetry(
-    *, service: str, version: str, instance_id: str, listen: Address | None = None
+    *,
+    service: str,
+    version: str,
+    instance_id: str,
+    listen: Address | None = None,
+    make_way: bool = False,
 ) -> Telemetry:
     """Metrics of one service; `listen` is where the Prometheus endpoint binds (port 0 = a free one).
+    `make_way`: take a free port where that one is in use.
 
     An endpoint that cannot be opened is logged and left out: telemetry never stops a service.
     """
@@ -65,17 +72,34 @@ def open_telemetry(
     )
     provider = MeterProvider(resource=resource, metric_readers=[reader])
     telemetry = Telemetry(meter=provider.get_meter("twinlog", version), _provider=provider)
-    try:
-        server, _thread = start_http_server(listen.port, addr=listen.host.strip("[]"), registry=registry)
-    except OSError as error:
-        _log.error(
-            "metrics_endpoint_unavailable",
-            address=str(listen),
-            message=str(error),
-            remedy=f"choose another twinlog.{service}.metrics.listen",
-        )
-        return telemetry
+    key = f"twinlog.{service}.metrics.listen"
+    for port in (listen.port, 0) if make_way else (listen.port,):
+        try:
+            server, _thread = start_http_server(port, addr=listen.host.strip("[]"), registry=registry)
+        except OSError as error:
+            is_in_use = error.errno == errno.EADDRINUSE
+            if is_in_use and make_way and port != 0:
+                continue
+            _log.error(
+                "metrics_endpoint_unavailable",
+                key=key,
+                address=str(listen),
+                reason="ADDRESS_IN_USE" if is_in_use else "ADDRESS_INVALID",
+                message=str(error),
+                remedy=f"choose another {key}; port 0 takes a free one",
+            )
+            return telemetry
+        break
     telemetry._server = server
     telemetry.port = server.server_port
+    if listen.port not in (0, telemetry.port):
+        _log.warning(
+            "metrics_address_taken",
+            key=key,
+            reason="ADDRESS_IN_USE",
+            wanted=str(listen),
+            message=f"another process has {listen}: metrics are at port {telemetry.port} until the next"
+            f" start; choose an address of its own with {key}",
+        )
     _log.info("metrics_listening", address=f"{listen.host}:{telemetry.port}")
     return telemetry

@@ -12,9 +12,15 @@ _HEAD = """# Metrics
 Generated from `src/twinlog/telemetry/metrics.py` by `python -m twinlog.telemetry.metrics_page
 docs/metrics.md`. Do not edit: a test compares.
 
-Each service serves its metrics for Prometheus where `twinlog.<service>.metrics.listen` says, for instance
-`twinlog.source.metrics.listen = 127.0.0.1:9464`; without that key none are collected. Names are
-OpenTelemetry's; the column Prometheus has the name to use in queries. Times are seconds, sizes bytes.
+Each service serves its metrics for Prometheus at `http://127.0.0.1:PORT/metrics`: source 17411, checkpoint
+17412, heartbeat 17413, configsync 17414; `twinlog run` prints them. Where a default port is in use, the
+service takes a free one and says so in its log (`metrics_address_taken`).
+`twinlog.<service>.metrics.listen` says another address; empty turns the metrics of the service off. The
+endpoint is plain HTTP without authentication: keep it on loopback or inside a network you trust. Gauges are
+computed when somebody scrapes.
+
+Names are OpenTelemetry's; the line "in Prometheus" has the name to use in queries. Times are seconds, sizes
+bytes.
 `otel_scope_*` labels come with every series, `target_info` names service, instance and version.
 
 Labels carry what the dotted attributes say with dots as underscores: `twinlog_source_cluster`,

@@ -10,7 +10,7 @@ from packaging.utils import canonicalize_name
 
 from twinlog import __version__
 from twinlog.config import Service, load
-from twinlog.config.keys_twinlog import DEFAULT_PORTS
+from twinlog.config.keys_twinlog import DEFAULT_METRICS_PORTS, DEFAULT_PORTS
 from unit.deploy.wheels import PROJECT, Distribution, distribution, needed_by
 
 COMPOSE = (PROJECT / "deploy/compose/compose.yaml").read_text()
@@ -87,6 +87,7 @@ def test_the_shared_file_is_free_of_problems_and_says_where_each_service_is() ->
     for service, endpoints in configuration.endpoints.items():
         assert str(endpoints.listen) == f"0.0.0.0:{DEFAULT_PORTS[service]}"
         assert str(endpoints.endpoint) == f"{service}:{DEFAULT_PORTS[service]}"
+        assert str(endpoints.metrics_listen) == f"0.0.0.0:{DEFAULT_METRICS_PORTS[service]}"
 
 
 def test_images_carry_the_version_of_the_code() -> None:

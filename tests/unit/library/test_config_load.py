@@ -255,7 +255,18 @@ def test_endpoints_are_on_loopback_with_a_port_for_each_service() -> None:
     }
     assert {endpoint.listen.host for endpoint in endpoints.values()} == {"127.0.0.1"}
     assert all(endpoint.endpoint == endpoint.listen for endpoint in endpoints.values())
-    assert all(endpoint.metrics_listen is None for endpoint in endpoints.values())
+    assert {service: str(endpoints[service].metrics_listen) for service in Service} == {
+        Service.SOURCE: "127.0.0.1:17411",
+        Service.CHECKPOINT: "127.0.0.1:17412",
+        Service.HEARTBEAT: "127.0.0.1:17413",
+        Service.CONFIGSYNC: "127.0.0.1:17414",
+    }
+    assert all(endpoint.metrics_is_default for endpoint in endpoints.values())
+
+
+def test_metrics_are_off_where_their_address_is_empty() -> None:
+    endpoint = load_more("twinlog.source.metrics.listen =").endpoints[Service.SOURCE]
+    assert endpoint.metrics_listen is None
 
 
 def test_endpoints_as_written() -> None:
