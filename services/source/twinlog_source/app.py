@@ -38,6 +38,7 @@ from twinlog_source.log.hanging import TakeOver
 from twinlog_source.log.internal_topics import InternalTopics
 from twinlog_source.log.journal import Journal
 from twinlog_source.log.positions import PositionsLog
+from twinlog_source.partitions.events import Proven
 from twinlog_source.partitions.table import PartitionTable
 from twinlog_source.pipeline.runner import SparkRunner
 from twinlog_source.pipeline.session import local_cores
@@ -261,7 +262,7 @@ async def _monitor(
 
 def _standing_proof(context: ServiceContext, flow: SourceFlow, driver: FlowDriver) -> StandingProof:
     def tell(found: Mapping[TopicPartition, ProofStanding]) -> None:
-        driver.estate.table.proofs = dict(found)
+        driver.estate.table.apply(Proven(proofs=found), context.clock.monotonic())
 
     return StandingProof(
         configuration=context.configuration,

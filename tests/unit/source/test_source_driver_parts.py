@@ -12,9 +12,21 @@ from twinlog.service.feeds.topics import ReplicatedTopic, TopicState
 from twinlog_source.driver.epoch import Epoch, LastWords, SlotState
 from twinlog_source.driver.epoch_jobs import number_after
 from twinlog_source.log.facts import CopyFact, TopicFact
+from twinlog_source.partitions.events import (
+    Assigned,
+    Begun,
+    Copied,
+    CopyDecided,
+    LogReread,
+    LossRecorded,
+    Reported,
+    TargetEndSeen,
+    TopicsChosen,
+)
 from twinlog_source.partitions.reports import PartitionReport, TaskReport
+from twinlog_source.partitions.rows import Shortened
 from twinlog_source.partitions.states import PartitionState
-from twinlog_source.partitions.table import PartitionTable, Shortened
+from twinlog_source.partitions.table import PartitionTable
 from twinlog_source.topics.start_positions import begins_at
 
 P, Q = TopicPartition("t", 0), TopicPartition("t", 1)
@@ -64,12 +76,12 @@ def test_what_came_after_the_flow_began_is_copied_from_its_beginning() -> None:
 
 def test_the_log_is_the_truth_after_fencing_and_the_beginning_where_it_says_nothing() -> None:
     table = PartitionTable()
-    table.keep({P: "A.t", Q: "A.t"})
-    table.begin(P, 100)
-    table.begin(Q, 200)
+    table.apply(TopicsChosen(targets={P: "A.t", Q: "A.t"}), 0.0)
+    table.apply(Begun(partition=P, position=100), 0.0)
+    table.apply(Begun(partition=Q, position=200), 0.0)
     for partition in (P, Q):
-        table.observe(0, report(partition, 500, 600, 10, 10), now=1.0, now_ms=1)
-    table.set_from_log({P: 450}, [P, Q])
+        table.apply(Reported(slot=0, report=report(partition, 500, 600, 10, 10), now_ms=1), 1.0)
+    table.apply(LogReread(partitions=[P, Q], positions={P: 450}, epochs={}), 2.0)
     assert (table.rows[P].position, table.rows[P].stored) == (450, True)
     assert (table.rows[Q].position, table.rows[Q].stored) == (200, False)
 
@@ -81,53 +93,59 @@ def said(*, position: int, target_end: int, shortened_to: int | None = None) -> 
 
 def test_a_target_that_a_task_found_shortened_is_told_once() -> None:
     table = PartitionTable()
-    table.keep({P: "A.t"})
-    table.begin(P, 0)
+    table.apply(TopicsChosen(targets={P: "A.t"}), 0.0)
+    table.apply(Begun(partition=P, position=0), 0.0)
     row = table.rows[P]
-    table.observe(0, said(position=100, target_end=120), now=1.0, now_ms=1)
+    table.apply(Reported(slot=0, report=said(position=100, target_end=120), now_ms=1), 1.0)
     assert row.shortened is None
     for position, target_end in ((110, 100), (130, 140)):
-        table.observe(0, said(position=position, target_end=target_end, shortened_to=90), now=2.0, now_ms=2)
+        table.apply(
+            Reported(
+                slot=0, report=said(position=position, target_end=target_end, shortened_to=90), now_ms=2
+            ),
+            2.0,
+        )
     assert row.shortened == Shortened(end_offset=90, first_lost=70, position=100)
     assert row.target_end == 140
 
 
 def test_a_target_that_the_driver_found_shortened_is_not_told_again_by_the_task() -> None:
     table = PartitionTable()
-    table.keep({P: "A.t"})
-    table.begin(P, 0)
+    table.apply(TopicsChosen(targets={P: "A.t"}), 0.0)
+    table.apply(Begun(partition=P, position=0), 0.0)
     row = table.rows[P]
-    table.observe(0, said(position=100, target_end=120), now=1.0, now_ms=1)
-    row.note_target_end(90)
+    table.apply(Reported(slot=0, report=said(position=100, target_end=120), now_ms=1), 1.0)
+    table.apply(TargetEndSeen(partition=P, end_offset=90), 1.5)
     assert row.shortened is not None
-    row.shortened = None
-    table.observe(0, said(position=100, target_end=120), now=2.0, now_ms=2)
-    row.note_target_end(90)
-    table.observe(0, said(position=105, target_end=96, shortened_to=90), now=3.0, now_ms=3)
+    table.apply(LossRecorded(partition=P, loss=row.shortened), 1.5)
+    table.apply(Reported(slot=0, report=said(position=100, target_end=120), now_ms=2), 2.0)
+    table.apply(TargetEndSeen(partition=P, end_offset=90), 1.5)
+    table.apply(Reported(slot=0, report=said(position=105, target_end=96, shortened_to=90), now_ms=3), 3.0)
     assert row.shortened is None
     assert row.target_end == 96
 
 
 def test_counters_of_a_new_task_begin_at_zero_and_nothing_is_counted_twice() -> None:
     table = PartitionTable()
-    table.keep({P: "A.t"})
-    table.begin(P, 0)
+    table.apply(TopicsChosen(targets={P: "A.t"}), 0.0)
+    table.apply(Begun(partition=P, position=0), 0.0)
     for now, records in ((1.0, 100), (2.0, 300)):
-        table.observe(0, report(P, records, 1000, records, records * 10), now=now, now_ms=1)
-    table.rows[P].begin(3.0)
-    (progress,) = table.observe(1, report(P, 350, 1000, 50, 500), now=4.0, now_ms=1)
-    assert (progress.records, progress.lanes) == (50, {"UNOPENED": 50})
+        table.apply(Reported(slot=0, report=report(P, records, 1000, records, records * 10), now_ms=1), now)
+    table.apply(Assigned(partition=P, slot=1), 3.0)
+    (copied,) = table.apply(Reported(slot=1, report=report(P, 350, 1000, 50, 500), now_ms=1), 4.0)
+    assert isinstance(copied, Copied)
+    assert (copied.records, copied.lanes) == (50, {"UNOPENED": 50})
     assert (table.records, table.bytes) == (350, 3500)
     assert table.rows[P].slot == 1
 
 
 def test_a_slot_with_a_backlog_wants_all_it_can_get() -> None:
     table = PartitionTable()
-    table.keep({P: "A.t"})
-    table.begin(P, 0)
-    table.observe(0, report(P, 0, 5000, 0, 0), now=1.0, now_ms=1)
+    table.apply(TopicsChosen(targets={P: "A.t"}), 0.0)
+    table.apply(Begun(partition=P, position=0), 0.0)
+    table.apply(Reported(slot=0, report=report(P, 0, 5000, 0, 0), now_ms=1), 1.0)
     assert table.load([P], now=1.0).most_bytes_per_second is None
-    table.observe(0, report(P, 5000, 5000, 5000, 5000), now=2.0, now_ms=1)
+    table.apply(Reported(slot=0, report=report(P, 5000, 5000, 5000, 5000), now_ms=1), 2.0)
     demand = table.load([P], now=2.0).most_bytes_per_second
     assert demand is not None
     assert demand > 0
@@ -178,21 +196,20 @@ def test_a_slot_that_does_not_listen_is_not_told_for_ever(count: int) -> None:
 def test_a_partition_that_leaves_and_comes_back_within_an_epoch_goes_on_from_its_last_report() -> None:
     table, stays, leaves = PartitionTable(), TopicPartition("stays", 0), TopicPartition("leaves", 0)
     both = {stays: "A.stays", leaves: "A.leaves"}
-    table.keep(both)
-    table.begin(stays, 0)
-    table.begin(leaves, 0)
-    table.keep({stays: "A.stays"}, owned=both)
+    table.apply(TopicsChosen(targets=both), 0.0)
+    table.apply(Begun(partition=stays, position=0), 0.0)
+    table.apply(Begun(partition=leaves, position=0), 0.0)
+    table.apply(TopicsChosen(targets={stays: "A.stays"}, owned=both), 0.0)
     assert table.plannable() == frozenset(), "how it is copied is not decided"
-    table.rows[stays].copy = CopyFact(
-        partition=stays, preserved=False, since=0, reason="COMPACTED", target_topic_id="id"
-    )
+    copy = CopyFact(partition=stays, preserved=False, since=0, reason="COMPACTED", target_topic_id="id")
+    table.apply(CopyDecided(partition=stays, copy=copy), 0.0)
     assert table.plannable() == {stays}
-    table.observe(0, report(leaves, 7, 9, 7, 70), now=1.0, now_ms=1)
-    table.keep(both, owned=both)
+    table.apply(Reported(slot=0, report=report(leaves, 7, 9, 7, 70), now_ms=1), 1.0)
+    table.apply(TopicsChosen(targets=both, owned=both), 0.0)
     assert table.known_positions() == {stays: 0, leaves: 7}
 
-    table.keep({stays: "A.stays"}, owned=both)
-    table.keep(both, owned=[stays])
+    table.apply(TopicsChosen(targets={stays: "A.stays"}, owned=both), 0.0)
+    table.apply(TopicsChosen(targets=both, owned=[stays]), 0.0)
     assert table.known_positions() == {stays: 0}, "the log says where it stands once its owner has ended"
 
 

@@ -43,6 +43,7 @@ from twinlog_source.log.gaps import MOST_RANGES, Gap
 from twinlog_source.log.internal_topics import InternalTopics
 from twinlog_source.log.journal import Journal
 from twinlog_source.log.positions import PositionsLog
+from twinlog_source.partitions.events import Reported
 from twinlog_source.partitions.reports import PartitionReport, TaskReport
 from twinlog_source.partitions.states import PartitionState
 from twinlog_source.topics.known import KnownTopics
@@ -204,7 +205,7 @@ def reported(estate: FlowState, **fields: object) -> None:
     for name, value in fields.items():
         setattr(report, name, value)
     said = task_report(pb.PartitionReports(partitions=[report]))
-    estate.table.observe(0, said, now=1.0, now_ms=1)
+    estate.table.apply(Reported(slot=0, report=said, now_ms=1), 1.0)
 
 
 def ledger(estate: FlowState) -> list[tuple[int, int, str]]:
@@ -352,6 +353,19 @@ async def test_a_position_that_could_not_be_set_has_no_effect_when_its_record_ar
     assert estate.table.plannable() == frozenset()
     assert estate.table.rows[P].task_reason == "NO_POSITION"
     assert (await site.owner(reset)).table.rows[P].position is None
+
+
+async def test_a_position_that_is_set_after_one_that_failed_is_not_undone_with_it(site: Site) -> None:
+    await site.write(site.source, "t", 9)
+    estate = await site.owner()
+    undo = site.target.intercept("append", only_positions, after=True)
+    with pytest.raises(KafkaError):
+        await estate.set_position(P, 3, log_start_offset=0, log_end_offset=9)
+    undo()
+    await estate.set_position(P, 6, log_start_offset=0, log_end_offset=9)
+    await estate.refresh(owned=frozenset())
+    for each in (estate, await site.owner()):
+        assert (each.table.rows[P].position, ledger(each)) == (6, [(0, 6, "SKIPPED_BY_OPERATOR")])
 
 
 async def test_what_a_move_that_failed_would_have_left_out_is_no_gap(site: Site) -> None:
@@ -752,7 +766,7 @@ async def test_a_limit_that_somebody_changed_is_seen_while_batches_are_refused(s
         reported(estate, state=source_pb.PARTITION_STATE_FAULTED, reason="RECORD_TOO_LARGE")
         assert await estate.plan_is_stale(planned)
         await estate.refresh(owned=planned)
-        assignment = estate.assignment(P, now_ms=site.clock.now_ms())
+        assignment = estate.assignment(P)
         assert assignment.topic.target_max_message_bytes == int(limit)
     reported(estate, state=source_pb.PARTITION_STATE_RUNNING)
     site.clock.advance(3)
@@ -761,7 +775,7 @@ async def test_a_limit_that_somebody_changed_is_seen_while_batches_are_refused(s
 
 async def test_a_setback_goes_to_the_next_task_unless_its_cause_may_be_gone(site: Site) -> None:
     estate = await site.owner()
-    estate.assignment(P, now_ms=site.clock.now_ms())
+    estate.assignment(P)
     report = PartitionReport(
         partition=P,
         position=0,
@@ -770,11 +784,11 @@ async def test_a_setback_goes_to_the_next_task_unless_its_cause_may_be_gone(site
         failures=3,
         retry_at_ms=site.clock.now_ms() + 4000,
     )
-    estate.table.observe(0, TaskReport(partitions=(report,)), now=1.0, now_ms=1)
-    setback = estate.assignment(P, now_ms=site.clock.now_ms()).setback
+    estate.table.apply(Reported(slot=0, report=TaskReport(partitions=(report,)), now_ms=1), 1.0)
+    setback = estate.assignment(P).setback
     assert setback is not None
     assert (setback.reason, setback.failures, setback.retry_in_ms) == ("LEADER_UNAVAILABLE", 3, 4000)
     site.target.add_topic("A.t")
     site.say(estate.watch)
     await estate.refresh(owned=estate.table.plannable())
-    assert estate.assignment(P, now_ms=site.clock.now_ms()).setback is None
+    assert estate.assignment(P).setback is None

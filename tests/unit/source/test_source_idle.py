@@ -13,6 +13,7 @@ from twinlog.testing.fakes.clock import FakeClock
 from twinlog.testing.fakes.cluster import FakeCluster
 from twinlog.testing.fakes.cluster_hooks import Call
 from twinlog.testing.virtual_time import LoopClock, run_in_virtual_time
+from twinlog_source.partitions.events import TopicsChosen
 from twinlog_source.partitions.table import PartitionTable
 from twinlog_source.task.syncs import OffsetSyncs, paced_syncs
 from twinlog_source.topics.source_ends import SourceEnds
@@ -61,7 +62,7 @@ async def test_many_flows_of_a_process_look_at_ends_less_often_each(flows: int, 
     clock = FakeClock()
     cluster, table = FakeCluster("A", clock=clock), PartitionTable()
     cluster.add_topic("t")
-    table.keep({P: "A.t"})
+    table.apply(TopicsChosen(targets={P: "A.t"}), 0.0)
     ends = SourceEnds(
         source=cluster,
         reader=cluster.reader(),

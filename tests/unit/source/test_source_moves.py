@@ -14,6 +14,7 @@ from twinlog_source.driver.commands import MOVE_SECONDS, FlowOperations, Move, p
 from twinlog_source.driver.epoch import Epoch
 from twinlog_source.driver.flow_driver import FlowDriver
 from twinlog_source.driver.worker_messages import task_report
+from twinlog_source.partitions.events import Reported, TopicsChosen
 from unit.source.test_source_estate import P, Site
 
 NAMED = types_pb2.TopicPartition(topic=P.topic, partition=P.partition)
@@ -33,7 +34,7 @@ class Task:
     def says(self, **fields: Any) -> None:
         report = pb.PartitionReport(partition=NAMED, target_end_offset=-1, target_shortened_to=-1, **fields)
         said = task_report(pb.PartitionReports(partitions=[report]))
-        self.driver.estate.table.observe(0, said, now=1.0, now_ms=1)
+        self.driver.estate.table.apply(Reported(slot=0, report=said, now_ms=1), 1.0)
         self.driver.estate.withdrawals.take(said.partitions)
 
 
@@ -133,7 +134,7 @@ async def test_a_move_whose_caller_is_gone_is_withdrawn(site: Site) -> None:
 
 async def test_a_topic_that_left_meanwhile_is_named_and_not_a_crash(site: Site) -> None:
     commands, task = await operations(site)
-    task.driver.estate.table.keep({})
+    task.driver.estate.table.apply(TopicsChosen(targets={}), 0.0)
     (move,) = await commands.move([FAR], by="root")
     assert move.reason == "PARTITION_UNKNOWN"
     planned = planned_move(P, task.driver.estate.table.rows.get(P), wanted=3, start=0, end=9)

@@ -11,7 +11,16 @@ from twinlog.kafka.ports import NewTopic
 from twinlog.model import TopicPartition
 from twinlog.testing.fakes.clock import FakeClock
 from twinlog.testing.fakes.cluster import FakeCluster
-from twinlog_source.partitions.reports import PartitionReport
+from twinlog_source.partitions.events import (
+    Begun,
+    EndsSeen,
+    MovementChecked,
+    Reported,
+    SetAside,
+    TopicsChosen,
+)
+from twinlog_source.partitions.reports import PartitionReport, TaskReport
+from twinlog_source.partitions.rows import PartitionRow
 from twinlog_source.partitions.stall_watch import StallWatch
 from twinlog_source.partitions.standing import (
     END_VALID_SECONDS,
@@ -22,7 +31,7 @@ from twinlog_source.partitions.standing import (
     standing_of,
 )
 from twinlog_source.partitions.states import PartitionState
-from twinlog_source.partitions.table import Obstacle, PartitionRow, PartitionTable
+from twinlog_source.partitions.table import PartitionTable
 from twinlog_source.topics.source_ends import LOOK_SECONDS, PARTITIONS_PER_SECOND, SourceEnds
 
 P, Q = TopicPartition("t", 0), TopicPartition("t", 1)
@@ -69,15 +78,27 @@ def said(
     )
 
 
+def one_row(row: PartitionRow) -> PartitionTable:
+    return PartitionTable(rows={P: row})
+
+
+def hear(table: PartitionTable, report: PartitionReport, at: float) -> None:
+    table.apply(Reported(slot=0, report=TaskReport(partitions=(report,)), now_ms=1), at)
+
+
+def see_end(table: PartitionTable, end: int, at: float) -> None:
+    table.apply(EndsSeen(ends={P: end}, asked_at=at), at)
+
+
 def behind(*, report: PartitionReport | None = None, since: float | None = None) -> PartitionRow:
     """A partition with 40 of 50 offsets to copy."""
-    row = PartitionRow(partition=P, position=10, slot=0)
+    table = one_row(PartitionRow(partition=P, position=10, slot=0))
     if report is not None:
-        row.take(report, now=40.0, now_ms=1)
-    row.note_end(50, 99.0)
+        hear(table, report, 40.0)
+    see_end(table, 50, 99.0)
     if since is not None:
-        row.stall.observe(10, must_move=True, now=since)
-    return row
+        table.apply(MovementChecked(paused=()), since)
+    return table.rows[P]
 
 
 def words(standing: ElectionResult) -> tuple[PartitionState, str]:
@@ -99,9 +120,9 @@ def test_the_lag_is_known_without_a_task_and_whatever_the_flow_suffers_from() ->
 def test_what_is_not_known_of_the_lag_is_none_and_never_zero() -> None:
     unread = PartitionRow(partition=P, position=10)
     unplaced = PartitionRow(partition=P)
-    unplaced.note_end(50, 99.0)
-    old = behind()
-    old.end_at = FACTS.now - END_VALID_SECONDS - 1
+    see_end(one_row(unplaced), 50, 99.0)
+    old = PartitionRow(partition=P, position=10, slot=0)
+    see_end(one_row(old), 50, FACTS.now - END_VALID_SECONDS - 1)
     for row, facts in (
         (unread, FACTS),
         (unplaced, FACTS),
@@ -115,26 +136,28 @@ def test_what_is_not_known_of_the_lag_is_none_and_never_zero() -> None:
 
 def test_a_copy_that_reached_the_end_has_no_lag() -> None:
     row = PartitionRow(partition=P, position=50)
-    row.note_end(50, 99.0)
+    see_end(one_row(row), 50, 99.0)
     standing = standing_of(row, FACTS)
     assert (standing.lag_records, standing.lag_seconds) == (0, 0.0)
 
 
 def test_an_end_that_a_task_repeats_does_not_hide_what_the_leader_says() -> None:
     row = PartitionRow(partition=P, position=10)
-    row.take(said(end=60), now=1.0, now_ms=1)
+    table = one_row(row)
+    hear(table, said(end=60), 1.0)
     assert (row.end, row.end_at) == (60, 1.0)
-    row.note_end(20, 2.0)
-    row.take(said(end=60), now=3.0, now_ms=3)
+    see_end(table, 20, 2.0)
+    hear(table, said(end=60), 3.0)
     assert (row.end, row.end_at) == (20, 2.0), "the log lost its tail, and the task has not read since"
-    row.take(said(end=61), now=4.0, now_ms=4)
+    hear(table, said(end=61), 4.0)
     assert (row.end, row.end_at) == (61, 4.0)
 
 
 def test_an_answer_that_a_task_has_overtaken_takes_nothing_back() -> None:
     row = PartitionRow(partition=P, position=10)
-    row.take(said(end=60), now=5.0, now_ms=1)
-    row.note_end(55, 4.0)
+    table = one_row(row)
+    hear(table, said(end=60), 5.0)
+    see_end(table, 55, 4.0)
     assert row.end == 60
 
 
@@ -155,7 +178,8 @@ def test_a_fault_outlives_its_task() -> None:
     row = behind(report=said(FAULTED, reason="RECORD_TOO_LARGE"))
     gone = replace(FACTS, heard_at=heard(None), is_paused=lambda _: True)
     assert words(standing_of(row, gone)) == (FAULTED, "RECORD_TOO_LARGE")
-    row.obstacle = Obstacle(reason="NO_POSITION", message="none", retry_at=0.0)
+    set_aside = SetAside(partition=P, reason="NO_POSITION", message="none", retry_at=0.0)
+    one_row(row).apply(set_aside, 100.0)
     assert words(standing_of(row, gone)) == (FAULTED, "NO_POSITION")
 
 
@@ -164,7 +188,9 @@ def test_a_partition_that_should_move_and_does_not_is_stalled_until_it_moves() -
     standing = standing_of(row, FACTS)
     assert (standing.state, standing.stalled_since) == (STALLED, 70.0)
     assert standing_of(row, replace(FACTS, now=99.9)).state == RUNNING
-    row.stall.observe(11, must_move=True, now=100.0)
+    table = one_row(row)
+    hear(table, said(position=11), 99.0)
+    table.apply(MovementChecked(paused=()), 100.0)
     assert standing_of(row, FACTS).state == RUNNING
 
 
@@ -192,7 +218,8 @@ def test_a_stalled_partition_says_what_it_waits_for() -> None:
         ),
     ]
     hung = behind(report=said(), since=0.0)
-    hung.end_problem = TransientKafkaError("no answer", reason="KAFKA_TIMEOUT")
+    unanswered = TransientKafkaError("no answer", reason="KAFKA_TIMEOUT")
+    one_row(hung).apply(EndsSeen(ends={P: unanswered}, asked_at=99.0), 99.0)
     cases.append((hung, FACTS, "KAFKA_TIMEOUT"))
     for row, facts, reason in cases:
         standing = standing_of(row, facts)
@@ -248,7 +275,7 @@ class Looked:
 
     async def ends(self, *, read_committed: bool = True) -> SourceEnds:
         await self.cluster.create_topics([NewTopic(name="t", partition_count=2, replication_factor=1)])
-        self.table.keep({P: "A.t", Q: "A.t"})
+        self.table.apply(TopicsChosen(targets={P: "A.t", Q: "A.t"}), 0.0)
         return SourceEnds(
             source=self.cluster,
             reader=self.cluster.reader(),
@@ -267,8 +294,8 @@ class Looked:
 async def test_the_driver_reads_ends_and_the_age_of_a_lag_that_was_there_before_it() -> None:
     site = Looked()
     ends = await site.ends()
-    for row in site.table.rows.values():
-        row.position = 0
+    for partition in site.table.rows:
+        site.table.apply(Begun(partition=partition, position=0), 0.0)
     await site.write(P, 7, age_seconds=3600)
     await ends.look()
     row, empty = site.table.rows[P], site.table.rows[Q]
@@ -288,7 +315,7 @@ async def test_many_partitions_are_looked_at_less_often() -> None:
     site.clock.advance(0.1)
     assert ends.is_due
     several = {TopicPartition("t", number): "A.t" for number in range(4 * PARTITIONS_PER_SECOND)}
-    site.table.keep(several)
+    site.table.apply(TopicsChosen(targets=several), 0.0)
     await ends.look()
     site.clock.advance(3.9)
     assert not ends.is_due
@@ -297,7 +324,7 @@ async def test_many_partitions_are_looked_at_less_often() -> None:
 async def test_a_source_that_is_away_leaves_what_was_known_and_its_reason() -> None:
     site = Looked()
     ends = await site.ends()
-    site.table.rows[P].position = 3
+    site.table.apply(Begun(partition=P, position=3), 0.0)
     await site.write(P, 7)
     await ends.look()
     site.cluster.take_away()

@@ -14,9 +14,9 @@ from twinlog_source.driver.commands import Move
 from twinlog_source.driver.flow_driver import FlowDriver
 from twinlog_source.driver.worker_messages import lane_message, partition_message, state_message
 from twinlog_source.log.gaps import Gap
+from twinlog_source.partitions.rows import PartitionRow
 from twinlog_source.partitions.standing import ElectionResult, FlowFacts, standing_of
 from twinlog_source.partitions.states import PartitionState
-from twinlog_source.partitions.table import PartitionRow
 
 
 def flow_status(driver: FlowDriver, clusters: Iterable[ClusterStatus]) -> pb.FlowStatus:

@@ -13,8 +13,8 @@ from twinlog.service.waiting import wait_or_stop
 from twinlog.verify.standing import ProofStanding
 from twinlog_source.api.messages import partition_status, retry_ms, timestamp
 from twinlog_source.driver.flow_driver import FlowDriver
+from twinlog_source.partitions.rows import PartitionRow
 from twinlog_source.partitions.standing import ElectionResult, FlowFacts, standing_of
-from twinlog_source.partitions.table import PartitionRow
 
 LOOK_SECONDS = 1.0
 HISTORY_SIZE = 20_000

@@ -20,7 +20,7 @@ from twinlog_source.driver.withdrawals import Withdrawal
 from twinlog_source.driver.worker_messages import partition_message
 from twinlog_source.log.facts import ControlRecord, PauseFact, ThrottleFact
 from twinlog_source.log.gaps import Gap
-from twinlog_source.partitions.table import PartitionRow
+from twinlog_source.partitions.rows import PartitionRow
 
 MOVE_SECONDS = 8.0
 """How long a task may take to come to rest and to write a new position: below the deadline of a call."""

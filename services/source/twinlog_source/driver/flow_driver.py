@@ -37,6 +37,7 @@ from twinlog_source.driver.task_host import TaskHost
 from twinlog_source.driver.worker_messages import limits_message
 from twinlog_source.log.facts import MOST_SLOTS
 from twinlog_source.log.fencing import FENCED
+from twinlog_source.partitions.events import FlowStopped
 from twinlog_source.partitions.planner import Load, Plan, plan, slots_needed
 from twinlog_source.partitions.shares import differ
 from twinlog_source.partitions.standing import END_VALID_SECONDS, FlowFacts, idle_words
@@ -166,7 +167,7 @@ class FlowDriver:
         is started, so that a take-over need not wait for it."""
         self.jobs.runner.warm_up()
         while not await wait_or_stop(stop, REPLAN_POLL_SECONDS):
-            self.estate.table.problem = self._why_standing_by()
+            self._note_problem(self._why_standing_by())
 
     def _why_standing_by(self) -> TwinlogError | None:
         standing = self.standing()
@@ -178,7 +179,7 @@ class FlowDriver:
     async def run(self, stop: asyncio.Event) -> None:
         """Loop until `stop`; then the running epoch finishes and hands its positions to the log. Runs again
         when the flow comes back to this process."""
-        self.estate.table.problem = None
+        self._note_problem(None)
         backoff = Backoff(
             initial_seconds=1.0,
             max_seconds=LONGEST_RETRY_SECONDS,
@@ -216,7 +217,7 @@ class FlowDriver:
 
     def _stumble(self, error: TwinlogError) -> None:
         """Note what went wrong. A fenced flow has to be taken over again; what copies meanwhile goes on."""
-        self.estate.table.problem = error
+        self._note_problem(error)
         self.instruments.failed(error.reason)
         if error.reason == FENCED:
             self._owned, self._displaced = False, True
@@ -231,6 +232,9 @@ class FlowDriver:
             log.warning(
                 "flow_waits", flow=str(self.flow), reason=error.reason, message=str(error), left_out=left_out
             )
+
+    def _note_problem(self, problem: TwinlogError | None) -> None:
+        self.estate.table.apply(FlowStopped(problem=problem), self.clock.monotonic())
 
     async def _shut_down(self) -> None:
         try:
@@ -270,7 +274,7 @@ class FlowDriver:
             if slot.state is SlotState.PREPARED:
                 epoch.move(slot, SlotState.RUNNING)
         self.current, self._was_copied = epoch, True
-        self.estate.table.problem = None
+        self._note_problem(None)
         log.debug(
             "epoch_started",
             flow=str(self.flow),

@@ -13,6 +13,7 @@ from twinlog.errors import KafkaError
 from twinlog.service.waiting import finish_or_cancel, wait_or_stop
 from twinlog_source.driver.positions_follower import PositionsFollower
 from twinlog_source.log.facts import ControlState
+from twinlog_source.partitions.events import MovementChecked
 from twinlog_source.partitions.table import PartitionTable
 from twinlog_source.topics.source_ends import SourceEnds
 
@@ -40,11 +41,8 @@ class FlowMonitor:
 
     def note_progress(self) -> None:
         """See which partitions that should move have moved."""
-        now = self.clock.monotonic()
-        for partition, row in self.table.rows.items():
-            # The last known end is enough: ends do not come back, so what lay before it still does.
-            must_move = bool(row.last_known_lag) and not self.control.is_paused(partition)
-            row.stall.observe(row.position, must_move=must_move, now=now)
+        paused = frozenset(filter(self.control.is_paused, self.table.rows)) if self.control.pauses else ()
+        self.table.apply(MovementChecked(paused=paused), self.clock.monotonic())
 
     async def _read_ends(self, stop: asyncio.Event) -> None:
         while not await wait_or_stop(stop, max(TICK_SECONDS, self.ends.due_in_seconds)):

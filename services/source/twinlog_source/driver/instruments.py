@@ -14,11 +14,13 @@ from twinlog.verify.standing import ProofStanding
 from twinlog_source.config import SourceFlow
 from twinlog_source.log.facts import ControlState
 from twinlog_source.log.gaps import Gap
+from twinlog_source.partitions.events import Copied
 from twinlog_source.partitions.latency import LatencyHistogram
 from twinlog_source.partitions.latency_window import LatencyWindows
 from twinlog_source.partitions.reports import TaskCounters
+from twinlog_source.partitions.rows import PartitionRow
 from twinlog_source.partitions.standing import FlowFacts, lag_of, standing_of
-from twinlog_source.partitions.table import PartitionRow, PartitionTable, Progress
+from twinlog_source.partitions.table import PartitionTable
 
 VERIFIED_KINDS = tuple(str(kind) for kind in Kind)
 MOST_SAMPLES = 100
@@ -50,7 +52,7 @@ class FlowInstruments:
         self._latencies = LatencyWindows()
         self._record_ages = LatencyWindows()
 
-    def progress(self, added: Iterable[Progress]) -> None:
+    def copied(self, added: Iterable[Copied]) -> None:
         """Count what a report added."""
         latencies: dict[str, LatencyHistogram] = {}
         ages: dict[str, LatencyHistogram] = {}

@@ -11,6 +11,7 @@ from twinlog.model import TopicPartition
 from twinlog.service.feeds.topics import TopicsWatch
 from twinlog_source.config import SourceFlow
 from twinlog_source.log.positions import PositionsLog
+from twinlog_source.partitions.events import Followed, TopicsChosen
 from twinlog_source.partitions.table import PartitionTable
 from twinlog_source.topics.known import copyable_partitions
 
@@ -54,10 +55,9 @@ class PositionsFollower:
         if self.is_owned():
             return  # what it knows itself is newer
         stored = self.positions.known()
-        self.table.keep(self._targets(stored))
-        for partition, row in self.table.rows.items():
-            row.follow(stored.get(partition))
-        self.table.followed_at = read_at
+        now = self.clock.monotonic()
+        self.table.apply(TopicsChosen(targets=self._targets(stored)), now)
+        self.table.apply(Followed(positions=stored, read_at=read_at), now)
 
     def _targets(self, stored: Mapping[TopicPartition, int]) -> Mapping[TopicPartition, str]:
         """The partitions of the flow with their target topics: configsync's word, else what has a position

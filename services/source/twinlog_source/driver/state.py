@@ -4,7 +4,6 @@ All of it is on the target's log; this is the copy in memory, on the driver's ev
 """
 
 import asyncio
-import math
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field
 
@@ -23,7 +22,20 @@ from twinlog_source.log.ledger import Ledger
 from twinlog_source.log.positions import PositionsLog
 from twinlog_source.log.topic_facts import TopicFacts
 from twinlog_source.partitions.assignments import Assignment, TaskOrders, limits_differ
-from twinlog_source.partitions.table import Obstacle, PartitionRow, PartitionTable
+from twinlog_source.partitions.events import (
+    BeginningRefused,
+    Begun,
+    EpochEnded,
+    Event,
+    LogReread,
+    MoveBegun,
+    Moved,
+    MoveUndone,
+    Restored,
+    TopicsChosen,
+)
+from twinlog_source.partitions.rows import PartitionRow
+from twinlog_source.partitions.table import PartitionTable
 from twinlog_source.preserved.target_probe import TargetProbe
 from twinlog_source.topics.copy_changes import CopyChanges
 from twinlog_source.topics.copy_modes import CopyModes
@@ -73,8 +85,6 @@ class FlowState:
     _changes: CopyChanges = field(init=False)
     _recheck_at: float = 0.0
     _look_at_targets_at: float = 0.0
-    _obstacles: dict[TopicPartition, Obstacle | None] = field(default_factory=dict)
-    """What stood against partitions before a move of the driver that failed."""
 
     def __post_init__(self) -> None:
         control = self.positions.control
@@ -116,6 +126,7 @@ class FlowState:
             journal=self.journal,
             probe=self.probe,
             confirm=self.confirm,
+            clock=self.clock,
         )
         self._modes = self._copy_modes()
         self.target_logs = TargetLogs(
@@ -204,9 +215,10 @@ class FlowState:
 
     async def reread(self, partitions: Collection[TopicPartition]) -> None:
         """Take positions from the log; their owners are fenced already. Raises KafkaError."""
-        self.table.set_from_log(await self.positions.refresh(), partitions)
+        positions = await self.positions.refresh()
+        epochs = self.positions.control.epochs
+        self._note(LogReread(partitions=partitions, positions=positions, epochs=epochs))
         for partition, given_up in self.withdrawals.found(self.positions.known(), partitions).items():
-            row = self.table.rows.get(partition)
             assert given_up.before is not None
             left_out = gaps_of(self.positions.gaps, partition, given_up)
             if given_up.before < given_up.to_offset and not left_out:
@@ -215,22 +227,15 @@ class FlowState:
                 continue
             await self.journal.position(partition, given_up.before)
             await self.ledger.remove(left_out)
-            if row is not None:
-                row.position, row.stored = given_up.before, True
-                self.positions.control.epochs.pop(partition, None)
+            self._note(Restored(partition=partition, position=given_up.before))
+            self.positions.control.epochs.pop(partition, None)
             self.withdrawals.done(partition, given_up)
-        for partition in partitions:
-            if partition in self.table.rows:
-                self.table.rows[partition].epochs = self.positions.control.epochs.get(partition, ())
         self._changes.take_from_log(partitions)
 
     def settled(self, partitions: Collection[TopicPartition]) -> None:
         """Their last owner ended in order: what it reported is in the log."""
         self.withdrawals.settled(partitions)
-        for partition in partitions:
-            row = self.table.rows.get(partition)
-            if row is not None:
-                row.stored = True
+        self._note(EpochEnded(partitions=partitions))
         self._changes.take_ended()
 
     # ------------------------------------------------------------------------------------------ topics
@@ -244,7 +249,7 @@ class FlowState:
         self.topics = await self._wanted.now()
         partitions = copyable_partitions(self.topics)
         targets = {partition: self.topics[partition.topic].target_topic for partition in partitions}
-        self.table.keep(targets, owned=owned)
+        self._note(TopicsChosen(targets=targets, owned=owned))
         recreated = self._source_logs.was_recreated(self.topics)
         if owned and (recreated or self.target_logs.was_recreated(self.topics)):
             return True
@@ -316,6 +321,9 @@ class FlowState:
 
         Until that is decided the partition is in no plan: a task would continue from the position before.
         """
+        if partition in self.withdrawals.of_driver:
+            # A move that failed is undone first: undone later it would take this one back.
+            await self.withdraw()
         row = self.table.rows.get(partition)
         if row is None:
             raise NotFoundError(
@@ -327,10 +335,7 @@ class FlowState:
             await self._begin_at(row, position)
         elif row.copy is not None and row.copy.preserved:
             before = await self._changes.position_of(row, row.copy)
-        obstacle = row.obstacle
-        row.obstacle = Obstacle(
-            reason="POSITION_BEING_SET", message="`twinlog positions set` moves it now", retry_at=math.inf
-        )
+        self._note(MoveBegun(partition=partition))
         gaps = (
             []
             if before is None
@@ -351,22 +356,21 @@ class FlowState:
                 await self._changes.leave_out(row, position)
         except (KafkaError, asyncio.CancelledError):
             # It stays in no plan until what is in force is on the log behind what may still arrive.
-            self._obstacles[partition] = obstacle
             if begins and not row.is_preserved:
-                row.position = before
+                self._note(BeginningRefused(partition=partition, before=before))
             self.withdrawals.by_driver(partition, to_offset=position, before=before, gaps=gaps)
             raise
         for gap in gaps:
             self.ledger.enter(gap)
-        row.position, row.stored, row.obstacle, row.epochs = position, True, None, ()
+        self._note(Moved(partition=partition, position=position))
 
     async def _begin_at(self, row: PartitionRow, position: int) -> None:
         """Begin a copy here, with the source's offsets where possible. Raises KafkaError when it may not."""
         before = row.position
-        self.table.begin(row.partition, position)
+        self._note(Begun(partition=row.partition, position=position))
         await self._modes.decide(self.topics, only=row.partition)
         if row.copy is None and row.obstacle is not None:
-            row.position = before
+            self._note(BeginningRefused(partition=row.partition, before=before))
             raise FatalKafkaError(row.obstacle.message, reason=row.obstacle.reason)
 
     async def withdraw(self) -> None:
@@ -377,10 +381,12 @@ class FlowState:
             await self._changes.restate(partition)
             await self.ledger.remove(given_up.gaps)
             self.withdrawals.done(partition, given_up)
-            row, obstacle = self.table.rows.get(partition), self._obstacles.pop(partition, None)
-            if row is not None and row.obstacle is not None and row.obstacle.retry_at == math.inf:
-                row.obstacle = obstacle
+            self._note(MoveUndone(partition=partition))
 
-    def assignment(self, partition: TopicPartition, *, now_ms: int) -> Assignment:
+    def assignment(self, partition: TopicPartition) -> Assignment:
         """What a task is told of a partition whose position is known."""
-        return self.orders.assignment(partition, self.topics[partition.topic], now_ms=now_ms)
+        now, now_ms = self.clock.monotonic(), self.clock.now_ms()
+        return self.orders.assignment(partition, self.topics[partition.topic], now=now, now_ms=now_ms)
+
+    def _note(self, event: Event) -> None:
+        self.table.apply(event, self.clock.monotonic())

@@ -13,6 +13,7 @@ from twinlog_source.driver.instruments import FlowInstruments
 from twinlog_source.driver.state import FlowState
 from twinlog_source.driver.task_settings import TaskSettings
 from twinlog_source.driver.worker_messages import assignment_message, limits_message
+from twinlog_source.partitions.events import Assigned, Copied, GapFound, Reported
 from twinlog_source.partitions.reports import TaskReport
 from twinlog_source.reasons import EndReason
 
@@ -64,14 +65,14 @@ class TaskHost:
     def observe(self, epoch: Epoch, slot: Slot, report: TaskReport) -> None:
         if epoch.closed:
             return
-        progress = self.estate.table.observe(
-            slot.index, report, now=self.clock.monotonic(), now_ms=self.clock.now_ms()
-        )
-        self.instruments.progress(progress)
+        reported = Reported(slot=slot.index, report=report, now_ms=self.clock.now_ms())
+        effects = self.estate.table.apply(reported, self.clock.monotonic())
+        self.instruments.copied([each for each in effects if isinstance(each, Copied)])
         self.instruments.task_counted(slot.counted, report.counters)
         slot.counted = report.counters
-        for gap in report.gaps:
-            self.estate.ledger.enter(gap)
+        for effect in effects:
+            if isinstance(effect, GapFound):
+                self.estate.ledger.enter(effect.gap)
         self.estate.withdrawals.take(report.partitions)
 
     def start(self, epoch: Epoch, slot: Slot) -> pb.Start:
@@ -83,9 +84,8 @@ class TaskHost:
             if row is None or row.copy is None:
                 # A task that rejoins does not go on with what leaves, nor with a copy that has ended.
                 continue
-            row.begin(now)
-            row.slot = slot.index
-            assignment = self.estate.assignment(partition, now_ms=self.clock.now_ms())
+            self.estate.table.apply(Assigned(partition=partition, slot=slot.index), now)
+            assignment = self.estate.assignment(partition)
             start.assignments.append(assignment_message(assignment))
         slot.limits = self.estate.orders.throttles(epoch.plan, now=now)[slot.index]
         start.throttle.CopyFrom(limits_message(slot.limits))

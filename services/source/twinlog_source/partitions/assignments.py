@@ -9,10 +9,12 @@ from twinlog.offsets import SyncPace
 from twinlog.policy.offsets_rule import OffsetsRule
 from twinlog.service.feeds.topics import ReplicatedTopic
 from twinlog_source.log.facts import ControlState, CopyFact, EpochStart
+from twinlog_source.partitions.events import TargetChanged
 from twinlog_source.partitions.planner import Plan
+from twinlog_source.partitions.rows import PartitionRow
 from twinlog_source.partitions.shares import SlotLimits, share_limit
 from twinlog_source.partitions.states import PartitionState
-from twinlog_source.partitions.table import PartitionRow, PartitionTable
+from twinlog_source.partitions.table import PartitionTable
 
 Limits = tuple[str, int, str, str]
 """Which topic the copies go to, and what it takes."""
@@ -61,7 +63,9 @@ class TaskOrders:
     _terms_before: dict[TopicPartition, _Terms] = field(default_factory=dict)
     """How a partition was handed out last."""
 
-    def assignment(self, partition: TopicPartition, topic: ReplicatedTopic, *, now_ms: int) -> Assignment:
+    def assignment(
+        self, partition: TopicPartition, topic: ReplicatedTopic, *, now: float, now_ms: int
+    ) -> Assignment:
         """What a task is told of a partition whose position and kind of copy are known."""
         row = self.table.rows[partition]
         copy = row.copy
@@ -70,7 +74,7 @@ class TaskOrders:
         terms, before = (limits_of(topic), copy.preserved), self._terms_before.get(partition)
         self._terms_before[partition] = terms
         if before is not None and before[0][0] != terms[0][0]:
-            row.target_end = None
+            self.table.apply(TargetChanged(partition=partition), now)
         return Assignment(
             partition=partition,
             topic=topic,

@@ -11,8 +11,8 @@ from dataclasses import dataclass
 
 from twinlog.errors import TwinlogError
 from twinlog.model import TopicPartition
+from twinlog_source.partitions.rows import PartitionRow
 from twinlog_source.partitions.states import PartitionState
-from twinlog_source.partitions.table import PartitionRow
 from twinlog_source.reasons import HELD, PartitionReason
 
 SILENT_SECONDS = 5.0

@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 
 import structlog
 
+from twinlog.clock import Clock
 from twinlog.config import OffsetsMode
 from twinlog.errors import KafkaError
 from twinlog.model import Flow, TopicPartition
@@ -19,7 +20,16 @@ from twinlog_source.log.facts import ControlState, CopyFact, LeaderEpochsFact
 from twinlog_source.log.journal import Journal
 from twinlog_source.log.topic_facts import TopicFacts
 from twinlog_source.partitions.copy_mode import OffsetsReason
-from twinlog_source.partitions.table import PartitionRow, PartitionTable
+from twinlog_source.partitions.events import (
+    CopyChanged,
+    CopyReread,
+    CopyTranslated,
+    Event,
+    SourceRecreated,
+    TargetRecreated,
+)
+from twinlog_source.partitions.rows import PartitionRow
+from twinlog_source.partitions.table import PartitionTable
 from twinlog_source.preserved.target_probe import TargetProbe
 from twinlog_source.topics.known import Topics
 
@@ -37,6 +47,7 @@ class CopyChanges:
     probe: TargetProbe
     confirm: Callable[[], Awaitable[None]]
     """Raises KafkaError when the flow is not ours any more: to be asked before facts are written."""
+    clock: Clock
 
     @property
     def control(self) -> ControlState:
@@ -51,9 +62,9 @@ class CopyChanges:
             assert row.copy is not None
             fact = _as_translated(row.copy, row.report.preserved_until, row.report.reason)
             self.control.copies[row.partition] = fact
-            row.copy, row.position, row.stored = self._kept(fact), row.report.position, True
-            row.forget_target()
-            row.forget_task_words()
+            self._note(
+                CopyTranslated(partition=row.partition, copy=self._kept(fact), position=row.report.position)
+            )
             _log_translated(self.marks.flow, fact, fact.since, fact.reason)
         return bool(rows)
 
@@ -65,8 +76,7 @@ class CopyChanges:
                 continue
             if fact.target_topic_id != row.copy.target_topic_id:
                 continue
-            row.copy = self._kept(fact)
-            row.forget_task_words()
+            self._note(CopyReread(partition=partition, copy=self._kept(fact)))
 
     async def translate_recreated(self, topics: Topics) -> None:
         """Copies of source topics that were deleted and created again: offsets begin at 0 again, and none of
@@ -80,10 +90,10 @@ class CopyChanges:
                 continue
             await self._write([_as_translated(fact, 0, OffsetsReason.SOURCE_RECREATED)])
             _log_translated(self.marks.flow, fact, 0, OffsetsReason.SOURCE_RECREATED)
-            row.copy = None
-            row.forget_target()
+            self._note(CopyChanged(partition=partition, copy=None))
+            self._note(TargetRecreated(partition=partition))
             if not row.stored:
-                row.forget_source()
+                self._note(SourceRecreated(partition=partition))
 
     def take_skips(self) -> None:
         """Take note of what tasks have left out of preserved copies: that is on the log. Nothing is written
@@ -96,7 +106,8 @@ class CopyChanges:
                 continue
             if known.skip_to > row.copy.skip_to:
                 # It is read from the log, and not reported yet: ranges only move forward.
-                row.copy = replace(row.copy, skip_from=known.skip_from, skip_to=known.skip_to)
+                skipped = replace(row.copy, skip_from=known.skip_from, skip_to=known.skip_to)
+                self._note(CopyChanged(partition=partition, copy=skipped))
             else:
                 self.control.copies[partition] = row.copy
 
@@ -121,8 +132,9 @@ class CopyChanges:
         # What it left out before, and has not filled yet, is one range with the new one.
         first = fact.skip_from if before > end else before
         await self.confirm()
-        await self._write([replace(fact, skip_from=first, skip_to=position)])
-        row.copy = self.control.copies[row.partition]
+        skipped = replace(fact, skip_from=first, skip_to=position)
+        await self._write([skipped])
+        self._note(CopyChanged(partition=row.partition, copy=skipped))
 
     async def translate(self, row: PartitionRow, fact: CopyFact, position: int, reason: str) -> None:
         """Make a preserved copy translated, which no task writes any more, and continue at `position`, which
@@ -132,12 +144,13 @@ class CopyChanges:
         await self.journal.position(row.partition, position)
         if row.epochs:
             await self.journal.state(LeaderEpochsFact(partition=row.partition, epochs=row.epochs))
-        await self._write([_as_translated(fact, position, reason)])
-        row.copy = self.control.copies[row.partition]
-        row.position, row.stored = position, True
-        row.forget_target()
-        row.forget_task_words()
+        translated = _as_translated(fact, position, reason)
+        await self._write([translated])
+        self._note(CopyTranslated(partition=row.partition, copy=translated, position=position))
         _log_translated(self.marks.flow, fact, position, reason)
+
+    def _note(self, event: Event) -> None:
+        self.table.apply(event, self.clock.monotonic())
 
     def _kept(self, fact: CopyFact) -> CopyFact | None:
         """None for one that has ended where the configuration demands the source's offsets."""

@@ -23,7 +23,16 @@ from twinlog_source.partitions.copy_mode import (
     decide_all,
     refused,
 )
-from twinlog_source.partitions.table import Obstacle, PartitionRow, PartitionTable
+from twinlog_source.partitions.events import (
+    Begun,
+    CopyChanged,
+    CopyDecided,
+    Event,
+    ObstacleGone,
+    SetAside,
+)
+from twinlog_source.partitions.rows import PartitionRow
+from twinlog_source.partitions.table import PartitionTable
 from twinlog_source.preserved.target_probe import TargetProbe
 from twinlog_source.topics.copy_changes import CopyChanges
 from twinlog_source.topics.known import Topics
@@ -52,8 +61,8 @@ class CopyModes:
 
     def forget(self) -> None:
         """Another process may have decided meanwhile: the log tells."""
-        for row in self.table.rows.values():
-            row.copy = None
+        for partition in self.table.rows:
+            self._note(CopyChanged(partition=partition, copy=None))
 
     async def decide(self, topics: Topics, *, only: TopicPartition | None = None) -> None:
         """Give every partition (or one) that has a position its kind of copy. While nobody copies those that
@@ -66,7 +75,8 @@ class CopyModes:
             fact, wanted = self.marks.copy_of(row.partition, topic), self.rule.wanted(topic.source_topic)
             if fact is None and wanted is OffsetsMode.TRANSLATED:
                 # Not on the log: a copy that has not begun yet may be decided otherwise by other settings.
-                row.copy = _translated(row, topic.target_topic_id, OffsetsReason.OFFSETS_CONFIGURED)
+                copy = _translated(row, topic.target_topic_id, OffsetsReason.OFFSETS_CONFIGURED)
+                self._note(CopyDecided(partition=row.partition, copy=copy))
             elif fact is None:
                 new.append(row)
             elif fact.preserved and (wanted is OffsetsMode.TRANSLATED or not self.exactly_once):
@@ -74,7 +84,7 @@ class CopyModes:
             elif not fact.preserved and wanted is OffsetsMode.PRESERVED:
                 self._set_aside(row, fact.reason, refused(fact.reason, "it has offsets of its own"))
             else:
-                row.copy, row.obstacle = fact, None
+                self._note(CopyDecided(partition=row.partition, copy=fact))
         if new:
             await self._begin(new, topics)
 
@@ -84,7 +94,7 @@ class CopyModes:
         for row in self.table.rows.values():
             target_id = topics[row.partition.topic].target_topic_id
             if row.copy is not None and row.copy.target_topic_id != target_id:
-                row.copy = None
+                self._note(CopyChanged(partition=row.partition, copy=None))
             waits = row.obstacle is not None and row.obstacle.retry_at > now
             if row.copy is None and row.position is not None and not waits:
                 undecided.append(row)
@@ -92,7 +102,10 @@ class CopyModes:
 
     def _set_aside(self, row: PartitionRow, reason: str, message: str) -> None:
         retry_at = self.clock.monotonic() + RETRY_SECONDS
-        row.obstacle = Obstacle(reason=reason, message=message, retry_at=retry_at)
+        self._note(SetAside(partition=row.partition, reason=reason, message=message, retry_at=retry_at))
+
+    def _note(self, event: Event) -> None:
+        self.table.apply(event, self.clock.monotonic())
 
     async def _translate(self, row: PartitionRow, fact: CopyFact) -> None:
         """The configuration does not want a copy preserved that was."""
@@ -105,7 +118,7 @@ class CopyModes:
             self._set_aside(row, error.reason, f"where its copy ends is not known: {error}")
             return
         await self.changes.translate(row, fact, position, reason)
-        row.obstacle = None
+        self._note(ObstacleGone(partition=row.partition))
 
     async def _begin(self, new: Collection[PartitionRow], topics: Topics) -> None:
         # The table may change while clusters are asked.
@@ -185,14 +198,11 @@ class CopyModes:
             if fact.preserved and row.position != fact.since:
                 # A new target topic is written from its beginning.
                 await self.journal.position(partition, fact.since)
-                row.begin_at(fact.since)
-                row.stored, row.epochs = True, ()
+                self._note(Begun(partition=partition, position=fact.since, stored=True))
         await self.journal.states(facts.values())
         self.marks.control.copies.update(facts)
         for partition, fact in facts.items():
-            row = rows[partition]
-            row.copy, row.obstacle = fact, None
-            row.forget_task_words()
+            self._note(CopyDecided(partition=partition, copy=fact))
         log.info(
             "copies_begin",
             flow=str(self.marks.flow),

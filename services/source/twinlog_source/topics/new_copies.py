@@ -11,7 +11,7 @@ from twinlog.model import TopicPartition
 from twinlog.policy.offsets_rule import OffsetsRule
 from twinlog_source.log.topic_facts import TopicFacts
 from twinlog_source.partitions.copy_mode import NewCopy, OffsetsReason
-from twinlog_source.partitions.table import PartitionRow
+from twinlog_source.partitions.rows import PartitionRow
 from twinlog_source.preserved.target_probe import TargetProbe
 from twinlog_source.topics.known import Topics
 from twinlog_source.topics.start_positions import StartPositions

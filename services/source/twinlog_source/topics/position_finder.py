@@ -8,7 +8,8 @@ from twinlog.errors import KafkaError
 from twinlog.model import TopicPartition
 from twinlog_source.log.positions import PositionsLog
 from twinlog_source.log.topic_facts import TopicFacts
-from twinlog_source.partitions.table import Obstacle, PartitionTable
+from twinlog_source.partitions.events import Begun, Event, PositionRead, SetAside
+from twinlog_source.partitions.table import PartitionTable
 from twinlog_source.reasons import PartitionReason
 from twinlog_source.topics.known import Topics
 from twinlog_source.topics.start_positions import StartPositions, begins_at
@@ -40,7 +41,6 @@ class PositionFinder:
         stored = await self.positions.refresh()
         resets: dict[TopicPartition, AutoOffsetReset] = {}
         for partition in missing:
-            row = self.table.rows[partition]
             unreadable = self.positions.unreadable.get(partition)
             if unreadable is not None:
                 self._set_aside(
@@ -49,13 +49,13 @@ class PositionFinder:
                     f"the stored position is damaged: {unreadable}",
                 )
             elif partition in stored:
-                row.position, row.stored, row.obstacle = stored[partition], True, None
-                row.epochs = self.positions.control.epochs.get(partition, ())
+                epochs = self.positions.control.epochs.get(partition, ())
+                self._note(PositionRead(partition=partition, position=stored[partition], epochs=epochs))
             elif (
                 copy := self.marks.copy_of(partition, topics[partition.topic])
             ) is not None and copy.preserved:
                 # It has begun: a reset could leave out what was not copied yet.
-                self.table.begin(partition, copy.since)
+                self._note(Begun(partition=partition, position=copy.since))
             else:
                 mark = self.positions.control.topics.get(partition.topic)
                 resets[partition] = begins_at(partition, topics[partition.topic], mark, self.reset)
@@ -63,7 +63,7 @@ class PositionFinder:
             if isinstance(offset, KafkaError):
                 self._set_aside(partition, offset.reason, f"source: {offset}")
             else:
-                self.table.begin(partition, offset)
+                self._note(Begun(partition=partition, position=offset))
         for partition, reset in resets.items():
             if reset is AutoOffsetReset.NONE:
                 self._set_aside(
@@ -74,4 +74,7 @@ class PositionFinder:
 
     def _set_aside(self, partition: TopicPartition, reason: str, message: str) -> None:
         retry_at = self.clock.monotonic() + OBSTACLE_RETRY_SECONDS
-        self.table.rows[partition].obstacle = Obstacle(reason=reason, message=message, retry_at=retry_at)
+        self._note(SetAside(partition=partition, reason=reason, message=message, retry_at=retry_at))
+
+    def _note(self, event: Event) -> None:
+        self.table.apply(event, self.clock.monotonic())

@@ -4,13 +4,16 @@ All partitions of a flow are asked for in one request to each broker. A broker t
 own partitions their answer and no others (`look_up_offsets`).
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from twinlog.clock import Clock
 from twinlog.errors import KafkaError, TransientKafkaError, TwinlogError
 from twinlog.kafka.ports import LogAdmin, LogReader, OffsetSpec
-from twinlog_source.partitions.table import PartitionRow, PartitionTable
+from twinlog.model import TopicPartition
+from twinlog_source.partitions.events import EndsSeen, RecordDated
+from twinlog_source.partitions.rows import PartitionRow
+from twinlog_source.partitions.table import PartitionTable
 
 TIMEOUT_SECONDS = 5.0
 """Of one look: to be built into the clients that are given here."""
@@ -46,28 +49,21 @@ class SourceEnds:
     async def look(self) -> None:
         """Read all ends, then the age of what is behind where that is not known. Never raises KafkaError:
         what could not be read is known of the rows."""
-        rows = dict(self.table.rows)
-        if not rows:
+        partitions = list(self.table.rows)
+        if not partitions:
             return
         self._due_at = self.clock.monotonic() + max(
-            LOOK_SECONDS, len(rows) / PARTITIONS_PER_SECOND, self.flows / FLOWS_PER_SECOND
+            LOOK_SECONDS, len(partitions) / PARTITIONS_PER_SECOND, self.flows / FLOWS_PER_SECOND
         )
         spec = OffsetSpec.LAST_STABLE if self.read_committed else OffsetSpec.LATEST
         asked_at = self.clock.monotonic()
         try:
-            answers = await self.source.list_offsets(spec, rows.keys())
+            ends: Mapping[TopicPartition, int | KafkaError] = await self.source.list_offsets(spec, partitions)
         except KafkaError as error:
-            for row in rows.values():
-                row.end_problem = error
-            return
-        for partition, row in rows.items():
-            end = answers[partition]
-            if isinstance(end, KafkaError):
-                row.end_problem = end
-            else:
-                # As of the question: what came after it may be younger, never older, than it is told to be.
-                row.note_end(end, asked_at)
-        await self._read_timestamps([row for row in rows.values() if row.lag_time.needs_timestamp])
+            ends = dict.fromkeys(partitions, error)
+        # As of the question: what came after it may be younger, never older, than it is told to be.
+        self.table.apply(EndsSeen(ends=ends, asked_at=asked_at), self.clock.monotonic())
+        await self._read_timestamps([row for row in self.table.rows.values() if row.lag_time.needs_timestamp])
 
     async def _read_timestamps(self, rows: Sequence[PartitionRow]) -> None:
         for row in rows[:TIMESTAMPS_AT_ONCE]:
@@ -83,4 +79,8 @@ class SourceEnds:
             timestamp_ms = next((record.timestamp_ms for record in fetched.records), -1)
             if timestamp_ms >= 0:
                 age_seconds = (self.clock.now_ms() - timestamp_ms) / 1000
-                row.note_written(position, self.clock.monotonic() - max(0.0, age_seconds))
+                now = self.clock.monotonic()
+                written_at = now - max(0.0, age_seconds)
+                self.table.apply(
+                    RecordDated(partition=row.partition, offset=position, written_at=written_at), now
+                )

@@ -11,6 +11,7 @@ from twinlog_source.log.journal import Journal
 from twinlog_source.log.ledger import Ledger
 from twinlog_source.log.positions import PositionsLog
 from twinlog_source.log.topic_facts import TopicFacts
+from twinlog_source.partitions.events import SourceRecreated
 from twinlog_source.partitions.table import PartitionTable
 from twinlog_source.topics.known import Topics
 
@@ -58,5 +59,4 @@ class SourceLogs:
         )
         await self.ledger.write(gap)
         await self.journal.position(partition, 0)
-        if row is not None:
-            row.forget_source()
+        self.table.apply(SourceRecreated(partition=partition), self.clock.monotonic())

@@ -16,7 +16,17 @@ from twinlog_source.log.gaps import Gap
 from twinlog_source.log.journal import Journal
 from twinlog_source.log.ledger import Ledger
 from twinlog_source.log.topic_facts import TopicFacts
-from twinlog_source.partitions.table import PartitionRow, PartitionTable
+from twinlog_source.partitions.events import (
+    LossRecorded,
+    TargetEndSeen,
+    TargetEvent,
+    TargetRecreated,
+    TargetRemembered,
+    TargetReplaced,
+    TargetStartSeen,
+)
+from twinlog_source.partitions.rows import PartitionRow
+from twinlog_source.partitions.table import PartitionTable
 from twinlog_source.topics.known import Topics
 from twinlog_source.topics.start_positions import StartPositions
 
@@ -48,9 +58,9 @@ class TargetLogs:
                 continue
             if self.marks.target_was_recreated(topic):
                 await self._note_lost_copies(topic)
-            for partition, row in self.table.rows.items():
+            for partition in self.table.rows:
                 if partition.topic == topic.source_topic:
-                    row.forget_target()
+                    self._note(TargetRecreated(partition=partition))
             await self.marks.state(topic, known_partitions=mark.known_partitions)
 
     async def _note_lost_copies(self, topic: ReplicatedTopic) -> None:
@@ -82,7 +92,7 @@ class TargetLogs:
 
     async def look_at_ends(self, topics: Topics) -> None:
         """Whether the copies still reach as far as they were written."""
-        rows: dict[TopicPartition, PartitionRow] = {}
+        written: dict[TopicPartition, tuple[TopicPartition, int]] = {}
         for partition, row in self.table.rows.items():
             if row.is_preserved:
                 continue
@@ -90,21 +100,27 @@ class TargetLogs:
             if topic is None:
                 continue
             if row.target_end is None and mark is not None and mark.topic_id == topic.target_topic_id:
-                row.target_end, row.target_end_at = mark.end_offset, mark.position
-                row.held_from = mark.held_from
+                remembered = TargetRemembered(
+                    partition=partition,
+                    end_offset=mark.end_offset,
+                    position=mark.position,
+                    held_from=mark.held_from,
+                )
+                self._note(remembered)
             if row.target_end:
-                rows[TopicPartition(topic.target_topic, partition.partition)] = row
-        if not rows:
+                copy = TopicPartition(topic.target_topic, partition.partition)
+                written[copy] = partition, row.target_end
+        if not written:
             return
-        written = {partition: row.target_end or 0 for partition, row in rows.items()}
-        starts = await self.target.list_offsets(OffsetSpec.EARLIEST, rows.keys())
-        for partition, end in (await self.target.list_offsets(OffsetSpec.LATEST, rows.keys())).items():
-            row, start = rows[partition], starts[partition]
+        starts = await self.target.list_offsets(OffsetSpec.EARLIEST, written.keys())
+        for copy, end in (await self.target.list_offsets(OffsetSpec.LATEST, written.keys())).items():
+            (partition, was_written), start = written[copy], starts[copy]
+            now_known = self.table.rows.get(partition)
             # Tasks go on meanwhile: an answer says nothing of what was written after the question.
-            if isinstance(end, int) and end < written[partition]:
-                row.note_target_end(end)
-            elif isinstance(start, int) and row.shortened is None:
-                row.note_target_start(start)
+            if isinstance(end, int) and end < was_written:
+                self._note(TargetEndSeen(partition=partition, end_offset=end))
+            elif isinstance(start, int) and now_known is not None and now_known.shortened is None:
+                self._note(TargetStartSeen(partition=partition, start_offset=start))
 
     async def note_shortened(self, topics: Topics) -> None:
         """Copies that lost records that were written: a gap, and the copy goes on."""
@@ -121,8 +137,7 @@ class TargetLogs:
                 continue  # the next look asks again
             if found.topic_id != topic.target_topic_id:
                 # Another topic: that is noted once configsync has spoken of it.
-                row.replaced_at = lost.position if row.replaced_at is None else row.replaced_at
-                row.shortened = None
+                self._note(TargetReplaced(partition=row.partition, position=lost.position))
                 continue
             gap = Gap(
                 partition=row.partition,
@@ -132,8 +147,7 @@ class TargetLogs:
                 found_at_ms=self.clock.now_ms(),
             )
             await self.ledger.write(gap)
-            if row.shortened is lost:
-                row.shortened = None
+            self._note(LossRecorded(partition=row.partition, loss=lost))
             await self.journal.state(
                 TargetFact(
                     partition=row.partition,
@@ -142,6 +156,9 @@ class TargetLogs:
                     position=lost.first_lost,
                 )
             )
+
+    def _note(self, event: TargetEvent) -> None:
+        self.table.apply(event, self.clock.monotonic())
 
     async def put_ends_on_log(self, topics: Topics) -> None:
         """Put on the log how far the copies reach, so that a target that loses records while nobody copies

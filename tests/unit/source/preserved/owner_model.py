@@ -24,7 +24,9 @@ from twinlog.testing.fakes.clock import FakeClock
 from twinlog_source.driver.worker_messages import task_report
 from twinlog_source.log.facts import ControlState, CopyFact, parse_control
 from twinlog_source.log.topic_facts import TopicFacts
-from twinlog_source.partitions.table import PartitionRow, PartitionTable
+from twinlog_source.partitions.events import CopyChanged, LogReread, Reported
+from twinlog_source.partitions.rows import PartitionRow
+from twinlog_source.partitions.table import PartitionTable
 from twinlog_source.preserved.append_log import AppendLog, Fill, Phase, ReadEnd, Send, Tail
 from twinlog_source.preserved.filler import Filler
 from twinlog_source.preserved.own_batches import (
@@ -121,36 +123,42 @@ class Driver:
 
     log: PositionsLog
     mode: OffsetsMode
-    row: PartitionRow = field(init=False)
+    table: PartitionTable = field(init=False)
     changes: CopyChanges = field(init=False)
 
     def __post_init__(self) -> None:
         nothing: Any = None
-        table = PartitionTable(rows={P: PartitionRow(partition=P, target_topic="t")})
-        self.row = table.rows[P]
+        self.table = PartitionTable(rows={P: PartitionRow(partition=P, target_topic="t")})
         # In memory of its own: the log is read only when the driver reads it.
         control = ControlState(copies=dict(self.log.control.copies))
         self.changes = CopyChanges(
             rule=OffsetsRule(OffsetsSettings(mode=self.mode)),
-            table=table,
+            table=self.table,
             marks=TopicFacts(flow=Flow("A", "B"), watch=nothing, control=control, journal=nothing),
             journal=nothing,
             probe=nothing,
             confirm=nothing,
+            clock=FakeClock(),
         )
-        self.row.copy = self.changes._kept(self.log.copy)
+        demanded = self.mode is OffsetsMode.PRESERVED and not self.log.copy.preserved
+        copy = None if demanded else self.log.copy
+        self.table.apply(CopyChanged(partition=P, copy=copy), 0.0)
+
+    @property
+    def row(self) -> PartitionRow:
+        return self.table.rows[P]
 
     def hear(self, report: pb.PartitionReport) -> None:
         """A word of the task."""
-        (said,) = task_report(pb.PartitionReports(partitions=[report])).partitions
-        self.row.take(said, now=1.0, now_ms=1)
+        said = task_report(pb.PartitionReports(partitions=[report]))
+        self.table.apply(Reported(slot=0, report=said, now_ms=1), 1.0)
         self.changes.take_ended()
         self.changes.take_skips()
 
     def read_log(self) -> None:
         """The task is gone without last words, and fenced."""
         self.changes.control.copies.update(self.log.control.copies)
-        self.row.position, self.row.stored = self.log.position, True
+        self.table.apply(LogReread(partitions=[P], positions={P: self.log.position}, epochs={}), 1.0)
         self.changes.take_from_log([P])
 
     @property

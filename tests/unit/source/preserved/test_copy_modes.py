@@ -18,8 +18,10 @@ from twinlog_source.driver.ownership import FOREIGN_AFTER_MS
 from twinlog_source.driver.state import FlowState
 from twinlog_source.driver.worker_messages import assignment_message
 from twinlog_source.log.facts import CopyFact, OwnerFact
+from twinlog_source.partitions.events import Assigned, Reported
 from twinlog_source.partitions.reports import PartitionReport, SkippedRange, TaskReport
-from twinlog_source.partitions.table import PartitionRow
+from twinlog_source.partitions.rows import PartitionRow
+from twinlog_source.partitions.table import PartitionTable
 from twinlog_source.topics.copy_modes import RETRY_SECONDS
 from unit.source.target_probe import FakeTargetProbe
 from unit.source.test_source_estate import P, Site, ledger, reported
@@ -70,7 +72,7 @@ def obstacle(estate: FlowState) -> str:
 
 
 def assigned(estate: FlowState) -> pb.Assignment:
-    return assignment_message(estate.assignment(P, now_ms=1))
+    return assignment_message(estate.assignment(P))
 
 
 async def test_a_new_copy_is_preserved_and_begins_where_the_sources_log_starts(site: Site) -> None:
@@ -365,7 +367,7 @@ async def test_what_a_task_leaves_out_counts_for_the_next(site: Site) -> None:
     fact = copy_of(estate)
     await estate.journal.state(replace(fact, skip_from=4, skip_to=9))
     report = PartitionReport(partition=P, position=9, skipped=SkippedRange(first=4, end=9))
-    estate.table.observe(0, TaskReport(partitions=(report,)), now=1.0, now_ms=1)
+    estate.table.apply(Reported(slot=0, report=TaskReport(partitions=(report,)), now_ms=1), 1.0)
     await estate.plan_is_stale(frozenset([P]))
     assert kind(estate) == (True, 0, "", 4, 9)
     assert assigned(await site.owner(AUTO)).preserved.skip_from == 4
@@ -455,10 +457,8 @@ def test_the_words_of_an_earlier_task_do_not_count_for_a_new_one() -> None:
     report = PartitionReport(partition=P, position=0, needs_translation=True)
     row = PartitionRow(partition=P, copy=fact, report=report)
     assert row.needs_translation
-    row.begin(1.0)
+    PartitionTable(rows={P: row}).apply(Assigned(partition=P, slot=0), 1.0)
     assert not row.needs_translation
-    row.copy = replace(fact, preserved=False)
-    assert not row.is_preserved
 
 
 def test_a_position_of_a_preserved_copy_is_set_forward_only() -> None:
@@ -468,5 +468,5 @@ def test_a_position_of_a_preserved_copy_is_set_forward_only() -> None:
     assert (back.reason, back.to_offset) == ("OFFSETS_PRESERVED", 3)
     assert "delete the target topic" in back.message
     assert planned_move(P, row, wanted=None, start=0, end=9).skipped_offsets == 4
-    row.copy = replace(fact, preserved=False)
+    row = PartitionRow(partition=P, copy=replace(fact, preserved=False), position=5)
     assert planned_move(P, row, wanted=3, start=0, end=9).repeated_offsets == 2

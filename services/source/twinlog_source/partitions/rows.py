@@ -1,0 +1,131 @@
+"""What is known of one partition: position, ends, copy, and its task's newest report. Only `transitions`
+changes it.
+"""
+
+from dataclasses import dataclass, field
+
+from twinlog.errors import KafkaError
+from twinlog.model import TopicPartition
+from twinlog.offsets import SyncPace
+from twinlog_source.log.facts import CopyFact, EpochStart
+from twinlog_source.partitions.lag_time import LagTime
+from twinlog_source.partitions.rates import Rate
+from twinlog_source.partitions.reports import PartitionReport
+from twinlog_source.partitions.stall_watch import StallWatch
+from twinlog_source.partitions.states import PartitionState
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Obstacle:
+    """Why a partition is in no plan."""
+
+    reason: str
+    message: str
+    retry_at: float
+    """Monotonic seconds."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Shortened:
+    """A target log that ends before what was written there."""
+
+    end_offset: int
+    """Where it ended, in target offsets."""
+    first_lost: int
+    """A source offset at or before the first lost record, when the source has no holes there."""
+    position: int
+    """Next source offset to copy when that was found: what was lost lies before it."""
+
+
+@dataclass(slots=True, kw_only=True)
+class PartitionRow:
+    partition: TopicPartition
+    target_topic: str = ""
+    position: int | None = None
+    """Next source offset to copy, committed on the target; None = not known yet."""
+    initial: int = 0
+    """Where it begins while the log holds no position of it."""
+    stored: bool = False
+    """The log holds `position` (or a later one)."""
+    obstacle: Obstacle | None = None
+    obstacle_before_move: Obstacle | None = None
+    """What stood against it before an operator's move that is not decided yet."""
+    copy: CopyFact | None = None
+    """Whether the copy keeps its source's offsets; None = not decided yet: it must not be copied."""
+    slot: int | None = None
+    """Which task has it, or had it last."""
+    epochs: tuple[EpochStart, ...] = ()
+    """Leader epochs of what is copied, as `LeaderEpochsFact`."""
+    target_end: int | None = None
+    """Target offset after the last record that is known to be written; None = unknown."""
+    target_end_at: int = 0
+    """The source position then."""
+    held_from: int | None = None
+    """Source offset at or before the first record that the copy holds, when the source has no holes there;
+    None = unknown."""
+    shortened: Shortened | None = None
+    """What the target lost, not yet in the ledger."""
+    end: int | None = None
+    """Where what may be copied of the source's log ends, as seen last: by the driver, or by the task."""
+    end_at: float = 0.0
+    """When that was, in monotonic seconds."""
+    end_problem: KafkaError | None = None
+    """Why the driver could not read it when it looked last."""
+    replaced_at: int | None = None
+    """The target is another topic than the one we know of, and holds the records from this source offset on;
+    None = that was not seen."""
+    report: PartitionReport | None = None
+    """The newest word of a task, also of one that is gone."""
+    reported_at_ms: int = 0
+    records: Rate = field(default_factory=Rate)
+    bytes: Rate = field(default_factory=Rate)
+    lag_time: LagTime = field(default_factory=LagTime)
+    stall: StallWatch = field(default_factory=StallWatch)
+    counted_lanes: dict[str, int] = field(default_factory=dict)
+    """Records by lane, as the present task told them last."""
+    told_shortened_to: int | None = None
+    """What the present task has said of a target that lost records, taken already."""
+    disproved_end: int | None = None
+    """What a task goes on believing of the target's end until it writes again."""
+
+    @property
+    def is_preserved(self) -> bool:
+        return self.copy is not None and self.copy.preserved
+
+    @property
+    def needs_translation(self) -> bool:
+        """Its task says that a preserved copy cannot keep the source's offsets from its position on."""
+        return self.is_preserved and self.report is not None and self.report.needs_translation
+
+    @property
+    def sync_pace(self) -> SyncPace | None:
+        """Where its offset syncs stand; None unless it goes on exactly where its last task ended in order."""
+        report = self.report
+        if report is None or report.position != self.position or self.target_end is None:
+            return None
+        return report.sync_pace
+
+    @property
+    def last_known_lag(self) -> int | None:
+        """Offsets between the position and the end, however long ago they were seen; None = never."""
+        if self.end is None or self.position is None:
+            return None
+        return max(0, self.end - self.position)
+
+    @property
+    def task_end(self) -> int | None:
+        """The end that the last task saw of the log it copied; None = none."""
+        return None if self.report is None else self.report.source_end
+
+    @property
+    def task_state(self) -> PartitionState:
+        """What the last task said; that is not what is told of it (`standing`)."""
+        if self.obstacle is not None:
+            return PartitionState.FAULTED
+        return PartitionState.WAITING if self.report is None else self.report.state
+
+    @property
+    def task_reason(self) -> str:
+        if self.obstacle is not None:
+            return self.obstacle.reason
+        return "" if self.report is None else self.report.reason

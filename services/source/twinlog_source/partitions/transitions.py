@@ -1,0 +1,274 @@
+"""How a partition's row changes by each event. Pure: no I/O, time is given. For `PartitionTable.apply` alone.
+
+Invariant A: a position goes back only by `LogReread`, `Moved`, `Restored`, `Begun` or with its log.
+Invariant B: what was not seen is None; an event never makes it 0.
+"""
+
+import math
+from dataclasses import replace
+from typing import assert_never
+
+from twinlog_source.log.facts import EpochStart
+from twinlog_source.partitions.events import (
+    Assigned,
+    BeginningRefused,
+    Begun,
+    CopyChanged,
+    CopyDecided,
+    CopyEvent,
+    CopyReread,
+    CopyTranslated,
+    LossRecorded,
+    MoveBegun,
+    Moved,
+    MoveUndone,
+    ObstacleGone,
+    PartitionEvent,
+    PositionEvent,
+    PositionRead,
+    RecordDated,
+    Restored,
+    SetAside,
+    SourceRecreated,
+    TargetChanged,
+    TargetEndSeen,
+    TargetEvent,
+    TargetRecreated,
+    TargetRemembered,
+    TargetReplaced,
+    TargetStartSeen,
+)
+from twinlog_source.partitions.lag_time import LagTime
+from twinlog_source.partitions.reports import PartitionReport
+from twinlog_source.partitions.rows import Obstacle, PartitionRow, Shortened
+
+BEING_SET = Obstacle(
+    reason="POSITION_BEING_SET", message="`twinlog positions set` moves it now", retry_at=math.inf
+)
+
+
+def change(row: PartitionRow, event: PartitionEvent, now: float) -> None:
+    """Carry out an event of one partition; `now` in monotonic seconds."""
+    match event:
+        case Assigned(slot=slot):
+            _assign(row, slot, now)
+        case RecordDated(offset=offset, written_at=at):
+            row.lag_time.note_written(offset, at)
+        case CopyChanged() | CopyDecided() | CopyReread() | CopyTranslated():
+            _change_copy(row, event)
+        case (
+            TargetRecreated()
+            | TargetChanged()
+            | TargetRemembered()
+            | TargetEndSeen()
+            | TargetStartSeen()
+            | LossRecorded()
+            | TargetReplaced()
+        ):
+            _change_target(row, event)
+        case _:
+            _change_position(row, event)
+
+
+def _assign(row: PartitionRow, slot: int, now: float) -> None:
+    row.slot = slot
+    row.records.begin(now)
+    row.bytes.begin(now)
+    row.counted_lanes = {}
+    row.told_shortened_to = None
+    _forget_words(row)
+
+
+# ------------------------------------------------------------------------------------------------ positions
+
+
+def _change_position(row: PartitionRow, event: PositionEvent) -> None:
+    match event:
+        case PositionRead(position=position, epochs=epochs):
+            row.position, row.stored, row.obstacle, row.epochs = position, True, None, epochs
+        case Begun(position=position, stored=stored):
+            row.initial = row.position = position
+            row.stored, row.obstacle = stored, None
+            row.epochs = () if stored else row.epochs
+        case BeginningRefused(before=before):
+            row.position = before
+        case SourceRecreated():
+            _forget_source(row)
+        case Restored(position=position):
+            row.position, row.stored, row.epochs = position, True, ()
+        case _:
+            _change_obstacle(row, event)
+
+
+def _change_obstacle(
+    row: PartitionRow, event: SetAside | ObstacleGone | MoveBegun | Moved | MoveUndone
+) -> None:
+    match event:
+        case SetAside():
+            row.obstacle = Obstacle(reason=event.reason, message=event.message, retry_at=event.retry_at)
+        case ObstacleGone():
+            row.obstacle = None
+        case MoveBegun():
+            if row.obstacle is not BEING_SET:
+                row.obstacle_before_move = row.obstacle
+            row.obstacle = BEING_SET
+        case Moved(position=position):
+            row.position, row.stored, row.epochs = position, True, ()
+            row.obstacle = row.obstacle_before_move = None
+        case MoveUndone():
+            if row.obstacle is BEING_SET:
+                row.obstacle = row.obstacle_before_move
+            row.obstacle_before_move = None
+        case _:
+            assert_never(event)
+
+
+def reread(row: PartitionRow, position: int | None, epochs: tuple[EpochStart, ...]) -> None:
+    """The log was read after fencing: it is the truth. None: it holds no position."""
+    if position is not None:
+        row.position, row.stored = position, True
+    elif row.position is not None:
+        row.position, row.stored = row.initial, False
+    row.epochs = epochs
+
+
+def follow(row: PartitionRow, position: int | None) -> None:
+    """Another process copies the flow, and has committed this position; None = none is on the log."""
+    row.position, row.stored = position, position is not None
+    _observe_lag(row)
+
+
+def _forget_source(row: PartitionRow) -> None:
+    row.position, row.stored, row.report, row.end, row.end_problem = None, False, None, None, None
+    row.lag_time = LagTime()
+
+
+# ----------------------------------------------------------------------------------------------------- ends
+
+
+def see_end(row: PartitionRow, end_offset: int, asked_at: float) -> None:
+    """The driver asked the leader at `asked_at`: the log ends here, whatever was heard before."""
+    row.end_problem = None
+    if end_offset < (row.end or 0) and asked_at < row.end_at:
+        return  # a task has seen more since the leader was asked
+    row.end, row.end_at = end_offset, max(asked_at, row.end_at)
+    _observe_lag(row)
+
+
+def check_movement(row: PartitionRow, *, paused: bool, now: float) -> None:
+    """See whether a partition that should move has moved."""
+    # The last known end is enough: ends do not come back, so what lay before it still does.
+    row.stall.observe(row.position, must_move=bool(row.last_known_lag) and not paused, now=now)
+
+
+def _observe_lag(row: PartitionRow) -> None:
+    if row.end is not None and row.position is not None:
+        row.lag_time.observe(row.position, row.end, row.end_at)
+
+
+# -------------------------------------------------------------------------------------------------- reports
+
+
+def take(row: PartitionRow, report: PartitionReport, *, slot: int, now: float, now_ms: int) -> None:
+    """The newest word of the task that owns it."""
+    row.slot = slot
+    shortened_to = report.target_shortened_to
+    if shortened_to is not None and shortened_to != row.told_shortened_to:
+        row.told_shortened_to = shortened_to
+        _see_target_end(row, shortened_to, next_written=report.target_shortened_at)
+    if report.target_end is None or report.target_end != row.disproved_end:
+        row.target_end, row.target_end_at = report.target_end, report.position
+    # A task repeats the end of its last fetch, however old: only one that rose was just seen.
+    end, before = report.source_end, row.task_end
+    if end is not None and end != before and end >= (row.end or 0):
+        row.end, row.end_at = end, now
+    row.report, row.reported_at_ms, row.position = report, now_ms, report.position
+    _observe_lag(row)
+    row.epochs = report.epochs
+    if report.skipped is not None and row.copy is not None and row.copy.preserved:
+        row.copy = replace(row.copy, skip_from=report.skipped.first, skip_to=report.skipped.end)
+
+
+def added_by_lane(row: PartitionRow, report: PartitionReport) -> dict[str, int]:
+    """What a task's counters by lane grew since its last report."""
+    counts = {**report.recoded_records, "UNOPENED": report.raw_records}
+    added = {lane: count - row.counted_lanes.get(lane, 0) for lane, count in counts.items()}
+    row.counted_lanes = counts
+    return {lane: records for lane, records in added.items() if records > 0}
+
+
+def _forget_words(row: PartitionRow) -> None:
+    """What the last task said of the kind of copy is settled."""
+    if row.report is not None and row.report.needs_translation:
+        row.report = replace(row.report, needs_translation=False)
+
+
+# ------------------------------------------------------------------------------------------------ the target
+
+
+def _change_target(row: PartitionRow, event: TargetEvent) -> None:
+    match event:
+        case TargetRecreated():
+            _forget_target(row)
+        case TargetChanged():
+            row.target_end = None
+        case TargetRemembered(end_offset=end, position=position, held_from=held_from):
+            row.target_end, row.target_end_at, row.held_from = end, position, held_from
+        case TargetEndSeen(end_offset=end):
+            _see_target_end(row, end)
+        case TargetStartSeen(start_offset=start):
+            if row.target_end is not None:
+                # Not more records than offsets: the others are markers of transactions.
+                row.held_from = max(0, row.target_end_at - (row.target_end - start))
+        case LossRecorded(loss=loss):
+            if row.shortened == loss:
+                row.shortened = None
+        case TargetReplaced(position=position):
+            row.replaced_at = position if row.replaced_at is None else row.replaced_at
+            row.shortened = None
+        case _:
+            assert_never(event)
+
+
+def _forget_target(row: PartitionRow) -> None:
+    row.target_end, row.target_end_at, row.shortened, row.replaced_at = None, 0, None, None
+    row.held_from = None
+
+
+def _see_target_end(row: PartitionRow, end_offset: int, *, next_written: int | None = None) -> None:
+    """The target log ends, or ended, here.
+
+    `next_written`: source offset of the record that was written there next; None = none yet.
+    """
+    if row.target_end is None or end_offset >= row.target_end or row.position is None:
+        return
+    # Not more records than offsets are gone: the others are markers of transactions.
+    first_lost = max(0, row.target_end_at - (row.target_end - end_offset))
+    row.shortened = Shortened(
+        end_offset=end_offset,
+        first_lost=first_lost,
+        position=row.position if next_written is None else max(first_lost, next_written),
+    )
+    row.disproved_end = row.target_end
+    row.target_end, row.target_end_at = end_offset, first_lost
+
+
+# ------------------------------------------------------------------------------------------ the kind of copy
+
+
+def _change_copy(row: PartitionRow, event: CopyEvent) -> None:
+    row.copy = event.copy
+    match event:
+        case CopyChanged():
+            pass
+        case CopyDecided():
+            row.obstacle = None
+            _forget_words(row)
+        case CopyReread():
+            _forget_words(row)
+        case CopyTranslated(position=position):
+            row.position, row.stored = position, True
+            _forget_target(row)
+            _forget_words(row)
+        case _:
+            assert_never(event)

@@ -1,0 +1,337 @@
+"""How a partition's row changes by each event, and that nothing else changes it."""
+
+import ast
+from dataclasses import fields, replace
+from pathlib import Path
+
+import pytest
+
+import twinlog_source
+from twinlog.errors import TransientKafkaError
+from twinlog.model import TopicPartition
+from twinlog_source.log.facts import CopyFact, EpochStart
+from twinlog_source.log.gaps import Gap
+from twinlog_source.partitions.events import (
+    Assigned,
+    BeginningRefused,
+    Begun,
+    CopyChanged,
+    CopyDecided,
+    CopyReread,
+    CopyTranslated,
+    EndsSeen,
+    EpochEnded,
+    Event,
+    Followed,
+    GapFound,
+    LogReread,
+    LossRecorded,
+    MoveBegun,
+    Moved,
+    MoveUndone,
+    ObstacleGone,
+    PositionRead,
+    Reported,
+    Restored,
+    SetAside,
+    SourceRecreated,
+    TargetChanged,
+    TargetEndSeen,
+    TargetRecreated,
+    TargetRemembered,
+    TargetReplaced,
+    TargetStartSeen,
+    TopicsChosen,
+)
+from twinlog_source.partitions.reports import PartitionReport, TaskReport
+from twinlog_source.partitions.rows import PartitionRow, Shortened
+from twinlog_source.partitions.table import PartitionTable
+
+P, Q = TopicPartition("t", 0), TopicPartition("t", 1)
+PRESERVED = CopyFact(partition=P, preserved=True, since=0, reason="", target_topic_id="x")
+TRANSLATED = replace(PRESERVED, preserved=False, since=7, reason="COMPACTED")
+EPOCHS = (EpochStart(3, 0),)
+ASIDE = SetAside(partition=P, reason="NO_POSITION", message="none", retry_at=9.0)
+
+
+def after(*events: Event) -> tuple[PartitionTable, PartitionRow]:
+    """A table with one partition to which this happened, a second between each."""
+    table = PartitionTable()
+    table.apply(TopicsChosen(targets={P: "A.t"}), 0.0)
+    for now, event in enumerate(events, 1):
+        table.apply(event, float(now))
+    return table, table.rows[P]
+
+
+def said(position: int = 0, **more: object) -> Reported:
+    report = replace(PartitionReport(partition=P, position=position), **more)  # type: ignore[arg-type]
+    return Reported(slot=0, report=TaskReport(partitions=(report,)), now_ms=1)
+
+
+# ------------------------------------------------------------------------------------------------ positions
+
+
+def test_a_position_of_the_log_is_stored_and_ends_what_kept_the_partition_waiting() -> None:
+    _, row = after(ASIDE, PositionRead(partition=P, position=5, epochs=EPOCHS))
+    assert (row.position, row.stored, row.epochs, row.obstacle) == (5, True, EPOCHS, None)
+
+
+def test_a_partition_that_begins_is_not_stored_unless_the_driver_has_stored_it() -> None:
+    _, row = after(Begun(partition=P, position=5))
+    assert (row.position, row.stored, row.initial) == (5, False, 5)
+    _, row = after(
+        PositionRead(partition=P, position=9, epochs=EPOCHS), Begun(partition=P, position=5, stored=True)
+    )
+    assert (row.position, row.stored, row.epochs) == (5, True, ())
+
+
+def test_a_beginning_that_is_refused_leaves_the_position_as_it_was() -> None:
+    _, row = after(Begun(partition=P, position=5), BeginningRefused(partition=P, before=None))
+    assert row.position is None
+
+
+def test_a_partition_without_a_position_on_the_log_goes_back_to_where_it_began() -> None:
+    reread = LogReread(partitions=[P], positions={}, epochs={})
+    _, row = after(Begun(partition=P, position=5), said(9), reread)
+    assert (row.position, row.stored) == (5, False)
+    _, row = after(reread)
+    assert row.position is None
+
+
+def test_the_log_is_the_truth_about_the_partitions_it_was_read_for_only() -> None:
+    table = PartitionTable()
+    table.apply(TopicsChosen(targets={P: "A.t", Q: "A.t"}), 0.0)
+    for partition in (P, Q):
+        table.apply(Begun(partition=partition, position=1), 1.0)
+    table.apply(LogReread(partitions=[P], positions={P: 7, Q: 7}, epochs={P: EPOCHS}), 2.0)
+    assert [(row.position, row.epochs) for row in table.rows.values()] == [(7, EPOCHS), (1, ())]
+
+
+def test_what_a_task_said_last_is_on_the_log_when_its_epoch_ended_in_order() -> None:
+    _, row = after(Begun(partition=P, position=0), said(9))
+    assert not row.stored
+    _, row = after(Begun(partition=P, position=0), said(9), EpochEnded(partitions=[P, Q]))
+    assert (row.position, row.stored) == (9, True)
+
+
+def test_a_position_that_was_put_back_is_stored_and_has_no_leader_epochs() -> None:
+    _, row = after(PositionRead(partition=P, position=9, epochs=EPOCHS), Restored(partition=P, position=4))
+    assert (row.position, row.stored, row.epochs) == (4, True, ())
+
+
+def test_a_recreated_source_leaves_nothing_known_of_its_log() -> None:
+    _, row = after(said(9, source_end=20), SourceRecreated(partition=P))
+    assert (row.stored, row.position, row.report, row.end) == (False, None, None, None)
+
+
+def test_a_flow_that_another_process_copies_has_that_ones_positions() -> None:
+    table, row = after(Begun(partition=P, position=5), Followed(positions={P: 8}, read_at=1.5))
+    assert (row.position, row.stored, table.followed_at) == (8, True, 1.5)
+    table.apply(Followed(positions={}, read_at=3.0), 3.0)
+    assert (row.position, row.stored) == (None, False)
+
+
+# --------------------------------------------------------------------------------------------- moves, plans
+
+
+def test_a_partition_is_in_no_plan_while_it_is_moved() -> None:
+    table, row = after(
+        Begun(partition=P, position=5), CopyDecided(partition=P, copy=TRANSLATED), MoveBegun(partition=P)
+    )
+    assert table.plannable() == frozenset()
+    table.apply(Moved(partition=P, position=2), 9.0)
+    assert table.plannable() == {P}
+    assert (row.position, row.stored) == (2, True)
+
+
+def test_a_move_that_is_undone_leaves_what_stood_against_the_partition() -> None:
+    _, row = after(ASIDE, MoveBegun(partition=P), MoveUndone(partition=P))
+    assert row.task_reason == "NO_POSITION"
+    _, row = after(MoveBegun(partition=P), MoveUndone(partition=P))
+    assert row.obstacle is None
+
+
+def test_a_partition_that_was_moved_twice_in_vain_is_not_set_aside_for_ever() -> None:
+    _, row = after(MoveBegun(partition=P), MoveBegun(partition=P), MoveUndone(partition=P))
+    assert row.obstacle is None
+    _, row = after(ASIDE, MoveBegun(partition=P), MoveBegun(partition=P), MoveUndone(partition=P))
+    assert row.task_reason == "NO_POSITION"
+
+
+def test_a_partition_whose_obstacle_is_gone_may_be_copied() -> None:
+    _, row = after(ASIDE, ObstacleGone(partition=P))
+    assert row.obstacle is None
+
+
+# ----------------------------------------------------------------------------------------------------- ends
+
+
+def test_an_end_that_cannot_be_read_leaves_what_was_known_and_its_reason() -> None:
+    problem = TransientKafkaError("away", reason="KAFKA_UNAVAILABLE")
+    seen, unread = EndsSeen(ends={P: 9}, asked_at=1.0), EndsSeen(ends={P: problem}, asked_at=2.0)
+    _, row = after(Begun(partition=P, position=5), seen, unread)
+    assert (row.end, row.last_known_lag, row.end_problem) == (9, 4, problem)
+    _, row = after(seen, unread, EndsSeen(ends={P: 9}, asked_at=3.0))
+    assert row.end_problem is None
+
+
+# ---------------------------------------------------------------------------------------------- the target
+
+
+def test_a_target_that_ends_early_has_lost_what_was_written_behind_its_end() -> None:
+    _, row = after(said(100, target_end=120), TargetEndSeen(partition=P, end_offset=90))
+    assert row.shortened == Shortened(end_offset=90, first_lost=70, position=100)
+    assert (row.target_end, row.target_end_at) == (90, 70)
+
+
+def test_a_target_whose_end_is_not_known_has_lost_nothing() -> None:
+    _, row = after(Begun(partition=P, position=100), TargetEndSeen(partition=P, end_offset=90))
+    assert row.shortened is None
+    _, row = after(said(100, target_end=120), TargetEndSeen(partition=P, end_offset=120))
+    assert row.shortened is None
+
+
+def test_only_the_loss_that_is_on_record_is_settled() -> None:
+    table, row = after(said(100, target_end=120), TargetEndSeen(partition=P, end_offset=90))
+    first = row.shortened
+    assert first is not None
+    table.apply(TargetEndSeen(partition=P, end_offset=80), 9.0)
+    table.apply(LossRecorded(partition=P, loss=first), 9.0)
+    assert row.shortened is not None
+    table.apply(LossRecorded(partition=P, loss=row.shortened), 9.0)
+    assert row.shortened is None
+
+
+def test_a_replaced_target_holds_the_records_from_where_that_was_seen_first() -> None:
+    _, row = after(TargetReplaced(partition=P, position=5), TargetReplaced(partition=P, position=9))
+    assert row.replaced_at == 5
+
+
+def test_what_the_copy_holds_is_counted_back_from_its_end() -> None:
+    _, row = after(said(100, target_end=120), TargetStartSeen(partition=P, start_offset=50))
+    assert row.held_from == 30
+    _, row = after(TargetStartSeen(partition=P, start_offset=50))
+    assert row.held_from is None
+
+
+def test_a_recreated_target_leaves_nothing_known_of_its_log() -> None:
+    remembered = TargetRemembered(partition=P, end_offset=9, position=5, held_from=2)
+    _, row = after(remembered)
+    assert (row.target_end, row.target_end_at, row.held_from) == (9, 5, 2)
+    _, row = after(remembered, TargetRecreated(partition=P))
+    assert (row.target_end, row.target_end_at, row.held_from) == (None, 0, None)
+    _, row = after(remembered, TargetChanged(partition=P))
+    assert row.target_end is None
+
+
+# ------------------------------------------------------------------------------------------ the kind of copy
+
+
+def test_a_copy_is_planned_once_its_kind_is_decided() -> None:
+    table, _ = after(Begun(partition=P, position=5), ASIDE)
+    table.apply(CopyDecided(partition=P, copy=TRANSLATED), 9.0)
+    assert table.plannable() == {P}
+    table.apply(CopyChanged(partition=P, copy=None), 9.0)
+    assert table.plannable() == frozenset()
+
+
+@pytest.mark.parametrize(
+    "event",
+    [
+        Assigned(partition=P, slot=0),
+        CopyReread(partition=P, copy=PRESERVED),
+        CopyDecided(partition=P, copy=PRESERVED),
+    ],
+)
+def test_what_an_earlier_task_said_of_the_kind_of_copy_is_settled(event: Event) -> None:
+    decided = CopyDecided(partition=P, copy=PRESERVED)
+    _, row = after(decided, said(5, needs_translation=True))
+    assert row.needs_translation
+    _, row = after(decided, said(5, needs_translation=True), event)
+    assert not row.needs_translation
+
+
+def test_a_translated_copy_continues_at_its_position_and_knows_no_target_end() -> None:
+    translated = CopyTranslated(partition=P, copy=TRANSLATED, position=7)
+    _, row = after(CopyDecided(partition=P, copy=PRESERVED), said(5, target_end=5), translated)
+    assert (row.copy, row.position, row.stored, row.target_end) == (TRANSLATED, 7, True, None)
+
+
+# -------------------------------------------------------------------------------------- effects, one writer
+
+
+def test_gaps_that_a_task_found_are_left_to_be_entered() -> None:
+    gap = Gap(partition=Q, from_offset=1, to_offset=2, reason="RETENTION", found_at_ms=1)
+    table, _ = after()
+    assert table.apply(Reported(slot=0, report=TaskReport(gaps=(gap,)), now_ms=1), 1.0) == (
+        GapFound(gap=gap),
+    )
+
+
+def test_an_event_about_a_partition_that_is_not_copied_changes_nothing() -> None:
+    table, _ = after()
+    for event in (Begun(partition=Q, position=1), EndsSeen(ends={Q: 1}, asked_at=0.0), said()):
+        if isinstance(event, Reported):
+            report = replace(event.report.partitions[0], partition=Q)
+            event = replace(event, report=TaskReport(partitions=(report,)))
+        assert table.apply(event, 1.0) == ()
+    assert table.rows == PartitionTable(rows={P: PartitionRow(partition=P, target_topic="A.t")}).rows
+
+
+KNOWN = {field.name for kind in (PartitionRow, PartitionTable) for field in fields(kind)}
+
+
+def writes(source: str) -> list[str]:
+    """Where a module assigns to what a table or a row knows."""
+    found: list[ast.expr] = []
+    for node in ast.walk(ast.parse(source)):
+        if isinstance(node, ast.Assign | ast.Delete):
+            found += node.targets
+        elif isinstance(node, ast.AugAssign | ast.AnnAssign):
+            found.append(node.target)
+    return [ast.unparse(each) for target in found for each in _attributes(target) if each.attr in KNOWN]
+
+
+def _attributes(target: ast.expr) -> list[ast.Attribute]:
+    """The attributes of rows and tables that an assignment to `target` changes."""
+    match target:
+        case ast.Attribute(value=holder):
+            return [target] if _is_known(holder) else []
+        case ast.Subscript(value=changed) | ast.Starred(value=changed):
+            return _attributes(changed)
+        case ast.Tuple(elts=parts) | ast.List(elts=parts):
+            return [each for part in parts for each in _attributes(part)]
+    return []
+
+
+def _is_known(holder: ast.expr) -> bool:
+    """A row or a table, by its name."""
+    match holder:
+        case ast.Name(id=name) | ast.Attribute(attr=name):
+            return name in ("row", "table") or name.endswith(("_row", "_table"))
+        case ast.Subscript(value=ast.Attribute(attr="rows")):
+            return True
+    return False
+
+
+def test_nobody_but_the_table_writes_its_rows() -> None:
+    (root,) = twinlog_source.__path__
+    found = {
+        str(path.relative_to(root)): lines
+        for path in Path(root).rglob("*.py")
+        if path.parent.name != "partitions" and (lines := writes(path.read_text()))
+    }
+    assert found == {}
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "row.position = 5",
+        "self.table.rows[p].copy, x = 1, 2",
+        "driver.table.problem = None",
+        "row.records += 1",
+    ],
+)
+def test_a_write_to_a_row_is_seen(line: str) -> None:
+    assert writes(line)
