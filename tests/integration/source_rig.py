@@ -21,7 +21,7 @@ from twinlog.service.waiting import wait_or_stop
 from twinlog.testing.brokers import eventually, make_topics, unique_name
 from twinlog.testing.service_process import CALL_SECONDS, ServiceProcess, run_service
 from twinlog.wire.murmur2 import partition_for_key
-from twinlog_source.log.facts import control_key
+from twinlog_source.log.fact_records import control_key
 
 CODECS = (None, "gzip", "snappy", "lz4", "zstd")
 

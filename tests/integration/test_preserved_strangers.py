@@ -12,7 +12,8 @@ from twinlog.local.blocking_cluster import BlockingCluster
 from twinlog.model import TopicPartition
 from twinlog.testing.brokers import KafkaPair, eventually, make_topics, retry_admin
 from twinlog.wire.source_offset import decode_source_offset, source_offset_key
-from twinlog_source.log.facts import CopyFact, parse_control
+from twinlog_source.log.fact_records import parse_control
+from twinlog_source.log.facts import CopyFact
 
 
 async def intrude(pair: KafkaPair, topic: str, *, transactional_id: str | None = None) -> None:

@@ -17,7 +17,8 @@ from twinlog.testing.brokers import KafkaPair, eventually, retry_admin, unique_n
 from twinlog.testing.service_process import ServiceProcess
 from twinlog.wire.murmur2 import partition_for_key
 from twinlog.wire.source_offset import encode_source_offset, source_offset_key
-from twinlog_source.log.facts import TopicFact, fact_record
+from twinlog_source.log.fact_records import fact_record
+from twinlog_source.log.facts import TopicFact
 
 
 @pytest.fixture

@@ -17,7 +17,8 @@ from twinlog.local.spec import ClusterSpec
 from twinlog.model import Flow, TopicPartition
 from twinlog.testing.brokers import KafkaPair, retry_admin, unique_name
 from twinlog.testing.records import awkward_records
-from twinlog_source.log.facts import CopyFact, TopicFact, fact_record
+from twinlog_source.log.fact_records import fact_record
+from twinlog_source.log.facts import CopyFact, TopicFact
 from twinlog_source.log.gaps import SKIPPED_BY_OPERATOR, Gap, gap_record
 
 

@@ -26,6 +26,7 @@ from twinlog_source.driver.epoch_jobs import EpochJobs
 from twinlog_source.driver.flow_driver import FlowDriver
 from twinlog_source.driver.flow_monitor import FlowMonitor
 from twinlog_source.driver.instruments import FlowInstruments, observe_flows
+from twinlog_source.driver.moves import PositionMoves
 from twinlog_source.driver.ownership import Fence, Ownership
 from twinlog_source.driver.positions_follower import PositionsFollower
 from twinlog_source.driver.shared_workers import shared_worker
@@ -87,7 +88,10 @@ async def build(context: ServiceContext, stack: AsyncExitStack) -> ServiceParts:
     hosts |= {flow: driver.host for flow, driver in drivers.items()}
     monitors = {flow.flow: await _monitor(context, flow, drivers[flow.flow], stack) for flow in flows}
     operations = {
-        flow: FlowOperations(driver=driver, source=driver.estate.known.source, clock=context.clock)
+        flow: FlowOperations(driver=driver, clock=context.clock) for flow, driver in drivers.items()
+    }
+    moves = {
+        flow: PositionMoves(driver=driver, source=driver.estate.known.source, clock=context.clock)
         for flow, driver in drivers.items()
     }
     observe_flows(context.meter, list(drivers.values()))
@@ -112,6 +116,7 @@ async def build(context: ServiceContext, stack: AsyncExitStack) -> ServiceParts:
                 add=add_SourceServiceServicer_to_server,
                 servicer=SourceServicer(
                     operations,
+                    moves=moves,
                     board=board,
                     clusters=context.clusters,
                     stop=context.stop,
@@ -238,7 +243,7 @@ async def _monitor(
     read_committed = flow.settings.read_committed
     return FlowMonitor(
         table=estate.table,
-        control=estate.positions.control,
+        control=estate.control,
         ends=SourceEnds(
             source=admin,
             reader=await stack.enter_async_context(reading.reader(read_committed=read_committed)),

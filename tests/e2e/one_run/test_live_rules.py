@@ -26,7 +26,8 @@ from twinlog.service.peers import open_channel
 from twinlog.service.waiting import wait_or_stop
 from twinlog.testing.brokers import eventually, retry_admin, unique_name
 from twinlog.testing.service_process import CALL_SECONDS
-from twinlog_source.log.facts import TopicFact, parse_control
+from twinlog_source.log.fact_records import parse_control
+from twinlog_source.log.facts import TopicFact
 
 ADD, REMOVE = configsync.RULE_OPERATION_ADD, configsync.RULE_OPERATION_REMOVE
 SET, RESET = configsync.RULE_OPERATION_SET, configsync.RULE_OPERATION_RESET

@@ -61,7 +61,8 @@ from twinlog_configsync.model.records import (
     encode_key,
     encode_value,
 )
-from twinlog_source.log.facts import EpochStart, LeaderEpochsFact, OwnerFact, fact_record, parse_control
+from twinlog_source.log.fact_records import fact_record, parse_control
+from twinlog_source.log.facts import EpochStart, LeaderEpochsFact, OwnerFact
 from twinlog_source.log.gaps import Gap, gap_record, parse_gap
 
 A_TO_B = Flow("A", "B")

@@ -16,7 +16,7 @@ from twinlog_source.config import source_flows
 from twinlog_source.driver.epoch import Epoch, SlotState
 from twinlog_source.driver.epoch_jobs import EpochJobs
 from twinlog_source.driver.instruments import FlowInstruments
-from twinlog_source.log.facts import ControlState
+from twinlog_source.log.control import ControlState
 from twinlog_source.partitions.table import PartitionTable
 from twinlog_source.pipeline.session import SparkUnavailableError
 from twinlog_source.pipeline.shared_jobs import SharedJobs

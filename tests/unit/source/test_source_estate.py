@@ -38,8 +38,9 @@ from twinlog_source.driver.task_host import TaskHost
 from twinlog_source.driver.task_settings import TaskSettings
 from twinlog_source.driver.withdrawals import Withdrawal
 from twinlog_source.driver.worker_messages import task_report
-from twinlog_source.log.facts import EpochStart, LeaderEpochsFact, PauseFact, control_key
-from twinlog_source.log.gaps import MOST_RANGES, Gap
+from twinlog_source.log.fact_records import control_key
+from twinlog_source.log.facts import EpochStart, LeaderEpochsFact, PauseFact
+from twinlog_source.log.gaps import MOST_RANGES, Gap, LogBounds
 from twinlog_source.log.internal_topics import InternalTopics
 from twinlog_source.log.journal import Journal
 from twinlog_source.log.positions import PositionsLog
@@ -327,9 +328,9 @@ async def test_what_was_copied_into_the_new_topic_already_is_no_gap_of_a_copy_th
 async def test_a_position_that_is_set_forward_without_a_task_leaves_a_gap(site: Site) -> None:
     await site.write(site.source, "t", 5)
     estate = await site.owner()
-    await estate.set_position(P, 3, log_start_offset=0, log_end_offset=5)
+    await estate.set_position(P, 3, bounds=LogBounds(start=0, end=5))
     assert ledger(await site.owner()) == [(0, 3, "SKIPPED_BY_OPERATOR")]
-    await estate.set_position(P, 1, log_start_offset=0, log_end_offset=5)
+    await estate.set_position(P, 1, bounds=LogBounds(start=0, end=5))
     assert ledger(await site.owner()) == [(0, 3, "SKIPPED_BY_OPERATOR")], "the ledger keeps what was"
 
 
@@ -360,9 +361,9 @@ async def test_a_position_that_is_set_after_one_that_failed_is_not_undone_with_i
     estate = await site.owner()
     undo = site.target.intercept("append", only_positions, after=True)
     with pytest.raises(KafkaError):
-        await estate.set_position(P, 3, log_start_offset=0, log_end_offset=9)
+        await estate.set_position(P, 3, bounds=LogBounds(start=0, end=9))
     undo()
-    await estate.set_position(P, 6, log_start_offset=0, log_end_offset=9)
+    await estate.set_position(P, 6, bounds=LogBounds(start=0, end=9))
     await estate.refresh(owned=frozenset())
     for each in (estate, await site.owner()):
         assert (each.table.rows[P].position, ledger(each)) == (6, [(0, 6, "SKIPPED_BY_OPERATOR")])
@@ -373,7 +374,7 @@ async def test_what_a_move_that_failed_would_have_left_out_is_no_gap(site: Site)
     estate = await site.owner()
     undo = site.target.intercept("append", only_positions, after=True)
     with pytest.raises(KafkaError):
-        await estate.set_position(P, 3, log_start_offset=0, log_end_offset=5)
+        await estate.set_position(P, 3, bounds=LogBounds(start=0, end=5))
     undo()
     await estate.refresh(owned=frozenset())
     assert ledger(estate) == []

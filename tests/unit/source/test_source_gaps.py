@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from twinlog.model import Flow, TopicPartition
-from twinlog_source.log.gaps import MOST_RANGES, Gap, gap_record, parse_gap, passed_over, tidied
+from twinlog_source.log.gaps import MOST_RANGES, Gap, LogBounds, gap_record, parse_gap, passed_over, tidied
 
 P = TopicPartition("t", 0)
 
@@ -62,15 +62,16 @@ def test_joined_ranges_hold_exactly_what_was_lost(ranges: list[tuple[int, int]])
     assert all(one.to_offset < other.from_offset for one, other in pairwise(tidy))
 
 
-def over(from_offset: int, to_offset: int, *, start: int = 0, end: int = 100) -> list[tuple[int, int, str]]:
+def over(
+    from_offset: int, to_offset: int, *, start: int = 0, end: int | None = 100
+) -> list[tuple[int, int, str]]:
     return [
         (gap.from_offset, gap.to_offset, gap.reason)
         for gap in passed_over(
             P,
             from_offset=from_offset,
             to_offset=to_offset,
-            log_start_offset=start,
-            log_end_offset=end,
+            bounds=None if end is None else LogBounds(start=start, end=end),
             found_at_ms=1,
         )
     ]
@@ -88,7 +89,7 @@ def test_a_move_past_a_loss_tells_what_was_lost_and_what_was_left_out() -> None:
 
 def test_a_move_back_to_a_log_that_lost_its_tail_tells_the_truncation() -> None:
     assert over(80, 30, end=50) == [(50, 80, "TRUNCATION")]
-    assert over(80, 60, end=-1) == []
+    assert over(80, 60, end=None) == []
 
 
 def test_what_is_acknowledged_is_never_joined_with_what_is_not() -> None:

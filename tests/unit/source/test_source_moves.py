@@ -10,9 +10,9 @@ import pytest
 from twinlog.api.common.v1 import types_pb2
 from twinlog.api.source.v1 import worker_service_pb2 as pb
 from twinlog.testing.brokers import eventually
-from twinlog_source.driver.commands import MOVE_SECONDS, FlowOperations, Move, planned_move
 from twinlog_source.driver.epoch import Epoch
 from twinlog_source.driver.flow_driver import FlowDriver
+from twinlog_source.driver.moves import MOVE_SECONDS, Move, PositionMoves, planned_move
 from twinlog_source.driver.worker_messages import task_report
 from twinlog_source.partitions.events import Reported, TopicsChosen
 from unit.source.test_source_estate import P, Site
@@ -44,7 +44,7 @@ async def site() -> AsyncIterator[Site]:
         yield Site(stack=stack)
 
 
-async def operations(site: Site) -> tuple[FlowOperations, Task]:
+async def moves_of(site: Site) -> tuple[PositionMoves, Task]:
     """Of a flow with one epoch of one task."""
     nothing: Any = None
     await site.write(site.source, "t", 9)
@@ -66,13 +66,13 @@ async def operations(site: Site) -> tuple[FlowOperations, Task]:
         current=Epoch(flow=estate.flow.flow, number=1, plan=((P,),)),
     )
     driver.current.slots[0].joined = 1  # type: ignore[union-attr]
-    return FlowOperations(driver=driver, source=site.source, clock=site.clock), Task(site, driver)
+    return PositionMoves(driver=driver, source=site.source, clock=site.clock), Task(site, driver)
 
 
 async def test_a_move_that_no_task_confirms_is_withdrawn_and_said_to_be_nothing(site: Site) -> None:
-    commands, task = await operations(site)
+    moves, task = await moves_of(site)
     async with asyncio.TaskGroup() as group:
-        asked = group.create_task(commands.move([FAR], by="root"), name="positions set")
+        asked = group.create_task(moves.carry_out([FAR], by="root"), name="positions set")
         ordered = await eventually(task.heard)
         site.clock.advance(MOVE_SECONDS + 0.1)
         withdrawal = await eventually(task.heard)
@@ -83,23 +83,23 @@ async def test_a_move_that_no_task_confirms_is_withdrawn_and_said_to_be_nothing(
 
 
 async def test_a_move_that_was_stored_before_its_task_heard_of_the_withdrawal_is_done(site: Site) -> None:
-    commands, task = await operations(site)
+    moves, task = await moves_of(site)
     async with asyncio.TaskGroup() as group:
-        asked = group.create_task(commands.move([FAR], by="root"), name="positions set")
+        asked = group.create_task(moves.carry_out([FAR], by="root"), name="positions set")
         ordered = await eventually(task.heard)
         site.clock.advance(MOVE_SECONDS + 0.1)
         await eventually(task.heard)
         task.says(position=3, repositioned=ordered.reposition.id)
         (move,) = await asked
     assert (move.applied, move.reason) == (True, "")
-    assert not commands.driver.estate.withdrawals.due
+    assert not moves.driver.estate.withdrawals.due
 
 
 async def test_a_move_that_nobody_was_told_of_is_said_to_be_nothing(site: Site) -> None:
-    commands, task = await operations(site)
+    moves, task = await moves_of(site)
     task.driver.current = None
     async with asyncio.TaskGroup() as group:
-        asked = group.create_task(commands.move([FAR], by="root"), name="positions set")
+        asked = group.create_task(moves.carry_out([FAR], by="root"), name="positions set")
 
         def later() -> bool:
             site.clock.advance(MOVE_SECONDS)
@@ -111,9 +111,9 @@ async def test_a_move_that_nobody_was_told_of_is_said_to_be_nothing(site: Site) 
 
 
 async def test_a_move_whose_task_says_nothing_at_all_is_uncertain(site: Site) -> None:
-    commands, task = await operations(site)
+    moves, task = await moves_of(site)
     async with asyncio.TaskGroup() as group:
-        asked = group.create_task(commands.move([FAR], by="root"), name="positions set")
+        asked = group.create_task(moves.carry_out([FAR], by="root"), name="positions set")
         await eventually(task.heard)
         site.clock.advance(60)
         await eventually(task.heard)
@@ -123,9 +123,9 @@ async def test_a_move_whose_task_says_nothing_at_all_is_uncertain(site: Site) ->
 
 
 async def test_a_move_whose_caller_is_gone_is_withdrawn(site: Site) -> None:
-    commands, task = await operations(site)
+    moves, task = await moves_of(site)
     async with asyncio.TaskGroup() as group:
-        asked = group.create_task(commands.move([FAR], by="root"), name="a call whose client hangs up")
+        asked = group.create_task(moves.carry_out([FAR], by="root"), name="a call whose client hangs up")
         ordered = await eventually(task.heard)
         asked.cancel()
         withdrawal = await eventually(task.heard)
@@ -133,9 +133,9 @@ async def test_a_move_whose_caller_is_gone_is_withdrawn(site: Site) -> None:
 
 
 async def test_a_topic_that_left_meanwhile_is_named_and_not_a_crash(site: Site) -> None:
-    commands, task = await operations(site)
+    moves, task = await moves_of(site)
     task.driver.estate.table.apply(TopicsChosen(targets={}), 0.0)
-    (move,) = await commands.move([FAR], by="root")
+    (move,) = await moves.carry_out([FAR], by="root")
     assert move.reason == "PARTITION_UNKNOWN"
     planned = planned_move(P, task.driver.estate.table.rows.get(P), wanted=3, start=0, end=9)
-    assert planned.from_offset == -1
+    assert planned.from_offset is None

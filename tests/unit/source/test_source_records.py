@@ -6,10 +6,11 @@ from hypothesis import strategies as st
 
 from twinlog.model import Flow, TopicPartition
 from twinlog.wire.source_offset import source_offset_key
+from twinlog_source.log.control import ControlState
+from twinlog_source.log.fact_records import control_key, fact_record, parse_control, partition_key
 from twinlog_source.log.facts import (
     MOST_SLOTS,
     ClaimFact,
-    ControlState,
     CopyFact,
     EpochStart,
     Fact,
@@ -21,10 +22,6 @@ from twinlog_source.log.facts import (
     TopicFact,
     WriterFact,
     ZeroFact,
-    control_key,
-    fact_record,
-    parse_control,
-    partition_key,
 )
 from twinlog_source.log.gaps import Gap, gap_key, gap_record, parse_gap, parse_gap_identity
 

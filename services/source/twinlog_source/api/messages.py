@@ -10,8 +10,8 @@ from twinlog.api.source.v1 import source_service_pb2 as pb
 from twinlog.model import Flow
 from twinlog.service.clusters import ClusterStatus
 from twinlog.verify.standing import ProofStanding
-from twinlog_source.driver.commands import Move
 from twinlog_source.driver.flow_driver import FlowDriver
+from twinlog_source.driver.moves import Move
 from twinlog_source.driver.worker_messages import lane_message, partition_message, state_message
 from twinlog_source.log.gaps import Gap
 from twinlog_source.partitions.rows import PartitionRow
@@ -76,7 +76,7 @@ def partition_status(
         reason=standing.reason,
         message=_words(driver, row, standing),
     )
-    copy = row.copy or driver.estate.positions.control.copies.get(row.partition)
+    copy = row.copy or driver.estate.control.copies.get(row.partition)
     if copy is not None:
         status.offsets = "preserved" if copy.preserved else "translated"
         status.offsets_reason, status.offsets_since = copy.reason, copy.since
@@ -137,8 +137,8 @@ def gap_message(flow: Flow, gap: Gap) -> pb.LedgerGap:
 def change_message(move: Move) -> pb.PositionChange:
     return pb.PositionChange(
         partition=partition_message(move.partition),
-        from_offset=move.from_offset,
-        to_offset=move.to_offset,
+        from_offset=-1 if move.from_offset is None else move.from_offset,
+        to_offset=-1 if move.to_offset is None else move.to_offset,
         repeated_offsets=move.repeated_offsets,
         skipped_offsets=move.skipped_offsets,
         reason=move.reason,
@@ -148,7 +148,7 @@ def change_message(move: Move) -> pb.PositionChange:
 
 
 def pauses(driver: FlowDriver) -> list[pb.Pause]:
-    marks = driver.estate.positions.control.pauses.values()
+    marks = driver.estate.control.pauses.values()
     return [
         pb.Pause(
             scope=_scope(driver.flow, mark.topic, mark.partition), by=mark.by, since=timestamp(mark.at_ms)
@@ -160,7 +160,7 @@ def pauses(driver: FlowDriver) -> list[pb.Pause]:
 
 
 def throttles(driver: FlowDriver) -> list[pb.Throttle]:
-    marks = driver.estate.positions.control.throttles.values()
+    marks = driver.estate.control.throttles.values()
     return [
         pb.Throttle(
             scope=_scope(driver.flow, mark.topic),
@@ -186,7 +186,7 @@ def _words(driver: FlowDriver, row: PartitionRow, standing: ElectionResult) -> s
     """Why a partition stands, and who would help if they could."""
     if standing.reason == "TOPIC_UNKNOWN" and not driver.estate.watch.connected:
         return f"{standing.message}; configsync, which would see to it, is away"
-    pause = driver.estate.positions.control.pause_of(row.partition)
+    pause = driver.estate.control.pause_of(row.partition)
     if standing.state == PartitionState.PAUSED and pause is not None:
         return f"by {pause.by} since {timestamp(pause.at_ms).ToJsonString()}"
     return standing.message

@@ -25,8 +25,10 @@ from twinlog_source.api.messages import (
     throttles,
 )
 from twinlog_source.api.partition_feed import PartitionBoard
-from twinlog_source.driver.commands import Destination, FlowOperations, Subject
+from twinlog_source.driver.commands import FlowOperations
 from twinlog_source.driver.flow_driver import FlowDriver
+from twinlog_source.driver.moves import Destination, PositionMoves
+from twinlog_source.driver.subjects import Subject
 from twinlog_source.log.gaps import Gap
 from twinlog_source.partitions.standing import standing_of
 
@@ -39,12 +41,13 @@ class SourceServicer(pb_grpc.SourceServiceServicer):
         self,
         flows: Mapping[Flow, FlowOperations],
         *,
+        moves: Mapping[Flow, PositionMoves],
         board: PartitionBoard,
         clusters: Clusters,
         stop: asyncio.Event,
     ) -> None:
         """`stop` ends watch streams."""
-        self._operations = flows
+        self._operations, self._moves = flows, moves
         self._drivers = {flow: operations.driver for flow, operations in flows.items()}
         self._board = board
         self._clusters = clusters
@@ -134,10 +137,10 @@ class SourceServicer(pb_grpc.SourceServiceServicer):
     async def SetPositions(  # noqa: N802
         self, request: pb.SetPositionsRequest, context: Context
     ) -> pb.SetPositionsResponse:
-        operations = self._operations[self._named(request.scope.flow).flow]
-        moves = await operations.plan_moves(_subject(request.scope), _destination(request.target))
+        positions = self._moves[self._named(request.scope.flow).flow]
+        moves = await positions.plan(_subject(request.scope), _destination(request.target))
         if not request.dry_run:
-            moves = await operations.move(moves, by=caller_name(request.by, context))
+            moves = await positions.carry_out(moves, by=caller_name(request.by, context))
             changed(
                 before={str(move.partition): move.from_offset for move in moves},
                 after={str(move.partition): move.to_offset for move in moves if move.applied},

@@ -138,7 +138,7 @@ class FlowDriver:
 
     def facts(self) -> FlowFacts:
         """What is said of every partition follows from this. May be asked from any thread."""
-        now, table, control = self.clock.monotonic(), self.estate.table, self.estate.positions.control
+        now, table, control = self.clock.monotonic(), self.estate.table, self.estate.control
         followed_at = table.followed_at
         is_followed = followed_at is not None and now - followed_at <= END_VALID_SECONDS
         reason, message = self.idle_reason()

@@ -12,7 +12,7 @@ from twinlog.clock import Clock
 from twinlog.errors import KafkaError
 from twinlog.service.waiting import finish_or_cancel, wait_or_stop
 from twinlog_source.driver.positions_follower import PositionsFollower
-from twinlog_source.log.facts import ControlState
+from twinlog_source.log.control import ControlState
 from twinlog_source.partitions.events import MovementChecked
 from twinlog_source.partitions.table import PartitionTable
 from twinlog_source.topics.source_ends import SourceEnds

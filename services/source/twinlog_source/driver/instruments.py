@@ -12,7 +12,7 @@ from twinlog.telemetry import metrics
 from twinlog.verify.model import Kind
 from twinlog.verify.standing import ProofStanding
 from twinlog_source.config import SourceFlow
-from twinlog_source.log.facts import ControlState
+from twinlog_source.log.control import ControlState
 from twinlog_source.log.gaps import Gap
 from twinlog_source.partitions.events import Copied
 from twinlog_source.partitions.latency import LatencyHistogram

@@ -123,13 +123,12 @@ class Ownership:
         """MirrorMaker 2 copied meanwhile, or somebody set positions: what we noted beside ours is not about
         those."""
         last_ours_ms = 0 if owner is None else owner.renewed_at_ms + FOREIGN_AFTER_MS
-        marked = self.positions.control.epochs
-        for partition in list(marked):
+        control = self.positions.control
+        for partition in list(control.epochs):
             if self.positions.written_at_ms.get(partition, 0) > last_ours_ms:
                 await self.journal.take_back("epochs", partition.topic, partition.partition)
-                del marked[partition]
-        copies = self.positions.control.copies
-        for partition, copy in list(copies.items()):
+                control.retract("epochs", partition.topic, partition.partition)
+        for partition, copy in list(control.copies.items()):
             is_older = owner is not None and not owner.keeps_offsets
             is_foreign = self.positions.written_at_ms.get(partition, 0) > last_ours_ms
             if copy.preserved and (is_older or is_foreign):
@@ -137,7 +136,7 @@ class Ownership:
                 # The log first: a try that fails is made again by what is in memory.
                 ended = replace(copy, preserved=False, since=0, reason="POSITION_STORED")
                 await self.journal.state(ended)
-                copies[partition] = ended
+                control.record(ended)
 
     async def note_slots(self, slots: int) -> None:
         """Before more slots than ever are used: whoever comes after us must fence them all."""

@@ -16,7 +16,9 @@ from twinlog_source.config import SourceFlow
 from twinlog_source.driver.epoch import Slot
 from twinlog_source.driver.ownership import Ownership
 from twinlog_source.driver.withdrawals import Withdrawals, gaps_of
-from twinlog_source.log.gaps import Gap, passed_over
+from twinlog_source.log.control import ControlRecord, ControlState
+from twinlog_source.log.facts import PauseFact, ThrottleFact
+from twinlog_source.log.gaps import Gap, LogBounds, passed_over
 from twinlog_source.log.journal import Journal
 from twinlog_source.log.ledger import Ledger
 from twinlog_source.log.positions import PositionsLog
@@ -87,7 +89,7 @@ class FlowState:
     _look_at_targets_at: float = 0.0
 
     def __post_init__(self) -> None:
-        control = self.positions.control
+        control = self.control
         self.ledger = Ledger(
             flow=self.flow.flow, journal=self.journal, positions=self.positions, on_gap=self.on_gap
         )
@@ -162,6 +164,15 @@ class FlowState:
             clock=self.clock,
         )
 
+    @property
+    def control(self) -> ControlState:
+        """The facts in force: who owns the flow, what operators ordered, how partitions are copied."""
+        return self.positions.control
+
+    def row(self, partition: TopicPartition) -> PartitionRow | None:
+        """What is known of a partition; None of one that the flow does not copy."""
+        return self.table.rows.get(partition)
+
     # ------------------------------------------------------------------------------------------ ownership
 
     async def take_over(self, *, displaced: bool) -> None:
@@ -191,7 +202,7 @@ class FlowState:
         process has claimed the flow meanwhile."""
         if self.ownership.is_due:
             await self.ownership.check()
-            await self.journal.retract(self.positions.control)
+            await self.journal.retract(self.control)
             if self.clock.monotonic() >= self._look_at_targets_at:
                 self._look_at_targets_at = self.clock.monotonic() + LOOK_AT_TARGETS_SECONDS
                 await self.target_logs.look_at_ends(self.topics)
@@ -204,7 +215,7 @@ class FlowState:
         KafkaError."""
         if self.positions.retractions.due:
             await self.ownership.check()
-            await self.journal.retract(self.positions.control)
+            await self.journal.retract(self.control)
         await self.target_logs.look_at_ends(self.topics)
         await self.target_logs.put_ends_on_log(self.topics)
 
@@ -216,8 +227,8 @@ class FlowState:
     async def reread(self, partitions: Collection[TopicPartition]) -> None:
         """Take positions from the log; their owners are fenced already. Raises KafkaError."""
         positions = await self.positions.refresh()
-        epochs = self.positions.control.epochs
-        self._note(LogReread(partitions=partitions, positions=positions, epochs=epochs))
+        reread = LogReread(partitions=partitions, positions=positions, epochs=self.control.epochs)
+        self._note(reread)
         for partition, given_up in self.withdrawals.found(self.positions.known(), partitions).items():
             assert given_up.before is not None
             left_out = gaps_of(self.positions.gaps, partition, given_up)
@@ -228,7 +239,7 @@ class FlowState:
             await self.journal.position(partition, given_up.before)
             await self.ledger.remove(left_out)
             self._note(Restored(partition=partition, position=given_up.before))
-            self.positions.control.epochs.pop(partition, None)
+            self.control.retract("epochs", partition.topic, partition.partition)
             self.withdrawals.done(partition, given_up)
         self._changes.take_from_log(partitions)
 
@@ -312,8 +323,7 @@ class FlowState:
         partition: TopicPartition,
         position: int,
         *,
-        log_start_offset: int = -1,
-        log_end_offset: int = -1,
+        bounds: LogBounds | None = None,
     ) -> None:
         """Give a position to a partition that has no task. What that leaves out is a gap where the position
         before is known. Raises NotFoundError when the partition is not copied any more, and KafkaError: then
@@ -324,7 +334,7 @@ class FlowState:
         if partition in self.withdrawals.of_driver:
             # A move that failed is undone first: undone later it would take this one back.
             await self.withdraw()
-        row = self.table.rows.get(partition)
+        row = self.row(partition)
         if row is None:
             raise NotFoundError(
                 f"{self.flow.flow} does not copy {partition} any more", reason="PARTITION_UNKNOWN"
@@ -343,8 +353,7 @@ class FlowState:
                 partition,
                 from_offset=before,
                 to_offset=position,
-                log_start_offset=log_start_offset,
-                log_end_offset=log_end_offset,
+                bounds=bounds,
                 found_at_ms=self.clock.now_ms(),
             )
         )
@@ -382,6 +391,14 @@ class FlowState:
             await self.ledger.remove(given_up.gaps)
             self.withdrawals.done(partition, given_up)
             self._note(MoveUndone(partition=partition))
+
+    async def command(
+        self, kind: str, topic: str | None, partition: int | None, fact: PauseFact | ThrottleFact | None
+    ) -> None:
+        """Put an operator's pause or limit on the log, or take it back (None); then it is in force. Raises
+        KafkaError: then it has no effect, neither now nor later."""
+        await self.journal.command((kind, topic, partition), fact)
+        self.control.apply(ControlRecord(kind=kind, topic=topic, partition=partition, fact=fact))
 
     def assignment(self, partition: TopicPartition) -> Assignment:
         """What a task is told of a partition whose position is known."""

@@ -38,7 +38,7 @@ class TaskHost:
             epoch.number,
             slot.index,
             positions_partition_count=self.estate.positions.partition_count,
-            writer=self.estate.positions.control.writer,
+            writer=self.estate.control.writer,
         )
         names = {partition.topic for partition in slot.partitions}
         topics = {name: self.estate.topics[name] for name in names if name in self.estate.topics}
@@ -80,7 +80,7 @@ class TaskHost:
         now = self.clock.monotonic()
         start = pb.Start()
         for partition in slot.partitions:
-            row = self.estate.table.rows.get(partition)
+            row = self.estate.row(partition)
             if row is None or row.copy is None:
                 # A task that rejoins does not go on with what leaves, nor with a copy that has ended.
                 continue

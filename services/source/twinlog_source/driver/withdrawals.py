@@ -7,7 +7,7 @@ from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
 from twinlog.model import TopicPartition
-from twinlog_source.log.gaps import Gap, GapIdentity, passed_over
+from twinlog_source.log.gaps import Gap, GapIdentity, LogBounds, passed_over
 from twinlog_source.partitions.reports import PartitionReport
 
 
@@ -20,9 +20,8 @@ class Withdrawal:
     """Where the partition continues; None = it has no position."""
     number: int = 0
     """Id of the task's order; 0 = no task was told."""
-    log_start_offset: int = -1
-    log_end_offset: int = -1
-    """Of the source, as the order said it."""
+    bounds: LogBounds | None = None
+    """Of the source's log, as the order said it."""
     gaps: tuple[GapIdentity, ...] = ()
     """What the driver has entered, or tried to."""
     answered: bool = True
@@ -101,8 +100,7 @@ def gaps_of(gaps: Mapping[GapIdentity, Gap], partition: TopicPartition, one: Wit
         partition,
         from_offset=one.before,
         to_offset=one.to_offset,
-        log_start_offset=one.log_start_offset,
-        log_end_offset=one.log_end_offset,
+        bounds=one.bounds,
         found_at_ms=0,
     )
     held = [gaps.get(gap.identity) for gap in left_out]

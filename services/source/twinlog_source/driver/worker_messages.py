@@ -11,7 +11,7 @@ from twinlog.api.source.v1 import worker_service_pb2 as pb
 from twinlog.batches import Lane
 from twinlog.model import TopicPartition
 from twinlog_source.log.facts import EpochStart
-from twinlog_source.log.gaps import Gap
+from twinlog_source.log.gaps import Gap, LogBounds
 from twinlog_source.partitions.assignments import Assignment, Setback
 from twinlog_source.partitions.reports import PartitionReport, SkippedRange, TaskCounters, TaskReport
 from twinlog_source.partitions.shares import SlotLimits
@@ -75,6 +75,18 @@ def assignment_message(assignment: Assignment) -> pb.Assignment:
 def limits_message(limits: SlotLimits) -> pb.SetThrottle:
     return pb.SetThrottle(
         bytes_per_second=limits.bytes_per_second or 0, topic_bytes_per_second=limits.topic_bytes_per_second
+    )
+
+
+def reposition_message(
+    partition: TopicPartition, position: int, *, number: int, bounds: LogBounds | None
+) -> pb.Reposition:
+    return pb.Reposition(
+        partition=partition_message(partition),
+        position=position,
+        id=number,
+        log_start_offset=-1 if bounds is None else bounds.start,
+        log_end_offset=-1 if bounds is None else bounds.end,
     )
 
 

@@ -34,6 +34,16 @@ GapIdentity = tuple[TopicPartition, int, str]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class LogBounds:
+    """What a log of the source holds."""
+
+    start: int
+    """First offset."""
+    end: int
+    """First offset after it."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Gap:
     partition: TopicPartition
     from_offset: int
@@ -71,13 +81,12 @@ def passed_over(
     *,
     from_offset: int,
     to_offset: int,
-    log_start_offset: int,
-    log_end_offset: int,
+    bounds: LogBounds | None,
     found_at_ms: int,
 ) -> list[Gap]:
     """What a move of the position leaves uncopied: what the source had lost already, and what it still holds.
 
-    The bounds of the source's log are -1 where they are not known. Also a truncation is told that the move
+    `bounds` of the source's log; None = not known. Also a truncation is told that the move
     ends: the log ends before the old position.
     """
     found: list[Gap] = []
@@ -94,11 +103,11 @@ def passed_over(
                 )
             )
 
-    lost_to = max(from_offset, min(to_offset, log_start_offset))
+    lost_to = max(from_offset, min(to_offset, bounds.start)) if bounds is not None else from_offset
     note(from_offset, lost_to, "RETENTION")
     note(lost_to, to_offset, SKIPPED_BY_OPERATOR)
-    if log_end_offset >= 0:
-        note(max(log_end_offset, to_offset), from_offset, "TRUNCATION")
+    if bounds is not None:
+        note(max(bounds.end, to_offset), from_offset, "TRUNCATION")
     return found
 
 

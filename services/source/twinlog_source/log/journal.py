@@ -11,16 +11,9 @@ from twinlog.kafka.ports import LogWriter
 from twinlog.model import Flow, TopicPartition
 from twinlog.wire.murmur2 import partition_for_key
 from twinlog.wire.source_offset import encode_source_offset, source_offset_key
-from twinlog_source.log.facts import (
-    ControlState,
-    Fact,
-    PauseFact,
-    ThrottleFact,
-    ZeroFact,
-    control_key,
-    fact_record,
-    partition_key,
-)
+from twinlog_source.log.control import ControlState
+from twinlog_source.log.fact_records import control_key, fact_record, partition_key
+from twinlog_source.log.facts import Fact, PauseFact, ThrottleFact, ZeroFact
 from twinlog_source.log.gaps import Gap, GapIdentity, gap_key, gap_record
 from twinlog_source.log.retractions import Retractions, Subject
 

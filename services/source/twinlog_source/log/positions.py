@@ -16,7 +16,8 @@ from twinlog.errors import KafkaError, TransientKafkaError, WireFormatError
 from twinlog.kafka.ports import LogReader, OffsetSpec
 from twinlog.model import Record, TopicPartition
 from twinlog.wire.source_offset import SOURCE_CONNECTOR, decode_source_offset, decode_source_offset_key
-from twinlog_source.log.facts import ControlState, parse_control
+from twinlog_source.log.control import ControlState
+from twinlog_source.log.fact_records import parse_control
 from twinlog_source.log.gaps import Gap, GapIdentity, parse_gap, parse_gap_identity
 from twinlog_source.log.newest_records import NewestRecords
 from twinlog_source.log.retractions import Retractions

@@ -5,7 +5,8 @@ from dataclasses import dataclass, replace
 
 from twinlog.model import Flow, TopicPartition
 from twinlog.service.feeds.topics import ReplicatedTopic, TopicsWatch
-from twinlog_source.log.facts import ControlState, CopyFact, TopicFact
+from twinlog_source.log.control import ControlState
+from twinlog_source.log.facts import CopyFact, TopicFact
 from twinlog_source.log.journal import Journal
 
 
@@ -44,7 +45,7 @@ class TopicFacts:
             target_topic_id=topic.target_topic_id,
         )
         await self.journal.state(mark)
-        self.control.topics[topic.source_topic] = mark
+        self.control.record(mark)
 
     async def state_new(self, topics: Mapping[str, ReplicatedTopic]) -> None:
         """Those that nothing is remembered of yet."""
@@ -54,14 +55,14 @@ class TopicFacts:
 
     async def state_left(self, topics: Mapping[str, ReplicatedTopic]) -> None:
         """Which topics configsync took out of the flow, and which it took in again."""
-        marks = self.control.topics
-        changed = {
-            mark.topic: replace(mark, left=not mark.left)
-            for mark in marks.values()
+        changed = [
+            replace(mark, left=not mark.left)
+            for mark in self.control.topics.values()
             if mark.left == (mark.topic in topics) and (mark.left or self._was_taken_out(mark.topic))
-        }
-        await self.journal.states(list(changed.values()))
-        marks.update(changed)
+        ]
+        await self.journal.states(changed)
+        for mark in changed:
+            self.control.record(mark)
 
     def _was_taken_out(self, topic: str) -> bool:
         return self.watch.settled(self.flow) and topic not in self.watch.topics(self.flow)

@@ -8,7 +8,8 @@ from twinlog.model import TopicPartition
 from twinlog.offsets import SyncPace
 from twinlog.policy.offsets_rule import OffsetsRule
 from twinlog.service.feeds.topics import ReplicatedTopic
-from twinlog_source.log.facts import ControlState, CopyFact, EpochStart
+from twinlog_source.log.control import ControlState
+from twinlog_source.log.facts import CopyFact, EpochStart
 from twinlog_source.partitions.events import TargetChanged
 from twinlog_source.partitions.planner import Plan
 from twinlog_source.partitions.rows import PartitionRow

@@ -17,8 +17,9 @@ from twinlog.batches import NewRecord
 from twinlog.clock import Clock
 from twinlog.model import Flow, TopicPartition
 from twinlog.service.waiting import wait_for_any, wait_or_stop
-from twinlog_source.log.facts import EpochStart, LeaderEpochsFact, fact_record
-from twinlog_source.log.gaps import Gap, gap_key, gap_record, passed_over
+from twinlog_source.log.fact_records import fact_record
+from twinlog_source.log.facts import EpochStart, LeaderEpochsFact
+from twinlog_source.log.gaps import Gap, LogBounds, gap_key, gap_record, passed_over
 from twinlog_source.task.partition import PartitionCopy
 from twinlog_source.task.preserved_copies import PreservedCopies
 from twinlog_source.task.target_writer import TargetWriter
@@ -114,8 +115,7 @@ class PositionMoves:
             copy.partition,
             from_offset=copy.committed,
             to_offset=command.position,
-            log_start_offset=command.log_start_offset,
-            log_end_offset=command.log_end_offset,
+            bounds=_bounds(command),
             found_at_ms=now_ms,
         )
         self._storing[copy.partition] = _Storing(
@@ -145,3 +145,9 @@ class PositionMoves:
             records.append(NewRecord(*fact_record(self.flow.source, epochs), now_ms))
         self.target_writer.store_soon(partition, records)
         self.on_moved()
+
+
+def _bounds(command: pb.Reposition) -> LogBounds | None:
+    if min(command.log_start_offset, command.log_end_offset) < 0:
+        return None
+    return LogBounds(start=command.log_start_offset, end=command.log_end_offset)

@@ -21,7 +21,8 @@ from twinlog.clock import Clock
 from twinlog.errors import KafkaError, TransientKafkaError
 from twinlog.model import TopicPartition
 from twinlog.service.waiting import wait_for_any, wait_or_stop
-from twinlog_source.log.facts import CopyFact, EpochStart, LeaderEpochsFact, fact_record
+from twinlog_source.log.fact_records import fact_record
+from twinlog_source.log.facts import CopyFact, EpochStart, LeaderEpochsFact
 from twinlog_source.preserved.append_log import AppendLog, Phase
 from twinlog_source.preserved.fill_limits import FillLimit
 from twinlog_source.preserved.own_batches import ForeignWrite

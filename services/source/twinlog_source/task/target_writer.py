@@ -40,14 +40,8 @@ from twinlog.model import TopicPartition
 from twinlog.service.waiting import Backoff, wait_or_stop
 from twinlog.wire.murmur2 import partition_for_key
 from twinlog.wire.source_offset import encode_source_offset, source_offset_key
-from twinlog_source.log.facts import (
-    EpochStart,
-    Fact,
-    LeaderEpochsFact,
-    ZeroFact,
-    fact_record,
-    partition_key,
-)
+from twinlog_source.log.fact_records import fact_record, partition_key
+from twinlog_source.log.facts import EpochStart, Fact, LeaderEpochsFact, ZeroFact
 from twinlog_source.log.fencing import FENCED
 from twinlog_source.task.loss import extended
 from twinlog_source.task.partition import PartitionCopy, retry_wait

@@ -16,7 +16,8 @@ from twinlog.config import OffsetsMode
 from twinlog.errors import KafkaError
 from twinlog.model import Flow, TopicPartition
 from twinlog.policy.offsets_rule import OffsetsRule
-from twinlog_source.log.facts import ControlState, CopyFact, LeaderEpochsFact
+from twinlog_source.log.control import ControlState
+from twinlog_source.log.facts import CopyFact, LeaderEpochsFact
 from twinlog_source.log.journal import Journal
 from twinlog_source.log.topic_facts import TopicFacts
 from twinlog_source.partitions.copy_mode import OffsetsReason
@@ -61,7 +62,7 @@ class CopyChanges:
             assert row.report is not None
             assert row.copy is not None
             fact = _as_translated(row.copy, row.report.preserved_until, row.report.reason)
-            self.control.copies[row.partition] = fact
+            self.control.record(fact)
             self._note(
                 CopyTranslated(partition=row.partition, copy=self._kept(fact), position=row.report.position)
             )
@@ -109,7 +110,7 @@ class CopyChanges:
                 skipped = replace(row.copy, skip_from=known.skip_from, skip_to=known.skip_to)
                 self._note(CopyChanged(partition=partition, copy=skipped))
             else:
-                self.control.copies[partition] = row.copy
+                self.control.record(row.copy)
 
     async def position_of(self, row: PartitionRow, fact: CopyFact) -> int:
         """The next source offset to copy of a preserved copy that no task writes. Raises KafkaError also
@@ -166,7 +167,8 @@ class CopyChanges:
 
     async def _write(self, facts: Collection[CopyFact]) -> None:
         await self.journal.states(facts)
-        self.control.copies.update((fact.partition, fact) for fact in facts)
+        for fact in facts:
+            self.control.record(fact)
 
 
 def position_at(fact: CopyFact, end: int) -> int:

@@ -163,7 +163,7 @@ class CopyModes:
                 raise
             return refusal(error)
         await self.journal.state(writer)
-        self.marks.control.writer = writer
+        self.marks.control.record(writer)
         return None
 
     async def _state(
@@ -200,8 +200,8 @@ class CopyModes:
                 await self.journal.position(partition, fact.since)
                 self._note(Begun(partition=partition, position=fact.since, stored=True))
         await self.journal.states(facts.values())
-        self.marks.control.copies.update(facts)
         for partition, fact in facts.items():
+            self.marks.control.record(fact)
             self._note(CopyDecided(partition=partition, copy=fact))
         log.info(
             "copies_begin",

@@ -183,7 +183,8 @@ class TargetLogs:
             if before is None or _is_news(before, mark):
                 marks.append(mark)
         await self.journal.states(marks)
-        self.marks.control.targets.update((mark.partition, mark) for mark in marks)
+        for mark in marks:
+            self.marks.control.record(mark)
 
 
 def _is_news(before: TargetFact, mark: TargetFact) -> bool:

@@ -22,7 +22,9 @@ from twinlog.model import Flow, TopicPartition
 from twinlog.policy.offsets_rule import OffsetsRule
 from twinlog.testing.fakes.clock import FakeClock
 from twinlog_source.driver.worker_messages import task_report
-from twinlog_source.log.facts import ControlState, CopyFact, parse_control
+from twinlog_source.log.control import ControlState
+from twinlog_source.log.fact_records import parse_control
+from twinlog_source.log.facts import CopyFact
 from twinlog_source.log.topic_facts import TopicFacts
 from twinlog_source.partitions.events import CopyChanged, LogReread, Reported
 from twinlog_source.partitions.rows import PartitionRow

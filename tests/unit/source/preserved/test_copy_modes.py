@@ -13,11 +13,12 @@ from twinlog.kafka.errors import from_code
 from twinlog.kafka.ports import ConfigChange
 from twinlog.model import TopicPartition
 from twinlog.testing.fakes.cluster_hooks import Call
-from twinlog_source.driver.commands import planned_move
+from twinlog_source.driver.moves import planned_move
 from twinlog_source.driver.ownership import FOREIGN_AFTER_MS
 from twinlog_source.driver.state import FlowState
 from twinlog_source.driver.worker_messages import assignment_message
 from twinlog_source.log.facts import CopyFact, OwnerFact
+from twinlog_source.log.gaps import LogBounds
 from twinlog_source.partitions.events import Assigned, Reported
 from twinlog_source.partitions.reports import PartitionReport, SkippedRange, TaskReport
 from twinlog_source.partitions.rows import PartitionRow
@@ -378,10 +379,10 @@ async def test_a_position_set_forward_without_a_task_is_left_out_of_the_copy(sit
     await site.write(site.target, "A.t", 0)
     estate = await site.owner(AUTO)
     await site.write(site.target, "A.t", 2)
-    await estate.set_position(P, 6, log_start_offset=0, log_end_offset=9)
+    await estate.set_position(P, 6, bounds=LogBounds(start=0, end=9))
     assert kind(estate) == (True, 0, "", 2, 6)
     assert ledger(estate) == [(2, 6, "SKIPPED_BY_OPERATOR")]
-    await estate.set_position(P, 8, log_start_offset=0, log_end_offset=9)
+    await estate.set_position(P, 8, bounds=LogBounds(start=0, end=9))
     assert kind(estate) == (True, 0, "", 2, 8), "one range with what is not filled yet"
 
 

@@ -16,7 +16,8 @@ from twinlog.kafka.raw import ProducerIdentity, ProducerSettings
 from twinlog.model import TopicPartition
 from twinlog.testing.brokers import eventually
 from twinlog.testing.fakes.clock import FakeClock
-from twinlog_source.log.facts import CopyFact, Fact, parse_control
+from twinlog_source.log.fact_records import parse_control
+from twinlog_source.log.facts import CopyFact, Fact
 from twinlog_source.preserved.append_log import Fill, ReadEnd, Send, Tail
 from twinlog_source.preserved.filler import Filler
 from twinlog_source.preserved.own_batches import ForeignWrite

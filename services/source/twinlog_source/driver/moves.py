@@ -1,0 +1,307 @@
+"""Moves of positions, as `twinlog positions set` orders them. The task that has the partition carries them
+out, or the driver where no task has it. Each is on the log before it is said to be done.
+"""
+
+import asyncio
+import itertools
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, replace
+
+import structlog
+
+from twinlog.api.source.v1 import worker_service_pb2 as worker_pb
+from twinlog.clock import Clock
+from twinlog.errors import ConfigError, KafkaError, NotFoundError, StateError
+from twinlog.kafka.ports import KafkaCluster, OffsetSpec
+from twinlog.model import TopicPartition
+from twinlog.service.waiting import wait_or_stop
+from twinlog_source.driver.epoch import Slot
+from twinlog_source.driver.flow_driver import FlowDriver
+from twinlog_source.driver.subjects import Subject, require_partitions
+from twinlog_source.driver.withdrawals import Withdrawal
+from twinlog_source.driver.worker_messages import partition_message, reposition_message
+from twinlog_source.log.gaps import LogBounds
+from twinlog_source.partitions.rows import PartitionRow
+
+MOVE_SECONDS = 8.0
+"""How long a task may take to come to rest and to write a new position: below the deadline of a call."""
+WITHDRAW_SECONDS = 3.0
+"""How long a task may take to answer that it has withdrawn a move: it reports every second."""
+MOVE_POLL_SECONDS = 0.05
+
+log = structlog.get_logger(__name__)
+
+_order_numbers = itertools.count(1)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Destination:
+    """Where positions are moved: one of the four."""
+
+    offset: int | None = None
+    timestamp_ms: int | None = None
+    spec: OffsetSpec | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Move:
+    """What moving one partition means."""
+
+    partition: TopicPartition
+    from_offset: int | None
+    """None: it has no position yet."""
+    to_offset: int | None
+    """None: that is not known, and `reason` says why."""
+    reason: str = ""
+    message: str = ""
+    applied: bool = False
+    """It is carried out, and the new position is on the log."""
+    bounds: LogBounds | None = None
+    """Of the source's log when it was planned; None = not known."""
+
+    @property
+    def repeated_offsets(self) -> int:
+        return max(0, -self._offsets_forward)
+
+    @property
+    def skipped_offsets(self) -> int:
+        return max(0, self._offsets_forward)
+
+    @property
+    def _offsets_forward(self) -> int:
+        """0 also of a move that is refused, or of a partition without a position."""
+        if self.reason or self.from_offset is None or self.to_offset is None:
+            return 0
+        return self.to_offset - self.from_offset
+
+
+@dataclass(slots=True, kw_only=True)
+class _Order:
+    """A move on its way to the task that owns the partition."""
+
+    move: Move
+    to_offset: int
+    number: int
+    slot: Slot | None = None
+    """Who was told; None = nobody yet."""
+    task: int = 0
+    """Which of the slot's tasks that was."""
+    given_up: bool = False
+    """The task was told to withdraw it."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PositionMoves:
+    """The moves of one flow."""
+
+    driver: FlowDriver
+    source: KafkaCluster
+    clock: Clock
+
+    async def plan(self, subject: Subject, destination: Destination) -> list[Move]:
+        """What `carry_out` would do. Raises StateError, NotFoundError, KafkaError."""
+        partitions = sorted(require_partitions(self.driver, subject))
+        wanted = await self._resolve(partitions, destination)
+        starts = await self.source.list_offsets(OffsetSpec.EARLIEST, partitions)
+        ends = await self.source.list_offsets(OffsetSpec.LATEST, partitions)
+        return [
+            planned_move(
+                partition,
+                self.driver.estate.row(partition),
+                wanted=wanted[partition],
+                start=starts[partition],
+                end=ends[partition],
+            )
+            for partition in partitions
+        ]
+
+    async def carry_out(self, moves: Collection[Move], *, by: str) -> list[Move]:
+        """Move positions and return when they are on the log: each move with what became of it.
+
+        Those that cannot be carried out keep their reason. One that nobody confirmed in time is withdrawn
+        (POSITION_NOT_MOVED): it has no later effect. Where the task did not answer to that either, it is not
+        known (POSITION_UNCERTAIN).
+        """
+        estate, epoch = self.driver.estate, self.driver.current
+        done: dict[TopicPartition, Move] = {}
+        orders: list[_Order] = []
+        for move in moves:
+            if move.reason or move.to_offset is None:
+                done[move.partition] = move
+                continue
+            log.warning(
+                "position_set",
+                flow=str(self.driver.flow),
+                topic=move.partition.topic,
+                partition=move.partition.partition,
+                from_offset=move.from_offset,
+                to_offset=move.to_offset,
+                by=by,
+            )
+            row = estate.row(move.partition)
+            if row is None:
+                done[move.partition] = self._not_copied(move)
+            elif row.obstacle is not None and (epoch is None or epoch.slot_of(move.partition) is None):
+                done[move.partition] = await self._move_without_task(move, move.to_offset)
+            else:
+                orders.append(_Order(move=move, to_offset=move.to_offset, number=next(_order_numbers)))
+        give_up_at = self.clock.monotonic() + MOVE_SECONDS
+        try:
+            while orders:
+                orders = [order for order in orders if not self._is_over(order, give_up_at, done)]
+                if orders:
+                    await wait_or_stop(asyncio.Event(), MOVE_POLL_SECONDS)
+        finally:
+            # Whoever asked is gone: nobody can be told that it took place.
+            for order in orders:
+                self._give_up(order)
+        return [done[move.partition] for move in moves]
+
+    async def _move_without_task(self, move: Move, to_offset: int) -> Move:
+        try:
+            await self.driver.estate.set_position(move.partition, to_offset, bounds=move.bounds)
+        except (KafkaError, NotFoundError) as error:
+            return replace(move, reason=error.reason, message=f"nothing was changed: {error}")
+        return replace(move, applied=True)
+
+    def _not_copied(self, move: Move) -> Move:
+        return replace(
+            move,
+            reason="PARTITION_UNKNOWN",
+            message=f"{self.driver.flow} does not copy {move.partition} any more",
+        )
+
+    def _is_over(self, order: _Order, give_up_at: float, done: dict[TopicPartition, Move]) -> bool:
+        """Whether an order needs no more waiting; then what became of it is in `done`."""
+        move, now = order.move, self.clock.monotonic()
+        try:
+            row = self.driver.estate.row(move.partition)
+            if row is None:
+                self._give_up(order)
+                done[move.partition] = self._not_copied(move)
+            elif self._is_carried_out(order):
+                done[move.partition] = replace(move, applied=True)
+            elif not order.given_up and self._is_withdrawn(order):
+                # Its task knows better than its last report how far a preserved copy is.
+                done[move.partition] = _copied_already(move, row.position or 0)
+            elif now > give_up_at:
+                self._give_up(order)
+                if order.slot is None or self._is_withdrawn(order):
+                    raise _not_moved(move)
+                if now > give_up_at + WITHDRAW_SECONDS:
+                    raise _uncertain(move, f"its task did not answer within {MOVE_SECONDS:g} s")
+        except StateError as error:
+            done[move.partition] = replace(move, reason=error.reason, message=str(error))
+        return move.partition in done
+
+    def _give_up(self, order: _Order) -> None:
+        """Have the task that was told drop it. It hears that after the order itself."""
+        if order.given_up or order.slot is None:
+            return
+        order.given_up, move = True, order.move
+        withdrawal = Withdrawal(
+            to_offset=order.to_offset, before=None, number=order.number, bounds=move.bounds
+        )
+        self.driver.estate.withdrawals.by_task(move.partition, withdrawal)
+        command = worker_pb.WithdrawReposition(partition=partition_message(move.partition), id=order.number)
+        order.slot.tell(worker_pb.WorkerCommand(withdraw_reposition=command))
+
+    def _is_withdrawn(self, order: _Order) -> bool:
+        row = self.driver.estate.row(order.move.partition)
+        return row is not None and row.report is not None and row.report.withdrawn == order.number
+
+    def _is_carried_out(self, order: _Order) -> bool:
+        """Tell the task that owns the partition now, and look whether it has obeyed. Raises StateError."""
+        move = order.move
+        if order.slot is not None:
+            row = self.driver.estate.row(move.partition)
+            report = None if row is None else row.report
+            if report is not None and report.repositioned == order.number:
+                return True
+            if order.slot.ended_well:
+                order.slot = None  # It ended in order and says that it did not: the next one shall.
+                if order.given_up:
+                    raise _not_moved(move)
+            elif order.slot.joined != order.task or order.slot.final is not None:
+                raise _uncertain(move, "the task that was told is gone")
+        epoch = self.driver.current
+        slot = None if epoch is None else epoch.slot_of(move.partition)
+        if order.slot is None and slot is not None and slot.final is None and not order.given_up:
+            order.slot, order.task = slot, slot.joined
+            command = reposition_message(
+                move.partition, order.to_offset, number=order.number, bounds=move.bounds
+            )
+            slot.tell(worker_pb.WorkerCommand(reposition=command))
+        return False
+
+    async def _resolve(
+        self, partitions: Collection[TopicPartition], destination: Destination
+    ) -> Mapping[TopicPartition, int | KafkaError | None]:
+        if destination.offset is not None:
+            return dict.fromkeys(partitions, destination.offset)
+        if destination.timestamp_ms is not None:
+            return await self.source.offsets_for_times(dict.fromkeys(partitions, destination.timestamp_ms))
+        if destination.spec is None:
+            raise ConfigError("no target: an offset, earliest, latest or a time", reason="INVALID_TARGET")
+        return await self.source.list_offsets(destination.spec, partitions)
+
+
+def planned_move(
+    partition: TopicPartition,
+    row: PartitionRow | None,
+    *,
+    wanted: int | KafkaError | None,
+    start: int | KafkaError,
+    end: int | KafkaError,
+) -> Move:
+    """What moving a partition to `wanted` (None: the end) means, by the bounds of the source's log."""
+    before = None if row is None else row.position
+    for answer in (wanted, start, end):
+        if isinstance(answer, KafkaError):
+            return Move(
+                partition=partition,
+                from_offset=before,
+                to_offset=None,
+                reason=answer.reason,
+                message=str(answer),
+            )
+    assert isinstance(start, int)
+    assert isinstance(end, int)
+    assert not isinstance(wanted, KafkaError)
+    after = end if wanted is None else wanted
+    move = Move(partition=partition, from_offset=before, to_offset=after)
+    if not start <= after <= end:
+        return replace(
+            move, reason="OFFSET_OUT_OF_RANGE", message=f"the source holds offsets {start} to {end}"
+        )
+    if row is not None and row.is_preserved and before is not None and after < before:
+        return _copied_already(move, before)
+    return replace(move, bounds=LogBounds(start=start, end=end))
+
+
+def _copied_already(move: Move, position: int) -> Move:
+    return replace(
+        move,
+        reason="OFFSETS_PRESERVED",
+        message=f"the copy holds the records before {position} at their offsets already; to copy them again"
+        " delete the target topic; or name the topic in twinlog.offsets.translated.topics, restart, and"
+        " set the position",
+    )
+
+
+def _not_moved(move: Move) -> StateError:
+    return StateError(
+        f"{move.partition} was not moved: its position was not on the target within {MOVE_SECONDS:g} s, and"
+        " the command was withdrawn: try again when the target takes records",
+        reason="POSITION_NOT_MOVED",
+        metadata={"topic": move.partition.topic, "partition": str(move.partition.partition)},
+    )
+
+
+def _uncertain(move: Move, why: str) -> StateError:
+    return StateError(
+        f"{move.partition}: whether it continues at {move.to_offset} is not certain, {why}:"
+        " look at its position, and set it again if need be",
+        reason="POSITION_UNCERTAIN",
+        metadata={"topic": move.partition.topic, "partition": str(move.partition.partition)},
+    )

@@ -1,0 +1,46 @@
+"""What a command of an operator is about, and which partitions that are."""
+
+from dataclasses import dataclass
+
+from twinlog.errors import NotFoundError, StateError
+from twinlog.model import TopicPartition
+from twinlog_source.driver.flow_driver import FlowDriver
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Subject:
+    """A flow (no topic), a topic (no partition), or a partition."""
+
+    topic: str | None = None
+    partition: int | None = None
+
+    def includes(self, partition: TopicPartition) -> bool:
+        return self.topic in (None, partition.topic) and self.partition in (None, partition.partition)
+
+
+def require_owned(driver: FlowDriver) -> None:
+    """Raises StateError while this process does not copy the flow."""
+    if not driver.owned:
+        reason, message = driver.idle_reason()
+        raise StateError(
+            f"{driver.flow} is not copied by this process now: {reason} {message}".rstrip(),
+            reason="FLOW_NOT_READY",
+        )
+
+
+def require_partitions(driver: FlowDriver, subject: Subject) -> frozenset[TopicPartition]:
+    """The partitions of a subject. Raises NotFoundError, and StateError as `require_owned`."""
+    require_owned(driver)
+    found = partitions_of(driver, subject)
+    if not found and subject.topic is not None:
+        raise NotFoundError(
+            f"{driver.flow} does not copy {subject}",
+            reason="PARTITION_UNKNOWN",
+            metadata={"flow": str(driver.flow), "topic": subject.topic},
+        )
+    return found
+
+
+def partitions_of(driver: FlowDriver, subject: Subject) -> frozenset[TopicPartition]:
+    """Those of the flow that the subject includes; none when it does not copy them."""
+    return frozenset(filter(subject.includes, driver.estate.table.rows))

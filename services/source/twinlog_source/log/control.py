@@ -1,0 +1,117 @@
+"""The facts of a flow that are in force, as read from the log or written to it."""
+
+from dataclasses import dataclass, field
+
+from twinlog.model import TopicPartition
+from twinlog_source.log.facts import (
+    ClaimFact,
+    CopyFact,
+    EpochStart,
+    Fact,
+    LeaderEpochsFact,
+    OwnerFact,
+    PauseFact,
+    TargetFact,
+    ThrottleFact,
+    TopicFact,
+    WriterFact,
+    ZeroFact,
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ControlRecord:
+    """One record: which fact, and what it says now (None = taken back)."""
+
+    kind: str
+    topic: str | None
+    partition: int | None
+    fact: Fact | None
+
+
+@dataclass(slots=True, kw_only=True)
+class ControlState:
+    """All facts as read so far, newest of each. Changed by `record` and `retract` only, after the log."""
+
+    claim: ClaimFact | None = None
+    owner: OwnerFact | None = None
+    topics: dict[str, TopicFact] = field(default_factory=dict)
+    pauses: dict[tuple[str | None, int | None], PauseFact] = field(default_factory=dict)
+    throttles: dict[str | None, ThrottleFact] = field(default_factory=dict)
+    zeros: set[TopicPartition] = field(default_factory=set)
+    epochs: dict[TopicPartition, tuple[EpochStart, ...]] = field(default_factory=dict)
+    targets: dict[TopicPartition, TargetFact] = field(default_factory=dict)
+    copies: dict[TopicPartition, CopyFact] = field(default_factory=dict)
+    writer: WriterFact | None = None
+
+    def pause_of(self, partition: TopicPartition) -> PauseFact | None:
+        """The widest pause that an operator has put a partition under: its flow's, its topic's, its own."""
+        scopes = ((None, None), (partition.topic, None), (partition.topic, partition.partition))
+        return next((self.pauses[scope] for scope in scopes if scope in self.pauses), None)
+
+    def is_paused(self, partition: TopicPartition) -> bool:
+        return self.pause_of(partition) is not None
+
+    def command_in_force(
+        self, kind: str, topic: str | None, partition: int | None
+    ) -> PauseFact | ThrottleFact | None:
+        """What operators have ordered for exactly this subject."""
+        return self.pauses.get((topic, partition)) if kind == "pause" else self.throttles.get(topic)
+
+    def apply(self, record: ControlRecord) -> None:
+        """What a record of the log says."""
+        if record.fact is None:
+            self.retract(record.kind, record.topic, record.partition)
+        else:
+            self.record(record.fact)
+
+    def record(self, fact: Fact) -> None:
+        """The fact is on the log."""
+        match fact:
+            case ClaimFact() as claim:
+                self.claim = claim
+            case OwnerFact() as owner:
+                self.owner = owner
+            case TopicFact() as topic:
+                self.topics[topic.topic] = topic
+            case PauseFact() as pause:
+                self.pauses[pause.topic, pause.partition] = pause
+            case ThrottleFact() as throttle:
+                self.throttles[throttle.topic] = throttle
+            case WriterFact() as writer:
+                self.writer = writer
+            case _:
+                self._record_of_partition(fact)
+
+    def _record_of_partition(self, fact: ZeroFact | LeaderEpochsFact | TargetFact | CopyFact) -> None:
+        match fact:
+            case ZeroFact() as zero:
+                self.zeros.add(zero.partition)
+            case LeaderEpochsFact() as epochs:
+                self.epochs[epochs.partition] = epochs.epochs
+            case TargetFact() as target:
+                self.targets[target.partition] = target
+            case CopyFact() as copy:
+                self.copies[copy.partition] = copy
+
+    def retract(self, kind: str, topic: str | None = None, number: int | None = None) -> None:
+        """The fact is taken off the log."""
+        if kind == "pause":
+            self.pauses.pop((topic, number), None)
+        elif kind == "throttle":
+            self.throttles.pop(topic, None)
+        elif topic is not None and number is not None:
+            self._retract_of_partition(kind, TopicPartition(topic, number))
+
+    def _retract_of_partition(self, kind: str, partition: TopicPartition) -> None:
+        match kind:
+            case "zero":
+                self.zeros.discard(partition)
+            case "epochs":
+                self.epochs.pop(partition, None)
+            case "target":
+                self.targets.pop(partition, None)
+            case "copy":
+                self.copies.pop(partition, None)
+            case _:
+                pass

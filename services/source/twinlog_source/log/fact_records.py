@@ -1,0 +1,230 @@
+"""Facts as records of the positions topic: keys and values, and back."""
+
+from twinlog.model import TopicPartition
+from twinlog.wire.connect_json import JsonValue
+from twinlog.wire.source_offset import (
+    CONTROL_CONNECTOR,
+    ConnectKey,
+    decode_connect_key,
+    decode_document,
+    encode_connect_key,
+    encode_document,
+)
+from twinlog_source.log.control import ControlRecord
+from twinlog_source.log.facts import (
+    MOST_SLOTS,
+    ClaimFact,
+    CopyFact,
+    EpochStart,
+    Fact,
+    LeaderEpochsFact,
+    OwnerFact,
+    PauseFact,
+    TargetFact,
+    ThrottleFact,
+    TopicFact,
+    WriterFact,
+    ZeroFact,
+)
+
+_INT64_LIMIT = 1 << 63
+
+
+def fact_record(source_alias: str, fact: Fact) -> tuple[bytes, bytes]:
+    """Key and value that state a fact."""
+    match fact:
+        case ClaimFact():
+            key = control_key(source_alias, "claim")
+            value: dict[str, JsonValue] = {
+                "instance": fact.instance,
+                "at_ms": fact.at_ms,
+                "rules": fact.rules,
+            }
+        case OwnerFact():
+            key = control_key(source_alias, "owner")
+            value = {
+                "instance": fact.instance,
+                "slots": fact.slots,
+                "renewed_at_ms": fact.renewed_at_ms,
+                "keeps_offsets": fact.keeps_offsets,
+            }
+        case TopicFact():
+            key = control_key(source_alias, "topic", fact.topic)
+            value = {
+                "topic_id": fact.topic_id,
+                "known_partitions": fact.known_partitions,
+                "target_topic_id": fact.target_topic_id,
+                "left": fact.left,
+            }
+        case PauseFact():
+            key = control_key(source_alias, "pause", fact.topic, fact.partition)
+            value = {"by": fact.by, "at_ms": fact.at_ms}
+        case ThrottleFact():
+            key = control_key(source_alias, "throttle", fact.topic)
+            value = {"bytes_per_second": fact.bytes_per_second, "by": fact.by, "at_ms": fact.at_ms}
+        case ZeroFact():
+            key, value = partition_key(source_alias, "zero", fact.partition), {"offset": 0}
+        case LeaderEpochsFact():
+            key = partition_key(source_alias, "epochs", fact.partition)
+            value = {"epochs": [[each.leader_epoch, each.offset] for each in fact.epochs]}
+        case TargetFact():
+            key = partition_key(source_alias, "target", fact.partition)
+            value = {
+                "topic_id": fact.topic_id,
+                "end": fact.end_offset,
+                "position": fact.position,
+                "held_from": -1 if fact.held_from is None else fact.held_from,
+            }
+        case CopyFact():
+            key = partition_key(source_alias, "copy", fact.partition)
+            value = {
+                "offsets": "preserved" if fact.preserved else "translated",
+                "since": fact.since,
+                "reason": fact.reason,
+                "topic_id": fact.target_topic_id,
+                "skip": [fact.skip_from, fact.skip_to],
+            }
+        case WriterFact():
+            key = control_key(source_alias, "writer")
+            value = {"id": fact.producer_id, "epoch": fact.producer_epoch}
+    return key, encode_document(value)
+
+
+def partition_key(source_alias: str, kind: str, partition: TopicPartition) -> bytes:
+    """The key of a fact about one partition."""
+    return control_key(source_alias, kind, partition.topic, partition.partition)
+
+
+def control_key(
+    source_alias: str, kind: str, topic: str | None = None, partition: int | None = None
+) -> bytes:
+    """The key of a fact, also for its tombstone."""
+    subject: dict[str, JsonValue] = {"cluster": source_alias, "kind": kind}
+    if topic is not None:
+        subject["topic"] = topic
+    if partition is not None:
+        subject["partition"] = partition
+    return encode_connect_key(ConnectKey(connector=CONTROL_CONNECTOR, partition=subject))
+
+
+def parse_control(source_alias: str, key: bytes | None, value: bytes | None) -> ControlRecord | None:
+    """Read a fact of a source cluster; None for every other record. Raises WireFormatError for a broken
+    value."""
+    decoded = decode_connect_key(key)
+    if decoded is None or decoded.connector != CONTROL_CONNECTOR:
+        return None
+    subject = decoded.partition
+    kind, topic, partition = subject.get("kind"), subject.get("topic"), subject.get("partition")
+    if subject.get("cluster") != source_alias or not isinstance(kind, str):
+        return None
+    if not isinstance(topic, str | None) or not isinstance(partition, int | None):
+        return None
+    if not _has_sound_numbers(partition):
+        return None
+    fact = None if value is None else _fact(kind, topic, partition, decode_document(value) or {})
+    if value is not None and fact is None:
+        return None
+    return ControlRecord(kind=kind, topic=topic, partition=partition, fact=fact)
+
+
+def _fact(kind: str, topic: str | None, partition: int | None, document: dict[str, object]) -> Fact | None:
+    """None for a fact that this version does not know, and for numbers that no process of ours writes."""
+    if not _has_sound_numbers(document):
+        return None
+    match kind, topic, document:
+        case "claim", None, {"instance": str(instance), "at_ms": int(at)}:
+            rules = document.get("rules")
+            return ClaimFact(instance=instance, at_ms=at, rules=rules if isinstance(rules, str) else "")
+        case "owner", None, {"instance": str(instance), "slots": int(slots), "renewed_at_ms": int(at)}:
+            # Each slot is some ids to fence: a forged mark must not keep an owner at that for ever.
+            return OwnerFact(
+                instance=instance,
+                slots=min(max(slots, 0), MOST_SLOTS),
+                renewed_at_ms=at,
+                keeps_offsets=document.get("keeps_offsets") is True,
+            )
+        case "topic", str(), {"topic_id": str(topic_id), "known_partitions": int(count)}:
+            target_id = document.get("target_topic_id")
+            return TopicFact(
+                topic=topic,
+                topic_id=topic_id,
+                known_partitions=count,
+                target_topic_id=target_id if isinstance(target_id, str) else "",
+                left=document.get("left") is True,
+            )
+        case "writer", None, {"id": int(producer_id), "epoch": int(epoch)}:
+            return WriterFact(producer_id=producer_id, producer_epoch=epoch)
+        case "pause", _, {"by": str(by), "at_ms": int(at)}:
+            return PauseFact(topic=topic, partition=partition, by=by, at_ms=at)
+        case "throttle", _, {"bytes_per_second": int(limit)}:
+            who, since = document.get("by"), document.get("at_ms")
+            return ThrottleFact(
+                topic=topic,
+                bytes_per_second=limit,
+                by=who if isinstance(who, str) else "",
+                at_ms=since if isinstance(since, int) else 0,
+            )
+        case _ if topic is not None and partition is not None:
+            return _partition_fact(kind, TopicPartition(topic, partition), document)
+        case _:
+            return None
+
+
+def _partition_fact(kind: str, partition: TopicPartition, document: dict[str, object]) -> Fact | None:
+    match kind, document:
+        case "zero", _:
+            return ZeroFact(partition=partition)
+        case "epochs", {"epochs": list(pairs)}:
+            epochs = [EpochStart(*pair) for pair in pairs if _is_pair_of_ints(pair)]
+            return (
+                LeaderEpochsFact(partition=partition, epochs=tuple(epochs))
+                if len(epochs) == len(pairs)
+                else None
+            )
+        case "target", {"topic_id": str(topic_id), "end": int(end), "position": int(position), **more}:
+            held_from = more.get("held_from")
+            return TargetFact(
+                partition=partition,
+                topic_id=topic_id,
+                end_offset=end,
+                position=position,
+                held_from=held_from if isinstance(held_from, int) and held_from >= 0 else None,
+            )
+        case "copy", {
+            "offsets": "preserved" | "translated" as offsets,
+            "since": int(since),
+            "reason": str(reason),
+            "topic_id": str(topic_id),
+            "skip": [int(skip_from), int(skip_to)],
+        }:
+            return CopyFact(
+                partition=partition,
+                preserved=offsets == "preserved",
+                since=since,
+                reason=reason,
+                target_topic_id=topic_id,
+                skip_from=skip_from,
+                skip_to=skip_to,
+            )
+        case _:
+            return None
+
+
+def _is_pair_of_ints(value: object) -> bool:
+    return isinstance(value, list) and len(value) == 2 and all(isinstance(each, int) for each in value)
+
+
+def _has_sound_numbers(document: object) -> bool:
+    """Whether all integers in it have 64 bits."""
+    waiting = [document]
+    while waiting:
+        match waiting.pop():
+            case int(number) if not -_INT64_LIMIT <= number < _INT64_LIMIT:
+                return False
+            case list(items):
+                waiting += items
+            case dict(items):
+                waiting += items.values()
+            case _:
+                pass
+    return True
