@@ -102,6 +102,7 @@ async def _running(
     ready: Callable[[], bool] = lambda: True,
     port_file: Path | None = None,
     hindrance: Callable[[], TwinlogError] = too_late,
+    works: Callable[[], bool] | None = None,
 ) -> AsyncIterator[Running]:
     servicer = Scripted()  # type: ignore[abstract]  # its other methods answer UNIMPLEMENTED
     server = GrpcServer(
@@ -110,6 +111,7 @@ async def _running(
         listen=Address(host="127.0.0.1", port=0),
         meter=NoOpMeterProvider().get_meter("test"),
         ready=ready,
+        works=works,
         port_file=port_file,
         hindrance=hindrance,
     )
@@ -280,6 +282,18 @@ async def test_liveness_holds_from_the_start_and_readiness_follows_the_service()
         await running.server.leave()
         for name in ("", "readiness", "liveness", FULL_NAME):
             assert await running.health(name) == "NOT_SERVING"
+
+
+async def test_a_service_answers_before_its_flows_are_at_work() -> None:
+    works = False
+    async with _running(lambda: True, works=lambda: works) as running:
+        await eventually(lambda: _is(running, "", "SERVING"))
+        assert await running.health("readiness") == "NOT_SERVING"
+        works = True
+        await eventually(lambda: _is(running, "readiness", "SERVING"))
+        works = False
+        await eventually(lambda: _is(running, "readiness", "NOT_SERVING"))
+        assert await running.health("") == "SERVING"
 
 
 async def _is(running: Running, service: str, health: str) -> bool:

@@ -29,6 +29,7 @@ from twinlog_checkpoint.assembly import (
 from twinlog_checkpoint.config import CheckpointFlow, checkpoint_flows
 from twinlog_checkpoint.flow.live_rules import RulesFollower
 from twinlog_checkpoint.flow.parts import FlowParts
+from twinlog_checkpoint.groups.instruments import observe_flows
 from twinlog_checkpoint.moves.copy_states import SourceCopyStates
 from twinlog_checkpoint.translation.alignment_log import BatchLog
 from twinlog_checkpoint.translation.exact import LogSide
@@ -91,7 +92,12 @@ async def build(context: ServiceContext, stack: AsyncExitStack) -> ServiceParts:
             stop=context.stop,
         ),
     )
-    return ServiceParts(loops=loops, grpc=[service])
+    observe_flows(context.meter, list(flows.values()), clock=context.clock)
+    return ServiceParts(
+        loops=loops,
+        grpc=[service],
+        first_pass_done=lambda flow: flows[flow].checkpointer.passes > 0,
+    )
 
 
 def _reachable(context: ServiceContext, alias: ClusterAlias) -> bool:

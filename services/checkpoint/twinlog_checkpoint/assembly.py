@@ -170,6 +170,7 @@ def assemble_group_syncer(parts: FlowParts, around: SharedDependencies) -> Group
         clock=around.clock,
         wanted_groups=lambda: checkpointer.groups.groups,
         passes=lambda: checkpointer.passes,
+        on_failure=checkpointer.instruments.failed,
         deletes_enabled=lambda: checkpointer.entry.settings.sync_group_deletes_enabled,
         deleter=GroupDeleter(
             flow=parts.flow,

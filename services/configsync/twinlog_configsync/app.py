@@ -47,7 +47,7 @@ async def build(context: ServiceContext, stack: AsyncExitStack) -> ServiceParts:
         served[entry.flow] = flow
         loops[f"owner of {entry.flow}"] = lease.run
         loops[f"flow {entry.flow}"] = lease.guard(flow.sync.run, otherwise=flow.sync.stand_by)
-    observe(context.meter, boards.topics, [flow.sync for flow in served.values()])
+    observe(context.meter, boards.topics, [flow.sync for flow in served.values()], clock=context.clock)
     servicer = ConfigSyncServicer(
         served,
         boards=boards,
@@ -60,7 +60,11 @@ async def build(context: ServiceContext, stack: AsyncExitStack) -> ServiceParts:
         add=add_ConfigSyncServiceServicer_to_server,
         servicer=servicer,
     )
-    return ServiceParts(loops=loops, grpc=[service])
+    return ServiceParts(
+        loops=loops,
+        grpc=[service],
+        first_pass_done=lambda flow: served[flow].sync.status.last_refresh_ms is not None,
+    )
 
 
 async def _flow(

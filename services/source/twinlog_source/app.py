@@ -17,6 +17,7 @@ from twinlog.service.feeds.topics import TopicsWatch
 from twinlog.service.grpc_server import GrpcService
 from twinlog.service.lease import FlowLease, open_lease
 from twinlog.service.runtime import Loop
+from twinlog.telemetry.process import observe_tasks
 from twinlog.verify.standing import ProofStanding
 from twinlog_source.api.partition_feed import PartitionBoard
 from twinlog_source.api.servicer import SourceServicer
@@ -108,8 +109,10 @@ async def build(context: ServiceContext, stack: AsyncExitStack) -> ServiceParts:
             loops[f"proof of {each.flow}"] = proof.run
     board = PartitionBoard(drivers, history_id=context.instance_id, meter=context.meter, clock=context.clock)
     loops["partition watch"] = board.run
+    observe_tasks(context.meter)
     return ServiceParts(
         loops=loops,
+        first_pass_done=lambda flow: drivers[flow].has_begun,
         grpc=[
             GrpcService(
                 name=SOURCE_API.services_by_name["SourceService"].full_name,

@@ -19,7 +19,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import structlog
-from opentelemetry.metrics import Meter
+from opentelemetry.metrics import Meter, Observation
 
 from twinlog import __version__, properties
 from twinlog.clock import Clock, SystemClock
@@ -28,7 +28,7 @@ from twinlog.errors import ConfigError
 from twinlog.kafka.cluster import open_cluster
 from twinlog.kafka.ports import KafkaCluster
 from twinlog.loops import refuse_loops
-from twinlog.model import ClusterAlias
+from twinlog.model import ClusterAlias, Flow
 from twinlog.service.access.port import open_port_access
 from twinlog.service.clusters import Clusters
 from twinlog.service.grpc_server import GrpcServer, GrpcService
@@ -36,8 +36,11 @@ from twinlog.service.options import load_configuration, parse_options
 from twinlog.service.peers import Peers
 from twinlog.service.runtime import Backoff, Loop, supervise, wait_or_stop
 from twinlog.service.signals import handle_signals
+from twinlog.service.standings import FlowStandings
+from twinlog.telemetry import metrics
 from twinlog.telemetry.exporter import open_telemetry
 from twinlog.telemetry.logging import configure_logging
+from twinlog.telemetry.process import observe_process
 from twinlog.telemetry.redaction import REDACTED, blank_secrets, is_secret_key
 
 _log = structlog.stdlib.get_logger(__name__)
@@ -70,6 +73,8 @@ class ServiceContext:
     peers: Peers
     instance_id: str
     """Random for each process start; names the history of its resume tokens."""
+    standings: FlowStandings
+    """Who owns the flows, for metrics and readiness: `open_lease` enters them."""
     bound: BoundPort = field(default_factory=BoundPort)
 
     def backoff(self, initial_seconds: float, max_seconds: float) -> Backoff:
@@ -81,6 +86,10 @@ def _at_once() -> bool:
     return True
 
 
+def _done(_flow: Flow) -> bool:
+    return True
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ServiceParts:
     """What a service consists of."""
@@ -89,6 +98,9 @@ class ServiceParts:
     grpc: Sequence[GrpcService]
     ready: Callable[[], bool] = field(default=_at_once)
     """True once the RPCs can be answered. Must never wait for brokers or peers."""
+    first_pass_done: Callable[[Flow], bool] = field(default=_done)
+    """Whether the first pass over a flow that this process owns is done: readiness waits for it. May be asked
+    from any thread."""
 
 
 Build = Callable[[ServiceContext, AsyncExitStack], Awaitable[ServiceParts]]
@@ -149,16 +161,27 @@ async def _run(name: str, build: Build, configuration: Configuration, *, port_fi
         async with AsyncExitStack() as stack:
             context = _open_context(name, configuration, stack, stop=stop, clock=clock)
             parts = await build(context, stack)
+
+            def works() -> bool:
+                return parts.ready() and context.standings.is_ready(parts.first_pass_done)
+
+            metrics.gauge(
+                context.meter,
+                metrics.SERVICE_READY,
+                lambda: [Observation(int(works()), {metrics.TWINLOG_SERVICE: name})],
+            )
             server = GrpcServer(
                 parts.grpc,
                 service=name,
                 listen=configuration.endpoints[Service(name)].listen,
                 meter=context.meter,
                 ready=parts.ready,
+                works=works,
                 port_file=port_file,
                 hindrance=context.clusters.hindrance,
                 access=access,
             )
+            metrics.gauge(context.meter, metrics.CERTIFICATE_EXPIRY, lambda: _expiry(server, clock))
             stack.push_async_callback(server.stop, 0.0)
             await server.start()
             context.bound.number = server.port
@@ -191,6 +214,11 @@ async def _run(name: str, build: Build, configuration: Configuration, *, port_fi
     _log.info("stopped", outcome="clean", seconds=round(clock.monotonic() - started, 3))
 
 
+def _expiry(server: GrpcServer, clock: Clock) -> list[Observation]:
+    expires = server.certificate_expires
+    return [] if expires is None else [Observation(expires.timestamp() - clock.now_ms() / 1000)]
+
+
 def _open_context(
     name: str,
     configuration: Configuration,
@@ -214,6 +242,7 @@ def _open_context(
         _clusters_of_flows(configuration), open_cluster=_open_cluster, stack=stack, clock=clock
     )
     clusters.observe(telemetry.meter)
+    observe_process(telemetry.meter)
     _log.info(
         "starting",
         pid=os.getpid(),
@@ -243,6 +272,7 @@ def _open_context(
             security=lambda peer: configuration.security.to_call(Service(peer), own=Service(name)),
         ),
         instance_id=instance_id,
+        standings=FlowStandings.observed(name, telemetry.meter),
     )
 
 

@@ -4,6 +4,7 @@ import asyncio
 import socket
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
@@ -67,8 +68,10 @@ class GrpcServer:
 
     - "liveness" is SERVING from start to drain: the loops run (one that fails ends the process), and the
       event loop answers. Brokers and peers that are away never change it.
-    - the others are SERVING while `ready()` is true: the service can answer its RPCs. A cluster that is away
-      is a status in the answers, so it does not change them either.
+    - "" and the full names are SERVING while `ready()` is true: the service can answer its RPCs. A cluster
+      that is away is a status in the answers, so it does not change them either.
+    - "readiness" is SERVING while `works()` is true: every flow has an owner, and what this process owns it
+      works at. Clusters that were never reached leave it NOT_SERVING.
     """
 
     def __init__(
@@ -79,13 +82,15 @@ class GrpcServer:
         listen: Address,
         meter: Meter,
         ready: Callable[[], bool],
+        works: Callable[[], bool] | None = None,
         port_file: Path | None = None,
         hindrance: Callable[[], TwinlogError] = too_late,
         access: PortAccess | None = None,
         listen_key: str = "",
         renewal_seconds: float = _RENEWAL_SECONDS,
     ) -> None:
-        """`hindrance`: see `RpcBoundary`; `access`: TLS and who may call, None = neither; `listen_key`: where
+        """`works`: see above, None = as `ready`.
+        `hindrance`: see `RpcBoundary`; `access`: TLS and who may call, None = neither; `listen_key`: where
         `listen` was written, by default the service's own key; `renewal_seconds`: how often the files of the
         certificate are looked at."""
         self._renewal_seconds = renewal_seconds
@@ -94,6 +99,7 @@ class GrpcServer:
         self._service = service
         self._listen = listen
         self._ready = ready
+        self._works = works or ready
         self._port_file = port_file
         self._access = access or PortAccess()
         self._health = health.aio.HealthServicer()
@@ -111,12 +117,18 @@ class GrpcServer:
         self.port = 0
         """The bound port, once started."""
 
+    @property
+    def certificate_expires(self) -> datetime | None:
+        """When the certificate that the port shows ends; None without TLS."""
+        return None if self._pem is None else self._pem.expires
+
     async def start(self) -> None:
         """Bind and answer; nothing is SERVING but liveness until `watch_readiness` runs.
 
         Raises ConfigError (ADDRESS_IN_USE) naming the key when the address cannot be bound.
         """
         await self._set(_NOT_SERVING)
+        await self._health.set(READINESS, _NOT_SERVING)
         await self._health.set(LIVENESS, _SERVING)
         key = self._listen_key
         try:
@@ -145,14 +157,20 @@ class GrpcServer:
             await asyncio.to_thread(_write_port, self._port_file, self.port)
 
     async def watch_readiness(self, stop: asyncio.Event) -> None:
-        """Loop: health follows `ready()`."""
+        """Loop: health follows `ready()` and `works()`."""
         shown: bool | None = None
+        worked: bool | None = None
         while not stop.is_set():
-            now_ready = self._ready()
+            now_ready, now_works = self._ready(), self._works()
+            if now_works is not worked:
+                await self._health.set(READINESS, _SERVING if now_works else _NOT_SERVING)
+                if worked is not None or now_works:
+                    _log.info("readiness_changed", ready=now_works)
+                worked = now_works
             if now_ready is not shown:
                 await self._set(_SERVING if now_ready else _NOT_SERVING)
                 if shown is not None or now_ready:
-                    _log.info("readiness_changed", serving=now_ready)
+                    _log.info("serving_changed", serving=now_ready)
                 shown = now_ready
             await wait_or_stop(stop, _READY_POLL_SECONDS if now_ready else _NOT_READY_POLL_SECONDS)
 
@@ -219,7 +237,7 @@ class GrpcServer:
                 group.create_task(server.stop(grace_seconds), name=f"stop-server-{number}")
 
     async def _set(self, status: Any) -> None:
-        for name in (OVERALL, READINESS, *self._names):
+        for name in (OVERALL, *self._names):
             await self._health.set(name, status)
 
 

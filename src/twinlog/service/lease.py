@@ -13,6 +13,7 @@ import socket
 from collections.abc import Callable, Coroutine, Iterator
 from contextlib import contextmanager
 from enum import Enum
+from functools import partial
 from typing import Any, Final, TypeVar
 
 import structlog
@@ -74,8 +75,11 @@ class FlowLease:
         clock: Clock,
         backoff: Backoff,
         rules: str = "",
+        on_owner: Callable[[], None] = lambda: None,
     ) -> None:
-        """`rules`: as `selection_fingerprint`; "" is like any other."""
+        """`rules`: as `selection_fingerprint`; "" is like any other. `on_owner`: called for every owner that
+        is new."""
+        self._on_owner = on_owner
         self._rules = rules
         self.flow = flow
         self._candidate = candidate
@@ -104,6 +108,11 @@ class FlowLease:
         if self._tenure is LeaseState.ELSEWHERE and self._problem is not None and self._is_hearsay():
             return LeaseState.UNKNOWN
         return self._tenure
+
+    def is_owner(self) -> bool | None:
+        """Whether this process is the owner; None = not known."""
+        tenure = self.tenure
+        return None if tenure is LeaseState.UNKNOWN else tenure is LeaseState.OWNER
 
     def _is_hearsay(self) -> bool:
         """Whether the owner was heard of long ago. To take its place would be wrong, where only the right to
@@ -240,6 +249,8 @@ class FlowLease:
     def _learn(self, standing: ElectionResult, asked_at: float) -> None:
         tenure = LeaseState.OWNER if standing.leads else LeaseState.ELSEWHERE
         if (self.tenure, self._owner) != (tenure, standing.leader):
+            if self._owner != standing.leader:
+                self._on_owner()
             event = "flow_owned" if standing.leads else "flow_owned_elsewhere"
             _log.info(event, flow=str(self.flow), owner=standing.leader, group=self._group)
             self._tell_twin(standing)
@@ -338,7 +349,7 @@ def open_lease(context: ServiceContext, flow: Flow, target: KafkaCluster) -> Flo
         mark=process_mark(),
         is_gone=is_gone,
     )
-    return FlowLease(
+    lease = FlowLease(
         flow,
         candidate,
         group=group,
@@ -346,7 +357,10 @@ def open_lease(context: ServiceContext, flow: Flow, target: KafkaCluster) -> Flo
         clock=context.clock,
         backoff=context.backoff(0.2, seconds / _STEPS_PER_SESSION),
         rules=rules,
+        on_owner=partial(context.standings.owner_changed, flow),
     )
+    context.standings.add(flow, lease.is_owner)
+    return lease
 
 
 def are_twins(rules: str, others: str) -> bool:

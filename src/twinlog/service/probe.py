@@ -3,7 +3,8 @@
     python -m twinlog.service.probe HOST:PORT…          once: exit 0 when all serve, 1 when not
     python -m twinlog.service.probe --wait HOST:PORT…   until all serve at the same time, then exit 0
 
-`--service liveness` asks whether the process is alive instead of whether it can serve. Where the services
+`--service liveness` asks whether the process is alive instead of whether it answers, `--service readiness`
+whether it has its flows at work: see `GrpcServer`. Where the services
 speak TLS, `--config` (or the variable TWINLOG_CONFIG) says how to; `NAME=HOST:PORT` names the service,
 which is found by its address or port otherwise. A file that cannot be read does not make a service unhealthy:
 it is told, and the service is asked in plain text.
@@ -119,7 +120,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m twinlog.service.probe", description=__doc__)
     parser.add_argument("endpoints", nargs="+", metavar="HOST:PORT")
     parser.add_argument(
-        "--service", default="readiness", help="readiness (default), liveness, or a full name"
+        "--service", default="", help="empty (default: it answers), readiness, liveness, or a full name"
     )
     parser.add_argument("--wait", action="store_true", help="ask until all serve")
     parser.add_argument("--config", type=Path, metavar="FILE", default=os.environ.get("TWINLOG_CONFIG"))

@@ -19,6 +19,9 @@ DESTINATION = "messaging.destination.name"
 PARTITION = "messaging.destination.partition.id"
 GROUP = "messaging.consumer.group.name"
 ERROR_TYPE = "error.type"
+TWINLOG_SERVICE = "twinlog.service"
+END = "twinlog.end"
+"""`source` or `target`: which of a flow's two clusters."""
 FLOW = (SOURCE_CLUSTER, TARGET_CLUSTER)
 """The attributes of everything that belongs to one flow."""
 
@@ -114,6 +117,80 @@ CLUSTER_REACHABLE = MetricSpec(
     unit="1",
     description="1 when the last probe of the cluster succeeded, 0 when it failed; absent before the first.",
     attributes=(CLUSTER,),
+    service="every",
+)
+SERVICE_READY = MetricSpec(
+    name="twinlog.service.ready",
+    kind=Kind.GAUGE,
+    unit="1",
+    description="1 while every flow of the process has a known owner, and this process, where it is the "
+    "owner, has done its first pass; else 0. As the health name `readiness`.",
+    attributes=(TWINLOG_SERVICE,),
+    service="every",
+)
+FLOW_OWNER = MetricSpec(
+    name="twinlog.flow.owner",
+    kind=Kind.GAUGE,
+    unit="1",
+    description="1 while this process works at the flow, 0 while it stands by or does not know.",
+    attributes=(*FLOW, TWINLOG_SERVICE),
+    service="every",
+)
+FLOW_OWNER_CHANGES = MetricSpec(
+    name="twinlog.flow.owner.changes",
+    kind=Kind.COUNTER,
+    unit="{change}",
+    description="Owners that the flow had one after the other, as this process learned of them.",
+    attributes=(*FLOW, TWINLOG_SERVICE),
+    service="every",
+)
+CERTIFICATE_EXPIRY = MetricSpec(
+    name="twinlog.certificate.expiry",
+    kind=Kind.GAUGE,
+    unit="s",
+    description="Time until the certificate of the gRPC port expires, below 0 afterwards; absent without "
+    "TLS.",
+    attributes=(),
+    service="every",
+)
+PROCESS_CPU_TIME = MetricSpec(
+    name="process.cpu.time",
+    kind=Kind.COUNTER,
+    unit="s",
+    description="CPU time of the process by `cpu.mode`: user, system; without its tasks.",
+    attributes=("cpu.mode",),
+    service="every",
+)
+PROCESS_MEMORY_USAGE = MetricSpec(
+    name="process.memory.usage",
+    kind=Kind.UP_DOWN_COUNTER,
+    unit="By",
+    description="Resident memory of the process, without its tasks.",
+    attributes=(),
+    service="every",
+)
+PROCESS_FILE_DESCRIPTORS = MetricSpec(
+    name="process.unix.file_descriptor.count",
+    kind=Kind.UP_DOWN_COUNTER,
+    unit="{file_descriptor}",
+    description="File descriptors that the process has open.",
+    attributes=(),
+    service="every",
+)
+PROCESS_SOCKETS = MetricSpec(
+    name="twinlog.process.connections",
+    kind=Kind.GAUGE,
+    unit="{connection}",
+    description="Sockets among them: connections to brokers, peers, callers and Spark, and listeners.",
+    attributes=(),
+    service="every",
+)
+PROCESS_UPTIME = MetricSpec(
+    name="process.uptime",
+    kind=Kind.GAUGE,
+    unit="s",
+    description="Time since the process began.",
+    attributes=(),
     service="every",
 )
 REPLICATION_RECORDS = MetricSpec(
@@ -256,6 +333,50 @@ REPLICATION_LAG_TIME = MetricSpec(
     attributes=(*FLOW, DESTINATION, PARTITION),
     service="source",
 )
+REPLICATION_SOURCE_END = MetricSpec(
+    name="twinlog.replication.source.end",
+    kind=Kind.GAUGE,
+    unit="{offset}",
+    description="Last known ends of a topic's partitions on the source, added up: grows while producers "
+    "write. Drops while partitions become known after a start.",
+    attributes=(*FLOW, DESTINATION),
+    service="source",
+)
+REPLICATION_BEHIND = MetricSpec(
+    name="twinlog.replication.behind",
+    kind=Kind.GAUGE,
+    unit="{partition}",
+    description="Partitions that have something left to copy, by `twinlog.state` and reason "
+    "(`error.type`, empty while nothing holds them up).",
+    attributes=(*FLOW, "twinlog.state", ERROR_TYPE),
+    service="source",
+)
+REPLICATION_STALLED = MetricSpec(
+    name="twinlog.replication.stalled",
+    kind=Kind.GAUGE,
+    unit="s",
+    description="Time since a STALLED or FAULTED partition moved last, with its reason; of the 100 that "
+    "stand longest in a flow.",
+    attributes=(*FLOW, DESTINATION, PARTITION, "twinlog.state", ERROR_TYPE),
+    service="source",
+)
+REPLICATION_THROTTLED = MetricSpec(
+    name="twinlog.replication.throttled",
+    kind=Kind.GAUGE,
+    unit="{task}",
+    description="Tasks that a quota of a cluster holds up now, by `twinlog.end`: source, target.",
+    attributes=(*FLOW, END),
+    service="source",
+)
+TASKS_MEMORY = MetricSpec(
+    name="twinlog.tasks.memory",
+    kind=Kind.GAUGE,
+    unit="By",
+    description="Resident memory of the processes below the service: Spark and its tasks, where they run "
+    "on this machine.",
+    attributes=(),
+    service="source",
+)
 REPLICATION_LANE_RECORDS = MetricSpec(
     name="twinlog.replication.lane.records",
     kind=Kind.COUNTER,
@@ -307,6 +428,66 @@ CHECKPOINT_OFFSETS = MetricSpec(
     attributes=(*FLOW, GROUP, "twinlog.outcome"),
     service="checkpoint",
 )
+CHECKPOINT_AGE = MetricSpec(
+    name="twinlog.checkpoint.age",
+    kind=Kind.GAUGE,
+    unit="s",
+    description="Time since the last pass over all groups was done; absent before the first, and on a "
+    "stand-by.",
+    attributes=FLOW,
+    service="checkpoint",
+)
+CHECKPOINT_GROUPS = MetricSpec(
+    name="twinlog.checkpoint.groups",
+    kind=Kind.GAUGE,
+    unit="{group}",
+    description="Groups of the flow.",
+    attributes=FLOW,
+    service="checkpoint",
+)
+CHECKPOINT_PARTITIONS = MetricSpec(
+    name="twinlog.checkpoint.partitions",
+    kind=Kind.GAUGE,
+    unit="{partition}",
+    description="Partitions of groups by `twinlog.verdict`: PRESERVED, EXACT, UP_TO_DATE, FLOOR, NO_SYNC, "
+    "...",
+    attributes=(*FLOW, "twinlog.verdict"),
+    service="checkpoint",
+)
+CHECKPOINT_FAILURES = MetricSpec(
+    name="twinlog.checkpoint.failures",
+    kind=Kind.COUNTER,
+    unit="{failure}",
+    description="Passes and groups that failed, by reason: the next pass tries again.",
+    attributes=(*FLOW, ERROR_TYPE),
+    service="checkpoint",
+)
+GROUP_LAG = MetricSpec(
+    name="twinlog.group.lag",
+    kind=Kind.GAUGE,
+    unit="{record}",
+    description="Records between a group and the end of the logs on the source, and between its "
+    "translated offsets and the ends on the target, by `twinlog.end`; of the 200 groups "
+    "that are furthest behind on the source.",
+    attributes=(*FLOW, GROUP, END),
+    service="checkpoint",
+)
+OFFSET_SYNC_POSITION = MetricSpec(
+    name="twinlog.offset_sync.position",
+    kind=Kind.GAUGE,
+    unit="{offset}",
+    description="Next offset of the offset-syncs topic to read; absent before the first pass over it.",
+    attributes=FLOW,
+    service="checkpoint",
+)
+OFFSET_SYNC_READABLE = MetricSpec(
+    name="twinlog.offset_sync.readable",
+    kind=Kind.GAUGE,
+    unit="1",
+    description="1 while the offset syncs can be read and have been read once to their end, else 0.",
+    attributes=FLOW,
+    service="checkpoint",
+)
 TRANSLATION_IO = MetricSpec(
     name="twinlog.translation.io",
     kind=Kind.COUNTER,
@@ -340,6 +521,15 @@ HEARTBEAT_AGE = MetricSpec(
     attributes=FLOW,
     service="heartbeat",
 )
+HEARTBEAT_PATH = MetricSpec(
+    name="twinlog.heartbeat.path",
+    kind=Kind.GAUGE,
+    unit="1",
+    description="1 for the state that the path is in, 0 for the others (`twinlog.state`: ALIVE, SILENT, "
+    "UNKNOWN).",
+    attributes=(*FLOW, "twinlog.state"),
+    service="heartbeat",
+)
 CONFIGSYNC_CHANGES = MetricSpec(
     name="twinlog.configsync.changes",
     kind=Kind.COUNTER,
@@ -366,12 +556,30 @@ CONFIGSYNC_TOPICS = MetricSpec(
     attributes=(*FLOW, "twinlog.state"),
     service="configsync",
 )
+CONFIGSYNC_AGE = MetricSpec(
+    name="twinlog.configsync.age",
+    kind=Kind.GAUGE,
+    unit="s",
+    description="Time since topics and configurations were last compared as a whole; absent before the "
+    "first time, and on a stand-by.",
+    attributes=FLOW,
+    service="configsync",
+)
 
 METRICS: tuple[MetricSpec, ...] = (
     RPC_SERVER_CALL_DURATION,
     WATCH_STREAM_ACTIVE,
     WATCH_DROPPED,
     CLUSTER_REACHABLE,
+    SERVICE_READY,
+    FLOW_OWNER,
+    FLOW_OWNER_CHANGES,
+    CERTIFICATE_EXPIRY,
+    PROCESS_CPU_TIME,
+    PROCESS_MEMORY_USAGE,
+    PROCESS_FILE_DESCRIPTORS,
+    PROCESS_SOCKETS,
+    PROCESS_UPTIME,
     REPLICATION_RECORDS,
     REPLICATION_IO,
     REPLICATION_RECORDS_RATE,
@@ -393,19 +601,33 @@ METRICS: tuple[MetricSpec, ...] = (
     VERIFIED_AGE,
     VERIFIED_DIFFERENCES,
     REPLICATION_LAG_TIME,
+    REPLICATION_SOURCE_END,
+    REPLICATION_BEHIND,
+    REPLICATION_STALLED,
+    REPLICATION_THROTTLED,
+    TASKS_MEMORY,
     REPLICATION_LANE_RECORDS,
     REPLICATION_THROTTLE,
     OFFSET_SYNC_RECORDS,
     PIPELINE_BATCH_DURATION,
     CHECKPOINT_LATENCY,
     CHECKPOINT_OFFSETS,
+    CHECKPOINT_AGE,
+    CHECKPOINT_GROUPS,
+    CHECKPOINT_PARTITIONS,
+    CHECKPOINT_FAILURES,
+    GROUP_LAG,
+    OFFSET_SYNC_POSITION,
+    OFFSET_SYNC_READABLE,
     TRANSLATION_IO,
     HEARTBEAT_RECORDS,
     HEARTBEAT_DELAY,
     HEARTBEAT_AGE,
+    HEARTBEAT_PATH,
     CONFIGSYNC_CHANGES,
     CONFIGSYNC_DRIFT,
     CONFIGSYNC_TOPICS,
+    CONFIGSYNC_AGE,
 )
 
 
@@ -438,6 +660,22 @@ def gauge(meter: Meter, spec: MetricSpec, observe: Callable[[], Iterable[Observa
         return observe()
 
     meter.create_observable_gauge(spec.name, [callback], spec.unit, spec.description)
+
+
+def observed_sum(meter: Meter, spec: MetricSpec, observe: Callable[[], Iterable[Observation]]) -> None:
+    """As `gauge`, of a counter or an up-down counter whose value is read where it is kept."""
+    create = (
+        meter.create_observable_counter
+        if spec.kind is Kind.COUNTER
+        else meter.create_observable_up_down_counter
+    )
+    if spec.kind is not Kind.COUNTER:
+        _require(spec, Kind.UP_DOWN_COUNTER)
+
+    def callback(_options: CallbackOptions) -> Iterable[Observation]:
+        return observe()
+
+    create(spec.name, [callback], spec.unit, spec.description)
 
 
 def _require(spec: MetricSpec, kind: Kind) -> None:

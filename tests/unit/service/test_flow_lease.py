@@ -34,11 +34,16 @@ class Process:
             clock=clock,
             backoff=Backoff(initial_seconds=0.005, max_seconds=0.01, random=lambda: 0.5),
             rules=rules,
+            on_owner=self._on_owner,
         )
+        self.owners_seen = 0
         self.works = False
         self.stands_by = False
         self.draws = False
         self.fences = False
+
+    def _on_owner(self) -> None:
+        self.owners_seen += 1
 
     async def work(self, stop: asyncio.Event) -> None:
         self.works = True
@@ -108,6 +113,8 @@ async def test_one_works_the_other_stands_by_and_takes_over() -> None:
             await until(lambda: two.works and two.draws)
             assert not one.works
             await two.lease.require()
+            assert (one.owners_seen, two.owners_seen) == (1, 2)
+            assert two.lease.is_owner() is True
 
 
 async def test_an_owner_that_hears_nothing_stops_before_its_session_ends() -> None:

@@ -102,9 +102,13 @@ class Checkpointer:
                 interval_seconds=TICK_SECONDS,
                 backoff=Backoff(initial_seconds=0.5, max_seconds=longest_wait, random=random),
                 clock=self.clock,
-                on_error=self.table.on_all_unreadable,
+                on_error=self._on_error,
             )
             watching.cancel()
+
+    def _on_error(self, error: TwinlogError) -> None:
+        self.instruments.failed(error.reason)
+        self.table.on_all_unreadable(error)
 
     async def _watch_clusters(self, stop: asyncio.Event) -> None:
         """Say of the rows that a cluster is away while a pass still waits for its answer."""

@@ -1,10 +1,55 @@
-"""The checkpoint service's metrics of one flow."""
+"""The checkpoint service's metrics: counted of one flow where things happen, observed of all when somebody
+scrapes.
+"""
 
-from opentelemetry.metrics import Meter
+import heapq
+from collections import Counter
+from collections.abc import Callable, Iterable, Sequence
+from typing import Protocol
 
+from opentelemetry.metrics import Meter, Observation
+
+from twinlog.clock import Clock
+from twinlog.errors import TwinlogError
 from twinlog.model import Flow
 from twinlog.telemetry import metrics
+from twinlog_checkpoint.groups.progress import ProgressTable
 from twinlog_checkpoint.translation.translation import Verdict
+
+MOST_GROUPS = 200
+"""Whose lag is shown: those furthest behind on the source."""
+
+
+class ObservedTail(Protocol):
+    obstacle: TwinlogError | None
+
+    @property
+    def position(self) -> int | None: ...
+
+
+class ObservedCheckpointer(Protocol):
+    table: ProgressTable
+    passes: int
+
+    @property
+    def tail(self) -> ObservedTail: ...
+
+
+class ObservedDuty(Protocol):
+    def refusal(self) -> TwinlogError | None: ...
+
+
+class ObservedFlow(Protocol):
+    """A flow as the scraper sees it."""
+
+    @property
+    def flow(self) -> Flow: ...
+
+    @property
+    def checkpointer(self) -> ObservedCheckpointer: ...
+
+    @property
+    def duty(self) -> ObservedDuty: ...
 
 
 class CheckpointInstruments:
@@ -13,6 +58,11 @@ class CheckpointInstruments:
         self._latency = metrics.histogram(meter, metrics.CHECKPOINT_LATENCY)
         self._read = metrics.counter(meter, metrics.TRANSLATION_IO)
         self._offsets = metrics.counter(meter, metrics.CHECKPOINT_OFFSETS)
+        self._failures = metrics.counter(meter, metrics.CHECKPOINT_FAILURES)
+
+    def failed(self, reason: str) -> None:
+        """A pass, or the commit of one group's offsets, failed."""
+        self._failures.add(1, {**self._flow, metrics.ERROR_TYPE: reason})
 
     def considered(self, group: str, verdict: Verdict) -> None:
         """A committed offset was judged."""
@@ -26,3 +76,60 @@ class CheckpointInstruments:
     def emitted(self, latency_seconds: float) -> None:
         """The target has a checkpoint; the latency counts from the reading of the group's offsets."""
         self._latency.record(latency_seconds, self._flow)
+
+
+def observe_flows(meter: Meter, flows: Sequence[ObservedFlow], *, clock: Clock) -> None:
+    """Publish the gauges of all flows. They are asked from another thread: they read, and change nothing."""
+
+    def publish(
+        spec: metrics.MetricSpec, observe: Callable[[ObservedFlow], Iterable[tuple[float, dict[str, str]]]]
+    ) -> None:
+        def all_flows() -> list[Observation]:
+            return [
+                Observation(value, {**metrics.flow_attributes(of.flow.source, of.flow.target), **attributes})
+                for of in flows
+                for value, attributes in observe(of)
+            ]
+
+        metrics.gauge(meter, spec, all_flows)
+
+    def ages(of: ObservedFlow) -> Iterable[tuple[float, dict[str, str]]]:
+        at = of.checkpointer.table.confirmed_ms
+        if at is not None and of.checkpointer.passes and of.duty.refusal() is None:
+            yield max(0, clock.now_ms() - at) / 1000, {}
+
+    def groups(of: ObservedFlow) -> Iterable[tuple[float, dict[str, str]]]:
+        yield of.checkpointer.table.summary().group_count, {}
+
+    def verdicts(of: ObservedFlow) -> Iterable[tuple[float, dict[str, str]]]:
+        found = of.checkpointer.table.summary().partitions_by_verdict
+        return [(found.get(verdict, 0), {"twinlog.verdict": verdict.value}) for verdict in Verdict]
+
+    def positions(of: ObservedFlow) -> Iterable[tuple[float, dict[str, str]]]:
+        position = of.checkpointer.tail.position
+        if position is not None:
+            yield position, {}
+
+    def readable(of: ObservedFlow) -> Iterable[tuple[float, dict[str, str]]]:
+        tail = of.checkpointer.tail
+        yield int(tail.obstacle is None and tail.position is not None), {}
+
+    publish(metrics.CHECKPOINT_AGE, ages)
+    publish(metrics.CHECKPOINT_GROUPS, groups)
+    publish(metrics.CHECKPOINT_PARTITIONS, verdicts)
+    publish(metrics.GROUP_LAG, _lags)
+    publish(metrics.OFFSET_SYNC_POSITION, positions)
+    publish(metrics.OFFSET_SYNC_READABLE, readable)
+
+
+def _lags(of: ObservedFlow) -> Iterable[tuple[float, dict[str, str]]]:
+    on_source, on_target = Counter[str](), Counter[str]()
+    for row in of.checkpointer.table.rows():
+        if row.source_lag is not None:
+            on_source[row.group] += row.source_lag
+        if row.target_lag is not None:
+            on_target[row.group] += row.target_lag
+    for group in heapq.nlargest(MOST_GROUPS, on_source, key=lambda each: on_source[each]):
+        yield on_source[group], {metrics.GROUP: group, metrics.END: "source"}
+        if group in on_target:
+            yield on_target[group], {metrics.GROUP: group, metrics.END: "target"}

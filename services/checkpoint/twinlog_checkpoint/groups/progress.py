@@ -88,19 +88,22 @@ class ProgressTable:
     ) -> None:
         """Take a whole pass: what is not in it is gone, but for the groups whose offsets cannot be read."""
         unreadable = unreadable or {}
-        before, self._rows = self._rows, {}
+        # Metrics are read in another thread: the table is replaced whole, and never grows while it is shown.
+        before = self._rows
+        found: dict[str, dict[TopicPartition, GroupProgress]] = {}
         translated, self._translated = self._translated, {}
         for group, error in unreadable.items():
             if group in before:
-                self._rows[group] = {at: self._unread(row, error) for at, row in before[group].items()}
+                found[group] = {at: self._unread(row, error) for at, row in before[group].items()}
             if group in translated:
                 self._translated[group] = translated[group]
         for row in rows:
-            self._rows.setdefault(row.group, {})[row.source] = self._as_active(row)
+            found.setdefault(row.group, {})[row.source] = self._as_active(row)
             if row.translation.downstream_offset is not None:
                 self._translated.setdefault(row.group, {})[row.target] = row.translation
-        for group in before.keys() | self._rows.keys():
-            old, new = before.get(group, {}), self._rows.get(group, {})
+        self._rows = found
+        for group in before.keys() | found.keys():
+            old, new = before.get(group, {}), found.get(group, {})
             self._changed.update((group, at) for at in old.keys() | new.keys() if old.get(at) != new.get(at))
         self.problem, self.confirmed_ms = None, now_ms
         self.on_change()

@@ -49,6 +49,8 @@ class GroupSyncer:
     deletes_enabled: Callable[[], bool]
     """twinlog.sync.group.deletes.enabled: of force only where offsets are committed."""
     deleter: GroupDeleter
+    on_failure: Callable[[str], None] = lambda _reason: None
+    """Called with the reason for each group whose offsets could not be committed."""
     _next_at: float = 0.0
     _limiter: RepeatLimiter = field(default_factory=RepeatLimiter)
 
@@ -152,6 +154,7 @@ class GroupSyncer:
             _log.debug("group_offsets_committed", flow=str(self.flow), group=group, partitions=len(written))
 
     def _warn(self, group: str, error: KafkaError) -> None:
+        self.on_failure(error.reason)
         left_out = self._limiter.admit((group, error.reason), now=self.clock.monotonic())
         if left_out is not None:
             _log.warning(

@@ -80,6 +80,11 @@ class SyncTail:
             await self.kept.save(writer, self.history, through=self._through, syncs_topic_id=self._topic_id)
 
     @property
+    def position(self) -> int | None:
+        """The next offset to read; None before the first pass is done."""
+        return self._through if self.store.read_to_end else None
+
+    @property
     def problem(self) -> str:
         """The obstacle in words that name the topic; empty when there is none."""
         return "" if self.obstacle is None else f"{self.topic} cannot be read: {self.obstacle}"

@@ -4,12 +4,14 @@ from collections.abc import Iterable, Sequence
 
 from opentelemetry.metrics import Meter, Observation
 
+from twinlog.clock import Clock
+from twinlog.service.lease import STANDS_BY
 from twinlog.telemetry import metrics
 from twinlog_configsync.flow.sync import FlowSync
 from twinlog_configsync.flow.topic_feed import TopicBoard
 
 
-def observe(meter: Meter, topics: TopicBoard, syncs: Sequence[FlowSync]) -> None:
+def observe(meter: Meter, topics: TopicBoard, syncs: Sequence[FlowSync], *, clock: Clock) -> None:
     """Publish topics by state, and what is not in step by part."""
 
     def topics_by_state() -> Iterable[Observation]:
@@ -35,5 +37,16 @@ def observe(meter: Meter, topics: TopicBoard, syncs: Sequence[FlowSync]) -> None
             for scope, status in sync.status.scopes.items()
         ]
 
+    def ages() -> Iterable[Observation]:
+        now_ms = clock.now_ms()
+        return [
+            Observation(
+                max(0, now_ms - at) / 1000, metrics.flow_attributes(sync.flow.source, sync.flow.target)
+            )
+            for sync in syncs
+            if (at := sync.status.last_refresh_ms) is not None and sync.status.reason not in STANDS_BY
+        ]
+
+    metrics.gauge(meter, metrics.CONFIGSYNC_AGE, ages)
     metrics.gauge(meter, metrics.CONFIGSYNC_TOPICS, topics_by_state)
     metrics.gauge(meter, metrics.CONFIGSYNC_DRIFT, pending_by_scope)

@@ -12,7 +12,7 @@ from twinlog.telemetry import metrics
 from twinlog.wire import Heartbeat
 from twinlog_heartbeat.config import HeartbeatFlow
 from twinlog_heartbeat.model.beats import Beat, Purpose
-from twinlog_heartbeat.model.delays import DelayTracker, FlowDelay, Obstacle
+from twinlog_heartbeat.model.delays import DelayTracker, FlowDelay, Obstacle, PathState
 from twinlog_heartbeat.model.reasons import Reason
 from twinlog_heartbeat.model.topology import PathBook
 
@@ -47,6 +47,7 @@ class HeartbeatState:
         self._records = metrics.counter(meter, metrics.HEARTBEAT_RECORDS)
         self._delay = metrics.histogram(meter, metrics.HEARTBEAT_DELAY)
         metrics.gauge(meter, metrics.HEARTBEAT_AGE, self._ages)
+        metrics.gauge(meter, metrics.HEARTBEAT_PATH, self._path_states)
 
     def follow(self, entry: HeartbeatFlow) -> None:
         """These are now the rules of the flow."""
@@ -114,6 +115,19 @@ class HeartbeatState:
             if status.alias in (flow.source, flow.target) and not status.reachable and status.as_of_ms
         ]
         return self._trackers[flow].report(self._clock.now_ms(), away=away[0] if away else None)
+
+    def _path_states(self) -> Iterable[Observation]:
+        return [
+            Observation(
+                int(delay.state is state),
+                {
+                    **metrics.flow_attributes(delay.flow.source, delay.flow.target),
+                    "twinlog.state": state.value,
+                },
+            )
+            for delay in self.delays()
+            for state in PathState
+        ]
 
     def _ages(self) -> Iterable[Observation]:
         return [

@@ -113,6 +113,12 @@ class FlowDriver:
         """Whether this process is the flow's owner now."""
         return self._owned
 
+    @property
+    def has_begun(self) -> bool:
+        """An epoch has run since the flow was taken over, or there is nothing that can be copied."""
+        reason, _ = self.idle_reason()
+        return self._owned and (self._was_copied or reason == PartitionReason.NO_TOPICS)
+
     def send_throttles(self) -> None:
         """Deal the limits out to the slots of the running epoch, by what each needs now."""
         epoch = self.current

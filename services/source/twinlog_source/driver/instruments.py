@@ -19,12 +19,17 @@ from twinlog_source.partitions.latency import LatencyHistogram
 from twinlog_source.partitions.latency_window import LatencyWindows
 from twinlog_source.partitions.reports import TaskCounters
 from twinlog_source.partitions.rows import PartitionRow
-from twinlog_source.partitions.standing import FlowFacts, lag_of, standing_of
+from twinlog_source.partitions.standing import QUOTA_SECONDS, FlowFacts, lag_of, standing_of
+from twinlog_source.partitions.states import PartitionState
 from twinlog_source.partitions.table import PartitionTable
 
 VERIFIED_KINDS = tuple(str(kind) for kind in Kind)
 MOST_SAMPLES = 100
 """Of one topic in one report: a histogram needs no more to show a distribution."""
+
+MOST_STALLED = 100
+"""Partitions of a flow that are shown with their reasons."""
+_STANDS = frozenset((PartitionState.STALLED, PartitionState.FAULTED))
 
 FigureOf = Callable[[LatencyHistogram], float]
 RateOf = Callable[[PartitionRow], Callable[[float], float]]
@@ -175,6 +180,60 @@ class FlowInstruments:
             counts[name] = counts.get(name, 0) + 1
         return [Observation(count, {**self._flow, "twinlog.state": name}) for name, count in counts.items()]
 
+    def source_ends(self) -> list[Observation]:
+        """Of each topic, as known last."""
+        ends: Counter[str] = Counter()
+        for row in self._rows():
+            if row.end is not None:
+                ends[row.target_topic] += row.end
+        return [Observation(end, self._to(topic)) for topic, end in ends.items()]
+
+    def behind(self, facts: FlowFacts) -> list[Observation]:
+        """Partitions with something left to copy, by state and reason."""
+        counts: Counter[tuple[str, str]] = Counter()
+        for row in self._rows():
+            if row.last_known_lag:
+                standing = standing_of(row, facts)
+                counts[standing.state, standing.reason] += 1
+        return [
+            Observation(count, {**self._flow, "twinlog.state": state, metrics.ERROR_TYPE: reason})
+            for (state, reason), count in counts.items()
+        ]
+
+    def stalled(self, facts: FlowFacts) -> list[Observation]:
+        """The partitions that stand longest, with the reason."""
+        found = [
+            (facts.now - since if (since := standing.stalled_since) is not None else 0.0, row, standing)
+            for row in self._rows()
+            if (standing := standing_of(row, facts)).state in _STANDS
+        ]
+        found.sort(key=lambda each: (-each[0], each[1].partition))
+        return [
+            Observation(
+                seconds,
+                {
+                    **self._at(row),
+                    "twinlog.state": standing.state,
+                    metrics.ERROR_TYPE: standing.reason,
+                },
+            )
+            for seconds, row, standing in found[:MOST_STALLED]
+        ]
+
+    def throttled(self, facts: FlowFacts) -> list[Observation]:
+        """Tasks that a quota holds up, by cluster."""
+        ends = (
+            ("source", self._table.source_throttled_at),
+            ("target", self._table.target_throttled_at),
+        )
+        return [
+            Observation(
+                sum(1 for moment in list(at.values()) if facts.now - moment <= QUOTA_SECONDS),
+                {**self._flow, metrics.END: end},
+            )
+            for end, at in ends
+        ]
+
     # -------------------------------------------------------------------------------------------------
 
     def _rows(self) -> list[PartitionRow]:
@@ -241,6 +300,10 @@ def observe_flows(meter: Meter, flows: Sequence[ObservedFlow]) -> None:
     publish(metrics.VERIFIED_DIFFERENCES, FlowInstruments.verified_differences)
     publish(metrics.REPLICATION_THROTTLE, FlowInstruments.throttles)
     publish_standing(metrics.REPLICATION_PARTITIONS, FlowInstruments.states)
+    publish(metrics.REPLICATION_SOURCE_END, FlowInstruments.source_ends)
+    publish_standing(metrics.REPLICATION_BEHIND, FlowInstruments.behind)
+    publish_standing(metrics.REPLICATION_STALLED, FlowInstruments.stalled)
+    publish_standing(metrics.REPLICATION_THROTTLED, FlowInstruments.throttled)
     for take, latency, age in (
         (_shortest, metrics.REPLICATION_LATENCY_MIN, metrics.REPLICATION_RECORD_AGE_MIN),
         (_longest, metrics.REPLICATION_LATENCY_MAX, metrics.REPLICATION_RECORD_AGE_MAX),

@@ -59,7 +59,7 @@ async def _ask(row: ServiceRow, channel: grpc.aio.Channel, status: Status, timeo
     async with channel:
         try:
             call = health_pb2_grpc.HealthStub(channel).Check(
-                health_pb2.HealthCheckRequest(service="readiness"), timeout=timeout_seconds
+                health_pb2.HealthCheckRequest(service=""), timeout=timeout_seconds
             )
             answer = await call
             metadata = dict(await call.initial_metadata() or ())

@@ -1,0 +1,56 @@
+"""Whether this process works at its flows: the metrics of ownership, and readiness, which follows from it.
+
+Ready is a process of which every flow has a known owner, and which has done the first pass over those that it
+owns itself. A process that stands by is ready: it takes over when the owner is gone.
+"""
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+
+from opentelemetry.metrics import Counter, Meter, Observation
+
+from twinlog.model import Flow
+from twinlog.telemetry import metrics
+
+IsOwner = Callable[[], bool | None]
+"""Whether this process owns a flow; None = not known. May be asked from any thread."""
+
+
+@dataclass(slots=True)
+class FlowStandings:
+    """The flows of one process. Invariant: nothing here waits for a broker or a peer."""
+
+    _service: str
+    _changes: Counter
+    _flows: dict[Flow, IsOwner] = field(default_factory=dict)
+
+    @classmethod
+    def observed(cls, service: str, meter: Meter) -> "FlowStandings":
+        """With its metrics published."""
+        standings = cls(service, metrics.counter(meter, metrics.FLOW_OWNER_CHANGES))
+        metrics.gauge(meter, metrics.FLOW_OWNER, standings._owners)
+        return standings
+
+    def add(self, flow: Flow, is_owner: IsOwner) -> None:
+        self._flows[flow] = is_owner
+
+    def owner_changed(self, flow: Flow) -> None:
+        """This process learned of an owner that it had not known."""
+        self._changes.add(1, self._attributes(flow))
+
+    def is_ready(self, first_pass_done: Callable[[Flow], bool]) -> bool:
+        """`first_pass_done` is asked of the flows that this process owns."""
+        for flow, is_owner in list(self._flows.items()):
+            owns = is_owner()
+            if owns is None or (owns and not first_pass_done(flow)):
+                return False
+        return True
+
+    def _owners(self) -> Iterable[Observation]:
+        return [
+            Observation(int(is_owner() is True), self._attributes(flow))
+            for flow, is_owner in list(self._flows.items())
+        ]
+
+    def _attributes(self, flow: Flow) -> dict[str, str]:
+        return {**metrics.flow_attributes(flow.source, flow.target), metrics.TWINLOG_SERVICE: self._service}

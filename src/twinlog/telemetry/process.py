@@ -1,0 +1,88 @@
+"""What a process costs, read from /proc when somebody scrapes. Nothing is shown where there is no /proc."""
+
+import os
+import time
+from collections.abc import Iterable
+from contextlib import suppress
+from pathlib import Path
+
+from opentelemetry.metrics import Meter, Observation
+
+from twinlog.telemetry import metrics
+
+_PROC = Path("/proc")
+_PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
+
+
+def observe_process(meter: Meter) -> None:
+    """Publish CPU time, memory, descriptors, connections and age of this process."""
+    began = time.monotonic()
+
+    def cpu_time() -> Iterable[Observation]:
+        times = os.times()
+        return [
+            Observation(times.user, {"cpu.mode": "user"}),
+            Observation(times.system, {"cpu.mode": "system"}),
+        ]
+
+    def memory() -> Iterable[Observation]:
+        size = resident_bytes(os.getpid())
+        return [] if size is None else [Observation(size)]
+
+    def descriptors() -> Iterable[Observation]:
+        found = _descriptors()
+        return [] if found is None else [Observation(found[0])]
+
+    def sockets() -> Iterable[Observation]:
+        found = _descriptors()
+        return [] if found is None else [Observation(found[1])]
+
+    metrics.observed_sum(meter, metrics.PROCESS_CPU_TIME, cpu_time)
+    metrics.observed_sum(meter, metrics.PROCESS_MEMORY_USAGE, memory)
+    metrics.observed_sum(meter, metrics.PROCESS_FILE_DESCRIPTORS, descriptors)
+    metrics.gauge(meter, metrics.PROCESS_SOCKETS, sockets)
+    metrics.gauge(meter, metrics.PROCESS_UPTIME, lambda: [Observation(time.monotonic() - began)])
+
+
+def observe_tasks(meter: Meter) -> None:
+    """Publish the memory of the processes below this one."""
+
+    def memory() -> Iterable[Observation]:
+        sizes = [size for pid in descendants(os.getpid()) if (size := resident_bytes(pid)) is not None]
+        return [Observation(sum(sizes))]
+
+    metrics.gauge(meter, metrics.TASKS_MEMORY, memory)
+
+
+def resident_bytes(pid: int) -> int | None:
+    """None when the process is gone, or where there is no /proc."""
+    try:
+        return int((_PROC / str(pid) / "statm").read_text().split()[1]) * _PAGE_BYTES
+    except (OSError, IndexError, ValueError):
+        return None
+
+
+def descendants(pid: int) -> list[int]:
+    """Children, their children and so on, as far as they can be seen."""
+    found: list[int] = []
+    waiting = [pid]
+    while waiting:
+        for children in _PROC.glob(f"{waiting.pop()}/task/*/children"):
+            with suppress(OSError, ValueError):
+                below = [int(each) for each in children.read_text().split()]
+                found += below
+                waiting += below
+    return found
+
+
+def _descriptors() -> tuple[int, int] | None:
+    """How many there are, and how many of them are sockets."""
+    try:
+        entries = list((_PROC / "self/fd").iterdir())
+    except OSError:
+        return None
+    sockets = 0
+    for entry in entries:
+        with suppress(OSError):
+            sockets += str(entry.readlink()).startswith("socket:")
+    return len(entries), sockets
