@@ -159,10 +159,8 @@ class PreservedRig:
 
     async def begin_source_at(self, offset: int) -> None:
         """Let the source's logs, which are empty, begin there: as those of a topic that is years old."""
+        await end_a_transaction(self.pair.a, dict.fromkeys(self.every, (0, offset)))
         async with open_session("A", self.pair.a.client_properties()) as session:
-            filler = Filler(session, unique_name("old"), QUICK)
-            await filler.open()
-            await filler.fill(dict.fromkeys(self.every, (0, offset)), lambda _, __: None)
             await delete_records(session, dict.fromkeys(self.every, offset))
 
     async def ends(self) -> dict[TopicPartition, int]:
@@ -194,6 +192,16 @@ class PreservedRig:
             assert not differing, (partition, differing[:5])
             count += len(original)
         return count
+
+
+async def end_a_transaction(
+    cluster: BlockingCluster, offsets: Mapping[TopicPartition, tuple[int, int]]
+) -> None:
+    """Of somebody's without records that count: it takes so many offsets from the first one on."""
+    async with open_session("X", cluster.client_properties()) as session:
+        filler = Filler(session, unique_name("somebody"), QUICK)
+        await filler.open()
+        await filler.fill(offsets, lambda _, __: None)
 
 
 @asynccontextmanager

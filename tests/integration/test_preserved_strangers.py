@@ -2,9 +2,17 @@
 
 from pathlib import Path
 
+import pytest
 from aiokafka import AIOKafkaProducer
 
-from integration.preserved_rig import PreservedRig, preserved_rig, read, write_mixture, write_plain
+from integration.preserved_rig import (
+    PreservedRig,
+    end_a_transaction,
+    preserved_rig,
+    read,
+    write_mixture,
+    write_plain,
+)
 from twinlog.errors import KafkaError
 from twinlog.kafka.cluster import open_cluster
 from twinlog.kafka.ports import NewTopic, OffsetSpec
@@ -89,6 +97,35 @@ async def test_a_stranger_is_found_however_far_it_is_behind_the_stored_position(
         await write_plain(kafka_pair.a, unique_topic, 10)
         rig.positions.clear()  # its owner was killed before it stored one
         await nothing_is_lost(rig, partition, at=200, behind=1)
+
+
+@pytest.mark.parametrize("stored", [True, False])
+async def test_the_end_of_a_transaction_where_a_record_belongs_is_told_and_nothing_is_lost(
+    kafka_pair: KafkaPair, unique_topic: str, tmp_path: Path, stored: bool
+) -> None:
+    """A stranger's, or the filler's own once more: a coordinator that is killed may write it twice."""
+    async with preserved_rig(kafka_pair, tmp_path, unique_topic) as rig:
+        (partition,) = rig.every
+        await write_mixture(kafka_pair.a, unique_topic, 1, rounds=3)
+        await rig.copy_everything()
+        end = (await rig.ends())[partition]
+        await end_a_transaction(kafka_pair.b, {partition: (end, 1)})
+        await write_plain(kafka_pair.a, unique_topic, 50)
+        if not stored:
+            rig.positions.clear()
+        await nothing_is_lost(rig, partition, at=end, behind=1)
+
+
+async def test_what_was_filled_by_an_owner_that_was_killed_is_not_taken_for_a_strangers(
+    kafka_pair: KafkaPair, unique_topic: str, tmp_path: Path
+) -> None:
+    async with preserved_rig(kafka_pair, tmp_path, unique_topic) as rig:
+        await write_mixture(kafka_pair.a, unique_topic, 1, rounds=3)
+        await rig.copy_everything()
+        rig.positions.clear()  # it was killed before it stored one
+        await write_mixture(kafka_pair.a, unique_topic, 1, rounds=1)
+        await rig.copy_everything()
+        assert await rig.same() > 0
 
 
 async def test_a_transaction_of_a_stranger_is_not_counted_as_ours(

@@ -6,6 +6,7 @@ when a batch may be sent, when a hole of the source is filled, and when the end 
 again:
 
     UNSURE ──ReadEnd──▶ SURE ──Append──▶ SURE        several batches in flight
+                         (what is filled below the end is compared with the source first: `Proof`)
       ▲                  │ └──Fill────▶ UNSURE        a hole: alone, with nothing in flight
       └──any refusal, any lost answer──┘
     any ──an answer with another base offset, a log that others have written to──▶ FOREIGN
@@ -16,6 +17,7 @@ P2 Nothing is written before the end of the copy was read.
 P3 A batch whose answer is unknown is not sent again before the end was read with nothing else in flight.
 P4 Only offsets that the source does not show are filled.
 P5 Two writers of one partition leave the log that one would have left.
+P6 No position passes a record because something that looks like a filled hole lies at its offset.
 """
 
 from collections import deque
@@ -70,6 +72,9 @@ class Tail:
     foreign_from: int | None = None
     """First offset, not below the one asked about, that was written by somebody else; None = there is
     none."""
+    filled: tuple[Hole, ...] = ()
+    """What no consumer sees from there on, in order, neighbours as one: the filler's or a stranger's, once or
+    twice. A coordinator that was killed at the wrong moment writes the end of a transaction again."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,6 +112,29 @@ class Fill:
 
     first: int
     count: int
+
+
+@dataclass(slots=True)
+class _Proof:
+    """Of a copy that is ours below `end`: what is filled there, and not compared with the source yet."""
+
+    end: int
+    is_foreign: bool
+    """There lies what is somebody else's; else the log ends there."""
+    filled: deque[Hole]
+
+    def agrees(self, item: "Append[T] | Hole") -> bool:
+        """Whether the copy may have filled what it did, as far as this item of the source tells. Then what
+        lies before the end of the item is not asked about again."""
+        while self.filled and self.filled[0].first < item.end:
+            hole = self.filled[0]
+            if isinstance(item, Append) and item.first < hole.end:
+                return False
+            if item.end < hole.end:
+                self.filled[0] = Hole(item.end, hole.end - item.end)
+                return True
+            self.filled.popleft()
+        return True
 
 
 class Phase(StrEnum):
@@ -147,6 +175,8 @@ class AppendLog(Generic[T]):
     """None = that of the next batch is its offset: so a batch that lies where it was not sent to is told."""
     _may_pipeline: bool = False
     """The leader knows the writer: it refuses every batch that follows a refused one."""
+    _proof: "_Proof | None" = None
+    """What has to be compared with the source before the end of the copy is its position."""
     _checked_to: int = 0
     """Below this offset the copy was written by this writer or was looked at for foreign records."""
 
@@ -165,8 +195,14 @@ class AppendLog(Generic[T]):
 
     @property
     def is_idle(self) -> bool:
-        """Nothing is queued, in flight, or being filled."""
-        return not self._queue and not self._in_flight and self.phase is not Phase.FILLING
+        """Nothing is queued, in flight, being filled, or still to be compared with the source."""
+        at_rest = not self._queue and not self._in_flight and self._proof is None
+        return at_rest and self.phase is not Phase.FILLING
+
+    @property
+    def is_proving(self) -> bool:
+        """What is offered now is not written: it is compared with what the copy has."""
+        return self._proof is not None
 
     @property
     def in_flight_bytes(self) -> int:
@@ -178,6 +214,12 @@ class AppendLog(Generic[T]):
         for item in items:
             assert item.first == at, (item.first, at)
             at = item.end
+            if self._proof is not None:
+                generation = self.generation
+                self._compare(item, self._proof)
+                if self.phase is Phase.FOREIGN or self.generation != generation:
+                    return  # the rest of what is offered is void
+                continue
             last = self._queue[-1] if self._queue else None
             # A hole that is being filled is as long as it was when that began.
             is_being_filled = self.phase is Phase.FILLING and len(self._queue) == 1
@@ -243,14 +285,19 @@ class AppendLog(Generic[T]):
         """The answer to ReadEnd."""
         assert self.phase is Phase.READING
         assert not self._in_flight
-        if tail.foreign_from is not None:
+        if tail.foreign_from is not None and not tail.filled:
             self._become_foreign(tail.foreign_from)
             return
         self.phase = Phase.SURE
-        self.acknowledged = self._checked_to = tail.end
         self._next_sequence = tail.next_sequence
         self._may_pipeline = tail.knows_writer
-        self._continue_at(tail.end)
+        if not tail.filled:
+            self._continue_at(tail.end)
+            return
+        is_foreign = tail.foreign_from is not None
+        end = tail.end if tail.foreign_from is None else tail.foreign_from
+        self._proof = _Proof(end, is_foreign, deque(tail.filled))
+        self._prove(self._proof)
 
     def end_not_read(self) -> None:
         """The end could not be read: it is asked for again."""
@@ -268,6 +315,42 @@ class AppendLog(Generic[T]):
         self._drop_queue(max((each.end for each in sent), default=self.acknowledged))
 
     # ----------------------------------------------------------------------------------------------
+
+    def _prove(self, proof: "_Proof") -> None:
+        """By what was offered and may be on the copy; what that does not tell is to be offered again."""
+        sent = sorted(self._returned, key=lambda each: each.first)
+        items = [*(batch for each in sent for batch in each.batches), *self._queue]
+        at = proof.filled[0].first
+        for item in items:
+            if item.first > at or item.first >= proof.end:
+                break
+            at = max(at, item.end)
+            if not proof.agrees(item):
+                self._become_foreign(max(item.first, proof.filled[0].first))
+                return
+            if not proof.filled:
+                self._end_proof(proof)
+                return
+        self._returned.clear()
+        self.acknowledged = self._checked_to = proof.filled[0].first
+        self._drop_queue(self.acknowledged)
+
+    def _compare(self, item: "Append[T] | Hole", proof: "_Proof") -> None:
+        """What is offered with what the copy has."""
+        if not proof.agrees(item):
+            self._become_foreign(max(item.first, proof.filled[0].first))
+            return
+        self.wanted = item.end
+        self.acknowledged = self._checked_to = min(item.end, proof.end)
+        if not proof.filled:
+            self._end_proof(proof)
+
+    def _end_proof(self, proof: "_Proof") -> None:
+        self._proof = None
+        if proof.is_foreign:
+            self._become_foreign(proof.end)
+        else:
+            self._continue_at(proof.end)
 
     def _may_send_behind(self, head: Append[T]) -> bool:
         if not self._may_pipeline:
@@ -307,12 +390,14 @@ class AppendLog(Generic[T]):
     def _become_foreign(self, offset: int) -> None:
         self.phase = Phase.FOREIGN
         self.foreign_at = offset if self.foreign_at is None else min(self.foreign_at, offset)
+        self._proof = None
         self._returned.clear()
         self._queue.clear()
         self.queued_bytes = 0
 
     def _continue_at(self, end: int) -> None:
         """Continue at the copy's end with what is here from there on; else it has to be offered again."""
+        self.acknowledged = self._checked_to = end
         for sent in sorted(self._returned, key=lambda each: each.first, reverse=True):
             self._queue.extendleft(reversed(sent.batches))
             self.queued_bytes += sent.size_bytes

@@ -14,7 +14,7 @@ Between them lie only fillers.
 from dataclasses import dataclass
 
 from twinlog.batches.header import BatchHeader
-from twinlog_source.preserved.append_log import SEQUENCE_MASK
+from twinlog_source.preserved.append_log import SEQUENCE_MASK, Hole
 
 FILLER_BYTES_PER_RECORD = 12
 """At most, of a record without key, value and headers."""
@@ -31,6 +31,8 @@ class ForeignWrite:
     offset: int
     own_behind: int
     """Offsets of ours that lie behind it: they follow each other on the source."""
+    is_filler: bool = False
+    """It holds nothing that a consumer sees: the end of a transaction, or empty records of one."""
 
 
 def is_filler(header: BatchHeader) -> bool:
@@ -90,36 +92,55 @@ class OwnBatches:
         self.next_sequence, self.is_first = None, False
 
 
+class FilledRanges:
+    """What is filled of a log from an offset on: told one of its fillers' batches after the other."""
+
+    def __init__(self, first_offset: int) -> None:
+        self._first_offset = first_offset
+        self._ranges: list[Hole] = []
+
+    def add(self, header: BatchHeader) -> None:
+        first = max(header.base_offset, self._first_offset)
+        if self._ranges and self._ranges[-1].end == first:
+            first = self._ranges.pop().first
+        self._ranges.append(Hole(first, header.next_offset - first))
+
+    @property
+    def found(self) -> tuple[Hole, ...]:
+        """In order; neighbours are one."""
+        return tuple(self._ranges)
+
+
 @dataclass(slots=True)
 class ForeignLook:
-    """What lies at and behind the first offset of a copy that is not ours: shown one batch after the
-    other."""
+    """What lies at and behind the first offset of a copy that is known not to be ours: shown one batch after
+    the other, from the one that holds it on."""
 
     foreign_at: int
     own: OwnBatches
-    filler_id: int
-    """Of the present owner; -1 = not known. Others ended transactions as well: what is theirs is not told
-    from a stranger's, and to count that as ours would leave out a record. Not to count ours repeats one."""
     _first: BatchHeader | None = None
     _own_behind: int = 0
     _is_broken: bool = False
     """What follows cannot be counted."""
 
     def see(self, header: BatchHeader) -> None:
-        """The next batch."""
+        """The next batch. One that only looks like the filler's is somebody else's here, or the filler's once
+        more. Behind it only the writer's count: nothing is written behind a hole that was not filled where
+        it lies on the source, so no record is behind another filler."""
         is_own = self.own.owns(header)
+        is_writers = header.producer_id == self.own.writer_id
         if self._first is None:
-            if not is_own:
+            if not is_own or not is_writers:
                 self._first = header
                 # A batch of ours in the wrong place: what follows it is not what follows on the source.
-                self._is_broken = header.producer_id == self.own.writer_id
+                self._is_broken = is_writers
             return
-        if self._is_broken:
+        if self._is_broken or not is_writers:
             return
-        if header.producer_id == self.own.writer_id and not is_own:
-            self._is_broken = True
-        elif header.producer_id in (self.own.writer_id, self.filler_id):
+        if is_own:
             self._own_behind += header.next_offset - max(header.base_offset, self.foreign_at)
+        else:
+            self._is_broken = True
 
     @property
     def found(self) -> ForeignWrite:
@@ -127,4 +148,4 @@ class ForeignLook:
         if self._first is None:
             return ForeignWrite(-1, self.foreign_at, 0)
         offset = max(self._first.base_offset, self.foreign_at)
-        return ForeignWrite(self._first.producer_id, offset, self._own_behind)
+        return ForeignWrite(self._first.producer_id, offset, self._own_behind, is_filler(self._first))

@@ -17,8 +17,9 @@ from twinlog.kafka.raw import BatchReader, DataClientPool, epoch_ends, list_offs
 from twinlog.kafka.raw.log_ends import LogEnd, log_ends
 from twinlog.kafka.raw.producer_states import ProducerStates, producer_states
 from twinlog.model import TopicPartition
-from twinlog_source.preserved.append_log import SEQUENCE_MASK, Tail
+from twinlog_source.preserved.append_log import SEQUENCE_MASK, Hole, Tail
 from twinlog_source.preserved.own_batches import (
+    FilledRanges,
     ForeignLook,
     ForeignWrite,
     OwnBatches,
@@ -60,9 +61,9 @@ class CopyTails(Protocol):
         copy that takes long does not delay what is said of the others."""
         ...
 
-    async def foreign_write(self, partition: TopicPartition, foreign_at: int, filler_id: int) -> ForeignWrite:
-        """Look at a copy from the first offset on that is not ours, with nothing of ours in flight.
-        `filler_id`: the present owner's. Raises KafkaError."""
+    async def foreign_write(self, partition: TopicPartition, foreign_at: int) -> ForeignWrite:
+        """Look at a copy from the first offset on that is not ours, with nothing of ours in flight. Raises
+        KafkaError."""
         ...
 
 
@@ -130,47 +131,51 @@ class KafkaCopyTails:
     async def _tail(
         self, partition: TopicPartition, end: LogEnd, states: ProducerStates, checked_from: int
     ) -> Tail:
-        foreign = await self._foreign(partition, checked_from, end.offset)
+        foreign, filled = await self._look(partition, checked_from, end.offset)
         state = states.get(self._writer_id)
         if state is not None and state.last_sequence >= 0:
-            return Tail(end.offset, (state.last_sequence + 1) & SEQUENCE_MASK, True, foreign)
+            return Tail(end.offset, (state.last_sequence + 1) & SEQUENCE_MASK, True, foreign, filled)
         # Forgotten: it takes any number. Two owners that find the same end choose the same one.
         before = await self._before(partition, end.offset)
         follows = None if before.batch is None else sequence_behind(before.batch)
-        return Tail(end.offset, follows, False, foreign)
+        return Tail(end.offset, follows, False, foreign, filled)
 
-    async def foreign_write(self, partition: TopicPartition, foreign_at: int, filler_id: int) -> ForeignWrite:
+    async def foreign_write(self, partition: TopicPartition, foreign_at: int) -> ForeignWrite:
         tails: dict[TopicPartition, Tail | KafkaError] = {}
         await self.read({partition: foreign_at}, tails.__setitem__)
         end = tails[partition]
         if isinstance(end, KafkaError):
             raise end
-        look = ForeignLook(foreign_at, OwnBatches(self._writer_id), filler_id)
-        if end.foreign_from is not None:
-            own = await self._own_before(partition, end.foreign_from)
-            look = ForeignLook(end.foreign_from, own, filler_id)
-            async for header in self._headers(partition, end.foreign_from, end.end, own):
-                look.see(header)
+        own = await self._own_before(partition, foreign_at)
+        look = ForeignLook(foreign_at, own)
+        async for header in self._headers(partition, foreign_at, end.end, own):
+            look.see(header)
         return look.found
 
-    async def _foreign(self, partition: TopicPartition, checked_from: int, end: int) -> int | None:
-        """The first offset, not below `checked_from`, that is not ours. Of a log that ends before that, which
-        may be another one by now: whether it begins with what is ours."""
+    async def _look(
+        self, partition: TopicPartition, checked_from: int, end: int
+    ) -> tuple[int | None, tuple[Hole, ...]]:
+        """The first offset, not below `checked_from`, that is not ours, and what is filled before that. Of a
+        log that ends before `checked_from`, which may be another one by now: whether it begins with what is
+        ours."""
         if end < checked_from:
             own = OwnBatches(self._writer_id, is_first=True)
             async for header in self._headers(partition, 0, end, own):
                 if not own.owns(header):
-                    return header.base_offset
+                    return header.base_offset, ()
                 if header.producer_id == self._writer_id:
-                    return None
-            return None
+                    return None, ()
+            return None, ()
         if end == checked_from:
-            return None
+            return None, ()
         own = await self._own_before(partition, checked_from)
+        filled = FilledRanges(checked_from)
         async for header in self._headers(partition, checked_from, end, own):
             if not own.owns(header):
-                return max(header.base_offset, checked_from)
-        return None
+                return max(header.base_offset, checked_from), filled.found
+            if header.producer_id != self._writer_id:
+                filled.add(header)
+        return None, filled.found
 
     async def _own_before(self, partition: TopicPartition, offset: int) -> OwnBatches:
         """What is to follow on a copy's batches before the one that holds an offset."""

@@ -140,11 +140,6 @@ class PreservedWriter:
     def is_idle(self) -> bool:
         return all(each.appends.is_idle for each in self.partitions.values())
 
-    @property
-    def filler_id(self) -> int:
-        """The producer id that fills holes now; -1 = none is known."""
-        return self.filler.producer_id if self.filler.is_open else -1
-
     async def get_ready(self) -> None:
         """Take the filler's id over before there is anything to write: no end of a copy waits for it then.
         Raises KafkaError; `run` tries again."""

@@ -63,7 +63,7 @@ class PreservedCopies:
 
     source_alias: str
     make_writer: Callable[[Changed, Failed], PreservedWriter]
-    foreign_write: Callable[[TopicPartition, int, int], Awaitable[ForeignWrite]]
+    foreign_write: Callable[[TopicPartition, int], Awaitable[ForeignWrite]]
     """`CopyTails.foreign_write`."""
     delete_before: Callable[
         [Mapping[TopicPartition, int]], Awaitable[Mapping[TopicPartition, int | KafkaError]]
@@ -137,7 +137,10 @@ class PreservedCopies:
         if self._stands_still(taken) or taken.copy.sent != taken.at_target.appends.wanted:
             chunk.copy.drop_queued()
             return
+        is_compared = taken.at_target.appends.is_proving
         taken.offer(chunk, self.clock.monotonic())
+        if is_compared:
+            self._changed(taken.at_target)
         self._bound(taken)
         self.writer.wake(taken.at_target)
 
@@ -279,7 +282,7 @@ class PreservedCopies:
             if taken.skip_from == 0 < taken.skip_to <= appends.acknowledged:
                 self._trim(taken)
             if taken.giving_up is not None:
-                if appends.phase is Phase.SURE:
+                if appends.phase is Phase.SURE and not appends.is_proving:
                     # Also the rest of a hole that cannot be filled.
                     taken.forget_queued(now)
                 self._end_at_rest(taken)
@@ -356,7 +359,7 @@ class PreservedCopies:
             self._is_draining
             or not taken.is_end_known
             or taken.waits_to_fill
-            or taken.giving_up is not None
+            or (taken.giving_up is not None and not taken.at_target.appends.is_proving)
             or taken.at_target.appends.phase is Phase.FOREIGN
         )
 
@@ -429,6 +432,13 @@ class PreservedCopies:
                 f"{target}: what lies at offset {found.offset} is not the source's record of that offset: the"
                 " target topic was deleted and created again while it was written, or somebody else writes it"
             )
+        if found.is_filler:
+            return (
+                f"{target}: at offset {found.offset}, where the source has a record, lies the end of a"
+                f" transaction of producer id {found.producer_id}: somebody else's, or one of Twinlog's that"
+                " the target's coordinator ended twice as it was killed. Behind it the copy cannot keep the"
+                " source's offsets"
+            )
         return (
             f"{target}: offset {found.offset} was written by producer id {found.producer_id}, which is not"
             " Twinlog's: behind it the copy cannot keep the source's offsets"
@@ -440,7 +450,7 @@ class PreservedCopies:
         appends = taken.at_target.appends
         assert appends.foreign_at is not None
         try:
-            found = await self.foreign_write(target, appends.foreign_at, self.writer.filler_id)
+            found = await self.foreign_write(target, appends.foreign_at)
         except KafkaError as error:
             taken.at_target.problem = error
             return

@@ -87,6 +87,9 @@ class Leader:
     """It forgot its producers, and their owner could not know that yet."""
     open_fill: int | None = None
     """Epoch of the transaction that the partition was added to."""
+    may_repeat_marker: bool = False
+    """The last transaction's end is in this log, and may not be in the coordinator's: one that starts again
+    writes the marker again."""
 
     def connect(self) -> Connection:
         connection = Connection()
@@ -147,13 +150,20 @@ class Leader:
         if self.open_fill is not None:
             self._write_marker()
         self.filler_epoch += 1
+        self.may_repeat_marker = False
         return self.filler_epoch
+
+    def repeat_marker(self) -> None:
+        """The coordinator was killed between the marker and its own note that the transaction is over."""
+        if self.may_repeat_marker:
+            self.log.append(Entry("repeated", None, MARKER))
 
     def add_to_fill(self, epoch: int) -> bool:
         """AddPartitionsToTxn."""
         if epoch != self.filler_epoch:
             return False
         self.open_fill = epoch
+        self.may_repeat_marker = False
         return True
 
     def end_fill(self, epoch: int) -> None:
@@ -164,6 +174,7 @@ class Leader:
     def _write_marker(self) -> None:
         self.log.append(Entry("filler", None, MARKER))
         self.open_fill = None
+        self.may_repeat_marker = True
 
     def _append_empty(self, request: EmptyRecords) -> int | Refusal:
         if self.open_fill != request.filler_epoch:

@@ -29,9 +29,10 @@ from twinlog_source.log.topic_facts import TopicFacts
 from twinlog_source.partitions.events import CopyChanged, LogReread, Reported
 from twinlog_source.partitions.rows import PartitionRow
 from twinlog_source.partitions.table import PartitionTable
-from twinlog_source.preserved.append_log import AppendLog, Fill, Phase, ReadEnd, Send, Tail
+from twinlog_source.preserved.append_log import AppendLog, Fill, Hole, Phase, ReadEnd, Send, Tail
 from twinlog_source.preserved.filler import Filler
 from twinlog_source.preserved.own_batches import (
+    FilledRanges,
     ForeignLook,
     ForeignWrite,
     OwnBatches,
@@ -48,7 +49,7 @@ from unit.source.preserved.broker_model import MARKER, Connection, EmptyRecords,
 
 P = TopicPartition("t", 0)
 OURS, STRANGER, STRANGERS_MARKER, FILLER = "ours", "stranger", "stranger's marker", "filler"
-IDS = {OURS: 1, STRANGER: 3, STRANGERS_MARKER: 3, FILLER: 2}
+IDS = {OURS: 1, STRANGER: 3, STRANGERS_MARKER: 3, FILLER: 2, "repeated": 2}
 LARGEST = 5
 _BATCHES = {count: build_batch([NewRecord(None, b"x", 0)] * count) for count in range(1, LARGEST + 1)}
 
@@ -66,7 +67,7 @@ def headers(leader: Leader, begin: int = 0) -> list[BatchHeader]:
         at += 1
         while entry.sequence >= 0 and at < len(log) and log[at][::2] == entry[::2]:
             at += 1
-        is_ours = entry.writer == FILLER
+        is_ours = entry.writer in (FILLER, "repeated")
         if at > begin:
             attributes = TRANSACTIONAL_BIT if is_ours else 0
             attributes |= CONTROL_BIT if entry.sequence == MARKER else 0
@@ -327,15 +328,11 @@ class Owner:
     ) -> Mapping[TopicPartition, int | KafkaError]:
         raise AssertionError
 
-    async def _foreign_write(
-        self, partition: TopicPartition, foreign_at: int, filler_id: int
-    ) -> ForeignWrite:
+    async def _foreign_write(self, partition: TopicPartition, foreign_at: int) -> ForeignWrite:
         if self.leader.high_watermark != len(self.leader.log):
             raise TransientKafkaError("being replicated", reason="NOT_REPLICATED")
-        found = self._foreign(foreign_at)
-        at = foreign_at if found is None else found
-        look = ForeignLook(at, self._own_before(at), filler_id)
-        for header in headers(self.leader, at):
+        look = ForeignLook(foreign_at, self._own_before(foreign_at))
+        for header in headers(self.leader, foreign_at):
             look.see(header)
         return look.found
 
@@ -356,6 +353,15 @@ class Owner:
         own = self._own_before(checked_from)
         first = next((each for each in headers(self.leader, checked_from) if not own.owns(each)), None)
         return None if first is None else max(first.base_offset, checked_from)
+
+    def _filled(self, checked_from: int, foreign: int | None) -> tuple[Hole, ...]:
+        filled = FilledRanges(checked_from)
+        for header in headers(self.leader, checked_from):
+            if foreign is not None and header.next_offset > foreign:
+                break
+            if header.producer_id != IDS[OURS]:
+                filled.add(header)
+        return filled.found
 
     def _offer(self) -> None:
         """A fetch: from where the copy is read."""
@@ -429,10 +435,11 @@ class Owner:
         leader.replicate()
         end, last = len(leader.log), leader.last_sequence(OURS)
         foreign = self._foreign(reading.checked_from)
+        filled = self._filled(reading.checked_from, foreign)
         if last is not None:
-            tail = Tail(end, (last + 1) & 0x7FFFFFFF, True, foreign)
+            tail = Tail(end, (last + 1) & 0x7FFFFFFF, True, foreign, filled)
         else:
-            tail = Tail(end, self._own_before(end).next_sequence, False, foreign)
+            tail = Tail(end, self._own_before(end).next_sequence, False, foreign, filled)
         self.appends.end_read(tail)
         self.changed(self.at_target)
 

@@ -19,3 +19,64 @@ def test_a_hole_that_is_being_filled_does_not_grow() -> None:
     sent = log.next()
     assert isinstance(sent, Send)
     assert (sent.first, sent.end, sent.base_sequence) == (102, 103, 7)
+
+
+def ended(*filled: Hole, end: int, begun: int = 100) -> AppendLog[str]:
+    """A copy that was found to end there."""
+    log: AppendLog[str] = AppendLog.starting_at(begun, max_in_flight_bytes=1000)
+    assert log.next() == ReadEnd(begun)
+    log.end_read(Tail(end=end, next_sequence=7, knows_writer=True, filled=filled))
+    return log
+
+
+def test_what_is_filled_is_compared_with_the_source_before_the_end_is_the_position() -> None:
+    log = ended(Hole(103, 1), Hole(106, 2), end=110)
+    assert (log.acknowledged, log.wanted, log.is_idle, log.next()) == (103, 103, False, None)
+    log.offer([Hole(103, 1), Append(104, 1, 10, "a")], next_offset=105)
+    assert (log.acknowledged, log.wanted, log.is_proving) == (105, 105, True)
+    log.offer([Append(105, 1, 10, "b"), Hole(106, 2), Append(108, 5, 50, "c")], next_offset=113)
+    assert (log.acknowledged, log.wanted, log.is_proving) == (110, 110, False), "the rest is offered again"
+    log.offer([Append(110, 3, 30, "c")], next_offset=113)
+    sent = log.next()
+    assert isinstance(sent, Send)
+    assert (sent.first, sent.end, sent.base_sequence) == (110, 113, 7)
+
+
+def test_a_record_of_the_source_where_the_copy_is_filled_ends_the_copy() -> None:
+    log = ended(Hole(103, 2), end=110)
+    log.offer(
+        [Hole(103, 1), Append(104, 1, 10, "the end of a transaction was written twice")], next_offset=105
+    )
+    assert (log.phase, log.foreign_at, log.acknowledged) == (Phase.FOREIGN, 104, 104)
+
+
+def test_what_is_filled_before_a_strangers_record_is_compared_too() -> None:
+    log: AppendLog[str] = AppendLog.starting_at(100, max_in_flight_bytes=1000)
+    log.next()
+    log.end_read(Tail(120, 7, knows_writer=True, foreign_from=110, filled=(Hole(103, 1),)))
+    log.offer([Append(103, 1, 10, "record")], next_offset=104)
+    assert (log.phase, log.foreign_at) == (Phase.FOREIGN, 103)
+    log = AppendLog.starting_at(100, max_in_flight_bytes=1000)
+    log.next()
+    log.end_read(Tail(120, 7, knows_writer=True, foreign_from=110, filled=(Hole(103, 1),)))
+    log.offer([Hole(103, 1)], next_offset=104)
+    assert (log.phase, log.foreign_at) == (Phase.FOREIGN, 110)
+
+
+def test_a_writer_that_knows_what_it_offered_reads_nothing_again() -> None:
+    """Also when the answer to a fill was lost."""
+    log = ended(end=100)
+    log.offer([Hole(100, 1), Append(101, 2, 20, "a")], next_offset=103)
+    assert log.next() == Fill(100, 1)
+    log.filled()
+    assert log.next() == ReadEnd(100)
+    log.end_read(Tail(101, 7, knows_writer=True, filled=(Hole(100, 1),)))
+    assert (log.acknowledged, log.wanted, log.generation) == (101, 103, 0)
+    # The same, with the end of the transaction in the log twice.
+    log = ended(end=100)
+    log.offer([Hole(100, 1), Append(101, 2, 20, "a")], next_offset=103)
+    log.next()
+    log.filled()
+    log.next()
+    log.end_read(Tail(102, 7, knows_writer=True, filled=(Hole(100, 2),)))
+    assert (log.phase, log.foreign_at) == (Phase.FOREIGN, 101)

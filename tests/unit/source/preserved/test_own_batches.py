@@ -9,7 +9,14 @@ from twinlog.batches.header import (
     TRANSACTIONAL_BIT,
     BatchHeader,
 )
-from twinlog_source.preserved.own_batches import ForeignLook, ForeignWrite, OwnBatches, is_filler
+from twinlog_source.preserved.append_log import Hole
+from twinlog_source.preserved.own_batches import (
+    FilledRanges,
+    ForeignLook,
+    ForeignWrite,
+    OwnBatches,
+    is_filler,
+)
 
 OURS, FILLER, STRANGER = 1, 2, 3
 
@@ -57,7 +64,7 @@ def empties(base: int, count: int, producer: int, *, attributes: int = 0, stampe
 
 
 def judge(log: Sequence[BatchHeader], foreign_at: int, *, next_sequence: int | None = 10) -> ForeignWrite:
-    look = ForeignLook(foreign_at, OwnBatches(OURS, next_sequence), FILLER)
+    look = ForeignLook(foreign_at, OwnBatches(OURS, next_sequence))
     for each in log:
         look.see(each)
     return look.found
@@ -94,13 +101,22 @@ def test_a_batch_that_was_on_its_way_to_an_earlier_topic_is_not_where_it_belongs
 
 
 def test_ours_behind_a_strangers_record_are_counted() -> None:
-    log = [
-        header(10, 1, STRANGER),
-        header(11, 5, sequence=10),
-        marker(16, FILLER),
-        header(17, 2, sequence=15),
-    ]
-    assert judge(log, 10) == ForeignWrite(STRANGER, 10, 8)
+    log = [header(10, 1, STRANGER), header(11, 5, sequence=10), header(16, 2, sequence=15)]
+    assert judge(log, 10) == ForeignWrite(STRANGER, 10, 7)
+
+
+def test_what_only_looks_like_a_filled_hole_is_somebody_elses() -> None:
+    """The look begins where the copy is known not to be ours. The end of a transaction may lie there that was
+    written twice, and another one behind what was on its way."""
+    log = [marker(10, FILLER), header(11, 5, sequence=10), marker(16, FILLER)]
+    assert judge(log, 10) == ForeignWrite(FILLER, 10, 5, is_filler=True)
+
+
+def test_neighbours_of_what_is_filled_are_one_range() -> None:
+    filled = FilledRanges(12)
+    for each in (empties(10, 4, FILLER), marker(14, FILLER), marker(15, FILLER), marker(20, FILLER)):
+        filled.add(each)
+    assert filled.found == (Hole(12, 4), Hole(20, 1))
 
 
 def test_the_end_of_a_strangers_transaction_is_not_counted_as_ours() -> None:

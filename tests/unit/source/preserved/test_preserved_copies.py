@@ -88,7 +88,7 @@ class Bench:
             may_write=lambda: True,
         )
 
-    async def foreign_write(self, partition: TopicPartition, foreign_at: int, filler_id: int) -> ForeignWrite:
+    async def foreign_write(self, partition: TopicPartition, foreign_at: int) -> ForeignWrite:
         return self.found
 
     async def delete_before(

@@ -6,6 +6,7 @@ from random import Random
 
 import pytest
 
+from twinlog.batches.header import CONTROL_BIT, TRANSACTIONAL_BIT, BatchHeader
 from twinlog_source.preserved.append_log import (
     SEQUENCE_MASK,
     Append,
@@ -17,6 +18,7 @@ from twinlog_source.preserved.append_log import (
     Send,
     Tail,
 )
+from twinlog_source.preserved.own_batches import FilledRanges
 from unit.source.preserved.broker_model import Connection, EmptyRecords, Entry, Leader, Produce, Refusal
 
 OURS = "ours"
@@ -28,6 +30,10 @@ def source_log(random: Random, length: int) -> list[bool]:
     """Which offsets of the source show a record."""
     holes = random.choice([0.0, 0.1, 0.5])
     return [random.random() >= holes for _ in range(length)]
+
+
+def marker_at(offset: int) -> BatchHeader:
+    return BatchHeader(offset, 78, 0, 2, 0, CONTROL_BIT | TRANSACTIONAL_BIT, 0, 0, 0, 2, 0, -1, 1)
 
 
 @dataclass(eq=False)
@@ -147,8 +153,13 @@ class Writer:
         foreign = next(
             (at for at in range(self.reading.checked_from, end) if leader.log[at].writer == "foreign"), None
         )
+        filled = FilledRanges(self.reading.checked_from)
+        for at in range(self.reading.checked_from, end if foreign is None else foreign):
+            if leader.log[at].writer not in (OURS, "foreign"):
+                filled.add(marker_at(at))
         self.reading = None
-        self.log.end_read(Tail(end, 0 if last is None else (last + 1) & SEQUENCE_MASK, known, foreign))
+        sequence = 0 if last is None else (last + 1) & SEQUENCE_MASK
+        self.log.end_read(Tail(end, sequence, known, foreign, filled.found))
 
     def _fill(self) -> None:
         """Step by step, as the engine does it: add the partition, write the empty records, end the
@@ -177,6 +188,8 @@ class Writer:
 class Schedule:
     seed: int
     foreign: bool = False
+    repeated: bool = False
+    """The coordinator is killed, and ends transactions twice."""
     random: Random = field(init=False)
     source: list[bool] = field(init=False)
     shown: list[int | None] = field(init=False)
@@ -226,9 +239,15 @@ class Schedule:
         elif choice < 0.99:
             sleeper = random.choice(self.writers)
             sleeper.awake = sleeper is self.writers[-1] or not sleeper.awake
-        elif self.foreign:
-            leader.producers.pop("foreign", None)
-            leader._append(Produce("foreign", 0, (-1,), leader.connect()))
+        else:
+            self._others_write()
+
+    def _others_write(self) -> None:
+        if self.foreign:
+            self.leader.producers.pop("foreign", None)
+            self.leader._append(Produce("foreign", 0, (-1,), self.leader.connect()))
+        elif self.repeated:
+            self.leader.repeat_marker()
 
     def _take_over(self) -> None:
         """A new owner; the one before sleeps, stays awake, or is gone with its requests still on their
@@ -251,6 +270,10 @@ class Schedule:
             return
         for offset, entry in enumerate(log):
             if entry.writer == "foreign":
+                return
+            if entry.writer == "repeated" and self.shown[offset] is not None:
+                passed = [each.log.acknowledged for each in self.writers if each.log.acknowledged > offset]
+                assert not passed, f"seed {self.seed}: offset {offset} holds {entry}, passed: {passed}"
                 return
             shown = offset if offset < len(self.source) and self.source[offset] else None
             assert entry.value == shown, (
@@ -276,9 +299,9 @@ class Schedule:
         if last.log.phase is not Phase.FOREIGN:
             assert last.log.acknowledged == len(self.source), f"seed {self.seed}"
             behind = self.leader.log[len(self.source) :]
-            assert all(entry.writer == "foreign" for entry in behind), f"seed {self.seed}"
+            assert all(entry.writer in ("foreign", "repeated") for entry in behind), f"seed {self.seed}"
         else:
-            assert self.foreign, f"seed {self.seed}: nobody else wrote"
+            assert self.foreign or self.repeated, f"seed {self.seed}: nobody else wrote"
 
 
 @pytest.mark.parametrize("block", range(10))
@@ -290,3 +313,8 @@ def test_p1_p5_the_copy_is_the_source_whatever_happens_to_writers_and_leader(blo
 def test_a_foreign_record_ends_the_copy_and_is_never_overwritten() -> None:
     for seed in range(500):
         Schedule(seed, foreign=True).run()
+
+
+def test_p6_no_position_passes_a_record_where_the_end_of_a_fill_was_written_twice() -> None:
+    for seed in range(1_000):
+        Schedule(seed, repeated=True).run()

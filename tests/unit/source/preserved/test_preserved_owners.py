@@ -31,6 +31,8 @@ class Schedule:
     mode: OffsetsMode
     strangers: bool
     recreated: bool
+    repeated: bool = False
+    """The target's coordinator is killed, and ends transactions twice."""
     random: Random = field(init=False)
     source: list[bool] = field(init=False)
     leader: Leader = field(init=False)
@@ -99,6 +101,9 @@ class Schedule:
             self._write_strangers()
         elif choice < 0.93 and self.recreated and self.topics == 1:
             self._recreate()
+        elif choice < 0.93 and self.repeated and self.leader.may_repeat_marker:
+            self.was_touched = True
+            self.leader.repeat_marker()
 
     def _forget(self) -> None:
         """By then the owners before have found that their lease is over (docs/adr/0008)."""
@@ -108,10 +113,10 @@ class Schedule:
             self.leader.forget_producers()
 
     def _write_strangers(self) -> None:
-        """A record, or the end of a transaction: behind a record of theirs, where it may be seen as one."""
+        """A record, or the end of a transaction, also of one without records."""
         self.was_touched = True
         leader = self.leader
-        if self.random.random() < 0.5 and any(entry.writer == STRANGER for entry in leader.log):
+        if self.random.random() < 0.5:
             leader.log.append(Entry(STRANGERS_MARKER, None, MARKER))
         else:
             leader.producers.pop(STRANGER, None)
@@ -217,6 +222,13 @@ def test_owners_that_are_killed_between_any_two_writes_leave_the_source(
 def test_nothing_is_lost_of_a_copy_that_strangers_write_to(block: int, mode: OffsetsMode) -> None:
     for seed in range(block * SCHEDULES // 5, (block + 1) * SCHEDULES // 5):
         Schedule(seed, mode, strangers=True, recreated=False).run()
+
+
+@pytest.mark.parametrize("mode", [OffsetsMode.AUTO, OffsetsMode.PRESERVED])
+@pytest.mark.parametrize("block", range(5))
+def test_nothing_is_lost_when_the_end_of_a_fill_is_written_twice(block: int, mode: OffsetsMode) -> None:
+    for seed in range(block * SCHEDULES // 5, (block + 1) * SCHEDULES // 5):
+        Schedule(seed, mode, strangers=False, recreated=False, repeated=True).run()
 
 
 @pytest.mark.parametrize("mode", [OffsetsMode.AUTO, OffsetsMode.PRESERVED])
