@@ -37,6 +37,8 @@ from twinlog_source.task.throttle import Throttle
 CALL_TIMEOUT_SECONDS = 30.0
 UNSUPPORTED = "UNSUPPORTED_VERSION"
 """Of a broker too old to be asked for the ends of leader epochs."""
+_NO_EPOCH = -1
+"""In a question for the end of an epoch: none is known."""
 TRUNCATION_DOUBT_SECONDS = 5.0
 
 
@@ -118,7 +120,7 @@ class Copier:
                 committed=assignment.position,
                 random=random.random,
                 epochs=tuple(EpochStart(each.leader_epoch, each.offset) for each in assignment.epochs),
-                target_end=assignment.target_end_offset,
+                target_end=None if assignment.target_end_offset < 0 else assignment.target_end_offset,
                 compacted=assignment.compacted,
             )
             copy.pause(paused=assignment.paused)
@@ -214,7 +216,10 @@ class Copier:
         refused: set[TopicPartition] = set()
         diverged: list[PartitionCopy] = []
         generations = {copy.partition: copy.generation for copy in copies}
-        ends = await self._epoch_ends({copy.partition: copy.fetched_epoch for copy in copies})
+        epochs = {
+            copy.partition: _NO_EPOCH if copy.fetched_epoch is None else copy.fetched_epoch for copy in copies
+        }
+        ends = await self._epoch_ends(epochs)
         for copy in copies:
             end = ends[copy.partition]
             if isinstance(end, KafkaError):
@@ -222,7 +227,7 @@ class Copier:
                     refused.add(copy.partition)
                     if copy.generation == generations[copy.partition]:
                         self._not_answered(copy, end)
-            elif not goes_on(copy.fetched, copy.fetched_epoch, end, compacted=copy.compacted):
+            elif not goes_on(copy.fetched, epochs[copy.partition], end, compacted=copy.compacted):
                 refused.add(copy.partition)
                 if copy.is_idle:
                     diverged.append(copy)

@@ -97,7 +97,7 @@ class FetchSchedule:
         partition = copy.partition
         if copy.keeps_offsets:
             return True
-        return partition in self._busy or copy.fetched < copy.end_offset or self.is_asked(partition)
+        return partition in self._busy or copy.has_more or self.is_asked(partition)
 
     def _leave_out_limited(self, fetchable: dict[TopicPartition, PartitionCopy], now: float) -> bool:
         """Whether anybody was left out."""
@@ -107,10 +107,10 @@ class FetchSchedule:
         for partition, copy in list(fetchable.items()):
             topic = partition.topic
             if self.is_asked(partition):
-                under_way[topic] += copy.fetched < copy.end_offset
+                under_way[topic] += copy.has_more
             elif not self.throttle.allows(topic, now):
                 del fetchable[partition]
-            elif copy.fetched < copy.end_offset:
+            elif copy.has_more:
                 waiting.setdefault(topic, []).append(partition)
         for topic, partitions in waiting.items():
             at_once = self.throttle.at_once(topic)

@@ -78,9 +78,9 @@ class PartitionCopy:
     """Enough of it is on its way to the target: no more is fetched for now."""
     needs_translation: bool = False
     """Its copy cannot keep the offsets from `committed` on: nothing more is read."""
-    fetched: int = -1
+    fetched: int = field(init=False)
     """Next offset to fetch; ahead of `committed` by what is queued or sent."""
-    sent: int = -1
+    sent: int = field(init=False)
     """Next offset to send; ahead of `committed` by what the open transaction holds."""
     state: State = State.RUNNING
     reason: str = ""
@@ -89,8 +89,9 @@ class PartitionCopy:
     """Of the state before this one."""
     retry_at: float | None = None
     """Monotonic seconds; None = not by itself."""
-    end_offset: int = -1
-    log_start_offset: int = -1
+    end_offset: int | None = None
+    """End of what may be copied of the source's log; None = not known."""
+    log_start_offset: int | None = None
     counters: Counters = field(default_factory=Counters)
     generation: int = 0
     """Raised by every rewind: what was fetched for an older generation is thrown away."""
@@ -107,12 +108,12 @@ class PartitionCopy:
     """In a row, also those of the tasks before."""
     epochs: tuple[EpochStart, ...] = ()
     """Leader epochs of what is committed, the last one of the record before `committed`; empty = unknown."""
-    fetched_epoch: int = -1
-    """Of the record before `fetched`; -1 = unknown."""
-    target_end: int = -1
-    """Target offset after the last record written, by this task or one before; -1 = unknown."""
-    target_shortened_to: int = -1
-    """Where the target continued after it had lost records; -1 = not seen."""
+    fetched_epoch: int | None = None
+    """Of the record before `fetched`; None = unknown."""
+    target_end: int | None = None
+    """Target offset after the last record written, by this task or one before; None = unknown."""
+    target_shortened_to: int | None = None
+    """Where the target continued after it had lost records; None = not seen."""
     target_shortened_at: int | None = None
     """Source offset of the record that was written there: the target may have lost what lies before it."""
     repositioned: int = 0
@@ -128,7 +129,7 @@ class PartitionCopy:
 
     def __post_init__(self) -> None:
         self.fetched = self.sent = self.committed
-        self.fetched_epoch = self.epochs[-1].leader_epoch if self.epochs else -1
+        self.fetched_epoch = self.epochs[-1].leader_epoch if self.epochs else None
 
     def fetchable(self, now: float) -> bool:
         """Whether the next fetch includes it; a back-off that is over ends here."""
@@ -168,10 +169,15 @@ class PartitionCopy:
         """Nothing is fetched, queued or sent that is not committed, and no fault is about to be told."""
         return self.fetched == self.committed and not self.rounds
 
+    @property
+    def has_more(self) -> bool:
+        """Whether the source's log goes on behind what is fetched."""
+        return self.end_offset is not None and self.fetched < self.end_offset
+
     def written(self, base_offset: int, record_count: int, first_source_offset: int) -> None:
         """Records of it, the first of them this one of the source, were committed on the target at
         `base_offset`."""
-        if base_offset < self.target_end:
+        if self.target_end is not None and base_offset < self.target_end:
             self.target_shortened_to, self.target_shortened_at = base_offset, first_source_offset
         self.target_end = base_offset + record_count
 
@@ -184,7 +190,7 @@ class PartitionCopy:
     def drop_queued(self) -> None:
         """Throw away what is fetched but not sent."""
         self.fetched = self.sent
-        self.fetched_epoch = self.epochs[-1].leader_epoch if self.epochs and self.is_idle else -1
+        self.fetched_epoch = self.epochs[-1].leader_epoch if self.epochs and self.is_idle else None
         self.generation += 1
         self.held = False
         self.not_before = 0.0

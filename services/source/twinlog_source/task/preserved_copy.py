@@ -186,7 +186,8 @@ class PreservedCopy:
             if position < copy.committed:
                 self._note_lost_tail(position)
             copy.restart_at(position)
-        copy.target_end = min(copy.target_end, appends.acknowledged)
+        if copy.target_end is not None:
+            copy.target_end = min(copy.target_end, appends.acknowledged)
         if not self._outstanding:
             self.outstanding_bytes = 0
         if self._not_copied(appends.wanted):

@@ -140,8 +140,8 @@ class Reporter:
                 topic=copy.partition.topic, partition=copy.partition.partition
             ),
             position=copy.committed,
-            source_end_offset=copy.end_offset,
-            log_start_offset=copy.log_start_offset,
+            source_end_offset=_or_unknown(copy.end_offset),
+            log_start_offset=_or_unknown(copy.log_start_offset),
             state=STATES[copy.state],
             reason=copy.reason,
             message=copy.message,
@@ -155,8 +155,8 @@ class Reporter:
             epochs=[
                 pb.EpochStart(leader_epoch=each.leader_epoch, offset=each.offset) for each in copy.epochs
             ],
-            target_end_offset=copy.target_end,
-            target_shortened_to=copy.target_shortened_to,
+            target_end_offset=_or_unknown(copy.target_end),
+            target_shortened_to=_or_unknown(copy.target_shortened_to),
             target_shortened_at=copy.target_shortened_at,
             lane=source_pb.LANE_UNSPECIFIED if copy.lane is None else LANES[copy.lane],
             latency=spread_message(copy.counters.latency.take()),
@@ -194,6 +194,10 @@ def _lasting_problem(preserved: PreservedCopy, now: float) -> KafkaError | None:
     at_target = preserved.at_target
     lasts = at_target.problem is not None and now - at_target.problem_since >= SLOW_SECONDS
     return at_target.problem if lasts else None
+
+
+def _or_unknown(offset: int | None) -> int:
+    return -1 if offset is None else offset
 
 
 def _duration(seconds: float) -> Duration:

@@ -240,7 +240,7 @@ class SourceReader:
     def _is_under_another_leader(self, answer: FetchedPartition) -> bool:
         """Whether what was fetched begins with another leader epoch than what is copied ends with."""
         copy, records = self.copies.get(answer.partition), answer.records
-        if copy is None or copy.fetched != answer.fetch_offset or copy.fetched_epoch < 0:
+        if copy is None or copy.fetched != answer.fetch_offset or copy.fetched_epoch is None:
             return False
         if len(records) <= EPOCH_END or records[EPOCH_END] != CURRENT_MAGIC:
             return False
@@ -281,7 +281,8 @@ class SourceReader:
         for batch in prepared.batches:
             copy.counters.record_age.add_batch(batch.max_timestamp_ms, batch.record_count, now_ms=now_ms)
         if prepared.leader_epochs:
-            copy.fetched_epoch = prepared.leader_epochs[-1].epoch
+            epoch = prepared.leader_epochs[-1].epoch
+            copy.fetched_epoch = epoch if epoch >= 0 else None
         chunk = PreparedChunk(
             copy=copy, generation=copy.generation, prepared=prepared, fetched_bytes=size_bytes
         )
