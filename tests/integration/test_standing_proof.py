@@ -58,3 +58,44 @@ async def test_copies_are_proven_while_they_are_made(mirror: VerifyRig) -> None:
 
         await eventually(is_found)
         await eventually(lambda: is_proven(good, 80))
+
+
+async def test_what_is_proven_outlives_the_service(mirror: VerifyRig) -> None:
+    good, bad = unique_name("kept-good"), unique_name("kept-bad")
+    mirror.rig.extra |= {"topics": f"{good},{bad}", "twinlog.verify.interval.seconds": "0.5"}
+    now_ms = SystemClock().now_ms()
+    records = [NewRecord(b"k", b"%05d" % number * 2_000, now_ms + number) for number in range(40)]
+    for topic in (good, bad):
+        await mirror.rig.create(topic)
+        for record in records:
+            await mirror.write_source(topic, [(0, Codec.NONE, [record])])
+    seen: dict[str, pb.PartitionProof] = {}
+    async with mirror.rig.configsync() as configsync:
+        async with mirror.rig.running(configsync) as service:
+
+            async def is_copied() -> bool:
+                found = await mirror.rig.partitions(service, bad)
+                return bool(found) and found[0].position == 40
+
+            await eventually(is_copied)
+            await mirror.write_copy(bad, [(0, Codec.NONE, [NewRecord(b"who", b"was this", now_ms)])])
+
+            async def is_judged() -> bool:
+                seen.update({topic: await proof_of(mirror, service, topic) for topic in (good, bad)})
+                return (seen[good].verdict, seen[bad].verdict) == ("EQUAL", "DIFFERENT")
+
+            await eventually(is_judged)
+            await eventually(lambda: mirror.proof_is_stored(bad, "DIFFERENT"))
+            await eventually(lambda: mirror.proof_is_stored(good, "EQUAL"))
+        # Now a verification never ends: it reads the copy that differs once more, a byte a second.
+        mirror.rig.extra |= {"twinlog.verify.max.bytes.per.second": "1"}
+        async with mirror.rig.running(configsync) as service:
+
+            async def is_remembered() -> bool:
+                seen.update({topic: await proof_of(mirror, service, topic) for topic in (good, bad)})
+                return (seen[good].verdict, seen[bad].verdict) == ("EQUAL", "DIFFERENT")
+
+            await eventually(is_remembered)
+            assert seen[good].proven_until == 40
+            assert seen[good].HasField("proven_at")
+            assert dict(seen[bad].differences) == {"FOREIGN": 1}

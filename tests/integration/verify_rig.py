@@ -9,17 +9,22 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from integration.source_rig import Rig
+from integration.source_rig import GrowingLog, Rig
 from twinlog.batches import Codec, NewRecord
 from twinlog.clock import SystemClock
 from twinlog.config import load
-from twinlog.kafka.ports import NewTopic
+from twinlog.kafka.ports import NewTopic, TopicDescription
 from twinlog.local.blocking_cluster import BlockingCluster
 from twinlog.model import Flow, TopicPartition
 from twinlog.testing.brokers import make_topics
+from twinlog.testing.json_schema import violations
 from twinlog.testing.records import write_batches
 from twinlog.verify.report import document
+from twinlog.verify.schema import report_schema
+from twinlog.wire.murmur2 import partition_for_key
 from twinlog.wire.source_offset import encode_source_offset, source_offset_key
+from twinlog_source.log.fact_records import parse_control, partition_key
+from twinlog_source.log.facts import ProofFact
 from twinlog_source.verify.engine import Verification
 from twinlog_source.verify.progress import OnProgress, Progress
 from twinlog_source.verify.request import VerifyRequest
@@ -76,6 +81,19 @@ class VerifyRig:
         async with self.rig.target.writer() as writer:
             await writer.append(TopicPartition(self.rig.positions_topic, 0), key=key, value=value)
 
+    async def proof_is_stored(self, topic: str, verdict: str) -> bool:
+        """Whether the newest word of the log about the first partition of a topic is this one."""
+        key = partition_key(self.rig.a, "proof", TopicPartition(topic, 0))
+        name = self.rig.positions_topic
+        described = (await self.rig.target.describe_topics([name]))[name]
+        assert isinstance(described, TopicDescription), described
+        number = partition_for_key(key, described.partition_count)
+        log = GrowingLog(self.rig.target, TopicPartition(name, number))
+        values = [record.value for record in await log.records() if record.key == key]
+        found = parse_control(self.rig.a, key, values[-1]) if values else None
+        fact = None if found is None else found.fact
+        return isinstance(fact, ProofFact) and fact.verdict == verdict
+
     def file(self, **more: str) -> Path:
         file = self.rig.directory / "mm2.properties"
         file.write_text(self.rig.properties(**more), encoding="latin-1")
@@ -115,7 +133,7 @@ class VerifyRig:
             await run
             if meanwhile is None:
                 changing.cancel()
-        return document(run.result())
+        return validated(document(run.result()))
 
     async def command(self, *arguments: str, name: str = "verify") -> tuple[int, Any]:
         """The exit code and the JSON of the command."""
@@ -128,7 +146,14 @@ class VerifyRig:
             text=True,
             timeout=COMMAND_SECONDS,
         )
-        return answered(answer)
+        exit_code, told = answered(answer)
+        return exit_code, validated(told) if name == "verify" and exit_code != 2 else told
+
+
+def validated(report: Any) -> Any:
+    """The report, which must be as its schema says."""
+    assert violations(report, report_schema()) == []
+    return report
 
 
 def answered(answer: "subprocess.CompletedProcess[str]") -> tuple[int, Any]:

@@ -1,7 +1,7 @@
 """The composition root of the source service: Spark, a driver for each flow, the gRPC services."""
 
 import random
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from contextlib import AsyncExitStack
 
 from twinlog.api.source.v1.source_service_pb2 import DESCRIPTOR as SOURCE_API
@@ -36,6 +36,7 @@ from twinlog_source.driver.task_host import TaskHost
 from twinlog_source.driver.task_settings import TaskSettings
 from twinlog_source.driver.worker_port import WorkerPort, endpoint_of, listen_address
 from twinlog_source.driver.worker_servicer import WorkerHost, WorkerServicer
+from twinlog_source.log.facts import ProofFact
 from twinlog_source.log.hanging import TakeOver
 from twinlog_source.log.internal_topics import InternalTopics
 from twinlog_source.log.journal import Journal
@@ -272,6 +273,15 @@ def _standing_proof(context: ServiceContext, flow: SourceFlow, driver: FlowDrive
     def tell(found: Mapping[TopicPartition, ProofStanding]) -> None:
         driver.estate.table.apply(Proven(proofs=found), context.clock.monotonic())
 
+    async def store(facts: Collection[ProofFact], gone: Collection[TopicPartition]) -> None:
+        journal, control = driver.estate.journal, driver.estate.control
+        await journal.states(facts)
+        for fact in facts:
+            control.record(fact)
+        for partition in gone:
+            await journal.take_back("proof", partition.topic, partition.partition)
+            control.retract("proof", partition.topic, partition.partition)
+
     return StandingProof(
         configuration=context.configuration,
         flow=flow.flow,
@@ -279,6 +289,8 @@ def _standing_proof(context: ServiceContext, flow: SourceFlow, driver: FlowDrive
         max_bytes_per_second=flow.settings.verify_max_bytes_per_second,
         is_owned=lambda: driver.owned,
         tell=tell,
+        stored=lambda: driver.estate.control.proofs,
+        store=store,
         clock=context.clock,
     )
 

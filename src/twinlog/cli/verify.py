@@ -127,6 +127,15 @@ def verify_command(
         Path | None,
         typer.Option("--html", metavar="FILE", help="Write a page with a picture of every partition."),
     ] = None,
+    schema: Annotated[
+        bool,
+        typer.Option(
+            "--schema",
+            is_eager=True,
+            callback=lambda asked: _print_schema(asked),
+            help="Print the JSON schema of the report, and nothing else.",
+        ),
+    ] = False,
     output: OutputOption = Output.TABLE,
 ) -> None:
     from twinlog.verify.report import EXIT_CODES, document
@@ -170,6 +179,14 @@ def verify_command(
 
 
 verify_command.__doc__ = _HELP
+
+
+def _print_schema(asked: bool) -> None:
+    if asked:
+        from twinlog.verify.schema import report_schema
+
+        print_json(report_schema())
+        raise typer.Exit
 
 
 def flow_of(text: str) -> Any:

@@ -17,6 +17,7 @@ from twinlog_source.log.facts import (
     LeaderEpochsFact,
     OwnerFact,
     PauseFact,
+    ProofFact,
     TargetFact,
     ThrottleFact,
     TopicFact,
@@ -66,6 +67,17 @@ FACTS: st.SearchStrategy[Fact] = st.one_of(
         skip_to=NUMBERS,
     ),
     st.builds(WriterFact, producer_id=NUMBERS, producer_epoch=NUMBERS),
+    st.builds(
+        ProofFact,
+        partition=PARTITIONS,
+        verdict=NAMES,
+        proven_until=NUMBERS,
+        proven_at_ms=NUMBERS,
+        checked_at_ms=NUMBERS,
+        differences=st.dictionaries(NAMES, NUMBERS, max_size=3),
+        reason=NAMES,
+        ranges=NAMES,
+    ),
 )
 
 
@@ -111,6 +123,7 @@ def test_the_state_holds_the_newest_of_each_fact(facts: list[Fact]) -> None:
         fact.partition: fact.epochs for fact in facts if isinstance(fact, LeaderEpochsFact)
     }
     assert state.targets == {fact.partition: fact for fact in facts if isinstance(fact, TargetFact)}
+    assert state.proofs == {fact.partition: fact for fact in facts if isinstance(fact, ProofFact)}
     assert state.copies == {fact.partition: fact for fact in facts if isinstance(fact, CopyFact)}
     assert state.writer == next((f for f in reversed(facts) if isinstance(f, WriterFact)), None)
 
@@ -124,7 +137,7 @@ def test_a_tombstone_takes_a_pause_back() -> None:
     assert not state.pauses
 
 
-@pytest.mark.parametrize("kind", ["zero", "epochs", "target", "copy"])
+@pytest.mark.parametrize("kind", ["zero", "epochs", "target", "copy", "proof"])
 def test_a_tombstone_takes_a_fact_of_a_partition_back(kind: str) -> None:
     state, partition = ControlState(), TopicPartition("t", 3)
     for fact in (
@@ -132,13 +145,22 @@ def test_a_tombstone_takes_a_fact_of_a_partition_back(kind: str) -> None:
         LeaderEpochsFact(partition=partition, epochs=(EpochStart(1, 2),)),
         TargetFact(partition=partition, topic_id="x", end_offset=1, position=1),
         CopyFact(partition=partition, preserved=True, since=0, reason="", target_topic_id="x", skip_to=5),
+        ProofFact(
+            partition=partition, verdict="EQUAL", proven_until=7, proven_at_ms=1, checked_at_ms=2, ranges="{}"
+        ),
     ):
         key, value = fact_record("A", fact)
         for content in (value, None) if key == partition_key("A", kind, partition) else (value,):
             record = parse_control("A", key, content)
             assert record is not None
             state.apply(record)
-    standing = {"zero": state.zeros, "epochs": state.epochs, "target": state.targets, "copy": state.copies}
+    standing = {
+        "zero": state.zeros,
+        "epochs": state.epochs,
+        "target": state.targets,
+        "copy": state.copies,
+        "proof": state.proofs,
+    }
     assert not standing.pop(kind)
     assert all(standing.values())
 

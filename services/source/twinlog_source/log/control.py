@@ -11,6 +11,7 @@ from twinlog_source.log.facts import (
     LeaderEpochsFact,
     OwnerFact,
     PauseFact,
+    ProofFact,
     TargetFact,
     ThrottleFact,
     TopicFact,
@@ -43,6 +44,7 @@ class ControlState:
     targets: dict[TopicPartition, TargetFact] = field(default_factory=dict)
     copies: dict[TopicPartition, CopyFact] = field(default_factory=dict)
     writer: WriterFact | None = None
+    proofs: dict[TopicPartition, ProofFact] = field(default_factory=dict)
 
     def pause_of(self, partition: TopicPartition) -> PauseFact | None:
         """The widest pause that an operator has put a partition under: its flow's, its topic's, its own."""
@@ -83,7 +85,9 @@ class ControlState:
             case _:
                 self._record_of_partition(fact)
 
-    def _record_of_partition(self, fact: ZeroFact | LeaderEpochsFact | TargetFact | CopyFact) -> None:
+    def _record_of_partition(
+        self, fact: ZeroFact | LeaderEpochsFact | TargetFact | CopyFact | ProofFact
+    ) -> None:
         match fact:
             case ZeroFact() as zero:
                 self.zeros.add(zero.partition)
@@ -93,6 +97,8 @@ class ControlState:
                 self.targets[target.partition] = target
             case CopyFact() as copy:
                 self.copies[copy.partition] = copy
+            case ProofFact() as proof:
+                self.proofs[proof.partition] = proof
 
     def retract(self, kind: str, topic: str | None = None, number: int | None = None) -> None:
         """The fact is taken off the log."""
@@ -113,5 +119,7 @@ class ControlState:
                 self.targets.pop(partition, None)
             case "copy":
                 self.copies.pop(partition, None)
+            case "proof":
+                self.proofs.pop(partition, None)
             case _:
                 pass

@@ -20,6 +20,7 @@ from twinlog_source.log.facts import (
     LeaderEpochsFact,
     OwnerFact,
     PauseFact,
+    ProofFact,
     TargetFact,
     ThrottleFact,
     TopicFact,
@@ -87,6 +88,17 @@ def fact_record(source_alias: str, fact: Fact) -> tuple[bytes, bytes]:
         case WriterFact():
             key = control_key(source_alias, "writer")
             value = {"id": fact.producer_id, "epoch": fact.producer_epoch}
+        case ProofFact():
+            key = partition_key(source_alias, "proof", fact.partition)
+            value = {
+                "verdict": fact.verdict,
+                "proven_until": fact.proven_until,
+                "proven_at_ms": fact.proven_at_ms,
+                "checked_at_ms": fact.checked_at_ms,
+                "differences": dict(fact.differences),
+                "reason": fact.reason,
+                "ranges": fact.ranges,
+            }
     return key, encode_document(value)
 
 
@@ -205,6 +217,33 @@ def _partition_fact(kind: str, partition: TopicPartition, document: dict[str, ob
                 target_topic_id=topic_id,
                 skip_from=skip_from,
                 skip_to=skip_to,
+            )
+        case "proof", _:
+            return _proof(partition, document)
+        case _:
+            return None
+
+
+def _proof(partition: TopicPartition, document: dict[str, object]) -> ProofFact | None:
+    match document:
+        case {
+            "verdict": str(verdict),
+            "proven_until": int(proven_until),
+            "proven_at_ms": int(proven_at_ms),
+            "checked_at_ms": int(checked_at_ms),
+            "differences": dict(differences),
+            "reason": str(reason),
+            "ranges": str(ranges),
+        }:
+            return ProofFact(
+                partition=partition,
+                verdict=verdict,
+                proven_until=proven_until,
+                proven_at_ms=proven_at_ms,
+                checked_at_ms=checked_at_ms,
+                differences={kind: count for kind, count in differences.items() if isinstance(count, int)},
+                reason=reason,
+                ranges=ranges,
             )
         case _:
             return None

@@ -1,12 +1,13 @@
 """The flow's own state next to the positions: who claimed it, who owns it, how many slots it ever used, what
-its topics were, and of each partition what MM2's format cannot express: a position of 0, and what the copied
-records prove.
+its topics were, and of each partition what MM2's format cannot express: a position of 0, what the copied
+records prove, and up to where the copy is proven.
 
 Records of `mm2-offsets.<A>.internal` under a connector name of our own, which Connect leaves alone. Each
 key names one fact, so compaction keeps the newest of every fact; a tombstone deletes it.
 """
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 
 from twinlog.model import TopicPartition
 
@@ -142,6 +143,24 @@ class WriterFact:
     producer_epoch: int
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ProofFact:
+    """What the standing proof knows of a copy: the next owner continues from it."""
+
+    partition: TopicPartition
+    verdict: str
+    proven_until: int
+    """Source offset."""
+    proven_at_ms: int
+    checked_at_ms: int
+    differences: Mapping[str, int] = field(default_factory=dict)
+    """By kind."""
+    reason: str = ""
+    ranges: str = ""
+    """The proven ranges of both sides, as `ProvenRanges` keeps them; empty: nothing is proven from the
+    beginning on."""
+
+
 Fact = (
     ClaimFact
     | OwnerFact
@@ -153,4 +172,5 @@ Fact = (
     | TargetFact
     | CopyFact
     | WriterFact
+    | ProofFact
 )

@@ -2,11 +2,14 @@
 
 What is new since the last time is verified each time, and one partition from its beginning: in turn, so that
 all of them are proven again. It runs in a thread with an event loop of its own: comparing keeps a loop busy.
+
+What is found is on the positions topic (`ProofFact`), so that a restart, and a process that takes the flow
+over, continue behind what is proven.
 """
 
 import asyncio
 import contextlib
-from collections.abc import Callable, Coroutine, Mapping
+from collections.abc import Awaitable, Callable, Collection, Coroutine, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -20,7 +23,9 @@ from twinlog.model import Flow, TopicPartition
 from twinlog.service.waiting import wait_or_stop
 from twinlog.verify.report import FlowReport
 from twinlog.verify.standing import ProofStanding, standings
+from twinlog_source.log.facts import ProofFact
 from twinlog_source.verify.engine import Verification
+from twinlog_source.verify.proof_facts import range_key, to_fact, to_standing, to_store
 from twinlog_source.verify.request import NO_SPARK, VerifyRequest
 from twinlog_source.verify.spark_task import first_of
 
@@ -45,10 +50,16 @@ class StandingProof:
     max_bytes_per_second: int
     is_owned: Callable[[], bool]
     tell: Callable[[Mapping[TopicPartition, ProofStanding]], None]
+    stored: Callable[[], Mapping[TopicPartition, ProofFact]]
+    """What the log says, whoever wrote it."""
+    store: Callable[[Collection[ProofFact], Collection[TopicPartition]], Awaitable[None]]
+    """Put facts on the log, and take back those of partitions that are gone. Raises KafkaError."""
     clock: Clock
     memory: dict[str, str] = field(default_factory=dict)
     """What is proven, of `ProvenRanges`."""
     _found: dict[TopicPartition, ProofStanding] = field(default_factory=dict)
+    _on_log: dict[TopicPartition, ProofFact] = field(default_factory=dict)
+    _was_owned: bool = False
     _sampled: int = 0
 
     async def run(self, stop: asyncio.Event) -> None:
@@ -58,7 +69,12 @@ class StandingProof:
             wait_seconds = self.interval_seconds
             if not self.is_owned():
                 wait_seconds = min(self.interval_seconds, _SOONEST_SECONDS)
+                self._recall()
+                self._was_owned = False
                 continue
+            if not self._was_owned:
+                self._recall()
+                self._was_owned = True
             try:
                 report = await self._verified(stop)
             except TwinlogError as error:
@@ -72,9 +88,46 @@ class StandingProof:
                 continue
             if report is not None:
                 self._take(report)
+                await self._store()
+
+    def _recall(self) -> None:
+        """Know what the log says, of this process or another one."""
+        self._on_log = dict(self.stored())
+        known = {partition: to_standing(fact) for partition, fact in self._on_log.items()}
+        self._found = {partition: standing for partition, standing in known.items() if standing is not None}
+        self.memory.clear()
+        self.memory |= {
+            range_key(fact.partition): fact.ranges for fact in self._on_log.values() if fact.ranges
+        }
+        self.tell(self._found)
+
+    async def _store(self) -> None:
+        """Of what is worth it. What the log does not take is stored with the next result."""
+        facts = [
+            to_fact(partition, standing, self.memory.get(range_key(partition), ""))
+            for partition, standing in self._found.items()
+        ]
+        new = to_store(facts, self._on_log)
+        gone = self._on_log.keys() - self._found.keys()
+        if not (new or gone) or not self.is_owned():
+            return
+        try:
+            await self.store(new, gone)
+        except TwinlogError as error:
+            log.warning(
+                "standing_proof_not_stored", flow=str(self.flow), reason=error.reason, message=str(error)
+            )
+            return
+        self._on_log |= {fact.partition: fact for fact in new}
+        for partition in gone:
+            del self._on_log[partition]
 
     def _take(self, report: FlowReport) -> None:
         self._found = standings(self._found, report.proofs, now_ms=self.clock.now_ms())
+        if not report.failures:
+            # All of the flow was looked at: what is not among it is not copied any more.
+            there = {proof.source for proof in report.proofs}
+            self._found = {each: standing for each, standing in self._found.items() if each in there}
         self.tell(self._found)
         for failure in report.failures:
             log.debug("standing_proof_incomplete", flow=str(self.flow), reason=failure.reason)

@@ -16,6 +16,7 @@ from twinlog.model import TopicPartition
 from twinlog.verify.compare import Comparison
 from twinlog.verify.model import Bounds, PartitionProof, Reason
 from twinlog_source.verify.gathering import TopicPair
+from twinlog_source.verify.proof_facts import range_key
 from twinlog_source.verify.request import VerifyRequest
 
 _NOTED_AFTER_OFFSETS = 50_000
@@ -197,7 +198,7 @@ class ProvenRanges:
     def _put(self, told: dict[str, Any]) -> None:
         if self.memory is not None:
             if "partition" in told:
-                self.memory[f"{told['topic']}-{told['partition']}"] = json.dumps(told)
+                self.memory[range_key(TopicPartition(told["topic"], told["partition"]))] = json.dumps(told)
             return
         assert self._stream is not None
         self._stream.write(json.dumps(told) + "\n")
