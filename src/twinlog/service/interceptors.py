@@ -3,18 +3,18 @@ who calls and whether they may, and the audit log."""
 
 import asyncio
 import inspect
-import re
 import time
 import uuid
 from collections import Counter
-from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from contextlib import AbstractContextManager, asynccontextmanager, nullcontext
 from typing import TYPE_CHECKING, Any
 
 import grpc
 import structlog
 from grpc_status import rpc_status
 from opentelemetry.metrics import Meter
+from opentelemetry.trace import SpanKind
 
 from twinlog import __version__
 from twinlog.config.security import AuthSettings
@@ -25,6 +25,7 @@ from twinlog.service.access.roles import is_change
 from twinlog.service.errors_wire import ExhaustedError, internal_status, status_of
 from twinlog.telemetry import metrics
 from twinlog.telemetry.repeats import RepeatLimiter
+from twinlog.telemetry.tracing import REQUEST_ID, incoming_context, request_id_of, span
 
 _log = structlog.stdlib.get_logger(__name__)
 
@@ -35,8 +36,6 @@ if TYPE_CHECKING:
     # Not subscriptable when the program runs.
     _Handler = grpc.RpcMethodHandler[Any, Any]
 
-_REQUEST_ID = "x-request-id"
-_SOUND_REQUEST_ID = re.compile(r"[A-Za-z0-9._-]{1,64}")
 _HEALTH_PREFIX = "/grpc.health."
 """Open to everybody, and asked every few seconds by whoever watches a service: neither logged nor counted."""
 
@@ -56,15 +55,6 @@ SECURITY_METADATA_KEY = "twinlog-security"
 def is_peer(context: Context) -> bool:
     """Whether the caller says that it is a service of Twinlog. It is believed: no right follows from it."""
     return any(key == _PEER for key, _ in context.invocation_metadata() or ())
-
-
-def request_id_of(given: str | bytes | None) -> str:
-    """The id of a call in the log: the caller's, if it is 1 to 64 of `A-Z a-z 0-9 . _ -`, else one of our
-    own.
-    """
-    if isinstance(given, str) and _SOUND_REQUEST_ID.fullmatch(given):
-        return given
-    return uuid.uuid4().hex[:16]
 
 
 LOG_INTERVAL_SECONDS = 0.2
@@ -140,7 +130,7 @@ class RpcBoundary(grpc.aio.ServerInterceptor):
     def _call(self, method: str, behaviour: Callable[[Any, Context], Awaitable[Any]]) -> Any:
         async def bounded(request: Any, context: Context) -> Any:
             await context.send_initial_metadata(self._metadata)
-            async with self._boundary(method, context, request):
+            async with self._boundary(method, context, request, traced=True):
                 return await self._in_time(behaviour(request, context), context)
 
         return bounded
@@ -168,7 +158,10 @@ class RpcBoundary(grpc.aio.ServerInterceptor):
         return bounded
 
     @asynccontextmanager
-    async def _boundary(self, method: str, context: Context, request: object) -> AsyncIterator[None]:
+    async def _boundary(
+        self, method: str, context: Context, request: object, *, traced: bool = False
+    ) -> AsyncIterator[None]:
+        """`traced`: with a span; streams last as long as their callers like, and would be none."""
         if method.startswith(_HEALTH_PREFIX):
             async with self._watching(method, context):
                 yield
@@ -176,10 +169,13 @@ class RpcBoundary(grpc.aio.ServerInterceptor):
         started = time.monotonic()
         code = grpc.StatusCode.OK
         metadata = dict(context.invocation_metadata() or ())
-        request_id = request_id_of(metadata.get(_REQUEST_ID))
+        request_id = request_id_of(metadata.get(REQUEST_ID))
         try:
-            with structlog.contextvars.bound_contextvars(
-                request_id=request_id, rpc_method=method, peer=context.peer()
+            with (
+                self._span(method, request_id, metadata) if traced else nullcontext(),
+                structlog.contextvars.bound_contextvars(
+                    request_id=request_id, rpc_method=method, peer=context.peer()
+                ),
             ):
                 try:
                     async with self._admitted(method, context, request):
@@ -211,6 +207,16 @@ class RpcBoundary(grpc.aio.ServerInterceptor):
             if code is not grpc.StatusCode.OK:
                 attributes["error.type"] = code.name
             self._duration.record(time.monotonic() - started, attributes)
+
+    def _span(
+        self, method: str, request_id: str, metadata: Mapping[str, str | bytes]
+    ) -> AbstractContextManager[object]:
+        return span(
+            method.lstrip("/"),
+            {"rpc.system": "grpc", "rpc.method": method.lstrip("/"), "twinlog.request.id": request_id},
+            kind=SpanKind.SERVER,
+            parent=incoming_context(metadata),
+        )
 
     @asynccontextmanager
     async def _watching(self, method: str, context: Context) -> AsyncIterator[None]:

@@ -12,6 +12,7 @@ from twinlog.config.security import ClientSecurity
 from twinlog.errors import NotFoundError
 from twinlog.service.access.client import Credentials, SecureChannel
 from twinlog.service.limits import MAX_MESSAGE_BYTES
+from twinlog.service.outgoing import outgoing_interceptors
 from twinlog.service.waiting import wait_or_stop
 
 CALL_TIMEOUT_SECONDS = 5.0
@@ -57,7 +58,7 @@ def open_channel(endpoint: str, security: ClientSecurity | None = None) -> grpc.
     that are not usable.
     """
     if security is None or not (security.tls or security.token_file):
-        return grpc.aio.insecure_channel(endpoint, options=_OPTIONS)
+        return grpc.aio.insecure_channel(endpoint, options=_OPTIONS, interceptors=outgoing_interceptors())
     return SecureChannel(endpoint, Credentials(security, endpoint), _OPTIONS)
 
 

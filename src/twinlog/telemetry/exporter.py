@@ -1,9 +1,12 @@
-"""Where metrics go: a Prometheus pull endpoint, unless the configuration has none.
+"""Where telemetry goes: a Prometheus pull endpoint, unless the configuration has none, and OTLP where the
+environment asks for it.
 
 The OpenTelemetry SDK is imported only when it is needed: without an endpoint a service carries the API alone.
 """
 
 import errno
+import os
+from collections.abc import Mapping
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from types import TracebackType
@@ -13,6 +16,7 @@ import structlog
 from opentelemetry.metrics import Meter, NoOpMeterProvider
 
 from twinlog.config import Address
+from twinlog.telemetry.otlp import Otlp, open_otlp, wanted
 
 _log = structlog.stdlib.get_logger(__name__)
 
@@ -24,7 +28,7 @@ class Telemetry(AbstractContextManager["Telemetry"]):
     meter: Meter
     port: int = 0
     """The bound port of the endpoint; 0 when there is none."""
-    _provider: Any = None
+    _otlp: Otlp | None = None
     _server: Any = field(default=None)
 
     def __enter__(self) -> Self:
@@ -36,8 +40,8 @@ class Telemetry(AbstractContextManager["Telemetry"]):
         if self._server is not None:
             self._server.shutdown()
             self._server.server_close()
-        if self._provider is not None:
-            self._provider.shutdown()
+        if self._otlp is not None:
+            self._otlp.close()
 
 
 def open_telemetry(
@@ -47,13 +51,16 @@ def open_telemetry(
     instance_id: str,
     listen: Address | None = None,
     make_way: bool = False,
+    environment: Mapping[str, str] | None = None,
 ) -> Telemetry:
     """Metrics of one service; `listen` is where the Prometheus endpoint binds (port 0 = a free one).
-    `make_way`: take a free port where that one is in use.
+    `make_way`: take a free port where that one is in use. `environment`: where OpenTelemetry's variables are,
+    by default the process's.
 
     An endpoint that cannot be opened is logged and left out: telemetry never stops a service.
     """
-    if listen is None:
+    signals = wanted(os.environ if environment is None else environment)
+    if listen is None and not signals:
         return Telemetry(meter=NoOpMeterProvider().get_meter("twinlog", version))
     from opentelemetry.exporter.prometheus import PrometheusMetricReader
     from opentelemetry.sdk.metrics import MeterProvider
@@ -61,7 +68,6 @@ def open_telemetry(
     from prometheus_client import CollectorRegistry, start_http_server
 
     registry = CollectorRegistry()
-    reader = PrometheusMetricReader(registry=registry)
     resource = Resource.create(
         {
             "service.name": f"twinlog-{service}",
@@ -70,8 +76,15 @@ def open_telemetry(
             "service.version": version,
         }
     )
-    provider = MeterProvider(resource=resource, metric_readers=[reader])
-    telemetry = Telemetry(meter=provider.get_meter("twinlog", version), _provider=provider)
+    otlp = open_otlp(signals, resource=resource)
+    readers = [] if listen is None else [PrometheusMetricReader(registry=registry)]
+    provider = MeterProvider(
+        resource=resource, metric_readers=[*readers, *otlp.metric_readers], shutdown_on_exit=False
+    )
+    otlp.ends.append(provider.shutdown)
+    telemetry = Telemetry(meter=provider.get_meter("twinlog", version), _otlp=otlp)
+    if listen is None:
+        return telemetry
     key = f"twinlog.{service}.metrics.listen"
     for port in (listen.port, 0) if make_way else (listen.port,):
         try:

@@ -15,6 +15,7 @@ from structlog.typing import Processor
 
 from twinlog.printable import printable
 from twinlog.telemetry.redaction import redact
+from twinlog.telemetry.tracing import add_trace_ids
 
 FORMATS = ("auto", "json", "console")
 
@@ -52,6 +53,7 @@ def configure_logging(
         structlog.stdlib.add_logger_name,
         structlog.processors.TimeStamper(fmt="iso", utc=True, key="time"),
         add_identity,
+        add_trace_ids,
     ]
     structlog.configure(
         processors=[

@@ -19,6 +19,18 @@ service takes a free one and says so in its log (`metrics_address_taken`).
 endpoint is plain HTTP without authentication: keep it on loopback or inside a network you trust. Gauges are
 computed when somebody scrapes.
 
+OTLP: `pip install 'twinlog-service[otlp]'`, then OpenTelemetry's own variables say where to:
+`OTEL_EXPORTER_OTLP_ENDPOINT` for metrics, traces and logs, `OTEL_EXPORTER_OTLP_METRICS_ENDPOINT` and its like
+for one of them, `OTEL_TRACES_EXPORTER=none` against one; the protocol is gRPC. Without them nothing is
+exported. A collector that is away, or does not answer, costs dropped telemetry and never a pause of the copy.
+
+- spans: `prepare epoch`, `hand-over`, `epoch` (source); `checkpoint pass`, `move` (checkpoint); `plan`,
+  `apply` (configsync); one for each unary RPC, joined to its caller's by W3C `traceparent`. A failed one has
+  `error.type` and no text of the exception.
+- every call between services carries `x-request-id` and the trace; log lines have `request_id`, `trace_id`
+  and `span_id`.
+- exported logs are the lines of stdout, redacted as those are.
+
 Names are OpenTelemetry's; the line "in Prometheus" has the name to use in queries. Times are seconds, sizes
 bytes.
 `otel_scope_*` labels come with every series, `target_info` names service, instance and version.
@@ -33,6 +45,11 @@ _UNITS_IN_WORDS = {
     "By": "_bytes",
     "By/s": "_bytes_per_second",
     "{record}/s": "_per_second",
+}
+_MBEANS = {
+    "source": "kafka.connect.mirror:type=MirrorSourceConnector,source=*,target=*,topic=*,partition=*",
+    "checkpoint": "kafka.connect.mirror:type=MirrorCheckpointConnector,source=*,target=*,group=*,topic=*,"
+    "partition=*",
 }
 _HISTOGRAM_SUFFIXES = "_bucket / _sum / _count"
 
@@ -59,7 +76,25 @@ def render() -> str:
         for spec in METRICS:
             if spec.service == service:
                 lines += [*_entry(spec), ""]
+    lines += _mm2_table()
     return "\n".join(lines).rstrip() + "\n"
+
+
+def _mm2_table() -> list[str]:
+    """From MM2's names to ours; each metric above has the way back."""
+    rows = sorted((spec.mm2_name, spec) for spec in METRICS if spec.mm2_name)
+    return [
+        "## From MirrorMaker 2's names",
+        "",
+        "MM2 shows these by JMX, for each partition, and times in milliseconds.",
+        "",
+        "| MBean | attribute | metric | in Prometheus |",
+        "|---|---|---|---|",
+        *(
+            f"| `{_MBEANS[spec.service]}` | `{name}` | `{spec.name}` | `{prometheus_name(spec)}` |"
+            for name, spec in rows
+        ),
+    ]
 
 
 def _entry(spec: MetricSpec) -> list[str]:

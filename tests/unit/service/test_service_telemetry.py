@@ -18,7 +18,6 @@ from prometheus_client import CollectorRegistry, generate_latest
 from twinlog.errors import ConfigError
 from twinlog.service.app import fingerprint
 from twinlog.service.errors_wire import status_of
-from twinlog.service.interceptors import request_id_of
 from twinlog.telemetry import metrics
 from twinlog.telemetry.logging import configure_logging
 from twinlog.telemetry.metrics_page import prometheus_name, render
@@ -31,6 +30,7 @@ from twinlog.telemetry.redaction import (
     redact_text,
 )
 from twinlog.telemetry.repeats import RepeatLimiter
+from twinlog.telemetry.tracing import request_id_of
 
 METRICS_PAGE = Path(__file__).parents[3] / "docs" / "metrics.md"
 

@@ -11,6 +11,8 @@ from twinlog.kafka.ports import CommittedOffset, KafkaCluster, LogWriter, Offset
 from twinlog.model import Flow, TopicPartition
 from twinlog.offsets import CheckpointHistory, target_partition
 from twinlog.service.runtime import Backoff, retrying_loop, wait_or_stop
+from twinlog.telemetry import metrics
+from twinlog.telemetry.tracing import span
 from twinlog.wire import Checkpoint
 from twinlog_checkpoint.config import CheckpointFlow
 from twinlog_checkpoint.groups.checkpoint_log import CheckpointLog
@@ -139,7 +141,9 @@ class Checkpointer:
         now = self.clock.monotonic()
         if now < self._next_pass_at and ready == self._was_ready:
             return
-        await self.do_pass(writer)
+        flow = self.entry.flow
+        with span("checkpoint pass", metrics.flow_attributes(flow.source, flow.target)):
+            await self.do_pass(writer)
         self._was_ready = ready
         self._next_pass_at = now + self.entry.settings.emit_interval_seconds
 

@@ -15,6 +15,8 @@ import structlog
 from twinlog.clock import Clock
 from twinlog.errors import StateError
 from twinlog.model import TopicPartition
+from twinlog.telemetry import metrics
+from twinlog.telemetry.tracing import detached_span
 from twinlog_checkpoint.flow.parts import LeaseGuard
 from twinlog_checkpoint.journal.moves_log import MoveJournal
 from twinlog_checkpoint.journal.record import MoveKind, MoveRecord, MoveState, Step
@@ -84,8 +86,15 @@ class MoveRunner:
                 accept_loss=options.accept_loss,
                 resumed=last is not None and record.run_id == last.run_id,
             )
-            async for event in self._steps(record, options, last):
-                yield event
+            flow = self.planner.route.flow
+            attributes = {
+                **metrics.flow_attributes(flow.source, flow.target),
+                "twinlog.move.kind": str(record.kind),
+                "twinlog.move.run": record.run_id,
+            }
+            with detached_span("move", attributes):
+                async for event in self._steps(record, options, last):
+                    yield event
 
     async def plan(self, options: MoveOptions) -> MovePlan:
         """What `run` would do now, with what is recorded of the last move. Changes nothing.

@@ -8,6 +8,8 @@ from twinlog.clock import Clock
 from twinlog.errors import TwinlogError
 from twinlog.model import Flow
 from twinlog.service.runtime import Backoff, finish_or_cancel, wait_for_any, wait_or_stop
+from twinlog.telemetry import metrics
+from twinlog.telemetry.tracing import span
 from twinlog_configsync.flow.change_log import Journal
 from twinlog_configsync.flow.passes import FlowPasses
 from twinlog_configsync.model.actions import CreateTopic
@@ -100,11 +102,14 @@ class FlowSync:
         What is wrong with one topic is its state. Raises TwinlogError when a cluster as a whole does not
         answer, or the flow cannot be; what was known stays.
         """
+        flow = metrics.flow_attributes(self.flow.source, self.flow.target)
         async with self.passes.lock, self.passes.turn():
-            world = await self.passes.look(scopes)
-            plan = await self.passes.plan(world, scopes)
+            with span("plan", flow):
+                world = await self.passes.look(scopes)
+                plan = await self.passes.plan(world, scopes)
             if self.passes.rules.automatic:
-                outcome = await self.passes.carry_out(plan, world, stop)
+                with span("apply", flow):
+                    outcome = await self.passes.carry_out(plan, world, stop)
                 if self.passes.rules.acls.writes_patterns_out:
                     self._acls_lack_topics = any(isinstance(each, CreateTopic) for each in outcome.applied)
             else:

@@ -26,7 +26,9 @@ from twinlog.kafka.deadline import deadline
 from twinlog.model import Flow, TopicPartition
 from twinlog.service.lease import OWNED_ELSEWHERE
 from twinlog.service.waiting import finish_or_cancel, wait_or_stop
+from twinlog.telemetry import metrics
 from twinlog.telemetry.repeats import RepeatLimiter
+from twinlog.telemetry.tracing import span
 from twinlog_source.driver.epoch import Epoch, SlotState
 from twinlog_source.driver.epoch_jobs import FIRST_NUMBER, EpochJobs
 from twinlog_source.driver.epoch_span import EpochSpan
@@ -264,13 +266,15 @@ class FlowDriver:
         await self.estate.ownership.note_slots(len(chosen))
         number = self.jobs.next_number(beside=self.current)
         await self.estate.end_hanging(number)
-        epoch = await self.jobs.prepare(
-            chosen, number=number, group=group, shared_worker=self._worker_for(chosen)
-        )
+        with span("prepare epoch", self.span_attributes(number)):
+            epoch = await self.jobs.prepare(
+                chosen, number=number, group=group, shared_worker=self._worker_for(chosen)
+            )
         ready = self.clock.monotonic()
         try:
-            await self.estate.confirm()
-            await self._end_current(EndReason.EPOCH_OVER)
+            with span("hand-over", self.span_attributes(number)):
+                await self.estate.confirm()
+                await self._end_current(EndReason.EPOCH_OVER)
         except BaseException:
             epoch.end(EndReason.NOT_NEEDED)
             raise
@@ -288,7 +292,15 @@ class FlowDriver:
             slots=len(epoch.slots),
             handover_seconds=round(self.clock.monotonic() - ready, 4),
         )
-        await self._stay(epoch, stop)
+        with span("epoch", self.span_attributes(number)):
+            await self._stay(epoch, stop)
+
+    def span_attributes(self, number: int) -> dict[str, str | int]:
+        """Of the epoch with this number."""
+        return {
+            **metrics.flow_attributes(self.flow.source, self.flow.target),
+            "twinlog.epoch": number,
+        }
 
     async def _plan(self, stop: asyncio.Event) -> Plan:
         """The plan of the next epoch; empty when asked to stop."""

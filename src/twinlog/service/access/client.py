@@ -17,6 +17,7 @@ from twinlog.config.security import ClientSecurity, TlsFiles
 from twinlog.errors import ConfigError
 from twinlog.service.access.gate import AUTHORIZATION
 from twinlog.service.access.pem_files import PemFiles, read_ca, read_file
+from twinlog.service.outgoing import outgoing_interceptors
 
 Options = Sequence[tuple[str, Any]]
 
@@ -165,6 +166,16 @@ class SecureChannel(grpc.aio.Channel):
 
     def _open(self) -> _Open:
         if not self._credentials.uses_tls:
-            return _Open(grpc.aio.insecure_channel(self._endpoint, options=self._options), None)
+            return _Open(
+                grpc.aio.insecure_channel(
+                    self._endpoint, options=self._options, interceptors=outgoing_interceptors()
+                ),
+                None,
+            )
         mark, credentials = self._credentials.channel_credentials()
-        return _Open(grpc.aio.secure_channel(self._endpoint, credentials, options=self._options), mark)
+        return _Open(
+            grpc.aio.secure_channel(
+                self._endpoint, credentials, options=self._options, interceptors=outgoing_interceptors()
+            ),
+            mark,
+        )

@@ -1,0 +1,152 @@
+"""Metrics, traces and logs by OTLP, where OpenTelemetry's own variables ask for them.
+
+A signal is exported when OTEL_EXPORTER_OTLP_ENDPOINT, or OTEL_EXPORTER_OTLP_<SIGNAL>_ENDPOINT, is set;
+OTEL_<SIGNAL>_EXPORTER=none and OTEL_SDK_DISABLED=true turn it off. Everything else (headers, interval,
+sampling, certificates) is the SDK's and is read from its variables. The protocol is gRPC.
+
+Invariant: the service never waits for a collector. Queues are bounded and drop, threads of their own send,
+and the end of the process gives them `FLUSH_SECONDS` together.
+"""
+
+import json
+import logging
+import threading
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import structlog
+from opentelemetry import trace
+from opentelemetry._logs import SeverityNumber
+
+if TYPE_CHECKING:
+    from opentelemetry.sdk.resources import Resource
+
+FLUSH_SECONDS = 2.0
+SIGNALS = ("METRICS", "TRACES", "LOGS")
+OWN_LOGGER = "opentelemetry"
+"""Lines of this logger are not exported: one that fails would tell of itself for ever."""
+
+_log = structlog.stdlib.get_logger(__name__)
+
+
+def wanted(environment: Mapping[str, str]) -> frozenset[str]:
+    """The signals that the variables ask for.
+
+    >>> sorted(wanted({"OTEL_EXPORTER_OTLP_ENDPOINT": "http://localhost:4317", "OTEL_LOGS_EXPORTER": "none"}))
+    ['METRICS', 'TRACES']
+    """
+    if environment.get("OTEL_SDK_DISABLED", "").strip().lower() == "true":
+        return frozenset()
+    return frozenset(
+        signal
+        for signal in SIGNALS
+        if (
+            environment.get("OTEL_EXPORTER_OTLP_ENDPOINT")
+            or environment.get(f"OTEL_EXPORTER_OTLP_{signal}_ENDPOINT")
+        )
+        and "otlp" in environment.get(f"OTEL_{signal}_EXPORTER", "otlp").split(",")
+    )
+
+
+@dataclass(slots=True)
+class Otlp:
+    """What exports; `close` ends it within `FLUSH_SECONDS`, whatever the collector does."""
+
+    metric_readers: list[Any] = field(default_factory=list)
+    ends: list[Callable[[], object]] = field(default_factory=list)
+    """What `close` calls, each in a thread of its own."""
+
+    def close(self) -> None:
+        threads = [threading.Thread(target=end, name="otlp-flush", daemon=True) for end in self.ends]
+        for thread in threads:
+            thread.start()
+        deadline = time.monotonic() + FLUSH_SECONDS
+        for thread in threads:
+            thread.join(max(0.0, deadline - time.monotonic()))
+
+
+def open_otlp(signals: frozenset[str], *, resource: "Resource") -> Otlp:
+    """Exporters of these signals. Where the package is not installed that is logged, and nothing exported."""
+    otlp = Otlp()
+    if not signals:
+        return otlp
+    try:
+        _open(otlp, signals, resource)
+    except ImportError:
+        _log.error(
+            "otlp_not_installed",
+            reason="OTLP_NOT_INSTALLED",
+            signals=sorted(signals),
+            remedy="pip install 'twinlog-service[otlp]'",
+        )
+    return otlp
+
+
+def _open(otlp: Otlp, signals: frozenset[str], resource: "Resource") -> None:
+    if "METRICS" in signals:
+        from opentelemetry.exporter.otlp.proto.grpc.metric_exporter import OTLPMetricExporter
+        from opentelemetry.sdk.metrics.export import PeriodicExportingMetricReader
+
+        otlp.metric_readers.append(PeriodicExportingMetricReader(OTLPMetricExporter()))
+    if "TRACES" in signals:
+        from opentelemetry.exporter.otlp.proto.grpc.trace_exporter import OTLPSpanExporter
+        from opentelemetry.sdk.trace import TracerProvider
+        from opentelemetry.sdk.trace.export import BatchSpanProcessor
+
+        provider = TracerProvider(resource=resource, shutdown_on_exit=False)
+        provider.add_span_processor(BatchSpanProcessor(OTLPSpanExporter()))
+        trace.set_tracer_provider(provider)
+        otlp.ends.append(provider.shutdown)
+    if "LOGS" in signals:
+        from opentelemetry.exporter.otlp.proto.grpc._log_exporter import OTLPLogExporter
+        from opentelemetry.sdk._logs import LoggerProvider
+        from opentelemetry.sdk._logs.export import BatchLogRecordProcessor
+
+        logs = LoggerProvider(resource=resource, shutdown_on_exit=False)
+        logs.add_log_record_processor(BatchLogRecordProcessor(OTLPLogExporter()))
+        handler = LogExport(logs.get_logger("twinlog").emit)
+        logging.getLogger().addHandler(handler)
+        otlp.ends.append(logs.shutdown)
+    _log.info("otlp_exporting", signals=sorted(signals))
+
+
+class LogExport(logging.Handler):
+    """Gives every line of the process to `emit` as it is on stdout: redacted; its keys are attributes."""
+
+    def __init__(self, emit: Callable[..., object]) -> None:
+        super().__init__()
+        self._emit = emit
+
+    def emit(self, record: logging.LogRecord) -> None:
+        if record.name.startswith(OWN_LOGGER):
+            return
+        # The formatter of stdout is the one place that redacts.
+        stdout = next((each for each in logging.getLogger().handlers if each is not self), None)
+        if stdout is None:
+            return
+        try:
+            event: dict[str, Any] = json.loads(stdout.format(record))
+        except ValueError:
+            event = {"event": stdout.format(record)}
+        self._emit(
+            timestamp=int(record.created * 1e9),
+            severity_number=_SEVERITIES.get(record.levelname, SeverityNumber.INFO),
+            severity_text=record.levelname,
+            body=str(event.pop("event", "")),
+            attributes={
+                key: value if isinstance(value, str | int | float | bool) else json.dumps(value, default=str)
+                for key, value in event.items()
+                if value is not None
+            },
+        )
+
+
+_SEVERITIES = {
+    "DEBUG": SeverityNumber.DEBUG,
+    "INFO": SeverityNumber.INFO,
+    "WARNING": SeverityNumber.WARN,
+    "ERROR": SeverityNumber.ERROR,
+    "CRITICAL": SeverityNumber.FATAL,
+}

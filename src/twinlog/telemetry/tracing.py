@@ -1,0 +1,105 @@
+"""Spans and their context between services, in W3C's words. Without an exporter spans cost nothing, and a
+caller's context is passed on.
+"""
+
+import re
+import uuid
+from collections.abc import Iterator, Mapping, MutableMapping, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+import structlog
+from opentelemetry import trace
+from opentelemetry.context import Context
+from opentelemetry.trace import Span, SpanKind, Status, StatusCode
+from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
+
+from twinlog.errors import TwinlogError
+
+REQUEST_ID = "x-request-id"
+_SOUND_REQUEST_ID = re.compile(r"[A-Za-z0-9._-]{1,64}")
+_CONTEXT_KEYS = frozenset(("traceparent", "tracestate"))
+MOST_CONTEXT_CHARACTERS = 512
+"""Of a caller's `traceparent` or `tracestate`: W3C asks for no more to be kept."""
+
+_propagator = TraceContextTextMapPropagator()
+
+
+def request_id_of(given: str | bytes | None) -> str:
+    """The id of a call in the log: the caller's, if it is 1 to 64 of `A-Z a-z 0-9 . _ -`, else one of our
+    own.
+    """
+    if isinstance(given, str) and _SOUND_REQUEST_ID.fullmatch(given):
+        return given
+    return uuid.uuid4().hex[:16]
+
+
+def outgoing_metadata() -> tuple[tuple[str, str], ...]:
+    """What a call to another service carries: the id of the request that it serves, and the trace."""
+    carrier: dict[str, str] = {}
+    _propagator.inject(carrier)
+    own = structlog.contextvars.get_contextvars().get("request_id")
+    return ((REQUEST_ID, request_id_of(own)), *carrier.items())
+
+
+def incoming_context(metadata: Mapping[str, str | bytes]) -> Context:
+    """The trace of a caller; an empty one where it sends none, or one that is too long to be true."""
+    carrier = {
+        key: value
+        for key, value in metadata.items()
+        if key in _CONTEXT_KEYS and isinstance(value, str) and len(value) <= MOST_CONTEXT_CHARACTERS
+    }
+    return _propagator.extract(carrier, Context())
+
+
+@contextmanager
+def span(
+    name: str,
+    attributes: Mapping[str, str | int | float | bool | Sequence[str]] | None = None,
+    *,
+    kind: SpanKind = SpanKind.INTERNAL,
+    parent: Context | None = None,
+) -> Iterator[Span]:
+    """A step of work; a failure is recorded on it."""
+    with trace.get_tracer("twinlog").start_as_current_span(
+        name,
+        context=parent,
+        kind=kind,
+        attributes=attributes,
+        # An exception's text may hold what logs do not show: its type or reason is enough.
+        record_exception=False,
+        set_status_on_exception=False,
+    ) as started:
+        try:
+            yield started
+        except Exception as error:
+            failed(started, error)
+            raise
+
+
+def failed(of: Span, error: Exception) -> None:
+    """Mark a span as failed, with the reason of a TwinlogError or the type of another."""
+    of.set_status(Status(StatusCode.ERROR))
+    of.set_attribute("error.type", error.reason if isinstance(error, TwinlogError) else type(error).__name__)
+
+
+@contextmanager
+def detached_span(name: str, attributes: Mapping[str, str | int | float | bool]) -> Iterator[Span]:
+    """As `span`, for a generator: what runs between two steps of it belongs to its caller."""
+    started = trace.get_tracer("twinlog").start_span(name, attributes=attributes)
+    try:
+        yield started
+    except Exception as error:
+        failed(started, error)
+        raise
+    finally:
+        started.end()
+
+
+def add_trace_ids(_logger: Any, _method: str, event: MutableMapping[str, Any]) -> MutableMapping[str, Any]:
+    """A step of structlog: the ids of the current span, so that a line is found from its trace."""
+    context = trace.get_current_span().get_span_context()
+    if context.is_valid:
+        event.setdefault("trace_id", trace.format_trace_id(context.trace_id))
+        event.setdefault("span_id", trace.format_span_id(context.span_id))
+    return event

@@ -1,0 +1,200 @@
+"""Telemetry by OTLP, to a collector in this process: what arrives; one that fails holds nothing up."""
+
+import asyncio
+import json
+import os
+import signal
+import socket
+import sys
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import grpc
+import pytest
+from opentelemetry.proto.collector.logs.v1 import logs_service_pb2, logs_service_pb2_grpc
+from opentelemetry.proto.collector.metrics.v1 import metrics_service_pb2, metrics_service_pb2_grpc
+from opentelemetry.proto.collector.trace.v1 import trace_service_pb2, trace_service_pb2_grpc
+
+from twinlog.api.heartbeat.v1 import heartbeat_service_pb2 as pb2
+from twinlog.api.heartbeat.v1 import heartbeat_service_pb2_grpc as pb2_grpc
+from twinlog.service.peers import open_channel
+from twinlog.testing.brokers import eventually
+
+_PROPERTIES = """
+clusters = A, B
+A.bootstrap.servers = 127.0.0.1:1
+B.bootstrap.servers = 127.0.0.1:1
+A->B.enabled = true
+twinlog.drain.seconds = 0
+twinlog.heartbeat.metrics.listen =
+"""
+TRACE_ID = "4bf92f3577b34da6a3ce929d0e0e4736"
+TRACEPARENT = f"00-{TRACE_ID}-00f067aa0ba902b7-01"
+
+
+@dataclass(slots=True)
+class Collected:
+    metrics: set[str] = field(default_factory=set)
+    spans: list[Any] = field(default_factory=list)
+    events: set[str] = field(default_factory=set)
+
+
+class Collector:
+    """One for all three signals: their methods have one name, so it tells them apart by the request."""
+
+    def __init__(self, collected: Collected) -> None:
+        self._collected = collected
+
+    async def Export(self, request: Any, context: Any) -> Any:  # noqa: N802
+        if isinstance(request, metrics_service_pb2.ExportMetricsServiceRequest):
+            self._collected.metrics |= {
+                metric.name
+                for resource in request.resource_metrics
+                for scope in resource.scope_metrics
+                for metric in scope.metrics
+            }
+            return metrics_service_pb2.ExportMetricsServiceResponse()
+        if isinstance(request, trace_service_pb2.ExportTraceServiceRequest):
+            self._collected.spans += [
+                span
+                for resource in request.resource_spans
+                for scope in resource.scope_spans
+                for span in scope.spans
+            ]
+            return trace_service_pb2.ExportTraceServiceResponse()
+        self._collected.events |= {
+            record.body.string_value
+            for resource in request.resource_logs
+            for scope in resource.scope_logs
+            for record in scope.log_records
+        }
+        return logs_service_pb2.ExportLogsServiceResponse()
+
+
+@asynccontextmanager
+async def collector() -> AsyncIterator[tuple[str, Collected]]:
+    collected = Collected()
+    server = grpc.aio.server()
+    servicer = Collector(collected)
+    metrics_service_pb2_grpc.add_MetricsServiceServicer_to_server(servicer, server)
+    trace_service_pb2_grpc.add_TraceServiceServicer_to_server(servicer, server)
+    logs_service_pb2_grpc.add_LogsServiceServicer_to_server(servicer, server)
+    port = server.add_insecure_port("127.0.0.1:0")
+    await server.start()
+    try:
+        yield f"http://127.0.0.1:{port}", collected
+    finally:
+        await server.stop(0)
+
+
+@dataclass(slots=True)
+class Running:
+    process: asyncio.subprocess.Process
+    log: Path
+    port_file: Path
+
+    async def port(self) -> int:
+        def bound() -> str:
+            assert self.process.returncode is None, self.log.read_text()
+            return self.port_file.read_text() if self.port_file.exists() else ""
+
+        return int(await eventually(bound))
+
+    def lines(self) -> list[dict[str, Any]]:
+        return [json.loads(line) for line in self.log.read_text().splitlines() if line.startswith("{")]
+
+    async def ask(self, *metadata: tuple[str, str]) -> None:
+        async with open_channel(f"127.0.0.1:{await self.port()}") as channel:
+            stub = pb2_grpc.HeartbeatServiceStub(channel)
+            await stub.ListDelays(pb2.ListDelaysRequest(), timeout=30.0, metadata=metadata)
+
+    async def end(self) -> int:
+        self.process.send_signal(signal.SIGTERM)
+        async with asyncio.timeout(60.0):
+            return await self.process.wait()
+
+
+@asynccontextmanager
+async def heartbeat(directory: Path, endpoint: str, **environment: str) -> AsyncIterator[Running]:
+    config, log, port_file = directory / "mm2.properties", directory / "log", directory / "port"
+    config.write_text(_PROPERTIES)
+    with log.open("wb") as output:
+        process = await asyncio.create_subprocess_exec(
+            *(sys.executable, "-m", "twinlog_heartbeat", "--config", str(config), "--log-format", "json"),
+            *("--port-file", str(port_file), "--listen", "127.0.0.1:0"),
+            stdout=output,
+            stderr=output,
+            env={
+                **os.environ,
+                "PYTHONUNBUFFERED": "1",
+                "OTEL_EXPORTER_OTLP_ENDPOINT": endpoint,
+                "OTEL_METRIC_EXPORT_INTERVAL": "500",
+                "OTEL_BSP_SCHEDULE_DELAY": "200",
+                "OTEL_BLRP_SCHEDULE_DELAY": "200",
+                **environment,
+            },
+        )
+    try:
+        yield Running(process, log, port_file)
+    finally:
+        if process.returncode is None:
+            process.kill()
+            await process.wait()
+
+
+async def test_metrics_logs_and_spans_reach_a_collector_and_a_call_joins_its_callers_trace(
+    tmp_path: Path,
+) -> None:
+    async with collector() as (endpoint, collected), heartbeat(tmp_path, endpoint) as service:
+        await service.ask(("traceparent", TRACEPARENT), ("x-request-id", "ticket-42"))
+
+        method = "twinlog.api.heartbeat.v1.HeartbeatService/ListDelays"
+        await eventually(lambda: method in {span.name for span in collected.spans})
+        span = next(span for span in collected.spans if span.name == method)
+        assert span.trace_id.hex() == TRACE_ID
+        said = {attribute.key: attribute.value.string_value for attribute in span.attributes}
+        assert said["twinlog.request.id"] == "ticket-42"
+
+        await eventually(lambda: "twinlog.heartbeat.path" in collected.metrics)
+        await eventually(lambda: "process.memory.usage" in collected.metrics)
+        await eventually(lambda: "listening" in collected.events)
+        assert await service.end() == 0
+
+
+async def test_a_line_of_a_traced_call_names_its_trace(tmp_path: Path) -> None:
+    async with collector() as (endpoint, _), heartbeat(tmp_path, endpoint) as service:
+        channel = open_channel(f"127.0.0.1:{await service.port()}")
+        async with channel:
+            stub = pb2_grpc.HeartbeatServiceStub(channel)
+            request = pb2.ListDelaysRequest()
+            request.flow.source, request.flow.target = "X", "Y"
+            with pytest.raises(grpc.aio.AioRpcError, match="NOT_FOUND"):
+                await stub.ListDelays(request, timeout=30.0, metadata=(("traceparent", TRACEPARENT),))
+        await eventually(lambda: [line for line in service.lines() if line["event"] == "rpc_refused"])
+        refused = next(line for line in service.lines() if line["event"] == "rpc_refused")
+        assert refused["trace_id"] == TRACE_ID
+        assert refused["request_id"]
+
+
+async def test_a_collector_that_never_answers_holds_nothing_up(tmp_path: Path) -> None:
+    with socket.socket() as silent:
+        silent.bind(("127.0.0.1", 0))
+        silent.listen()
+        endpoint = f"http://127.0.0.1:{silent.getsockname()[1]}"
+        async with heartbeat(tmp_path, endpoint) as service:
+            for _ in range(50):
+                await service.ask()
+            assert await service.end() == 0
+
+
+async def test_what_is_turned_off_is_not_exported(tmp_path: Path) -> None:
+    async with collector() as (endpoint, collected):
+        async with heartbeat(tmp_path, endpoint, OTEL_METRICS_EXPORTER="none") as service:
+            await service.ask()
+            await eventually(lambda: collected.spans)
+            assert await service.end() == 0
+        assert collected.metrics == set()
+        assert "otlp_exporting" in collected.events
