@@ -10,6 +10,7 @@ import pytest
 from deploy.observability.alerts import ALERTS, SERVICES, rules
 from deploy.observability.files import files
 
+from twinlog.config.keys_twinlog import DEFAULT_METRICS_PORTS
 from unit.deploy.prometheus_tools import tool
 from unit.deploy.wheels import PROJECT
 
@@ -279,3 +280,21 @@ def _case(name: str, scenario: Scenario) -> dict[str, object]:
             }
         ],
     }
+
+
+def test_prometheus_of_compose_scrapes_every_service_and_reads_the_alerts(
+    promtool: str, tmp_path: Path
+) -> None:
+    shipped = PROJECT / "deploy/prometheus"
+    for name in ("prometheus.yaml", "alerts.yaml"):
+        (tmp_path / name).write_text((shipped / name).read_text())
+    outcome = subprocess.run(
+        [promtool, "check", "config", tmp_path / "prometheus.yaml"],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert outcome.returncode == 0, outcome.stdout + outcome.stderr
+    text = (shipped / "prometheus.yaml").read_text()
+    for service, port in DEFAULT_METRICS_PORTS.items():
+        assert f'"{service}:{port}"' in text

@@ -1,0 +1,142 @@
+"""Boards and alerts ask for nothing that the services do not export, and Grafana can read the boards."""
+
+import json
+import re
+from collections.abc import Iterable, Iterator
+
+import pytest
+from deploy.observability.alerts import ALERTS
+from deploy.observability.boards import BOARDS, SELECTED
+from deploy.observability.grafana import WIDTH, Board, render
+from deploy.observability.names import grouped, series
+
+from twinlog.telemetry.metrics import METRICS, Kind
+from twinlog.telemetry.metrics_page import prometheus_name
+from unit.deploy.wheels import PROJECT
+
+SCRAPED = {"instance", "job", "le"}
+"""Labels that Prometheus gives, and those of buckets."""
+
+
+def catalogue() -> dict[str, set[str]]:
+    """Every series that services export -> its labels."""
+    found: dict[str, set[str]] = {}
+    for spec in METRICS:
+        names = [prometheus_name(spec)]
+        if spec.kind is Kind.HISTOGRAM:
+            base = names[0].partition("_bucket")[0]
+            names = [f"{base}_{suffix}" for suffix in ("bucket", "sum", "count")]
+        for name in names:
+            found[name] = {attribute.replace(".", "_") for attribute in spec.attributes} | SCRAPED
+    return found
+
+
+def queries() -> Iterator[tuple[str, str]]:
+    for alert in ALERTS:
+        yield alert.name, alert.expression
+    for board in BOARDS:
+        for panel in board.panels:
+            for query in panel.queries:
+                yield f"{board.uid}: {panel.title}", query.expression
+
+
+QUERIES = list(queries())
+each_query = pytest.mark.parametrize(("where", "expression"), QUERIES, ids=[where for where, _ in QUERIES])
+each_board = pytest.mark.parametrize("board", BOARDS, ids=[board.uid for board in BOARDS])
+
+
+@each_query
+def test_a_query_asks_for_metrics_of_the_catalogue_by_labels_that_they_have(
+    where: str, expression: str
+) -> None:
+    known = catalogue()
+    asked = series(expression)
+    assert asked, where
+    assert set(asked) <= set(known), where
+    for name, labels in asked.items():
+        assert labels <= known[name], (where, name)
+    assert grouped(expression) <= set().union(*(known[name] for name in asked)), where
+
+
+@each_query
+def test_a_query_is_not_of_a_name_that_other_exporters_use_for_something_else(
+    where: str, expression: str
+) -> None:
+    """Connect's names end in _metrics_: boards made for it show nothing here."""
+    assert not re.search(r"kafka_connect_|_metrics_", expression), where
+
+
+def test_a_legend_names_labels_that_its_query_keeps() -> None:
+    for board in BOARDS:
+        for panel in board.panels:
+            for query in panel.queries:
+                wanted = set(re.findall(r"\{\{(\w+)\}\}", query.legend))
+                kept = grouped(query.expression) - {"le"}
+                if not re.search(r"\b(sum|max|min|count|group|avg)\b", query.expression):
+                    continue
+                assert wanted <= kept, (board.uid, panel.title)
+
+
+@each_board
+def test_a_board_is_what_grafana_reads(board: Board) -> None:
+    found = json.loads(render(board))
+    assert found["uid"] == board.uid
+    assert len(board.uid) <= 40
+    assert found["schemaVersion"] >= 36
+    assert [variable["name"] for variable in found["templating"]["list"]] == [
+        "datasource",
+        "source",
+        "target",
+    ]
+    ids = [panel["id"] for panel in found["panels"]]
+    assert len(ids) == len(set(ids)) == len(board.panels)
+    for panel in found["panels"]:
+        assert panel["type"] in {"timeseries", "stat", "table"}
+        assert panel["description"].endswith(".")
+        references = [target["refId"] for target in panel["targets"]]
+        assert len(references) == len(set(references)) > 0
+        assert panel["gridPos"]["x"] + panel["gridPos"]["w"] <= WIDTH
+
+
+@each_board
+def test_panels_of_a_board_do_not_cover_each_other(board: Board) -> None:
+    taken: set[tuple[int, int]] = set()
+    for panel in json.loads(render(board))["panels"]:
+        at = panel["gridPos"]
+        cells = set(_cells(at["x"], at["y"], at["w"], at["h"]))
+        assert not cells & taken, panel["title"]
+        taken |= cells
+
+
+def _cells(x: int, y: int, width: int, height: int) -> Iterable[tuple[int, int]]:
+    return ((column, row) for column in range(x, x + width) for row in range(y, y + height))
+
+
+def test_every_query_of_a_flow_follows_the_flow_that_was_chosen() -> None:
+    flow_labels = {"twinlog_source_cluster", "twinlog_target_cluster"}
+    known = catalogue()
+    for board in BOARDS:
+        for panel in board.panels:
+            for query in panel.queries:
+                for name in series(query.expression):
+                    if flow_labels <= known[name]:
+                        assert SELECTED in query.expression, (board.uid, panel.title)
+
+
+def test_boards_come_in_the_order_of_a_look_at_night() -> None:
+    assert [board.uid.split("-")[1] for board in BOARDS] == [str(number) for number in range(1, 8)]
+
+
+def test_what_compose_mounts_is_there_and_its_ports_are_on_loopback() -> None:
+    compose = PROJECT / "deploy/compose"
+    text = (compose / "compose.observability.yaml").read_text()
+    mounted = re.findall(r'"(\.\./[a-z/]+):', text)
+    assert mounted
+    for path in mounted:
+        assert (compose / path).resolve().is_dir(), path
+    ports = re.findall(r'ports: \["([^"]+)"\]', text)
+    assert ports
+    assert all(port.startswith("127.0.0.1:") for port in ports)
+    home = re.search(r"HOME_DASHBOARD_PATH: /var/lib/grafana/boards/(\S+)", text)
+    assert home is not None
+    assert (PROJECT / "deploy/grafana/boards" / home[1]).is_file()
