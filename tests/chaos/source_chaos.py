@@ -83,6 +83,8 @@ class Outcome:
     aborted: int = 0
     preserved: int = 0
     """Partitions that were compared offset by offset, too."""
+    translated: dict[int, str] = field(default_factory=dict)
+    """Why the others have offsets of their own, and from which offset on, by partition."""
     identical: bool = False
     difference: str = ""
 
@@ -94,6 +96,7 @@ class Outcome:
                 "records": self.records,
                 "aborted_source_transactions": self.aborted,
                 "preserved": self.preserved,
+                "translated": self.translated,
                 "identical": self.identical,
                 "difference": self.difference,
             }
@@ -137,7 +140,6 @@ class Chaos:
                 try:
                     await eventually(lambda: self._is_drained(service), DRAIN_SECONDS)
                     preserved = await self._preserved(service)
-                    self.outcome.preserved = len(preserved)
                     for number in range(PARTITIONS):
                         await self._compare(number, by_offset=number in preserved)
                     self.outcome.identical = True
@@ -176,9 +178,16 @@ class Chaos:
         ]
 
     async def _preserved(self, service: ServiceProcess) -> set[int]:
-        """The partitions whose copies have kept the source's offsets to the end."""
+        """The partitions whose copies have kept the offsets to the end; notes why others have not."""
         stands = await self.rig.partitions(service, TOPIC)
-        return {each.source.partition for each in stands if each.offsets == "preserved"}
+        preserved = {each.source.partition for each in stands if each.offsets == "preserved"}
+        self.outcome.preserved = len(preserved)
+        self.outcome.translated = {
+            each.source.partition: f"{each.offsets_reason} since offset {each.offsets_since}"
+            for each in stands
+            if each.source.partition not in preserved
+        }
+        return preserved
 
     async def _one_life(self, configsync: ServiceProcess) -> None:
         """Run the service and its rivals, kill parts of them until it is they themselves."""

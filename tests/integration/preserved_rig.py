@@ -214,20 +214,24 @@ async def preserved_rig(
     source: Mapping[str, str] | None = None,
     target: Mapping[str, str] | None = None,
     properties: Mapping[str, str] | None = None,
+    target_replicas: int = 1,
 ) -> AsyncIterator[PreservedRig]:
     """Topics on both sides with these configs, and an identity for the copies."""
     alias = unique_name("A")
-    for cluster, configs in ((pair.a, source), (pair.b, target)):
+    for cluster, configs, replicas in ((pair.a, source, 1), (pair.b, target, target_replicas)):
         async with open_cluster("X", cluster.client_properties()) as admin:
             kept = {"retention.ms": "-1", **(configs or {})}
-            new = NewTopic(name=topic, partition_count=partitions, replication_factor=1, configs=kept)
+            new = NewTopic(name=topic, partition_count=partitions, replication_factor=replicas, configs=kept)
             await make_topics(admin, new)
     async with open_cluster("B", pair.b.client_properties()) as admin:
         positions = f"mm2-offsets.{alias}.internal"
         await make_topics(
             admin,
             NewTopic(
-                name=positions, partition_count=1, replication_factor=1, configs={"cleanup.policy": "compact"}
+                name=positions,
+                partition_count=1,
+                replication_factor=target_replicas,
+                configs={"cleanup.policy": "compact"},
             ),
         )
     async with open_session("B", pair.b.client_properties()) as session:
