@@ -77,8 +77,25 @@ KEYS_BY_CLIENT: dict[str, frozenset[str]] = {
     "admin": ADMIN_KEYS,
 }
 
+OAUTH_KEYS = (
+    "sasl.login.callback.handler.class", "sasl.login.connect.timeout.ms", "sasl.login.read.timeout.ms",
+    "sasl.login.refresh.buffer.seconds", "sasl.login.refresh.min.period.seconds",
+    "sasl.login.refresh.window.factor", "sasl.login.refresh.window.jitter", "sasl.login.retry.backoff.ms",
+    "sasl.login.retry.backoff.max.ms", "sasl.client.callback.handler.class",
+    "sasl.oauthbearer.assertion.algorithm", "sasl.oauthbearer.assertion.claim.aud",
+    "sasl.oauthbearer.assertion.claim.exp.seconds", "sasl.oauthbearer.assertion.claim.iss",
+    "sasl.oauthbearer.assertion.claim.jti.include", "sasl.oauthbearer.assertion.claim.nbf.seconds",
+    "sasl.oauthbearer.assertion.claim.sub", "sasl.oauthbearer.assertion.file",
+    "sasl.oauthbearer.assertion.private.key.file", "sasl.oauthbearer.assertion.private.key.passphrase",
+    "sasl.oauthbearer.assertion.template.file", "sasl.oauthbearer.client.credentials.client.id",
+    "sasl.oauthbearer.client.credentials.client.secret", "sasl.oauthbearer.header.urlencode",
+    "sasl.oauthbearer.jwt.retriever.class", "sasl.oauthbearer.jwt.validator.class",
+    "sasl.oauthbearer.scope", "sasl.oauthbearer.token.endpoint.url",
+)  # fmt: skip
+"""What clients need to get a token for OAUTHBEARER."""
+
 _EFFECTIVE_SECURITY_KEYS = frozenset((
-    "security.protocol", "sasl.mechanism", "sasl.jaas.config",
+    *OAUTH_KEYS, "security.protocol", "sasl.mechanism", "sasl.jaas.config",
     "ssl.truststore.type", "ssl.truststore.location", "ssl.truststore.password",
     "ssl.truststore.certificates", "ssl.keystore.type", "ssl.keystore.location", "ssl.keystore.password",
     "ssl.keystore.key", "ssl.keystore.certificate.chain", "ssl.key.password",
@@ -103,9 +120,13 @@ EFFECTIVE_BY_CLIENT: dict[str, frozenset[str]] = {
 """Settings that our clients have: what `twinlog.kafka.clients` maps, and the start of new partitions."""
 
 _BATCHES_STAY = "copied records keep the batches of their producer, see twinlog.coalesce.below.bytes"
+_BROKERS = "a setting of brokers"
 _RECONNECT = "connections that carry data are opened again after retry.backoff.ms"
 
 REFUSED_KEYS: dict[str, str] = {
+    "ssl.engine.factory.class": "engines of Java cannot be run; give ssl.keystore.* and ssl.truststore.*",
+    "security.providers": "providers of Java cannot be run; OpenSSL's are set up in the system",
+    "sasl.login.class": "classes of Java cannot be run; see docs/security.md for the ways to log in",
     "interceptor.classes": "interceptors are not run here: what they check or record would be missing",
 }
 """Settings whose silence would weaken a promise: an error unless empty."""
@@ -120,6 +141,10 @@ NO_EFFECT_REASONS: dict[str, str] = {
     "enable.auto.commit": "positions are kept by Twinlog",
     "group.id": "partitions are assigned by Twinlog",
     "max.poll.records": "whole batches are read, see fetch.max.bytes and max.partition.fetch.bytes",
+    "sasl.oauthbearer.clock.skew.seconds": _BROKERS,
+    "sasl.oauthbearer.expected.audience": _BROKERS,
+    "sasl.oauthbearer.expected.issuer": _BROKERS,
+    "sasl.oauthbearer.jwks.endpoint.url": _BROKERS,
     "transactional.id": "made from the flow and the slot",
 }
 """For settings that people do write; for the others there is one sentence."""

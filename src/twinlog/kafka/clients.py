@@ -7,12 +7,17 @@ touches the network. Reading trust and key stores touches files.
 """
 
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from twinlog.config.client_keys import OAUTH_KEYS
 from twinlog.kafka.protocol.aiokafka_fixes import apply_aiokafka_fixes
-from twinlog.kafka.security.client_security import ClientSecurity, client_security, refused, ssl_context
+from twinlog.kafka.security.access import ClusterAccess
+from twinlog.kafka.security.client_security import SaslLogin, refused
+from twinlog.kafka.security.oauth.keeper import TokenKeeper
+from twinlog.kafka.security.oauth.login import OAuthLogin
+from twinlog.kafka.security.tls import ssl_context
 
 _SERVER = re.compile(r"(?:[0-9a-zA-Z\-%._]*://)?(\[[0-9a-fA-F:%.]+\]|[0-9a-zA-Z\-%._]+):(\d{1,5})")
 """A bootstrap server as Java reads it: an optional protocol, which it ignores, and a host with its port."""
@@ -42,12 +47,16 @@ _LIBRDKAFKA_NAMES = {
 _CALL_TIMEOUT_KEY = "default.api.timeout.ms"
 _BACKOFF_KEY = "reconnect.backoff.ms"
 _BACKOFF_MAX_KEY = "reconnect.backoff.max.ms"
+_MOST_USED = 0.75
+"""librdkafka asks for another token after 80 % of the life of one, and must not be given the same again: it
+would log in by it so near to its end that brokers refuse the next login, which comes within a second."""
 _IDLE_KEY = "connections.max.idle.ms"
 """Java's -1 (never) is None for aiokafka and 0 for librdkafka."""
 _SECURITY_KEYS = (
     "security.protocol",
     "sasl.mechanism",
     "sasl.jaas.config",
+    *OAUTH_KEYS,
     "ssl.truststore.type",
     "ssl.truststore.location",
     "ssl.truststore.password",
@@ -128,7 +137,7 @@ def aiokafka_client_options(
     idle_ms = _idle_ms(properties, alias)
     if idle_ms is not None:
         options["connections_max_idle_ms"] = idle_ms if idle_ms >= 0 else None
-    options.update(_aiokafka_security(client_security(properties, alias=alias)))
+    options.update(_aiokafka_security(ClusterAccess(properties, alias=alias)))
     return options
 
 
@@ -230,7 +239,7 @@ def librdkafka_options(
     idle_ms = _idle_ms(properties, alias)
     if idle_ms is not None:
         options[_IDLE_KEY] = min(max(idle_ms, 0), (1 << 31) - 1)
-    options.update(_librdkafka_security(client_security(properties, alias=alias)))
+    options.update(_librdkafka_security(ClusterAccess(properties, alias=alias)))
     return options
 
 
@@ -249,23 +258,30 @@ def client_id(properties: Mapping[str, str], suffix: str = "") -> str:
     return f"{base}-{suffix}" if suffix else base
 
 
-def _aiokafka_security(security: ClientSecurity) -> dict[str, Any]:
+def _aiokafka_security(access: ClusterAccess) -> dict[str, Any]:
+    security = access.security
     options: dict[str, Any] = {"security_protocol": security.protocol}
     if security.tls is not None:
         options["ssl_context"] = ssl_context(security.tls)
     if security.sasl is not None:
         options["sasl_mechanism"] = security.sasl.mechanism
+        options["sasl_oauth_token_provider"] = access
+    if isinstance(security.sasl, SaslLogin):
         options["sasl_plain_username"] = security.sasl.username
         options["sasl_plain_password"] = security.sasl.password
     return options
 
 
-def _librdkafka_security(security: ClientSecurity) -> dict[str, Any]:
+def _librdkafka_security(access: ClusterAccess) -> dict[str, Any]:
+    security = access.security
     options: dict[str, Any] = {"security.protocol": security.protocol}
     if security.sasl is not None:
         options["sasl.mechanism"] = security.sasl.mechanism
+    if isinstance(security.sasl, SaslLogin):
         options["sasl.username"] = security.sasl.username
         options["sasl.password"] = security.sasl.password
+    if access.keeper is not None and isinstance(security.sasl, OAuthLogin):
+        options["oauth_cb"] = _token_callback(access.keeper, dict(security.sasl.extensions))
     if security.tls is not None:
         options["ssl.endpoint.identification.algorithm"] = "https" if security.tls.check_hostname else "none"
         if security.tls.limits.ciphers:
@@ -276,6 +292,16 @@ def _librdkafka_security(security: ClientSecurity) -> dict[str, Any]:
             options["ssl.certificate.pem"] = security.tls.identity.certificate_chain_pem
             options["ssl.key.pem"] = security.tls.identity.key_pem
     return options
+
+
+def _token_callback(keeper: TokenKeeper, extensions: dict[str, str]) -> Callable[[str], tuple[Any, ...]]:
+    """What confluent-kafka calls from a thread of its own when it needs a token."""
+
+    def on_token_needed(_config: str) -> tuple[Any, ...]:
+        token = keeper.token(most_used=_MOST_USED)
+        return token.text, token.expires_at, "", extensions
+
+    return on_token_needed
 
 
 def _numbers(

@@ -15,6 +15,7 @@ from confluent_kafka import KafkaException
 from twinlog.errors import FatalKafkaError, KafkaError, TransientKafkaError
 from twinlog.kafka.codes import ErrorCode
 from twinlog.kafka.protocol.frames import FrameTooLargeError
+from twinlog.kafka.security.oauth.login import TokenError
 
 
 @dataclass(frozen=True, slots=True)
@@ -181,6 +182,12 @@ KAFKA_REASONS: dict[int, Reason] = {
 TIMEOUT = _transient("KAFKA_TIMEOUT", "no answer in time")
 UNAVAILABLE = _transient("KAFKA_UNAVAILABLE", "no broker can be reached")
 AUTHENTICATION_FAILED = _fatal("AUTHENTICATION_FAILED", "the broker refused the credentials")
+TOKEN_REFUSED = _fatal(
+    "LOGIN_TOKEN_REFUSED", "no token to log in with: check sasl.oauthbearer.* and sasl.jaas.config"
+)
+TOKEN_UNAVAILABLE = _transient(
+    "LOGIN_TOKEN_UNAVAILABLE", "no token to log in with for now: its server or file does not give one"
+)
 TLS_UNTRUSTED = _fatal("TLS_UNTRUSTED", "the broker's certificate is not trusted: check the truststore")
 TLS_FAILED = _transient("TLS_FAILED", "no TLS connection: check ports, protocol and certificates")
 OFFSET_UNKNOWN = _transient("OFFSET_UNKNOWN", "the record was written, the broker no longer knows where")
@@ -204,6 +211,8 @@ CLIENT_REASONS = (
     TIMEOUT,
     UNAVAILABLE,
     AUTHENTICATION_FAILED,
+    TOKEN_REFUSED,
+    TOKEN_UNAVAILABLE,
     TLS_UNTRUSTED,
     TLS_FAILED,
     OFFSET_UNKNOWN,
@@ -263,6 +272,7 @@ KAFKA_CLIENT_ERRORS = (
     NotImplementedError,
     OSError,
     EOFError,
+    TokenError,
 )
 """What calls into the two clients raise (TimeoutError and SSLError are OSErrors); catch these, then
 `translate`."""
@@ -275,6 +285,9 @@ def translate(error: BaseException, doing: str, *, alias: str = "") -> KafkaErro
     """
     if isinstance(error, KafkaError):
         return error
+    if isinstance(error, TokenError):
+        reason = TOKEN_REFUSED if error.refused else TOKEN_UNAVAILABLE
+        return _make(reason, doing, alias=alias, detail=str(error))
     if isinstance(error, KafkaException):
         return from_librdkafka(error.args[0], doing, alias=alias)
     if isinstance(error, aiokafka.errors.BrokerResponseError):

@@ -203,7 +203,11 @@ class BlockingCluster:
         for node in nodes:
             write_formatted(node, self.cluster_id, checkpoint)
             command = broker_command(
-                spec, node, java=image.java, class_path=image.class_path, jvm_options=image.jvm_options
+                spec,
+                node,
+                java=image.java,
+                class_path=image.class_path,
+                jvm_options=[*image.jvm_options, *spec.java_options],
             )
             self._brokers[node.node_id] = Broker(node, command)
 

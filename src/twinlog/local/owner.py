@@ -102,6 +102,7 @@ def spec_from_json(content: Mapping[str, Any]) -> ClusterSpec:
     return ClusterSpec(
         **{
             **content,
+            "java_options": tuple(content.get("java_options", ())),
             "version": KafkaVersion(content["version"]),
             "security": Security(**{**security, "mechanisms": mechanisms}),
             "far": FarListener(**content["far"]) if content.get("far") else None,

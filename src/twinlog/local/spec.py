@@ -108,6 +108,8 @@ class ClusterSpec:
     """Client port of broker 1, the next ones for the others; None = free ports."""
     properties: Mapping[str, str] = field(default_factory=dict)
     """Broker properties that win over ours, in Kafka's own names; `{node_id}` stands for each broker's id."""
+    java_options: tuple[str, ...] = ()
+    """Further options of each broker's JVM, as `-Dname=value`."""
     heap_megabytes: int = 384
     far: FarListener | None = None
     """Of a cluster of one broker."""

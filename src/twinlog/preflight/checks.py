@@ -21,6 +21,7 @@ _EXCLUDE: Final = "config.properties.exclude"
 _NOT_COPIED: Final = frozenset({ConfigSource.DEFAULT, ConfigSource.STATIC_BROKER})
 _LONGEST_NAME: Final = 249
 _LOGIN: Final = frozenset({"AUTHENTICATION_FAILED", "SASL_MECHANISM_REFUSED"})
+_TOKEN: Final = frozenset({"LOGIN_TOKEN_REFUSED", "LOGIN_TOKEN_UNAVAILABLE"})
 _NEVER: Final = 9_223_372_036_854_775_807
 
 
@@ -93,6 +94,8 @@ def check_cluster(cluster: ClusterFacts) -> Iterator[Finding]:
 def _remedy(alias: str, failure: KafkaError) -> str:
     if failure.reason in _LOGIN:
         return f"check {alias}.sasl.mechanism and {alias}.sasl.jaas.config, and that the user exists"
+    if failure.reason in _TOKEN:
+        return f"check {alias}.sasl.oauthbearer.* and the server or file that gives the token"
     return f"check {alias}.bootstrap.servers, and {alias}.security.protocol and {alias}.ssl.*"
 
 

@@ -268,6 +268,26 @@ OF_CLIENTS = {
             ssl.cipher.suites
         """,
     },
+    "unit/library/test_kafka_oauth.py": {
+        "test_each_key_of_tokens_is_obeyed": """
+            sasl.login.callback.handler.class sasl.login.connect.timeout.ms sasl.login.read.timeout.ms
+            sasl.login.refresh.buffer.seconds sasl.login.refresh.min.period.seconds
+            sasl.login.refresh.window.factor sasl.login.refresh.window.jitter sasl.login.retry.backoff.ms
+            sasl.login.retry.backoff.max.ms sasl.oauthbearer.assertion.algorithm
+            sasl.oauthbearer.assertion.claim.aud sasl.oauthbearer.assertion.claim.exp.seconds
+            sasl.oauthbearer.assertion.claim.iss sasl.oauthbearer.assertion.claim.jti.include
+            sasl.oauthbearer.assertion.claim.nbf.seconds sasl.oauthbearer.assertion.claim.sub
+            sasl.oauthbearer.assertion.file sasl.oauthbearer.assertion.private.key.file
+            sasl.oauthbearer.assertion.private.key.passphrase sasl.oauthbearer.assertion.template.file
+            sasl.oauthbearer.client.credentials.client.id sasl.oauthbearer.client.credentials.client.secret
+            sasl.oauthbearer.header.urlencode sasl.oauthbearer.jwt.retriever.class
+            sasl.oauthbearer.jwt.validator.class sasl.oauthbearer.scope
+            sasl.oauthbearer.token.endpoint.url
+        """,
+        "test_what_cannot_be_obeyed_is_refused_with_its_key_and_remedy": """
+            sasl.client.callback.handler.class
+        """,
+    },
     "unit/library/test_kafka_clients.py": {
         "test_dials_are_mapped": """
             retry.backoff.ms

@@ -96,7 +96,14 @@ def test_words_are_taken_in_any_case() -> None:
     ("change", "key", "remedy"),
     [
         ({"security.protocol": "TLS"}, "security.protocol", "SASL_SSL"),
-        ({"sasl.mechanism": "OAUTHBEARER"}, "sasl.mechanism", "SCRAM-SHA-256"),
+        ({"sasl.mechanism": "DIGEST-MD5"}, "sasl.mechanism", "SCRAM-SHA-256"),
+        ({"sasl.mechanism": "GSSAPI"}, "sasl.mechanism", "OAUTHBEARER"),
+        ({"sasl.mechanism": "OAUTHBEARER"}, "sasl.jaas.config", "OAuthBearerLoginModule"),
+        (
+            {"sasl.login.callback.handler.class": "org.acme.Vault"},
+            "sasl.login.callback.handler.class",
+            "leave",
+        ),
         ({"sasl.mechanism": ""}, "sasl.mechanism", "PLAIN"),
         ({"sasl.jaas.config": ""}, "sasl.jaas.config", "required username="),
         ({"sasl.jaas.config": 'M required username="u" password="hush"'}, "sasl.jaas.config", "semicolon"),

@@ -116,7 +116,11 @@ class AdminSession:
     ) -> dict[K, Any | KafkaError]:
         loop = asyncio.get_running_loop()
         give_up_at = loop.time() + self.timeout_seconds
-        admin = self._opened()
+        try:
+            async with asyncio.timeout_at(give_up_at):
+                admin = await self._opened()
+        except KAFKA_CLIENT_ERRORS as error:
+            raise translate(error, doing, alias=self.alias) from error
         self._trouble = None
         try:
             futures = start(admin, self.timeout_seconds * _ANSWER_SHARE)
@@ -171,11 +175,22 @@ class AdminSession:
             return from_reason(UNAVAILABLE, doing, alias=self.alias, detail=trouble.str())
         return from_librdkafka(trouble, doing, alias=self.alias)
 
-    def _opened(self) -> AdminClient:
+    async def _opened(self) -> AdminClient:
+        """The client. Raises KAFKA_CLIENT_ERRORS (no token), ConfigError or StateError."""
+        if self._admin is not None:
+            return self._admin
+        options = {} if self._closed else await asyncio.to_thread(self._options)
+        if "oauth_cb" in options:
+            # A client that finds no token when it asks for one says no more than that.
+            await asyncio.to_thread(options["oauth_cb"], "")
+        return self._made(options)
+
+    def _made(self, options: Mapping[str, Any]) -> AdminClient:
+        """The client that another call has opened meanwhile, or a new one."""
         if self._closed:
             raise StateError(f"the connection to cluster {self.alias} is closed", reason="CLIENT_CLOSED")
         if self._admin is None:
-            self._admin = AdminClient({**self._options(), "error_cb": self._on_error}, logger=_DebugLog())
+            self._admin = AdminClient({**options, "error_cb": self._on_error}, logger=_DebugLog())
         return self._admin
 
     def _on_error(self, error: LibrdkafkaError) -> None:

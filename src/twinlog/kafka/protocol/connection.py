@@ -29,6 +29,7 @@ from twinlog.kafka.errors import (
 )
 from twinlog.kafka.protocol.data_connection import DataConnection
 from twinlog.kafka.protocol.requests import HandWrittenRequest
+from twinlog.kafka.security.oauth.login import TokenError
 from twinlog.model import TopicPartition
 
 _NEXT_HOST_AFTER_SECONDS = 0.5
@@ -196,6 +197,7 @@ class DataClient(AIOKafkaClient):  # type: ignore[misc]  # aiokafka has no types
             sasl_mechanism=self._sasl_mechanism,
             sasl_plain_username=self._sasl_plain_username,
             sasl_plain_password=self._sasl_plain_password,
+            sasl_oauth_token_provider=self._sasl_oauth_token_provider,
         )
         await connection.connect()
         return connection
@@ -218,7 +220,7 @@ class DataClient(AIOKafkaClient):  # type: ignore[misc]  # aiokafka has no types
                     self._conns[key] = await self._connect(
                         broker.host, broker.port, self._on_connection_closed
                     )
-        except (OSError, TimeoutError, aiokafka.errors.KafkaError) as error:
+        except (OSError, TimeoutError, aiokafka.errors.KafkaError, TokenError) as error:
             log.debug("unable to connect to node %s: %s", node_id, error)
             self.force_metadata_update()
             return None

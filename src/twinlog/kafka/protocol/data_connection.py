@@ -1,13 +1,17 @@
 """aiokafka's connection with another way for the bytes: sent in pieces, received into the frame.
 
-Bootstrap, versions, TLS and SASL are aiokafka's. What the library does with every byte is replaced: it joins
-a request three times and copies a response three times, which was a fifth of the CPU of a raw copy.
+Bootstrap, versions, TLS and SASL mechanisms are aiokafka's. What the library does with every byte is
+replaced: it joins a request three times and copies a response three times, a fifth of the CPU of a raw copy.
+
+A session that the broker lets live for a time only is renewed on the connection before that time is over
+(KIP-368): requests under way are answered first, and those that are made meanwhile are held.
 """
 
 import asyncio
 import struct
 import time
 import weakref
+from collections import deque
 from collections.abc import Coroutine
 from typing import Any, TypeVar
 
@@ -15,10 +19,19 @@ from aiokafka.conn import AIOKafkaConnection, CloseReason
 from aiokafka.errors import CorrelationIdError, KafkaConnectionError, KafkaError, RequestTimedOutError
 
 from twinlog.kafka.deadline import pause
+from twinlog.kafka.protocol.authentication import (
+    MIN_SESSION_SECONDS,
+    REAUTHENTICATE_AT,
+    Authenticator,
+    log_in,
+)
 from twinlog.kafka.protocol.encoding import Frame
 from twinlog.kafka.protocol.frames import LARGEST_FRAME_BYTES, FrameProtocol
 from twinlog.kafka.protocol.patience import Patience
 from twinlog.kafka.protocol.requests import AgreedRequest, HandWrittenRequest
+from twinlog.kafka.security.access import ClusterAccess
+from twinlog.kafka.security.client_security import SaslLogin
+from twinlog.kafka.security.oauth.login import TokenError
 
 _INT32 = struct.Struct(">i")
 _JOIN_BELOW_BYTES = 64 << 10
@@ -44,6 +57,14 @@ class DataConnection(AIOKafkaConnection):  # type: ignore[misc]  # aiokafka has 
         self._written_bytes = 0
         self.contact = 0
         """Another number after each time without an answer of the broker that was longer than a second."""
+        self._renewal_timer: asyncio.TimerHandle | None = None
+        self._renewal: asyncio.Task[None] | None = None
+        self._held: deque[tuple[HandWrittenRequest[Any], asyncio.Future[Any]]] | None = None
+        """Requests that wait for the end of a renewal; None = there is none."""
+        self._released = asyncio.Event()
+        self._drained = asyncio.Event()
+        self.renewals = 0
+        """How often the session was renewed."""
 
     async def connect(self) -> None:
         """Connect, agree on versions, authenticate. Raises aiokafka's errors, OSError or TimeoutError."""
@@ -78,13 +99,16 @@ class DataConnection(AIOKafkaConnection):  # type: ignore[misc]  # aiokafka has 
         """
         if isinstance(request, HandWrittenRequest):
             return _result_of(self.post(request))
-        if self.throttled_seconds > 0:
-            return self._send_after_throttle(request, expect_response)
+        if self.throttled_seconds > 0 or self._held is not None:
+            return self._send_later(request, expect_response)
         answer: Coroutine[None, None, Any] = super().send(request, expect_response)
         return answer
 
-    async def _send_after_throttle(self, request: Any, expect_response: bool) -> Any:
-        await pause(self.throttled_seconds)
+    async def _send_later(self, request: Any, expect_response: bool) -> Any:
+        while self.throttled_seconds > 0 or self._held is not None:
+            await pause(self.throttled_seconds)
+            if self._held is not None:
+                await self._released.wait()
         return await super().send(request, expect_response)
 
     @property
@@ -101,22 +125,97 @@ class DataConnection(AIOKafkaConnection):  # type: ignore[misc]  # aiokafka has 
         """
         if self._writer is None:
             raise KafkaConnectionError(f"No connection to broker at {self._host}:{self._port}")
+        answered: asyncio.Future[T] = self._loop.create_future()
+        if self._held is not None:
+            self._held.append((request, answered))
+        else:
+            self._write(self._writer.transport, request, answered)
+        return answered
+
+    def _write(
+        self, transport: asyncio.WriteTransport, request: HandWrittenRequest[T], answered: "asyncio.Future[T]"
+    ) -> None:
         agreed = request.prepare(self._versions)
         correlation_id = self._next_correlation_id()
         header = agreed.header(correlation_id, self._client_id_bytes)
         size = len(header) + sum(map(len, agreed.pieces))
         pieces = [_INT32.pack(size), header, *agreed.pieces]
         if size < _JOIN_BELOW_BYTES:
-            self._writer.transport.write(b"".join(pieces))
+            transport.write(b"".join(pieces))
         else:
-            self._writer.transport.writelines(pieces)
+            transport.writelines(pieces)
         self._written_bytes += size
-        answered: asyncio.Future[T] = self._loop.create_future()
         agreed.sent_at = self._loop.time()
         self._requests.append((correlation_id, agreed, answered))
         if self._timer is None:
             self._timer = self._loop.call_later(self._request_timeout, self._check_answers)
-        return answered
+
+    async def _do_sasl_handshake(self) -> None:
+        """Log in with the credentials of this moment. Raises aiokafka's errors or TokenError."""
+        session_seconds = await log_in(super().send, self._sasl_mechanism, self._authenticator())
+        if session_seconds > 0:
+            wait_seconds = max(session_seconds * REAUTHENTICATE_AT, MIN_SESSION_SECONDS)
+            self._renewal_timer = self._loop.call_later(
+                wait_seconds, self._renew, session_seconds - wait_seconds
+            )
+
+    def _authenticator(self) -> Authenticator:
+        access = self._sasl_oauth_token_provider
+        if isinstance(access, ClusterAccess) and isinstance(access.security.sasl, SaslLogin):
+            self._sasl_plain_username = access.security.sasl.username
+            self._sasl_plain_password = access.security.sasl.password
+        if self._sasl_mechanism == "OAUTHBEARER":
+            return self.authenticator_oauth()  # type: ignore[no-any-return]
+        if self._sasl_mechanism == "PLAIN":
+            return self.authenticator_plain()  # type: ignore[no-any-return]
+        return self.authenticator_scram()  # type: ignore[no-any-return]
+
+    def _renew(self, left_seconds: float) -> None:
+        renewal = self._log_in_again(max(left_seconds, self._request_timeout))
+        self._renewal = self._loop.create_task(
+            renewal, name=f"renew the session at {self._host}:{self._port}"
+        )
+
+    async def _log_in_again(self, most_seconds: float) -> None:
+        """Renew the session between two requests; a connection whose session ends is closed."""
+        self._held = deque()
+        self._released.clear()
+        try:
+            async with asyncio.timeout(most_seconds):
+                while self._requests:
+                    self._drained.clear()
+                    await self._drained.wait()
+                await pause(self.throttled_seconds)
+                await self._do_sasl_handshake()
+        except (OSError, ValueError, AssertionError, KafkaError, TokenError) as error:
+            # The next request opens another connection, and is told what is wrong.
+            self._renewal = None
+            self.close(reason=CloseReason.AUTH_FAILURE, exc=error)
+        except asyncio.CancelledError:
+            self._renewal = None
+            self.close(reason=CloseReason.SHUTDOWN)
+            raise
+        else:
+            self._renewal = None
+            self.renewals += 1
+            self._release()
+
+    def _release(self) -> None:
+        """Send what was held, or fail it when the connection has ended."""
+        held, self._held = self._held or (), None
+        self._released.set()
+        for request, answered in held:
+            if answered.done():
+                continue
+            if self._writer is None:
+                answered.set_exception(
+                    KafkaConnectionError(f"Connection at {self._host}:{self._port} closed")
+                )
+                continue
+            try:
+                self._write(self._writer.transport, request, answered)
+            except KafkaError as error:
+                answered.set_exception(error)
 
     def is_quiet(self) -> bool:
         """Whether the last answer is longer ago than a second."""
@@ -127,7 +226,15 @@ class DataConnection(AIOKafkaConnection):  # type: ignore[misc]  # aiokafka has 
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
+        if self._renewal_timer is not None:
+            self._renewal_timer.cancel()
+            self._renewal_timer = None
+        if self._renewal is not None:
+            self._renewal.cancel()
+            self._renewal = None
         closed: asyncio.Future[None] | None = super().close(reason, exc)
+        if self._held is not None:
+            self._release()
         return closed
 
     def _check_answers(self) -> None:
@@ -166,6 +273,8 @@ class DataConnection(AIOKafkaConnection):  # type: ignore[misc]  # aiokafka has 
             self.contact += 1
         try:
             self._handle_frame(frame)
+            if not self._requests:
+                self._drained.set()
         except (struct.error, ValueError, IndexError, KafkaError) as error:
             self.close(reason=CloseReason.CONNECTION_BROKEN, exc=error)
 

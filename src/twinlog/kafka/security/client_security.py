@@ -6,22 +6,39 @@ error here hide passwords and keys. Files are read when `client_security` is cal
 after a certificate was renewed uses the new one.
 """
 
-import secrets
-import ssl
-import tempfile
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from pathlib import Path
 
-from twinlog.errors import ConfigError
-from twinlog.kafka.security.identity import ClientIdentity, StoreError
-from twinlog.kafka.security.jaas import JaasSyntaxError, parse_jaas
-from twinlog.kafka.security.tls_limits import TLS_1_2, TlsLimitError, TlsLimits, tls_limits
+from twinlog.kafka.security.jaas import JaasSyntaxError, LoginEntry, parse_jaas
+from twinlog.kafka.security.oauth.login import MECHANISM as OAUTHBEARER
+from twinlog.kafka.security.oauth.login import OAuthLogin
+from twinlog.kafka.security.oauth.settings import HANDLER, JAAS, msk_iam_login, oauth_login
+from twinlog.kafka.security.refusal import refused
+from twinlog.kafka.security.tls import TlsTrust, ssl_context, tls_trust
+
+__all__ = [
+    "MECHANISMS",
+    "PROTOCOLS",
+    "ClientSecurity",
+    "SaslLogin",
+    "TlsTrust",
+    "client_security",
+    "refused",
+    "ssl_context",
+]
 
 PROTOCOLS = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
-MECHANISMS = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512")
-_STORE_TYPES = ("PEM", "PKCS12", "JKS")
+MSK_IAM = "AWS_MSK_IAM"
+MECHANISMS = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", OAUTHBEARER, MSK_IAM)
 _PASSWORD_MODULES = ("PlainLoginModule", "ScramLoginModule")
+_TOKEN_MODULES = {OAUTHBEARER: "OAuthBearerLoginModule", MSK_IAM: "IAMLoginModule"}
+_KERBEROS = (
+    "Kerberos (GSSAPI, Kafka's default) is not supported; set another mechanism of the brokers, such as"
+    " SCRAM-SHA-512 or OAUTHBEARER, or let Twinlog in by a listener of its own"
+)
+_OWN_CLASSES = ("sasl.login.class", "sasl.client.callback.handler.class")
+"""Classes of Java, which no other program can run."""
+_PLAIN_HANDLERS = ("", "AbstractLogin$DefaultLoginCallbackHandler")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -32,19 +49,9 @@ class SaslLogin:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class TlsTrust:
-    """`trusted_pem` None means the system's own authorities."""
-
-    trusted_pem: str | None = field(repr=False)
-    identity: ClientIdentity | None
-    check_hostname: bool
-    limits: TlsLimits = field(default_factory=TlsLimits)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class ClientSecurity:
     protocol: str
-    sasl: SaslLogin | None
+    sasl: SaslLogin | OAuthLogin | None
     tls: TlsTrust | None
 
 
@@ -59,164 +66,66 @@ def client_security(properties: Mapping[str, str], *, alias: str = "") -> Client
     return ClientSecurity(
         protocol=protocol,
         sasl=_sasl_login(properties, alias) if protocol.startswith("SASL_") else None,
-        tls=_tls_trust(properties, alias) if protocol.endswith("SSL") else None,
+        tls=tls_trust(properties, alias) if protocol.endswith("SSL") else None,
     )
 
 
-def ssl_context(trust: TlsTrust) -> ssl.SSLContext:
-    """A context for asyncio clients. Trusts what Java would: also a broker's own certificate in the
-    truststore."""
-    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
-    context.check_hostname = trust.check_hostname
-    context.minimum_version = ssl.TLSVersion.TLSv1_2
-    if trust.limits.most == TLS_1_2:
-        context.maximum_version = ssl.TLSVersion.TLSv1_2
-    if trust.limits.ciphers:
-        context.set_ciphers(trust.limits.ciphers)
-    if trust.trusted_pem is None:
-        context.load_default_certs(ssl.Purpose.SERVER_AUTH)
-    else:
-        context.load_verify_locations(cadata=trust.trusted_pem)
-        context.verify_flags |= ssl.VERIFY_X509_PARTIAL_CHAIN
-    if trust.identity is not None:
-        _load_identity(context, trust.identity)
-    return context
-
-
-def refused(alias: str, key: str, problem: str) -> ConfigError:
-    """A ConfigError about one key of one cluster; `problem` says what is wrong and what to do."""
-    where = f"cluster {alias!r}: {key}" if alias else key
-    return ConfigError(f"{where}: {problem}", metadata={"cluster": alias, "key": key})
-
-
-def _sasl_login(properties: Mapping[str, str], alias: str) -> SaslLogin:
+def _sasl_login(properties: Mapping[str, str], alias: str) -> SaslLogin | OAuthLogin:
     mechanism = properties.get("sasl.mechanism", "GSSAPI").strip().upper()
+    if mechanism == "GSSAPI":
+        raise refused(alias, "sasl.mechanism", _KERBEROS)
     if mechanism not in MECHANISMS:
         raise refused(
             alias, "sasl.mechanism", f"{mechanism} is not supported; use one of {', '.join(MECHANISMS)}"
         )
-    key = "sasl.jaas.config"
-    text = properties.get(key, "").strip()
-    if not text:
-        raise refused(alias, key, f'{mechanism} needs it: <LoginModule> required username="…" password="…";')
+    entry = _jaas_entry(properties, alias)
+    if mechanism in _TOKEN_MODULES:
+        login = _token_login(mechanism, properties, entry, alias)
+        if login.tls:
+            tls_trust(dict(login.tls), alias)  # what cannot be read is said now
+        return login
+    for key in (*_OWN_CLASSES, HANDLER):
+        name = properties.get(key, "").strip()
+        if name.rpartition(".")[2] not in _PLAIN_HANDLERS:
+            raise refused(
+                alias, key, f"{name} is Java's; leave the key out, and give user and password in {JAAS}"
+            )
+    if entry is None:
+        raise refused(alias, JAAS, f'{mechanism} needs it: <LoginModule> required username="…" password="…";')
+    return _password_login(mechanism, entry, alias)
+
+
+def _jaas_entry(properties: Mapping[str, str], alias: str) -> LoginEntry | None:
+    text = properties.get(JAAS, "").strip()
     try:
-        entry = parse_jaas(text)
+        return parse_jaas(text) if text else None
     except JaasSyntaxError as error:
-        raise refused(alias, key, f"{error} (its text is not shown, it holds a password)") from None
+        raise refused(alias, JAAS, f"{error} (its text is not shown, it holds a password)") from None
+
+
+def _token_login(
+    mechanism: str, properties: Mapping[str, str], entry: LoginEntry | None, alias: str
+) -> OAuthLogin:
+    module = _TOKEN_MODULES[mechanism]
+    if entry is not None and entry.module_name not in _TOKEN_MODULES.values():
+        raise refused(alias, JAAS, f"{entry.module_name} is not for {mechanism}; use {module}")
+    if properties.get("sasl.login.class", "").strip():
+        raise refused(alias, "sasl.login.class", "classes of Java cannot be run; leave the key out")
+    if mechanism == MSK_IAM:
+        return msk_iam_login(properties, entry, alias=alias)
+    return oauth_login(properties, entry, alias=alias)
+
+
+def _password_login(mechanism: str, entry: LoginEntry, alias: str) -> SaslLogin:
     if entry.module_name not in _PASSWORD_MODULES:
         raise refused(
-            alias, key, f"{entry.module_name} is not supported; use {' or '.join(_PASSWORD_MODULES)}"
+            alias, JAAS, f"{entry.module_name} is not supported; use {' or '.join(_PASSWORD_MODULES)}"
         )
     if entry.options.get("tokenauth", "false").lower() == "true":
-        raise refused(alias, key, "delegation tokens (tokenauth) are not supported; use a SCRAM user")
+        raise refused(alias, JAAS, "delegation tokens (tokenauth) are not supported; use a SCRAM user")
     for option in ("username", "password"):
         if not entry.options.get(option):
-            raise refused(alias, key, f'{option} is missing; add {option}="…" before the semicolon')
+            raise refused(alias, JAAS, f'{option} is missing; add {option}="…" before the semicolon')
     return SaslLogin(
         mechanism=mechanism, username=entry.options["username"], password=entry.options["password"]
     )
-
-
-def _tls_trust(properties: Mapping[str, str], alias: str) -> TlsTrust:
-    algorithm = properties.get("ssl.endpoint.identification.algorithm", "https").strip().lower()
-    if algorithm not in ("https", ""):
-        raise refused(
-            alias,
-            "ssl.endpoint.identification.algorithm",
-            f"{algorithm!r} is not supported; use https, or nothing to leave the host name unchecked",
-        )
-    return TlsTrust(
-        trusted_pem=_trusted(properties, alias),
-        identity=_identity(properties, alias),
-        check_hostname=algorithm == "https",
-        limits=_tls_limits(properties, alias),
-    )
-
-
-def _tls_limits(properties: Mapping[str, str], alias: str) -> TlsLimits:
-    try:
-        return tls_limits(
-            properties.get("ssl.enabled.protocols", ""), properties.get("ssl.cipher.suites", "")
-        )
-    except TlsLimitError as error:
-        raise refused(alias, error.key, str(error)) from None
-
-
-def _trusted(properties: Mapping[str, str], alias: str) -> str | None:
-    inline = properties.get("ssl.truststore.certificates", "").strip()
-    location = properties.get("ssl.truststore.location", "").strip()
-    if inline and location:
-        raise refused(alias, "ssl.truststore.location", "set it or ssl.truststore.certificates, not both")
-    if not (inline or location):
-        return None
-    _store_type(properties, "ssl.truststore.type", alias)
-    key = "ssl.truststore.certificates" if inline else "ssl.truststore.location"
-    store = inline.encode() if inline else _read_file(location, key, alias)
-    # Imported where a store is read: the library behind it costs every process of a plain cluster 10 MB.
-    from twinlog.kafka.security.keystores import read_trusted
-
-    try:
-        return read_trusted(store, properties.get("ssl.truststore.password"))
-    except StoreError as error:
-        raise refused(alias, key, _store_problem(location, error, "ssl.truststore.password")) from error
-
-
-def _identity(properties: Mapping[str, str], alias: str) -> ClientIdentity | None:
-    location = properties.get("ssl.keystore.location", "").strip()
-    inline_key = properties.get("ssl.keystore.key", "").strip()
-    inline_chain = properties.get("ssl.keystore.certificate.chain", "").strip()
-    if location and (inline_key or inline_chain):
-        raise refused(
-            alias, "ssl.keystore.location", "set it or ssl.keystore.key and .certificate.chain, not both"
-        )
-    if bool(inline_key) != bool(inline_chain):
-        missing = "ssl.keystore.certificate.chain" if inline_key else "ssl.keystore.key"
-        raise refused(
-            alias, missing, "a PEM identity needs both ssl.keystore.key and ssl.keystore.certificate.chain"
-        )
-    if not (location or inline_key):
-        return None
-    _store_type(properties, "ssl.keystore.type", alias)
-    key = "ssl.keystore.location" if location else "ssl.keystore.key"
-    key_password = properties.get("ssl.key.password")
-    from twinlog.kafka.security.keystores import pem_identity, read_identity
-
-    try:
-        if inline_key:
-            return pem_identity(inline_key.encode(), inline_chain.encode(), key_password)
-        store = _read_file(location, key, alias)
-        return read_identity(store, properties.get("ssl.keystore.password"), key_password)
-    except StoreError as error:
-        hint = "ssl.keystore.password and ssl.key.password"
-        raise refused(alias, key, _store_problem(location, error, hint)) from error
-
-
-def _store_type(properties: Mapping[str, str], key: str, alias: str) -> None:
-    """The bytes decide how a store is read; the declared type must only be one we know."""
-    declared = properties.get(key, "JKS").strip().upper()
-    if declared not in _STORE_TYPES:
-        raise refused(alias, key, f"{declared!r} is none of {', '.join(_STORE_TYPES)}")
-
-
-def _read_file(location: str, key: str, alias: str) -> bytes:
-    try:
-        return Path(location).read_bytes()
-    except OSError as error:
-        raise refused(alias, key, f"cannot read {location}: {error.strerror or error}") from error
-
-
-def _store_problem(location: str, error: StoreError, password_keys: str) -> str:
-    where = f"{location}: " if location else ""
-    return f"{where}{error}; check the file, its type and {password_keys}"
-
-
-def _load_identity(context: ssl.SSLContext, identity: ClientIdentity) -> None:
-    """OpenSSL's Python binding loads keys from files only: it passes through one, encrypted, for a moment."""
-    from twinlog.kafka.security.keystores import encrypt_key
-
-    password = secrets.token_urlsafe(32)
-    with tempfile.TemporaryDirectory(prefix="twinlog-") as directory:
-        pem = Path(directory, "identity.pem")
-        pem.touch(mode=0o600)
-        pem.write_bytes(encrypt_key(identity.key_pem, password) + identity.certificate_chain_pem.encode())
-        context.load_cert_chain(pem, password=password)

@@ -1,0 +1,123 @@
+"""JWTs as a client handles them: when one expires, and signing an assertion (RFC 7523)."""
+
+import base64
+import json
+import uuid
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from twinlog.kafka.security.oauth.login import Assertion, TokenError, UnsecuredClaims
+
+ALGORITHMS = ("RS256", "ES256")
+_MAX_FILE_BYTES = 1 << 20
+_P256_BYTES = 32
+
+
+def claims_of(token: str) -> Mapping[str, Any]:
+    """The payload of a JWT, its signature not checked: that is up to the broker. Empty for other tokens."""
+    parts = token.split(".")
+    if len(parts) != 3:
+        return {}
+    try:
+        payload = json.loads(base64.urlsafe_b64decode(parts[1] + "=" * (-len(parts[1]) % 4)))
+    except ValueError:
+        return {}
+    return payload if isinstance(payload, dict) else {}
+
+
+def expiry_of(token: str) -> float | None:
+    """The claim `exp`, seconds since 1970; None when there is none."""
+    expiry = claims_of(token).get("exp")
+    return float(expiry) if isinstance(expiry, int | float) and not isinstance(expiry, bool) else None
+
+
+def unsecured_token(claims: UnsecuredClaims, now: float) -> tuple[str, float]:
+    """A token without a signature, and when it expires."""
+    expires_at = now + claims.lifetime_seconds
+    payload: dict[str, Any] = {"iat": now, "exp": expires_at}
+    payload |= dict(claims.texts) | dict(claims.numbers)
+    payload |= {name: list(values) for name, values in claims.lists}
+    return f"{_part({'alg': 'none'})}.{_part(payload)}.", float(payload["exp"])
+
+
+def assertion_text(assertion: Assertion, now: float) -> str:
+    """The assertion of `assertion.file`, or one that is signed now. Reads files. Raises TokenError."""
+    if assertion.file:
+        return read_small(assertion.file).decode("ascii", "replace").strip()
+    header: dict[str, Any] = {}
+    payload: dict[str, Any] = {}
+    if assertion.template_file:
+        template = _template(assertion.template_file)
+        header |= template.get("header") or {}
+        payload |= template.get("payload") or {}
+    header |= {"alg": assertion.algorithm, "typ": header.get("typ", "JWT")}
+    payload |= {
+        "iat": int(now),
+        "exp": int(now) + assertion.lifetime_seconds,
+        "nbf": int(now) - assertion.backdated_seconds,
+        **dict(assertion.claims),
+    }
+    if assertion.with_id:
+        payload["jti"] = str(uuid.uuid4())
+    signed = f"{_part(header)}.{_part(payload)}"
+    return f"{signed}.{_encoded(_signature(assertion, signed.encode()))}"
+
+
+def read_small(path: str) -> bytes:
+    """The file. Raises TokenError; what is missing now may come."""
+    try:
+        with Path(path).open("rb") as file:
+            content = file.read(_MAX_FILE_BYTES + 1)
+    except OSError as error:
+        raise TokenError(f"cannot read {path}: {error.strerror or error}") from error
+    if len(content) > _MAX_FILE_BYTES:
+        raise TokenError(f"{path} is larger than 1 MiB", refused=True)
+    return content
+
+
+def _template(path: str) -> Mapping[str, Any]:
+    try:
+        template = json.loads(read_small(path))
+    except ValueError as error:
+        raise TokenError(f"{path} is no JSON") from error
+    if not isinstance(template, dict) or not all(
+        isinstance(template.get(part) or {}, dict) for part in ("header", "payload")
+    ):
+        raise TokenError(f"{path} is no JSON object with header and payload", refused=True)
+    return template
+
+
+def _signature(assertion: Assertion, data: bytes) -> bytes:
+    # Imported where it is needed: the library costs every process of a plain cluster 10 MB.
+    from cryptography.exceptions import UnsupportedAlgorithm
+    from cryptography.hazmat.primitives.asymmetric import ec, padding, rsa
+    from cryptography.hazmat.primitives.asymmetric.utils import decode_dss_signature
+    from cryptography.hazmat.primitives.hashes import SHA256
+    from cryptography.hazmat.primitives.serialization import load_pem_private_key
+
+    password = assertion.key_password.encode() if assertion.key_password else None
+    try:
+        key = load_pem_private_key(read_small(assertion.key_file), password)
+    except (ValueError, TypeError, UnsupportedAlgorithm) as error:
+        raise TokenError(
+            f"{assertion.key_file} is no PEM private key that opens with the given passphrase"
+        ) from error
+    if assertion.algorithm == "RS256" and isinstance(key, rsa.RSAPrivateKey):
+        return key.sign(data, padding.PKCS1v15(), SHA256())
+    if (
+        assertion.algorithm == "ES256"
+        and isinstance(key, ec.EllipticCurvePrivateKey)
+        and key.curve.name == "secp256r1"
+    ):
+        r, s = decode_dss_signature(key.sign(data, ec.ECDSA(SHA256())))
+        return r.to_bytes(_P256_BYTES, "big") + s.to_bytes(_P256_BYTES, "big")
+    raise TokenError(f"the key of {assertion.key_file} does not fit {assertion.algorithm}", refused=True)
+
+
+def _part(content: Mapping[str, Any]) -> str:
+    return _encoded(json.dumps(content, separators=(",", ":")).encode())
+
+
+def _encoded(data: bytes) -> str:
+    return base64.urlsafe_b64encode(data).rstrip(b"=").decode("ascii")

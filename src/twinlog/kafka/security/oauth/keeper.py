@@ -1,0 +1,98 @@
+"""One token for each login of the process: every client of every flow gets it here.
+
+A token is fetched when one is first needed, replaced before it expires (`RefreshWindow`), and never twice at
+the same time. While no other one is to be had the present one is used as long as it lives. After a failure
+the token server is left alone for a back-off that doubles; who asks meanwhile gets the same error at once.
+"""
+
+import asyncio
+import random
+import threading
+import time
+from collections.abc import Callable
+
+from twinlog.kafka.security.oauth.login import OAuthLogin, Token, TokenError
+
+Fetch = Callable[[OAuthLogin, float], Token]
+_MARGIN_SECONDS = 1.0
+"""A token this near to its end would expire on its way to the broker."""
+
+
+def _seconds_since_1970() -> float:
+    return time.time_ns() / 1e9
+
+
+class TokenKeeper:
+    """Safe to use from several threads and event loops."""
+
+    def __init__(
+        self,
+        login: OAuthLogin,
+        fetch: Fetch,
+        *,
+        clock: Callable[[], float] = _seconds_since_1970,
+        chance: Callable[[], float] = random.random,
+    ) -> None:
+        """`fetch` blocks and raises TokenError; `clock` gives seconds since 1970."""
+        self._login = login
+        self._fetch = fetch
+        self._clock = clock
+        self._chance = chance
+        self._lock = threading.Lock()
+        self._token: Token | None = None
+        self._begun_at = 0.0
+        self._refresh_at = 0.0
+        self._failure: TokenError | None = None
+        self._failures = 0
+        self._retry_at = 0.0
+
+    def token(self, *, most_used: float = 1.0) -> Token:
+        """A token that is still valid, and of whose life at most this share is over, if another one can be
+        had. Blocks while one is fetched. Raises TokenError."""
+        known = self._at_hand(most_used)
+        if known is not None:
+            return known
+        with self._lock:
+            fetched_meanwhile = self._at_hand(most_used)
+            return self._fetched() if fetched_meanwhile is None else fetched_meanwhile
+
+    async def token_soon(self) -> Token:
+        """`token` for event loops, which must not wait."""
+        known = self._at_hand()
+        return await asyncio.to_thread(self.token) if known is None else known
+
+    def _at_hand(self, most_used: float = 1.0) -> Token | None:
+        """The token in use; None when another one should be asked for. Raises the TokenError of a failure
+        that is too fresh to try again."""
+        now, token = self._clock(), self._token
+        alive = token is not None and now < token.expires_at - _MARGIN_SECONDS
+        if token is not None and alive:
+            until = self._begun_at + most_used * (token.expires_at - self._begun_at)
+            if now < min(until, self._refresh_at):
+                return token
+        failure = self._failure
+        if failure is not None and now < self._retry_at:
+            if token is not None and alive:
+                return token
+            raise TokenError(str(failure), refused=failure.refused)
+        return None
+
+    def _fetched(self) -> Token:
+        try:
+            token = self._fetch(self._login, self._clock())
+        except TokenError as error:
+            self._failure = error
+            self._failures += 1
+            wait_seconds = self._login.backoff_seconds * 2 ** min(self._failures - 1, 30)
+            now = self._clock()
+            self._retry_at = now + min(wait_seconds, self._login.backoff_max_seconds)
+            present = self._token
+            if present is not None and now < present.expires_at - _MARGIN_SECONDS:
+                return present
+            raise
+        now = self._clock()
+        self._begun_at = now
+        self._refresh_at = self._login.window.refresh_at(now, token.expires_at, self._chance())
+        self._failure, self._failures = None, 0
+        self._token = token
+        return token
