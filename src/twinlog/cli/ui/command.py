@@ -1,0 +1,95 @@
+"""`twinlog ui`: serves the live page until it is stopped."""
+
+import socket
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from twinlog.cli.common.failures import reported_failures, run_async
+from twinlog.cli.common.location import ConfigOption, EndpointOption, channels, service_endpoints
+from twinlog.config import Address
+from twinlog.errors import ConfigError
+
+DEFAULT_LISTEN = "127.0.0.1:8890"
+
+_HELP = """Show all flows on a live page in the browser, until Ctrl-C. The page reads, and changes nothing.
+
+Prints one line with its address once it serves. It listens on this machine only; an address that others \
+reach needs --certificate, --key and --tokens (a file as twinlog.auth.tokens.file), or --insecure inside \
+a network you trust. The page then asks for a token. Services are found and called as by `twinlog status`.
+
+Exit codes: 0 stopped; 2 wrong usage, a port in use, or the package aiohttp is not there \
+(`pip install 'twinlog[ui]'`).
+"""
+
+
+def ui_command(
+    config: ConfigOption = None,
+    endpoint: EndpointOption = None,
+    listen: Annotated[
+        str, typer.Option(metavar="HOST:PORT", help="Where the page is; port 0 takes a free one.")
+    ] = DEFAULT_LISTEN,
+    certificate: Annotated[Path | None, typer.Option(metavar="FILE", help="PEM, with its chain.")] = None,
+    key: Annotated[Path | None, typer.Option(metavar="FILE", help="PEM, of the certificate.")] = None,
+    tokens: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Who may look: lines of NAME ROLE SHA256.")
+    ] = None,
+    host_name: Annotated[
+        list[str] | None,
+        typer.Option(metavar="NAME", help="A name under which browsers reach it. May be repeated."),
+    ] = None,
+    insecure: Annotated[
+        bool, typer.Option("--insecure", help="Listen beyond this machine without TLS and tokens.")
+    ] = False,
+) -> None:
+    with reported_failures():
+        from twinlog.cli.ui.access import refuse_open_page, tls_context
+        from twinlog.service.access.tokens import TokenFile
+
+        address = _address(listen)
+        context = tls_context(certificate, key)
+        refuse_open_page(address, tls=context is not None, tokens=tokens is not None, insecure=insecure)
+        known = None if tokens is None else TokenFile(str(tokens))
+        endpoints = service_endpoints(config, endpoint)
+        open_to = channels(config)
+        bound = _bound(address)
+        try:
+            from twinlog.cli.ui.serving import serve
+        except ModuleNotFoundError as error:
+            if error.name != "aiohttp":
+                raise
+            raise ConfigError(
+                "the page needs the package aiohttp: pip install 'twinlog[ui]'", metadata={"key": "ui"}
+            ) from error
+    names = frozenset(name.lower() for name in host_name or ())
+    with bound:
+        run_async(serve(endpoints, open_to, bound, address, context, known, names, ready=_ready))
+
+
+def _ready(url: str) -> None:
+    typer.echo(f"ready: {url}")
+
+
+def _address(text: str) -> Address:
+    try:
+        return Address.parse(text)
+    except ValueError as error:
+        raise ConfigError(f"--listen: {error}", metadata={"key": "--listen"}) from error
+
+
+def _bound(address: Address) -> socket.socket:
+    """Raises ConfigError when the port is in use."""
+    try:
+        return socket.create_server(
+            (address.host.strip("[]"), address.port),
+            family=socket.AF_INET6 if ":" in address.host else socket.AF_INET,
+        )
+    except (OSError, OverflowError) as error:
+        raise ConfigError(
+            f"--listen {address}: {error}: name another port, or 0 for a free one",
+            metadata={"key": "--listen"},
+        ) from error
+
+
+ui_command.__doc__ = _HELP

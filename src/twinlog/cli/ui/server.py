@@ -1,0 +1,162 @@
+"""The HTTP side: static files, one event stream for each browser, plans on request. GET only.
+
+Invariants: at most MAX_STREAMS browsers read the stream, the next one is told so; every write to a browser is
+bounded, one that does not read is dropped; a plan is asked for once by all who want it.
+"""
+
+import asyncio
+import json
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, field
+from importlib import resources
+from typing import Any
+
+from aiohttp import web
+
+from twinlog.cli.ui.access import SECURITY_HEADERS, is_own_host, may_look
+from twinlog.cli.ui.feed import Feed
+from twinlog.cli.ui.rows import GROUP_FIELDS, PARTITION_FIELDS, known_reasons
+from twinlog.config import Address
+from twinlog.printable import printable_json
+from twinlog.service.access.tokens import TokenFile
+from twinlog.service.runtime import wait_or_stop
+
+MAX_STREAMS = 64
+TURN_SECONDS = 1.0
+WRITE_SECONDS = 20.0
+QUIET_SECONDS = 10.0
+"""A stream says something at least this often."""
+
+_PAGE = resources.files("twinlog.cli.ui") / "page"
+_FILES = {
+    "/": ("index.html", "text/html"),
+    "/app.js": ("app.js", "text/javascript"),
+    "/views.js": ("views.js", "text/javascript"),
+    "/parts.js": ("parts.js", "text/javascript"),
+    "/stream.js": ("stream.js", "text/javascript"),
+    "/style.css": ("style.css", "text/css"),
+    "/vendor/preact-htm.js": ("vendor/preact-htm.js", "text/javascript"),
+    "/vendor/uplot.js": ("vendor/uplot.js", "text/javascript"),
+    "/vendor/uplot.css": ("vendor/uplot.css", "text/css"),
+}
+
+Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
+
+
+@dataclass(slots=True, kw_only=True)
+class Page:
+    """What the server needs to know."""
+
+    feed: Feed
+    listen: Address
+    stop: asyncio.Event
+    tokens: TokenFile | None = None
+    host_names: frozenset[str] = frozenset()
+    """Names beside the address under which browsers reach the server."""
+    max_streams: int = MAX_STREAMS
+    streams: int = 0
+    turned: asyncio.Event = field(default_factory=asyncio.Event)
+    """Replaced at each turn: who waits for one waits for the next."""
+
+    async def turn(self) -> None:
+        """Loop: once a second encode what changed, and wake the streams."""
+        while not await wait_or_stop(self.stop, TURN_SECONDS):
+            if self.feed.next_turn():
+                self.turned.set()
+                self.turned = asyncio.Event()
+        self.turned.set()
+
+
+def application(page: Page) -> web.Application:
+    """The routes."""
+
+    @web.middleware  # type: ignore[untyped-decorator]
+    async def guarded(request: web.Request, handler: Handler) -> web.StreamResponse:
+        if not is_own_host(request.host, page.listen, page.host_names):
+            told = "this server is not called so; name it with --host-name"
+            return _refusal(421, "HOST_UNKNOWN", told)
+        if request.path.startswith("/api/") and not may_look(
+            request.headers.get("Authorization", ""), page.tokens
+        ):
+            return _refusal(401, "NOT_AUTHENTICATED", "a token is needed: the page asks for it")
+        try:
+            return await handler(request)
+        except web.HTTPException as error:
+            return _refusal(error.status, "HTTP_" + str(error.status), error.reason)
+
+    app = web.Application(middlewares=[guarded], client_max_size=1024)
+    for path, (name, kind) in _FILES.items():
+        app.router.add_get(path, _static(name, kind))
+    app.router.add_get("/api/words", _words)
+
+    async def stream(request: web.Request) -> web.StreamResponse:
+        return await _stream(request, page)
+
+    app.router.add_get("/api/stream", stream)
+    return app
+
+
+def _static(name: str, kind: str) -> Handler:
+    content = (_PAGE / name).read_bytes()
+
+    async def answer(_: web.Request) -> web.StreamResponse:
+        return web.Response(body=content, content_type=kind, charset="utf-8", headers=SECURITY_HEADERS)
+
+    return answer
+
+
+async def _words(_: web.Request) -> web.StreamResponse:
+    """What does not change: fields of rows, meaning and remedy of reasons."""
+    return _json(200, {"partition": PARTITION_FIELDS, "group": GROUP_FIELDS, "reasons": known_reasons()})
+
+
+async def _stream(request: web.Request, page: Page) -> web.StreamResponse:
+    if page.streams >= page.max_streams:
+        told = f"{page.streams} pages are open, and this server has room for no more: close some"
+        refused = _refusal(503, "TOO_MANY_WATCHERS", told)
+        refused.headers["Retry-After"] = "10"
+        return refused
+    page.streams += 1
+    try:
+        response = web.StreamResponse(
+            headers={**SECURITY_HEADERS, "Content-Type": "text/event-stream", "X-Accel-Buffering": "no"}
+        )
+        await response.prepare(request)
+        await _tell(response, page)
+        return response
+    finally:
+        page.streams -= 1
+
+
+async def _tell(response: web.StreamResponse, page: Page) -> None:
+    """Until `stop`, or until the browser is gone or reads too slowly."""
+    turn = -1
+    try:
+        while not page.stop.is_set():
+            turned = page.turned
+            newest = page.feed.turn
+            frames = [] if turn == newest else page.feed.since(turn)
+            turn = newest
+            async with asyncio.timeout(WRITE_SECONDS):
+                for frame in frames or [b": alive\n\n"]:
+                    await response.write(frame)
+            await _next(turned)
+    except (TimeoutError, ConnectionError):
+        return
+
+
+async def _next(turned: asyncio.Event) -> None:
+    try:
+        async with asyncio.timeout(QUIET_SECONDS):
+            await turned.wait()
+    except TimeoutError:
+        return
+
+
+def _refusal(status: int, reason: str, message: str) -> web.Response:
+    return _json(status, {"reason": reason, "message": message})
+
+
+def _json(status: int, document: Any) -> web.Response:
+    text = printable_json(json.dumps(document, ensure_ascii=False))
+    return web.Response(status=status, text=text, content_type="application/json", headers=SECURITY_HEADERS)

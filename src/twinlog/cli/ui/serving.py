@@ -1,0 +1,53 @@
+"""Runs the page: what follows the services, and the server, until a signal."""
+
+import asyncio
+import os
+import socket
+import ssl
+from collections.abc import Callable, Mapping
+
+import grpc
+from aiohttp import web
+
+from twinlog.cli.ui.feed import Feed
+from twinlog.cli.ui.server import Page, application
+from twinlog.cli.ui.upstream import TABLES, Upstream
+from twinlog.clock import SystemClock
+from twinlog.config import Address
+from twinlog.service.access.tokens import TokenFile
+from twinlog.service.signals import handle_signals
+
+STOP_SECONDS = 2.0
+
+
+async def serve(
+    endpoints: Mapping[str, str],
+    open_to: Callable[[str, str], grpc.aio.Channel],
+    bound: socket.socket,
+    listen: Address,
+    context: ssl.SSLContext | None,
+    tokens: TokenFile | None,
+    host_names: frozenset[str],
+    *,
+    ready: Callable[[str], None],
+) -> None:
+    """Until SIGTERM or Ctrl-C; a second one ends the process at once."""
+    stop = asyncio.Event()
+    port = bound.getsockname()[1]
+    listen = Address(host=listen.host, port=port)
+    feed = Feed(TABLES, in_snapshots_only=("history",))
+    page = Page(feed=feed, listen=listen, stop=stop, tokens=tokens, host_names=host_names)
+    runner = web.AppRunner(application(page), access_log=None, handle_signals=False)
+    with handle_signals(on_first=lambda _: stop.set(), on_second=lambda _: os._exit(1)):
+        await runner.setup()
+        try:
+            site = web.SockSite(runner, bound, ssl_context=context, shutdown_timeout=STOP_SECONDS)
+            await site.start()
+            async with asyncio.TaskGroup() as group:
+                group.create_task(
+                    Upstream(endpoints, open_to, feed, SystemClock()).run(stop), name="upstream"
+                )
+                group.create_task(page.turn(), name="turns")
+                ready(f"{'http' if context is None else 'https'}://{listen}/")
+        finally:
+            await runner.cleanup()

@@ -1,0 +1,215 @@
+"""Follows the four services for all browsers together: one watch of partitions, one of groups, one poll of
+what has no watch. A service that is away is a row; what was known of it stays.
+"""
+
+import asyncio
+from collections import deque
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from contextlib import aclosing
+from dataclasses import asdict
+from random import random
+from typing import Any
+
+import grpc
+
+from twinlog.api.checkpoint.v1 import checkpoint_service_pb2 as checkpoint
+from twinlog.api.checkpoint.v1.checkpoint_service_pb2_grpc import CheckpointServiceStub
+from twinlog.api.heartbeat.v1 import heartbeat_service_pb2 as heartbeat
+from twinlog.api.heartbeat.v1.heartbeat_service_pb2_grpc import HeartbeatServiceStub
+from twinlog.api.source.v1 import source_service_pb2 as source
+from twinlog.api.source.v1.source_service_pb2_grpc import SourceServiceStub
+from twinlog.cli.checkpoint.groups_watch import WatchedGroups
+from twinlog.cli.source.watched_partitions import KnownPartitions
+from twinlog.cli.status.check import Problem, problems_of
+from twinlog.cli.status.query import query_status
+from twinlog.cli.status.rows import FlowRow, Status
+from twinlog.cli.ui import rows
+from twinlog.cli.ui.drain import LagHistory, Sample
+from twinlog.cli.ui.feed import Feed, Table
+from twinlog.cli.ui.readiness import fences, overall, readiness
+from twinlog.clock import Clock
+from twinlog.errors import TwinlogError
+from twinlog.service.errors_wire import error_from_rpc
+from twinlog.service.feeds.client import Lost, Received, Restarted, WatchEvent, watch
+from twinlog.service.runtime import Backoff, wait_or_stop
+
+TABLES = (
+    "services",
+    "flows",
+    "clusters",
+    "partitions",
+    "groups",
+    "gaps",
+    "paths",
+    "moves",
+    "feeds",
+    "history",
+)
+STATUS_SECONDS = 2.0
+DETAILS_SECONDS = 5.0
+GROUPS_SECONDS = 1.0
+CALL_SECONDS = 5.0
+KEPT_SAMPLES = 150
+"""Of a sparkline: five minutes."""
+
+
+class Upstream:
+    """Fills a feed until `stop`."""
+
+    def __init__(
+        self,
+        endpoints: Mapping[str, str],
+        open_to: Callable[[str, str], grpc.aio.Channel],
+        feed: Feed,
+        clock: Clock,
+    ) -> None:
+        """`open_to` opens a channel to a service by its name and endpoint, and may raise ConfigError."""
+        self._endpoints = endpoints
+        self._open_to = open_to
+        self._feed = feed
+        self._clock = clock
+        self._lags: dict[str, LagHistory] = {}
+        self._history: dict[str, deque[list[float | int | None]]] = {}
+
+    async def run(self, stop: asyncio.Event) -> None:
+        """Ends with `stop`. Raises ConfigError for certificates and tokens that are not usable."""
+        async with asyncio.TaskGroup() as group:
+            tasks = [
+                group.create_task(self._status(stop), name="ui status"),
+                group.create_task(self._partitions(stop), name="ui partitions"),
+                group.create_task(self._groups(stop), name="ui groups"),
+                group.create_task(self._details(stop), name="ui details"),
+            ]
+            await stop.wait()
+            for task in tasks:
+                task.cancel()
+
+    async def _status(self, stop: asyncio.Event) -> None:
+        while not stop.is_set():
+            status = await query_status(self._endpoints, self._open_to, timeout_seconds=CALL_SECONDS)
+            self._show(status)
+            await wait_or_stop(stop, STATUS_SECONDS)
+
+    def _show(self, status: Status) -> None:
+        feed, problems = self._feed, problems_of(status)
+        feed["services"].replace({row.name: asdict(row) for row in status.services})
+        feed["clusters"].replace({alias: asdict(row) for alias, row in status.clusters.items()})
+        feed["flows"].replace({name: self._flow(row, problems) for name, row in status.flows.items()})
+        feed["history"].replace({name: [*self._history[name]] for name in status.flows})
+
+    def _flow(self, row: FlowRow, problems: list[Problem]) -> dict[str, Any]:
+        drain = self._lags.setdefault(row.flow, LagHistory()).add(
+            Sample(self._clock.monotonic(), row.lag_records)
+        )
+        samples = self._history.setdefault(row.flow, deque(maxlen=KEPT_SAMPLES))
+        seconds = round(self._clock.now_ms() / 1000)
+        sample = [seconds, row.records_per_second, row.lag_records, row.delay_seconds]
+        samples.append(sample)
+        checks = readiness(row, problems, drain)
+        return {
+            **asdict(row),
+            "sample": sample,
+            "drain": asdict(drain),
+            "readiness": overall(checks),
+            "checks": [asdict(check) for check in checks],
+            "fences": fences(row),
+        }
+
+    async def _partitions(self, stop: asyncio.Event) -> None:
+        known, table = KnownPartitions(), self._feed["partitions"]
+        async with self._open_to("source", self._endpoints["source"]) as channel:
+            stub = SourceServiceStub(channel)
+            events: AsyncIterator[WatchEvent[source.WatchPartitionsResponse]] = watch(
+                lambda token: stub.WatchPartitions(source.WatchPartitionsRequest(resume_token=token)),
+                peer="source",
+                stop=stop,
+                backoff=_backoff(),
+            )
+            async with aclosing(events):  # type: ignore[type-var]
+                async for event in events:
+                    self._note("source", event)
+                    match event:
+                        case Restarted():
+                            known.begin()
+                        case Received(response=response):
+                            told = known.take(response)
+                            for status in told.removed if told else ():
+                                table.remove(rows.partition_key(status))
+                            for status in told.changed if told else ():
+                                table.put(rows.partition_key(status), rows.partition_row(status))
+
+    async def _groups(self, stop: asyncio.Event) -> None:
+        known = WatchedGroups()
+        async with self._open_to("checkpoint", self._endpoints["checkpoint"]) as channel:
+            stub = CheckpointServiceStub(channel)
+            async with asyncio.TaskGroup() as group:
+                group.create_task(self._group_rows(known, stop), name="ui group rows")
+                events: AsyncIterator[WatchEvent[checkpoint.WatchCheckpointsResponse]] = watch(
+                    lambda token: stub.WatchCheckpoints(
+                        checkpoint.WatchCheckpointsRequest(resume_token=token)
+                    ),
+                    peer="checkpoint",
+                    stop=stop,
+                    backoff=_backoff(),
+                )
+                async with aclosing(events):  # type: ignore[type-var]
+                    async for event in events:
+                        self._note("checkpoint", event)
+                        known.see(event)
+                        self._groups_changed = True
+
+    _groups_changed = False
+
+    async def _group_rows(self, known: WatchedGroups, stop: asyncio.Event) -> None:
+        """Partitions of groups arrive one by one; they are joined to rows of groups once in a while."""
+        while not await wait_or_stop(stop, GROUPS_SECONDS):
+            if self._groups_changed and known.complete:
+                self._groups_changed = False
+                self._feed["groups"].replace(rows.group_rows(known.groups.values()))
+
+    async def _details(self, stop: asyncio.Event) -> None:
+        async with (
+            self._open_to("source", self._endpoints["source"]) as to_source,
+            self._open_to("checkpoint", self._endpoints["checkpoint"]) as to_checkpoint,
+            self._open_to("heartbeat", self._endpoints["heartbeat"]) as to_heartbeat,
+        ):
+            gaps = SourceServiceStub(to_source)
+            moves = CheckpointServiceStub(to_checkpoint)
+            paths = HeartbeatServiceStub(to_heartbeat)
+            while not stop.is_set():
+                async with asyncio.TaskGroup() as group:
+                    asked = gaps.ListGaps(source.ListGapsRequest(), timeout=CALL_SECONDS)
+                    group.create_task(self._ask("gaps", asked, rows.gap_rows), name="ui gaps")
+                    listed = moves.ListMoves(checkpoint.ListMovesRequest(), timeout=CALL_SECONDS)
+                    group.create_task(self._ask("moves", listed, rows.move_rows), name="ui moves")
+                    seen = paths.GetTopology(heartbeat.GetTopologyRequest(), timeout=CALL_SECONDS)
+                    group.create_task(self._ask("paths", seen, rows.path_rows), name="ui paths")
+                await wait_or_stop(stop, DETAILS_SECONDS)
+
+    async def _ask(
+        self, name: str, call: Awaitable[Any], as_rows: Callable[[Any], Mapping[str, Mapping[str, Any]]]
+    ) -> None:
+        table: Table = self._feed[name]
+        try:
+            table.replace(as_rows(await call))
+        except grpc.aio.AioRpcError as failure:
+            self._told(name, error_from_rpc(failure, peer=name))
+        else:
+            self._told(name, None)
+
+    def _note(self, name: str, event: WatchEvent[Any]) -> None:
+        match event:
+            case Lost(error=error):
+                self._told(name, error)
+            case Received():
+                self._told(name, None)
+
+    def _told(self, name: str, error: TwinlogError | None) -> None:
+        if error is None:
+            self._feed["feeds"].put(name, {"live": True, "reason": "", "message": ""})
+        else:
+            self._feed["feeds"].put(name, {"live": False, "reason": error.reason, "message": str(error)})
+
+
+def _backoff() -> Backoff:
+    return Backoff(initial_seconds=0.2, max_seconds=5.0, random=random)

@@ -1,0 +1,242 @@
+"""`twinlog ui`, as a person sees it in a browser, and as a stranger meets its port."""
+
+import asyncio
+import hashlib
+import os
+import socket
+import sys
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack, asynccontextmanager
+from pathlib import Path
+
+import aiohttp
+
+from contract.browser import Tab, new_tab
+from contract.ui_services import Services, World, serving
+from twinlog.cli.ui.feed import Feed
+from twinlog.cli.ui.server import MAX_STREAMS
+
+IMAGES = Path(__file__).parents[2] / "docs" / "images"
+MAKE_IMAGES_VARIABLE = "TWINLOG_TESTS_MAKE_IMAGES"
+START_SECONDS = 120.0
+
+
+@asynccontextmanager
+async def ui(services: Services, *arguments: str) -> AsyncIterator[str]:
+    """The URL of a `twinlog ui` process. SIGTERM ends it with exit code 0."""
+    process = await asyncio.create_subprocess_exec(
+        *(sys.executable, "-m", "twinlog", "ui", "--listen", "127.0.0.1:0"),
+        *services.arguments(),
+        *arguments,
+        stdin=asyncio.subprocess.DEVNULL,
+        stdout=asyncio.subprocess.PIPE,
+    )
+    assert process.stdout is not None
+    try:
+        async with asyncio.timeout(START_SECONDS):
+            line = (await process.stdout.readline()).decode()
+        assert line.startswith("ready: http"), line
+        yield line.removeprefix("ready: ").strip()
+    finally:
+        if process.returncode is None:
+            process.terminate()
+        async with asyncio.timeout(START_SECONDS):
+            code = await process.wait()
+    assert code == 0
+
+
+@asynccontextmanager
+async def looking(world: World, *arguments: str) -> AsyncIterator[tuple[Tab, str, Services]]:
+    async with AsyncExitStack() as stack:
+        tab = await stack.enter_async_context(new_tab())
+        services = await stack.enter_async_context(serving(world))
+        url = await stack.enter_async_context(ui(services, *arguments))
+        yield tab, url, services
+
+
+async def test_a_person_sees_flows_and_walks_through_all_views_by_keyboard() -> None:
+    world = World(lag=100)
+    async with looking(world) as (tab, url, _):
+        await tab.open(url)
+        await tab.sees("A->B", "19 RUNNING", "1 FAULTED", "1,234", "0.25 s", "GAPS")
+        await tab.press("2")
+        await tab.sees("topic-00000-0", "20 of 20 partitions", "RECORD_TOO_LARGE")
+        await tab.press("j")
+        await tab.sees("raise the limit of the target topic", "record at offset 900")
+        await tab.press("/")
+        await tab.type("topic-00001-7")
+        await tab.sees("1 of 20 partitions")
+        await tab.press("Escape")
+        await tab.press("3")
+        await tab.sees("group-00004", "EXACT", "5 of 5 groups")
+        await tab.press("4")
+        await tab.sees("topic-00001-3", "RETENTION", "15")
+        await tab.press("5")
+        await tab.sees("A->B: ALIVE", "Paths that heartbeats took")
+        await tab.holds("document.querySelectorAll('svg.graph .edge').length === 1")
+        await tab.press("6")
+        await tab.sees(
+            "NO-GO", "Topics that hold it up", "topic-00000: 100 records", "none: producers can write"
+        )
+        await tab.press("7")
+        await tab.sees("configsync", "SERVING", "cluster A")
+        assert tab.complaints == []
+        assert [each for each in tab.requests if not each.startswith((url, "data:"))] == []
+
+
+async def test_what_changes_in_a_service_changes_on_the_page() -> None:
+    world = World(faulted=0)
+    async with looking(world) as (tab, url, _):
+        await tab.open(f"{url}#/migration")
+        await tab.sees("GO", "the lag is 0", "heartbeats arrive: yes")
+        world.heartbeats = False
+        world.lag = 4321
+        await tab.sees("NO-GO", "the path is SILENT", "4,321 records to copy")
+        world.heartbeats = True
+        world.lag = 0
+        await tab.sees("the lag is 0", "heartbeats arrive: yes")
+
+
+async def test_a_service_that_goes_away_is_said_and_what_it_told_stays() -> None:
+    async with looking(World()) as (tab, url, services):
+        await tab.open(f"{url}#/partitions")
+        await tab.sees("topic-00001-9")
+        await services.stop("source")
+        await tab.sees("source is DOWN", "topic-00001-9")
+
+
+async def test_an_unknown_flow_and_an_unknown_view_in_the_url_are_said() -> None:
+    async with looking(World()) as (tab, url, _):
+        await tab.open(f"{url}#/flows?flow=%3Cimg%20src=x%20onerror=alert(1)%3E")
+        await tab.sees("There is no flow “<img src=x onerror=alert(1)>” here", "Flows: A->B")
+        await tab.open(f"{url}#/nowhere")
+        await tab.sees("There is no view “nowhere”")
+        assert tab.complaints == []
+
+
+async def test_the_page_fits_from_80_pixels_to_4k_in_light_and_dark() -> None:
+    async with looking(World(lag=100)) as (tab, url, _):
+        for dark in (False, True):
+            await tab.open(url, dark=dark)
+            await tab.sees("A->B")
+            for width in (80, 320, 1280, 3840):
+                await tab.resize(width, 2160 if width > 2000 else 800)
+                for view in "1234567":
+                    await tab.press(view)
+                    await tab.holds("document.querySelector('main').innerText.length > 20")
+                    await tab.holds("document.documentElement.scrollWidth <= innerWidth")
+            background = await tab.run("getComputedStyle(document.body).backgroundColor")
+            assert (sum(map(int, background[4:-1].split(","))) < 200) is dark
+            await tab.ask("Page.navigate", url="about:blank")
+
+
+async def test_ten_thousand_partitions_and_five_thousand_groups_are_lists_of_what_is_on_the_screen() -> None:
+    async with looking(World(partitions=10_000, groups=5_000)) as (tab, url, _):
+        await tab.open(f"{url}#/partitions")
+        await tab.sees("10,000 of 10,000 partitions")
+        await tab.holds("document.querySelectorAll('.row').length < 100")
+        await tab.run("document.querySelector('.rows').focus()")
+        await tab.press("End")
+        await tab.sees("topic-00999-9")
+        await tab.press("/")
+        await tab.type("topic-00777-7")
+        await tab.sees("1 of 10,000 partitions", "topic-00777-7")
+        await tab.press("Escape")
+        await tab.press("3")
+        await tab.sees("5,000 of 5,000 groups")
+        await tab.holds("document.querySelectorAll('.row').length < 100")
+
+
+async def test_images_of_the_docs_show_what_a_person_sees(tmp_path: Path) -> None:
+    """Written into docs/images where the variable asks for it; else only that a picture comes."""
+    folder = IMAGES if os.environ.get(MAKE_IMAGES_VARIABLE) else tmp_path
+    folder.mkdir(exist_ok=True)
+    async with looking(World(partitions=240, groups=30, faulted=3, lag=300)) as (tab, url, _):
+        for view, words in (("flows", "A->B"), ("partitions", "RECORD_TOO_LARGE"), ("migration", "NO-GO")):
+            await tab.open(f"{url}#/{view}", width=1200, height=600, dark=view == "migration")
+            await tab.sees(words)
+            picture = await tab.screenshot()
+            assert picture[:4] == b"\x89PNG"
+            await asyncio.to_thread((folder / f"ui-{view}.png").write_bytes, picture)
+
+
+async def test_browsers_beyond_the_bound_are_refused_politely_and_share_one_watch() -> None:
+    world = World()
+    async with serving(world) as services, ui(services) as url, AsyncExitStack() as stack:
+        connector = aiohttp.TCPConnector(limit=0)
+        session = await stack.enter_async_context(aiohttp.ClientSession(connector=connector))
+        for _ in range(MAX_STREAMS):
+            answer = await stack.enter_async_context(session.get(f"{url}api/stream"))
+            assert answer.status == 200
+            assert (await answer.content.readline()).startswith(b"event: snapshot")
+        for _ in range(1000 - MAX_STREAMS):
+            async with session.get(f"{url}api/stream") as refused:
+                assert refused.status == 503
+                assert refused.headers["Retry-After"] == "10"
+                assert (await refused.json())["reason"] == "TOO_MANY_WATCHERS"
+        assert world.watches == 1
+
+
+async def test_another_sites_name_for_this_machine_is_refused() -> None:
+    async with serving(World()) as services, ui(services) as url, aiohttp.ClientSession() as session:
+        for path in ("", "api/stream", "api/words"):
+            async with session.get(f"{url}{path}", headers={"Host": "evil.example"}) as refused:
+                assert refused.status == 421
+        async with session.get(url) as page:
+            policy = page.headers["Content-Security-Policy"]
+            assert "default-src 'none'" in policy
+            assert "unsafe" not in policy
+        async with session.post(f"{url}api/stream") as refused:
+            assert refused.status == 405
+        async with session.get(f"{url}../../etc/passwd") as refused:
+            assert refused.status == 404
+
+
+async def test_with_tokens_a_person_signs_in_and_a_stranger_sees_nothing(tmp_path: Path) -> None:
+    tokens = tmp_path / "tokens"
+    tokens.write_text(f"ann viewer {hashlib.sha256(b'a-long-token').hexdigest()}\n")
+    async with looking(World(), "--tokens", str(tokens)) as (tab, url, _):
+        async with aiohttp.ClientSession() as session:
+            for headers in ({}, {"Authorization": "Bearer wrong"}):
+                async with session.get(f"{url}api/stream", headers=headers) as refused:
+                    assert refused.status == 401
+        await tab.open(url)
+        await tab.sees("This page needs a token")
+        await tab.run("document.getElementById('token').focus()")
+        await tab.type("a-long-token")
+        await tab.press("Enter")
+        await tab.run("document.querySelector('form')?.requestSubmit()")
+        await tab.sees("A->B", "19 RUNNING")
+
+
+async def failed(*arguments: str) -> str:
+    """What a `twinlog ui` that does not start says."""
+    process = await asyncio.create_subprocess_exec(
+        *(sys.executable, "-m", "twinlog", "ui", *arguments),
+        stdin=asyncio.subprocess.DEVNULL,
+        stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.PIPE,
+    )
+    async with asyncio.timeout(START_SECONDS):
+        _, told = await process.communicate()
+    assert process.returncode == 2
+    return told.decode()
+
+
+async def test_a_port_open_to_others_without_tls_and_tokens_and_a_port_in_use_are_refused() -> None:
+    assert "no TLS and no authentication" in await failed("--listen", "0.0.0.0:0")
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        assert "name another port" in await failed("--listen", f"127.0.0.1:{port}")
+
+
+def test_a_browser_far_behind_gets_a_snapshot_and_others_only_what_changed() -> None:
+    feed = Feed(["flows"])
+    feed["flows"].put("A->B", {"lag": 0})
+    assert feed.next_turn()
+    for lag in range(1, 40):
+        feed["flows"].put("A->B", {"lag": lag})
+        assert feed.next_turn()
+    assert b"event: snapshot" in feed.since(0)[0]
+    assert feed.since(feed.turn - 1)[0].count(b'"lag":39') == 1
+    assert not feed.next_turn()

@@ -1,0 +1,227 @@
+"""Four services that say what a test wants, over real gRPC: what the live page is held against."""
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from typing import Any
+
+import grpc
+from grpc_health.v1 import health, health_pb2, health_pb2_grpc
+
+from twinlog.api.checkpoint.v1 import checkpoint_service_pb2 as checkpoint
+from twinlog.api.checkpoint.v1 import checkpoint_service_pb2_grpc as checkpoint_grpc
+from twinlog.api.common.v1.types_pb2 import ClusterStatus, Flow, Progress, TopicPartition
+from twinlog.api.configsync.v1 import configsync_service_pb2 as configsync
+from twinlog.api.configsync.v1 import configsync_service_pb2_grpc as configsync_grpc
+from twinlog.api.heartbeat.v1 import heartbeat_service_pb2 as heartbeat
+from twinlog.api.heartbeat.v1 import heartbeat_service_pb2_grpc as heartbeat_grpc
+from twinlog.api.source.v1 import source_service_pb2 as source
+from twinlog.api.source.v1 import source_service_pb2_grpc as source_grpc
+
+SERVICES = ("source", "checkpoint", "heartbeat", "configsync")
+FLOW = Flow(source="A", target="B")
+CLUSTERS = [ClusterStatus(alias=alias, reachable=True) for alias in ("A", "B")]
+PARTITIONS_IN_A_TOPIC = 10
+SNAPSHOT_ITEMS = 500
+
+
+@dataclass(slots=True, kw_only=True)
+class World:
+    """What the services say. Changes of `lag` and `heartbeats` are told at the next question."""
+
+    partitions: int = 20
+    groups: int = 5
+    faulted: int = 1
+    lag: int = 0
+    heartbeats: bool = True
+    watches: int = 0
+    """Watches of partitions that were opened."""
+
+
+def partition(world: World, number: int) -> source.PartitionStatus:
+    faulted = number < world.faulted
+    return source.PartitionStatus(
+        flow=FLOW,
+        source=TopicPartition(
+            topic=f"topic-{number // PARTITIONS_IN_A_TOPIC:05}", partition=number % PARTITIONS_IN_A_TOPIC
+        ),
+        state=source.PARTITION_STATE_FAULTED if faulted else source.PARTITION_STATE_RUNNING,
+        position=900,
+        source_end_offset=1000 if faulted else 900,
+        lag_records=100 if faulted else 0,
+        records_per_second=0.0 if faulted else 12.5,
+        reason="RECORD_TOO_LARGE" if faulted else "",
+        message="record at offset 900 has 2097152 bytes" if faulted else "",
+        offsets="preserved",
+    )
+
+
+class _Source(source_grpc.SourceServiceServicer):
+    def __init__(self, world: World) -> None:
+        self._world = world
+
+    async def ListFlows(self, request: Any, context: Any) -> source.ListFlowsResponse:  # noqa: N802
+        world = self._world
+        states = {"RUNNING": world.partitions - world.faulted, "FAULTED": world.faulted}
+        return source.ListFlowsResponse(
+            flows=[
+                source.FlowStatus(
+                    flow=FLOW,
+                    partitions_by_state=states,
+                    records=5000,
+                    bytes=700_000,
+                    records_per_second=1234.0,
+                    bytes_per_second=5.5e6,
+                    lag_records=world.lag,
+                    last_known_lag_records=world.lag,
+                    clusters=CLUSTERS,
+                )
+            ]
+        )
+
+    async def WatchPartitions(  # noqa: N802
+        self, request: Any, context: Any
+    ) -> AsyncIterator[source.WatchPartitionsResponse]:
+        world = self._world
+        world.watches += 1
+        for start in range(0, world.partitions, SNAPSHOT_ITEMS):
+            end = min(start + SNAPSHOT_ITEMS, world.partitions)
+            items = [partition(world, number) for number in range(start, end)]
+            yield source.WatchPartitionsResponse(snapshot_items=source.PartitionStatuses(partitions=items))
+        yield source.WatchPartitionsResponse(resume_token=b"1", snapshot_end=source.PartitionsSnapshotEnd())
+        async for each in _idle(source.WatchPartitionsResponse(resume_token=b"1", progress=Progress())):
+            yield each
+
+    async def ListGaps(self, request: Any, context: Any) -> source.ListGapsResponse:  # noqa: N802
+        lost = source.LedgerGap(
+            flow=FLOW,
+            partition=TopicPartition(topic="topic-00001", partition=3),
+            from_offset=10,
+            to_offset=25,
+            lost_offsets=15,
+            reason="RETENTION",
+        )
+        lost.found_at.FromJsonString("2026-01-02T03:04:05Z")
+        return source.ListGapsResponse(gaps=[lost] if self._world.faulted else [])
+
+
+class _Checkpoint(checkpoint_grpc.CheckpointServiceServicer):
+    def __init__(self, world: World) -> None:
+        self._world = world
+
+    async def ListGroups(self, request: Any, context: Any) -> checkpoint.ListGroupsResponse:  # noqa: N802
+        summary = checkpoint.GroupSummary(
+            flow=FLOW, group_count=self._world.groups, partitions_by_verdict={"EXACT": self._world.groups}
+        )
+        return checkpoint.ListGroupsResponse(
+            ready_flows=[FLOW], clusters=CLUSTERS, summaries=[summary], flows=[self._progress()]
+        )
+
+    def _progress(self) -> checkpoint.FlowProgress:
+        return checkpoint.FlowProgress(flow=FLOW, ready=True)
+
+    async def WatchCheckpoints(  # noqa: N802
+        self, request: Any, context: Any
+    ) -> AsyncIterator[checkpoint.WatchCheckpointsResponse]:
+        for number in range(self._world.groups):
+            row = checkpoint.GroupPartition(
+                flow=FLOW,
+                group=f"group-{number:05}",
+                source=TopicPartition(topic="topic-00000", partition=0),
+                verdict=checkpoint.VERDICT_EXACT,
+                source_lag=number,
+                target_lag=number,
+            )
+            item = checkpoint.WatchedItem(group=row)
+            yield checkpoint.WatchCheckpointsResponse(snapshot_item=item)
+        yield checkpoint.WatchCheckpointsResponse(resume_token=b"1", snapshot_end=checkpoint.SnapshotEnd())
+        async for each in _idle(checkpoint.WatchCheckpointsResponse(resume_token=b"1", progress=Progress())):
+            yield each
+
+    async def ListMoves(self, request: Any, context: Any) -> checkpoint.ListMovesResponse:  # noqa: N802
+        return checkpoint.ListMovesResponse(moves=[checkpoint.FlowMove(flow=FLOW)])
+
+
+class _Heartbeat(heartbeat_grpc.HeartbeatServiceServicer):
+    def __init__(self, world: World) -> None:
+        self._world = world
+
+    async def GetTopology(self, request: Any, context: Any) -> heartbeat.GetTopologyResponse:  # noqa: N802
+        path = heartbeat.Path(observed_on="B", topic="A.heartbeats", upstream_clusters=["A"])
+        return heartbeat.GetTopologyResponse(clusters=CLUSTERS, paths=[path])
+
+    async def ListDelays(self, request: Any, context: Any) -> heartbeat.ListDelaysResponse:  # noqa: N802
+        alive = self._world.heartbeats
+        delay = heartbeat.FlowDelay(
+            flow=FLOW,
+            state=heartbeat.PATH_STATE_ALIVE if alive else heartbeat.PATH_STATE_SILENT,
+            reason="" if alive else "HEARTBEAT_MISSING",
+            message="" if alive else "no heartbeat arrived for 30 s",
+        )
+        delay.last_delay.FromMilliseconds(250)
+        delay.age.FromMilliseconds(500)
+        return heartbeat.ListDelaysResponse(delays=[delay])
+
+
+class _ConfigSync(configsync_grpc.ConfigSyncServiceServicer):
+    async def ListFlows(self, request: Any, context: Any) -> configsync.ListFlowsResponse:  # noqa: N802
+        return configsync.ListFlowsResponse()
+
+
+async def _idle(message: Any) -> AsyncIterator[Any]:
+    waits = asyncio.Event()
+    while True:
+        try:
+            async with asyncio.timeout(5.0):
+                await waits.wait()
+        except TimeoutError:
+            yield message
+
+
+@dataclass(slots=True)
+class Services:
+    """Where they are. `stop` ends one, as a crash does."""
+
+    endpoints: dict[str, str] = field(default_factory=dict)
+    servers: dict[str, grpc.aio.Server] = field(default_factory=dict)
+
+    async def stop(self, name: str) -> None:
+        await self.servers.pop(name).stop(0)
+
+    def arguments(self) -> list[str]:
+        """How a command is told where they are."""
+        return [part for name, at in self.endpoints.items() for part in ("--endpoint", f"{name}={at}")]
+
+
+@asynccontextmanager
+async def serving(world: World) -> AsyncIterator[Services]:
+    """The four, on free ports of this machine."""
+    add: dict[str, Callable[[Any, grpc.aio.Server], None]] = {
+        "source": source_grpc.add_SourceServiceServicer_to_server,
+        "checkpoint": checkpoint_grpc.add_CheckpointServiceServicer_to_server,
+        "heartbeat": heartbeat_grpc.add_HeartbeatServiceServicer_to_server,
+        "configsync": configsync_grpc.add_ConfigSyncServiceServicer_to_server,
+    }
+    servicers = {
+        "source": _Source(world),  # type: ignore[abstract]
+        "checkpoint": _Checkpoint(world),  # type: ignore[abstract]
+        "heartbeat": _Heartbeat(world),
+        "configsync": _ConfigSync(),  # type: ignore[abstract]
+    }
+    services = Services()
+    try:
+        for name in SERVICES:
+            server = grpc.aio.server()
+            healthy = health.aio.HealthServicer()
+            await healthy.set("readiness", health_pb2.HealthCheckResponse.SERVING)
+            health_pb2_grpc.add_HealthServicer_to_server(healthy, server)
+            add[name](servicers[name], server)
+            port = server.add_insecure_port("127.0.0.1:0")
+            await server.start()
+            services.endpoints[name] = f"127.0.0.1:{port}"
+            services.servers[name] = server
+        yield services
+    finally:
+        for server in services.servers.values():
+            await server.stop(0)

@@ -1,0 +1,154 @@
+"""What `twinlog ui` decides before anything is drawn or served."""
+
+import hashlib
+import json
+from pathlib import Path
+
+import pytest
+
+import twinlog.cli
+from twinlog.cli.status.check import Problem
+from twinlog.cli.status.rows import FENCE, GAPS, FlowRow, InForce
+from twinlog.cli.ui.access import SECURITY_HEADERS, is_own_host, refuse_open_page
+from twinlog.cli.ui.drain import Drain, LagHistory, Sample, drain_of
+from twinlog.cli.ui.feed import KEPT_FRAMES, Feed
+from twinlog.cli.ui.readiness import GO, NO_GO, WAIT, fences, overall, readiness
+from twinlog.config import Address
+from twinlog.errors import ConfigError
+
+PAGE = Path(twinlog.cli.__file__).parent / "ui" / "page"
+LOOPBACK = Address(host="127.0.0.1", port=8890)
+
+
+def ready_flow() -> FlowRow:
+    row = FlowRow(flow="A->B", lag_records=0, path="ALIVE", delay_seconds=0.1, group_count=1)
+    row.groups = {"EXACT": 3}
+    return row
+
+
+def test_a_flow_without_lag_problems_and_gaps_may_be_moved() -> None:
+    checks = readiness(ready_flow(), [], Drain(state="DRAINED"))
+    assert overall(checks) == GO
+    assert {check.verdict for check in checks} == {GO}
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"lag_records": None},
+        {"path": "SILENT"},
+        {"path": None},
+        {"group_count": None},
+        {"groups": {"EXACT": 3, "NO_SYNC": 1}},
+        {"in_force": [InForce(kind=GAPS, about="A->B", message="15 offsets are lost")]},
+    ],
+)
+def test_each_thing_that_is_wrong_or_not_known_is_a_no_go(change: dict[str, object]) -> None:
+    row = ready_flow()
+    for name, value in change.items():
+        setattr(row, name, value)
+    checks = readiness(row, [], Drain(state="DRAINED"))
+    assert overall(checks) == NO_GO
+    assert [check.verdict for check in checks].count(NO_GO) == 1
+
+
+def test_problems_of_another_flow_do_not_hold_this_one_up() -> None:
+    other = Problem(about="B->A", reason="FAULTED", message="1 partition is FAULTED")
+    cluster = Problem(about="B", reason="TIMEOUT", message="does not answer")
+    assert overall(readiness(ready_flow(), [other], Drain(state="DRAINED"))) == GO
+    assert overall(readiness(ready_flow(), [cluster], Drain(state="DRAINED"))) == NO_GO
+
+
+def test_a_backlog_that_drains_is_waited_for_and_one_that_grows_is_said_to_lose() -> None:
+    row = ready_flow()
+    row.lag_records = 500
+    draining = drain_of([Sample(0.0, 1000), Sample(10.0, 500)])
+    assert overall(readiness(row, [], draining)) == WAIT
+    losing = drain_of([Sample(0.0, 100), Sample(10.0, 500)])
+    assert losing == Drain(state="LOSING", records_per_second=-40.0)
+    checks = readiness(row, [], losing)
+    assert overall(checks) == NO_GO
+    assert "losing: 40 more each second" in checks[2].message
+
+
+def test_the_speed_is_that_of_the_last_minute_and_unknown_over_a_moment() -> None:
+    history = LagHistory()
+    assert history.add(Sample(0.0, 1_000_000)).state == "UNKNOWN"
+    assert history.add(Sample(1.0, 900_000)).state == "UNKNOWN"
+    assert history.add(Sample(100.0, 600)).state == "UNKNOWN"
+    assert history.add(Sample(110.0, None)).state == "UNKNOWN"
+    assert history.add(Sample(120.0, 400)) == Drain(
+        state="DRAINING", records_per_second=10.0, seconds_left=40.0
+    )
+
+
+def test_a_fence_is_named_and_is_no_obstacle() -> None:
+    row = ready_flow()
+    row.in_force = [InForce(kind=FENCE, about="A->B", message="nobody may write to 2 topics on A")]
+    assert fences(row) == ["nobody may write to 2 topics on A"]
+    assert overall(readiness(row, [], Drain(state="DRAINED"))) == GO
+
+
+@pytest.mark.parametrize(
+    "host", ["127.0.0.1:8890", "localhost:8890", "localhost", "[::1]:8890", "twin.local"]
+)
+def test_a_browser_that_names_this_server_is_let_in(host: str) -> None:
+    assert is_own_host(host, LOOPBACK, frozenset({"twin.local"}))
+
+
+@pytest.mark.parametrize("host", ["evil.example", "evil.example:8890", "127.0.0.1.evil.example:8890", ""])
+def test_a_name_of_somebody_elses_dns_is_refused(host: str) -> None:
+    assert not is_own_host(host, LOOPBACK, frozenset())
+
+
+def test_a_page_beyond_this_machine_needs_tls_and_tokens_or_consent() -> None:
+    everywhere = Address(host="0.0.0.0", port=8890)
+    for tls, tokens in ((False, False), (True, False), (False, True)):
+        with pytest.raises(ConfigError, match="--insecure"):
+            refuse_open_page(everywhere, tls=tls, tokens=tokens, insecure=False)
+    refuse_open_page(everywhere, tls=True, tokens=True, insecure=False)
+    refuse_open_page(everywhere, tls=False, tokens=False, insecure=True)
+    refuse_open_page(LOOPBACK, tls=False, tokens=False, insecure=False)
+
+
+def test_no_browser_grows_the_memory_and_one_far_behind_gets_a_snapshot() -> None:
+    feed = Feed(["flows", "history"], in_snapshots_only=["history"])
+    for lag in range(2 * KEPT_FRAMES):
+        feed["flows"].put("A->B", {"lag": lag})
+        feed["history"].put("A->B", [lag])
+        assert feed.next_turn()
+    newest = feed.turn
+    assert len(feed.since(newest - KEPT_FRAMES)) == KEPT_FRAMES
+    (snapshot,) = feed.since(newest - KEPT_FRAMES - 1)
+    assert snapshot.startswith(b"event: snapshot")
+    assert b'"history":{"A->B":[59]}' in snapshot
+    (delta,) = feed.since(newest - 1)
+    assert b'"lag":59' in delta
+    assert b"history" not in delta
+    assert not feed.next_turn()
+    feed["flows"].remove("A->B")
+    assert feed.next_turn()
+    assert b'"removed":["A->B"]' in feed.since(newest)[0]
+
+
+def test_the_libraries_of_the_page_are_those_that_the_manifest_pins() -> None:
+    manifest = json.loads((PAGE / "vendor" / "vendor.json").read_text())
+    pinned = {
+        name: entry["sha256"] for library in manifest.values() for name, entry in library["files"].items()
+    }
+    there = {
+        file.name: hashlib.sha256(file.read_bytes()).hexdigest()
+        for file in (PAGE / "vendor").iterdir()
+        if file.name != "vendor.json"
+    }
+    assert there == pinned
+    assert all(any(name.endswith("LICENSE") for name in library["files"]) for library in manifest.values())
+
+
+def test_the_page_asks_no_other_site_and_runs_no_inline_script() -> None:
+    assert "'unsafe-" not in SECURITY_HEADERS["Content-Security-Policy"]
+    document = (PAGE / "index.html").read_text()
+    assert "http://" not in document
+    assert "https://" not in document
+    assert "<style" not in document
+    assert "style=" not in document
