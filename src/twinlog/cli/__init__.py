@@ -1,5 +1,6 @@
 """The `twinlog` command. A new sub-command is a module of its own and one line in COMMANDS."""
 
+import os
 import sys
 from typing import Annotated
 
@@ -8,6 +9,7 @@ import typer
 from twinlog import __version__
 from twinlog.cli.common.lazy import LazyCommand, LazyGroup
 from twinlog.cli.common.output import filter_output
+from twinlog.cli.completion import COMPLETE_VARIABLE, prepare_completion
 
 COMMANDS: dict[str, LazyCommand] = {
     "run": LazyCommand(
@@ -101,6 +103,10 @@ COMMANDS: dict[str, LazyCommand] = {
         target="twinlog.cli.decode:decode_command",
         summary="Print the records of an internal topic in the lines of MM2's formatters.",
     ),
+    "completion": LazyCommand(
+        target="twinlog.cli.completion:completion_command",
+        summary="Print what makes a shell complete commands and options.",
+    ),
     "demo": LazyCommand(
         target="twinlog.cli.demo:demo_command",
         summary="Two real clusters, four services, a group that fails over: about a minute.",
@@ -150,6 +156,8 @@ _DRAW_THEMSELVES = (["run"], ["demo"], ["local"])
 
 def main() -> None:
     """The console script."""
+    if COMPLETE_VARIABLE in os.environ:
+        prepare_completion()
     if sys.argv[1:2] not in _DRAW_THEMSELVES:
         filter_output()
-    sys.exit(app())
+    sys.exit(app(complete_var=COMPLETE_VARIABLE))
