@@ -19,6 +19,9 @@ from twinlog.cli.ui.server import MAX_STREAMS
 IMAGES = Path(__file__).parents[2] / "docs" / "images"
 MAKE_IMAGES_VARIABLE = "TWINLOG_TESTS_MAKE_IMAGES"
 START_SECONDS = 120.0
+LINES_ARE_DRAWN = """((lines) => lines.length === 3 && lines.every((line) =>
+  line.getContext('2d').getImageData(0, 0, line.width, line.height).data.some((value) => value > 0)))
+  ([...document.querySelectorAll('.spark canvas')])"""
 
 
 @asynccontextmanager
@@ -155,6 +158,8 @@ async def test_images_of_the_docs_show_what_a_person_sees(tmp_path: Path) -> Non
         for view, words in (("flows", "A->B"), ("partitions", "RECORD_TOO_LARGE"), ("migration", "NO-GO")):
             await tab.open(f"{url}#/{view}", width=1200, height=600, dark=view == "migration")
             await tab.sees(words)
+            if view == "flows":
+                await tab.holds(LINES_ARE_DRAWN)
             picture = await tab.screenshot()
             assert picture[:4] == b"\x89PNG"
             await asyncio.to_thread((folder / f"ui-{view}.png").write_bytes, picture)
