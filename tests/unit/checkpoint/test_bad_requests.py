@@ -21,8 +21,8 @@ from twinlog.model import TopicPartition
 from twinlog.service.clusters import ClusterStatus
 from twinlog.testing.fakes.cluster import Call
 from twinlog_checkpoint.flow.parts import AlwaysOwner
-from unit.checkpoint.checkpoint_harness import SYNCS_TOPIC, FlowOnFakes
-from unit.checkpoint.service_harness import CONTEXT, ServiceOnFakes
+from unit.checkpoint.checkpoint_rig import SYNCS_TOPIC, FlowOnFakes
+from unit.checkpoint.service_rig import CONTEXT, ServiceOnFakes
 
 FLOW = types_pb2.Flow(source="A", target="B")
 ORDERS = TopicPartition("orders", 0)

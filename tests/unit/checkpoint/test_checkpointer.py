@@ -13,7 +13,7 @@ from twinlog.testing.fakes.cluster import Call
 from twinlog.wire import Checkpoint
 from twinlog_checkpoint.groups.checkpointer import Checkpointer
 from twinlog_checkpoint.translation.translation import Verdict
-from unit.checkpoint.checkpoint_harness import CHECKPOINTS_TOPIC, SYNCS_TOPIC, FlowOnFakes, KnownTopics, turns
+from unit.checkpoint.checkpoint_rig import CHECKPOINTS_TOPIC, SYNCS_TOPIC, FlowOnFakes, KnownTopics, turns
 
 
 def checkpoint(

@@ -14,7 +14,7 @@ from twinlog_checkpoint.translation.exact import LogSide
 from twinlog_checkpoint.translation.history import OffsetPair
 from twinlog_checkpoint.translation.log_sides import COUNT_BYTES, READ_BYTES
 from twinlog_checkpoint.translation.translation import Verdict
-from unit.checkpoint.checkpoint_harness import one_turn
+from unit.checkpoint.checkpoint_rig import one_turn
 from unit.checkpoint.exact_questions import GOOD, check_all, translate, translator
 from unit.checkpoint.mirrored_logs import COPY, ORIGIN, MirroredLogs
 

@@ -16,7 +16,7 @@ from twinlog_checkpoint.flow.parts import FlowParts
 from twinlog_checkpoint.groups.syncer import GroupSyncer
 from twinlog_checkpoint.journal.record import MoveKind, MoveRecord, MoveState
 from twinlog_checkpoint.journal.source_record import SourceRecord, decode, encode
-from unit.checkpoint.checkpoint_harness import FlowOnFakes
+from unit.checkpoint.checkpoint_rig import FlowOnFakes
 
 ORDERS, COPY = TopicPartition("orders", 0), TopicPartition("A.orders", 0)
 GRACE_SECONDS = 60

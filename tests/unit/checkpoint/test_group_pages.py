@@ -18,8 +18,8 @@ from twinlog.service.limits import MAX_MESSAGE_BYTES
 from twinlog_checkpoint.api.servicer import CheckpointServicer
 from twinlog_checkpoint.groups.progress import GroupProgress, ProgressTable
 from twinlog_checkpoint.translation.translation import Translation, Verdict
-from unit.checkpoint.checkpoint_harness import A_TO_B, FlowOnFakes
-from unit.checkpoint.service_harness import CONTEXT, ServiceOnFakes
+from unit.checkpoint.checkpoint_rig import A_TO_B, FlowOnFakes
+from unit.checkpoint.service_rig import CONTEXT, ServiceOnFakes
 
 GROUPS = 5_000
 

@@ -7,7 +7,7 @@ from twinlog.service.feeds.topics import ReplicatedTopic, TopicState
 from twinlog.testing.fakes.cluster import Call
 from twinlog_checkpoint.moves.copy_states import CopyReport, CopyState
 from twinlog_checkpoint.moves.plan import MoveOptions, TopicBacklog
-from unit.checkpoint.checkpoint_harness import A_TO_B, FlowOnFakes
+from unit.checkpoint.checkpoint_rig import A_TO_B, FlowOnFakes
 from unit.checkpoint.mirrored_logs import COPY, ORIGIN
 from unit.checkpoint.test_move_truth import refused_for_the_backlog
 from unit.checkpoint.test_moves import NO_WAIT, Estate, estate, run

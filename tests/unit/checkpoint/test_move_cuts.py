@@ -14,7 +14,7 @@ from twinlog_checkpoint.journal.moves_log import failover_topic
 from twinlog_checkpoint.journal.record import MoveKind, MoveState
 from twinlog_checkpoint.moves.plan import MoveOptions
 from twinlog_checkpoint.moves.runner import MoveRunner
-from unit.checkpoint.checkpoint_harness import A_TO_B
+from unit.checkpoint.checkpoint_rig import A_TO_B
 from unit.checkpoint.mirrored_logs import COPY, ORIGIN
 from unit.checkpoint.test_moves import NO_WAIT, Estate, estate, offset_of, run
 

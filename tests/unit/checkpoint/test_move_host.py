@@ -12,9 +12,9 @@ from twinlog.errors import ConfigError, StateError, TransientKafkaError
 from twinlog.testing.fakes.cluster import Call
 from twinlog_checkpoint.api.move_messages import PART_ROWS, split
 from twinlog_checkpoint.api.servicer import CheckpointServicer
-from unit.checkpoint.checkpoint_harness import turns
+from unit.checkpoint.checkpoint_rig import turns
 from unit.checkpoint.mirrored_logs import COPY, ORIGIN
-from unit.checkpoint.service_harness import CONTEXT, ServiceOnFakes
+from unit.checkpoint.service_rig import CONTEXT, ServiceOnFakes
 from unit.checkpoint.test_moves import Estate, estate, offset_of
 
 FLOW = types_pb2.Flow(source="A", target="B")

@@ -22,7 +22,7 @@ from twinlog_checkpoint.journal.record import (
     encode_record,
 )
 from twinlog_checkpoint.moves.plan import MoveOptions
-from unit.checkpoint.checkpoint_harness import A_TO_B
+from unit.checkpoint.checkpoint_rig import A_TO_B
 from unit.checkpoint.mirrored_logs import ORIGIN
 from unit.checkpoint.test_moves import NO_WAIT, Estate, estate, run
 

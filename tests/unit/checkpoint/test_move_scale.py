@@ -16,7 +16,7 @@ from twinlog_checkpoint.flow.parts import FlowParts
 from twinlog_checkpoint.moves.copy_states import CopyReport, CopyState
 from twinlog_checkpoint.moves.plan import MoveAction, MoveOptions
 from twinlog_checkpoint.side_by_side import TURN_GROUPS, TURN_ITEMS
-from unit.checkpoint.checkpoint_harness import FlowOnFakes, ToldTopics, one_turn
+from unit.checkpoint.checkpoint_rig import FlowOnFakes, ToldTopics, one_turn
 from unit.checkpoint.test_move_backlog import replicated
 from unit.checkpoint.test_moves import run
 

@@ -3,7 +3,7 @@
 from twinlog.model import TopicPartition
 from twinlog.policy.replication import IdentityReplicationPolicy
 from twinlog_checkpoint.moves.offset_router import OffsetRouter
-from unit.checkpoint.checkpoint_harness import FlowOnFakes
+from unit.checkpoint.checkpoint_rig import FlowOnFakes
 from unit.checkpoint.mirrored_logs import COPY, ORIGIN
 from unit.checkpoint.test_moves import estate
 

@@ -21,7 +21,7 @@ from twinlog_checkpoint.moves.runner import MoveRunner
 from twinlog_checkpoint.translation.history import OffsetPair
 from twinlog_checkpoint.translation.log_ranges import LogRange
 from twinlog_checkpoint.translation.translation import Translation, Verdict
-from unit.checkpoint.checkpoint_harness import A_TO_B, B_TO_A, FlowOnFakes, ToldTopics, turns
+from unit.checkpoint.checkpoint_rig import A_TO_B, B_TO_A, FlowOnFakes, ToldTopics, turns
 from unit.checkpoint.mirrored_logs import COPY, ORIGIN, MirroredLogs
 
 NO_WAIT = MoveOptions(wait_seconds=0, by="test")

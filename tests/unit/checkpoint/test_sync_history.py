@@ -28,7 +28,7 @@ from twinlog_checkpoint.translation.sync_history_record import (
     encode_head,
     encode_partition,
 )
-from unit.checkpoint.checkpoint_harness import SYNCS_TOPIC, FlowOnFakes, turns
+from unit.checkpoint.checkpoint_rig import SYNCS_TOPIC, FlowOnFakes, turns
 
 T, U = TopicPartition("t", 0), TopicPartition("u", 0)
 KEPT = TopicPartition("mm2-sync-history.A.internal", 0)

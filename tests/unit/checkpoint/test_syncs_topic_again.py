@@ -7,7 +7,7 @@ from twinlog.model import TopicPartition
 from twinlog.testing.brokers import eventually
 from twinlog.testing.fakes.cluster import Call
 from twinlog_checkpoint.flow.parts import FlowParts
-from unit.checkpoint.checkpoint_harness import SYNCS_TOPIC, FlowOnFakes, turns
+from unit.checkpoint.checkpoint_rig import SYNCS_TOPIC, FlowOnFakes, turns
 
 ORDERS = TopicPartition("orders", 0)
 

@@ -14,8 +14,8 @@ from twinlog.errors import ConfigError, NotFoundError, TransientKafkaError
 from twinlog.model import TopicPartition
 from twinlog.service.errors_wire import ResumeTokenExpiredError
 from twinlog.service.feeds.client import Received, Restarted
-from unit.checkpoint.checkpoint_harness import FlowOnFakes
-from unit.checkpoint.service_harness import CONTEXT, ServiceOnFakes
+from unit.checkpoint.checkpoint_rig import FlowOnFakes
+from unit.checkpoint.service_rig import CONTEXT, ServiceOnFakes
 
 ORDERS = TopicPartition("orders", 0)
 Response = pb2.WatchCheckpointsResponse

@@ -11,7 +11,7 @@ from twinlog.testing.fakes.cluster import Call
 from twinlog_configsync.model.entry import TopicState
 from twinlog_configsync.model.reasons import Reason
 from twinlog_configsync.model.schedule import Scope
-from unit.configsync.configsync_harness import FlowUnderTest, make_flow
+from unit.configsync.configsync_rig import FlowUnderTest, make_flow
 
 TOPICS = [Scope.TOPICS]
 

@@ -7,7 +7,7 @@ import pytest
 from twinlog.errors import FatalKafkaError
 from twinlog.testing.fakes.cluster import Call
 from twinlog_configsync.planning.explain import Explanation, Verdict
-from unit.configsync.configsync_harness import FlowUnderTest, make_flow
+from unit.configsync.configsync_rig import FlowUnderTest, make_flow
 
 
 @pytest.fixture

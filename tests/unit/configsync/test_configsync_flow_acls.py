@@ -14,7 +14,7 @@ from twinlog.testing.fakes.cluster import Call, FakeCluster
 from twinlog_configsync.model.reasons import Reason
 from twinlog_configsync.model.schedule import Scope
 from twinlog_configsync.planning.desired import DesiredBindings
-from unit.configsync.configsync_harness import READ_ORDERS, FlowUnderTest, make_flow
+from unit.configsync.configsync_rig import READ_ORDERS, FlowUnderTest, make_flow
 
 COPY = replace(READ_ORDERS, resource_name="A.orders")
 DENY_ORDERS = replace(READ_ORDERS, permission="DENY")

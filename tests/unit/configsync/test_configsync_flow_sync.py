@@ -14,7 +14,7 @@ from twinlog_configsync.model.entry import TopicState
 from twinlog_configsync.model.reasons import Reason
 from twinlog_configsync.model.schedule import Scope
 from twinlog_configsync.planning.flow_status import FlowState
-from unit.configsync.configsync_harness import REGISTRY, FlowUnderTest, make_flow
+from unit.configsync.configsync_rig import REGISTRY, FlowUnderTest, make_flow
 
 
 @pytest.fixture

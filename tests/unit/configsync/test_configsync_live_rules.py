@@ -25,7 +25,7 @@ from twinlog_configsync.model.records import (
 )
 from twinlog_configsync.model.schedule import Scope
 from twinlog_configsync.planning.live_rules import RuleChange, RuleOperation, change_rules
-from unit.configsync.configsync_harness import REGISTRY, FlowUnderTest, make_flow
+from unit.configsync.configsync_rig import REGISTRY, FlowUnderTest, make_flow
 
 FILE = {"topics": "orders, users", "topics.exclude": "", "refresh.topics.interval.seconds": "30"}
 

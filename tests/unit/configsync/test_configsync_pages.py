@@ -18,7 +18,7 @@ from twinlog.service.feeds.pages import PAGED_ANSWERS
 from twinlog.testing.fakes.cluster import Call, FakeCluster
 from twinlog_configsync.api.servicer import ConfigSyncServicer, ServedFlow
 from twinlog_configsync.flow.feeds import Boards
-from unit.configsync.configsync_harness import READ_ORDERS, FlowUnderTest, make_flow
+from unit.configsync.configsync_rig import READ_ORDERS, FlowUnderTest, make_flow
 
 FLOW = types_pb2.Flow(source="A", target="B")
 CONTEXT: Any = None

@@ -19,7 +19,7 @@ from twinlog_configsync.model.schedule import Scope
 from twinlog_configsync.planning.desired import DesiredBindings
 from twinlog_configsync.planning.plan import make_plan
 from twinlog_configsync.planning.rules import FlowRules
-from unit.configsync.configsync_harness import READ_ORDERS, FlowUnderTest, make_flow
+from unit.configsync.configsync_rig import READ_ORDERS, FlowUnderTest, make_flow
 
 
 @pytest.fixture

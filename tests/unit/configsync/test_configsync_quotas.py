@@ -13,7 +13,7 @@ from twinlog_configsync.model.actions import SetQuota
 from twinlog_configsync.model.records import Kind, RecordKey, quota_key
 from twinlog_configsync.model.schedule import Scope
 from twinlog_configsync.planning.desired import DesiredBindings
-from unit.configsync.configsync_harness import FlowUnderTest, make_flow
+from unit.configsync.configsync_rig import FlowUnderTest, make_flow
 
 ALICE = QuotaEntity((("user", "alice"),))
 DEFAULT_CLIENT = QuotaEntity((("client-id", None),))

@@ -21,7 +21,7 @@ from twinlog_configsync.model.records import (
 )
 from twinlog_configsync.model.schedule import Scope
 from twinlog_configsync.planning.record_checks import check_records
-from unit.configsync.configsync_harness import READ_ORDERS, REGISTRY, FlowUnderTest, make_flow
+from unit.configsync.configsync_rig import READ_ORDERS, REGISTRY, FlowUnderTest, make_flow
 
 COPY = replace(READ_ORDERS, resource_name="A.orders")
 GUARD = replace(COPY, resource_name="ledger", permission="DENY", principal="User:mallory")

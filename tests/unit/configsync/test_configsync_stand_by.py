@@ -11,7 +11,7 @@ from twinlog.model import TopicPartition
 from twinlog.testing.brokers import eventually
 from twinlog_configsync.planning.flow_status import FlowState, standing_by
 from twinlog_configsync.planning.live_rules import RuleChange, RuleOperation
-from unit.configsync.configsync_harness import REGISTRY, FlowUnderTest, make_flow
+from unit.configsync.configsync_rig import REGISTRY, FlowUnderTest, make_flow
 
 
 def elsewhere() -> StateError:

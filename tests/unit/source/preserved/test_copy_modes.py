@@ -1,8 +1,6 @@
 """How the driver decides about the offsets of copies, what it puts on the log for that, and what it tells its
 tasks."""
 
-from collections.abc import AsyncIterator
-from contextlib import AsyncExitStack
 from dataclasses import replace
 
 import pytest
@@ -24,18 +22,12 @@ from twinlog_source.partitions.reports import PartitionReport, SkippedRange, Tas
 from twinlog_source.partitions.rows import PartitionRow
 from twinlog_source.partitions.table import PartitionTable
 from twinlog_source.topics.copy_modes import RETRY_SECONDS
+from unit.source.flow_rig import P, Site, ledger, reported
 from unit.source.target_probe import FakeTargetProbe
-from unit.source.test_source_estate import P, Site, ledger, reported
 
 AUTO = "twinlog.offsets = auto"
 PRESERVED = "twinlog.offsets = preserved"
 COPY = TopicPartition("A.t", 0)
-
-
-@pytest.fixture
-async def site() -> AsyncIterator[Site]:
-    async with AsyncExitStack() as stack:
-        yield Site(stack=stack)
 
 
 def probe_of(estate: FlowState) -> FakeTargetProbe:

@@ -1,11 +1,7 @@
 """What `positions set` tells the tasks, and what it answers when they do not confirm."""
 
 import asyncio
-from collections.abc import AsyncIterator
-from contextlib import AsyncExitStack
 from typing import Any
-
-import pytest
 
 from twinlog.api.common.v1 import types_pb2
 from twinlog.api.source.v1 import worker_service_pb2 as pb
@@ -15,7 +11,7 @@ from twinlog_source.driver.flow_driver import FlowDriver
 from twinlog_source.driver.moves import MOVE_SECONDS, Move, PositionMoves, planned_move
 from twinlog_source.driver.worker_messages import task_report
 from twinlog_source.partitions.events import Reported, TopicsChosen
-from unit.source.test_source_estate import P, Site
+from unit.source.flow_rig import P, Site
 
 NAMED = types_pb2.TopicPartition(topic=P.topic, partition=P.partition)
 FAR = Move(partition=P, from_offset=0, to_offset=3)
@@ -36,12 +32,6 @@ class Task:
         said = task_report(pb.PartitionReports(partitions=[report]))
         self.driver.estate.table.apply(Reported(slot=0, report=said, now_ms=1), 1.0)
         self.driver.estate.withdrawals.take(said.partitions)
-
-
-@pytest.fixture
-async def site() -> AsyncIterator[Site]:
-    async with AsyncExitStack() as stack:
-        yield Site(stack=stack)
 
 
 async def moves_of(site: Site) -> tuple[PositionMoves, Task]:

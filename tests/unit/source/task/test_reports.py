@@ -8,7 +8,7 @@ from twinlog_source.preserved.writer import PreservedPartition
 from twinlog_source.reasons import PartitionReason
 from twinlog_source.task.preserved_copy import PreservedCopy
 from twinlog_source.task.reports import SLOW_SECONDS, Reporter
-from unit.source.test_source_outlet import BAD, GOOD, Bench
+from unit.source.task.test_target_writer import BAD, GOOD, Bench
 
 
 def reporter(bench: Bench, problem: KafkaError | None = None) -> Reporter:

@@ -1,0 +1,172 @@
+"""Who owns a flow: claims, fencing, and what is taken over from the log."""
+
+import asyncio
+from typing import Any
+
+import pytest
+
+from twinlog.errors import FatalKafkaError, KafkaError, StateError
+from twinlog.kafka.errors import TIMEOUT, from_reason
+from twinlog.model import Record, TopicPartition
+from twinlog.testing.fakes.cluster_hooks import Call
+from twinlog.testing.fakes.cluster_state import Transaction
+from twinlog.wire.murmur2 import partition_for_key
+from twinlog.wire.source_offset import encode_source_offset, source_offset_key
+from twinlog_source.driver.epoch import Epoch
+from twinlog_source.driver.epoch_jobs import EpochJobs
+from twinlog_source.driver.task_host import TaskHost
+from twinlog_source.driver.task_settings import TaskSettings
+from twinlog_source.log.fact_records import control_key
+from twinlog_source.log.facts import EpochStart, LeaderEpochsFact, PauseFact
+from unit.source.flow_rig import POSITIONS, P, Site
+
+
+async def test_a_command_that_failed_is_retracted_at_the_latest_when_the_flow_is_given_back(
+    site: Site,
+) -> None:
+    estate = await site.owner()
+
+    def fail(_call: Call) -> None:
+        undo()
+        raise from_reason(TIMEOUT, "append", alias="B")
+
+    undo = site.target.intercept("append", fail, after=True)
+    paused = PauseFact(topic=None, partition=None, by="root", at_ms=1)
+    with pytest.raises(KafkaError):
+        await estate.journal.command(("pause", None, None), paused)
+    await estate.leave()
+    assert (await site.owner()).positions.control.pauses == {}
+
+
+async def test_who_was_fenced_retracts_nothing(site: Site) -> None:
+    first = await site.owner()
+    paused = PauseFact(topic=None, partition=None, by="root", at_ms=1)
+    first.journal.retractions.give_up(("pause", None, None), b"key", b"value")
+    second = await site.owner()
+    await second.journal.command(("pause", None, None), paused)
+    with pytest.raises(FatalKafkaError) as displaced:
+        await first.leave()
+    assert displaced.value.reason == "PRODUCER_FENCED"
+    assert (await site.owner()).positions.control.pauses == {(None, None): paused}
+
+
+async def test_who_was_frozen_writes_no_position_of_a_flow_that_is_anothers_by_now(site: Site) -> None:
+    first = await site.owner()
+    await first.journal.position(P, 5)
+    site.source.add_topic("t")
+    site.clock.advance(3)
+    site.say(first.watch)
+    second = await site.process()
+    await second.take_over(displaced=False)
+    await second.journal.position(P, 3)
+    with pytest.raises(FatalKafkaError) as displaced:
+        await first.refresh(owned=frozenset())
+    assert displaced.value.reason == "PRODUCER_FENCED"
+    assert await second.positions.refresh() == {P: 3}
+
+
+async def test_what_a_dead_owner_left_open_ends_by_fencing_before_it_is_waited_for(site: Site) -> None:
+    first = await site.owner()
+    await first.ownership.note_slots(1)
+    await first.journal.position(P, 5)
+    count = len(site.target.topics[POSITIONS].logs)
+    marks_at = TopicPartition(POSITIONS, partition_for_key(control_key("A", "owner"), count))
+    lost = Record(offset=0, timestamp_ms=0, key=source_offset_key("A", P), value=encode_source_offset(9))
+
+    def dies_in_a_transaction(slot: int) -> None:
+        site.open[slot] = (
+            marks_at,
+            site.target.append_transaction(marks_at, [lost], outcome=Transaction.OPEN),
+        )
+
+    dies_in_a_transaction(0)
+    await first.ownership.note_slots(2)  # hidden behind the transaction of slot 0
+    dies_in_a_transaction(1)
+    async with asyncio.timeout(10):
+        second = await site.owner()
+    assert site.open == {}
+    assert second.table.rows[P].position == 5
+
+
+async def test_of_two_owners_at_most_one_can_commit_from_its_start_positions_on(site: Site) -> None:
+    """Each of the three looks at its claim after its tasks are ready, and before it starts them."""
+    first = await site.owner()
+    await first.ownership.note_slots(1)
+    await first.confirm()
+    second, third = await site.process(), await site.process()
+
+    async def first_and_third_come_between() -> None:
+        # It is fenced before the second has signed: it must not take the flow back.
+        with pytest.raises(StateError) as waits:
+            await first.take_over(displaced=True)
+        assert waits.value.reason == "OWNED_ELSEWHERE"
+        with pytest.raises(FatalKafkaError) as fenced:
+            await first.confirm()
+        assert fenced.value.reason == "PRODUCER_FENCED"
+        await third.take_over(displaced=False)
+
+    site.while_fencing = first_and_third_come_between
+    with pytest.raises(FatalKafkaError) as late:
+        await second.take_over(displaced=False)
+    assert late.value.reason == "PRODUCER_FENCED"
+    await third.confirm()
+    site.clock.advance(61)
+    await first.take_over(displaced=True)
+    await first.confirm()
+    with pytest.raises(FatalKafkaError):
+        await third.confirm()
+
+
+@pytest.mark.parametrize(("topics", "reason"), [("t", "OWNED_ELSEWHERE"), ("t, u", "TWIN_DEPLOYMENT")])
+async def test_who_is_displaced_by_a_deployment_with_other_topics_says_so(
+    site: Site, topics: str, reason: str
+) -> None:
+    """Also where no election tells: the groups' rights are missing, or the coordinator is away."""
+    first, second = await site.owner("topics = t"), await site.owner(f"topics = {topics}")
+    assert second.ownership.instance_id != first.ownership.instance_id
+    with pytest.raises(StateError) as waits:
+        await first.take_over(displaced=True)
+    assert waits.value.reason == reason
+
+
+async def test_a_task_with_new_ids_goes_on_only_while_its_epoch_lives_and_the_flow_is_ours(
+    site: Site,
+) -> None:
+    first = await site.owner()
+    unasked: Any = None
+    host = TaskHost(
+        estate=first,
+        tasks=TaskSettings(flow=first.flow),
+        jobs=EpochJobs(flow=first.flow.flow, runner=unasked, instruments=unasked, clock=site.clock),
+        instruments=unasked,
+        clock=site.clock,
+    )
+    living, over = (Epoch(flow=first.flow.flow, number=number, plan=((P,),)) for number in (2, 1))
+    over.end("EPOCH_OVER")
+    await host.reopened(living)
+    with pytest.raises(StateError) as late:
+        await host.reopened(over)
+    assert late.value.reason == "EPOCH_OVER"
+    await site.owner()
+    for admission in (host.reopened(living), host.rejoin(living, living.slots[0])):
+        with pytest.raises(FatalKafkaError) as displaced:
+            await admission
+        assert displaced.value.reason == "PRODUCER_FENCED"
+
+
+async def test_leader_epochs_are_not_about_positions_that_somebody_else_wrote(site: Site) -> None:
+    first = await site.owner()
+    await first.journal.position(P, 5)
+    await first.journal.state(LeaderEpochsFact(partition=P, epochs=(EpochStart(3, 0),)))
+    assert (await site.owner()).table.rows[P].epochs == (EpochStart(3, 0),)
+    site.clock.advance(600)
+    key = source_offset_key("A", P)
+    count = len(site.target.topics[POSITIONS].logs)
+    async with site.target.writer() as mirror_maker:
+        at = TopicPartition(POSITIONS, partition_for_key(key, count))
+        await mirror_maker.append(
+            at, key=key, value=encode_source_offset(50), timestamp_ms=site.clock.now_ms()
+        )
+    for _ in range(2):
+        estate = await site.owner()
+        assert (estate.table.rows[P].position, estate.table.rows[P].epochs) == (50, ())

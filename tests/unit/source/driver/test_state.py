@@ -1,0 +1,172 @@
+"""Positions of a flow: where partitions begin, and what moves of operators leave."""
+
+import pytest
+
+from twinlog.errors import KafkaError, NotFoundError
+from twinlog.kafka.errors import UNAVAILABLE, from_reason
+from twinlog.model import TopicPartition
+from twinlog.testing.fakes.cluster_hooks import Call
+from twinlog.wire.source_offset import source_offset_key
+from twinlog_source.driver.withdrawals import Withdrawal
+from twinlog_source.log.gaps import Gap, LogBounds
+from twinlog_source.partitions.reports import PartitionReport
+from unit.source.flow_rig import P, Site, ledger, only_positions, reported
+
+
+async def test_a_position_of_0_wins_over_the_reset(site: Site) -> None:
+    latest = "A.consumer.auto.offset.reset = latest"
+    await site.write(site.source, "t", 7)
+    first = await site.owner(latest)
+    assert first.table.rows[P].position == 7
+    await first.journal.position(P, 0)
+    second = await site.owner(latest)
+    assert (second.table.rows[P].position, second.table.rows[P].stored) == (0, True)
+    await second.journal.position(P, 5)
+    assert (await site.owner(latest)).table.rows[P].position == 5
+    # MM2's own tools take a position away: then the reset holds, and no old mark of ours.
+    await second.journal._append(source_offset_key("A", P), None)
+    assert (await site.owner(latest)).table.rows[P].position == 7
+
+
+async def test_what_lies_before_a_flow_that_begins_is_counted_from_its_positions(site: Site) -> None:
+    await site.write(site.source, "t", 5)
+    estate = await site.owner()
+    assert await estate.backlog_records([P]) == 5
+    await estate.set_position(P, 3)
+    assert await estate.backlog_records([P]) == 2
+    await estate.set_position(P, 9)
+    assert await estate.backlog_records([P]) == 0
+
+
+async def test_a_partition_without_a_position_waits_for_one_when_the_reset_is_none(site: Site) -> None:
+    estate = await site.owner("A.consumer.auto.offset.reset = none")
+    assert estate.table.rows[P].task_reason == "NO_POSITION"
+    assert estate.table.plannable() == frozenset()
+    await estate.set_position(P, 3)
+    assert estate.table.plannable() == {P}
+    assert (await site.owner("A.consumer.auto.offset.reset = none")).table.rows[P].position == 3
+
+
+async def test_a_position_that_is_set_forward_without_a_task_leaves_a_gap(site: Site) -> None:
+    await site.write(site.source, "t", 5)
+    estate = await site.owner()
+    await estate.set_position(P, 3, bounds=LogBounds(start=0, end=5))
+    assert ledger(await site.owner()) == [(0, 3, "SKIPPED_BY_OPERATOR")]
+    await estate.set_position(P, 1, bounds=LogBounds(start=0, end=5))
+    assert ledger(await site.owner()) == [(0, 3, "SKIPPED_BY_OPERATOR")], "the ledger keeps what was"
+
+
+async def test_a_position_that_could_not_be_set_has_no_effect_when_its_record_arrives_later(
+    site: Site,
+) -> None:
+    """The broker hangs, and takes the record after the command has failed."""
+    reset = "A.consumer.auto.offset.reset = none"
+    estate = await site.owner(reset)
+
+    def fail(call: Call) -> None:
+        raise from_reason(UNAVAILABLE, "append", alias="B")
+
+    undo = site.target.intercept("append", fail, after=True)
+    with pytest.raises(KafkaError):
+        await estate.set_position(P, 3)
+    await estate.positions.refresh()
+    assert estate.table.plannable() == frozenset()
+    undo()
+    await estate.refresh(owned=frozenset())
+    assert estate.table.plannable() == frozenset()
+    assert estate.table.rows[P].task_reason == "NO_POSITION"
+    assert (await site.owner(reset)).table.rows[P].position is None
+
+
+async def test_a_position_that_is_set_after_one_that_failed_is_not_undone_with_it(site: Site) -> None:
+    await site.write(site.source, "t", 9)
+    estate = await site.owner()
+    undo = site.target.intercept("append", only_positions, after=True)
+    with pytest.raises(KafkaError):
+        await estate.set_position(P, 3, bounds=LogBounds(start=0, end=9))
+    undo()
+    await estate.set_position(P, 6, bounds=LogBounds(start=0, end=9))
+    await estate.refresh(owned=frozenset())
+    for each in (estate, await site.owner()):
+        assert (each.table.rows[P].position, ledger(each)) == (6, [(0, 6, "SKIPPED_BY_OPERATOR")])
+
+
+async def test_what_a_move_that_failed_would_have_left_out_is_no_gap(site: Site) -> None:
+    await site.write(site.source, "t", 5)
+    estate = await site.owner()
+    undo = site.target.intercept("append", only_positions, after=True)
+    with pytest.raises(KafkaError):
+        await estate.set_position(P, 3, bounds=LogBounds(start=0, end=5))
+    undo()
+    await estate.refresh(owned=frozenset())
+    assert ledger(estate) == []
+    after = await site.owner()
+    assert (ledger(after), after.table.rows[P].position) == ([], 0)
+
+
+async def test_a_partition_is_in_no_plan_while_its_position_is_set(site: Site) -> None:
+    """Its task would continue from the position before, and overwrite the new one."""
+    await site.write(site.source, "t", 5)
+    estate = await site.owner()
+    planned: list[frozenset[TopicPartition]] = []
+
+    def look(call: Call) -> None:
+        planned.append(estate.table.plannable())
+
+    undo = site.target.intercept("append", look)
+    await estate.set_position(P, 3)
+    undo()
+    assert planned
+    assert not any(planned)
+    assert estate.table.plannable() == {P}
+
+
+async def test_a_partition_that_is_not_copied_any_more_is_not_moved(site: Site) -> None:
+    estate = await site.owner()
+    with pytest.raises(NotFoundError, match="does not copy"):
+        await estate.set_position(TopicPartition("left", 0), 3)
+
+
+async def test_a_withdrawn_move_is_undone_when_the_log_says_that_it_took_place(site: Site) -> None:
+    """The task withdrew it and died before the old position was behind it."""
+    await site.write(site.source, "t", 9)
+    estate = await site.owner()
+    await estate.set_position(P, 4)
+    estate.withdrawals.by_task(P, Withdrawal(to_offset=8, before=None, number=7))
+    reported(estate, position=4, source_end_offset=9, withdrawn=7)
+    estate.withdrawals.take([PartitionReport(partition=P, position=4, withdrawn=7)])
+    await estate.journal.gap(
+        Gap(partition=P, from_offset=4, to_offset=8, reason="SKIPPED_BY_OPERATOR", found_at_ms=1)
+    )
+    await estate.journal.position(P, 8)
+    await estate.reread([P])
+    left_out = [(0, 4, "SKIPPED_BY_OPERATOR")]
+    assert (estate.table.rows[P].position, ledger(estate)) == (4, left_out)
+    after = await site.owner()
+    assert (after.table.rows[P].position, ledger(after)) == (4, left_out)
+
+
+async def test_a_copy_that_reached_the_place_of_a_withdrawn_move_is_not_put_back(site: Site) -> None:
+    """Everything up to there is copied: to begin again would copy it twice."""
+    await site.write(site.source, "t", 9)
+    estate = await site.owner()
+    await estate.set_position(P, 4)
+    estate.withdrawals.by_task(P, Withdrawal(to_offset=8, before=None, number=7))
+    estate.withdrawals.take([PartitionReport(partition=P, position=4, withdrawn=7)])
+    lost = Gap(partition=P, from_offset=5, to_offset=8, reason="RETENTION", found_at_ms=1)
+    await estate.journal.gap(lost)
+    await estate.journal.position(P, 8)
+    await estate.reread([P])
+    assert estate.table.rows[P].position == 8
+    assert lost.identity in estate.positions.gaps
+    assert not estate.withdrawals.due
+
+
+async def test_a_source_topic_that_was_made_anew_while_nobody_copied_begins_at_0(site: Site) -> None:
+    first = await site.owner()
+    await first.journal.position(P, 5)
+    site.source.add_topic("t")
+    await site.write(site.source, "t", 9)
+    second = await site.owner()
+    assert ledger(second) == [], "nothing is known to be missing"
+    assert second.table.rows[P].position == 0

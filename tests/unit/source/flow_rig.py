@@ -1,0 +1,199 @@
+"""Two clusters with a topic and its copy, and one process after the other that owns the flow."""
+
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from contextlib import AsyncExitStack
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from twinlog.api.common.v1 import types_pb2
+from twinlog.api.configsync.v1 import configsync_service_pb2 as configsync_pb
+from twinlog.api.source.v1 import worker_service_pb2 as pb
+from twinlog.config import load
+from twinlog.kafka.errors import UNAVAILABLE, from_reason
+from twinlog.model import TopicPartition
+from twinlog.service.feeds.client import Received, Restarted
+from twinlog.service.feeds.topics import TopicsWatch
+from twinlog.service.peers import open_channel
+from twinlog.service.runtime import Backoff
+from twinlog.testing.fakes.clock import FakeClock
+from twinlog.testing.fakes.cluster import FakeCluster
+from twinlog.testing.fakes.cluster_hooks import Call
+from twinlog.testing.fakes.cluster_state import Transaction
+from twinlog_source.config import source_flows
+from twinlog_source.driver.ownership import Ownership
+from twinlog_source.driver.state import FlowState
+from twinlog_source.driver.worker_messages import task_report
+from twinlog_source.log.gaps import Gap
+from twinlog_source.log.internal_topics import InternalTopics
+from twinlog_source.log.journal import Journal
+from twinlog_source.log.positions import PositionsLog
+from twinlog_source.partitions.events import Reported
+from twinlog_source.topics.known import KnownTopics
+from twinlog_source.topics.start_positions import StartPositions
+from unit.source.target_probe import FakeTargetProbe
+
+FILE = """\
+clusters = A, B
+A.bootstrap.servers = a:9092
+B.bootstrap.servers = b:9092
+A->B.enabled = true
+replication.factor = 1
+offset.storage.replication.factor = 1
+offset-syncs.topic.replication.factor = 1
+"""
+
+
+POSITIONS = "mm2-offsets.A.internal"
+
+
+P = TopicPartition("t", 0)
+
+
+@dataclass(frozen=True, slots=True)
+class OneFile:
+    text: str
+
+    def read_bytes(self, path: str) -> bytes:
+        return self.text.encode()
+
+    def is_file(self, path: str) -> bool:
+        return True
+
+
+@dataclass(slots=True, kw_only=True)
+class Site:
+    """Two clusters with a topic and its copy, and one process after the other that owns the flow."""
+
+    stack: AsyncExitStack
+    clock: FakeClock = field(default_factory=FakeClock)
+    source: FakeCluster = field(init=False)
+    target: FakeCluster = field(init=False)
+    owners: int = 0
+    open: dict[int, tuple[TopicPartition, int]] = field(default_factory=dict)
+    """What dead tasks left open on the target: slot -> partition and number of the transaction."""
+    while_fencing: Callable[[], Awaitable[object]] | None = None
+    """What others do while the next owner fences; once."""
+
+    def __post_init__(self) -> None:
+        self.source, self.target = FakeCluster("A", clock=self.clock), FakeCluster("B", clock=self.clock)
+        self.source.add_topic("t")
+        self.target.add_topic("A.t")
+
+    async def write(self, cluster: FakeCluster, topic: str, count: int) -> None:
+        async with cluster.writer() as writer:
+            for _ in range(count):
+                await writer.append(TopicPartition(topic, 0), key=None, value=b"x")
+
+    async def owner(self, *more: str) -> FlowState:
+        """A new process: it has taken the flow over and knows its topics."""
+        estate = await self.process(*more)
+        await estate.take_over(displaced=False)
+        assert not await estate.refresh(owned=frozenset())
+        return estate
+
+    async def process(self, *more: str) -> FlowState:
+        """A new process that has done nothing yet."""
+        self.owners += 1
+        (flow,) = source_flows(
+            load(Path("mm2.properties"), environ={}, files=OneFile(FILE + "\n".join(more)))
+        )
+        channel = await self.stack.enter_async_context(open_channel("127.0.0.1:1"))
+        backoff = Backoff(initial_seconds=1, max_seconds=1, random=lambda: 1.0)
+        watch = TopicsWatch(channel, clock=self.clock, backoff=backoff)
+        self.say(watch)
+        writer = await self.stack.enter_async_context(self.target.writer())
+        positions = PositionsLog(
+            list_offsets=self.target.list_offsets,
+            reader=await self.stack.enter_async_context(self.target.reader()),
+            topic=POSITIONS,
+            partition_count=0,
+            source_alias="A",
+        )
+
+        async def fence(
+            transactional_ids: Sequence[str], _copies: Mapping[TopicPartition, TopicPartition]
+        ) -> None:
+            """The coordinator aborts what holders of these ids left open."""
+            others, self.while_fencing = self.while_fencing, None
+            if others is not None:
+                await others()
+            for transactional_id in transactional_ids:
+                slot = int(transactional_id.split("-")[-2])
+                if slot in self.open:
+                    self.target.finish_transaction(*self.open.pop(slot), Transaction.ABORTED)
+
+        journal = Journal(
+            flow=flow.flow,
+            connector_name=flow.settings.connector_name,
+            topic=POSITIONS,
+            writer=writer,
+            clock=self.clock,
+            retractions=positions.retractions,
+        )
+        ownership = Ownership(
+            flow=flow,
+            instance_id=f"owner {self.owners}",
+            internal=InternalTopics(flow=flow, source=self.source, target=self.target),
+            positions=positions,
+            journal=journal,
+            fence=fence,
+            clock=self.clock,
+        )
+        return FlowState(
+            flow=flow,
+            ownership=ownership,
+            watch=watch,
+            known=KnownTopics(flow=flow, source=self.source, target=self.target),
+            positions=positions,
+            starts=StartPositions(source=self.source, read_committed=True),
+            journal=journal,
+            probe=FakeTargetProbe(self.target),
+            clock=self.clock,
+            on_gap=lambda _: None,
+            topics_changed=watch.subscribe(),
+        )
+
+    def say(self, watch: TopicsWatch) -> None:
+        """As configsync does."""
+        flow = types_pb2.Flow(source="A", target="B")
+        topic = configsync_pb.ReplicatedTopic(
+            flow=flow,
+            source_topic="t",
+            target_topic="A.t",
+            partition_count=1,
+            target_partition_count=1,
+            source_topic_id=self.source.topics["t"].topic_id,
+            target_topic_id=self.target.topics["A.t"].topic_id,
+            state=configsync_pb.TOPIC_STATE_READY,
+            target_max_message_bytes=1000,
+        )
+        watch.handle(Restarted())
+        for response in (
+            configsync_pb.WatchTopicsResponse(snapshot_item=topic),
+            configsync_pb.WatchTopicsResponse(snapshot_end=configsync_pb.SnapshotEnd(settled_flows=[flow])),
+        ):
+            watch.handle(Received(response))
+
+
+def reported(estate: FlowState, **fields: object) -> None:
+    """As the partition's task says it."""
+    report = pb.PartitionReport(
+        partition=types_pb2.TopicPartition(topic="t", partition=0),
+        target_end_offset=-1,
+        target_shortened_to=-1,
+    )
+    for name, value in fields.items():
+        setattr(report, name, value)
+    said = task_report(pb.PartitionReports(partitions=[report]))
+    estate.table.apply(Reported(slot=0, report=said, now_ms=1), 1.0)
+
+
+def ledger(estate: FlowState) -> list[tuple[int, int, str]]:
+    gaps: list[Gap] = list(estate.positions.gaps.values())
+    return [(gap.from_offset, gap.to_offset, gap.reason) for gap in gaps]
+
+
+def only_positions(call: Call) -> None:
+    """The record of a position gets onto the log, and its answer is lost."""
+    if b"TwinlogGap" not in (call.arguments.get("key") or b""):
+        raise from_reason(UNAVAILABLE, "append", alias="B")

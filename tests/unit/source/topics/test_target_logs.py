@@ -1,0 +1,172 @@
+"""Copies that lost what was written: a gap, and the copy goes on."""
+
+import pytest
+
+from twinlog.errors import KafkaError
+from twinlog.kafka.errors import UNAVAILABLE, from_reason
+from twinlog.model import TopicPartition
+from twinlog.testing.fakes.cluster_hooks import Call
+from unit.source.flow_rig import P, Site, ledger, reported
+
+
+async def test_a_copy_that_was_made_anew_while_nobody_copied_is_a_gap(site: Site) -> None:
+    first = await site.owner()
+    await first.journal.position(P, 5)
+    site.target.add_topic("A.t")
+    assert ledger(await site.owner()) == [(0, 5, "TARGET_RECREATED")]
+    assert ledger(await site.owner()) == [(0, 5, "TARGET_RECREATED")], "only once"
+
+
+async def test_a_copy_that_was_made_anew_is_not_one_that_lost_its_tail_as_well(site: Site) -> None:
+    """Its new, shorter log is seen before it is known to be another one."""
+    await site.write(site.target, "A.t", 5)
+    await (await site.owner()).journal.position(P, 5)
+    estate = await site.owner()
+    reported(estate, position=5, source_end_offset=5, target_end_offset=5)
+    site.target.add_topic("A.t")
+    await estate.target_logs.look_at_ends(estate.topics)
+    site.say(estate.watch)
+    await estate.refresh(owned=frozenset())
+    assert ledger(estate) == [(0, 5, "TARGET_RECREATED")]
+
+
+async def test_what_only_a_copy_held_that_was_made_anew_is_in_the_gap_as_well(site: Site) -> None:
+    """Retention took it from the source after it was copied. What it took from both before is no gap."""
+    await site.write(site.source, "t", 20)
+    await site.write(site.target, "A.t", 20)
+    await (await site.owner()).journal.position(P, 20)
+    estate = await site.owner()
+    reported(estate, position=20, source_end_offset=20, target_end_offset=20)
+    await site.target.delete_records({TopicPartition("A.t", 0): 3})
+    await site.source.delete_records({P: 12})
+    await estate.leave()
+    site.target.add_topic("A.t")
+    later = await site.owner()
+    assert ledger(later) == [(3, 20, "TARGET_RECREATED")]
+
+
+async def test_a_gap_of_no_offsets_is_not_written(site: Site) -> None:
+    """A copy that held nothing was made anew: the source had nothing left when it was copied."""
+    await site.write(site.source, "t", 5)
+    await (await site.owner()).journal.position(P, 5)
+    await site.source.delete_records({P: 5})
+    site.target.add_topic("A.t")
+    assert ledger(await site.owner()) == []
+
+
+async def test_what_was_copied_into_the_new_topic_already_is_no_gap_of_a_copy_that_was_made_anew(
+    site: Site,
+) -> None:
+    """Its coming is noticed after the first records are in it."""
+    await site.write(site.source, "t", 20)
+    await site.write(site.target, "A.t", 5)
+    await (await site.owner()).journal.position(P, 5)
+    estate = await site.owner()
+    reported(estate, position=5, source_end_offset=20, target_end_offset=5)
+    site.target.add_topic("A.t")
+    await site.write(site.target, "A.t", 3)
+    reported(
+        estate,
+        position=9,
+        source_end_offset=20,
+        target_end_offset=3,
+        target_shortened_to=0,
+        target_shortened_at=6,
+    )
+    await estate.target_logs.note_shortened(estate.topics)
+    reported(estate, position=12, source_end_offset=20, target_end_offset=6)
+    site.say(estate.watch)
+    await estate.refresh(owned=frozenset())
+    assert ledger(estate) == [(0, 6, "TARGET_RECREATED")]
+
+
+async def test_a_copy_that_lost_its_tail_while_nobody_copied_is_a_gap(site: Site) -> None:
+    await site.write(site.target, "A.t", 12)
+    first = await site.owner()
+    await first.journal.position(P, 10)
+    reported(first, position=10, source_end_offset=10, target_end_offset=12)
+    await first.target_logs.put_ends_on_log(first.topics)
+    await site.target.delete_records({TopicPartition("A.t", 0): 6})
+    assert ledger(await site.owner()) == [], "what retention took is no loss of the copy"
+    site.target.truncate(TopicPartition("A.t", 0), 8)
+    second = await site.owner()
+    assert ledger(second) == [(6, 10, "TARGET_TRUNCATED")]
+    assert second.table.rows[P].position == 10
+    await site.write(site.target, "A.t", 1)
+    assert ledger(await site.owner()) == [(6, 10, "TARGET_TRUNCATED")], "only once"
+
+
+@pytest.mark.parametrize("operation", ["describe_topics", "append"])
+async def test_a_loss_of_the_copy_is_on_record_once_the_target_answers_again(
+    site: Site, operation: str
+) -> None:
+    """Brokers that lose records are those that do not answer just then."""
+    await site.write(site.target, "A.t", 12)
+    estate = await site.owner()
+    await estate.journal.position(P, 10)
+    reported(estate, position=10, source_end_offset=10, target_end_offset=12)
+    await estate.target_logs.put_ends_on_log(estate.topics)
+    site.target.truncate(TopicPartition("A.t", 0), 8)
+    await estate.target_logs.look_at_ends(estate.topics)
+
+    def fails(_: Call) -> None:
+        raise from_reason(UNAVAILABLE, operation, alias="B")
+
+    mend = site.target.intercept(operation, fails)
+    with pytest.raises(KafkaError):
+        await estate.target_logs.put_ends_on_log(estate.topics)
+    mend()
+    await estate.target_logs.put_ends_on_log(estate.topics)
+    assert ledger(estate) == [(6, 10, "TARGET_TRUNCATED")]
+    assert ledger(await site.owner()) == [(6, 10, "TARGET_TRUNCATED")]
+
+
+async def test_a_loss_of_the_copy_is_on_record_before_the_end_it_left(site: Site) -> None:
+    """A task says with its last words that the log had lost its tail: nobody would find that later."""
+    await site.write(site.target, "A.t", 12)
+    estate = await site.owner()
+    await estate.journal.position(P, 10)
+    reported(estate, position=10, source_end_offset=20, target_end_offset=12)
+    site.target.truncate(TopicPartition("A.t", 0), 8)
+    await site.write(site.target, "A.t", 6)
+    reported(
+        estate,
+        position=16,
+        source_end_offset=20,
+        target_end_offset=14,
+        target_shortened_to=8,
+        target_shortened_at=10,
+    )
+    await estate.target_logs.put_ends_on_log(estate.topics)
+    assert ledger(await site.owner()) == [(6, 10, "TARGET_TRUNCATED")]
+
+
+async def test_a_copy_whose_topic_cannot_be_described_keeps_its_loss_for_later(site: Site) -> None:
+    await site.write(site.target, "A.t", 12)
+    estate = await site.owner()
+    await estate.journal.position(P, 10)
+    reported(estate, position=10, source_end_offset=10, target_end_offset=12)
+    site.target.truncate(TopicPartition("A.t", 0), 8)
+    await estate.target_logs.look_at_ends(estate.topics)
+    topic = site.target.topics.pop("A.t")
+    await estate.target_logs.note_shortened(estate.topics)
+    site.target.topics["A.t"] = topic
+    await estate.target_logs.note_shortened(estate.topics)
+    assert ledger(estate) == [(6, 10, "TARGET_TRUNCATED")]
+
+
+async def test_what_is_copied_while_the_targets_end_is_asked_for_is_no_loss_of_the_copy(site: Site) -> None:
+    """A broker that hangs delays the answer about all copies: it is old when it comes."""
+    await site.write(site.target, "A.t", 12)
+    estate = await site.owner()
+    await estate.journal.position(P, 10)
+    reported(estate, position=10, source_end_offset=30, target_end_offset=12)
+
+    def goes_on(_: Call) -> None:
+        reported(estate, position=20, source_end_offset=30, target_end_offset=22)
+
+    site.target.intercept("list_offsets", goes_on, after=True)
+    await estate.target_logs.look_at_ends(estate.topics)
+    await estate.target_logs.note_shortened(estate.topics)
+    assert ledger(estate) == []
+    assert estate.table.rows[P].target_end == 22
