@@ -8,10 +8,8 @@ import pytest
 ROOT = Path(__file__).parents[3]
 PAGE = (ROOT / "ARCHITECTURE.md").read_text()
 TABLE = PAGE.partition("## Where is it decided")[2]
-ANSWERS = {
-    question.strip(): answer.strip()
-    for question, answer in re.findall(r"^\| (.+?) \| (.+?) \|$", TABLE, re.MULTILINE)
-}
+ROWS = re.findall(r"^\| (.+?) \| (.+?) \|$", TABLE, re.MULTILINE)
+ANSWERS = {question: answer for question, answer in ROWS if question != "question"}
 SERVICE = re.compile(r"\b(source|checkpoint|heartbeat|configsync)\b")
 
 
@@ -26,7 +24,7 @@ def paths(answer: str) -> list[Path]:
     return found
 
 
-@pytest.mark.parametrize("question", [each for each in ANSWERS if each not in ("question", "---")])
+@pytest.mark.parametrize("question", ANSWERS)
 def test_each_question_is_answered_by_files_that_exist(question: str) -> None:
     found = paths(ANSWERS[question])
     assert found

@@ -18,7 +18,7 @@ from twinlog_checkpoint.moves.plan import MoveAction, MoveOptions, MovePartition
 from twinlog_checkpoint.moves.runner import MoveRunner
 from twinlog_checkpoint.translation.translation import Translation, Verdict
 from unit.checkpoint.mirrored_logs import COPY, ORIGIN
-from unit.checkpoint.test_moves import NO_WAIT, Estate, actions, estate, offset_of, run
+from unit.checkpoint.moves.test_moves import NO_WAIT, Estate, actions, estate, offset_of, run
 
 T = TypeVar("T")
 DRAINING = (Step.DRAIN, StepState.PROGRESS)

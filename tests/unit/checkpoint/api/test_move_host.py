@@ -14,8 +14,8 @@ from twinlog_checkpoint.api.move_messages import PART_ROWS, split
 from twinlog_checkpoint.api.servicer import CheckpointServicer
 from unit.checkpoint.checkpoint_rig import turns
 from unit.checkpoint.mirrored_logs import COPY, ORIGIN
+from unit.checkpoint.moves.test_moves import Estate, estate, offset_of
 from unit.checkpoint.service_rig import CONTEXT, ServiceOnFakes
-from unit.checkpoint.test_moves import Estate, estate, offset_of
 
 FLOW = types_pb2.Flow(source="A", target="B")
 FENCED = pb2.MoveOptions(fence=True, by="ann")

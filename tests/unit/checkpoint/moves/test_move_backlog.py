@@ -9,8 +9,8 @@ from twinlog_checkpoint.moves.copy_states import CopyReport, CopyState
 from twinlog_checkpoint.moves.plan import MoveOptions, TopicBacklog
 from unit.checkpoint.checkpoint_rig import A_TO_B, FlowOnFakes
 from unit.checkpoint.mirrored_logs import COPY, ORIGIN
-from unit.checkpoint.test_move_truth import refused_for_the_backlog
-from unit.checkpoint.test_moves import NO_WAIT, Estate, estate, run
+from unit.checkpoint.moves.test_move_truth import refused_for_the_backlog
+from unit.checkpoint.moves.test_moves import NO_WAIT, Estate, estate, run
 
 SMALL, SMALL_COPY = TopicPartition("small", 0), TopicPartition("A.small", 0)
 

@@ -15,7 +15,7 @@ from twinlog_checkpoint.moves.events import StepEvent, StepState
 from twinlog_checkpoint.moves.plan import MoveOptions
 from twinlog_checkpoint.moves.write_block import WriteBlockScope, fence_scope
 from unit.checkpoint.mirrored_logs import COPY, ORIGIN
-from unit.checkpoint.test_moves import NO_WAIT, estate, offset_of, run
+from unit.checkpoint.moves.test_moves import NO_WAIT, estate, offset_of, run
 
 FENCED = MoveOptions(wait_seconds=0, fence=True)
 DRAINING = (Step.DRAIN, StepState.PROGRESS)

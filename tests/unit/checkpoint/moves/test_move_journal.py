@@ -24,7 +24,7 @@ from twinlog_checkpoint.journal.record import (
 from twinlog_checkpoint.moves.plan import MoveOptions
 from unit.checkpoint.checkpoint_rig import A_TO_B
 from unit.checkpoint.mirrored_logs import ORIGIN
-from unit.checkpoint.test_moves import NO_WAIT, Estate, estate, run
+from unit.checkpoint.moves.test_moves import NO_WAIT, Estate, estate, run
 
 RECORD = MoveRecord(
     run_id="r",

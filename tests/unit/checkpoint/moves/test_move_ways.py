@@ -5,7 +5,7 @@ from twinlog.policy.replication import IdentityReplicationPolicy
 from twinlog_checkpoint.moves.offset_router import OffsetRouter
 from unit.checkpoint.checkpoint_rig import FlowOnFakes
 from unit.checkpoint.mirrored_logs import COPY, ORIGIN
-from unit.checkpoint.test_moves import estate
+from unit.checkpoint.moves.test_moves import estate
 
 
 async def test_copies_go_home_and_own_topics_away() -> None:
