@@ -12,9 +12,38 @@ from twinlog_configsync.model.schedule import Scope
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class CreateTopic:
+class _OfTopic:
     source_topic: str
     target_topic: str
+    rule: str
+    """Why it is done, or not."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _OfConfig(_OfTopic):
+    name: str
+    before: str | None
+    """The target's value now; None when it is not known."""
+    drift: bool = False
+    """Twinlog had set it before: somebody else changed it on the target."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _OfAcl:
+    binding: AclBinding
+    rule: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _OfQuota:
+    entity: QuotaEntity
+    key: str
+    """Which limit, as Kafka names it."""
+    rule: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CreateTopic(_OfTopic):
     partition_count: int
     replication_factor: int
     """-1 = the target's default."""
@@ -29,9 +58,7 @@ class CreateTopic:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class GrowPartitions:
-    source_topic: str
-    target_topic: str
+class GrowPartitions(_OfTopic):
     from_count: int
     to_count: int
     rule: str = "the source has more partitions"
@@ -41,42 +68,24 @@ class GrowPartitions:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class DeleteTopic:
-    source_topic: str
-    target_topic: str
+class DeleteTopic(_OfTopic):
     target_topic_id: str
     """The topic that is meant: another one under the same name stays."""
-    rule: str
 
     def __str__(self) -> str:
         return f"DELETE {self.target_topic}: {self.rule}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class SetConfig:
-    source_topic: str
-    target_topic: str
-    name: str
-    before: str | None
-    """The target's value now; None when it is not known."""
+class SetConfig(_OfConfig):
     value: str
-    rule: str
-    drift: bool = False
-    """Twinlog had set it before: somebody else changed it on the target."""
 
     def __str__(self) -> str:
         return f"SET {self.target_topic} {self.name} {self.before} → {self.value}: {self.rule}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class DeleteConfig:
-    source_topic: str
-    target_topic: str
-    name: str
-    before: str | None
-    rule: str
-    drift: bool = False
-
+class DeleteConfig(_OfConfig):
     def __str__(self) -> str:
         return f"DELETE {self.target_topic} {self.name} {self.before} → default: {self.rule}"
 
@@ -89,14 +98,11 @@ WHAT_DELETION: Final = "deletion"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Skip:
+class Skip(_OfTopic):
     """Nothing is done, on purpose: shown so that a plan answers why."""
 
-    source_topic: str
-    target_topic: str
     what: str
     """A config's name, or WHAT_TOPIC, or WHAT_DELETION."""
-    rule: str
     reason: str = ""
     """Set when it keeps the topic from being copied: the reason that watchers are told."""
 
@@ -105,10 +111,9 @@ class Skip:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class CreateAcl:
-    binding: AclBinding
-    """On the target."""
-    rule: str
+class CreateAcl(_OfAcl):
+    """The binding is the target's."""
+
     drift: bool = False
     """Twinlog had made it before: somebody else removed it."""
 
@@ -117,22 +122,17 @@ class CreateAcl:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class DeleteAcl:
-    binding: AclBinding
-    """On the target; made by Twinlog."""
-    rule: str
+class DeleteAcl(_OfAcl):
+    """The binding is the target's, and Twinlog made it."""
 
     def __str__(self) -> str:
         return f"DELETE ACL {acl_text(self.binding)}: {self.rule}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class SkipAcl:
+class SkipAcl(_OfAcl):
     """A binding of the source that is not copied, or one on the target that is left although the source has
     it no more."""
-
-    binding: AclBinding
-    rule: str
 
     def __str__(self) -> str:
         return f"SKIP ACL {acl_text(self.binding)}: {self.rule}"
@@ -151,12 +151,9 @@ class SkipUser:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class SetQuota:
-    entity: QuotaEntity
-    key: str
+class SetQuota(_OfQuota):
     before: float | None
     value: float
-    rule: str
     drift: bool = False
 
     def __str__(self) -> str:
@@ -166,11 +163,8 @@ class SetQuota:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class DeleteQuota:
-    entity: QuotaEntity
-    key: str
+class DeleteQuota(_OfQuota):
     before: float
-    rule: str
 
     def __str__(self) -> str:
         before = number_text(self.before)
@@ -178,11 +172,7 @@ class DeleteQuota:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class SkipQuota:
-    entity: QuotaEntity
-    key: str
-    rule: str
-
+class SkipQuota(_OfQuota):
     def __str__(self) -> str:
         return f"SKIP QUOTA {entity_text(self.entity)} {self.key}: {self.rule}"
 

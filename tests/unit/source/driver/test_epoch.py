@@ -1,36 +1,14 @@
 """One epoch as its driver sees it."""
 
 import asyncio
-from dataclasses import replace
 
 import pytest
 
 from twinlog.api.source.v1 import worker_service_pb2 as pb
 from twinlog.model import Flow, TopicPartition
 from twinlog_source.driver.epoch import Epoch, LastWords, SlotState
-from twinlog_source.driver.epoch_jobs import number_after
-from twinlog_source.partitions.reports import PartitionReport, TaskReport
-from twinlog_source.partitions.states import PartitionState
 
 P, Q = TopicPartition("t", 0), TopicPartition("t", 1)
-
-
-def report(partition: TopicPartition, position: int, end: int, records: int, size: int) -> TaskReport:
-    said = PartitionReport(
-        partition=partition,
-        position=position,
-        source_end=end,
-        records=records,
-        bytes=size,
-        raw_records=records,
-        state=PartitionState.RUNNING,
-    )
-    return TaskReport(partitions=(said,))
-
-
-def said(*, position: int, target_end: int, shortened_to: int | None = None) -> TaskReport:
-    (one,) = report(P, position, position, 0, 0).partitions
-    return TaskReport(partitions=(replace(one, target_end=target_end, target_shortened_to=shortened_to),))
 
 
 async def test_waiting_for_an_epoch_ends_with_its_last_slot_or_in_time() -> None:
@@ -73,12 +51,3 @@ def test_a_slot_that_does_not_listen_is_not_told_for_ever(count: int) -> None:
     for _ in range(1000):
         epoch.tell(pb.WorkerCommand(alive=pb.Alive()))
     assert all(slot.commands.full() for slot in epoch.slots)
-
-
-def test_an_epoch_that_is_made_ready_never_has_the_ids_of_the_one_that_copies() -> None:
-    assert number_after(0, beside=None) == 1
-    assert number_after(1, beside=1) == 2
-    assert number_after(2, beside=1) == 4  # 2 never began
-    assert number_after(4, beside=1) == 6
-    assert number_after(4, beside=4) == 5
-    assert number_after(2, beside=None) == 3

@@ -14,7 +14,7 @@ from twinlog.testing.brokers import eventually
 from twinlog.testing.fakes.clock import FakeClock
 from twinlog_source.config import source_flows
 from twinlog_source.driver.epoch import Epoch, SlotState
-from twinlog_source.driver.epoch_jobs import EpochJobs
+from twinlog_source.driver.epoch_jobs import EpochJobs, number_after
 from twinlog_source.driver.instruments import FlowInstruments
 from twinlog_source.log.control import ControlState
 from twinlog_source.partitions.table import PartitionTable
@@ -175,3 +175,12 @@ async def test_everybody_who_waits_for_an_epoch_sees_it_move() -> None:
             epoch.move(epoch.slots[0], state)
             await asyncio.wait(waits[state])
     assert all(wait.result() for both in waits.values() for wait in both)
+
+
+def test_an_epoch_that_is_made_ready_never_has_the_ids_of_the_one_that_copies() -> None:
+    assert number_after(0, beside=None) == 1
+    assert number_after(1, beside=1) == 2
+    assert number_after(2, beside=1) == 4  # 2 never began
+    assert number_after(4, beside=1) == 6
+    assert number_after(4, beside=4) == 5
+    assert number_after(2, beside=None) == 3

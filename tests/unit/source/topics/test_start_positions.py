@@ -1,29 +1,12 @@
 """Where a partition begins that has no stored position."""
 
-from dataclasses import replace
-
 from twinlog.config import AutoOffsetReset
 from twinlog.model import Flow, TopicPartition
 from twinlog.service.feeds.topics import ReplicatedTopic, TopicState
 from twinlog_source.log.facts import TopicFact
-from twinlog_source.partitions.reports import PartitionReport, TaskReport
-from twinlog_source.partitions.states import PartitionState
 from twinlog_source.topics.start_positions import begins_at
 
 P, Q = TopicPartition("t", 0), TopicPartition("t", 1)
-
-
-def report(partition: TopicPartition, position: int, end: int, records: int, size: int) -> TaskReport:
-    said = PartitionReport(
-        partition=partition,
-        position=position,
-        source_end=end,
-        records=records,
-        bytes=size,
-        raw_records=records,
-        state=PartitionState.RUNNING,
-    )
-    return TaskReport(partitions=(said,))
 
 
 def topic(*, created_after_start: bool = False) -> ReplicatedTopic:
@@ -45,11 +28,6 @@ def topic(*, created_after_start: bool = False) -> ReplicatedTopic:
         target_timestamp_type="",
         source_cleanup_policy="",
     )
-
-
-def said(*, position: int, target_end: int, shortened_to: int | None = None) -> TaskReport:
-    (one,) = report(P, position, position, 0, 0).partitions
-    return TaskReport(partitions=(replace(one, target_end=target_end, target_shortened_to=shortened_to),))
 
 
 def test_what_came_after_the_flow_began_is_copied_from_its_beginning() -> None:
