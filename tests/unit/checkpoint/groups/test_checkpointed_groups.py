@@ -1,0 +1,136 @@
+"""Which groups are translated, and which are written on the target."""
+
+from twinlog.kafka.ports import CommittedOffset
+from twinlog.model import TopicPartition
+from twinlog_checkpoint.translation.translation import Verdict
+from unit.checkpoint.checkpoint_rig import FlowOnFakes, turns
+from unit.checkpoint.groups.checkpointer_rig import checkpoint, fill_copy, on_target
+
+
+async def test_a_void_checkpoint_is_committed_for_no_group(flow: FlowOnFakes) -> None:
+    """The offset syncs contradict it, and there is no newer answer: the group lies before every sync."""
+    orders, copy = TopicPartition("orders", 0), TopicPartition("A.orders", 0)
+    flow.source.set_group("g", {orders: 290})
+    await fill_copy(flow, 300)
+    await flow.write_sync("orders", 280, 280)
+    async with flow.running() as parts:
+        await flow.do_pass(parts.checkpointer)
+        flow.target.truncate(copy, 200)
+        await fill_copy(flow, 300)
+        await flow.write_sync("orders", 300, 200)
+        await turns(lambda: parts.checkpointer.tail.store.translate(orders, 300).downstream_offset == 200)
+        await flow.do_pass(parts.checkpointer)
+        await flow.sync_groups(parts)
+        known = flow.served(parts).failover.planner.route.known_places()
+    assert flow.checkpoints() == [checkpoint(290, 281)]
+    assert await on_target(flow, "g") == {}
+    assert list(known) == []
+
+
+async def test_metadata_goes_along(flow: FlowOnFakes) -> None:
+    await flow.write_sync("orders", 10, 20)
+    flow.source.set_group("g")
+    await flow.source.alter_group_offsets(
+        "g", {TopicPartition("orders", 0): CommittedOffset(next_offset=10, metadata="note")}
+    )
+    async with flow.ready() as checkpointer:
+        await flow.do_pass(checkpointer)
+    assert [emitted.metadata for emitted in flow.checkpoints()] == ["note"]
+
+
+async def test_the_table_shows_lags_and_what_the_group_has_on_the_target(flow: FlowOnFakes) -> None:
+    orders, copy = TopicPartition("orders", 0), TopicPartition("A.orders", 0)
+    async with flow.source.writer() as source, flow.target.writer() as target:
+        for number in range(30):
+            await source.append(orders, key=b"k", value=b"%d" % number)
+            await target.append(copy, key=b"k", value=b"%d" % number)
+    await flow.write_sync("orders", 10, 10)
+    flow.source.set_group("g", {orders: 10})
+    flow.target.set_group("g", {copy: 10})
+    async with flow.ready() as checkpointer:
+        await flow.do_pass(checkpointer)
+        (row,) = checkpointer.table.rows("g")
+    assert (row.source_lag, row.target_lag, row.offset_on_target) == (20, 20, 10)
+    assert row.committed_on_target
+
+
+async def test_what_happens_to_one_group_changes_no_other_rows(flow: FlowOnFakes) -> None:
+    orders, copy = TopicPartition("orders", 0), TopicPartition("A.orders", 0)
+    await flow.write_sync("orders", 10, 20)
+    for number in range(10):
+        flow.source.set_group(f"g{number}", {orders: 10, TopicPartition("orders", 1): 3})
+    async with flow.ready() as checkpointer:
+        await flow.do_pass(checkpointer)
+        table = checkpointer.table
+        assert len(table.take_changes()) == 20
+        table.on_committed("g3", {copy: 20})
+        assert [(key, row.offset_on_target) for key, row in table.take_changes().items() if row] == [
+            (("g3", orders), 20)
+        ]
+        table.on_committed("g3", {copy: 20})
+        assert table.take_changes() == {}
+        del flow.source.groups["g4"]
+        flow.clock.advance(10)
+        await flow.do_pass(checkpointer)
+        gone = [key for key, row in table.take_changes().items() if row is None]
+        assert gone == [("g4", orders), ("g4", TopicPartition("orders", 1))]
+
+
+async def test_share_groups_are_listed_apart(flow: FlowOnFakes) -> None:
+    flow.source.set_group("shared", group_type="share")
+    flow.source.set_group("g", {TopicPartition("orders", 0): 1})
+    checkpointer = flow.checkpointer()
+    await flow.do_pass(checkpointer)
+    assert checkpointer.groups.groups == {"g"}
+    assert checkpointer.groups.unsupported == {"shared": "share"}
+
+
+async def test_every_group_that_commits_offsets_is_translated(flow: FlowOnFakes) -> None:
+    """Streams groups (KIP-1071) commit as others do; Kafka Connect's own groups do not read topics."""
+    await flow.write_sync("orders", 10, 20)
+    for group_type in ("classic", "consumer", "streams"):
+        flow.source.set_group(group_type, {TopicPartition("orders", 0): 10}, group_type=group_type)
+    flow.source.set_group("only-committed", {TopicPartition("orders", 0): 10}, protocol_type="")
+    flow.source.set_group("connect-cluster", protocol_type="connect")
+    async with flow.ready() as checkpointer:
+        await flow.do_pass(checkpointer)
+    assert {at.group for at in flow.checkpoints()} == {"classic", "consumer", "streams", "only-committed"}
+
+
+async def test_offsets_are_committed_for_idle_groups_only(flow: FlowOnFakes) -> None:
+    orders, copy = TopicPartition("orders", 0), TopicPartition("A.orders", 0)
+    async with flow.target.writer() as target:
+        for number in range(30):
+            await target.append(copy, key=b"k", value=b"%d" % number)
+    await flow.write_sync("orders", 10, 10)
+    for group in ("idle", "busy"):
+        flow.source.set_group(group, {orders: 20})
+    flow.target.set_group("busy", {copy: 3}, state="STABLE", member_count=1)
+    async with flow.running() as parts:
+        checkpointer = parts.checkpointer
+        await flow.do_pass(checkpointer)
+        await flow.sync_groups(parts)
+        verdicts = {row.group: row for row in checkpointer.table.rows()}
+    assert await on_target(flow, "idle") == {copy: 11}
+    assert await on_target(flow, "busy") == {copy: 3}
+    assert verdicts["busy"].translation.verdict is Verdict.ACTIVE_ON_TARGET
+    assert verdicts["idle"].committed_on_target
+    assert not verdicts["busy"].committed_on_target
+
+
+async def test_a_group_is_never_moved_back_on_the_target(flow: FlowOnFakes) -> None:
+    orders, copy = TopicPartition("orders", 0), TopicPartition("A.orders", 0)
+    async with flow.target.writer() as target:
+        for number in range(300):
+            await target.append(copy, key=b"k", value=b"%d" % number)
+    await flow.write_sync("orders", 100, 100)
+    await flow.write_sync("orders", 200, 200)
+    flow.source.set_group("g", {orders: 250})
+    async with flow.running() as parts:
+        await flow.do_pass(parts.checkpointer)
+        await flow.sync_groups(parts)
+        flow.source.set_group("g", {orders: 150})
+        await flow.do_pass(parts.checkpointer)
+        await flow.sync_groups(parts)
+    assert await on_target(flow, "g") == {copy: 201}
+    assert flow.checkpoints()[-1] == checkpoint(150, 101)

@@ -1,0 +1,177 @@
+"""What becomes of topics: names, sizes, times, loops."""
+
+import shlex
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from twinlog.errors import TransientKafkaError
+from twinlog.kafka.ports import ConfigSource
+from twinlog.preflight.facts import ClusterFacts, GroupRights
+from twinlog.preflight.findings import Level
+from unit.preflight.facts_rig import (
+    CREATED,
+    EVERYTHING,
+    IDENTITY,
+    ITS_TOPIC,
+    NO_GROUP,
+    STAMPED,
+    Configure,
+    cluster,
+    described,
+    entry,
+    facts_of,
+    the_trouble,
+    topic,
+    troubles,
+)
+
+
+def test_a_cluster_that_is_away_is_named_and_nothing_is_said_about_its_flows(configure: Configure) -> None:
+    away = ClusterFacts(alias="B", unreachable=TransientKafkaError("connection refused"))
+    finding = the_trouble(facts_of(configure({}), clusters={"B": away}))
+    assert (finding.level, finding.about, finding.check) == (Level.ERROR, "B", "reachable")
+    assert "B.bootstrap.servers" in finding.remedy
+
+
+def test_a_flow_without_topics(configure: Configure) -> None:
+    finding = the_trouble(facts_of(configure({}), topics={"A->B": ()}))
+    assert (finding.level, finding.check) == (Level.WARNING, "topics")
+
+
+def test_a_message_size_that_was_raised_on_the_sources_brokers_does_not_come_along(
+    configure: Configure,
+) -> None:
+    larger = topic(source_configs=(entry("max.message.bytes", "5000000"),))
+    finding = the_trouble(facts_of(configure({}), topics={"A->B": (larger,)}))
+    assert (finding.level, finding.check) == (Level.WARNING, "message size")
+    as_large = cluster("B", broker_configs={"message.max.bytes": "5000000"})
+    assert troubles(facts_of(configure({}), topics={"A->B": (larger,)}, clusters={"B": as_large})) == []
+
+
+def test_a_message_size_set_on_the_topic_comes_along_unless_it_is_excluded(configure: Configure) -> None:
+    larger = topic(source_configs=(entry("max.message.bytes", "5000000", ConfigSource.TOPIC),))
+    assert troubles(facts_of(configure({}), topics={"A->B": (larger,)})) == []
+    excluding = configure({"config.properties.exclude": r"max\.message.*"})
+    finding = the_trouble(facts_of(excluding, topics={"A->B": (larger,)}))
+    assert finding.check == "message size"
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "broker"),
+    [
+        ("message.timestamp.before.max.ms", str(2**63 - 1), {"log.message.timestamp.before.max.ms": "1000"}),
+        ("message.timestamp.after.max.ms", str(2**63 - 1), {}),
+    ],
+)
+def test_timestamps_that_the_target_would_refuse(
+    configure: Configure, name: str, value: str, broker: dict[str, str]
+) -> None:
+    old = topic(source_configs=(entry(name, value, ConfigSource.DEFAULT),))
+    facts = facts_of(
+        configure({}), topics={"A->B": (old,)}, clusters={"B": cluster("B", broker_configs=broker)}
+    )
+    finding = the_trouble(facts)
+    assert (finding.level, finding.check) == (Level.WARNING, "timestamps")
+    assert name in finding.remedy
+
+
+@pytest.mark.parametrize(
+    ("changes", "broker", "properties", "words"),
+    [
+        ({"source_configs": (STAMPED,)}, {}, {}, ["the source stamps records itself"]),
+        ({"source_configs": (CREATED,)}, {}, {}, []),
+        (
+            {"source_configs": (CREATED,)},
+            {"log.message.timestamp.type": "LogAppendTime"},
+            {},
+            ["B stamps the copies itself"],
+        ),
+        (
+            {"source_configs": (CREATED,), "target": described("A.orders"), "target_configs": (ITS_TOPIC,)},
+            {},
+            {},
+            ["B stamps the copies itself"],
+        ),
+        (
+            {"source_configs": (CREATED,), "target": described("A.orders"), "target_configs": (CREATED,)},
+            {"log.message.timestamp.type": "LogAppendTime"},
+            {},
+            [],
+        ),
+        ({"source_configs": (ITS_TOPIC,)}, {}, {}, ["the source stamps records itself"]),
+        (
+            {"source_configs": (ITS_TOPIC,)},
+            {},
+            {"config.properties.exclude": "min.insync.replicas"},
+            ["the source stamps records itself", "B stamps the copies itself"],
+        ),
+    ],
+)
+def test_times_that_a_broker_makes_itself(
+    configure: Configure,
+    changes: dict[str, Any],
+    broker: dict[str, str],
+    properties: dict[str, str],
+    words: list[str],
+) -> None:
+    facts = facts_of(
+        configure(properties),
+        topics={"A->B": (replace(topic(), **changes),)},
+        clusters={"B": cluster("B", broker_configs=broker)},
+    )
+    found = [finding for finding in troubles(facts) if finding.check == "timestamps"]
+    assert all(finding.level is Level.WARNING for finding in found)
+    assert len(found) == len(words)
+    assert all(word in finding.message for word, finding in zip(words, found, strict=True))
+
+
+def test_a_name_that_becomes_too_long(configure: Configure) -> None:
+    long = topic("x" * 249)
+    finding = the_trouble(facts_of(configure({}), topics={"A->B": (long,)}))
+    assert (finding.level, finding.check) == (Level.ERROR, "name")
+
+
+def test_a_topic_of_the_targets_own_under_identity_names(configure: Configure) -> None:
+    configuration = configure({"replication.policy.class": IDENTITY})
+    present = topic(target_name="orders", target=described("orders"), target_operations=EVERYTHING)
+    finding = the_trouble(facts_of(configuration, topics={"A->B": (present,)}))
+    assert (finding.level, finding.check) == (Level.WARNING, "name")
+
+
+def test_identity_names_there_and_back_go_round_for_ever(configure: Configure) -> None:
+    properties = {"replication.policy.class": IDENTITY, "B->A.enabled": "true"}
+    round_trip = {"A->B": (topic(target_name="orders"),), "B->A": (topic(target_name="orders"),)}
+    finding = the_trouble(facts_of(configure(properties), topics=round_trip))
+    assert (finding.level, finding.check, finding.about) == (Level.ERROR, "loops", "A->B and B->A")
+    excluding = configure({**properties, "B->A.topics.exclude": "orders"})
+    assert troubles(facts_of(excluding, topics={"A->B": round_trip["A->B"], "B->A": ()}))[0].check == "topics"
+    assert troubles(facts_of(configure({"B->A.enabled": "true"}))) == []
+
+
+def test_identity_names_round_three_clusters(configure: Configure) -> None:
+    properties = {"replication.policy.class": IDENTITY, "B->C.enabled": "true", "C->A.enabled": "true"}
+    around = {flow: (topic(target_name="orders"),) for flow in ("A->B", "B->C", "C->A")}
+    findings = troubles(facts_of(configure(properties), topics=around))
+    assert [(finding.check, finding.about) for finding in findings] == [("loops", "A->B and B->C and C->A")]
+
+
+def test_two_sources_in_one_target_topic(configure: Configure) -> None:
+    properties = {
+        "replication.policy.class": IDENTITY,
+        "A->B.enabled": "false",
+        "A->C.enabled": "true",
+        "B->C.enabled": "true",
+    }
+    both = {flow: (topic(target_name="orders"),) for flow in ("A->C", "B->C")}
+    finding = the_trouble(facts_of(configure(properties), topics=both))
+    assert (finding.check, finding.about) == ("name collision", "C orders")
+
+
+def test_the_name_of_a_group_ends_no_quotation_of_a_command(configure: Configure) -> None:
+    groups = GroupRights(on_source={"x'; rm -rf ~; '": NO_GROUP})
+    (command,) = {
+        each.remedy for each in troubles(facts_of(configure({}), groups=groups)) if each.level is Level.ERROR
+    }
+    assert shlex.split(command)[-1] == "x'; rm -rf ~; '"
