@@ -1,6 +1,7 @@
 """Every reason that Twinlog itself gives: the one table, from which docs/reasons.md is made.
 
-Kafka's own reasons are in `twinlog.kafka.errors`. A test holds the code against both tables.
+Kafka's own reasons are in `twinlog.kafka.errors`. A test holds the code against both tables. It is
+long because it is data: one row for each reason, and no code.
 """
 
 from dataclasses import dataclass
