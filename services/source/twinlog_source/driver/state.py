@@ -8,31 +8,27 @@ from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field
 
 from twinlog.clock import Clock
-from twinlog.errors import FatalKafkaError, KafkaError, NotFoundError
+from twinlog.errors import KafkaError
 from twinlog.kafka.ports import OffsetSpec
 from twinlog.model import TopicPartition
 from twinlog.service.feeds.topics import ReplicatedTopic, TopicsWatch
 from twinlog_source.config import SourceFlow
+from twinlog_source.driver.driver_moves import DriverMoves
 from twinlog_source.driver.epoch import Slot
 from twinlog_source.driver.ownership import Ownership
 from twinlog_source.driver.withdrawals import Withdrawals, gaps_of
 from twinlog_source.log.control import ControlRecord, ControlState
 from twinlog_source.log.facts import PauseFact, ThrottleFact
-from twinlog_source.log.gaps import Gap, LogBounds, passed_over
+from twinlog_source.log.gaps import Gap, LogBounds
 from twinlog_source.log.journal import Journal
 from twinlog_source.log.ledger import Ledger
 from twinlog_source.log.positions import PositionsLog
 from twinlog_source.log.topic_facts import TopicFacts
 from twinlog_source.partitions.assignments import Assignment, TaskOrders, limits_differ
 from twinlog_source.partitions.events import (
-    BeginningRefused,
-    Begun,
     EpochEnded,
     Event,
     LogReread,
-    MoveBegun,
-    Moved,
-    MoveUndone,
     Restored,
     TopicsChosen,
 )
@@ -85,6 +81,7 @@ class FlowState:
     _finder: PositionFinder = field(init=False)
     _modes: CopyModes = field(init=False)
     _changes: CopyChanges = field(init=False)
+    _moves: DriverMoves = field(init=False)
     _recheck_at: float = 0.0
     _look_at_targets_at: float = 0.0
 
@@ -131,6 +128,16 @@ class FlowState:
             clock=self.clock,
         )
         self._modes = self._copy_modes()
+        self._moves = DriverMoves(
+            flow=self.flow.flow,
+            table=self.table,
+            journal=self.journal,
+            ledger=self.ledger,
+            withdrawals=self.withdrawals,
+            changes=self._changes,
+            modes=self._modes,
+            clock=self.clock,
+        )
         self.target_logs = TargetLogs(
             target=self.known.target,
             table=self.table,
@@ -269,7 +276,7 @@ class FlowState:
             await self.confirm()
             await self._changes.translate_recreated(self.topics)
             await self._source_logs.restart_recreated(self.topics)
-        await self.withdraw()
+        await self._moves.withdraw()
         await self._marks.state_new(self.topics)
         await self._marks.state_left(self.topics)
         await self._finder.find(self.topics)
@@ -309,7 +316,7 @@ class FlowState:
             return True
         if limits_differ(self.topics, topics):
             return True
-        await self.withdraw()
+        await self._moves.withdraw()
         await self._finder.find(self.topics)
         if self._changes.take_ended():
             return True
@@ -319,78 +326,10 @@ class FlowState:
         return self.table.plannable() != planned
 
     async def set_position(
-        self,
-        partition: TopicPartition,
-        position: int,
-        *,
-        bounds: LogBounds | None = None,
+        self, partition: TopicPartition, position: int, *, bounds: LogBounds | None = None
     ) -> None:
-        """Give a position to a partition that has no task. What that leaves out is a gap where the position
-        before is known. Raises NotFoundError when the partition is not copied any more, and KafkaError: then
-        it has no effect, neither now nor later.
-
-        Until that is decided the partition is in no plan: a task would continue from the position before.
-        """
-        if partition in self.withdrawals.of_driver:
-            # A move that failed is undone first: undone later it would take this one back.
-            await self.withdraw()
-        row = self.row(partition)
-        if row is None:
-            raise NotFoundError(
-                f"{self.flow.flow} does not copy {partition} any more", reason="PARTITION_UNKNOWN"
-            )
-        before = row.position
-        begins = row.copy is None and not row.stored
-        if begins:
-            await self._begin_at(row, position)
-        elif row.copy is not None and row.copy.preserved:
-            before = await self._changes.position_of(row, row.copy)
-        self._note(MoveBegun(partition=partition))
-        gaps = (
-            []
-            if before is None
-            else passed_over(
-                partition,
-                from_offset=before,
-                to_offset=position,
-                bounds=bounds,
-                found_at_ms=self.clock.now_ms(),
-            )
-        )
-        try:
-            # The gaps first: after a crash in between something may be told that was not left out; never the
-            # other way round.
-            await self.journal.move(partition, position, gaps)
-            if row.is_preserved and not begins:
-                await self._changes.leave_out(row, position)
-        except (KafkaError, asyncio.CancelledError):
-            # It stays in no plan until what is in force is on the log behind what may still arrive.
-            if begins and not row.is_preserved:
-                self._note(BeginningRefused(partition=partition, before=before))
-            self.withdrawals.by_driver(partition, to_offset=position, before=before, gaps=gaps)
-            raise
-        for gap in gaps:
-            self.ledger.enter(gap)
-        self._note(Moved(partition=partition, position=position))
-
-    async def _begin_at(self, row: PartitionRow, position: int) -> None:
-        """Begin a copy here, with the source's offsets where possible. Raises KafkaError when it may not."""
-        before = row.position
-        self._note(Begun(partition=row.partition, position=position))
-        await self._modes.decide(self.topics, only=row.partition)
-        if row.copy is None and row.obstacle is not None:
-            self._note(BeginningRefused(partition=row.partition, before=before))
-            raise FatalKafkaError(row.obstacle.message, reason=row.obstacle.reason)
-
-    async def withdraw(self) -> None:
-        """Write what is in force behind the driver's own moves that failed. For the flow's owner. Raises
-        KafkaError."""
-        for partition, given_up in self.withdrawals.of_driver.items():
-            await self.journal.restore(partition, given_up.before)
-            await self._changes.restate(partition)
-            await self.ledger.remove(given_up.gaps)
-            self.withdrawals.done(partition, given_up)
-            self._note(MoveUndone(partition=partition))
+        """Give a position to a partition that has no task. Raises as `DriverMoves.move`."""
+        await self._moves.move(partition, position, topics=self.topics, bounds=bounds)
 
     async def command(
         self, kind: str, topic: str | None, partition: int | None, fact: PauseFact | ThrottleFact | None

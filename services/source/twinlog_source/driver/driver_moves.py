@@ -1,0 +1,103 @@
+"""Moves of positions that the driver carries out itself: of partitions that no task has."""
+
+import asyncio
+from dataclasses import dataclass
+
+from twinlog.clock import Clock
+from twinlog.errors import FatalKafkaError, KafkaError, NotFoundError
+from twinlog.model import Flow, TopicPartition
+from twinlog_source.driver.withdrawals import Withdrawals
+from twinlog_source.log.gaps import LogBounds, passed_over
+from twinlog_source.log.journal import Journal
+from twinlog_source.log.ledger import Ledger
+from twinlog_source.partitions.events import BeginningRefused, Begun, Event, MoveBegun, Moved, MoveUndone
+from twinlog_source.partitions.rows import PartitionRow
+from twinlog_source.partitions.table import PartitionTable
+from twinlog_source.topics.copy_changes import CopyChanges
+from twinlog_source.topics.copy_modes import CopyModes
+from twinlog_source.topics.known import Topics
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DriverMoves:
+    """For the flow's owner."""
+
+    flow: Flow
+    table: PartitionTable
+    journal: Journal
+    ledger: Ledger
+    withdrawals: Withdrawals
+    changes: CopyChanges
+    modes: CopyModes
+    clock: Clock
+
+    async def move(
+        self, partition: TopicPartition, position: int, *, topics: Topics, bounds: LogBounds | None
+    ) -> None:
+        """Give a position to a partition that has no task. What that leaves out is a gap where the position
+        before is known. Raises NotFoundError when the partition is not copied any more, and KafkaError: then
+        it has no effect, neither now nor later.
+
+        Until that is decided the partition is in no plan: a task would continue from the position before.
+        """
+        if partition in self.withdrawals.of_driver:
+            # A move that failed is undone first: undone later it would take this one back.
+            await self.withdraw()
+        row = self.table.rows.get(partition)
+        if row is None:
+            raise NotFoundError(f"{self.flow} does not copy {partition} any more", reason="PARTITION_UNKNOWN")
+        before = row.position
+        begins = row.copy is None and not row.stored
+        if begins:
+            await self._begin_at(row, position, topics)
+        elif row.copy is not None and row.copy.preserved:
+            before = await self.changes.position_of(row, row.copy)
+        self._note(MoveBegun(partition=partition))
+        gaps = (
+            []
+            if before is None
+            else passed_over(
+                partition,
+                from_offset=before,
+                to_offset=position,
+                bounds=bounds,
+                found_at_ms=self.clock.now_ms(),
+            )
+        )
+        try:
+            # The gaps first: after a crash in between something may be told that was not left out; never the
+            # other way round.
+            await self.journal.move(partition, position, gaps)
+            if row.is_preserved and not begins:
+                await self.changes.leave_out(row, position)
+        except (KafkaError, asyncio.CancelledError):
+            # It stays in no plan until what is in force is on the log behind what may still arrive.
+            if begins and not row.is_preserved:
+                self._note(BeginningRefused(partition=partition, before=before))
+            self.withdrawals.by_driver(partition, to_offset=position, before=before, gaps=gaps)
+            raise
+        for gap in gaps:
+            self.ledger.enter(gap)
+        self._note(Moved(partition=partition, position=position))
+
+    async def _begin_at(self, row: PartitionRow, position: int, topics: Topics) -> None:
+        """Begin a copy here, with the source's offsets where possible. Raises KafkaError when it may not."""
+        before = row.position
+        self._note(Begun(partition=row.partition, position=position))
+        await self.modes.decide(topics, only=row.partition)
+        if row.copy is None and row.obstacle is not None:
+            self._note(BeginningRefused(partition=row.partition, before=before))
+            raise FatalKafkaError(row.obstacle.message, reason=row.obstacle.reason)
+
+    async def withdraw(self) -> None:
+        """Write what is in force behind the driver's own moves that failed. For the flow's owner. Raises
+        KafkaError."""
+        for partition, given_up in self.withdrawals.of_driver.items():
+            await self.journal.restore(partition, given_up.before)
+            await self.changes.restate(partition)
+            await self.ledger.remove(given_up.gaps)
+            self.withdrawals.done(partition, given_up)
+            self._note(MoveUndone(partition=partition))
+
+    def _note(self, event: Event) -> None:
+        self.table.apply(event, self.clock.monotonic())
