@@ -127,12 +127,12 @@ OF_FLOWS = {
             twinlog.epoch.seconds twinlog.epoch.max.seconds
         """,
     },
-    "unit/configsync/test_configsync_config_rules.py": {
+    "unit/configsync/planning/test_config_rules.py": {
         "test_with_source_defaults_an_override_is_set_to_the_sources_default": """
             use.defaults.from
         """,
     },
-    "unit/configsync/test_configsync_live_rules.py": {
+    "unit/configsync/planning/test_live_rules.py": {
         "test_an_update_wakes_the_loop_and_changes_its_intervals": """
             sync.topic.acls.enabled
         """,
@@ -184,12 +184,12 @@ OF_FLOWS = {
             twinlog.offsets.fill.max
         """,
     },
-    "unit/source/test_horizon.py": {
+    "unit/source/task/test_horizon.py": {
         "test_where_a_copy_ends_comes_from_the_file_to_its_tasks": """
             twinlog.copy.until
         """,
     },
-    "unit/source/test_source_flow_settings.py": {
+    "unit/source/task/test_assembly.py": {
         "test_the_lease_of_a_task_is_as_long_as_configured": """
             twinlog.lease.seconds
         """,
@@ -293,12 +293,12 @@ OF_CLIENTS = {
             retry.backoff.ms
         """,
     },
-    "unit/source/test_source_client_settings.py": {
+    "unit/source/task/test_client_settings.py": {
         "test_the_dials_of_the_producer_are_as_the_file_says": """
             delivery.timeout.ms
         """,
     },
-    "unit/source/test_source_flow_settings.py": {
+    "unit/source/task/test_assembly.py": {
         "test_damage_is_looked_for_unless_check_crcs_is_off": """
             check.crcs
         """,
