@@ -10,6 +10,7 @@ from typing import IO, Protocol
 
 from twinlog.local.processes.process import PIPE, GuardedProcess
 from twinlog.service.waiting import wait_for_any, wait_or_stop
+from twinlog.supervisor.fork_server import Order
 
 _REAP_POLL_SECONDS = 0.02
 _LAST_WORDS_SECONDS = 1.0
@@ -22,6 +23,8 @@ class ChildSpec:
     name: str
     command: Sequence[str]
     environment: Mapping[str, str]
+    order: Order | None = None
+    """The same for a fork server, which has this environment; None: no fork server can make it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -49,7 +52,8 @@ class ChildProcess(Protocol):
     def send_signal(self, number: signal.Signals) -> None: ...
 
 
-def _start(spec: ChildSpec) -> ChildProcess:
+def start_program(spec: ChildSpec) -> ChildProcess:
+    """By its command. Blocks for some 30 ms. Raises ProcessError when that cannot be run."""
     return GuardedProcess(spec.command, env=spec.environment, output=PIPE)
 
 
@@ -61,9 +65,9 @@ class Child:
         spec: ChildSpec,
         *,
         on_line: Callable[[str], None],
-        start: Callable[[ChildSpec], ChildProcess] = _start,
+        start: Callable[[ChildSpec], ChildProcess] = start_program,
     ) -> None:
-        """Starts it: blocks for some 30 ms. Raises ProcessError when the command cannot be run."""
+        """Starts it, and raises and blocks as `start` does."""
         self._process = start(spec)
         self._on_line = on_line
         self._last_lines: deque[str] = deque(maxlen=_LAST_LINES)

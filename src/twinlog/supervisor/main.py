@@ -8,10 +8,11 @@ from collections.abc import Mapping
 from contextlib import ExitStack
 
 from twinlog import __version__
-from twinlog.clock import SystemClock
+from twinlog.clock import Clock, SystemClock
 from twinlog.service.signals import handle_signals
 from twinlog.service.waiting import Backoff, wait_or_stop
 from twinlog.supervisor.child import Child
+from twinlog.supervisor.forked import Starter, open_starter
 from twinlog.supervisor.log_lines import LogLines
 from twinlog.supervisor.plan import RunPlan, RunRequest, plan_run
 from twinlog.supervisor.runs import announced, beginning
@@ -74,7 +75,6 @@ async def _run(plan: RunPlan, log: LogLines) -> int:
     started = clock.monotonic()
     main = asyncio.current_task()
     assert main is not None
-    runtime = plan.configuration.runtime
 
     def ask(signal_name: str) -> None:
         log.event("info", "stopping", signal=signal_name)
@@ -84,24 +84,6 @@ async def _run(plan: RunPlan, log: LogLines) -> int:
         log.event("warning", "stopping_now", signal=signal_name)
         main.cancel()
 
-    def announce() -> None:
-        write_line(sys.stdout, plan.ready_line)
-        if plan.metrics_line:
-            write_line(sys.stdout, plan.metrics_line)
-        log.event("info", "serving", seconds=round(clock.monotonic() - started, 1))
-
-    async def wait_until_serving(stop: asyncio.Event) -> bool:
-        return await _wait_until_serving(plan, log, stop)
-
-    supervisor = Supervisor(
-        plan.children,
-        log=log,
-        clock=clock,
-        new_backoff=_child_backoff,
-        grace_seconds=runtime.drain_seconds + runtime.grace_seconds + _KILL_MARGIN_SECONDS,
-        wait_until_serving=wait_until_serving,
-        on_serving=announce,
-    )
     log.event(
         "info",
         "starting",
@@ -112,10 +94,35 @@ async def _run(plan: RunPlan, log: LogLines) -> int:
         **{str(service): str(address.listen) for service, address in plan.addresses.items()},
     )
     with handle_signals(on_first=ask, on_second=force):
-        exit_code = await supervisor.run(stop)
+        async with open_starter(plan.modules, plan.environment) as start:
+            exit_code = await _supervisor(plan, log, clock, start, started).run(stop)
     outcome = {0: "clean", 2: "refused"}.get(exit_code, "failed")
     log.event("info", "stopped", outcome=outcome, seconds=round(clock.monotonic() - started, 1))
     return exit_code
+
+
+def _supervisor(plan: RunPlan, log: LogLines, clock: Clock, start: Starter, started: float) -> Supervisor:
+    runtime = plan.configuration.runtime
+
+    def announce() -> None:
+        write_line(sys.stdout, plan.ready_line)
+        if plan.metrics_line:
+            write_line(sys.stdout, plan.metrics_line)
+        log.event("info", "serving", seconds=round(clock.monotonic() - started, 1))
+
+    async def wait_until_serving(stop: asyncio.Event) -> bool:
+        return await _wait_until_serving(plan, log, stop, start)
+
+    return Supervisor(
+        plan.children,
+        start=start,
+        log=log,
+        clock=clock,
+        new_backoff=_child_backoff,
+        grace_seconds=runtime.drain_seconds + runtime.grace_seconds + _KILL_MARGIN_SECONDS,
+        wait_until_serving=wait_until_serving,
+        on_serving=announce,
+    )
 
 
 def _child_backoff() -> Backoff:
@@ -123,7 +130,7 @@ def _child_backoff() -> Backoff:
     return Backoff(initial_seconds=1.0, max_seconds=30.0, random=lambda: 0.5 + random.random() / 2)  # noqa: S311
 
 
-async def _wait_until_serving(plan: RunPlan, log: LogLines, stop: asyncio.Event) -> bool:
+async def _wait_until_serving(plan: RunPlan, log: LogLines, stop: asyncio.Event, start: Starter) -> bool:
     """Ask for readiness by a process that ends when it is there: gRPC never loads into the supervisor."""
     spec = plan.probe
 
@@ -131,7 +138,7 @@ async def _wait_until_serving(plan: RunPlan, log: LogLines, stop: asyncio.Event)
         log.child_line(spec.name, line)
 
     while not stop.is_set():
-        end = await Child(spec, on_line=pass_on).run(stop, grace_seconds=0.0)
+        end = await Child(spec, on_line=pass_on, start=start).run(stop, grace_seconds=0.0)
         if stop.is_set():
             return False
         if end.exit_code == 0:

@@ -21,6 +21,7 @@ from twinlog.supervisor.addresses import (
     reserve_addresses,
 )
 from twinlog.supervisor.child import ChildSpec
+from twinlog.supervisor.fork_server import Order
 from twinlog.supervisor.runs import LivingRun, living_runs
 
 _CHILD_ENVIRONMENT = {
@@ -51,6 +52,11 @@ class RunPlan:
     probe: ChildSpec
     """Ends when all services serve."""
 
+    @property
+    def environment(self) -> Mapping[str, str]:
+        """That of every child."""
+        return self.probe.environment
+
     def as_living_run(self, pid: int) -> LivingRun:
         """What this run, in process `pid`, tells the others."""
         return LivingRun(
@@ -64,6 +70,11 @@ class RunPlan:
                 if address.metrics is not None
             },
         )
+
+    @property
+    def modules(self) -> tuple[str, ...]:
+        """What its services are made of."""
+        return tuple(_module(service) for service in self.addresses)
 
     @property
     def moved(self) -> dict[str, tuple[Address, Address]]:
@@ -130,23 +141,24 @@ def plan_run(request: RunRequest, *, environment: Mapping[str, str], stack: Exit
     overrides["twinlog.log.format"] = LogFormat.JSON
     arguments = _arguments(request, overrides)
     child_environment = {**_CHILD_ENVIRONMENT, **environment}
-    children = tuple(
-        ChildSpec(
-            name=service,
-            command=(sys.executable, "-m", _module(service), *arguments),
-            environment=child_environment,
-        )
-        for service in services
-    )
+    children = tuple(_child(service, _module(service), arguments, child_environment) for service in services)
     places = [f"{service}={address.local}" for service, address in addresses.items()]
-    probe = ChildSpec(
-        name="probe",
-        command=(
-            sys.executable, "-m", "twinlog.service.probe", "--wait", *_of_file(request, overrides), *places
-        ),
-        environment=child_environment,
-    )  # fmt: skip
+    probe = _child(
+        "probe",
+        "twinlog.service.probe",
+        ("--wait", *_of_file(request, overrides), *places),
+        child_environment,
+    )
     return RunPlan(configuration=configuration, addresses=addresses, children=children, probe=probe)
+
+
+def _child(name: str, module: str, arguments: Sequence[str], environment: Mapping[str, str]) -> ChildSpec:
+    return ChildSpec(
+        name=name,
+        command=(sys.executable, "-m", module, *arguments),
+        environment=environment,
+        order=Order(module, arguments),
+    )
 
 
 def _refuse_a_second_run(

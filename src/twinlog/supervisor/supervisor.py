@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from twinlog.clock import Clock
 from twinlog.errors import TwinlogError
 from twinlog.service.waiting import Backoff, wait_or_stop
-from twinlog.supervisor.child import Child, ChildEnd, ChildSpec
+from twinlog.supervisor.child import Child, ChildEnd, ChildProcess, ChildSpec, start_program
 from twinlog.supervisor.log_lines import LogLines, last_words
 from twinlog.supervisor.policy import EXIT_BAD_CONFIG, GiveUp, RestartPolicy
 
@@ -45,10 +45,12 @@ class Supervisor:
         grace_seconds: float,
         wait_until_serving: WaitUntilServing,
         on_serving: Callable[[], None],
+        start: Callable[[ChildSpec], ChildProcess] = start_program,
     ) -> None:
         """`grace_seconds`: how long a child may take from SIGTERM to its end. `on_serving` is called at most
-        once.
+        once. `start` makes a child; it raises TwinlogError when it cannot, and is asked again later.
         """
+        self._start = start
         self._children = children
         self._log = log
         self._clock = clock
@@ -107,7 +109,7 @@ class Supervisor:
             self._log.child_line(spec.name, line)
 
         try:
-            child = Child(spec, on_line=pass_on)
+            child = Child(spec, on_line=pass_on, start=self._start)
         except TwinlogError as error:
             self._log.event("error", "service_not_started", name=spec.name, message=str(error))
             return ChildEnd(exit_code=127, killed=False, last_lines=(str(error),))

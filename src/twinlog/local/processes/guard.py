@@ -27,7 +27,16 @@ _ON_LINUX = sys.platform == "linux"
 
 def main() -> int:
     lifeline, status, end = map(int, sys.argv[1:4])
-    command = sys.argv[4:]
+    exit_code = guard(lifeline, status, end)
+    if exit_code is None:
+        _run(sys.argv[4:], status)
+        return 127  # not reached
+    return exit_code
+
+
+def guard(lifeline: int, status: int, end: int) -> int | None:
+    """Fork a process, and guard it to its end: its exit code. Returns None in that process, with default
+    signals and, of the descriptors, `status` open: it has to close it once it runs."""
     for descriptor in (lifeline, status, end):
         os.set_inheritable(descriptor, False)
     owner = os.getppid()
@@ -38,7 +47,8 @@ def main() -> int:
     wake_reader = _wake_on_signals()
     child = os.fork()
     if child == 0:
-        _run(command, status, libc)
+        _leave_guard(libc, lifeline, end, wake_reader)
+        return None
     with contextlib.suppress(OSError):
         # Also done by the child itself: whoever comes first, the group exists before a signal is passed on.
         os.setpgid(child, child)
@@ -50,16 +60,23 @@ def main() -> int:
     return exit_code
 
 
-def _run(command: list[str], status: int, libc: "ctypes.CDLL | None") -> None:
-    """In the child: become the command. Never returns."""
-    guard = os.getppid()
+def _leave_guard(libc: "ctypes.CDLL | None", *descriptors: int) -> None:
+    """In the child: nothing of the guard's stays."""
+    guard_pid = os.getppid()
     os.setpgid(0, 0)
     if libc is not None:
         libc.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
-        if os.getppid() != guard:
+        if os.getppid() != guard_pid:
             os._exit(137)
+    os.close(signal.set_wakeup_fd(-1))
+    for descriptor in descriptors:
+        os.close(descriptor)
     for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGCHLD, signal.SIGPIPE):
         signal.signal(number, signal.SIG_DFL)
+
+
+def _run(command: list[str], status: int) -> None:
+    """Become the command. Never returns."""
     try:
         os.execvp(command[0], command)  # noqa: S606 (a list, no shell)
     except OSError as error:
