@@ -149,6 +149,9 @@ NO_EFFECT_REASONS: dict[str, str] = {
 }
 """For settings that people do write; for the others there is one sentence."""
 
+NOTES = "twinlog.written"
+"""Keys of this prefix are no settings: see config/rereading.py."""
+
 _SECRET_WORDS = (
     "password", "secret", "passphrase", "jaas.config", "keystore.key", "private.key", "credential",
     "token",

@@ -2,12 +2,14 @@
 added."""
 
 from collections.abc import Mapping
+from dataclasses import replace
 
 from twinlog.config import precedence
 from twinlog.config.client_keys import is_secret
 from twinlog.config.precedence import Settings, Side
 from twinlog.config.problems import Findings
 from twinlog.config.providers import Resolver
+from twinlog.config.rereading import notes
 from twinlog.config.settings import ClientConfig, ClusterConfig, FlowClients
 from twinlog.model import ClusterAlias, Flow
 from twinlog.properties import Property
@@ -67,4 +69,6 @@ class ClientBuilder:
                 f"{alias}.bootstrap.servers",
                 f"missing: the brokers of cluster {alias}, as host:port,host:port",
             )
-        return ClientConfig.of(alias, resolved)
+        config = ClientConfig.of(alias, resolved)
+        kept = notes(resolved, self._resolver)
+        return replace(config, properties={**config.properties, **kept}) if kept else config

@@ -10,6 +10,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Protocol
 
+from twinlog.config.other_providers import other_provider
 from twinlog.config.precedence import Settings, strip_prefix
 from twinlog.config.problems import Findings
 from twinlog.config.spec import split_list
@@ -131,9 +132,37 @@ def _normal(path: str) -> Path:
 class Resolver:
     """Replaces references in values; says once what cannot be found."""
 
-    def __init__(self, providers: Mapping[str, Provider], findings: Findings) -> None:
+    def __init__(
+        self,
+        providers: Mapping[str, Provider],
+        findings: Findings,
+        *,
+        settings: Mapping[str, str] | None = None,
+    ) -> None:
+        """`settings` are those of `config.providers`, from which the providers were made."""
         self._providers = providers
         self._findings = findings
+        self.settings = settings or {}
+
+    def may_change(self, text: str) -> bool:
+        """Whether a reference in it may give something else later: all but the process's environment."""
+        found = (self._providers.get(match[1]) for match in _REFERENCE.finditer(text))
+        return any(each is not None and not isinstance(each, EnvVarProvider) for each in found)
+
+    def filled(self, text: str) -> str | None:
+        """The text with every reference replaced; None when one of them gives nothing now."""
+        parts, position = list[str](), 0
+        for match in _REFERENCE.finditer(text):
+            provider = self._providers.get(match[1])
+            try:
+                value = None if provider is None else provider.get(match[3] or "", match[4])
+            except ConfigError:
+                value = None
+            if value is None:
+                return None
+            parts += (text[position : match.start()], value)
+            position = match.end()
+        return "".join((*parts, text[position:]))
 
     def resolve(self, prop: Property) -> Property:
         """The property with its references replaced; unchanged when it has none or is resolved already."""
@@ -185,13 +214,20 @@ def configured_resolver(
                 class_key, f"missing: expected one of {', '.join(makers)}", line=names.line if names else 0
             )
             continue
-        make = makers.get(chosen.value.strip())
-        if make is None:
-            findings.wrong_value(chosen, "one of " + ", ".join(makers), secret=False)
-            continue
+        class_name = chosen.value.strip()
+        make = makers.get(class_name)
         params = {key: prop.value.strip() for key, prop in strip_prefix(raw, f"{prefix}param.").items()}
         try:
-            providers[name] = make(params)
+            provider = other_provider(class_name, params) if make is None else make(params)
         except ConfigError as error:
             findings.problem(class_key, str(error), line=chosen.line)
-    return Resolver(providers, findings)
+            continue
+        if provider is None:
+            known = ", ".join(makers)
+            findings.wrong_value(
+                chosen, f"one of {known}, or that of an installed package (docs/security.md)", secret=False
+            )
+            continue
+        providers[name] = provider
+    settings = {key: prop.value for key, prop in raw.items() if key.startswith("config.providers")}
+    return Resolver(providers, findings, settings=settings)

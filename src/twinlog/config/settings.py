@@ -6,7 +6,7 @@ from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import Protocol
 
-from twinlog.config.client_keys import is_secret
+from twinlog.config.client_keys import NOTES, is_secret
 from twinlog.config.loopback import is_loopback
 from twinlog.config.precedence import Connector, client_id
 from twinlog.config.problems import Notice
@@ -92,6 +92,8 @@ class ClientConfig:
         """The settings fit to be shown: secrets as `***`, values from providers as their reference."""
         shown: dict[str, str] = {}
         for key, value in sorted(self.properties.items()):
+            if key.startswith(NOTES):
+                continue
             origin = self.origins.get(key)
             if is_secret(key):
                 shown[key] = "***"

@@ -17,7 +17,6 @@ from twinlog.kafka.security.access import ClusterAccess
 from twinlog.kafka.security.client_security import SaslLogin, refused
 from twinlog.kafka.security.oauth.keeper import TokenKeeper
 from twinlog.kafka.security.oauth.login import OAuthLogin
-from twinlog.kafka.security.tls import ssl_context
 
 _SERVER = re.compile(r"(?:[0-9a-zA-Z\-%._]*://)?(\[[0-9a-fA-F:%.]+\]|[0-9a-zA-Z\-%._]+):(\d{1,5})")
 """A bootstrap server as Java reads it: an optional protocol, which it ignores, and a host with its port."""
@@ -218,11 +217,17 @@ def librdkafka_options(
     alias: str = "",
     client_id_suffix: str = "",
     timeout_seconds: float = 30.0,
+    access: ClusterAccess | None = None,
 ) -> dict[str, Any]:
     """The configuration dict of confluent-kafka's AdminClient. It holds secrets: never log it.
 
-    `timeout_seconds` is that of a whole call: a broker gets a part of it to accept a connection.
+    `timeout_seconds` is that of a whole call: a broker gets a part of it to accept a connection. `access` is
+    one that was made of the properties before; its credentials are those of this moment.
     """
+    if access is None:
+        access = ClusterAccess(properties, alias=alias)
+    else:
+        access.refresh()
     options: dict[str, Any] = {
         "bootstrap.servers": ",".join(bootstrap_servers(properties, alias=alias)),
         "client.id": client_id(properties, client_id_suffix),
@@ -239,7 +244,7 @@ def librdkafka_options(
     idle_ms = _idle_ms(properties, alias)
     if idle_ms is not None:
         options[_IDLE_KEY] = min(max(idle_ms, 0), (1 << 31) - 1)
-    options.update(_librdkafka_security(ClusterAccess(properties, alias=alias)))
+    options.update(_librdkafka_security(access))
     return options
 
 
@@ -262,9 +267,10 @@ def _aiokafka_security(access: ClusterAccess) -> dict[str, Any]:
     security = access.security
     options: dict[str, Any] = {"security_protocol": security.protocol}
     if security.tls is not None:
-        options["ssl_context"] = ssl_context(security.tls)
+        options["ssl_context"] = access.context
     if security.sasl is not None:
         options["sasl_mechanism"] = security.sasl.mechanism
+    if security.tls is not None or security.sasl is not None:
         options["sasl_oauth_token_provider"] = access
     if isinstance(security.sasl, SaslLogin):
         options["sasl_plain_username"] = security.sasl.username

@@ -27,6 +27,7 @@ from twinlog.kafka.log import LogAdminMixin
 from twinlog.kafka.ports import Candidate, KafkaCluster, ManagedReader, ManagedWriter, never_gone
 from twinlog.kafka.protocol.connection import DataClientPool
 from twinlog.kafka.reader import KafkaLogReader
+from twinlog.kafka.security.access import ClusterAccess
 from twinlog.kafka.writer import KafkaLogWriter
 
 DEFAULT_TIMEOUT_SECONDS = 30.0
@@ -62,6 +63,7 @@ class _Cluster(ConfigAdminMixin, AclAdminMixin, QuotaAdminMixin, GroupAdminMixin
         self._timeout_seconds = timeout_seconds
         self._suffix = client_id_suffix
         self._fetch_options = fetch_options(properties, alias=alias)
+        access = ClusterAccess(properties, alias=alias)
         self._admin = AdminSession(
             alias,
             partial(
@@ -70,8 +72,10 @@ class _Cluster(ConfigAdminMixin, AclAdminMixin, QuotaAdminMixin, GroupAdminMixin
                 alias=alias,
                 client_id_suffix=client_id_suffix,
                 timeout_seconds=timeout_seconds,
+                access=access,
             ),
             timeout_seconds=timeout_seconds,
+            access=access,
         )
         self._wire = self._session()
         coordinators = GroupCoordinators(self._wire)

@@ -25,6 +25,7 @@ from twinlog.kafka.errors import (
     from_reason,
     translate,
 )
+from twinlog.kafka.security.access import ClusterAccess
 
 _log = logging.getLogger("twinlog.kafka.librdkafka")
 
@@ -56,9 +57,17 @@ class AdminSession:
     """One lazily opened AdminClient. Not to be shared between event loops."""
 
     def __init__(
-        self, alias: str, options: Callable[[], Mapping[str, Any]], *, timeout_seconds: float
+        self,
+        alias: str,
+        options: Callable[[], Mapping[str, Any]],
+        *,
+        timeout_seconds: float,
+        access: ClusterAccess | None = None,
     ) -> None:
-        """`options` gives those of `librdkafka_options` anew at each opening; it may raise ConfigError."""
+        """`options` gives those of `librdkafka_options` at each opening; it may raise ConfigError. A client
+        is replaced when its `access` has changed: librdkafka keeps the credentials it was made with."""
+        self._access = access
+        self._version = 0
         self.alias = alias
         self.timeout_seconds = timeout_seconds
         self._options = options
@@ -177,6 +186,10 @@ class AdminSession:
 
     async def _opened(self) -> AdminClient:
         """The client. Raises KAFKA_CLIENT_ERRORS (no token), ConfigError or StateError."""
+        if self._access is not None and self._access.rotates and self._admin is not None:
+            await asyncio.to_thread(self._access.refresh)
+            if self._access.version != self._version:
+                self._discard()
         if self._admin is not None:
             return self._admin
         options = {} if self._closed else await asyncio.to_thread(self._options)
@@ -190,6 +203,7 @@ class AdminSession:
         if self._closed:
             raise StateError(f"the connection to cluster {self.alias} is closed", reason="CLIENT_CLOSED")
         if self._admin is None:
+            self._version = 0 if self._access is None else self._access.version
             self._admin = AdminClient({**options, "error_cb": self._on_error}, logger=_DebugLog())
         return self._admin
 

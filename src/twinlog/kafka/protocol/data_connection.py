@@ -72,6 +72,7 @@ class DataConnection(AIOKafkaConnection):  # type: ignore[misc]  # aiokafka has 
         self._frames = FrameProtocol(self._take_frame, self._connection_lost, self._largest_frame)
         frames = self._frames
         async with asyncio.timeout(self._request_timeout):
+            await self._take_credentials()
             transport, _ = await self._loop.create_connection(
                 lambda: frames,
                 self.host,
@@ -159,11 +160,19 @@ class DataConnection(AIOKafkaConnection):  # type: ignore[misc]  # aiokafka has 
                 wait_seconds, self._renew, session_seconds - wait_seconds
             )
 
-    def _authenticator(self) -> Authenticator:
+    async def _take_credentials(self) -> None:
+        """Those of this moment: files may have changed."""
         access = self._sasl_oauth_token_provider
-        if isinstance(access, ClusterAccess) and isinstance(access.security.sasl, SaslLogin):
+        if not isinstance(access, ClusterAccess):
+            return
+        if access.rotates:
+            await asyncio.to_thread(access.refresh)
+        self._ssl_context = access.context
+        if isinstance(access.security.sasl, SaslLogin):
             self._sasl_plain_username = access.security.sasl.username
             self._sasl_plain_password = access.security.sasl.password
+
+    def _authenticator(self) -> Authenticator:
         if self._sasl_mechanism == "OAUTHBEARER":
             return self.authenticator_oauth()  # type: ignore[no-any-return]
         if self._sasl_mechanism == "PLAIN":
@@ -186,6 +195,7 @@ class DataConnection(AIOKafkaConnection):  # type: ignore[misc]  # aiokafka has 
                     self._drained.clear()
                     await self._drained.wait()
                 await pause(self.throttled_seconds)
+                await self._take_credentials()
                 await self._do_sasl_handshake()
         except (OSError, ValueError, AssertionError, KafkaError, TokenError) as error:
             # The next request opens another connection, and is told what is wrong.

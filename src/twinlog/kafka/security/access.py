@@ -1,24 +1,73 @@
 """What a client shows each time it connects, and whom it trusts: the credentials of that moment.
 
+Passwords that stand in files (`${file:…}`, `${dir:…}`) and certificates are read again when they have
+changed. What cannot be used, as it is half written, leaves the earlier ones in use and is said once.
+
 aiokafka's classes hand it on to their connections unseen, as they do any provider of tokens.
 """
 
+import logging
+import os
+import ssl
+import threading
 from collections.abc import Mapping
+from pathlib import Path
 
 from aiokafka.abc import AbstractTokenProvider
 
+from twinlog.config.client_keys import NOTES
+from twinlog.config.providers import LocalFileSystem
+from twinlog.config.rereading import reread
+from twinlog.errors import ConfigError
 from twinlog.kafka.security.client_security import ClientSecurity, client_security
 from twinlog.kafka.security.oauth.keeper import TokenKeeper
 from twinlog.kafka.security.oauth.login import OAuthLogin
 from twinlog.kafka.security.oauth.tokens import keeper_of
+from twinlog.kafka.security.tls import ssl_context
+
+_STORES = ("ssl.truststore.location", "ssl.keystore.location")
+
+log = logging.getLogger(__name__)
 
 
 class ClusterAccess(AbstractTokenProvider):  # type: ignore[misc]  # aiokafka has no types
-    """Of one client of one cluster."""
+    """Of one client of one cluster. Safe to use from several threads."""
 
     def __init__(self, properties: Mapping[str, str], *, alias: str = "") -> None:
         """Raises ConfigError for settings that cannot be obeyed, and for files that cannot be read."""
+        self._alias = alias
+        self._properties = properties
+        self._lock = threading.Lock()
+        self.rotates = NOTES in properties or any(properties.get(key) for key in _STORES)
+        """Whether anything of it can change while the process runs."""
+        self.version = 0
+        """Another one after each change."""
+        self._seen = _state(properties)
+        self._unusable: object = None
         self.security: ClientSecurity = client_security(properties, alias=alias)
+        self.context: ssl.SSLContext | None = _context(self.security)
+
+    def refresh(self) -> None:
+        """Read what has changed. Blocks on files; raises nothing."""
+        if not self.rotates:
+            return
+        with self._lock:
+            fresh = reread(self._properties, environ=os.environ, files=LocalFileSystem())
+            state = _state(fresh)
+            if state in (self._seen, self._unusable):
+                return
+            try:
+                security = client_security(fresh, alias=self._alias)
+                context = _context(security)
+            except (ConfigError, OSError, ValueError) as error:
+                self._unusable = state
+                log.warning("credentials_unusable: the earlier ones stay in use: %s", error)
+                return
+            self._properties = fresh  # what cannot be read next time stays as it is now
+            self.security, self.context, self._seen = security, context, state
+            self._unusable = None
+            self.version += 1
+            log.info("credentials_changed: cluster %s", self._alias)
 
     @property
     def keeper(self) -> TokenKeeper | None:
@@ -35,3 +84,21 @@ class ClusterAccess(AbstractTokenProvider):  # type: ignore[misc]  # aiokafka ha
         """SASL extensions beside the token."""
         login = self.security.sasl
         return dict(login.extensions) if isinstance(login, OAuthLogin) else {}
+
+
+def _state(properties: Mapping[str, str]) -> object:
+    """Equal as long as nothing has changed."""
+    stores = [properties[key].strip() for key in _STORES if properties.get(key, "").strip()]
+    return dict(properties), [_stamp(path) for path in stores]
+
+
+def _stamp(path: str) -> object:
+    try:
+        state = Path(path).stat()
+    except OSError:
+        return None
+    return state.st_mtime_ns, state.st_size, state.st_ino
+
+
+def _context(security: ClientSecurity) -> ssl.SSLContext | None:
+    return None if security.tls is None else ssl_context(security.tls)

@@ -10,7 +10,7 @@ from typing import Any
 from twinlog.kafka.security.oauth.login import AwsIdentity, TokenError
 
 PACKAGE = "aws-msk-iam-sasl-signer-python"
-_MODULE = "aws_msk_iam_sasl_signer"
+_MODULE = "aws_msk_iam_sasl_signer.MSKAuthTokenProvider"
 _REGION = re.compile(r"\.(?:kafka|kafka-serverless)\.([a-z0-9-]+)\.amazonaws\.com(?:\.cn)?$")
 
 
@@ -32,10 +32,9 @@ def has_signer() -> bool:
 def msk_token(identity: AwsIdentity) -> tuple[str, float]:
     """A token and when it expires, seconds since 1970. Blocks: credentials may come from a server of AWS.
     Raises TokenError."""
-    signer = _signer()
-    if signer is None:
+    provider = _signer()
+    if provider is None:
         raise TokenError(f"the package {PACKAGE} is not installed", refused=True)
-    provider = signer.MSKAuthTokenProvider
     try:
         if identity.role_arn:
             session = identity.role_session or "twinlog"
