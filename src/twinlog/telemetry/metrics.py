@@ -324,6 +324,15 @@ REPLICATION_LOST = MetricSpec(
     attributes=(*FLOW, DESTINATION, ERROR_TYPE),
     service="source",
 )
+REPLICATION_FOREIGN = MetricSpec(
+    name="twinlog.replication.foreign",
+    kind=Kind.COUNTER,
+    unit="{record}",
+    description="Records that somebody else wrote into a copy, as the copier finds them while it writes."
+    " Alert on any.",
+    attributes=(*FLOW, DESTINATION),
+    service="source",
+)
 REPLICATION_LAG_TIME = MetricSpec(
     name="twinlog.replication.lag.time",
     kind=Kind.GAUGE,
@@ -597,6 +606,7 @@ METRICS: tuple[MetricSpec, ...] = (
     REPLICATION_PARTITIONS,
     REPLICATION_FAILURES,
     REPLICATION_LOST,
+    REPLICATION_FOREIGN,
     VERIFIED_UNTIL,
     VERIFIED_AGE,
     VERIFIED_DIFFERENCES,

@@ -123,6 +123,7 @@ def _status() -> Status:
     row.lag_seconds, row.last_copied_age_seconds, row.records = 0.0, 3.2, 7
     row.path, row.delay_seconds = "ALIVE", 0.123
     row.group_count, row.groups = 1, {"EXACT": 3}
+    row.proofs, row.proven_age_seconds = {"EQUAL": 3, "DIFFERENT": 1}, 300.0
     return status
 
 
@@ -141,11 +142,12 @@ def test_a_flow_is_one_row() -> None:
         "3 s ago",
         "0.12 s",
         "1 (3 exact)",
+        "1 different, 3 equal, 5 min ago",
     )
 
 
 def test_what_nobody_said_is_a_dash_and_never_a_zero() -> None:
-    assert flow_cells(FlowRow(flow="A->B")) == ("A->B", *["-"] * 9)
+    assert flow_cells(FlowRow(flow="A->B")) == ("A->B", *["-"] * 10)
 
 
 def test_a_lag_that_is_not_known_shows_what_was_known_last_and_how_old_that_is() -> None:

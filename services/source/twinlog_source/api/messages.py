@@ -17,6 +17,7 @@ from twinlog_source.log.gaps import Gap
 from twinlog_source.partitions.rows import PartitionRow
 from twinlog_source.partitions.standing import ElectionResult, FlowFacts, standing_of
 from twinlog_source.partitions.states import PartitionState
+from twinlog_source.task.foreign_write_messages import foreign_write_message
 
 
 def flow_status(driver: FlowDriver, clusters: Iterable[ClusterStatus]) -> pb.FlowStatus:
@@ -37,6 +38,7 @@ def flow_status(driver: FlowDriver, clusters: Iterable[ClusterStatus]) -> pb.Flo
         bytes_per_second=sum(row.bytes.shown(facts.now) for row, _ in told),
         last_known_lag_records=sum(row.last_known_lag or 0 for row, _ in told),
         partitions_of_unknown_lag=len(told) - len(lags),
+        foreign_records=sum(row.foreign_records for row, _ in told),
         exactly_once=driver.estate.flow.settings.exactly_once,
         reason=reason,
         message=message,
@@ -56,6 +58,13 @@ def flow_status(driver: FlowDriver, clusters: Iterable[ClusterStatus]) -> pb.Flo
         status.last_copied_at.CopyFrom(timestamp(table.last_copied_at_ms))
     if table.last_copied_record_ms:
         status.last_copied_record_time.CopyFrom(timestamp(table.last_copied_record_ms))
+    proofs = [table.proofs.get(row.partition) for row, _ in told]
+    for proof in proofs:
+        if proof is not None:
+            status.partitions_by_proof[str(proof.verdict)] += 1
+    oldest_ms = min((0 if proof is None else proof.proven_at_ms for proof in proofs), default=0)
+    if oldest_ms:
+        status.proven_at.CopyFrom(timestamp(oldest_ms))
     return status
 
 
@@ -97,6 +106,9 @@ def partition_status(
     proof = driver.estate.table.proofs.get(row.partition)
     if proof is not None:
         status.proof.CopyFrom(_proof(proof))
+    if row.foreign_write is not None:
+        status.foreign_write.CopyFrom(foreign_write_message(row.foreign_write))
+        status.foreign_records = row.foreign_records
     if standing.stalled_since is not None:
         status.stalled_since.CopyFrom(timestamp(facts.wall_ms(standing.stalled_since)))
     return status

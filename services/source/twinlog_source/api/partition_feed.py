@@ -131,4 +131,5 @@ def _shape(
         None if row.obstacle is not None else retry_ms(row, facts),
         None if report is None else (report.lane, (report.replication_latency_ns or 0) // 1_000_000),
         None if proof is None else (proof.verdict, proof.proven_until, *proof.differences.items()),
+        row.foreign_records,
     )

@@ -49,6 +49,7 @@ class FlowInstruments:
         self._latency = metrics.histogram(meter, metrics.REPLICATION_LATENCY)
         self._record_age = metrics.histogram(meter, metrics.REPLICATION_RECORD_AGE)
         self._lost = metrics.counter(meter, metrics.REPLICATION_LOST)
+        self._foreign = metrics.counter(meter, metrics.REPLICATION_FOREIGN)
         self._lanes = metrics.counter(meter, metrics.REPLICATION_LANE_RECORDS)
         self._syncs = metrics.counter(meter, metrics.OFFSET_SYNC_RECORDS)
         self._failures = metrics.counter(meter, metrics.REPLICATION_FAILURES)
@@ -100,6 +101,10 @@ class FlowInstruments:
             gap.to_offset - gap.from_offset if gap.is_loss else 0,
             {**self._to("" if row is None else row.target_topic), metrics.ERROR_TYPE: gap.reason},
         )
+
+    def foreign(self, row: PartitionRow, records: int) -> None:
+        """Records of somebody else were found in a copy."""
+        self._foreign.add(records, self._to(row.target_topic))
 
     def failed(self, reason: str, failures: int = 1) -> None:
         self._failures.add(failures, {**self._flow, metrics.ERROR_TYPE: reason})

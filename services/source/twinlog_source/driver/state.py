@@ -90,7 +90,12 @@ class FlowState:
         self.ledger = Ledger(
             flow=self.flow.flow, journal=self.journal, positions=self.positions, on_gap=self.on_gap
         )
-        self.orders = TaskOrders(table=self.table, control=control, rule=self.flow.offsets)
+        self.orders = TaskOrders(
+            table=self.table,
+            control=control,
+            rule=self.flow.offsets,
+            exactly_once=self.flow.settings.exactly_once,
+        )
         self._marks = TopicFacts(flow=self.flow.flow, watch=self.watch, control=control, journal=self.journal)
         self._wanted = WantedTopics(
             flow=self.flow.flow,

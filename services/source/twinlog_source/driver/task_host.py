@@ -7,6 +7,7 @@ import structlog
 from twinlog.api.source.v1 import worker_service_pb2 as pb
 from twinlog.clock import Clock
 from twinlog.errors import StateError
+from twinlog.model import TopicPartition
 from twinlog_source.driver.epoch import Epoch, Slot
 from twinlog_source.driver.epoch_jobs import EpochJobs
 from twinlog_source.driver.instruments import FlowInstruments
@@ -14,7 +15,8 @@ from twinlog_source.driver.state import FlowState
 from twinlog_source.driver.task_settings import TaskSettings
 from twinlog_source.driver.worker_messages import assignment_message, limits_message
 from twinlog_source.partitions.events import Assigned, Copied, GapFound, Reported
-from twinlog_source.partitions.reports import TaskReport
+from twinlog_source.partitions.reports import ForeignWrite, TaskReport
+from twinlog_source.preserved.reasons import PreservedReason
 from twinlog_source.reasons import EndReason
 
 log = structlog.get_logger(__name__)
@@ -74,6 +76,29 @@ class TaskHost:
             if isinstance(effect, GapFound):
                 self.estate.ledger.enter(effect.gap)
         self.estate.withdrawals.take(report.partitions)
+        for each in report.partitions:
+            for write in each.foreign_writes:
+                self._foreign(epoch, each.partition, write)
+
+    def _foreign(self, epoch: Epoch, partition: TopicPartition, write: ForeignWrite) -> None:
+        """Somebody else wrote into a copy."""
+        row = self.estate.table.rows.get(partition)
+        if row is None:
+            return
+        self.instruments.foreign(row, write.records)
+        log.warning(
+            "foreign_write",
+            flow=str(epoch.flow),
+            reason=PreservedReason.FOREIGN_WRITE,
+            topic=row.target_topic,
+            partition=partition.partition,
+            from_offset=write.from_offset,
+            to_offset=write.to_offset,
+            records=write.records,
+            producer_id=write.producer_id,
+            producer_epoch=write.producer_epoch,
+            written_at_ms=write.written_at_ms,
+        )
 
     def start(self, epoch: Epoch, slot: Slot) -> pb.Start:
         """Where the slot's task begins, and how fast it may go."""

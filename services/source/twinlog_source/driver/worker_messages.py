@@ -16,6 +16,7 @@ from twinlog_source.partitions.assignments import Assignment, Setback
 from twinlog_source.partitions.reports import PartitionReport, SkippedRange, TaskCounters, TaskReport
 from twinlog_source.partitions.shares import SlotLimits
 from twinlog_source.partitions.states import PartitionState
+from twinlog_source.task.foreign_write_messages import foreign_write_of
 from twinlog_source.task.spreads import spread_of
 from twinlog_source.task.sync_paces import pace_message, pace_of
 
@@ -56,6 +57,7 @@ def assignment_message(assignment: Assignment) -> pb.Assignment:
             pb.EpochStart(leader_epoch=each.leader_epoch, offset=each.offset) for each in assignment.epochs
         ],
         target_end_offset=-1 if assignment.target_end is None else assignment.target_end,
+        target_end_is_exact=assignment.target_end_is_exact,
         compacted=topic.source_cleanup_policy != "delete",
         sync_pace=None if pace is None else pace_message(pace),
         preserved=(
@@ -133,6 +135,7 @@ def _partition_report(report: pb.PartitionReport) -> PartitionReport:
         preserved_until=report.preserved_until,
         repositioned=report.repositioned,
         withdrawn=report.withdrawn,
+        foreign_writes=tuple(foreign_write_of(each) for each in report.foreign_writes),
     )
 
 

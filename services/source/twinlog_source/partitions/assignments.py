@@ -53,6 +53,8 @@ class Assignment:
     epochs: tuple[EpochStart, ...]
     target_end: int | None
     """Target offset after the last record that was written; None = not known."""
+    target_end_is_exact: bool
+    """Of an exactly-once flow: nothing of it lies behind `target_end` that consumers see."""
     sync_pace: SyncPace | None
 
 
@@ -61,6 +63,7 @@ class TaskOrders:
     table: PartitionTable
     control: ControlState
     rule: OffsetsRule
+    exactly_once: bool
     _terms_before: dict[TopicPartition, _Terms] = field(default_factory=dict)
     """How a partition was handed out last."""
 
@@ -87,6 +90,7 @@ class TaskOrders:
             setback=_setback(row, now_ms=now_ms) if terms == before else None,
             epochs=row.epochs,
             target_end=row.target_end,
+            target_end_is_exact=self.exactly_once and row.target_end_is_exact,
             sync_pace=row.sync_pace,
         )
 

@@ -22,6 +22,21 @@ class SkippedRange:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class ForeignWrite:
+    """What a producer that is not ours wrote into a copy, in one stretch; offsets are the target's."""
+
+    from_offset: int
+    to_offset: int
+    """First one behind it."""
+    records: int
+    producer_id: int
+    """-1: a producer that is not idempotent."""
+    producer_epoch: int
+    written_at_ms: int
+    """By that producer's clock, or the broker's."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class PartitionReport:
     """One partition in its task. All offsets are the source's, unless said otherwise."""
 
@@ -70,6 +85,8 @@ class PartitionReport:
     """Number of the last order to move that is on the log; 0 = none of this task."""
     withdrawn: int = 0
     """Number of the last order that was withdrawn before it was on the log; 0 = none."""
+    foreign_writes: tuple[ForeignWrite, ...] = ()
+    """Found since the last report."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

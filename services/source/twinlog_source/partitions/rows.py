@@ -10,7 +10,7 @@ from twinlog.offsets import SyncPace
 from twinlog_source.log.facts import CopyFact, EpochStart
 from twinlog_source.partitions.lag_time import LagTime
 from twinlog_source.partitions.rates import Rate
-from twinlog_source.partitions.reports import PartitionReport
+from twinlog_source.partitions.reports import ForeignWrite, PartitionReport
 from twinlog_source.partitions.stall_watch import StallWatch
 from twinlog_source.partitions.states import PartitionState
 
@@ -77,6 +77,10 @@ class PartitionRow:
     report: PartitionReport | None = None
     """The newest word of a task, also of one that is gone."""
     reported_at_ms: int = 0
+    foreign_write: ForeignWrite | None = None
+    """What somebody else wrote into the copy, as a task found it last."""
+    foreign_records: int = 0
+    """Since the start."""
     records: Rate = field(default_factory=Rate)
     bytes: Rate = field(default_factory=Rate)
     lag_time: LagTime = field(default_factory=LagTime)
@@ -91,6 +95,12 @@ class PartitionRow:
     @property
     def is_preserved(self) -> bool:
         return self.copy is not None and self.copy.preserved
+
+    @property
+    def target_end_is_exact(self) -> bool:
+        """Nothing of the flow lies behind `target_end` that consumers see: each commit of an exactly-once
+        flow moves the position."""
+        return self.target_end is not None and self.target_end_at == self.position
 
     @property
     def needs_translation(self) -> bool:

@@ -185,6 +185,9 @@ def take(row: PartitionRow, report: PartitionReport, *, slot: int, now: float, n
     row.report, row.reported_at_ms, row.position = report, now_ms, report.position
     _observe_lag(row)
     row.epochs = report.epochs
+    for write in report.foreign_writes:
+        row.foreign_write = write
+        row.foreign_records += write.records
     if report.skipped is not None and row.copy is not None and row.copy.preserved:
         row.copy = replace(row.copy, skip_from=report.skipped.first, skip_to=report.skipped.end)
 

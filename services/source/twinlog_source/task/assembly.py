@@ -15,6 +15,7 @@ from twinlog.errors import KafkaError
 from twinlog.kafka.clients import aiokafka_client_options, fetch_options
 from twinlog.kafka.deadline import deadline
 from twinlog.kafka.raw import (
+    BatchReader,
     DataClientPool,
     ProducerIdentity,
     ProducerSettings,
@@ -32,6 +33,7 @@ from twinlog_source.preserved.filler import Filler
 from twinlog_source.preserved.tails import KafkaCopyTails
 from twinlog_source.preserved.writer import Changed, Failed, PreservedWriter
 from twinlog_source.task.copier import CALL_TIMEOUT_SECONDS, Copier, CopySettings
+from twinlog_source.task.foreign_writes import ForeignWrites
 from twinlog_source.task.horizon import Horizon
 from twinlog_source.task.partition import PartitionCopy
 from twinlog_source.task.preserved_copies import PreservedCopies
@@ -157,6 +159,9 @@ async def open_copier(
             syncs=syncs,
             clock=clock,
             random=random.random,
+            on_unexplained=lambda copy, begin, end: foreign_writes.suspect(
+                copy.partition, copy.target_topic, begin, end
+            ),
             target_throttled=lambda: target.is_throttled,
         )
         stack.push_async_callback(target_writer.close)
@@ -182,6 +187,19 @@ async def open_copier(
         if preserved is not None:
             ways[f"get ready to fill offsets on {flow.target}"] = preserved.writer.get_ready
         await make_ready(ways)
+        reporter = Reporter(
+            copies=copies,
+            target_writer=target_writer,
+            syncs=syncs,
+            source_problem=lambda: source_reader.source_problem,
+            source_throttled=lambda: source.is_throttled,
+            target_throttled=lambda: target.is_throttled,
+            clock=clock,
+            preserved={} if preserved is None else preserved.by_source,
+        )
+        foreign_writes = ForeignWrites(
+            reader=BatchReader(target_reads, read_committed=True), found=reporter.add_foreign_write
+        )
         copier = Copier(
             flow=flow,
             dials=copy_settings(prepare, properties, check_crcs=fetching.check_crcs),
@@ -190,16 +208,8 @@ async def open_copier(
             source_reader=source_reader,
             target_writer=target_writer,
             syncs=syncs,
-            reporter=Reporter(
-                copies=copies,
-                target_writer=target_writer,
-                syncs=syncs,
-                source_problem=lambda: source_reader.source_problem,
-                source_throttled=lambda: source.is_throttled,
-                target_throttled=lambda: target.is_throttled,
-                clock=clock,
-                preserved={} if preserved is None else preserved.by_source,
-            ),
+            reporter=reporter,
+            foreign_writes=foreign_writes,
             copies=copies,
             policies=policies,
             by_target=by_target,
@@ -311,4 +321,5 @@ def copy_settings(prepare: pb.Prepare, properties: Properties, *, check_crcs: bo
         recode_compression_level=int(level) if level else None,
         forced_codec=Codec[codec.upper()] if codec else None,
         fail_on_data_loss=settings["twinlog.on.data.loss"] == "fail",
+        exactly_once=bool(prepare.transactional_ids),
     )

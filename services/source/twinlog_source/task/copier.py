@@ -17,6 +17,7 @@ from twinlog_source.log.facts import EpochStart
 from twinlog_source.log.gaps import Gap, gap_record
 from twinlog_source.preserved.reasons import PreservedReason
 from twinlog_source.reasons import PartitionReason
+from twinlog_source.task.foreign_writes import ForeignWrites
 from twinlog_source.task.loss import (
     LossReason,
     find_divergence,
@@ -54,6 +55,8 @@ class CopySettings:
     forced_codec: Codec | None
     """The producer's `compression.type` when somebody set it; None = records keep their codec."""
     fail_on_data_loss: bool
+    exactly_once: bool
+    """Rounds are transactions."""
 
     def policy(self, assignment: pb.Assignment) -> CopyPolicy:
         """How batches of one partition are copied to its target topic."""
@@ -93,6 +96,7 @@ class Copier:
     policies: dict[TopicPartition, CopyPolicy]
     by_target: dict[TopicPartition, PartitionCopy]
     throttle: Throttle
+    foreign_writes: ForeignWrites
     preserved: PreservedCopies | None = None
     """None where the flow has no copies that keep their source's offsets."""
     moves: PositionMoves = field(init=False)
@@ -121,6 +125,9 @@ class Copier:
                 random=random.random,
                 epochs=tuple(EpochStart(each.leader_epoch, each.offset) for each in assignment.epochs),
                 target_end=None if assignment.target_end_offset < 0 else assignment.target_end_offset,
+                end_is_exact=assignment.target_end_is_exact,
+                ends_rounds_with_marker=self.dials.exactly_once,
+                marker_follows=self.dials.exactly_once,
                 compacted=assignment.compacted,
             )
             copy.pause(paused=assignment.paused)
@@ -166,6 +173,7 @@ class Copier:
             group.create_task(self.syncs.run(copied), name="offset syncs")
             # Not after `stop`: what is moved then would be reported, and be in no log.
             moving = group.create_task(self.moves.run(stop), name="positions")
+            looking = group.create_task(self.foreign_writes.run(copied), name="foreign writes")
             if self.preserved is not None:
                 group.create_task(write_preserved(self.preserved), name="preserved copies")
             try:
@@ -182,7 +190,7 @@ class Copier:
             finally:
                 copied.set()
                 # All of them: who is fenced ends without a `stop`, and the driver waits for its last words.
-                for part in (reading, waking, moving):
+                for part in (reading, waking, moving, looking):
                     part.cancel()
         self.moves.settle()
         await self.syncs.close()

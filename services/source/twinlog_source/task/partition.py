@@ -123,6 +123,12 @@ class PartitionCopy:
     not_before: float = 0.0
     """Monotonic seconds before which nothing more of it may be copied (`Horizon`)."""
     not_before_reason: str = ""
+    end_is_exact: bool = False
+    """Nothing of ours lies behind `target_end` that consumers see."""
+    ends_rounds_with_marker: bool = False
+    """Its rounds are transactions: the marker of each takes an offset."""
+    marker_follows: bool = False
+    """One may lie at `target_end`."""
     settling: bool = False
     """Its position was moved by command and is not on the log yet: nothing is fetched."""
     _paused: bool = False
@@ -174,17 +180,34 @@ class PartitionCopy:
         """Whether the source's log goes on behind what is fetched."""
         return self.end_offset is not None and self.fetched < self.end_offset
 
-    def written(self, base_offset: int, record_count: int, first_source_offset: int) -> None:
+    def written(
+        self, base_offset: int, record_count: int, first_source_offset: int
+    ) -> tuple[int, int] | None:
         """Records of it, the first of them this one of the source, were committed on the target at
-        `base_offset`."""
+        `base_offset`. The answer: a range of target offsets before them that is not ours, unless it is
+        aborted."""
+        unexplained = None
         if self.target_end is not None and base_offset < self.target_end:
             self.target_shortened_to, self.target_shortened_at = base_offset, first_source_offset
+        elif (
+            self.target_end is not None
+            and self.end_is_exact
+            and base_offset > self.target_end + self.marker_follows
+        ):
+            unexplained = self.target_end, base_offset
         self.target_end = base_offset + record_count
+        self.end_is_exact, self.marker_follows = not self.keeps_offsets, False
+        return unexplained
+
+    def end_round(self) -> None:
+        """The round that held what was written last is committed."""
+        self.marker_follows = self.ends_rounds_with_marker
 
     def rewind(self) -> None:
         """Throw away what is queued and sent: the transaction that held it was aborted."""
         self.sent = self.committed
         self.rounds = 0
+        self.end_is_exact = False
         self.drop_queued()
 
     def drop_queued(self) -> None:

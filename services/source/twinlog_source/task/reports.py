@@ -15,7 +15,9 @@ from twinlog.clock import Clock
 from twinlog.errors import KafkaError
 from twinlog.model import TopicPartition
 from twinlog_source.log.gaps import Gap
+from twinlog_source.partitions.reports import ForeignWrite
 from twinlog_source.reasons import HELD, PartitionReason
+from twinlog_source.task.foreign_write_messages import foreign_write_message
 from twinlog_source.task.partition import PartitionCopy, State
 from twinlog_source.task.preserved_copy import PreservedCopy
 from twinlog_source.task.spreads import spread_message
@@ -51,6 +53,7 @@ class Reporter:
     preserved: Mapping[TopicPartition, PreservedCopy] = field(default_factory=dict)
     """Those of `copies` that keep their source's offsets."""
     _gaps: dict[TopicPartition, list[Gap]] = field(default_factory=dict)
+    _foreign_writes: dict[TopicPartition, list[ForeignWrite]] = field(default_factory=dict)
     _told: dict[TopicPartition, _Seen] = field(default_factory=dict)
     _everything_at: float = 0.0
     _unacknowledged: dict[TopicPartition, tuple[int, float]] = field(default_factory=dict)
@@ -58,6 +61,9 @@ class Reporter:
 
     def add_gap(self, gap: Gap) -> None:
         self._gaps.setdefault(gap.partition, []).append(gap)
+
+    def add_foreign_write(self, partition: TopicPartition, write: ForeignWrite) -> None:
+        self._foreign_writes.setdefault(partition, []).append(write)
 
     def report(self, *, everything: bool = False) -> pb.PartitionReports:
         """What changed since the last call; each gap is in one report only."""
@@ -97,6 +103,7 @@ class Reporter:
                 waited_seconds >= SLOW_SECONDS,
                 copy.waits(now),
                 len(self._gaps.get(partition, ())),
+                len(self._foreign_writes.get(partition, ())),
             )
             if self._told.get(partition) != seen:
                 self._told[partition] = seen
@@ -111,6 +118,7 @@ class Reporter:
                     report.sync_pace.CopyFrom(pace_message(pace))
                 reports.partitions.append(report)
         self._gaps.clear()
+        self._foreign_writes.clear()
         return reports
 
     def _failures(self) -> dict[str, int]:
@@ -182,6 +190,9 @@ class Reporter:
                 found_at=_timestamp(gap.found_at_ms),
             )
             for gap in self._gaps.get(copy.partition, ())
+        )
+        report.foreign_writes.extend(
+            foreign_write_message(write) for write in self._foreign_writes.get(copy.partition, ())
         )
         return report
 

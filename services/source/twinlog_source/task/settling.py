@@ -7,10 +7,10 @@ from twinlog_source.task.syncs import OffsetSyncs
 
 def settle_batch(
     copy: PartitionCopy, batch: OutgoingBatch, base_offset: int, *, syncs: OffsetSyncs, now_ms: int
-) -> None:
+) -> tuple[int, int] | None:
     """The target holds the batch at `base_offset`: count it and queue its offset syncs. The position is moved
-    by the caller."""
-    copy.written(base_offset, batch.record_count, batch.first_source_offset)
+    by the caller. The answer is that of `PartitionCopy.written`."""
+    unexplained = copy.written(base_offset, batch.record_count, batch.first_source_offset)
     counters = copy.counters
     counters.records += batch.record_count
     counters.bytes += batch.size_bytes
@@ -23,3 +23,4 @@ def settle_batch(
     copy.latency_seconds = max(0.0, (now_ms - batch.max_timestamp_ms) / 1000)
     counters.latency.add_batch(batch.max_timestamp_ms, batch.record_count, now_ms=now_ms)
     syncs.acknowledged(copy.partition, batch, base_offset)
+    return unexplained

@@ -175,6 +175,8 @@ class TargetWriter:
     syncs: OffsetSyncs
     clock: Clock
     random: Callable[[], float]
+    on_unexplained: Callable[[PartitionCopy, int, int], None] = lambda _copy, _begin, _end: None
+    """Told of ranges of target offsets between records of ours that are not ours, unless they are aborted."""
     target_throttled: Callable[[], bool] = lambda: False
     """Whether a quota of the target holds requests back now."""
     committed_rounds: int = 0
@@ -521,7 +523,11 @@ class TargetWriter:
         it."""
         now, now_ms = self.clock.monotonic(), self.clock.now_ms()
         for copy, batch, acknowledged in current.sent:
-            settle_batch(copy, batch, acknowledged.result(), syncs=self.syncs, now_ms=now_ms)
+            found = settle_batch(copy, batch, acknowledged.result(), syncs=self.syncs, now_ms=now_ms)
+            if found is not None:
+                self.on_unexplained(copy, *found)
+        for copy, _, _ in current.sent:
+            copy.end_round()
         for chunk in current.chunks:
             chunk.copy.commit(chunk.prepared.next_offset)
             chunk.copy.rounds -= 1

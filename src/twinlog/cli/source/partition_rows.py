@@ -34,7 +34,7 @@ _WORST_FIRST = ("FAULTED", "STALLED", "BACKOFF", "WAITING", "PAUSED", "RUNNING")
 
 def is_troubled(status: pb2.PartitionStatus) -> bool:
     """Whether it does not simply run, or differs. One that is held behind on purpose runs."""
-    if status.proof.verdict == "DIFFERENT":
+    if status.proof.verdict == "DIFFERENT" or status.foreign_records:
         return True
     return status.state != pb2.PARTITION_STATE_RUNNING or status.reason not in _NO_TROUBLE
 
@@ -61,7 +61,7 @@ def cells(status: pb2.PartitionStatus, *, now_ms: int) -> list[str]:
         _proof_words(status),
         f"{status.replication_latency.ToMilliseconds()} ms" if known_delay else "",
         _until(status, now_ms),
-        f"{status.reason} {status.message}".strip(),
+        f"{status.reason} {status.message}".strip() or _foreign_words(status),
     ]
 
 
@@ -107,6 +107,8 @@ def as_json(status: pb2.PartitionStatus, *, now_ms: int) -> dict[str, Any]:
         ),
         **offsets_json(status),
         "proof": _proof_json(status),
+        "foreign_records": status.foreign_records,
+        "foreign_write": _foreign_json(status),
         "slot": status.slot,
         "reason": status.reason,
         "message": status.message,
@@ -118,6 +120,31 @@ def as_json(status: pb2.PartitionStatus, *, now_ms: int) -> dict[str, Any]:
             status.replication_latency.ToMilliseconds() if status.HasField("replication_latency") else None
         ),
     }
+
+
+def _foreign_json(status: pb2.PartitionStatus) -> dict[str, Any] | None:
+    """What somebody else wrote into the copy last, as the copier found it."""
+    if not status.HasField("foreign_write"):
+        return None
+    write = status.foreign_write
+    return {
+        "from_offset": write.from_offset,
+        "to_offset": write.to_offset,
+        "records": write.records,
+        "producer_id": write.producer_id,
+        "producer_epoch": write.producer_epoch,
+        "written_at": write.written_at.ToJsonString(),
+    }
+
+
+def _foreign_words(status: pb2.PartitionStatus) -> str:
+    if not status.foreign_records:
+        return ""
+    write = status.foreign_write
+    return (
+        f"FOREIGN_WRITE {status.foreign_records} of others' records in the copy, the last at"
+        f" {write.from_offset} to {write.to_offset - 1} of producer id {write.producer_id}"
+    )
 
 
 def _proof_json(status: pb2.PartitionStatus) -> dict[str, Any] | None:

@@ -15,6 +15,7 @@ Answer = TypeVar("Answer")
 DOWN = "DOWN"
 PAUSE, LIMIT, RULE, MANUAL, WAITING, GAPS = "PAUSE", "LIMIT", "RULE", "MANUAL", "WAITING", "GAPS"
 MOVE, FENCE, HELD = "MOVE", "FENCE", "HELD"
+FOREIGN, DIFFERS = "FOREIGN", "DIFFERS"
 NAMED_TOPICS = 5
 """Of many topics so many are named."""
 HEARTBEAT_MISSING = "HEARTBEAT_MISSING"
@@ -50,7 +51,8 @@ class InForce:
 
     kind: str
     """PAUSE, LIMIT, RULE, MANUAL, WAITING (topics), GAPS, FENCE, HELD (deletions of groups), MOVE (a failover
-    or failback that is not finished)."""
+    or failback that is not finished), FOREIGN (somebody else wrote into copies), DIFFERS (copies, by the
+    standing proof)."""
     about: str
     message: str
     by: str | None = None
@@ -91,6 +93,13 @@ class FlowRow:
     groups: dict[str, int] = field(default_factory=dict)
     """Partitions of groups by the verdict on their offsets."""
     group_count: int | None = None
+    proofs: dict[str, int] = field(default_factory=dict)
+    """Partitions by what the standing proof says: EQUAL, DIFFERENT, INCOMPLETE; empty where it is off."""
+    proven_at: str | None = None
+    """RFC 3339: when the oldest of these proofs was found; None while a partition has none."""
+    proven_age_seconds: float | None = None
+    foreign_records: int | None = None
+    """Records of others that the copier found in copies since the service started."""
     notes: list[Note] = field(default_factory=list)
     in_force: list[InForce] = field(default_factory=list)
 

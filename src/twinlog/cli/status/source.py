@@ -8,6 +8,8 @@ from twinlog.api.source.v1 import source_service_pb2 as source
 from twinlog.api.source.v1.source_service_pb2_grpc import SourceServiceStub
 from twinlog.cli.source.client import partition_name, scope_name, shown_bytes
 from twinlog.cli.status.rows import (
+    DIFFERS,
+    FOREIGN,
     GAPS,
     LIMIT,
     PAUSE,
@@ -32,6 +34,7 @@ async def ask_source(channel: grpc.aio.Channel, status: Status, timeout_seconds:
         row.records_per_second, row.bytes_per_second = flow.records_per_second, flow.bytes_per_second
         row.exactly_once = flow.exactly_once
         _add_lag(row, flow, now_ms)
+        _add_proof(row, flow, now_ms)
         row.add_note("source", flow.reason, flow.message)
         status.add_clusters("source", flow.clusters)
         row.in_force += [
@@ -68,6 +71,21 @@ async def ask_source(channel: grpc.aio.Channel, status: Status, timeout_seconds:
         by_flow.setdefault(status.flow(gap.flow).flow, []).append(gap)
     for name, found in by_flow.items():
         status.flows[name].in_force.append(_gaps_in_force(name, found))
+
+
+def _add_proof(row: FlowRow, flow: source.FlowStatus, now_ms: int) -> None:
+    row.proofs = dict(flow.partitions_by_proof)
+    if flow.HasField("proven_at"):
+        row.proven_at = shown_stamp(flow.proven_at)
+        row.proven_age_seconds = age_seconds(flow.proven_at, now_ms)
+    row.foreign_records = flow.foreign_records
+    if different := row.proofs.get("DIFFERENT"):
+        count = "1 copy differs" if different == 1 else f"{different} copies differ"
+        told = f"{count} from the source: `twinlog partitions --trouble`, `twinlog verify`"
+        row.in_force.append(InForce(kind=DIFFERS, about=row.flow, message=told))
+    if flow.foreign_records:
+        told = f"others wrote {flow.foreign_records} records into copies: `twinlog partitions --trouble`"
+        row.in_force.append(InForce(kind=FOREIGN, about=row.flow, message=told))
 
 
 def _add_lag(row: FlowRow, flow: source.FlowStatus, now_ms: int) -> None:

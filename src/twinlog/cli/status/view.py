@@ -35,6 +35,7 @@ FLOW_COLUMNS = (
     Column(title="LAST COPIED", right=True),
     Column(title="DELAY", right=True, spare=2),
     Column(title="GROUPS", spare=5),
+    Column(title="PROOF", spare=6),
 )
 IN_FORCE_COLUMNS = (
     Column(title="IN FORCE"),
@@ -92,6 +93,7 @@ def flow_cells(row: FlowRow) -> Sequence[str]:
         _ago(row.last_copied_age_seconds),
         _delay(row),
         _groups(row),
+        _proof(row),
     )
 
 
@@ -196,6 +198,14 @@ def _delay(row: FlowRow) -> str:
     if row.path == "ALIVE" or row.heartbeat_age_seconds is None:
         return delay
     return f"{NOT_KNOWN} ({delay} {_ago(row.heartbeat_age_seconds)})"
+
+
+def _proof(row: FlowRow) -> str:
+    """What the standing proof says of partitions, and how old the oldest of it is."""
+    if not row.proofs:
+        return UNKNOWN
+    age = "" if row.proven_age_seconds is None else f", {_ago(row.proven_age_seconds)}"
+    return f"{_counts(row.proofs)}{age}"
 
 
 def _groups(row: FlowRow) -> str:

@@ -50,6 +50,7 @@ ASSIGNMENT = Assignment(
     setback=None,
     epochs=(EpochStart(2, 5),),
     target_end=None,
+    target_end_is_exact=False,
     sync_pace=None,
 )
 

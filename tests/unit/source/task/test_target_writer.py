@@ -17,6 +17,7 @@ from twinlog.service.waiting import wait_or_stop
 from twinlog.testing.brokers import eventually
 from twinlog.testing.fakes.clock import FakeClock
 from twinlog_source.task.copier import Copier
+from twinlog_source.task.foreign_writes import ForeignWrites
 from twinlog_source.task.partition import PartitionCopy, State
 from twinlog_source.task.reports import Reporter
 from twinlog_source.task.source_reader import PreparedChunk, SourceReader
@@ -204,6 +205,7 @@ class Bench:
             policies={},
             by_target={},
             throttle=Throttle(),
+            foreign_writes=ForeignWrites(reader=nothing, found=lambda _partition, _write: None),
         )
 
     def fetched(self, partition: TopicPartition, end: int) -> None:

@@ -780,6 +780,26 @@ class FlowStatus(_message.Message):
         def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
         def WhichOneof(self, oneof_group: _Never) -> None: ...
 
+    @_typing.final
+    class PartitionsByProofEntry(_message.Message):
+        DESCRIPTOR: _descriptor.Descriptor
+
+        KEY_FIELD_NUMBER: _builtins.int
+        VALUE_FIELD_NUMBER: _builtins.int
+        key: _builtins.str
+        value: _builtins.int
+        def __init__(
+            self,
+            *,
+            key: _builtins.str = ...,
+            value: _builtins.int = ...,
+        ) -> None: ...
+        _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+        def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+        _ClearFieldArgType: _TypeAlias = _typing.Literal["key", b"key", "value", b"value"]  # noqa: Y015
+        def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+        def WhichOneof(self, oneof_group: _Never) -> None: ...
+
     FLOW_FIELD_NUMBER: _builtins.int
     EPOCH_FIELD_NUMBER: _builtins.int
     SLOTS_FIELD_NUMBER: _builtins.int
@@ -801,6 +821,9 @@ class FlowStatus(_message.Message):
     OLDEST_RECORD_AT_FIELD_NUMBER: _builtins.int
     LAST_COPIED_AT_FIELD_NUMBER: _builtins.int
     LAST_COPIED_RECORD_TIME_FIELD_NUMBER: _builtins.int
+    PARTITIONS_BY_PROOF_FIELD_NUMBER: _builtins.int
+    PROVEN_AT_FIELD_NUMBER: _builtins.int
+    FOREIGN_RECORDS_FIELD_NUMBER: _builtins.int
     epoch: _builtins.int
     """Number of the running epoch, from 1; 0 before the first."""
     slots: _builtins.int
@@ -827,6 +850,8 @@ class FlowStatus(_message.Message):
     """The same lag as it was known last of each partition, however long ago; what was never known adds nothing."""
     partitions_of_unknown_lag: _builtins.int
     """Partitions whose lag is not known now."""
+    foreign_records: _builtins.int
+    """Records of others that the copier found in copies since the service started."""
     @_builtins.property
     def flow(self) -> _types_pb2.Flow:
         """The flow."""
@@ -863,6 +888,14 @@ class FlowStatus(_message.Message):
     def last_copied_record_time(self) -> _timestamp_pb2.Timestamp:
         """Timestamp of the newest record that was copied since the service started; absent when there was none."""
 
+    @_builtins.property
+    def partitions_by_proof(self) -> _containers.ScalarMap[_builtins.str, _builtins.int]:
+        """Partitions by what the standing proof says of them: EQUAL, DIFFERENT, INCOMPLETE. Empty where it is off."""
+
+    @_builtins.property
+    def proven_at(self) -> _timestamp_pb2.Timestamp:
+        """When the proof was found that is oldest; absent while a partition has none."""
+
     def __init__(
         self,
         *,
@@ -887,10 +920,13 @@ class FlowStatus(_message.Message):
         oldest_record_at: _timestamp_pb2.Timestamp | None = ...,
         last_copied_at: _timestamp_pb2.Timestamp | None = ...,
         last_copied_record_time: _timestamp_pb2.Timestamp | None = ...,
+        partitions_by_proof: _abc.Mapping[_builtins.str, _builtins.int] | None = ...,
+        proven_at: _timestamp_pb2.Timestamp | None = ...,
+        foreign_records: _builtins.int = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["_lag_records", b"_lag_records", "flow", b"flow", "lag_records", b"lag_records", "last_copied_at", b"last_copied_at", "last_copied_record_time", b"last_copied_record_time", "oldest_record_at", b"oldest_record_at", "source_ends_as_of", b"source_ends_as_of"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_lag_records", b"_lag_records", "flow", b"flow", "lag_records", b"lag_records", "last_copied_at", b"last_copied_at", "last_copied_record_time", b"last_copied_record_time", "oldest_record_at", b"oldest_record_at", "proven_at", b"proven_at", "source_ends_as_of", b"source_ends_as_of"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_lag_records", b"_lag_records", "bytes", b"bytes", "bytes_per_second", b"bytes_per_second", "clusters", b"clusters", "epoch", b"epoch", "exactly_once", b"exactly_once", "flow", b"flow", "lag_records", b"lag_records", "last_copied_at", b"last_copied_at", "last_copied_record_time", b"last_copied_record_time", "last_known_lag_records", b"last_known_lag_records", "message", b"message", "oldest_record_at", b"oldest_record_at", "partitions_by_state", b"partitions_by_state", "partitions_of_unknown_lag", b"partitions_of_unknown_lag", "pauses", b"pauses", "reason", b"reason", "records", b"records", "records_per_second", b"records_per_second", "slots", b"slots", "source_ends_as_of", b"source_ends_as_of", "throttles", b"throttles"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_lag_records", b"_lag_records", "bytes", b"bytes", "bytes_per_second", b"bytes_per_second", "clusters", b"clusters", "epoch", b"epoch", "exactly_once", b"exactly_once", "flow", b"flow", "foreign_records", b"foreign_records", "lag_records", b"lag_records", "last_copied_at", b"last_copied_at", "last_copied_record_time", b"last_copied_record_time", "last_known_lag_records", b"last_known_lag_records", "message", b"message", "oldest_record_at", b"oldest_record_at", "partitions_by_proof", b"partitions_by_proof", "partitions_by_state", b"partitions_by_state", "partitions_of_unknown_lag", b"partitions_of_unknown_lag", "pauses", b"pauses", "proven_at", b"proven_at", "reason", b"reason", "records", b"records", "records_per_second", b"records_per_second", "slots", b"slots", "source_ends_as_of", b"source_ends_as_of", "throttles", b"throttles"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__lag_records: _TypeAlias = _typing.Literal["lag_records"]  # noqa: Y015
     _WhichOneofArgType__lag_records: _TypeAlias = _typing.Literal["_lag_records", b"_lag_records"]  # noqa: Y015
@@ -1191,6 +1227,8 @@ class PartitionStatus(_message.Message):
     OFFSETS_REASON_FIELD_NUMBER: _builtins.int
     OFFSETS_SINCE_FIELD_NUMBER: _builtins.int
     PROOF_FIELD_NUMBER: _builtins.int
+    FOREIGN_WRITE_FIELD_NUMBER: _builtins.int
+    FOREIGN_RECORDS_FIELD_NUMBER: _builtins.int
     target_topic: _builtins.str
     """Target topic; the partition number is the same."""
     state: Global___PartitionState.ValueType
@@ -1223,6 +1261,8 @@ class PartitionStatus(_message.Message):
     """Source offset from which on that holds. Below it a translated copy has the source's offsets: 0 = it never had them.
     Absent while it is not decided.
     """
+    foreign_records: _builtins.int
+    """Records of others that the copier found in the copy since the service started."""
     @_builtins.property
     def flow(self) -> _types_pb2.Flow:
         """The flow."""
@@ -1259,6 +1299,10 @@ class PartitionStatus(_message.Message):
     def proof(self) -> Global___PartitionProof:
         """What the standing proof says of the copy; absent where it is off, or has not verified it yet."""
 
+    @_builtins.property
+    def foreign_write(self) -> Global___ForeignWrite:
+        """What somebody else wrote into the copy, as the copier found it last; absent when it found nothing."""
+
     def __init__(
         self,
         *,
@@ -1285,17 +1329,23 @@ class PartitionStatus(_message.Message):
         offsets_reason: _builtins.str = ...,
         offsets_since: _builtins.int | None = ...,
         proof: Global___PartitionProof | None = ...,
+        foreign_write: Global___ForeignWrite | None = ...,
+        foreign_records: _builtins.int = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["_lag_records", b"_lag_records", "_offsets_since", b"_offsets_since", "_proof", b"_proof", "as_of", b"as_of", "flow", b"flow", "lag_records", b"lag_records", "offsets_since", b"offsets_since", "oldest_record_at", b"oldest_record_at", "proof", b"proof", "replication_latency", b"replication_latency", "retry_at", b"retry_at", "source", b"source", "source_end_as_of", b"source_end_as_of", "stalled_since", b"stalled_since"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_foreign_write", b"_foreign_write", "_lag_records", b"_lag_records", "_offsets_since", b"_offsets_since", "_proof", b"_proof", "as_of", b"as_of", "flow", b"flow", "foreign_write", b"foreign_write", "lag_records", b"lag_records", "offsets_since", b"offsets_since", "oldest_record_at", b"oldest_record_at", "proof", b"proof", "replication_latency", b"replication_latency", "retry_at", b"retry_at", "source", b"source", "source_end_as_of", b"source_end_as_of", "stalled_since", b"stalled_since"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_lag_records", b"_lag_records", "_offsets_since", b"_offsets_since", "_proof", b"_proof", "as_of", b"as_of", "bytes_per_second", b"bytes_per_second", "flow", b"flow", "lag_records", b"lag_records", "lane", b"lane", "message", b"message", "offsets", b"offsets", "offsets_reason", b"offsets_reason", "offsets_since", b"offsets_since", "oldest_record_at", b"oldest_record_at", "position", b"position", "proof", b"proof", "reason", b"reason", "records_per_second", b"records_per_second", "replication_latency", b"replication_latency", "retry_at", b"retry_at", "slot", b"slot", "source", b"source", "source_end_as_of", b"source_end_as_of", "source_end_offset", b"source_end_offset", "stalled_since", b"stalled_since", "state", b"state", "target_topic", b"target_topic"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_foreign_write", b"_foreign_write", "_lag_records", b"_lag_records", "_offsets_since", b"_offsets_since", "_proof", b"_proof", "as_of", b"as_of", "bytes_per_second", b"bytes_per_second", "flow", b"flow", "foreign_records", b"foreign_records", "foreign_write", b"foreign_write", "lag_records", b"lag_records", "lane", b"lane", "message", b"message", "offsets", b"offsets", "offsets_reason", b"offsets_reason", "offsets_since", b"offsets_since", "oldest_record_at", b"oldest_record_at", "position", b"position", "proof", b"proof", "reason", b"reason", "records_per_second", b"records_per_second", "replication_latency", b"replication_latency", "retry_at", b"retry_at", "slot", b"slot", "source", b"source", "source_end_as_of", b"source_end_as_of", "source_end_offset", b"source_end_offset", "stalled_since", b"stalled_since", "state", b"state", "target_topic", b"target_topic"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    _WhichOneofReturnType__foreign_write: _TypeAlias = _typing.Literal["foreign_write"]  # noqa: Y015
+    _WhichOneofArgType__foreign_write: _TypeAlias = _typing.Literal["_foreign_write", b"_foreign_write"]  # noqa: Y015
     _WhichOneofReturnType__lag_records: _TypeAlias = _typing.Literal["lag_records"]  # noqa: Y015
     _WhichOneofArgType__lag_records: _TypeAlias = _typing.Literal["_lag_records", b"_lag_records"]  # noqa: Y015
     _WhichOneofReturnType__offsets_since: _TypeAlias = _typing.Literal["offsets_since"]  # noqa: Y015
     _WhichOneofArgType__offsets_since: _TypeAlias = _typing.Literal["_offsets_since", b"_offsets_since"]  # noqa: Y015
     _WhichOneofReturnType__proof: _TypeAlias = _typing.Literal["proof"]  # noqa: Y015
     _WhichOneofArgType__proof: _TypeAlias = _typing.Literal["_proof", b"_proof"]  # noqa: Y015
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__foreign_write) -> _WhichOneofReturnType__foreign_write | None: ...
     @_typing.overload
     def WhichOneof(self, oneof_group: _WhichOneofArgType__lag_records) -> _WhichOneofReturnType__lag_records | None: ...
     @_typing.overload
@@ -1304,6 +1354,50 @@ class PartitionStatus(_message.Message):
     def WhichOneof(self, oneof_group: _WhichOneofArgType__proof) -> _WhichOneofReturnType__proof | None: ...
 
 Global___PartitionStatus: _TypeAlias = PartitionStatus  # noqa: Y015
+
+@_typing.final
+class ForeignWrite(_message.Message):
+    """ForeignWrite is what a producer that is not Twinlog's wrote into a copy, in one stretch."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    FROM_OFFSET_FIELD_NUMBER: _builtins.int
+    TO_OFFSET_FIELD_NUMBER: _builtins.int
+    RECORDS_FIELD_NUMBER: _builtins.int
+    PRODUCER_ID_FIELD_NUMBER: _builtins.int
+    PRODUCER_EPOCH_FIELD_NUMBER: _builtins.int
+    WRITTEN_AT_FIELD_NUMBER: _builtins.int
+    from_offset: _builtins.int
+    """Target offset of its first record."""
+    to_offset: _builtins.int
+    """Target offset after its last record."""
+    records: _builtins.int
+    """How many records."""
+    producer_id: _builtins.int
+    """Who wrote them, by the headers of their batches; -1 = a producer that is not idempotent."""
+    producer_epoch: _builtins.int
+    """Its epoch; -1 = none."""
+    @_builtins.property
+    def written_at(self) -> _timestamp_pb2.Timestamp:
+        """The newest timestamp of their batches: of that producer's clock, or the broker's with LogAppendTime."""
+
+    def __init__(
+        self,
+        *,
+        from_offset: _builtins.int = ...,
+        to_offset: _builtins.int = ...,
+        records: _builtins.int = ...,
+        producer_id: _builtins.int = ...,
+        producer_epoch: _builtins.int = ...,
+        written_at: _timestamp_pb2.Timestamp | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["written_at", b"written_at"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["from_offset", b"from_offset", "producer_epoch", b"producer_epoch", "producer_id", b"producer_id", "records", b"records", "to_offset", b"to_offset", "written_at", b"written_at"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ForeignWrite: _TypeAlias = ForeignWrite  # noqa: Y015
 
 @_typing.final
 class PartitionProof(_message.Message):

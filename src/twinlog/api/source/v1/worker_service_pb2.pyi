@@ -332,6 +332,7 @@ class PartitionReport(_message.Message):
     PRESERVED_FIELD_NUMBER: _builtins.int
     NEEDS_TRANSLATION_FIELD_NUMBER: _builtins.int
     PRESERVED_UNTIL_FIELD_NUMBER: _builtins.int
+    FOREIGN_WRITES_FIELD_NUMBER: _builtins.int
     position: _builtins.int
     """Next source offset to copy; everything below is committed on the target or was not to be copied."""
     source_end_offset: _builtins.int
@@ -412,6 +413,10 @@ class PartitionReport(_message.Message):
         leaves out is not on the log yet.
         """
 
+    @_builtins.property
+    def foreign_writes(self) -> _containers.RepeatedCompositeFieldContainer[_source_service_pb2.ForeignWrite]:
+        """What others wrote into the copy, found since the last report."""
+
     def __init__(
         self,
         *,
@@ -443,10 +448,11 @@ class PartitionReport(_message.Message):
         preserved: Global___PreservedCopy | None = ...,
         needs_translation: _builtins.bool = ...,
         preserved_until: _builtins.int = ...,
+        foreign_writes: _abc.Iterable[_source_service_pb2.ForeignWrite] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["_preserved", b"_preserved", "_sync_pace", b"_sync_pace", "_target_shortened_at", b"_target_shortened_at", "latency", b"latency", "partition", b"partition", "preserved", b"preserved", "record_age", b"record_age", "replication_latency", b"replication_latency", "retry_at", b"retry_at", "sync_pace", b"sync_pace", "target_shortened_at", b"target_shortened_at"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_preserved", b"_preserved", "_sync_pace", b"_sync_pace", "_target_shortened_at", b"_target_shortened_at", "bytes", b"bytes", "epochs", b"epochs", "failures", b"failures", "gaps", b"gaps", "lane", b"lane", "latency", b"latency", "log_start_offset", b"log_start_offset", "message", b"message", "needs_translation", b"needs_translation", "partition", b"partition", "position", b"position", "preserved", b"preserved", "preserved_until", b"preserved_until", "raw_records", b"raw_records", "reason", b"reason", "recoded_records", b"recoded_records", "record_age", b"record_age", "records", b"records", "replication_latency", b"replication_latency", "repositioned", b"repositioned", "retry_at", b"retry_at", "source_end_offset", b"source_end_offset", "state", b"state", "sync_pace", b"sync_pace", "target_end_offset", b"target_end_offset", "target_shortened_at", b"target_shortened_at", "target_shortened_to", b"target_shortened_to", "withdrawn", b"withdrawn"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_preserved", b"_preserved", "_sync_pace", b"_sync_pace", "_target_shortened_at", b"_target_shortened_at", "bytes", b"bytes", "epochs", b"epochs", "failures", b"failures", "foreign_writes", b"foreign_writes", "gaps", b"gaps", "lane", b"lane", "latency", b"latency", "log_start_offset", b"log_start_offset", "message", b"message", "needs_translation", b"needs_translation", "partition", b"partition", "position", b"position", "preserved", b"preserved", "preserved_until", b"preserved_until", "raw_records", b"raw_records", "reason", b"reason", "recoded_records", b"recoded_records", "record_age", b"record_age", "records", b"records", "replication_latency", b"replication_latency", "repositioned", b"repositioned", "retry_at", b"retry_at", "source_end_offset", b"source_end_offset", "state", b"state", "sync_pace", b"sync_pace", "target_end_offset", b"target_end_offset", "target_shortened_at", b"target_shortened_at", "target_shortened_to", b"target_shortened_to", "withdrawn", b"withdrawn"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__preserved: _TypeAlias = _typing.Literal["preserved"]  # noqa: Y015
     _WhichOneofArgType__preserved: _TypeAlias = _typing.Literal["_preserved", b"_preserved"]  # noqa: Y015
@@ -986,6 +992,7 @@ class Assignment(_message.Message):
     COMPACTED_FIELD_NUMBER: _builtins.int
     PRESERVED_FIELD_NUMBER: _builtins.int
     TARGET_TOPIC_ID_FIELD_NUMBER: _builtins.int
+    TARGET_END_IS_EXACT_FIELD_NUMBER: _builtins.int
     target_topic: _builtins.str
     """Target topic."""
     position: _builtins.int
@@ -1006,6 +1013,8 @@ class Assignment(_message.Message):
     """The source topic is compacted, or may be: its log may hold no record of a leader epoch that was copied."""
     target_topic_id: _builtins.str
     """Kafka's id of the target topic: what a task records of a preserved copy is about this topic only."""
+    target_end_is_exact: _builtins.bool
+    """Nothing of the flow lies behind target_end_offset that consumers see: what does, somebody else wrote."""
     @_builtins.property
     def partition(self) -> _types_pb2.TopicPartition:
         """Source topic and partition."""
@@ -1046,10 +1055,11 @@ class Assignment(_message.Message):
         compacted: _builtins.bool = ...,
         preserved: Global___PreservedCopy | None = ...,
         target_topic_id: _builtins.str = ...,
+        target_end_is_exact: _builtins.bool = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["_preserved", b"_preserved", "_setback", b"_setback", "_sync_pace", b"_sync_pace", "partition", b"partition", "preserved", b"preserved", "setback", b"setback", "sync_pace", b"sync_pace"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_preserved", b"_preserved", "_setback", b"_setback", "_sync_pace", b"_sync_pace", "compacted", b"compacted", "compression_type", b"compression_type", "epochs", b"epochs", "max_message_bytes", b"max_message_bytes", "partition", b"partition", "paused", b"paused", "position", b"position", "position_stored", b"position_stored", "preserved", b"preserved", "setback", b"setback", "sync_pace", b"sync_pace", "target_end_offset", b"target_end_offset", "target_topic", b"target_topic", "target_topic_id", b"target_topic_id", "timestamp_type", b"timestamp_type"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_preserved", b"_preserved", "_setback", b"_setback", "_sync_pace", b"_sync_pace", "compacted", b"compacted", "compression_type", b"compression_type", "epochs", b"epochs", "max_message_bytes", b"max_message_bytes", "partition", b"partition", "paused", b"paused", "position", b"position", "position_stored", b"position_stored", "preserved", b"preserved", "setback", b"setback", "sync_pace", b"sync_pace", "target_end_is_exact", b"target_end_is_exact", "target_end_offset", b"target_end_offset", "target_topic", b"target_topic", "target_topic_id", b"target_topic_id", "timestamp_type", b"timestamp_type"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__preserved: _TypeAlias = _typing.Literal["preserved"]  # noqa: Y015
     _WhichOneofArgType__preserved: _TypeAlias = _typing.Literal["_preserved", b"_preserved"]  # noqa: Y015
