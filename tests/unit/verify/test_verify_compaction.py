@@ -1,0 +1,71 @@
+"""Compacted logs, as the log cleaner leaves them: a copy that is right is never accused, whatever was cleaned
+on either side, and what is wrong with the last record of a key is found."""
+
+from collections.abc import Sequence
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from twinlog.batches import Codec, DecodedRecord
+from twinlog.testing.mirror_logs import MemoryLog, prove
+from twinlog.verify.model import Kind
+
+NOW_MS = 1_700_000_000_000
+KEYS = [b"a", b"b", b"c", b"d"]
+
+
+@st.composite
+def histories(draw: st.DrawFn, *, tombstones: bool = True) -> list[DecodedRecord]:
+    """What was written, before anything was cleaned."""
+    flavours = [0, 1, 2] if tombstones else [0, 1]
+    written = draw(
+        st.lists(st.tuples(st.sampled_from(KEYS), st.sampled_from(flavours)), min_size=1, max_size=40)
+    )
+    return [
+        DecodedRecord(offset, NOW_MS + offset, key, None if flavour == 2 else b"%d" % offset, ())
+        for offset, (key, flavour) in enumerate(written)
+    ]
+
+
+def cleaned(records: Sequence[DecodedRecord], until: int, *, tombstones_too: bool) -> list[DecodedRecord]:
+    """As the cleaner leaves a log whose first `until` records it has been over."""
+    last = {record.key: record.offset for record in records[:until]}
+    return [
+        record
+        for record in records
+        if record.offset >= until
+        or (last[record.key] == record.offset and not (tombstones_too and record.value is None))
+    ]
+
+
+def log(records: Sequence[DecodedRecord], data: st.DataObject) -> MemoryLog:
+    sizes = data.draw(st.lists(st.integers(1, 9), min_size=1, max_size=3))
+    return MemoryLog.of(list(records), start=0, sizes=sizes, codec=data.draw(st.sampled_from(list(Codec))))
+
+
+@given(histories(), st.data())
+def test_whatever_was_cleaned_on_either_side_a_copy_is_not_accused(
+    written: list[DecodedRecord], data: st.DataObject
+) -> None:
+    sides = [
+        cleaned(written, data.draw(st.integers(0, len(written) - 1)), tombstones_too=data.draw(st.booleans()))
+        for _ in range(2)
+    ]
+    proof = prove(log(sides[0], data), log(sides[1], data), source_compacted=True, target_compacted=True)
+    assert proof.differences == []
+
+
+@given(histories(tombstones=False), st.data())
+def test_the_last_record_of_a_key_that_the_copy_changed_is_found(
+    written: list[DecodedRecord], data: st.DataObject
+) -> None:
+    last = {record.key: record.offset for record in written}
+    at = data.draw(st.sampled_from(sorted(last.values())))
+    wrong = [each._replace(value=b"wrong") if each.offset == at else each for each in written]
+    source = cleaned(written, data.draw(st.integers(0, len(written) - 1)), tombstones_too=False)
+    target = cleaned(wrong, data.draw(st.integers(0, len(written) - 1)), tombstones_too=False)
+    proof = prove(log(source, data), log(target, data), source_compacted=True, target_compacted=True)
+    found = {(each.kind, each.source_offset, each.target_offset): each.changed for each in proof.differences}
+    assert found.pop((Kind.CHANGED, at, at)) == ("value",)
+    # What the right value had superseded, the wrong one does not explain.
+    assert {written[offset].key for _, offset, _ in found if offset is not None} <= {written[at].key}
