@@ -1,5 +1,10 @@
 """`twinlog verify` on Spark: local and on a standalone cluster, killed in the middle, and resumed."""
 
+import asyncio
+import json
+import os
+import subprocess
+import sys
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
@@ -9,10 +14,11 @@ import pytest
 
 from integration.source_rig import open_rig
 from integration.standalone_spark import QUICK_JVM, SECRET, command_line
-from integration.verify_rig import VerifyRig, differences
+from integration.verify_rig import COMMAND_SECONDS, VerifyRig, differences
 from twinlog.batches import Codec, NewRecord
 from twinlog.clock import SystemClock
 from twinlog.local.processes.process import GuardedProcess
+from twinlog.machine.java import spark_environment
 from twinlog.testing.brokers import KafkaPair, unique_name
 
 COUNT, IN_BATCH = 6_000, 500
@@ -86,6 +92,31 @@ async def test_a_standalone_cluster_names_one_lost_record_and_shows_no_secret(
     assert not [line for line in seen if SECRET in line]
 
 
+READ_ROWS = """
+import json, sys
+from pyspark.sql import SparkSession
+session = SparkSession.builder.master("local[1]").config("spark.ui.enabled", "false").getOrCreate()
+columns = "topic partition source_from source_to records verdict source_hash target_hash bytes".split()
+rows = session.read.parquet(sys.argv[1]).select(*columns).collect()
+print(json.dumps(sorted([*row] for row in rows)))
+session.stop()
+"""
+
+
+def rows_of(directory: Path) -> list[tuple[Any, ...]]:
+    """Of a Parquet directory, by a Spark of its own."""
+    command = [sys.executable, "-c", READ_ROWS, str(directory)]
+    answer = subprocess.run(
+        command,
+        capture_output=True,
+        text=True,
+        timeout=COMMAND_SECONDS,
+        env={**os.environ, **spark_environment()},
+        check=True,
+    )
+    return [tuple(row) for row in json.loads(answer.stdout.splitlines()[-1])]
+
+
 async def test_parts_that_are_proven_are_not_read_again(mirror: VerifyRig, tmp_path: Path) -> None:
     topic = unique_name("resumed")
     await write_both(mirror, topic)
@@ -94,8 +125,13 @@ async def test_parts_that_are_proven_are_not_read_again(mirror: VerifyRig, tmp_p
         "part_offsets": 2_000,
         "state_directory": str(tmp_path / "state"),
     }
-    first = await mirror.verify(topic, **settings)
-    second = await mirror.verify(topic, **settings)
+    first = await mirror.verify(topic, parquet_directory=str(tmp_path / "first"), **settings)
+    second = await mirror.verify(topic, parquet_directory=str(tmp_path / "second"), **settings)
     assert first["verdict"] == second["verdict"] == "EQUAL"
     assert second["records"] == first["records"] == 2 * COUNT
     assert second["bytes"] < first["bytes"]
+    proven = await asyncio.to_thread(rows_of, tmp_path / "first")
+    resumed = await asyncio.to_thread(rows_of, tmp_path / "second")
+    assert len(proven) == len({row[:3] for row in proven}) > 2, "partitions were cut into parts"
+    assert [row[:-1] for row in resumed] == [row[:-1] for row in proven], "with the hashes of what was kept"
+    assert all(row[-3] and row[-2] for row in resumed)
