@@ -22,7 +22,9 @@ _HELP = """Repair the differences that `twinlog verify --report FILE` found, or 
 
 A log is only appended to. Records that are missing at the end of a copy are copied again: the position is \
 set back by the source service, which has to run. So are records that a compacted copy lacks. Most others \
-take a new copy, which deletes a topic: the commands for that are printed, and are for you to run.
+take a new copy. --new-copies makes it: it pauses the topic, deletes the copy, creates it with the same \
+settings, and sets the positions to the start. All of the topic is copied again, at new offsets. It is not \
+done where the copy holds records that the source has no more. Without it the commands are printed.
 
 --dry-run only says what would be done, from the report alone. Else the command asks first, unless --yes. \
 Before a position is set back the partition is paused and verified once more: a report may be old.
@@ -40,6 +42,12 @@ def repair_command(
     ],
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Only say what would be done.")] = False,
     yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
+    new_copies: Annotated[
+        bool,
+        typer.Option(
+            "--new-copies", help="Delete and create copies that only a new one heals, and copy them again."
+        ),
+    ] = False,
     config: ConfigOption = None,
     endpoint: EndpointOption = None,
     output: OutputOption = Output.TABLE,
@@ -57,12 +65,14 @@ def repair_command(
                 "name the properties file with --config, or add --dry-run to see what would be done",
                 metadata={"key": "--config"},
             )
-        feasible = [each for each in found if each.offset is not None]
+        feasible = [
+            each for each in found if each.offset is not None or (new_copies and not each.holds_older)
+        ]
         if feasible and not yes:
             _ask(feasible, output)
         from twinlog.cli.repairing import repair
 
-        done = run_async(repair(str(told["flow"]), found, config, endpoint))
+        done = run_async(repair(str(told["flow"]), found, config, endpoint, new_copies=new_copies))
         _show(found, done, output)
         if not all(each.applied for each in done):
             raise typer.Exit(EXIT_FAILED)
@@ -75,13 +85,19 @@ def _ask(feasible: "Sequence[Remedy]", output: Output) -> None:
     """Raises ConfigError where nobody can answer."""
     if not sys.stdin.isatty():
         raise ConfigError(
-            "positions would be set back: add --yes to do it, or --dry-run to see what would be done",
+            "positions would be set back, or topics deleted: add --yes to do it, or --dry-run to see what"
+            " would be done",
             metadata={"key": "--yes"},
         )
     if output is Output.TABLE:
         _show(feasible, (), output)
+    topics = sorted({each.target_topic for each in feasible if each.offset is None})
     count = len(feasible)
     text = f"Set {count} position{'' if count == 1 else 's'} back, and copy from there again?"
+    if topics:
+        text = (
+            f"Delete {', '.join(topics)} on the target, create it again, and copy it from the start? {text}"
+        )
     typer.confirm(text, abort=True, err=True)
 
 

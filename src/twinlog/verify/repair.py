@@ -2,7 +2,8 @@
 
 A log is only appended to: what is in a copy stays there, at its place. Records that are missing at its end
 are copied again by moving the position back. A compacted copy is as its source once the last record of each
-key is. Anything else takes a new copy.
+key is. Anything else takes a new copy: the topic is deleted, created, and copied from the source's start.
+What the source has no more, a new copy has not: where the old one still holds such records, it stays.
 """
 
 from collections.abc import Iterable, Mapping
@@ -12,7 +13,9 @@ from itertools import groupby
 from typing import Any
 
 from twinlog.errors import ConfigError
+from twinlog.verify.model import Reason
 
+_ONLY_IN_COPY = frozenset((Reason.SOURCE_RETENTION,))
 _HEALED_BY_COPYING = frozenset(("MISSING", "CHANGED"))
 
 
@@ -37,6 +40,9 @@ class Remedy:
     """Where to copy from; None: from the start."""
     why: str
     commands: tuple[str, ...]
+    target_topic: str
+    holds_older: bool
+    """The copy holds records that the source has no more."""
 
 
 def remedies(report: Mapping[str, Any]) -> list[Remedy]:
@@ -44,8 +50,9 @@ def remedies(report: Mapping[str, Any]) -> list[Remedy]:
     try:
         partitions = {_place(each): each for each in report["partitions"]}
         found = sorted(report["differences"], key=_place)
+        older = {each["topic"] for each in report.get("not_compared", ()) if each["reason"] in _ONLY_IN_COPY}
         return [
-            _remedy(str(report["flow"]), partitions[place], [*of_partition])
+            _remedy(str(report["flow"]), partitions[place], [*of_partition], holds_older=place[0] in older)
             for place, of_partition in groupby(found, key=_place)
         ]
     except (KeyError, TypeError) as error:
@@ -56,7 +63,9 @@ def _place(each: Mapping[str, Any]) -> tuple[str, int]:
     return each["topic"], each["partition"]
 
 
-def _remedy(flow: str, partition: Mapping[str, Any], found: list[Mapping[str, Any]]) -> Remedy:
+def _remedy(
+    flow: str, partition: Mapping[str, Any], found: list[Mapping[str, Any]], *, holds_older: bool
+) -> Remedy:
     kinds = {each["kind"] for each in found}
     offsets = [each["source_offset"] for each in found if each["source_offset"] is not None]
     if kinds == {"MISSING"} and all(each["target_offset"] is None for each in found):
@@ -65,6 +74,8 @@ def _remedy(flow: str, partition: Mapping[str, Any], found: list[Mapping[str, An
         action, why = Action.COPY_AGAIN, "the copy is compacted: the last record of each key wins"
     else:
         action, why = Action.NEW_COPY, _why_not(kinds)
+        if holds_older:
+            why += "; the copy holds records that the source has no more, and a new one would not"
     offset = min(offsets) if action is not Action.NEW_COPY else None
     return Remedy(
         topic=partition["topic"],
@@ -74,6 +85,8 @@ def _remedy(flow: str, partition: Mapping[str, Any], found: list[Mapping[str, An
         offset=offset,
         why=why,
         commands=_commands(flow, partition, offset),
+        target_topic=partition["target_topic"],
+        holds_older=holds_older,
     )
 
 

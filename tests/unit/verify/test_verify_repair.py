@@ -57,6 +57,19 @@ def test_each_difference_has_the_remedy_that_heals_it(
     assert any("twinlog positions set 'A->B' --topic orders" in command for command in remedy.commands)
 
 
+def test_what_only_the_copy_holds_keeps_it_from_being_made_again() -> None:
+    told = report(("MISSING", 7, 7))
+    (remedy,) = remedies(told)
+    assert not remedy.holds_older
+    told["not_compared"] = [{"topic": "orders", "partition": 9, "reason": "SOURCE_RETENTION"}]
+    (remedy,) = remedies(told)
+    assert remedy.holds_older, "the topic is one"
+    assert "the source has no more" in remedy.why
+    told["not_compared"] = [{"topic": "payments", "partition": 3, "reason": "SOURCE_RETENTION"}]
+    (remedy,) = remedies(told)
+    assert not remedy.holds_older
+
+
 def test_an_equal_copy_needs_nothing() -> None:
     assert remedies(report()) == []
 
