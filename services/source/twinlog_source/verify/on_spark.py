@@ -78,7 +78,8 @@ class OnSpark:
         self._parts = [part for part, proof in zip(asked, kept, strict=True) if proof is None]
         self.progress.begin(self._parts)
         proofs = [proof for proof in kept if proof is not None]
-        if self._parts:
+        wants_rows = self.request.parquet_directory is not None and not self._has_rows
+        if self._parts or (proofs and wants_rows):
             proofs += await self._on_spark(proofs)
         by_partition: dict[TopicPartition, list[PartitionProof]] = {}
         for proof in proofs:
