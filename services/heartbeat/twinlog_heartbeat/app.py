@@ -42,7 +42,7 @@ async def build(context: ServiceContext, stack: AsyncExitStack) -> ServiceParts:
         )
     for watcher in await _watchers(context, flows, state):
         loops[f"watch heartbeats on {watcher.alias}"] = watcher.run
-    servicer = HeartbeatServicer(state, context.clusters.statuses)
+    servicer = HeartbeatServicer(state, context.clusters.statuses, stop=context.stop)
     service = GrpcService(
         name=DESCRIPTOR.services_by_name["HeartbeatService"].full_name,
         add=add_HeartbeatServiceServicer_to_server,

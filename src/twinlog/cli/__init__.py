@@ -24,6 +24,10 @@ COMMANDS: dict[str, LazyCommand] = {
         target="twinlog.cli.ui.command:ui_command",
         summary="Show all flows on a live page in the browser.",
     ),
+    "topology": LazyCommand(
+        target="twinlog.cli.topology:topology_command",
+        summary="Draw clusters and flows with the delay of each, as a tree, JSON or for Graphviz.",
+    ),
     "preflight": LazyCommand(
         target="twinlog.cli.preflight:preflight_command",
         summary="Check a properties file against its clusters before anything is started.",

@@ -539,6 +539,15 @@ HEARTBEAT_PATH = MetricSpec(
     attributes=(*FLOW, "twinlog.state"),
     service="heartbeat",
 )
+HEARTBEAT_CLOCK_SKEW = MetricSpec(
+    name="twinlog.heartbeat.clock.skew",
+    kind=Kind.GAUGE,
+    unit="s",
+    description="How far the clock of another writer of heartbeats on the path is ahead of this service's, "
+    "estimated; absent while only one of them writes.",
+    attributes=FLOW,
+    service="heartbeat",
+)
 CONFIGSYNC_CHANGES = MetricSpec(
     name="twinlog.configsync.changes",
     kind=Kind.COUNTER,
@@ -634,6 +643,7 @@ METRICS: tuple[MetricSpec, ...] = (
     HEARTBEAT_DELAY,
     HEARTBEAT_AGE,
     HEARTBEAT_PATH,
+    HEARTBEAT_CLOCK_SKEW,
     CONFIGSYNC_CHANGES,
     CONFIGSYNC_DRIFT,
     CONFIGSYNC_TOPICS,

@@ -1,6 +1,7 @@
 """HeartbeatService over gRPC: request, question to the state, response."""
 
-from collections.abc import Callable, Sequence
+import asyncio
+from collections.abc import AsyncIterator, Callable, Sequence
 
 from google.protobuf.duration_pb2 import Duration
 from google.protobuf.timestamp_pb2 import Timestamp
@@ -11,9 +12,12 @@ from twinlog.api.heartbeat.v1 import heartbeat_service_pb2_grpc as pb2_grpc
 from twinlog.model import Flow
 from twinlog.service.clusters import ClusterStatus
 from twinlog.service.grpc_server import Context
+from twinlog.service.runtime import wait_or_stop
 from twinlog_heartbeat.model.delays import FlowDelay, PathState
 from twinlog_heartbeat.model.state import HeartbeatState
 from twinlog_heartbeat.model.topology import Path
+
+WATCH_SECONDS = 1.0
 
 _STATES = {
     PathState.ALIVE: pb2.PATH_STATE_ALIVE,
@@ -23,9 +27,19 @@ _STATES = {
 
 
 class HeartbeatServicer(pb2_grpc.HeartbeatServiceServicer):
-    def __init__(self, state: HeartbeatState, statuses: Callable[[], Sequence[ClusterStatus]]) -> None:
+    def __init__(
+        self,
+        state: HeartbeatState,
+        statuses: Callable[[], Sequence[ClusterStatus]],
+        *,
+        stop: asyncio.Event,
+        watch_seconds: float = WATCH_SECONDS,
+    ) -> None:
+        """Watches end by `stop`; `watch_seconds`: between two looks of a watch."""
         self._state = state
         self._statuses = statuses
+        self._stop = stop
+        self._watch_seconds = watch_seconds
 
     async def GetTopology(  # noqa: N802
         self, request: pb2.GetTopologyRequest, context: Context
@@ -38,8 +52,25 @@ class HeartbeatServicer(pb2_grpc.HeartbeatServiceServicer):
     async def ListDelays(  # noqa: N802
         self, request: pb2.ListDelaysRequest, context: Context
     ) -> pb2.ListDelaysResponse:
-        flow = Flow(request.flow.source, request.flow.target) if request.HasField("flow") else None
-        return pb2.ListDelaysResponse(delays=[_delay(delay) for delay in self._state.delays(flow)])
+        return pb2.ListDelaysResponse(delays=self._delays(_flow_of(request)))
+
+    async def WatchDelays(  # noqa: N802
+        self, request: pb2.WatchDelaysRequest, context: Context
+    ) -> AsyncIterator[pb2.WatchDelaysResponse]:
+        flow, shown = _flow_of(request), None
+        while not self._stop.is_set():
+            response = pb2.WatchDelaysResponse(delays=self._delays(flow))
+            if response != shown:
+                shown = response
+                yield response
+            await wait_or_stop(self._stop, self._watch_seconds)
+
+    def _delays(self, flow: Flow | None) -> list[pb2.FlowDelay]:
+        return [_delay(delay) for delay in self._state.delays(flow)]
+
+
+def _flow_of(request: pb2.ListDelaysRequest | pb2.WatchDelaysRequest) -> Flow | None:
+    return Flow(request.flow.source, request.flow.target) if request.HasField("flow") else None
 
 
 def _cluster(status: ClusterStatus) -> types_pb2.ClusterStatus:
@@ -73,6 +104,7 @@ def _delay(delay: FlowDelay) -> pb2.FlowDelay:
         observed=delay.observed,
         reason=delay.reason,
         message=delay.message,
+        clock_skew=_duration(delay.clock_skew_ms),
     )
 
 

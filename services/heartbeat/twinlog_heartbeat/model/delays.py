@@ -7,6 +7,7 @@ from enum import Enum
 
 from twinlog.model import Flow
 from twinlog_heartbeat.model.reasons import Reason
+from twinlog_heartbeat.model.skew import SkewEstimate
 
 MAX_DELAY_WINDOW_MS = 60_000
 """`max_delay_ms` looks back this far."""
@@ -48,6 +49,8 @@ class FlowDelay:
     reason: str
     """"" when ALIVE and nothing is wrong."""
     message: str
+    clock_skew_ms: int | None = None
+    """How far the clock of another writer on the path is ahead of ours, estimated; None = not known."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -74,6 +77,7 @@ class DelayTracker:
     _watch_obstacle: Obstacle | None = None
     _read_obstacle: Obstacle | None = None
     _rules_obstacle: Obstacle | None = None
+    _skew: SkewEstimate = field(default_factory=SkewEstimate)
     _recent: deque[tuple[int, int]] = field(default_factory=deque)
     """(seen, delay) of the last minute, delays falling from left to right: the first is the maximum."""
 
@@ -102,6 +106,7 @@ class DelayTracker:
     def on_observed(self, *, emitted_ms: int, seen_ms: int, own: bool) -> None:
         """A beat was seen on the target. Older ones than the newest (a re-copied log) count, but prove
         nothing new."""
+        self._skew.on_observed(emitted_ms=emitted_ms, seen_ms=seen_ms, own=own)
         if not own and self._write_obstacle is None and self._rules_obstacle is None:
             return
         self.observed += 1
@@ -130,6 +135,7 @@ class DelayTracker:
             observed=self.observed,
             reason=reason,
             message=message,
+            clock_skew_ms=self._skew.milliseconds(now_ms),
         )
 
     def _forget(self, now_ms: int) -> None:

@@ -48,6 +48,7 @@ class HeartbeatState:
         self._delay = metrics.histogram(meter, metrics.HEARTBEAT_DELAY)
         metrics.gauge(meter, metrics.HEARTBEAT_AGE, self._ages)
         metrics.gauge(meter, metrics.HEARTBEAT_PATH, self._path_states)
+        metrics.gauge(meter, metrics.HEARTBEAT_CLOCK_SKEW, self._skews)
 
     def follow(self, entry: HeartbeatFlow) -> None:
         """These are now the rules of the flow."""
@@ -127,6 +128,15 @@ class HeartbeatState:
             )
             for delay in self.delays()
             for state in PathState
+        ]
+
+    def _skews(self) -> Iterable[Observation]:
+        return [
+            Observation(
+                delay.clock_skew_ms / 1000, metrics.flow_attributes(delay.flow.source, delay.flow.target)
+            )
+            for delay in self.delays()
+            if delay.clock_skew_ms is not None
         ]
 
     def _ages(self) -> Iterable[Observation]:

@@ -106,7 +106,7 @@ class Path(_message.Message):
     """Topic on that cluster ("A.heartbeats")."""
     @_builtins.property
     def upstream_clusters(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
-        """Hops from the origin to the observed cluster, as in A.B.heartbeats on C: [B, A] reversed to [A, B]."""
+        """Clusters from the origin to the last one before the observed cluster: [A, B] for B.A.heartbeats on C."""
 
     @_builtins.property
     def last_emitted(self) -> _timestamp_pb2.Timestamp:
@@ -184,6 +184,56 @@ class ListDelaysResponse(_message.Message):
 Global___ListDelaysResponse: _TypeAlias = ListDelaysResponse  # noqa: Y015
 
 @_typing.final
+class WatchDelaysRequest(_message.Message):
+    """WatchDelaysRequest selects flows."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    FLOW_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def flow(self) -> _types_pb2.Flow:
+        """Only this flow; all when absent."""
+
+    def __init__(
+        self,
+        *,
+        flow: _types_pb2.Flow | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_flow", b"_flow", "flow", b"flow"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_flow", b"_flow", "flow", b"flow"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    _WhichOneofReturnType__flow: _TypeAlias = _typing.Literal["flow"]  # noqa: Y015
+    _WhichOneofArgType__flow: _TypeAlias = _typing.Literal["_flow", b"_flow"]  # noqa: Y015
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__flow) -> _WhichOneofReturnType__flow | None: ...
+
+Global___WatchDelaysRequest: _TypeAlias = WatchDelaysRequest  # noqa: Y015
+
+@_typing.final
+class WatchDelaysResponse(_message.Message):
+    """WatchDelaysResponse is every selected flow as of one moment."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    DELAYS_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def delays(self) -> _containers.RepeatedCompositeFieldContainer[Global___FlowDelay]:
+        """The delays, sorted by name."""
+
+    def __init__(
+        self,
+        *,
+        delays: _abc.Iterable[Global___FlowDelay] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["delays", b"delays"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___WatchDelaysResponse: _TypeAlias = WatchDelaysResponse  # noqa: Y015
+
+@_typing.final
 class FlowDelay(_message.Message):
     """FlowDelay is the measured delay of one flow, from heartbeats written on the source and seen on the target."""
 
@@ -198,6 +248,7 @@ class FlowDelay(_message.Message):
     OBSERVED_FIELD_NUMBER: _builtins.int
     REASON_FIELD_NUMBER: _builtins.int
     MESSAGE_FIELD_NUMBER: _builtins.int
+    CLOCK_SKEW_FIELD_NUMBER: _builtins.int
     state: Global___PathState.ValueType
     """State of the proof."""
     emitted: _builtins.int
@@ -224,6 +275,12 @@ class FlowDelay(_message.Message):
     def age(self) -> _duration_pb2.Duration:
         """Age of the newest heartbeat that arrived: grows while the path is cut."""
 
+    @_builtins.property
+    def clock_skew(self) -> _duration_pb2.Duration:
+        """How far the clock of another writer of heartbeats on the path is ahead of this service's, estimated from the
+        quickest beats of both in five minutes; negative when it is behind. Absent while only one of them writes.
+        """
+
     def __init__(
         self,
         *,
@@ -236,10 +293,11 @@ class FlowDelay(_message.Message):
         observed: _builtins.int = ...,
         reason: _builtins.str = ...,
         message: _builtins.str = ...,
+        clock_skew: _duration_pb2.Duration | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["age", b"age", "flow", b"flow", "last_delay", b"last_delay", "max_delay", b"max_delay"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["age", b"age", "clock_skew", b"clock_skew", "flow", b"flow", "last_delay", b"last_delay", "max_delay", b"max_delay"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["age", b"age", "emitted", b"emitted", "flow", b"flow", "last_delay", b"last_delay", "max_delay", b"max_delay", "message", b"message", "observed", b"observed", "reason", b"reason", "state", b"state"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["age", b"age", "clock_skew", b"clock_skew", "emitted", b"emitted", "flow", b"flow", "last_delay", b"last_delay", "max_delay", b"max_delay", "message", b"message", "observed", b"observed", "reason", b"reason", "state", b"state"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

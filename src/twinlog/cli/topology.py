@@ -1,0 +1,220 @@
+"""`twinlog topology`: clusters, the flows between them, and the paths that heartbeats have travelled."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated, Any
+
+import grpc
+import typer
+from google.protobuf.duration_pb2 import Duration
+
+from twinlog.api.heartbeat.v1 import heartbeat_service_pb2 as pb2
+from twinlog.api.heartbeat.v1.heartbeat_service_pb2_grpc import HeartbeatServiceStub
+from twinlog.cli.common.failures import ANSWERS_IN_JSON, reported_failures, run_async
+from twinlog.cli.common.location import ConfigOption, EndpointOption, service_channel
+from twinlog.cli.common.output import print_json
+from twinlog.service.errors_wire import error_from_rpc
+
+CALL_TIMEOUT_SECONDS = 30.0
+ALIVE = "ALIVE"
+NOTABLE_SKEW_SECONDS = 1.0
+
+
+class TopologyOutput(StrEnum):
+    TREE = "tree"
+    JSON = "json"
+    DOT = "dot"
+
+
+def _note(output: TopologyOutput) -> TopologyOutput:
+    ANSWERS_IN_JSON.set(output is TopologyOutput.JSON)
+    return output
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Link:
+    """A flow, as its heartbeats prove it."""
+
+    source: str
+    target: str
+    state: str
+    """ALIVE, SILENT or UNKNOWN."""
+    delay_seconds: float | None = None
+    """Of the newest heartbeat that arrived."""
+    age_seconds: float | None = None
+    """Since that one was emitted."""
+    reason: str = ""
+    message: str = ""
+    clock_skew_seconds: float | None = None
+    """How far the clock of another writer of heartbeats is ahead; None = not known."""
+
+    @property
+    def words(self) -> str:
+        if self.state == ALIVE and self.delay_seconds is not None:
+            return f"{self.state}, {self.delay_seconds:.3f} s{self._skew}"
+        return f"{self.state}: {self.reason}" if self.reason else self.state
+
+    @property
+    def _skew(self) -> str:
+        """Said where a person would wonder about the times that others show."""
+        skew = self.clock_skew_seconds
+        if skew is None or abs(skew) < NOTABLE_SKEW_SECONDS:
+            return ""
+        return f", another writer's clock is {abs(skew):.1f} s {'ahead' if skew > 0 else 'behind'}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Topology:
+    clusters: Mapping[str, str]
+    """Alias -> why it is away; empty while it answers."""
+    links: Sequence[Link]
+    paths: Sequence[tuple[tuple[str, ...], str]]
+    """Clusters from the origin of heartbeats to where they were seen, and the topic there."""
+
+
+def topology_command(
+    config: ConfigOption = None,
+    endpoint: EndpointOption = None,
+    output: Annotated[
+        TopologyOutput,
+        typer.Option("--output", "-o", help="How to print; dot is for Graphviz.", callback=_note),
+    ] = TopologyOutput.TREE,
+) -> None:
+    """Show which cluster is copied where, whether heartbeats arrive, and how long they take.
+
+    What is listed below the tree are the paths that heartbeats were seen to take, over several hops as well.
+
+    Example: twinlog topology -o dot --config mm2.properties | dot -Tsvg > topology.svg
+    """
+    with reported_failures():
+        found = run_async(_ask(config, endpoint))
+        match output:
+            case TopologyOutput.JSON:
+                print_json(as_json(found))
+            case TopologyOutput.DOT:
+                typer.echo("\n".join(as_dot(found)))
+            case TopologyOutput.TREE:
+                typer.echo("\n".join(as_tree(found)))
+
+
+async def _ask(config: Path | None, endpoint: list[str] | None) -> Topology:
+    async with service_channel(config, endpoint, "heartbeat") as channel:
+        stub = HeartbeatServiceStub(channel)
+        try:
+            shown = await stub.GetTopology(pb2.GetTopologyRequest(), timeout=CALL_TIMEOUT_SECONDS)
+            delays = await stub.ListDelays(pb2.ListDelaysRequest(), timeout=CALL_TIMEOUT_SECONDS)
+        except grpc.aio.AioRpcError as error:
+            raise error_from_rpc(error, peer="heartbeat") from error
+    return Topology(
+        clusters={
+            cluster.alias: "" if cluster.reachable else cluster.reason or "UNKNOWN"
+            for cluster in shown.clusters
+        },
+        links=[_link(delay) for delay in delays.delays],
+        paths=[((*path.upstream_clusters, path.observed_on), path.topic) for path in shown.paths],
+    )
+
+
+def _link(delay: pb2.FlowDelay) -> Link:
+    return Link(
+        source=delay.flow.source,
+        target=delay.flow.target,
+        state=pb2.PathState.Name(delay.state).removeprefix("PATH_STATE_"),
+        delay_seconds=delay.last_delay.ToTimedelta().total_seconds()
+        if delay.HasField("last_delay")
+        else None,
+        age_seconds=delay.age.ToTimedelta().total_seconds() if delay.HasField("age") else None,
+        reason=delay.reason,
+        message=delay.message,
+        clock_skew_seconds=_seconds(delay.clock_skew) if delay.HasField("clock_skew") else None,
+    )
+
+
+def _seconds(duration: Duration) -> float:
+    return duration.ToTimedelta().total_seconds()
+
+
+def as_json(topology: Topology) -> dict[str, Any]:
+    return {
+        "clusters": [
+            {"alias": alias, "reachable": not reason, "reason": reason}
+            for alias, reason in sorted(topology.clusters.items())
+        ],
+        "flows": [
+            {
+                "flow": f"{link.source}->{link.target}",
+                "state": link.state,
+                "delay_seconds": link.delay_seconds,
+                "age_seconds": link.age_seconds,
+                "reason": link.reason,
+                "message": link.message,
+                "clock_skew_seconds": link.clock_skew_seconds,
+            }
+            for link in topology.links
+        ],
+        "paths": [{"clusters": list(clusters), "topic": topic} for clusters, topic in topology.paths],
+    }
+
+
+def as_dot(topology: Topology) -> Iterator[str]:
+    """For Graphviz."""
+    yield "digraph twinlog {"
+    yield "  rankdir=LR;"
+    for alias, reason in sorted(topology.clusters.items()):
+        label = f"{alias}\n{reason}" if reason else alias
+        yield f"  {_quoted(alias)} [label={_quoted(label)}];"
+    for link in topology.links:
+        style = "solid" if link.state == ALIVE else "dashed"
+        yield (
+            f"  {_quoted(link.source)} -> {_quoted(link.target)}"
+            f" [label={_quoted(link.words)}, style={style}];"
+        )
+    yield "}"
+
+
+def _quoted(text: str) -> str:
+    escaped = text.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
+    return f'"{escaped}"'
+
+
+def as_tree(topology: Topology) -> Iterator[str]:
+    """A tree from each cluster that nothing is copied to; of a circle, from its first cluster by name."""
+    below: dict[str, list[Link]] = {}
+    for link in sorted(topology.links, key=lambda each: (each.source, each.target)):
+        below.setdefault(link.source, []).append(link)
+    targets = {link.target for link in topology.links}
+    aliases = sorted({*topology.clusters, *below, *targets})
+    shown: set[str] = set()
+    for root in [*(alias for alias in aliases if alias not in targets), *aliases]:
+        if root not in shown:
+            yield _cluster(root, topology)
+            shown.add(root)
+            yield from _branches(root, below, topology, shown, indent="")
+    far = [path for path in topology.paths if len(path[0]) > 1]
+    if far:
+        yield ""
+        yield "heartbeats seen:"
+        for clusters, topic in far:
+            yield f"  {' -> '.join(clusters)} ({topic})"
+
+
+def _branches(
+    source: str, below: Mapping[str, Sequence[Link]], topology: Topology, shown: set[str], *, indent: str
+) -> Iterator[str]:
+    links = below.get(source, ())
+    for number, link in enumerate(links, start=1):
+        is_last = number == len(links)
+        yield f"{indent}{'└─ ' if is_last else '├─ '}{_cluster(link.target, topology)}  {link.words}" + (
+            " (see above)" if link.target in shown and below.get(link.target) else ""
+        )
+        if link.target not in shown:
+            shown.add(link.target)
+            deeper = indent + ("   " if is_last else "│  ")
+            yield from _branches(link.target, below, topology, shown, indent=deeper)
+
+
+def _cluster(alias: str, topology: Topology) -> str:
+    reason = topology.clusters.get(alias, "")
+    return f"{alias} [{reason}]" if reason else alias
