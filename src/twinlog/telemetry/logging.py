@@ -15,6 +15,7 @@ from structlog.typing import Processor
 
 from twinlog.printable import printable
 from twinlog.telemetry.redaction import redact
+from twinlog.telemetry.repeats import RepeatLimiter
 from twinlog.telemetry.tracing import add_trace_ids
 
 FORMATS = ("auto", "json", "console")
@@ -76,6 +77,7 @@ def configure_logging(
             ],
         )
     )
+    handler.addFilter(_Seldom())
     root = logging.getLogger()
     for old in list(root.handlers):
         root.removeHandler(old)
@@ -89,6 +91,19 @@ def configure_logging(
     logging.captureWarnings(capture=True)
     # A broken stdout must not end a service with a traceback per line.
     logging.raiseExceptions = False
+
+
+class _Seldom(logging.Filter):
+    """Of OpenTelemetry's own lines one of a kind a minute: each try of an exporter that fails tells of it."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._limiter = RepeatLimiter(interval_seconds=60.0)
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        if not record.name.startswith("opentelemetry"):
+            return True
+        return self._limiter.admit((record.name, record.lineno), now=record.created) is not None
 
 
 def _redact_event(_logger: Any, _method: str, event: MutableMapping[str, Any]) -> MutableMapping[str, Any]:

@@ -323,3 +323,15 @@ def _series_names(spec: metrics.MetricSpec) -> set[str]:
 def test_an_instrument_of_another_kind_is_refused() -> None:
     with pytest.raises(ValueError, match="is a histogram, not a counter"):
         metrics.counter(NoOpMeterProvider().get_meter("test"), metrics.REPLICATION_LATENCY)
+
+
+def test_a_collector_that_is_away_is_told_of_seldom(log_stream: io.StringIO) -> None:
+    configure_logging(service="source", version="1", format="json", stream=log_stream)
+    exporter = logging.getLogger("opentelemetry.exporter.otlp")
+    for _ in range(20):
+        exporter.warning("Transient error UNAVAILABLE, retrying")
+    logging.getLogger("twinlog.test").warning("ours")
+    logging.getLogger("twinlog.test").warning("ours")
+    lines = log_stream.getvalue().splitlines()
+    assert len([line for line in lines if "Transient" in line]) == 1
+    assert len([line for line in lines if "ours" in line]) == 2

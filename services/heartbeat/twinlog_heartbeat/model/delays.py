@@ -121,15 +121,17 @@ class DelayTracker:
         self._recent.append((seen_ms, delay_ms))
 
     def report(self, now_ms: int, *, away: Obstacle | None = None) -> FlowDelay:
-        """What is known at `now_ms`; `away`: one of the flow's clusters does not answer."""
-        self._forget(now_ms)
+        """What is known at `now_ms`; `away`: one of the flow's clusters does not answer. Changes nothing:
+        metrics ask from another thread."""
+        oldest_ms = now_ms - MAX_DELAY_WINDOW_MS
+        recent = (delay_ms for seen_ms, delay_ms in list(self._recent) if seen_ms > oldest_ms)
         state, reason, message = self._judge(now_ms, away)
         newest = self._newest_emitted_ms
         return FlowDelay(
             flow=self.flow,
             state=state,
             last_delay_ms=self._newest_delay_ms,
-            max_delay_ms=self._recent[0][1] if self._recent else None,
+            max_delay_ms=next(recent, None),
             age_ms=None if newest is None else max(0, now_ms - newest),
             emitted=self.emitted,
             observed=self.observed,
