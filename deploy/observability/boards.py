@@ -37,8 +37,8 @@ def _rates(metric: str, *labels: str, by: str = FLOW) -> str:
     return f"sum by ({by}) (rate({_of(metric, *labels)}[{RATE}]))"
 
 
-def _percentile(share: float, histogram: str) -> str:
-    rates = f"sum by ({FLOW}, le) (rate({_of(f'{histogram}_bucket')}[{RATE}]))"
+def _percentile(share: float, histogram: str, window: str = RATE) -> str:
+    rates = f"sum by ({FLOW}, le) (rate({_of(f'{histogram}_bucket')}[{window}]))"
     return f"histogram_quantile({share:g}, {rates})"
 
 
@@ -546,7 +546,7 @@ SERVICES = Board(
             "Length of epochs",
             "Median, of Spark.",
             (
-                _percentile(0.5, "twinlog_pipeline_batch_duration_seconds"),
+                _percentile(0.5, "twinlog_pipeline_batch_duration_seconds", "15m"),
                 FLOWS,
             ),
             unit="s",
