@@ -31,6 +31,9 @@ def status_command(
         bool,
         typer.Option("--check", help="Only say whether everything moves, by the exit code and in words."),
     ] = False,
+    watch: Annotated[
+        bool, typer.Option("--watch", help="On the whole screen, again every two seconds, until Ctrl-C.")
+    ] = False,
     timeout: Annotated[
         float, typer.Option(min=0.1, help="Seconds that each service may take to answer.")
     ] = 5.0,
@@ -42,6 +45,14 @@ def status_command(
     from twinlog.cli.status.check import problems_of, standing_by
     from twinlog.cli.status.query import query_status
 
+    if watch:
+        from twinlog.cli.status.watch import refuse_pipe, watch_status
+
+        if check:
+            raise typer.BadParameter("--check and --watch exclude each other")
+        refuse_pipe(output)
+        run_async(watch_status(lambda: query_status(endpoints, open_to, timeout_seconds=timeout), output))
+        return
     with reported_failures():
         status = run_async(query_status(endpoints, open_to, timeout_seconds=timeout))
     problems = problems_of(status) if check else []

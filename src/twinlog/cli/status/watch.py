@@ -1,0 +1,69 @@
+"""`twinlog status --watch`: the status on the whole screen, again and again, until Ctrl-C."""
+
+import asyncio
+import shutil
+import sys
+from collections.abc import Awaitable, Callable, Iterator, Sequence
+
+import typer
+
+from twinlog.cli.common.output import Column, Output, print_json_line
+from twinlog.cli.common.table import table_lines
+from twinlog.cli.status import view
+from twinlog.cli.status.rows import Status
+from twinlog.service.runtime import wait_or_stop
+
+SECONDS = 2.0
+
+
+def screen_lines(status: Status, *, width: int, height: int) -> list[str]:
+    """As many lines as the screen has: what is wrong stands above what is there, and what does not fit is
+    counted. Pure."""
+    lines = [line for block in _blocks(status, width) for line in (*block, "")][:-1]
+    if len(lines) <= height:
+        return lines
+    return [*lines[: height - 1], f"… {len(lines) - height + 1} more lines: enlarge the terminal"]
+
+
+def _blocks(status: Status, width: int) -> Iterator[list[str]]:
+    flows = [view.flow_cells(status.flows[name]) for name in sorted(status.flows)]
+    clusters = [view.cluster_cells(status.clusters[alias]) for alias in sorted(status.clusters)]
+    tables: tuple[tuple[Sequence[Column], list[Sequence[str]]], ...] = (
+        (view.FLOW_COLUMNS, flows),
+        (view.NOTE_COLUMNS, view.note_cells(status)),
+        (view.IN_FORCE_COLUMNS, view.in_force_cells(status)),
+        (view.SERVICE_COLUMNS, [view.service_cells(row) for row in status.services]),
+        (view.CLUSTER_COLUMNS, clusters),
+    )
+    for columns, cells in tables:
+        if cells:
+            yield table_lines(columns, cells, width=width)
+
+
+async def watch_status(ask: Callable[[], Awaitable[Status]], output: Output) -> None:
+    """Until cancelled. With `-o json` a document a line."""
+    stop = asyncio.Event()
+    if output is Output.JSON:
+        while not stop.is_set():
+            print_json_line(view.as_json(await ask()))
+            await wait_or_stop(stop, SECONDS)
+        return
+    from rich.console import Console
+    from rich.live import Live
+    from rich.text import Text
+
+    stream = sys.stdout
+    # The lines are made printable one by one; rich itself moves the cursor.
+    console = Console(file=getattr(stream, "unfiltered", stream), highlight=False)
+    with Live(console=console, screen=True, auto_refresh=False) as live:
+        while not stop.is_set():
+            size = shutil.get_terminal_size()
+            lines = screen_lines(await ask(), width=size.columns, height=size.lines - 1)
+            live.update(Text("\n".join(lines), no_wrap=True), refresh=True)
+            await wait_or_stop(stop, SECONDS)
+
+
+def refuse_pipe(output: Output) -> None:
+    """A full screen needs a terminal."""
+    if output is not Output.JSON and not sys.stdout.isatty():
+        raise typer.BadParameter("a live view needs a terminal; in a pipe: --watch -o json")
