@@ -176,7 +176,7 @@ async def test_a_cluster_that_has_no_broker_up_yet_is_an_error_and_ends_nothing(
     host, port = server.sockets[0].getsockname()
     properties = {"bootstrap.servers": f"{host}:{port}"}
     async with server, open_cluster("away", properties, timeout_seconds=TIMEOUT_SECONDS) as cluster:
-        for name in ("cluster_id", "brokers"):
+        for name in ("cluster_id", "brokers", "list_topics", "describe_topics"):
             error = await _error(CALLS[name], cluster)
             assert isinstance(error, TransientKafkaError), name
             assert error.reason in AWAY_REASONS, name

@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import AsyncIterator, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from functools import partial
 
 import pytest
 from aiokafka import AIOKafkaProducer
@@ -18,9 +19,11 @@ from contract.log_writer_contract import LogWriterContract
 from contract.modern_members import modern_member
 from contract.quota_admin_contract import QuotaAdminContract
 from contract.topic_admin_contract import TopicAdminContract
-from contract.workbench import Ending, Workbench, append_values, new_topic, success
+from contract.workbench import Ending, Workbench, append_values, failure, new_topic, success
+from twinlog.kafka.admin.client import AdminSession
 from twinlog.kafka.admin.inspector import ClusterInspector
-from twinlog.kafka.clients import aiokafka_producer_options
+from twinlog.kafka.admin.topics import TOPICS_A_REQUEST
+from twinlog.kafka.clients import aiokafka_producer_options, librdkafka_options
 from twinlog.kafka.cluster import open_cluster
 from twinlog.kafka.ports import KafkaCluster, OffsetSpec
 from twinlog.kafka.producers import close_producer, new_producer
@@ -127,7 +130,27 @@ async def bench(kafka_pair: KafkaPair) -> AsyncIterator[Workbench]:
 
 
 class TestTopicAdmin(TopicAdminContract):
-    pass
+    async def test_more_topics_are_described_than_one_request_asks_for(self, bench: Workbench) -> None:
+        name = await new_topic(bench.cluster, "among-many")
+        missing = {f"no-such-{number:04}" for number in range(TOPICS_A_REQUEST)}
+        described = await bench.cluster.describe_topics([name, *missing])
+        assert success(described[name]).partition_count == 1
+        assert {failure(described[other]).reason for other in missing} == {"TOPIC_UNKNOWN"}
+        assert described.keys() == {name, *missing}
+
+
+class TestAdminClient:
+    async def test_a_client_that_nobody_asks_is_closed_and_the_next_call_opens_another(
+        self, kafka_pair: KafkaPair
+    ) -> None:
+        options = partial(librdkafka_options, kafka_pair.a.client_properties(), alias="A")
+        session = AdminSession("A", options, timeout_seconds=TIMEOUT_SECONDS, idle_seconds=0.2)
+        try:
+            for _ in range(2):
+                assert await session.one("list", lambda admin, seconds: admin.list_consumer_groups())
+                assert await eventually(lambda: not session.is_open)
+        finally:
+            session.close()
 
 
 class TestConfigAdmin(ConfigAdminContract):

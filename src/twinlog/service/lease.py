@@ -248,16 +248,20 @@ class FlowLease:
 
     def _learn(self, standing: ElectionResult, asked_at: float) -> None:
         tenure = LeaseState.OWNER if standing.leads else LeaseState.ELSEWHERE
-        if (self.tenure, self._owner) != (tenure, standing.leader):
+        is_news = (self.tenure, self._owner) != (tenure, standing.leader)
+        if is_news:
             if self._owner != standing.leader:
                 self._on_owner()
             event = "flow_owned" if standing.leads else "flow_owned_elsewhere"
             _log.info(event, flow=str(self.flow), owner=standing.leader, group=self._group)
             self._tell_twin(standing)
+        is_news |= self._problem is not None or self._alone
         self._tenure, self._owner, self._problem = tenure, standing.leader, None
         self._alone = False
         self._valid_until, self._heard_at = asked_at + self._valid_seconds, asked_at
-        self._tell()
+        if is_news:
+            # Watchers wake at the end of the lease by themselves: a renewal is no news to a flow's loops.
+            self._tell()
 
     def _tell_twin(self, standing: ElectionResult) -> None:
         self._tenure, self._owner = (

@@ -23,7 +23,7 @@ from twinlog.batches.records import open_records
 from twinlog.batches.visibility import AbortedTransaction
 from twinlog.errors import WireFormatError
 from twinlog.kafka.groups import requests as group_requests
-from twinlog.kafka.protocol import broker_features
+from twinlog.kafka.protocol import broker_features, metadata
 from twinlog.kafka.raw import wire
 from twinlog.kafka.raw.leader_epochs import _read as read_epoch_ends
 from twinlog.kafka.raw.producer_states import _read as read_producers
@@ -268,6 +268,34 @@ def plain(text: bytes) -> bytes:
     return struct.pack(">h", len(text)) + text
 
 
+def metadata_reader(version: int) -> Callable[[bytes], object]:
+    return lambda data: metadata._read(data, 0, version)
+
+
+def metadata_response(version: int) -> bytes:
+    """A broker, and a topic of one partition with one replica."""
+    text, one, tags = (compact, b"\x02", b"\0") if version >= 9 else (plain, struct.pack(">i", 1), b"")
+    nodes = one + struct.pack(">i", 1)
+    pieces = [
+        struct.pack(">i", 0),
+        one,
+        struct.pack(">i", 1),
+        text(b"h"),
+        struct.pack(">i", 9092),
+        text(b"r"),
+    ]
+    pieces += [tags, text(b"c"), struct.pack(">i", 1), one, struct.pack(">h", 0), text(b"t")]
+    pieces += [bytes(17 if version >= 10 else 1), one, struct.pack(">hii", 0, 0, 1)]
+    pieces += [
+        struct.pack(">i", 3) if version >= 7 else b"",
+        nodes,
+        nodes,
+        nodes if version >= 5 else b"",
+        tags,
+    ]
+    return b"".join([*pieces, struct.pack(">i", 0) if version >= 8 else b"", tags])
+
+
 def fetch_reader(version: int) -> Callable[[bytes], object]:
     return lambda data: wire._read_fetch_response(data, 0, version)
 
@@ -287,6 +315,7 @@ def fetch_response(version: int) -> bytes:
 RESPONSES: list[tuple[Callable[[bytes], object], bytes]] = [
     (fetch_reader(version), fetch_response(version)) for version in (4, 5, 7, 11)
 ]
+RESPONSES += [(metadata_reader(version), metadata_response(version)) for version in (4, 7, 12)]
 RESPONSES += [
     (
         lambda data: wire._read_produce_response(data, 0, 7),

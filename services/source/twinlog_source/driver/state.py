@@ -47,9 +47,22 @@ from twinlog_source.topics.target_logs import TargetLogs
 from twinlog_source.topics.wanted import WantedTopics
 
 RECHECK_SECONDS = 1.0
+LONGEST_RECHECK_SECONDS = 3.0
+RECHECKS_PER_SECOND = 40
+"""Of all flows of a process together, as long as each looks every few seconds. What configsync says is looked
+at without a wait."""
 LOOK_AT_TARGETS_SECONDS = 60.0
 """How often it is looked, while tasks run, whether the copies still hold what was written."""
 BACKLOG_LOOK_SECONDS = 2.0
+
+
+def recheck_seconds(flows: int) -> float:
+    """How often a flow looks whether what is to be copied is what is planned, in a process of so many flows.
+
+    >>> [recheck_seconds(flows) for flows in (1, 40, 100, 1000)]
+    [1.0, 1.0, 2.5, 3.0]
+    """
+    return min(LONGEST_RECHECK_SECONDS, max(RECHECK_SECONDS, flows / RECHECKS_PER_SECOND))
 
 
 @dataclass(slots=True, kw_only=True)
@@ -312,7 +325,7 @@ class FlowState:
         now = self.clock.monotonic()
         if now < self._recheck_at and not self.topics_changed.is_set():
             return False
-        self._recheck_at = now + RECHECK_SECONDS
+        self._recheck_at = now + recheck_seconds(self.flows)
         self.topics_changed.clear()
         topics = await self._wanted.now()
         if copyable_partitions(topics) != self.table.rows.keys():

@@ -1,9 +1,12 @@
 """confluent-kafka's AdminClient under asyncio: opened when first needed, never blocking the loop, always
-bounded.
+bounded, and closed again when nobody has asked for a while.
 
 Its calls return `concurrent.futures`; its logs and errors wait in a queue that someone must poll. Here they
 are polled while a call runs: logs go to logging at DEBUG, and a refused password ends the call at once, where
 librdkafka itself would try again until the call times out.
+
+A client has four threads and connections of its own, and services change topics and configurations now and
+then only: with a hundred flows those threads would be most of what a process has.
 """
 
 import asyncio
@@ -29,6 +32,7 @@ from twinlog.kafka.security.access import ClusterAccess
 
 _log = logging.getLogger("twinlog.kafka.librdkafka")
 
+IDLE_SECONDS = 60.0
 _POLL_SECONDS = 0.05
 _ANSWER_SHARE = 0.9
 """Share of the time-out that librdkafka gets, so that its own error, which says more, comes first."""
@@ -63,9 +67,11 @@ class AdminSession:
         *,
         timeout_seconds: float,
         access: ClusterAccess | None = None,
+        idle_seconds: float = IDLE_SECONDS,
     ) -> None:
         """`options` gives those of `librdkafka_options` at each opening; it may raise ConfigError. A client
-        is replaced when its `access` has changed: librdkafka keeps the credentials it was made with."""
+        is replaced when its `access` has changed: librdkafka keeps the credentials it was made with. One
+        without a call for `idle_seconds` is closed; the next call opens another."""
         self._access = access
         self._version = 0
         self.alias = alias
@@ -74,6 +80,15 @@ class AdminSession:
         self._admin: AdminClient | None = None
         self._trouble: LibrdkafkaError | None = None
         self._closed = False
+        self._idle_seconds = idle_seconds
+        self._calls = 0
+        """Under way."""
+        self._idle: asyncio.TimerHandle | None = None
+
+    @property
+    def is_open(self) -> bool:
+        """Whether there is a client, with its threads."""
+        return self._admin is not None
 
     async def one(self, doing: str, start: "Callable[[AdminClient, float], Future[Any]]") -> Any:
         """Run one call that gives one future. Raises KafkaError.
@@ -96,28 +111,12 @@ class AdminSession:
         """
         return await self._settle(doing, start)
 
-    async def in_thread(self, doing: str, call: Callable[[AdminClient, float], Any]) -> Any:
-        """Run a blocking call of the client in a daemon thread. Raises KafkaError."""
-
-        def start(admin: AdminClient, seconds: float) -> "Future[Any]":
-            future: Future[Any] = Future()
-            # Running from the start: cancelling what waits for it must not close it to the thread.
-            future.set_running_or_notify_cancel()
-
-            def run() -> None:
-                try:
-                    future.set_result(call(admin, seconds))
-                except BaseException as error:  # noqa: BLE001  # handed to the waiting call
-                    future.set_exception(error)
-
-            threading.Thread(target=run, name="kafka-admin", daemon=True).start()
-            return future
-
-        return await self.one(doing, start)
-
     def close(self) -> None:
         """Let go of the client. Returns at once: librdkafka ends in a thread of its own."""
         self._closed = True
+        if self._idle is not None:
+            self._idle.cancel()
+            self._idle = None
         self._discard()
 
     async def _settle(
@@ -131,14 +130,16 @@ class AdminSession:
         except KAFKA_CLIENT_ERRORS as error:
             raise translate(error, doing, alias=self.alias) from error
         self._trouble = None
-        try:
-            futures = start(admin, self.timeout_seconds * _ANSWER_SHARE)
-        except (*KAFKA_CLIENT_ERRORS, TypeError, ValueError) as error:
-            raise translate(error, doing, alias=self.alias) from error
-        waiting = {asyncio.wrap_future(future): key for key, future in futures.items()}
+        self._calls += 1
+        waiting: dict[asyncio.Future[Any], K] = {}
         settled: dict[K, Any | KafkaError] = {}
-        hopeless_at = give_up_at
         try:
+            try:
+                futures = start(admin, self.timeout_seconds * _ANSWER_SHARE)
+            except (*KAFKA_CLIENT_ERRORS, TypeError, ValueError) as error:
+                raise translate(error, doing, alias=self.alias) from error
+            waiting = {asyncio.wrap_future(future): key for key, future in futures.items()}
+            hopeless_at = give_up_at
             while waiting and loop.time() < give_up_at:
                 done, _ = await asyncio.wait(
                     waiting, timeout=_POLL_SECONDS, return_when=asyncio.FIRST_COMPLETED
@@ -162,10 +163,25 @@ class AdminSession:
         finally:
             for future in waiting:
                 future.cancel()
+            self._calls -= 1
+            self._await_next_call(loop)
             if self._admin is not admin:
                 last = [admin]
                 del admin
                 _end_elsewhere(last)
+
+    def _await_next_call(self, loop: asyncio.AbstractEventLoop) -> None:
+        """Close the client unless another call comes."""
+        if self._idle is not None:
+            self._idle.cancel()
+            self._idle = None
+        if not self._calls and self._admin is not None:
+            self._idle = loop.call_later(self._idle_seconds, self._discard_idle)
+
+    def _discard_idle(self) -> None:
+        self._idle = None
+        if not self._calls:
+            self._discard()
 
     def _outcome(self, future: "asyncio.Future[Any]", doing: str) -> Any | KafkaError:
         error = future.exception()

@@ -1,0 +1,137 @@
+"""Metadata, versions 4 (Kafka 0.11) to 12 (3.0): the topics of a cluster as a broker sees them.
+
+Read in place: what a description has no use for (leaders, replicas in sync) is skipped over, as services ask
+for all topics of their flows again and again.
+"""
+
+import base64
+from collections.abc import Collection
+from typing import Final, NamedTuple
+
+from twinlog.kafka.protocol.encoding import (
+    INT16,
+    INT32,
+    NO_TAGS,
+    Frame,
+    compact_length,
+    compact_string,
+    skip_tags,
+    string,
+    take_compact_length,
+    take_compact_string,
+    take_int32,
+    take_string,
+)
+from twinlog.kafka.protocol.requests import HandWrittenRequest, Pieces
+
+METADATA: Final = 3
+"""API key."""
+_OLDEST, _NEWEST = 4, 12
+_WITH_OFFLINE_REPLICAS = 5
+_WITH_LEADER_EPOCH = 7
+_WITH_RIGHTS = 8
+_FLEXIBLE = 9
+_WITH_TOPIC_ID = 10
+_WITHOUT_CLUSTER_RIGHTS = 11
+_ALL_TOPICS: Final = -1
+_NO_ID = bytes(16)
+_ID_BYTES = 16
+_RIGHTS_BYTES = 4
+
+
+class TopicMetadata(NamedTuple):
+    """What a broker says of one topic."""
+
+    error_code: int
+    name: str
+    topic_id: str
+    """URL-safe base64 as Kafka's tools print it; "" where the broker gives none (before Kafka 2.8)."""
+    is_internal: bool
+    partition_count: int
+    replication_factor: int
+    """Of the partition with most replicas; 0 without partitions."""
+
+
+class Metadata(NamedTuple):
+    broker_count: int
+    """0 as long as the broker that answers knows of none that is up."""
+    topics: list[TopicMetadata]
+
+
+def metadata_request(topics: Collection[str] | None) -> HandWrittenRequest[Metadata]:
+    """The metadata of these topics, or of all that the principal may see (None). Creates none."""
+
+    def encode(version: int) -> Pieces:
+        if version >= _FLEXIBLE:
+            return _flexible(topics, version)
+        count = _ALL_TOPICS if topics is None else len(topics)
+        return [INT32.pack(count), *(string(name) for name in topics or ()), *_flags(version)]
+
+    return HandWrittenRequest(METADATA, range(_OLDEST, _NEWEST + 1), encode, _read, flexible_from=_FLEXIBLE)
+
+
+def _flexible(topics: Collection[str] | None, version: int) -> Pieces:
+    topic_id = _NO_ID if version >= _WITH_TOPIC_ID else b""
+    count = compact_length(_ALL_TOPICS if topics is None else len(topics))
+    asked = [topic_id + compact_string(name) + NO_TAGS for name in topics or ()]
+    return [count, *asked, *_flags(version), NO_TAGS]
+
+
+def _flags(version: int) -> Pieces:
+    """Create no topic, and leave out what the principal may do."""
+    rights = 0 if version < _WITH_RIGHTS else 1 if version >= _WITHOUT_CLUSTER_RIGHTS else 2
+    return [bytes(1 + rights)]
+
+
+def _read(data: Frame, position: int, version: int) -> Metadata:
+    flexible = version >= _FLEXIBLE
+    take_count = take_compact_length if flexible else _take_array_length
+    take_text = take_compact_string if flexible else take_string
+    broker_count, position = take_count(data, position + 4)  # after the throttle time
+    for _ in range(broker_count):
+        _, position = take_text(data, position + 4)  # after the node id
+        _, position = take_text(data, position + 4)  # after the port
+        position = skip_tags(data, position) if flexible else position
+    _, position = take_text(data, position)  # cluster id
+    position += 4  # controller
+    topics = []
+    count, position = take_count(data, position)
+    for _ in range(count):
+        (code,) = INT16.unpack_from(data, position)
+        name, position = take_text(data, position + INT16.size)
+        topic_id = ""
+        if version >= _WITH_TOPIC_ID:
+            raw_id = data[position : position + _ID_BYTES]
+            position += _ID_BYTES
+            if raw_id != _NO_ID:
+                topic_id = base64.urlsafe_b64encode(raw_id).decode().rstrip("=")
+        is_internal = bool(data[position])
+        partition_count, position = take_count(data, position + 1)
+        most_replicas = 0
+        for _ in range(partition_count):
+            replicas, position = _skip_partition(data, position, version)
+            most_replicas = max(most_replicas, replicas)
+        if version >= _WITH_RIGHTS:
+            position += _RIGHTS_BYTES
+        position = skip_tags(data, position) if flexible else position
+        topics.append(TopicMetadata(code, name, topic_id, is_internal, partition_count, most_replicas))
+    return Metadata(broker_count, topics)
+
+
+def _skip_partition(data: Frame, position: int, version: int) -> tuple[int, int]:
+    """How many replicas it has, and the position after it."""
+    flexible = version >= _FLEXIBLE
+    take_count = take_compact_length if flexible else _take_array_length
+    position += 2 + 4 + 4 + (4 if version >= _WITH_LEADER_EPOCH else 0)  # error, index, leader, epoch
+    replicas, position = take_count(data, position)
+    position += 4 * replicas
+    for _ in range(2 if version >= _WITH_OFFLINE_REPLICAS else 1):  # in sync, and offline
+        nodes, position = take_count(data, position)
+        position += 4 * nodes
+    return replicas, skip_tags(data, position) if flexible else position
+
+
+def _take_array_length(data: Frame, position: int) -> tuple[int, int]:
+    """Null counts as empty. Never negative: who skips by it goes forward only."""
+    length, position = take_int32(data, position)
+    return max(length, 0), position

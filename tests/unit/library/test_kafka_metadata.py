@@ -1,0 +1,123 @@
+"""Metadata as bytes, in every version that is spoken."""
+
+import base64
+import struct
+
+import pytest
+
+from twinlog.kafka.protocol.encoding import INT16, INT32, compact_length, compact_string, string
+from twinlog.kafka.protocol.metadata import METADATA, Metadata, TopicMetadata, metadata_request
+
+VERSIONS = range(4, 13)
+ORDERS_ID = bytes(range(16))
+NO_ID = bytes(16)
+TAG = b"\x01\x05\x02hi"
+"""One tagged field that we do not know."""
+
+
+def is_flexible(version: int) -> bool:
+    return version >= 9
+
+
+def text(value: str, version: int) -> bytes:
+    return compact_string(value) if is_flexible(version) else string(value)
+
+
+def count(number: int, version: int) -> bytes:
+    return compact_length(number) if is_flexible(version) else INT32.pack(number)
+
+
+def tags(version: int) -> bytes:
+    return TAG if is_flexible(version) else b""
+
+
+def nodes(ids: list[int], version: int) -> bytes:
+    return count(len(ids), version) + b"".join(map(INT32.pack, ids))
+
+
+def partition(index: int, replicas: list[int], version: int) -> bytes:
+    packed = struct.pack(">hii", 0, index, replicas[0])
+    packed += INT32.pack(7) if version >= 7 else b""
+    packed += nodes(replicas, version) + nodes(replicas[:1], version)
+    return packed + (nodes(replicas[1:], version) if version >= 5 else b"") + tags(version)
+
+
+def topic(name: str, version: int, *partitions: bytes, code: int = 0, topic_id: bytes = NO_ID) -> bytes:
+    packed = INT16.pack(code) + text(name, version) + (topic_id if version >= 10 else b"")
+    packed += bytes((name.startswith("__"),)) + count(len(partitions), version) + b"".join(partitions)
+    return packed + (INT32.pack(-(1 << 31)) if version >= 8 else b"") + tags(version)
+
+
+def answer(version: int, *topics: bytes, brokers: int = 2) -> bytes:
+    no_rack = b"\x00" if is_flexible(version) else INT16.pack(-1)
+    packed = INT32.pack(250) + count(brokers, version)
+    for node in range(brokers):
+        packed += INT32.pack(node) + text("host", version) + INT32.pack(9092)
+        packed += (no_rack if node else text("a rack", version)) + tags(version)
+    packed += text("cluster-id", version) + INT32.pack(1)
+    packed += count(len(topics), version) + b"".join(topics)
+    packed += INT32.pack(-(1 << 31)) if 8 <= version <= 10 else b""
+    return packed + tags(version)
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_an_answer_is_read_with_what_a_description_needs(version: int) -> None:
+    agreed = metadata_request(None).prepare({METADATA: (0, version)})
+    body = answer(
+        version,
+        topic(
+            "orders",
+            version,
+            partition(0, [1, 2, 3], version),
+            partition(1, [2], version),
+            topic_id=ORDERS_ID,
+        ),
+        topic("no-such-topic", version, code=3),
+        topic("__consumer_offsets", version, partition(0, [1], version)),
+    )
+    frame = (b"\x00" if is_flexible(version) else b"") + body
+    orders_id = base64.urlsafe_b64encode(ORDERS_ID).decode().rstrip("=") if version >= 10 else ""
+    assert agreed.read(frame, 0) == Metadata(
+        broker_count=2,
+        topics=[
+            TopicMetadata(0, "orders", orders_id, False, 2, 3),
+            TopicMetadata(3, "no-such-topic", "", False, 0, 0),
+            TopicMetadata(0, "__consumer_offsets", "", True, 1, 1),
+        ],
+    )
+    assert agreed.throttle_ms == 250
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_a_broker_that_knows_of_none_that_is_up_says_so(version: int) -> None:
+    agreed = metadata_request([]).prepare({METADATA: (0, version)})
+    frame = (b"\x00" if is_flexible(version) else b"") + answer(version, brokers=0)
+    assert agreed.read(frame, 0) == Metadata(broker_count=0, topics=[])
+
+
+@pytest.mark.parametrize(
+    ("version", "expected"),
+    [
+        (4, INT32.pack(1) + string("orders") + b"\x00"),
+        (7, INT32.pack(1) + string("orders") + b"\x00"),
+        (8, INT32.pack(1) + string("orders") + b"\x00\x00\x00"),
+        (9, b"\x02\x07orders\x00" + b"\x00\x00\x00" + b"\x00"),
+        (10, b"\x02" + NO_ID + b"\x07orders\x00" + b"\x00\x00\x00" + b"\x00"),
+        (11, b"\x02" + NO_ID + b"\x07orders\x00" + b"\x00\x00" + b"\x00"),
+        (12, b"\x02" + NO_ID + b"\x07orders\x00" + b"\x00\x00" + b"\x00"),
+    ],
+)
+def test_a_request_names_topics_and_creates_none(version: int, expected: bytes) -> None:
+    agreed = metadata_request(["orders"]).prepare({METADATA: (0, version)})
+    assert b"".join(agreed.pieces) == expected
+
+
+@pytest.mark.parametrize(("version", "expected"), [(4, b"\xff\xff\xff\xff\x00"), (12, b"\x00\x00\x00\x00")])
+def test_a_request_for_all_topics_is_not_one_for_none(version: int, expected: bytes) -> None:
+    agreed = metadata_request(None).prepare({METADATA: (0, version)})
+    assert b"".join(agreed.pieces) == expected
+
+
+def test_a_broker_that_is_newer_is_asked_in_our_newest_version() -> None:
+    agreed = metadata_request(["orders"]).prepare({METADATA: (0, 99)})
+    assert agreed.header(1, b"me")[:4] == struct.pack(">hh", METADATA, VERSIONS[-1])
