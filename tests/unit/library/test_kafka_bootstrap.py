@@ -1,11 +1,11 @@
-"""What a session does when brokers answer and have nobody to name."""
+"""How a session learns of brokers and leaders: also where brokers answer and have nobody to name."""
 
 import asyncio
 from collections.abc import Sequence
 from typing import Any
 
 import pytest
-from aiokafka.protocol.metadata import MetadataResponse_v1
+from aiokafka.protocol.metadata import MetadataRequest_v5, MetadataResponse_v1
 
 from twinlog.errors import TransientKafkaError
 from twinlog.kafka.protocol.connection import DataClient, DataClientPool, close_client
@@ -51,3 +51,37 @@ async def test_another_host_is_asked_when_one_knows_of_no_broker() -> None:
         assert client.get_random_node() == 1
     finally:
         await close_client(client)
+
+
+class _Broker:
+    """Answers requests for metadata, and keeps them."""
+
+    def __init__(self) -> None:
+        self.asked: list[tuple[list[str] | None, bool]] = []
+
+    async def send(self, request: Any) -> Any:
+        built = request.build(MetadataRequest_v5)
+        self.asked.append((built.topics, built.allow_auto_topic_creation))
+        return MetadataResponse_v1(ONE_BROKER, -1, [])
+
+
+class _ConnectedClient(_Client):
+    broker: _Broker
+
+    async def _get_conn(self, node_id: int, *, group: int = 0, no_hint: bool = False) -> Any:
+        return self.broker
+
+
+async def test_metadata_is_asked_for_known_topics_only_and_creates_none() -> None:
+    _Client.told, _Client.bootstraps = (ONE_BROKER,), 0
+    client = _ConnectedClient(bootstrap_servers=["one:9092"])
+    client.broker = _Broker()
+    try:
+        async with asyncio.timeout(30):
+            await client.bootstrap()
+            assert await client.refreshed()
+            client._topics = {"orders"}
+            assert await client.refreshed()
+    finally:
+        await close_client(client)
+    assert client.broker.asked == [([], False), (["orders"], False)]

@@ -105,7 +105,7 @@ class TopicAdminMixin:
             for left in reversed(range(_NODES_ASKED)):
                 try:
                     node_id = await self._wire.any_node(doing)
-                    answer = await self._wire.send(node_id, metadata_request(names), doing)
+                    answer: Metadata = await self._wire.send(node_id, metadata_request(names), doing)
                 except TransientKafkaError:
                     if not left:
                         raise

@@ -2,13 +2,15 @@
 
 aiokafka's client learns new broker addresses only from brokers it can still reach, says "unable to bootstrap"
 for a wrong password as for a dead host, and asks hosts one after the other, waiting the full time-out for one
-that hangs. `DataClient` corrects the bootstrap, `DataClientPool` throws a client away that no longer gets an
-answer: after an outage of any length the next call starts anew from `bootstrap.servers`.
+that hangs. While it knows of no topic it reads the metadata of the whole cluster. `DataClient` corrects that,
+`DataClientPool` throws a client away that no longer gets an answer: after an outage of any length the next
+call starts anew from `bootstrap.servers`.
 """
 
 import asyncio
 import contextlib
 import logging
+import random
 from collections.abc import Callable, Collection, Mapping
 from typing import Any, TypeGuard
 
@@ -148,6 +150,32 @@ class DataClient(AIOKafkaClient):  # type: ignore[misc]  # aiokafka has no types
         if leader is None:
             return from_code(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, doing, alias=alias)
         return int(leader) if leader >= 0 else from_reason(NO_LEADER, doing, alias=alias)
+
+    async def _metadata_update(self, cluster_metadata: Any, topics: Collection[str] | None) -> bool:
+        """aiokafka's, every few minutes and when something moved; False when no broker answered.
+
+        A client that was never asked for a topic (one that holds a lease, or asks about groups) needs brokers
+        only. Four services with a hundred flows have some thousand of those, and a cluster ten thousand
+        topics.
+        """
+        request = MetadataRequest(list(topics or ()), allow_auto_topic_creation=False)
+        nodes = [broker.nodeId for broker in self.cluster.brokers()]
+        random.shuffle(nodes)
+        for node_id in nodes:
+            connection = await self._get_conn(node_id)
+            if connection is None:
+                continue
+            try:
+                metadata = await connection.send(request)
+            except (aiokafka.errors.KafkaError, TimeoutError) as error:
+                log.debug("no metadata from node %s: %s", node_id, error)
+                continue
+            if not metadata.brokers:
+                return False
+            cluster_metadata.update_metadata(metadata)
+            return True
+        cluster_metadata.failed_update(None)
+        return False
 
     async def refreshed(self) -> bool:
         """Read the metadata anew; False when no broker answered."""
