@@ -148,6 +148,7 @@ async def test_metadata_max_age_ms_is_how_often_every_client_asks_what_there_is(
         "bootstrap.servers": told[0].bootstrap_servers,
     }
     async with open_cluster("often", properties) as cluster, cluster.reader() as reader:
+        await cluster.describe_broker_configs(1)
         await cluster.list_topics()
         with pytest.raises(KafkaError):
             await reader.fetch(TopicPartition("not there", 0), 0, max_wait_seconds=0)
@@ -201,11 +202,13 @@ async def test_connections_that_are_idle_are_closed(told: tuple[BlockingCluster,
     others = connections()
     async with open_cluster("idle", properties) as cluster:
         await cluster.list_topics()
+        await cluster.describe_broker_configs(1)
         opened = connections() - others
         assert opened
         # Nine minutes unless it is set.
         await eventually(lambda: not opened & connections())
         await cluster.list_topics()
+        await cluster.describe_broker_configs(1)
 
 
 @dataclass(slots=True, kw_only=True)
@@ -239,9 +242,10 @@ async def test_a_call_to_brokers_that_do_not_answer_ends_with_default_api_timeou
     async with Listener(hangs_up=False).listening() as server:
         properties = {"bootstrap.servers": server, "default.api.timeout.ms": "400"}
         async with open_cluster("silent", properties) as cluster:
-            with pytest.raises(KafkaError):
-                async with asyncio.timeout(PATIENT_SECONDS):
-                    await cluster.list_topics()
+            for ask in (cluster.list_topics, lambda: cluster.describe_broker_configs(1)):
+                with pytest.raises(KafkaError):
+                    async with asyncio.timeout(PATIENT_SECONDS):
+                        await ask()
 
 
 async def test_brokers_that_hang_up_are_tried_again_as_often_as_reconnect_backoff_says() -> None:
@@ -259,7 +263,9 @@ async def test_brokers_that_hang_up_are_tried_again_as_often_as_reconnect_backof
             properties = {"bootstrap.servers": server, "default.api.timeout.ms": "600000", **settings[name]}
             clusters.append(await opened.enter_async_context(open_cluster(name, properties)))
         async with asyncio.TaskGroup() as group:
-            tasks = [group.create_task(cluster.list_topics(), name="asks") for cluster in clusters]
+            tasks = [
+                group.create_task(cluster.describe_broker_configs(1), name="asks") for cluster in clusters
+            ]
             await eventually(lambda: listeners["bounded"].accepted >= 40)
             assert listeners["slow"].accepted < 10
             for task in tasks:
