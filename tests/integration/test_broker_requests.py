@@ -4,9 +4,10 @@
 """
 
 import asyncio
-from collections.abc import AsyncIterator, Iterator, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -15,15 +16,20 @@ import pytest
 
 from integration.request_log import RequestLog
 from integration.source_rig import Rig, open_rig
+from twinlog.batches import NewRecord, build_batch
+from twinlog.clock import SystemClock
+from twinlog.config import load
 from twinlog.errors import KafkaError
 from twinlog.kafka.cluster import open_cluster
 from twinlog.kafka.ports import NewTopic
+from twinlog.kafka.raw import RawProducer
 from twinlog.kafka.raw.fetch.reader import BatchReader
 from twinlog.local.blocking_cluster import BlockingCluster
 from twinlog.local.spec import ClusterSpec
 from twinlog.model import TopicPartition
 from twinlog.testing.brokers import eventually, make_topics, start_clusters, stop_clusters, unique_name
 from twinlog.testing.raw_copying import open_session
+from twinlog_source.task.producer_settings import producer_settings
 
 TOPIC = "asked"
 LONGEST_WAIT_MS = 4500
@@ -270,3 +276,186 @@ async def test_brokers_that_hang_up_are_tried_again_as_often_as_reconnect_backof
             assert listeners["slow"].accepted < 10
             for task in tasks:
                 task.cancel()
+
+
+async def refusing_topic(cluster: BlockingCluster, name: str) -> TopicPartition:
+    """Its records are refused with an error that a retry may mend: it wants two replicas, and has one."""
+    async with open_cluster("B", cluster.client_properties()) as admin:
+        wanted = {"min.insync.replicas": "2"}
+        await make_topics(admin, NewTopic(name=name, partition_count=1, replication_factor=1, configs=wanted))
+    return TopicPartition(name, 0)
+
+
+@asynccontextmanager
+async def copying_producer(properties: Mapping[str, str]) -> AsyncIterator[RawProducer]:
+    """As a task of the source service makes it."""
+    async with (
+        open_session("B", properties) as session,
+        RawProducer(session, producer_settings(properties, alias="B")) as producer,
+    ):
+        yield producer
+
+
+async def test_a_refused_record_is_sent_again_as_often_as_retry_backoff_ms_says(
+    told: tuple[BlockingCluster, BlockingCluster],
+) -> None:
+    """By the writer of internal topics and by the producer that copies."""
+    log, name = RequestLog(cluster=told[1]), unique_name("refused")
+    await log.begin()
+    partition = await refusing_topic(told[1], name)
+    batch = build_batch([NewRecord(b"k", b"v", SystemClock().now_ms())])
+    clients = []
+    async with AsyncExitStack() as opened:
+        group = await opened.enter_async_context(asyncio.TaskGroup())
+        tasks = []
+        for pace, backoff_ms in {"quick": "10", "slow": "60000"}.items():
+            clients += [f"{name}-{pace}-single", f"{name}-{pace}-copies"]
+            single, copies = (
+                {
+                    **told[1].client_properties(),
+                    "client.id": client,
+                    "retry.backoff.ms": backoff_ms,
+                    "delivery.timeout.ms": "600000",
+                    "default.api.timeout.ms": "600000",
+                }
+                for client in clients[-2:]
+            )
+            cluster = await opened.enter_async_context(open_cluster("B", single))
+            writer = await opened.enter_async_context(cluster.writer())
+            tasks.append(group.create_task(writer.append(partition, key=b"k", value=b"v"), name="append"))
+            producer = await opened.enter_async_context(copying_producer(copies))
+            producer.send(partition, batch)
+
+        async def quick_ones_try_again() -> bool:
+            return all(len(log.of("PRODUCE", client)) >= 8 for client in clients[:2])
+
+        await eventually(quick_ones_try_again)
+        assert [len(log.of("PRODUCE", client)) for client in clients[2:]] == [1, 1]
+        for task in tasks:
+            task.cancel()
+
+
+async def test_a_batch_that_is_refused_again_and_again_fails_after_delivery_timeout_ms(
+    told: tuple[BlockingCluster, BlockingCluster],
+) -> None:
+    partition = await refusing_topic(told[1], unique_name("late"))
+    batch = build_batch([NewRecord(b"k", b"v", SystemClock().now_ms())])
+    properties = told[1].client_properties()
+    async with (
+        copying_producer({**properties, "delivery.timeout.ms": "600000"}) as patient,
+        copying_producer({**properties, "delivery.timeout.ms": "1000"}) as hasty,
+    ):
+        waits, fails = patient.send(partition, batch), hasty.send(partition, batch)
+        async with asyncio.timeout(PATIENT_SECONDS):
+            with pytest.raises(KafkaError, match="fewer in-sync replicas"):
+                await fails
+        assert not waits.done()
+
+
+async def test_administrative_calls_of_a_flow_end_with_admin_timeout_ms(tmp_path: Path) -> None:
+    async with Listener(hangs_up=False).listening() as server:
+        file = tmp_path / "mm2.properties"
+        lines = ["clusters = A, B, C", "A->B.enabled = true", "A->C.enabled = true"]
+        lines += [f"{alias}.bootstrap.servers = {server}" for alias in "ABC"]
+        file.write_text("\n".join([*lines, "A->B.admin.timeout.ms = 400", "A->C.admin.timeout.ms = 600000"]))
+        hasty, patient = load(file, environ={}).enabled_flows
+        assert (str(hasty.flow), str(patient.flow)) == ("A->B", "A->C")
+        async with AsyncExitStack() as opened:
+            calls: dict[str, list[asyncio.Task[None]]] = {"hasty": [], "patient": []}
+            group = await opened.enter_async_context(asyncio.TaskGroup())
+            for name, flow in (("hasty", hasty), ("patient", patient)):
+                for client in (flow.clients.source_admin, flow.clients.target_admin):
+                    cluster = await opened.enter_async_context(open_cluster(client.alias, client.properties))
+                    for ask in (cluster.list_topics, partial(cluster.describe_broker_configs, 1)):
+                        calls[name].append(group.create_task(_refused(ask), name=name))
+            async with asyncio.timeout(PATIENT_SECONDS):
+                await asyncio.wait(calls["hasty"])
+            assert not [call for call in calls["patient"] if call.done()]
+            for call in calls["patient"]:
+                call.cancel()
+
+
+async def _refused(call: Callable[[], Awaitable[object]]) -> None:
+    with pytest.raises(KafkaError):
+        await call()
+
+
+@dataclass(slots=True, kw_only=True)
+class Hello:
+    """What a client offers at the beginning of a TLS connection."""
+
+    suites: frozenset[int]
+    versions: frozenset[int]
+
+
+def read_hello(data: bytes) -> Hello:
+    """A record of type 22 with a ClientHello (RFC 8446, 4.1.2)."""
+    assert (data[0], data[5]) == (22, 1)
+    position = 5 + 4 + 2 + 32
+    position += 1 + data[position]
+    size = int.from_bytes(data[position : position + 2])
+    position += 2
+    suites = frozenset(int.from_bytes(data[at : at + 2]) for at in range(position, position + size, 2))
+    position += size
+    position += 1 + data[position]
+    end = position + 2 + int.from_bytes(data[position : position + 2])
+    position += 2
+    versions = frozenset({TLS_1_2})
+    while position < end:
+        kind, size = (
+            int.from_bytes(data[position : position + 2]),
+            int.from_bytes(data[position + 2 : position + 4]),
+        )
+        if kind == SUPPORTED_VERSIONS:
+            listed = data[position + 5 : position + 4 + size]
+            versions = frozenset(int.from_bytes(listed[at : at + 2]) for at in range(0, len(listed), 2))
+        position += 4 + size
+    return Hello(suites=suites, versions=versions)
+
+
+SUPPORTED_VERSIONS = 43
+TLS_1_2, TLS_1_3 = 0x0303, 0x0304
+SUITES_OF_1_3 = frozenset({0x1301, 0x1302, 0x1303})
+ECDHE_RSA_AES256_GCM = 0xC030
+NO_SUITE = frozenset({0x00FF, 0x5600})
+"""Signals of TLS that stand among the suites (RFC 5746, RFC 7507)."""
+
+
+async def hellos(settings: Mapping[str, str]) -> list[Hello]:
+    """Of the client that copies, and of the one that administers."""
+    seen: asyncio.Queue[bytes] = asyncio.Queue()
+
+    async def on_connection(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        header = await reader.readexactly(5)
+        seen.put_nowait(header + await reader.readexactly(int.from_bytes(header[3:5])))
+        writer.close()
+
+    server = await asyncio.start_server(on_connection, "127.0.0.1", 0)
+    host, port = server.sockets[0].getsockname()[:2]
+    properties = {"bootstrap.servers": f"{host}:{port}", "security.protocol": "SSL", **settings}
+    found = []
+    async with server, open_cluster("tls", properties) as cluster:
+        for call in (cluster.list_topics, partial(cluster.describe_broker_configs, 1)):
+            async with asyncio.TaskGroup() as group, asyncio.timeout(PATIENT_SECONDS):
+                asking = group.create_task(_refused(call), name="asks")
+                found.append(read_hello(await seen.get()))
+                asking.cancel()
+            while not seen.empty():
+                seen.get_nowait()
+    return found
+
+
+async def test_clients_offer_what_ssl_enabled_protocols_and_ssl_cipher_suites_leave() -> None:
+    for hello in await hellos({}):
+        assert hello.versions >= {TLS_1_2, TLS_1_3}
+        assert len(hello.suites - SUITES_OF_1_3 - NO_SUITE) > 1
+    limits = {
+        "ssl.enabled.protocols": "TLSv1.2",
+        "ssl.cipher.suites": "TLS_ECDHE_RSA_WITH_AES_256_GCM_SHA384",
+    }
+    copies, administers = await hellos(limits)
+    assert copies.versions == {TLS_1_2}
+    # Of the administrative client TLS 1.3 cannot be taken; it is the newer one.
+    for hello in (copies, administers):
+        assert hello.suites - SUITES_OF_1_3 - NO_SUITE == {ECDHE_RSA_AES256_GCM}
+        assert hello.versions <= {TLS_1_2, TLS_1_3}

@@ -18,6 +18,11 @@ from twinlog.config.keys import ALL_KEYS
 TESTS = Path(__file__).parents[2]
 
 OF_FLOWS = {
+    "integration/test_broker_requests.py": {
+        "test_administrative_calls_of_a_flow_end_with_admin_timeout_ms": """
+            admin.timeout.ms
+        """,
+    },
     "unit/library/test_config_security.py": {
         "test_each_key_of_a_port_is_obeyed_for_one_service_and_for_all": """
             twinlog.tls.certificate.file twinlog.tls.key.file twinlog.tls.ca.file
@@ -149,9 +154,6 @@ OF_FLOWS = {
         "test_classes_that_are_not_kafkas_own_and_what_would_change_records_are_refused": """
             forwarding.admin.class predicates target.cluster.alias
         """,
-        "test_admin_timeout_ms_bounds_every_administrative_call_of_the_flow": """
-            admin.timeout.ms
-        """,
     },
     "unit/library/test_config_load.py": {
         "test_our_own_limit_of_slots_wins_over_tasks_max": """
@@ -221,6 +223,15 @@ OF_CLIENTS = {
         "test_a_call_to_brokers_that_do_not_answer_ends_with_default_api_timeout_ms": """
             default.api.timeout.ms
         """,
+        "test_a_refused_record_is_sent_again_as_often_as_retry_backoff_ms_says": """
+            retry.backoff.ms
+        """,
+        "test_a_batch_that_is_refused_again_and_again_fails_after_delivery_timeout_ms": """
+            delivery.timeout.ms
+        """,
+        "test_clients_offer_what_ssl_enabled_protocols_and_ssl_cipher_suites_leave": """
+            ssl.enabled.protocols ssl.cipher.suites
+        """,
         "test_brokers_that_hang_up_are_tried_again_as_often_as_reconnect_backoff_says": """
             reconnect.backoff.ms reconnect.backoff.max.ms
         """,
@@ -260,14 +271,6 @@ OF_CLIENTS = {
             compression.type
         """,
     },
-    "unit/library/test_config_key_effects.py": {
-        "test_ssl_enabled_protocols_bounds_what_is_spoken": """
-            ssl.enabled.protocols
-        """,
-        "test_ssl_cipher_suites_bounds_what_is_offered_by_both_clients": """
-            ssl.cipher.suites
-        """,
-    },
     "unit/library/test_kafka_oauth.py": {
         "test_each_key_of_tokens_is_obeyed": """
             sasl.login.callback.handler.class sasl.login.connect.timeout.ms sasl.login.read.timeout.ms
@@ -288,14 +291,9 @@ OF_CLIENTS = {
             sasl.client.callback.handler.class
         """,
     },
-    "unit/library/test_kafka_clients.py": {
-        "test_dials_are_mapped": """
-            retry.backoff.ms
-        """,
-    },
     "unit/source/task/test_client_settings.py": {
         "test_the_dials_of_the_producer_are_as_the_file_says": """
-            delivery.timeout.ms
+            delivery.timeout.ms retry.backoff.ms
         """,
     },
     "unit/source/task/test_assembly.py": {

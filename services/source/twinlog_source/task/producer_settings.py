@@ -17,8 +17,9 @@ wait for that meanwhile."""
 def producer_settings(
     properties: Mapping[str, str], *, alias: str, delivery_seconds: float = DELIVERY_SECONDS
 ) -> ProducerSettings:
-    """`delivery.timeout.ms`, `transaction.timeout.ms`, `request.timeout.ms`, `max.request.size` as set.
-    acks is always `all`: positions may only follow what the target cannot lose. Raises ConfigError."""
+    """`delivery.timeout.ms`, `transaction.timeout.ms`, `request.timeout.ms`, `retry.backoff.ms` and
+    `max.request.size` as set. acks is always `all`: positions may only follow what the target cannot lose.
+    Raises ConfigError."""
     defaults = ProducerSettings()
     return ProducerSettings(
         delivery_timeout_seconds=delivery_timeout_seconds(properties, alias=alias, default=delivery_seconds),
@@ -31,6 +32,10 @@ def producer_settings(
             "request.timeout.ms",
             alias,
             min(delivery_seconds, defaults.request_timeout_seconds) * 1000,
+        )
+        / 1000,
+        retry_pause_seconds=_number(
+            properties, "retry.backoff.ms", alias, defaults.retry_pause_seconds * 1000
         )
         / 1000,
         unknown_topic_seconds=UNKNOWN_TOPIC_SECONDS,
