@@ -16,20 +16,16 @@ import pytest
 
 from integration.request_log import RequestLog
 from integration.source_rig import Rig, open_rig
-from twinlog.batches import NewRecord, build_batch
-from twinlog.clock import SystemClock
 from twinlog.config import load
 from twinlog.errors import KafkaError
 from twinlog.kafka.cluster import open_cluster
 from twinlog.kafka.ports import NewTopic
-from twinlog.kafka.raw import RawProducer
 from twinlog.kafka.raw.fetch.reader import BatchReader
 from twinlog.local.blocking_cluster import BlockingCluster
 from twinlog.local.spec import ClusterSpec
 from twinlog.model import TopicPartition
 from twinlog.testing.brokers import eventually, make_topics, start_clusters, stop_clusters, unique_name
 from twinlog.testing.raw_copying import open_session
-from twinlog_source.task.producer_settings import producer_settings
 
 TOPIC = "asked"
 LONGEST_WAIT_MS = 4500
@@ -270,86 +266,13 @@ async def test_brokers_that_hang_up_are_tried_again_as_often_as_reconnect_backof
             clusters.append(await opened.enter_async_context(open_cluster(name, properties)))
         async with asyncio.TaskGroup() as group:
             tasks = [
-                group.create_task(cluster.describe_broker_configs(1), name="asks") for cluster in clusters
+                group.create_task(cluster.describe_topic_configs(["any"]), name="asks")
+                for cluster in clusters
             ]
             await eventually(lambda: listeners["bounded"].accepted >= 40)
             assert listeners["slow"].accepted < 10
             for task in tasks:
                 task.cancel()
-
-
-async def refusing_topic(cluster: BlockingCluster, name: str) -> TopicPartition:
-    """Its records are refused with an error that a retry may mend: it wants two replicas, and has one."""
-    async with open_cluster("B", cluster.client_properties()) as admin:
-        wanted = {"min.insync.replicas": "2"}
-        await make_topics(admin, NewTopic(name=name, partition_count=1, replication_factor=1, configs=wanted))
-    return TopicPartition(name, 0)
-
-
-@asynccontextmanager
-async def copying_producer(properties: Mapping[str, str]) -> AsyncIterator[RawProducer]:
-    """As a task of the source service makes it."""
-    async with (
-        open_session("B", properties) as session,
-        RawProducer(session, producer_settings(properties, alias="B")) as producer,
-    ):
-        yield producer
-
-
-async def test_a_refused_record_is_sent_again_as_often_as_retry_backoff_ms_says(
-    told: tuple[BlockingCluster, BlockingCluster],
-) -> None:
-    """By the writer of internal topics and by the producer that copies."""
-    log, name = RequestLog(cluster=told[1]), unique_name("refused")
-    await log.begin()
-    partition = await refusing_topic(told[1], name)
-    batch = build_batch([NewRecord(b"k", b"v", SystemClock().now_ms())])
-    clients = []
-    async with AsyncExitStack() as opened:
-        group = await opened.enter_async_context(asyncio.TaskGroup())
-        tasks = []
-        for pace, backoff_ms in {"quick": "10", "slow": "60000"}.items():
-            clients += [f"{name}-{pace}-single", f"{name}-{pace}-copies"]
-            single, copies = (
-                {
-                    **told[1].client_properties(),
-                    "client.id": client,
-                    "retry.backoff.ms": backoff_ms,
-                    "delivery.timeout.ms": "600000",
-                    "default.api.timeout.ms": "600000",
-                }
-                for client in clients[-2:]
-            )
-            cluster = await opened.enter_async_context(open_cluster("B", single))
-            writer = await opened.enter_async_context(cluster.writer())
-            tasks.append(group.create_task(writer.append(partition, key=b"k", value=b"v"), name="append"))
-            producer = await opened.enter_async_context(copying_producer(copies))
-            producer.send(partition, batch)
-
-        async def quick_ones_try_again() -> bool:
-            return all(len(log.of("PRODUCE", client)) >= 8 for client in clients[:2])
-
-        await eventually(quick_ones_try_again)
-        assert [len(log.of("PRODUCE", client)) for client in clients[2:]] == [1, 1]
-        for task in tasks:
-            task.cancel()
-
-
-async def test_a_batch_that_is_refused_again_and_again_fails_after_delivery_timeout_ms(
-    told: tuple[BlockingCluster, BlockingCluster],
-) -> None:
-    partition = await refusing_topic(told[1], unique_name("late"))
-    batch = build_batch([NewRecord(b"k", b"v", SystemClock().now_ms())])
-    properties = told[1].client_properties()
-    async with (
-        copying_producer({**properties, "delivery.timeout.ms": "600000"}) as patient,
-        copying_producer({**properties, "delivery.timeout.ms": "1000"}) as hasty,
-    ):
-        waits, fails = patient.send(partition, batch), hasty.send(partition, batch)
-        async with asyncio.timeout(PATIENT_SECONDS):
-            with pytest.raises(KafkaError, match="fewer in-sync replicas"):
-                await fails
-        assert not waits.done()
 
 
 async def test_administrative_calls_of_a_flow_end_with_admin_timeout_ms(tmp_path: Path) -> None:

@@ -56,13 +56,13 @@ class WantedTopics:
         await self._look_at_ids(topics, now)
         return {
             # What the source says itself is newer than what configsync has looked at.
-            name: self._with_id(topic)
+            name: self._with_id(name, topic)
             for name, topic in topics.items()
             if topic.copyable_partition_count > 0
         }
 
-    def _with_id(self, topic: ReplicatedTopic) -> ReplicatedTopic:
-        topic_id = self._ids.get(topic.source_topic, topic.source_topic_id)
+    def _with_id(self, name: str, topic: ReplicatedTopic) -> ReplicatedTopic:
+        topic_id = self._ids.get(name, topic.source_topic_id)
         # Mostly they agree, and a copy of all topics every second would be much of what a flow costs.
         return topic if topic_id == topic.source_topic_id else replace(topic, source_topic_id=topic_id)
 

@@ -82,6 +82,7 @@ def test_the_dials_of_the_producer_are_as_the_file_says() -> None:
         flow_of(
             "B.producer.delivery.timeout.ms = 20000",
             "B.producer.request.timeout.ms = 9000",
+            "B.producer.retry.backoff.ms = 700",
             "B.producer.transaction.timeout.ms = 45000",
             "B.producer.max.request.size = 5000000",
         )
@@ -89,6 +90,7 @@ def test_the_dials_of_the_producer_are_as_the_file_says() -> None:
     settings = producer_settings(clients["data_producer"], alias="B")
     assert (settings.delivery_timeout_seconds, settings.request_timeout_seconds) == (20, 9)
     assert (settings.transaction_timeout_seconds, settings.max_request_bytes) == (45, 5_000_000)
+    assert settings.retry_pause_seconds == 0.7
 
 
 def test_acks_other_than_all_are_said_to_have_no_effect() -> None:
