@@ -1,11 +1,19 @@
 """ListOffsets as bytes, in every version that is spoken."""
 
 import struct
+from collections.abc import Collection, Sequence
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
+from twinlog.errors import KafkaError
+from twinlog.kafka.groups.coordinators import GroupCoordinators
+from twinlog.kafka.groups.offsets import GroupOffsetsClient
+from twinlog.kafka.ports import CommittedOffset
 from twinlog.kafka.protocol.encoding import INT32, string
 from twinlog.kafka.protocol.list_offsets import LATEST_TIMESTAMP, LogOffset, list_offsets_request
+from twinlog.kafka.raw.offset_lookup import look_up_offsets
 from twinlog.model import TopicPartition
 
 ORDERS = [TopicPartition("orders", 0), TopicPartition("orders", 7)]
@@ -51,3 +59,87 @@ def test_an_answer_is_read_with_the_leader_epoch_where_there_is_one(version: int
         (ORDERS[0], 0, LogOffset(42, 9 if version in WITH_EPOCH else None)),
         (ORDERS[1], 3, LogOffset(-1, -1 if version in WITH_EPOCH else None)),
     ]
+
+
+class _Forgetful:
+    """A broker that leads all partitions, as a session and its client show it, and leaves some out of its
+    answers."""
+
+    alias = "A"
+    timeout_seconds = 5.0
+
+    def __init__(self, *left_out: Sequence[TopicPartition]) -> None:
+        """What each answer leaves out; the last one is repeated."""
+        self._left_out = left_out
+        self.answers = 0
+        self._topics: set[str] = set()
+        self.cluster = SimpleNamespace(
+            leader_for_partition=lambda partition: 1, broker_metadata=lambda node_id: node_id
+        )
+
+    async def client(self, doing: str) -> Any:
+        return self
+
+    async def leaders(self, partitions: Collection[TopicPartition], doing: str, *, alias: str) -> Any:
+        return dict.fromkeys(partitions, 1)
+
+    async def refreshed(self) -> bool:
+        return True
+
+    def set_topics(self, topics: Collection[str]) -> None:
+        self._topics = set(topics)
+
+    async def any_node(self, doing: str) -> int:
+        return 1
+
+    async def make_known(self, node_ids: Collection[int], doing: str) -> None:
+        """It is."""
+
+    async def send(self, node_id: int, request: Any, doing: str) -> Any:
+        left_out = self._left_out[min(self.answers, len(self._left_out) - 1)]
+        self.answers += 1
+        told = [partition for partition in (*ORDERS, PAYMENTS) if partition not in left_out]
+        return [(partition, 0, LogOffset(7, None)) for partition in told]
+
+
+ASKED = dict.fromkeys((*ORDERS, PAYMENTS), LATEST_TIMESTAMP)
+
+
+async def test_a_partition_that_a_broker_leaves_out_is_asked_for_again() -> None:
+    session: Any = _Forgetful([PAYMENTS], [PAYMENTS], [])
+    found = await look_up_offsets(session, ASKED, read_committed=False, doing="look")
+    assert found == dict.fromkeys(ASKED, 7)
+    assert session.answers == 3
+
+
+async def test_a_partition_that_a_broker_always_leaves_out_is_an_error_that_hides_no_other() -> None:
+    session: Any = _Forgetful([PAYMENTS])
+    found = await look_up_offsets(session, ASKED, read_committed=False, doing="look")
+    missing = found.pop(PAYMENTS)
+    assert isinstance(missing, KafkaError)
+    assert (missing.reason, missing.retriable) == ("LEADER_UNAVAILABLE", True)
+    assert found == dict.fromkeys(ORDERS, 7)
+
+
+async def test_what_was_not_asked_for_is_not_answered() -> None:
+    session: Any = _Forgetful([])
+    assert await look_up_offsets(session, {PAYMENTS: 0}, read_committed=False, doing="look") == {PAYMENTS: 7}
+
+
+class _SilentCoordinator(_Forgetful):
+    """Answers a commit about the first partition of `orders` only."""
+
+    async def send(self, node_id: int, request: Any, doing: str) -> Any:
+        return SimpleNamespace(error_code=0, coordinator_id=1, topics=[("orders", [(0, 0)])])
+
+
+async def test_a_partition_that_the_answer_to_a_commit_leaves_out_is_not_committed() -> None:
+    session = _SilentCoordinator()
+    client = GroupOffsetsClient(session, GroupCoordinators(session))
+    wanted = {partition: CommittedOffset(next_offset=1) for partition in ASKED}
+    outcome = await client.commit("group", wanted)
+    assert outcome.pop(ORDERS[0]) is None
+    assert outcome.keys() == {ORDERS[1], PAYMENTS}
+    for error in outcome.values():
+        assert isinstance(error, KafkaError)
+        assert (error.reason, error.retriable) == ("KAFKA_SERVER_ERROR", True)

@@ -11,6 +11,7 @@ from confluent_kafka.admin import ConfigSource as LibrdkafkaConfigSource
 from twinlog.errors import KafkaError, TransientKafkaError
 from twinlog.kafka.admin.batches import batches, in_batches, no_answer_at_all
 from twinlog.kafka.admin.client import AdminSession
+from twinlog.kafka.codes import ErrorCode
 from twinlog.kafka.deadline import deadline
 from twinlog.kafka.errors import from_code
 from twinlog.kafka.ports import ConfigChange, ConfigEntry, ConfigSource
@@ -76,7 +77,9 @@ class ConfigAdminMixin:
         except TransientKafkaError as error:
             # As librdkafka: a cluster that is away is an error of each topic.
             return dict.fromkeys(names, error)
-        return {
+        missing = from_code(ErrorCode.UNKNOWN_SERVER_ERROR, doing, alias=self._wire.alias)
+        described: dict[str, Sequence[ConfigEntry] | KafkaError] = dict.fromkeys(names, missing)
+        described |= {
             name: from_code(code, doing, alias=self._wire.alias, detail=message or "")
             if code
             else [
@@ -91,6 +94,7 @@ class ConfigAdminMixin:
             ]
             for code, message, _type, name, entries in answer.resources
         }
+        return described
 
     async def describe_broker_configs(self, node_id: int) -> Sequence[ConfigEntry]:
         resource = ConfigResource(ResourceType.BROKER, str(node_id))

@@ -67,12 +67,16 @@ class GroupOffsetsClient:
             answer = await self._with_coordinator(group_id, request, doing, _moved_by_commit)
         except KafkaError as error:
             return dict.fromkeys(offsets, error)
-        return {
-            TopicPartition(topic, number): (
-                from_code(code, f"{doing}, {topic}-{number}", alias=self._session.alias) if code else None
-            )
+        codes = {
+            TopicPartition(topic, number): int(code)
             for topic, partitions in answer.topics
             for number, code in partitions
+        }
+        # One that the answer leaves out is not committed as far as anybody knows.
+        codes = {partition: codes.get(partition, ErrorCode.UNKNOWN_SERVER_ERROR) for partition in offsets}
+        return {
+            partition: from_code(code, f"{doing}, {partition}", alias=self._session.alias) if code else None
+            for partition, code in codes.items()
         }
 
     async def _with_coordinator(

@@ -1,6 +1,7 @@
 """Errors about single partitions: the refused one is named, so that only it is set aside."""
 
 from twinlog.errors import KafkaError
+from twinlog.kafka.codes import ErrorCode
 from twinlog.kafka.errors import from_code
 from twinlog.model import TopicPartition
 
@@ -17,6 +18,13 @@ def about(partition: TopicPartition, error: KafkaError) -> KafkaError:
     error.metadata["topic"] = partition.topic
     error.metadata["partition"] = str(partition.partition)
     return error
+
+
+def not_told(partition: TopicPartition, doing: str, *, alias: str) -> KafkaError:
+    """A broker answered, and left this partition out: it may lead it no longer. Transient."""
+    return partition_error(
+        ErrorCode.NOT_LEADER_OR_FOLLOWER, partition, doing, alias=alias, detail="the broker left it out"
+    )
 
 
 def again(error: KafkaError) -> KafkaError:

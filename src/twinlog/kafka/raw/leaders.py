@@ -10,7 +10,7 @@ from twinlog.kafka.deadline import deadline
 from twinlog.kafka.errors import from_code
 from twinlog.kafka.protocol.connection import FIRST_CONNECTION_GROUP, DataClient, DataClientPool
 from twinlog.kafka.protocol.requests import HandWrittenRequest
-from twinlog.kafka.raw.errors import about, again, partition_error
+from twinlog.kafka.raw.errors import about, again, not_told, partition_error
 from twinlog.model import TopicPartition
 
 T = TypeVar("T")
@@ -94,6 +94,9 @@ async def ask_leaders(
         for partition, code, answer in answers:
             refusal = partition_error(code, partition, doing, alias=session.alias) if code else None
             found[partition] = refusal or answer
+        for partition in led:
+            if partition not in found:
+                found[partition] = not_told(partition, doing, alias=session.alias)
 
     async with deadline(timeout_seconds, doing, alias=session.alias):
         client = await session.client(doing)

@@ -16,7 +16,7 @@ from twinlog.kafka.errors import TIMEOUT
 from twinlog.kafka.ports import OffsetSpec
 from twinlog.kafka.protocol.connection import DataClientPool
 from twinlog.kafka.protocol.list_offsets import EARLIEST_TIMESTAMP, LATEST_TIMESTAMP, list_offsets_request
-from twinlog.kafka.raw.errors import about, again, partition_error
+from twinlog.kafka.raw.errors import about, again, not_told, partition_error
 from twinlog.model import TopicPartition
 
 _SHARE = 0.9
@@ -60,8 +60,9 @@ async def look_up_offsets(
 ) -> Answers:
     """For each partition the offset of a time in ms (or EARLIEST_TIMESTAMP, LATEST_TIMESTAMP), -1 for none.
 
-    Leaders that moved are looked for again for a second. Raises KafkaError only when the whole cluster cannot
-    be reached. Bounded by `timeout_seconds`; None = the session's time-out.
+    Leaders that moved are looked for again for a second, and so are those that leave a partition out of their
+    answer: it is LEADER_UNAVAILABLE then. Raises KafkaError only when the whole cluster cannot be reached.
+    Bounded by `timeout_seconds`; None = the session's time-out.
     """
     bound_seconds = session.timeout_seconds if timeout_seconds is None else timeout_seconds
     loop = asyncio.get_running_loop()
@@ -88,8 +89,13 @@ async def look_up_offsets(
                     answers.update((partition, about(partition, again(error))) for partition in wanted)
                     return
                 for partition, code, answer in found:
+                    if partition not in wanted:
+                        continue
                     refusal = partition_error(code, partition, doing, alias=session.alias) if code else None
                     answers[partition] = refusal or answer.offset
+                told = {partition for partition, _, _ in found}
+                for partition in wanted.keys() - told:
+                    answers[partition] = not_told(partition, doing, alias=session.alias)
 
             async with asyncio.TaskGroup() as group:
                 for node_id, wanted in by_node.items():
