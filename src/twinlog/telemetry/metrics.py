@@ -434,7 +434,7 @@ CHECKPOINT_OFFSETS = MetricSpec(
     kind=Kind.COUNTER,
     unit="{offset}",
     description="Group offsets considered, by verdict (`twinlog.outcome`: exact, floor, no_sync, ...).",
-    attributes=(*FLOW, GROUP, "twinlog.outcome"),
+    attributes=(*FLOW, "twinlog.outcome"),
     service="checkpoint",
 )
 CHECKPOINT_AGE = MetricSpec(

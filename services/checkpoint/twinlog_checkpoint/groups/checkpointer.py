@@ -227,7 +227,7 @@ class Checkpointer:
         held_back: list[Checkpoint] = []
         async for candidate in in_turns(candidates):
             translation = translations[candidate.position]
-            self.instruments.considered(candidate.group, translation.verdict)
+            self.instruments.considered(translation.verdict)
             if translation.downstream_offset is None:
                 continue
             checkpoint = Checkpoint(

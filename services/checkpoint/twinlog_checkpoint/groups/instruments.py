@@ -64,10 +64,9 @@ class CheckpointInstruments:
         """A pass, or the commit of one group's offsets, failed."""
         self._failures.add(1, {**self._flow, metrics.ERROR_TYPE: reason})
 
-    def considered(self, group: str, verdict: Verdict) -> None:
-        """A committed offset was judged."""
-        outcome = verdict.value.lower()
-        self._offsets.add(1, {**self._flow, metrics.GROUP: group, "twinlog.outcome": outcome})
+    def considered(self, verdict: Verdict) -> None:
+        """A committed offset was judged. Not counted by group: such series stay when groups have gone."""
+        self._offsets.add(1, {**self._flow, "twinlog.outcome": verdict.value.lower()})
 
     def on_read_bytes(self, size_bytes: int) -> None:
         """Both logs were read to align them."""

@@ -1,0 +1,33 @@
+"""What the checkpoint service counts, and that it stays bounded."""
+
+from opentelemetry.sdk.metrics import MeterProvider
+from opentelemetry.sdk.metrics.export import InMemoryMetricReader, NumberDataPoint
+
+from twinlog.model import Flow
+from twinlog.telemetry import metrics
+from twinlog_checkpoint.groups.instruments import CheckpointInstruments
+from twinlog_checkpoint.translation.translation import Verdict
+
+
+def test_judged_offsets_are_counted_by_verdict_and_not_by_group() -> None:
+    """A series of a counter is there for ever, and groups come and go."""
+    reader = InMemoryMetricReader()
+    provider = MeterProvider(metric_readers=[reader])
+    instruments = CheckpointInstruments(provider.get_meter("test"), Flow("A", "B"))
+    for verdict in (Verdict.EXACT, Verdict.EXACT, Verdict.FLOOR):
+        instruments.considered(verdict)
+    data = reader.get_metrics_data()
+    assert data is not None
+    points = [
+        (dict(point.attributes or {}), point.value)
+        for resource in data.resource_metrics
+        for scope in resource.scope_metrics
+        for metric in scope.metrics
+        for point in metric.data.data_points
+        if isinstance(point, NumberDataPoint) and metric.name == metrics.CHECKPOINT_OFFSETS.name
+    ]
+    flow = metrics.flow_attributes("A", "B")
+    assert sorted(points, key=lambda each: -each[1]) == [
+        ({**flow, "twinlog.outcome": "exact"}, 2),
+        ({**flow, "twinlog.outcome": "floor"}, 1),
+    ]
