@@ -1,0 +1,85 @@
+"""A transaction that stays open on the positions topic: who holds it ends it, or is fenced by a take-over."""
+
+import asyncio
+from dataclasses import dataclass, field
+from types import SimpleNamespace
+from typing import Any
+
+from twinlog.errors import TransientKafkaError, TwinlogError
+from twinlog.model import Flow
+from twinlog.testing.brokers import eventually
+from twinlog.testing.fakes.clock import FakeClock
+from twinlog_source.driver.flow_driver import FlowDriver
+from twinlog_source.partitions.table import PartitionTable
+
+UNSTABLE = "POSITIONS_UNSTABLE"
+
+
+@dataclass(slots=True)
+class Log:
+    """A flow's state whose positions cannot be read for the given reasons, one after the other; the last one
+    stays. Notes what the driver does with it."""
+
+    reasons: list[str]
+    did: list[str] = field(default_factory=list)
+    flow: Any = field(default_factory=lambda: SimpleNamespace(flow=Flow("A", "B")))
+    table: PartitionTable = field(default_factory=PartitionTable)
+
+    async def take_over(self, *, displaced: bool) -> None:
+        self.did.append("takes over")
+
+    async def refresh(self, *, owned: object) -> bool:
+        reason = self.reasons.pop(0) if len(self.reasons) > 1 else self.reasons[0]
+        self.did.append(reason)
+        raise TransientKafkaError("a transaction is open", reason=reason)
+
+    async def leave(self) -> None:
+        self.did.append("leaves")
+
+
+async def _nothing() -> None:
+    """No job runs."""
+
+
+async def done_first(reasons: list[str], count: int) -> list[str]:
+    """The first things that a driver does which meets these."""
+    log = Log(reasons)
+
+    def no_failure(_reason: str) -> None:
+        """Counted elsewhere."""
+
+    nobody: Any = SimpleNamespace(
+        runner=SimpleNamespace(warm_up=lambda: None), shut_down=_nothing, failed=no_failure
+    )
+    state: Any = log
+    refusal: TwinlogError | None = None
+    driver = FlowDriver(
+        estate=state,
+        jobs=nobody,
+        host=nobody,
+        is_elected=lambda: True,
+        standing=lambda: None,
+        is_probed=lambda _: True,
+        refusal=lambda _: refusal,
+        instruments=nobody,
+        clock=FakeClock(),
+        random=lambda: 0.5,
+        max_slots=None,
+        epoch_seconds=30.0,
+        longest_epoch_seconds=600.0,
+    )
+    stop = asyncio.Event()
+    async with asyncio.TaskGroup() as group:
+        group.create_task(driver.run(stop), name="driver")
+        await eventually(lambda: len(log.did) >= count)
+        stop.set()
+    return log.did[:count]
+
+
+async def test_one_that_is_open_a_second_time_is_ended_by_a_take_over() -> None:
+    """Once may be a slow target: nobody is fenced for that."""
+    assert await done_first([UNSTABLE], 4) == ["takes over", UNSTABLE, UNSTABLE, "takes over"]
+
+
+async def test_a_cluster_that_is_away_fences_nobody() -> None:
+    assert await done_first(["KAFKA_UNAVAILABLE"], 4) == ["takes over", *["KAFKA_UNAVAILABLE"] * 3]
