@@ -1,10 +1,10 @@
 """What many idle flows cost: `python -m bench.many_flows [--flows 100] [--topics 100] [--seconds 60]`.
 
-Two local brokers. Every flow has a source alias of its own (one broker stands for all of them) and the hub as
-its target, with as many topics each. One topic of each flow gets a record a second, as `heartbeats` does: the
-heartbeats of all would lie in one topic here, which every flow would copy, so they are left out. Prints the
-processor time that each service with its children takes, as a share of one core, its memory, threads and
-connections.
+Two local brokers. Every flow has a source alias of its own (one broker stands for all of them) and the hub
+as its target, with as many topics each. One topic of each flow gets a record a second, as `heartbeats`
+does; none with `--beat-seconds 0`. The heartbeats of all would lie in one topic here, which every flow
+would copy, so they are left out. Prints the processor time that each service with its children takes, as a
+share of one core, its memory, threads and connections.
 """
 
 import argparse
@@ -69,12 +69,15 @@ def _syncs() -> NewTopic:
 
 
 @asynccontextmanager
-async def beating(source: str, flows: int) -> AsyncIterator[None]:
-    """Every flow gets its record a second while this lasts, one after the other."""
+async def beating(source: str, flows: int, beat_seconds: float) -> AsyncIterator[None]:
+    """Every flow gets its record every `beat_seconds` while this lasts, one after the other; 0 = none."""
+    if not beat_seconds:
+        yield
+        return
     stop = asyncio.Event()
 
     async def beat(writer: LogWriter, flow: int) -> None:
-        await wait_or_stop(stop, flow / flows)
+        await wait_or_stop(stop, beat_seconds * flow / flows)
         while not stop.is_set():
             await writer.append(
                 TopicPartition(beats_of(flow), 0),
@@ -82,7 +85,7 @@ async def beating(source: str, flows: int) -> AsyncIterator[None]:
                 value=bytes(40),
                 timestamp_ms=SystemClock().now_ms(),
             )
-            await wait_or_stop(stop, BEAT_SECONDS)
+            await wait_or_stop(stop, beat_seconds)
 
     async with (
         open_cluster("source", {"bootstrap.servers": source}) as cluster,
@@ -183,7 +186,7 @@ async def compare(arguments: argparse.Namespace, source: str, hub: str, director
             services.append(service)
             if name == "configsync":
                 await settled(service, arguments.flows, arguments.topics + 1)
-                await stack.enter_async_context(beating(source, arguments.flows))
+                await stack.enter_async_context(beating(source, arguments.flows, arguments.beat_seconds))
             if name == "source":
                 await copied(service, arguments.flows)
         await pause(arguments.warm_up)
@@ -195,6 +198,7 @@ def main() -> None:
     parser.add_argument("--flows", type=int, default=100)
     parser.add_argument("--topics", type=int, default=100, help="of each flow")
     parser.add_argument("--seconds", type=float, default=60.0)
+    parser.add_argument("--beat-seconds", type=float, default=BEAT_SECONDS, help="0: no records at all")
     parser.add_argument("--warm-up", type=float, default=60.0)
     parser.add_argument("--services", default=",".join(SERVICES), help="configsync first")
     arguments = parser.parse_args()
