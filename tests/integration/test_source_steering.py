@@ -6,6 +6,7 @@ import sys
 from collections.abc import AsyncIterator, Iterable
 from contextlib import asynccontextmanager
 from pathlib import Path
+from typing import Any
 
 import grpc
 import pytest
@@ -95,6 +96,8 @@ async def test_each_scope_is_paused_and_resumed_alone_and_watchers_see_it(rig: R
             await eventually(all_went_on)
         await rig.same("one", PARTITIONS)
         await rig.same("other")
+        await _all_pauses_end_at_once(rig, service)
+        await _limits_are_listed_without_a_rate(rig, service)
         await _the_command_follows(rig, service)
         await _tokens_resume(rig, stub)
 
@@ -138,6 +141,52 @@ async def followed(stub: SourceServiceStub, rig: Rig) -> AsyncIterator[KnownPart
         following = group.create_task(follow(), name="watch")
         yield known
         following.cancel()
+
+
+async def _command(service: ServiceProcess, *words: str) -> list[dict[str, Any]]:
+    """What a command says in JSON; it has to succeed."""
+    process = await asyncio.create_subprocess_exec(
+        *(sys.executable, "-m", "twinlog", *words, "-o", "json"),
+        *("--endpoint", f"source={service.endpoint}"),
+        stdout=asyncio.subprocess.PIPE,
+    )
+    async with asyncio.timeout(CALL_SECONDS * 3):
+        said, _ = await process.communicate()
+    assert process.returncode == 0, words
+    answer: list[dict[str, Any]] = json.loads(said)
+    return answer
+
+
+async def _all_pauses_end_at_once(rig: Rig, service: ServiceProcess) -> None:
+    """`twinlog resume FLOW --all`, of a topic, a partition and the flow itself."""
+    flow = f"{rig.a}->{rig.b}"
+    for words in (["--topic", "other"], ["--topic", "one", "--partition", "1"], []):
+        paused = await _command(service, "pause", flow, *words)
+    assert len(paused) == 3
+    assert len(await _command(service, "resume", flow)) == 2, "only the flow's own is ended without --all"
+
+    async def rests() -> bool:
+        return await states(rig, service) == expected({"one-1", "other-0"})
+
+    await eventually(rests)
+    assert await _command(service, "resume", flow, "--all") == []
+
+    async def goes_on() -> bool:
+        return await states(rig, service) == expected(())
+
+    await eventually(goes_on)
+
+
+async def _limits_are_listed_without_a_rate(rig: Rig, service: ServiceProcess) -> None:
+    """`twinlog throttle` changes nothing unless it is given a rate."""
+    flow = f"{rig.a}->{rig.b}"
+    assert await _command(service, "throttle", flow) == []
+    await _command(service, "throttle", flow, "20M", "--topic", "one")
+    for words in ([], [flow], ["--flow", flow, "--topic", "one"]):
+        (limit,) = await _command(service, "throttle", *words)
+        assert (limit["topic"], limit["bytes_per_second"]) == ("one", 20_000_000)
+    assert await _command(service, "throttle", flow, "--topic", "other") == []
+    assert await _command(service, "throttle", flow, "none", "--topic", "one") == []
 
 
 async def _the_command_follows(rig: Rig, service: ServiceProcess) -> None:
