@@ -260,7 +260,7 @@ async def test_an_unknown_authority_is_not_trusted(secured: BlockingCluster, mut
     errors = await refusals(properties, timeout_seconds=10.0)
     assert {name: error.reason for name, error in errors.items()} == {
         "admin": "TLS_FAILED",
-        "list": "TLS_FAILED",
+        "list": "TLS_UNTRUSTED",
         "acls": "TLS_UNTRUSTED",
         "reader": "TLS_UNTRUSTED",
         "writer": "TLS_UNTRUSTED",
