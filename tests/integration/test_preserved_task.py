@@ -227,3 +227,24 @@ async def test_a_target_that_lost_its_tail_is_copied_again_from_there(
             assert running.copier.report(everything=True).failures["TARGET_LOST_TAIL"] == 1
             assert running.gaps == []
         assert await rig.same() == 200
+
+
+async def test_a_copy_whose_records_were_deleted_keeps_its_place(
+    kafka_pair: KafkaPair, unique_topic: str, tmp_path: Path
+) -> None:
+    """By retention of the target's own, or an operator: nothing is left to look at, and its end stays."""
+    async with preserved_rig(kafka_pair, tmp_path, unique_topic) as rig:
+        (partition,) = rig.every
+        await write_mixture(kafka_pair.a, unique_topic, 1, rounds=2)
+        async with rig.task(kill=True) as running:
+            ends = await rig.ends()
+            await eventually(lambda: running.copied(ends))
+        deleted = ends[partition]
+        async with open_session("B", kafka_pair.b.client_properties()) as session:
+            assert await delete_records(session, {partition: deleted}) == {partition: deleted}
+        await write_mixture(kafka_pair.a, unique_topic, 1, rounds=1)
+        await rig.copy_everything()
+        original = await read(kafka_pair.a, partition, (await rig.ends())[partition])
+        copied = await read(kafka_pair.b, partition, (await rig.ends())[partition])
+        assert copied == {offset: content for offset, content in original.items() if offset >= deleted}
+        assert rig.positions == await rig.ends()
