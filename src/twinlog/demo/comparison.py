@@ -23,6 +23,8 @@ class Comparison:
     """Records of the target that stand there twice."""
     different: int = 0
     """Records that are there with another key, value, header or timestamp."""
+    elsewhere: int = 0
+    """Records that are there, at another offset than on the source."""
     first_problem: str = ""
 
     @property
@@ -53,6 +55,9 @@ def _compare_partition(
     result.target_records += len(right)
     contents = [_content(record) for record in right]
     if contents == [_content(record) for record in left]:
+        result.elsewhere += sum(
+            mine.offset != theirs.offset for mine, theirs in zip(left, right, strict=True)
+        )
         return
     seen: dict[Content, int] = {}
     for content in contents:

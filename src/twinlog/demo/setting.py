@@ -3,7 +3,7 @@
 from twinlog.local.blocking_cluster import BlockingCluster
 
 PROPERTIES = """\
-# The demo's mm2.properties: an ordinary MirrorMaker 2 file.
+# The demo's mm2.properties: a file of MirrorMaker 2, with keys of Twinlog beside its own.
 clusters = A, B
 A.bootstrap.servers = {a}
 B.bootstrap.servers = {b}
@@ -19,6 +19,9 @@ offset-syncs.topic.replication.factor = 1
 offset.storage.replication.factor = 1
 status.storage.replication.factor = 1
 config.storage.replication.factor = 1
+
+# Copies have the offsets of their source.
+twinlog.offsets = auto
 
 # Often, so that a minute shows everything.
 refresh.topics.interval.seconds = 1
