@@ -48,6 +48,7 @@ async def test_either_takes_over_from_the_other_without_loss_or_repetition(
     clients = {east: kafka_pair.a.client_properties(), west: kafka_pair.b.client_properties()}
     extra = {
         "topics": topic,
+        "twinlog.offsets": "auto",
         f"{west}.offset.flush.interval.ms": "1000",
         f"{east}.consumer.isolation.level": "read_committed",
     }

@@ -105,6 +105,8 @@ class Estate:
             f"{self.b}.offset.storage.topic": f"positions-{self.mark}",
             f"{self.b}.offset.storage.partitions": "3",
             f"{self.d}.exactly.once.source.support": "disabled",
+            # The first batch of a copy shows then whether it was written in a transaction.
+            "twinlog.offsets": "translated",
             f"{off}.offsets.storage.topic": f"other-positions-{self.mark}",
             f"{on}.name": f"named-{self.mark}",
             f"{on}.replication.policy.separator": "_",

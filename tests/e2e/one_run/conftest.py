@@ -21,6 +21,8 @@ clusters = {source}, {target}
 {source}->{target}.enabled = true
 {target}->{source}.emit.heartbeats.enabled = false
 topics = e2e-.*
+twinlog.offsets = auto
+twinlog.offsets.translated.topics = .*-translated-.*
 sync.group.offsets.enabled = true
 sync.group.offsets.interval.seconds = 1
 {FAST_AND_SMALL}"""

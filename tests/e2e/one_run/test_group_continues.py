@@ -1,9 +1,15 @@
-"""README: a consumer group that stops on the source goes on with the target at its very next record."""
+"""README: a consumer group that stops on the source continues on the target at its very next record."""
 
 import grpc
+import pytest
 
 from e2e.conftest import Mirror
-from twinlog.api.checkpoint.v1.checkpoint_service_pb2 import VERDICT_EXACT, ListGroupsRequest
+from twinlog.api.checkpoint.v1.checkpoint_service_pb2 import (
+    VERDICT_EXACT,
+    VERDICT_PRESERVED,
+    ListGroupsRequest,
+    Verdict,
+)
 from twinlog.api.checkpoint.v1.checkpoint_service_pb2_grpc import CheckpointServiceStub
 from twinlog.batches import Codec, NewRecord
 from twinlog.clock import SystemClock
@@ -15,8 +21,10 @@ from twinlog.testing.records import write_batches
 RECORDS = 400
 
 
-async def test_a_group_continues_on_the_target(mirror: Mirror) -> None:
-    topic, group = unique_name("e2e-group"), unique_name("app")
+@pytest.mark.parametrize(("kind", "verdict"), [("same", VERDICT_PRESERVED), ("translated", VERDICT_EXACT)])
+async def test_a_group_continues_on_the_target(mirror: Mirror, kind: str, verdict: Verdict.ValueType) -> None:
+    """At the same offset where the copy has its source's; else at the one that is translated."""
+    topic, group = unique_name(f"e2e-group-{kind}"), unique_name("app")
     remote = mirror.remote(topic)
     async with mirror.source() as source:
         new = NewTopic(name=topic, partition_count=1, replication_factor=1)
@@ -42,7 +50,7 @@ async def test_a_group_continues_on_the_target(mirror: Mirror) -> None:
                     ListGroupsRequest(group=group), timeout=30
                 )
             assert [row.upstream_offset for row in answer.groups] == list(on_a.next_offsets.values())
-            return all(row.verdict == VERDICT_EXACT and row.committed_on_target for row in answer.groups)
+            return all(row.verdict == verdict and row.committed_on_target for row in answer.groups)
 
         await eventually(settled)
         on_b = await read_some(
