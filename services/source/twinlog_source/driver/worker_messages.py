@@ -66,12 +66,19 @@ def assignment_message(assignment: Assignment) -> pb.Assignment:
                 skip_to=copy.skip_to,
                 since=copy.since,
                 required=assignment.offsets_required,
+                skip_handed_ago=_duration(assignment.skip_handed_seconds),
             )
             if copy.preserved
             else None
         ),
         target_topic_id=topic.target_topic_id,
     )
+
+
+def _duration(seconds: float) -> Duration:
+    duration = Duration()
+    duration.FromMilliseconds(int(seconds * 1000))
+    return duration
 
 
 def limits_message(limits: SlotLimits) -> pb.SetThrottle:

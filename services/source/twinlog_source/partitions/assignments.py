@@ -47,6 +47,8 @@ class Assignment:
     copy: CopyFact
     offsets_required: bool
     """The configuration demands the source's offsets."""
+    skip_handed_seconds: float
+    """How long ago the range that the copy leaves out was handed to a task first."""
     paused: bool
     setback: Setback | None
     """None also where another limit, or another topic, may let succeed what failed before."""
@@ -86,6 +88,7 @@ class TaskOrders:
             position_stored=row.stored,
             copy=copy,
             offsets_required=self.rule.wanted(partition.topic) is OffsetsMode.PRESERVED,
+            skip_handed_seconds=_skip_handed_seconds(row, now=now),
             paused=self.control.is_paused(partition),
             setback=_setback(row, now_ms=now_ms) if terms == before else None,
             epochs=row.epochs,
@@ -124,6 +127,11 @@ def limits_of(topic: ReplicatedTopic) -> Limits:
 def limits_differ(before: Mapping[str, ReplicatedTopic], now: Mapping[str, ReplicatedTopic]) -> bool:
     """Whether a topic that is in both takes something else now."""
     return any(limits_of(topic) != limits_of(before.get(name, topic)) for name, topic in now.items())
+
+
+def _skip_handed_seconds(row: PartitionRow, *, now: float) -> float:
+    handed = row.skip_handed
+    return 0.0 if handed is None or row.copy is None or handed[0] != row.copy.skip_from else now - handed[1]
 
 
 def _setback(row: PartitionRow, *, now_ms: int) -> Setback | None:

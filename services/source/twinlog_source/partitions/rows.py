@@ -52,6 +52,10 @@ class PartitionRow:
     """What stood against it before an operator's move that is not decided yet."""
     copy: CopyFact | None = None
     """Whether the copy keeps its source's offsets; None = not decided yet: it must not be copied."""
+    skip_handed: tuple[int, float] | None = None
+    """Where the range begins that the copy leaves out, and when it was handed to a task first, in monotonic
+    seconds. Only of what this process handed out since it read the log: others may have had the range fetched
+    before."""
     slot: int | None = None
     """Which task has it, or had it last."""
     epochs: tuple[EpochStart, ...] = ()

@@ -72,6 +72,9 @@ def change(row: PartitionRow, event: PartitionEvent, now: float) -> None:
 
 def _assign(row: PartitionRow, slot: int, now: float) -> None:
     row.slot = slot
+    copy, handed = row.copy, row.skip_handed
+    if copy is not None and copy.skip_from < copy.skip_to and (handed is None or handed[0] != copy.skip_from):
+        row.skip_handed = copy.skip_from, now
     row.records.begin(now)
     row.bytes.begin(now)
     row.counted_lanes = {}
@@ -262,8 +265,9 @@ def _see_target_end(row: PartitionRow, end_offset: int, *, next_written: int | N
 def _change_copy(row: PartitionRow, event: CopyEvent) -> None:
     row.copy = event.copy
     match event:
-        case CopyChanged():
-            pass
+        case CopyChanged(copy=copy):
+            if copy is None:
+                row.skip_handed = None
         case CopyDecided():
             row.obstacle = None
             _forget_words(row)

@@ -111,6 +111,7 @@ class PreservedCopies:
             max_in_flight_bytes=IN_FLIGHT_BYTES,
             pack_below_bytes=min(PACK_BELOW_BYTES, limit_bytes // 2),
         )
+        now, handed_ago = self.clock.monotonic(), assignment.preserved.skip_handed_ago.ToTimedelta()
         taken = PreservedCopy(
             copy=copy,
             at_target=PreservedPartition(target=target, appends=appends),
@@ -119,7 +120,8 @@ class PreservedCopies:
             target_topic_id=assignment.target_topic_id,
             since=assignment.preserved.since,
             required=assignment.preserved.required,
-            may_fill_at=self.clock.monotonic() + self.fill_after_seconds,
+            may_fill_at=now + max(0.0, self.fill_after_seconds - handed_ago.total_seconds()),
+            alone_at=now + self.fill_after_seconds,
             settle=self._settle,
             is_stored=partial(self.is_stored, copy.partition),
             fill_later=self._fill_later,

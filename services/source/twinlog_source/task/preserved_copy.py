@@ -54,6 +54,8 @@ class PreservedCopy:
     may_fill_at: float
     """Monotonic seconds: a range that former owners may hold fetched is filled only when none of them can
     write any more (P6 of docs/adr/0008)."""
+    alone_at: float
+    """Monotonic seconds: the same for a range that no task before this one was told of."""
     settle: Callable[[PartitionCopy, OutgoingBatch, int], None]
     """Count a batch that is on the target."""
     is_stored: Callable[[], bool]
@@ -128,6 +130,7 @@ class PreservedCopy:
         """What lies between here and `skip_to` is not copied: filled once that is on the log. Only while
         idle."""
         assert self.copy.is_idle
+        self.may_fill_at = self.alone_at
         self.skip_from, self.skip_to = self.at_target.appends.acknowledged, skip_to
         self._continue(now)
 

@@ -3,6 +3,7 @@
 from dataclasses import replace
 
 import pytest
+from google.protobuf.duration_pb2 import Duration
 
 from twinlog.api.common.v1 import types_pb2
 from twinlog.api.source.v1 import source_service_pb2 as source_pb
@@ -46,6 +47,7 @@ ASSIGNMENT = Assignment(
     position_stored=True,
     copy=TRANSLATED,
     offsets_required=False,
+    skip_handed_seconds=0.0,
     paused=False,
     setback=None,
     epochs=(EpochStart(2, 5),),
@@ -116,8 +118,12 @@ def test_a_task_is_told_minus_one_of_an_end_that_is_not_known() -> None:
 def test_a_task_is_told_what_a_preserved_copy_lacks_and_what_failed_before() -> None:
     copy = replace(TRANSLATED, preserved=True, since=2, skip_from=4, skip_to=9)
     setback = Setback(state=PartitionState.BACKOFF, reason="X", message="words", retry_in_ms=1500, failures=3)
-    message = assignment_message(replace(ASSIGNMENT, copy=copy, offsets_required=True, setback=setback))
-    assert message.preserved == pb.PreservedCopy(skip_from=4, skip_to=9, since=2, required=True)
+    message = assignment_message(
+        replace(ASSIGNMENT, copy=copy, offsets_required=True, skip_handed_seconds=3.0, setback=setback)
+    )
+    assert message.preserved == pb.PreservedCopy(
+        skip_from=4, skip_to=9, since=2, required=True, skip_handed_ago=Duration(seconds=3)
+    )
     assert message.setback.state == source_pb.PARTITION_STATE_BACKOFF
     assert (message.setback.retry_in.ToMilliseconds(), message.setback.failures) == (1500, 3)
 

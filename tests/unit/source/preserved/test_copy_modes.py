@@ -5,6 +5,7 @@ from dataclasses import replace
 
 import pytest
 
+from twinlog.api.common.v1 import types_pb2
 from twinlog.api.source.v1 import worker_service_pb2 as pb
 from twinlog.errors import FatalKafkaError, KafkaError
 from twinlog.kafka.errors import from_code
@@ -14,7 +15,7 @@ from twinlog.testing.fakes.cluster_hooks import Call
 from twinlog_source.driver.moves import planned_move
 from twinlog_source.driver.ownership import FOREIGN_AFTER_MS
 from twinlog_source.driver.state import FlowState
-from twinlog_source.driver.worker_messages import assignment_message
+from twinlog_source.driver.worker_messages import assignment_message, task_report
 from twinlog_source.log.facts import CopyFact, OwnerFact
 from twinlog_source.log.gaps import LogBounds
 from twinlog_source.partitions.events import Assigned, Reported
@@ -77,6 +78,35 @@ async def test_a_new_copy_is_preserved_and_begins_where_the_sources_log_starts(s
     handed = assigned(estate)
     assert (handed.position, handed.position_stored) == (5, False)
     assert (handed.preserved.skip_from, handed.preserved.skip_to) == (0, 5)
+
+
+async def test_how_long_a_left_out_range_is_known_counts_over_the_tasks_of_one_process(site: Site) -> None:
+    """With hand-overs more often than others may write, it would never be filled."""
+    await site.write(site.source, "t", 7)
+    await site.source.delete_records({P: 5})
+    estate = await site.owner(AUTO)
+
+    def handed() -> float:
+        estate.table.apply(Assigned(partition=P, slot=0), site.clock.monotonic())
+        return assigned(estate).preserved.skip_handed_ago.ToTimedelta().total_seconds()
+
+    assert handed() == 0
+    site.clock.advance(20)
+    assert handed() == 20
+    await estate.take_over(displaced=True)
+    await estate.refresh(owned=frozenset())
+    assert handed() == 0, "others may have copied meanwhile"
+    site.clock.advance(1)
+    report = pb.PartitionReport(
+        partition=types_pb2.TopicPartition(topic="t", partition=0),
+        position=9,
+        target_end_offset=-1,
+        target_shortened_to=-1,
+        preserved=pb.PreservedCopy(skip_from=7, skip_to=9),
+    )
+    said = task_report(pb.PartitionReports(partitions=[report]))
+    estate.table.apply(Reported(slot=0, report=said, now_ms=1), site.clock.monotonic())
+    assert handed() == 0, "another range"
 
 
 async def test_every_owner_writes_as_the_same_producer(site: Site) -> None:

@@ -27,6 +27,7 @@ class Bench:
     position: int = 0
     skip: tuple[int, int] = (0, 0)
     may_fill_at: float = 0.0
+    alone_at: float = 0.0
     stored: bool = True
     settled: list[tuple[int, int]] = field(default_factory=list)
     """First offsets of batches, and where they lie."""
@@ -44,6 +45,7 @@ class Bench:
             skip_to=self.skip[1],
             target_topic_id="id",
             may_fill_at=self.may_fill_at,
+            alone_at=self.alone_at,
             settle=lambda _, batch, base: self.settled.append((batch.first_source_offset, base)),
             is_stored=lambda: self.stored,
             fill_later=self.later.append,
@@ -135,6 +137,16 @@ def test_p6_a_lost_range_is_filled_only_when_no_owner_before_can_write_any_more(
     bench.preserved.fill_skipped(30.0)
     assert bench.later == [bench.preserved]
     assert bench.log.next() == Fill(20, 20)
+
+
+def test_p6_a_range_that_is_new_waits_for_the_owner_before_however_long_an_older_one_is_known() -> None:
+    bench = Bench(position=40, skip=(20, 40), may_fill_at=10.0, alone_at=30.0)
+    bench.end_is(40, now=10.0)
+    bench.preserved.skip(60, 11.0)
+    assert bench.preserved.waits_to_fill
+    assert bench.log.next() is None
+    bench.preserved.fill_skipped(30.0)
+    assert bench.log.next() == Fill(40, 20)
 
 
 def test_a_fault_is_told_once_everything_before_it_is_acknowledged() -> None:

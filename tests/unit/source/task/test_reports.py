@@ -105,6 +105,7 @@ def test_the_end_of_a_preserved_copy_is_told_once_it_is_on_the_log() -> None:
         skip_to=9,
         target_topic_id="id",
         may_fill_at=0.0,
+        alone_at=0.0,
         settle=lambda *_: None,
         is_stored=lambda: True,
         fill_later=lambda _: None,

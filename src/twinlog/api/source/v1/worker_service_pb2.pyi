@@ -479,6 +479,7 @@ class PreservedCopy(_message.Message):
     SKIP_TO_FIELD_NUMBER: _builtins.int
     SINCE_FIELD_NUMBER: _builtins.int
     REQUIRED_FIELD_NUMBER: _builtins.int
+    SKIP_HANDED_AGO_FIELD_NUMBER: _builtins.int
     skip_from: _builtins.int
     """First offset that is not copied: what the copy lacks between skip_from and skip_to is filled with offsets that
     consumers do not see. A log that ends before skip_from has lost records: they are copied again.
@@ -491,6 +492,10 @@ class PreservedCopy(_message.Message):
     """Of an assignment: the configuration demands these offsets, so the copy does not give them up only because they
     cost much.
     """
+    @_builtins.property
+    def skip_handed_ago(self) -> _duration_pb2.Duration:
+        """Of an assignment: how long ago the driver handed a task this range first. No task has read it since."""
+
     def __init__(
         self,
         *,
@@ -498,10 +503,11 @@ class PreservedCopy(_message.Message):
         skip_to: _builtins.int = ...,
         since: _builtins.int = ...,
         required: _builtins.bool = ...,
+        skip_handed_ago: _duration_pb2.Duration | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["skip_handed_ago", b"skip_handed_ago"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["required", b"required", "since", b"since", "skip_from", b"skip_from", "skip_to", b"skip_to"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["required", b"required", "since", b"since", "skip_from", b"skip_from", "skip_handed_ago", b"skip_handed_ago", "skip_to", b"skip_to"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
