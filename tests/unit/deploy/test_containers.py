@@ -134,10 +134,23 @@ def test_the_image_of_a_service_has_no_command_line_and_no_test_tools(service: S
         assert not [file for file in files if file.startswith(f"twinlog/{part}/")], part
 
 
+EXTRAS = {"twinlog-service": ("oidc", "otlp"), "twinlog": ("ui",)}
+"""What the images hold beyond what each installation needs."""
+
+
+def extras_of(distribution: str) -> list[Requirement]:
+    if distribution not in EXTRAS:
+        return []
+    folder = PROJECT if distribution == "twinlog" else PROJECT / "distributions" / "service"
+    optional = tomllib.loads((folder / "pyproject.toml").read_text())["project"]["optional-dependencies"]
+    return [Requirement(text) for extra in EXTRAS[distribution] for text in optional[extra]]
+
+
 @images
 def test_the_pinned_versions_are_what_the_packages_ask_for(image: str) -> None:
     versions = pinned(PINS.get(image, "library.txt"))
-    for requirement in (each for held in installed_in(image) for each in held.requirements):
+    held = installed_in(image)
+    for requirement in [each for one in held for each in (*one.requirements, *extras_of(one.name))]:
         if requirement.name.startswith("twinlog"):
             continue
         version = versions.get(canonicalize_name(requirement.name))
@@ -151,7 +164,7 @@ def test_nothing_is_pinned_that_nobody_asks_for(image: str) -> None:
     asked = {
         canonicalize_name(requirement.name)
         for held in installed_in(image)
-        for requirement in held.requirements
+        for requirement in (*held.requirements, *extras_of(held.name))
     }
     for package in versions:
         asked |= {canonicalize_name(Requirement(text).name) for text in requires(package) or ()}

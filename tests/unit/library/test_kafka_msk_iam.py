@@ -1,7 +1,4 @@
-"""AWS_MSK_IAM: the options of aws-msk-iam-auth, and tokens as MSK's brokers take them.
-
-Without Amazon's package the first test is left out: pip install 'twinlog-core[msk]'.
-"""
+"""AWS_MSK_IAM: the options of aws-msk-iam-auth, and tokens as MSK's brokers take them."""
 
 import base64
 import sys
@@ -28,7 +25,6 @@ MSK = {
 }
 
 
-@pytest.mark.skipif(not has_signer(), reason="SKIPPED: pip install 'twinlog-core[msk]'")
 async def test_a_token_is_a_signed_request_to_connect(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
