@@ -1,5 +1,6 @@
 """What somebody else does to a preserved copy, and what only looks like it, on two real brokers."""
 
+import contextlib
 from pathlib import Path
 
 import pytest
@@ -24,14 +25,18 @@ from twinlog_source.log.fact_records import parse_control
 from twinlog_source.log.facts import CopyFact
 
 
-async def intrude(pair: KafkaPair, topic: str, *, transactional_id: str | None = None) -> None:
-    async with AIOKafkaProducer(
-        bootstrap_servers=pair.b.bootstrap_servers, transactional_id=transactional_id
-    ) as intruder:
-        if transactional_id is None:
-            await intruder.send_and_wait(topic, b"intruder", partition=0)
-            return
-        async with intruder.transaction():
+async def intrude(
+    pair: KafkaPair, topic: str, *, transactional_id: str | None = None, count: int = 1
+) -> None:
+    async with (
+        AIOKafkaProducer(
+            bootstrap_servers=pair.b.bootstrap_servers, transactional_id=transactional_id
+        ) as intruder,
+        contextlib.AsyncExitStack() as stack,
+    ):
+        if transactional_id is not None:
+            await stack.enter_async_context(intruder.transaction())
+        for _ in range(count):
             await intruder.send_and_wait(topic, b"intruder", partition=0)
 
 
@@ -114,6 +119,30 @@ async def test_the_end_of_a_transaction_where_a_record_belongs_is_told_and_nothi
         if not stored:
             rig.positions.clear()
         await nothing_is_lost(rig, partition, at=end, behind=1)
+
+
+@pytest.mark.parametrize("transactional", [False, True])
+async def test_a_stay_of_another_copier_ends_the_copy_where_it_began(
+    kafka_pair: KafkaPair, unique_topic: str, tmp_path: Path, transactional: bool
+) -> None:
+    """MirrorMaker 2 copies for a while, without the holes of the source, and moves the position."""
+    async with preserved_rig(kafka_pair, tmp_path, unique_topic) as rig:
+        (partition,) = rig.every
+        await write_mixture(kafka_pair.a, unique_topic, 1, rounds=3)
+        await rig.copy_everything()
+        began = (await rig.ends())[partition]
+        await write_mixture(kafka_pair.a, unique_topic, 1, rounds=2)
+        end = (await rig.ends())[partition]
+        missed = [o for o in await read(kafka_pair.a, partition, end) if o >= began]
+        for _ in range(3):
+            name = unique_topic if transactional else None
+            await intrude(kafka_pair, unique_topic, transactional_id=name, count=len(missed) // 4)
+        assert (await rig.target_bounds(OffsetSpec.LATEST))[partition] < end
+        rig.positions[partition] = end
+        async with rig.task() as running:
+            await eventually(lambda: running.look()[partition].needs_translation)
+            report = running.look()[partition]
+        assert (report.reason, report.preserved_until, report.position) == ("FOREIGN_WRITE", began, began)
 
 
 async def test_what_was_filled_by_an_owner_that_was_killed_is_not_taken_for_a_strangers(

@@ -24,6 +24,7 @@ from twinlog_source.preserved.own_batches import (
     ForeignWrite,
     OwnBatches,
     begins,
+    is_filler,
     sequence_behind,
 )
 
@@ -155,27 +156,79 @@ class KafkaCopyTails:
     async def _look(
         self, partition: TopicPartition, checked_from: int, end: int
     ) -> tuple[int | None, tuple[Hole, ...]]:
-        """The first offset, not below `checked_from`, that is not ours, and what is filled before that. Of a
-        log that ends before `checked_from`, which may be another one by now: whether it begins with what is
-        ours."""
+        """The first offset that is not ours, and what is filled from `checked_from` on before that.
+
+        A log that ends before `checked_from` has lost its tail, or is another one by now, or somebody else
+        has copied for a while (MirrorMaker 2 after a switch back): a position moved on that is not the end of
+        the log. So its end and its beginning are looked at.
+        """
         if end < checked_from:
-            own = OwnBatches(self._writer_id, is_first=True)
-            async for header in self._headers(partition, 0, end, own):
-                if not own.owns(header):
-                    return header.base_offset, ()
-                if header.producer_id == self._writer_id:
-                    return None, ()
-            return None, ()
+            begin = await self._stay_of_others(partition, end)
+            return (begin if begin is not None else await self._foreign_beginning(partition, end)), ()
         if end == checked_from:
             return None, ()
         own = await self._own_before(partition, checked_from)
         filled = FilledRanges(checked_from)
         async for header in self._headers(partition, checked_from, end, own):
             if not own.owns(header):
-                return max(header.base_offset, checked_from), filled.found
+                found = max(header.base_offset, checked_from)
+                begin = await self._stay_of_others(partition, found)
+                return (found, filled.found) if begin is None else (begin, ())
             if header.producer_id != self._writer_id:
                 filled.add(header)
         return None, filled.found
+
+    async def _foreign_beginning(self, partition: TopicPartition, end: int) -> int | None:
+        """Where a log begins with what is not ours."""
+        own = OwnBatches(self._writer_id, is_first=True)
+        async for header in self._headers(partition, 0, end, own):
+            if not own.owns(header):
+                return header.base_offset
+            if header.producer_id == self._writer_id:
+                return None
+        return None
+
+    async def _stay_of_others(self, partition: TopicPartition, end: int) -> int | None:
+        """Where that begins which others wrote right below an offset; None = what lies there is ours.
+
+        Before it everything is ours, so it is searched by halves.
+        """
+        last = await self._record_batch_at(partition, end - 1)
+        if last is None or last.producer_id == self._writer_id:
+            return None
+        low, high = 0, last.base_offset
+        while low < high:
+            middle = (low + high) // 2
+            header = await self._record_batch_at(partition, middle)
+            if header is None or header.producer_id == self._writer_id:
+                low = middle + 1
+            else:
+                high = header.base_offset
+        return high
+
+    async def _record_batch_at(self, partition: TopicPartition, offset: int) -> BatchHeader | None:
+        """The last batch that is not filled, at or before an offset; None = there is none near, or it is
+        deleted."""
+        for _ in range(LOOKS_BACK):
+            header = await self._batch_at(partition, offset)
+            if header is None or not is_filler(header):
+                return header
+            offset = header.base_offset - 1
+        return None
+
+    async def _batch_at(self, partition: TopicPartition, offset: int) -> BatchHeader | None:
+        """None = the log does not have it."""
+        if offset < 0:
+            return None
+        try:
+            fetched = await self._reader.fetch(partition, offset, max_bytes=1)
+        except KafkaError as error:
+            if error.reason == OUT_OF_RANGE:
+                return None
+            raise
+        if not fetched.batches or fetched.log_start_offset > offset:
+            return None
+        return fetched.batches[0].header
 
     async def _own_before(self, partition: TopicPartition, offset: int) -> OwnBatches:
         """What is to follow on a copy's batches before the one that holds an offset."""
@@ -227,16 +280,8 @@ class KafkaCopyTails:
         for _ in range(LOOKS_BACK):
             if at < 0:
                 return _Before(None, is_beginning=True)
-            try:
-                fetched = await self._reader.fetch(partition, at, max_bytes=1)
-            except KafkaError as error:
-                if error.reason == OUT_OF_RANGE:
-                    return _Before(None)  # deleted
-                raise
-            if not fetched.batches or fetched.log_start_offset > at:
-                return _Before(None)
-            header = fetched.batches[0].header
-            if header.producer_id == self._writer_id:
+            header = await self._batch_at(partition, at)
+            if header is None or header.producer_id == self._writer_id:
                 return _Before(header)
             at = header.base_offset - 1
         return _Before(None)

@@ -376,7 +376,8 @@ class PreservedWriter:
 
     async def _fill_holes(self) -> None:
         try:
-            while self._holes:
+            # A task that may not write any more has no filler either.
+            while self._holes and self._over is None:
                 holes, self._holes = self._holes, {}
                 await self._fill(holes)
         finally:
