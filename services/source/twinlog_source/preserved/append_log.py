@@ -195,9 +195,8 @@ class AppendLog(Generic[T]):
 
     @property
     def is_idle(self) -> bool:
-        """Nothing is queued, in flight, being filled, or still to be compared with the source."""
-        at_rest = not self._queue and not self._in_flight and self._proof is None
-        return at_rest and self.phase is not Phase.FILLING
+        """Nothing is queued, in flight, or being filled."""
+        return not self._queue and not self._in_flight and self.phase is not Phase.FILLING
 
     @property
     def is_proving(self) -> bool:
@@ -303,6 +302,12 @@ class AppendLog(Generic[T]):
         """The end could not be read: it is asked for again."""
         if self.phase is Phase.READING:
             self.phase = Phase.UNSURE
+
+    def believe(self) -> None:
+        """The source does not hold what would prove the end of the copy any more, or an operator moves the
+        position: what is filled counts as that."""
+        if self._proof is not None:
+            self._end_proof(self._proof)
 
     def forget_queued(self) -> None:
         """What was offered and not sent is void (a pause, a setback); what was sent stays."""

@@ -217,7 +217,7 @@ class Copier:
     async def on_out_of_range(self, copies: Sequence[PartitionCopy]) -> None:
         """The source does not hold the positions: find out what is missing, and go on or stop by policy."""
         # The others are judged again once what is in flight is committed.
-        await self._judge([copy for copy in copies if copy.is_idle])
+        await self._judge([copy for copy in copies if copy.is_idle and not self._is_believed(copy)])
 
     async def on_other_leaders(self, copies: Sequence[PartitionCopy]) -> Collection[TopicPartition]:
         """Ask the leaders whether their logs go on where the copies stand; those that do not are judged."""
@@ -237,10 +237,15 @@ class Copier:
                         self._not_answered(copy, end)
             elif not goes_on(copy.fetched, epochs[copy.partition], end, compacted=copy.compacted):
                 refused.add(copy.partition)
-                if copy.is_idle:
+                if copy.is_idle and not self._is_believed(copy):
                     diverged.append(copy)
         await self._judge(diverged)
         return refused
+
+    def _is_believed(self, copy: PartitionCopy) -> bool:
+        """Whether it was only read again to prove the end of its copy, by what the source does not hold any
+        more: it is read from that end on then."""
+        return self.preserved is not None and copy.keeps_offsets and self.preserved.believe(copy.partition)
 
     async def _judge(self, copies: Sequence[PartitionCopy]) -> None:
         """Ask the leaders about all of them together, and decide for each by itself."""

@@ -3,6 +3,9 @@
 from twinlog.api.source.v1 import source_service_pb2 as pb
 from twinlog_source.partitions.reports import ForeignWrite
 
+LATEST_MS = 253_402_300_799_999
+"""The end of the year 9999, which is the last one of a Timestamp. A record may claim a later one."""
+
 
 def foreign_write_message(write: ForeignWrite) -> pb.ForeignWrite:
     told = pb.ForeignWrite(
@@ -12,7 +15,7 @@ def foreign_write_message(write: ForeignWrite) -> pb.ForeignWrite:
         producer_id=write.producer_id,
         producer_epoch=write.producer_epoch,
     )
-    told.written_at.FromMilliseconds(write.written_at_ms)
+    told.written_at.FromMilliseconds(min(max(write.written_at_ms, 0), LATEST_MS))
     return told
 
 

@@ -85,6 +85,8 @@ class PositionMoves:
                 if self.preserved is not None and partition not in self._storing:
                     self.preserved.forget_queued(partition)
                 if copy.is_idle and partition not in self._storing:
+                    if self.preserved is not None:
+                        self.preserved.believe(partition)
                     self._carry_out(copy, self._ordered.pop(partition))
             if self._ordered or self._storing:
                 await wait_or_stop(stop, POLL_SECONDS)

@@ -240,7 +240,19 @@ class PreservedCopies:
     def is_at_rest(self, partition: TopicPartition) -> bool:
         """All of it is on the target for certain."""
         taken = self.by_source[partition]
-        return taken.is_idle and taken.at_target.appends.phase is Phase.SURE
+        appends = taken.at_target.appends
+        return taken.is_idle and appends.phase is Phase.SURE and not appends.is_proving
+
+    def believe(self, partition: TopicPartition) -> bool:
+        """Take the end of a copy for its position although what is filled before it is not compared with the
+        source. False when there was nothing to compare."""
+        taken = self.by_source.get(partition)
+        if taken is None or not taken.at_target.appends.is_proving:
+            return False
+        taken.at_target.appends.believe()
+        self._changed(taken.at_target)
+        self.writer.wake(taken.at_target)
+        return True
 
     def give_up(self, partition: TopicPartition, *, reason: str, message: str) -> None:
         """The copy shall not keep the offsets from where it comes to rest."""

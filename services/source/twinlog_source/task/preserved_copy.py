@@ -138,7 +138,8 @@ class PreservedCopy:
         """Fill the rest of the range that is not copied, when the copy ends there and it is time."""
         wanted = self.at_target.appends.wanted
         is_waiting, self.waits_to_fill = self.waits_to_fill, False
-        if self._not_copied(wanted) and self.giving_up is None:
+        appends = self.at_target.appends
+        if self._not_copied(wanted) and (self.giving_up is None or appends.is_proving):
             # Nobody can hold what lies before the beginning of the copy.
             others_may_write = self.skip_from > 0 and now < self.may_fill_at
             # Once it is filled the end of the copy says nothing of it any more: the log has to.
@@ -147,7 +148,10 @@ class PreservedCopy:
                 if not is_waiting:
                     self.fill_later(self)
             else:
-                self.at_target.appends.offer([Hole(wanted, self.skip_to - wanted)], next_offset=self.skip_to)
+                appends.offer([Hole(wanted, self.skip_to - wanted)], next_offset=self.skip_to)
+                if appends.generation != self._generation and appends.phase is not Phase.FOREIGN:
+                    # It was compared with what the copy has, and the rest of it is to be filled.
+                    self._continue(now)
         self._note_rest()
 
     def give_up(self, position: int, *, until: int, reason: str, message: str) -> None:

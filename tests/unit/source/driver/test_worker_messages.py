@@ -15,9 +15,10 @@ from twinlog_source.driver.worker_messages import assignment_message, limits_mes
 from twinlog_source.log.facts import CopyFact, EpochStart
 from twinlog_source.log.gaps import Gap
 from twinlog_source.partitions.assignments import Assignment, Setback
-from twinlog_source.partitions.reports import SkippedRange
+from twinlog_source.partitions.reports import ForeignWrite, SkippedRange
 from twinlog_source.partitions.shares import SlotLimits
 from twinlog_source.partitions.states import PartitionState
+from twinlog_source.task.foreign_write_messages import LATEST_MS, foreign_write_message, foreign_write_of
 
 P = TopicPartition("t", 3)
 NAMED = types_pb2.TopicPartition(topic="t", partition=3)
@@ -132,3 +133,12 @@ def test_no_limit_is_0_on_the_wire() -> None:
     assert limits_message(SlotLimits()) == pb.SetThrottle()
     limits = SlotLimits(bytes_per_second=5, topic_bytes_per_second={"t": 7})
     assert limits_message(limits) == pb.SetThrottle(bytes_per_second=5, topic_bytes_per_second={"t": 7})
+
+
+def test_a_foreign_record_may_claim_any_time() -> None:
+    """One written in microseconds, say, lies beyond what a message can say."""
+    for claimed_ms, told_ms in ((-1, 0), (1_700_000_000_000, 1_700_000_000_000), (2**63 - 1, LATEST_MS)):
+        write = ForeignWrite(
+            from_offset=3, to_offset=4, records=1, producer_id=7, producer_epoch=0, written_at_ms=claimed_ms
+        )
+        assert foreign_write_of(foreign_write_message(write)) == replace(write, written_at_ms=told_ms)

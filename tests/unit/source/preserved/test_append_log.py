@@ -31,7 +31,7 @@ def ended(*filled: Hole, end: int, begun: int = 100) -> AppendLog[str]:
 
 def test_what_is_filled_is_compared_with_the_source_before_the_end_is_the_position() -> None:
     log = ended(Hole(103, 1), Hole(106, 2), end=110)
-    assert (log.acknowledged, log.wanted, log.is_idle, log.next()) == (103, 103, False, None)
+    assert (log.acknowledged, log.wanted, log.is_proving, log.next()) == (103, 103, True, None)
     log.offer([Hole(103, 1), Append(104, 1, 10, "a")], next_offset=105)
     assert (log.acknowledged, log.wanted, log.is_proving) == (105, 105, True)
     log.offer([Append(105, 1, 10, "b"), Hole(106, 2), Append(108, 5, 50, "c")], next_offset=113)
@@ -80,3 +80,11 @@ def test_a_writer_that_knows_what_it_offered_reads_nothing_again() -> None:
     log.next()
     log.end_read(Tail(102, 7, knows_writer=True, filled=(Hole(100, 2),)))
     assert (log.phase, log.foreign_at) == (Phase.FOREIGN, 101)
+
+
+def test_what_the_source_cannot_prove_any_more_is_believed() -> None:
+    log = ended(Hole(103, 1), Hole(106, 2), end=110)
+    log.believe()
+    assert (log.acknowledged, log.wanted, log.is_proving, log.phase) == (110, 110, False, Phase.SURE)
+    log.believe()
+    assert log.generation == 2, "offered again once for the proof, once for its end"

@@ -18,7 +18,7 @@ from twinlog.testing.brokers import eventually
 from twinlog.testing.fakes.clock import FakeClock
 from twinlog_source.log.fact_records import parse_control
 from twinlog_source.log.facts import CopyFact, Fact
-from twinlog_source.preserved.append_log import Fill, ReadEnd, Send, Tail
+from twinlog_source.preserved.append_log import Fill, Hole, ReadEnd, Send, Tail
 from twinlog_source.preserved.filler import Filler
 from twinlog_source.preserved.own_batches import ForeignWrite
 from twinlog_source.preserved.writer import Changed, Failed, PreservedPartition, PreservedWriter
@@ -108,16 +108,23 @@ class Bench:
         self.woken += 1
 
     def assigned(
-        self, partition: TopicPartition, end: int = 0, *, required: bool = False
+        self,
+        partition: TopicPartition,
+        end: int = 0,
+        *,
+        required: bool = False,
+        stored: int | None = None,
+        filled: tuple[Hole, ...] = (),
     ) -> PreservedPartition:
-        """A copy whose end is known."""
-        copy = PartitionCopy(partition=partition, target_topic="t", committed=end, random=lambda: 1.0)
+        """A copy whose end is known; `stored` is its position on the log, None = the end."""
+        position = end if stored is None else stored
+        copy = PartitionCopy(partition=partition, target_topic="t", committed=position, random=lambda: 1.0)
         self.copies[partition] = copy
         self.preserved.assign(
             pb.Assignment(
                 partition=types_pb2.TopicPartition(topic="t", partition=partition.partition),
                 target_topic="t",
-                position=end,
+                position=position,
                 position_stored=True,
                 preserved=pb.PreservedCopy(since=3, required=required),
                 target_topic_id="id",
@@ -126,7 +133,7 @@ class Bench:
         )
         at_target = self.preserved.by_source[partition].at_target
         assert isinstance(at_target.appends.next(), ReadEnd)
-        at_target.appends.end_read(Tail(end, 0, True))
+        at_target.appends.end_read(Tail(end, 0, True, filled=filled))
         self.changed(at_target)
         return at_target
 
@@ -159,6 +166,20 @@ def test_a_partition_with_its_share_on_the_way_is_not_read_and_the_others_are() 
     bench.answered(first, bench.sent(first), 0)
     assert bench.copies[FIRST].fetchable(0.0)
     assert bench.woken == woken + 1
+
+
+def test_a_copy_that_is_read_again_only_to_prove_its_end_holds_nobody_up() -> None:
+    """What would prove it may be gone from the source, or not be read while the partition is paused."""
+    bench = Bench()
+    bench.assigned(FIRST, 20, stored=10, filled=(Hole(12, 1), Hole(15, 2)))
+    copy = bench.copies[FIRST]
+    assert (copy.committed, copy.fetched, copy.fetchable(0.0)) == (12, 12, True)
+    assert copy.is_idle, "a loss on the source is judged, an order is carried out"
+    assert bench.preserved.writer.is_idle, "a drain does not wait for it"
+    assert not bench.preserved.is_at_rest(FIRST), "its end is not its position yet"
+    assert bench.preserved.believe(FIRST)
+    assert (copy.committed, copy.fetched, bench.preserved.is_at_rest(FIRST)) == (20, 20, True)
+    assert not bench.preserved.believe(FIRST)
 
 
 @pytest.mark.parametrize("active", [0, 1, 8, 10_000])

@@ -8,7 +8,7 @@ from twinlog.batches.outgoing import OffsetRun
 from twinlog.batches.prepare import LeaderEpoch
 from twinlog.model import TopicPartition
 from twinlog_source.log.facts import EpochStart
-from twinlog_source.preserved.append_log import AppendLog, Fill, ReadEnd, Send, Tail
+from twinlog_source.preserved.append_log import AppendLog, Fill, Hole, ReadEnd, Send, Tail
 from twinlog_source.preserved.writer import PreservedPartition
 from twinlog_source.task.partition import PartitionCopy, State
 from twinlog_source.task.preserved_copy import PreservedCopy
@@ -126,6 +126,15 @@ def test_a_range_that_is_filled_in_part_is_filled_on() -> None:
     bench = Bench(position=700, skip=(0, 700))
     bench.end_is(300)
     assert bench.log.next() == Fill(300, 400)
+
+
+def test_the_rest_of_a_range_is_filled_once_what_is_filled_is_proven() -> None:
+    bench = Bench(position=50, skip=(50, 100))
+    assert isinstance(bench.log.next(), ReadEnd)
+    bench.log.end_read(Tail(80, 0, True, filled=(Hole(50, 30),)))
+    bench.preserved.changed(0.0)
+    assert not bench.log.is_proving
+    assert bench.log.next() == Fill(80, 20)
 
 
 def test_p6_a_lost_range_is_filled_only_when_no_owner_before_can_write_any_more() -> None:
