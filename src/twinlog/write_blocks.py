@@ -21,5 +21,5 @@ def fence_of(topic: str) -> AclBinding:
 
 
 def is_fence(binding: AclBinding) -> bool:
-    """Whether the binding is what `fence_of` makes, whoever made it."""
+    """Whether the binding is what `fence_of` makes, by any creator."""
     return binding == fence_of(binding.resource_name)

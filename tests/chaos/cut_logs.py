@@ -39,7 +39,7 @@ def _lose_tail(directory: Path, dice: random.Random) -> int:
     size, next_offset = ends[dice.randrange(int(len(ends) * (1 - LONGEST_CUT)), len(ends) - 1)]
     lost = read_batches(content)[-1].header.next_offset - next_offset
     segment.write_bytes(content[:size])
-    # The broker makes them anew from the log; those that are there know what was cut.
+    # The broker makes them again from the log; those that are there know what was cut.
     for stale in (*directory.glob("*index"), *directory.glob("*.snapshot")):
         stale.unlink()
     return lost

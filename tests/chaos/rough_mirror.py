@@ -161,7 +161,7 @@ class RoughMirror:
         self.aborted = sum(writer.aborted for writer in writers.values())
 
     async def create_again(self, entry: Mirrored) -> None:
-        """Delete a copy once it has records; the run creates it again and goes on at its position."""
+        """Delete a copy once it has records; the run creates it again and continues at its position."""
         name = entry.remote
 
         async def topic_id() -> str:

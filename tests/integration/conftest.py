@@ -38,7 +38,7 @@ def older_cluster() -> Iterator[BlockingCluster]:
 
 @pytest.fixture(scope="session")
 def three_brokers() -> Iterator[BlockingCluster]:
-    """One cluster of three, whose brokers may be killed by whoever restarts them."""
+    """One cluster of three, whose brokers may be killed by tests that restart them."""
     clusters = start_clusters(ClusterSpec(name="three", broker_count=3))
     yield clusters[0]
     stop_clusters(clusters)

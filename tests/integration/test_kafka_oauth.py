@@ -204,7 +204,7 @@ async def test_an_assertion_may_be_a_file(
 
 
 async def test_open_connections_outlive_their_sessions(brokers: BlockingCluster, server: TokenServer) -> None:
-    """Tokens and sessions are renewed while every client goes on; no broker closes a connection."""
+    """Tokens and sessions are renewed while every client continues; no broker closes a connection."""
     server.lifetime_seconds = 2 * SHORT_SECONDS
     enough = len(server.given) + 3
     async with every_way(by_secret(brokers, server)) as (cluster, writer, reader, partition):

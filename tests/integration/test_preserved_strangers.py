@@ -205,7 +205,7 @@ async def test_what_lands_in_a_topic_that_was_created_again_is_not_the_copy_of_i
             await write_plain(kafka_pair.a, unique_topic, 20)
             await eventually(lambda: running.look()[partition].needs_translation)
             assert running.position(partition) == 0
-        # Also whoever begins the copy of the new topic does not take it for the records from 0 on.
+        # The owner that begins the copy of the new topic does not take it for the records from 0 on.
         rig.positions.clear()
         async with rig.task() as running:
             await eventually(lambda: running.look()[partition].needs_translation)

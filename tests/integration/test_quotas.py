@@ -1,4 +1,4 @@
-"""Quotas of real brokers: whoever of ours exceeds one waits, and nothing fails."""
+"""Quotas of real brokers: a client of ours that exceeds one waits, and nothing fails."""
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager

@@ -106,7 +106,7 @@ async def test_an_answer_for_another_position_is_thrown_away(
 async def test_what_was_answered_while_nothing_was_wanted_is_thrown_away(
     kafka_pair: KafkaPair, unique_topic: str
 ) -> None:
-    """A partition that is paused for long goes on with what its log holds then."""
+    """A partition that is paused for long continues with what its log holds then."""
     partition = TopicPartition(unique_topic, 0)
     await _create(kafka_pair.a, unique_topic)
     async with _session(kafka_pair.a) as session, open_fetcher(session) as fetcher:

@@ -1,5 +1,5 @@
-"""Services as forks of one process that has loaded their modules. Each is a program of its own to whoever
-looks at it, and none outlives who asked for it."""
+"""Services as forks of one process that has loaded their modules. Each is a program of its own to everybody
+who looks at it, and none outlives who asked for it."""
 
 import asyncio
 import json

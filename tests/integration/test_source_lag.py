@@ -1,4 +1,4 @@
-"""What is said of a partition is the same whoever is asked, and true whatever is away."""
+"""What is said of a partition is the same from every source, and true with any part away."""
 
 import asyncio
 import json

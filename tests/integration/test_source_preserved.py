@@ -162,7 +162,7 @@ async def test_copies_keep_their_offsets_through_what_happens_to_them(rig: Rig) 
             await same_offsets(rig, "keeps-plain")
             await offsets_are(rig, service, "keeps-foreign", "translated", "FOREIGN_WRITE", len(FIRST))
 
-        # The configuration changes its mind: the copy goes on behind its end, with nothing twice.
+        # The configuration changes its mind: the copy continues behind its end, with nothing twice.
         async with rig.running(configsync, **{"twinlog.offsets.translated.topics": "keeps-plain"}) as service:
             end = len(FIRST) + len(MORE)
             await offsets_are(rig, service, "keeps-plain", "translated", "OFFSETS_CONFIGURED", end)

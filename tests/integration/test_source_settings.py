@@ -22,7 +22,7 @@ async def test_codec_isolation_and_fetch_sizes_are_as_the_file_says(
             "topics": "set",
             f"{rig.b}.producer.compression.type": "gzip",
             f"{rig.a}.consumer.isolation.level": "read_uncommitted",
-            # Less than a batch: each answer brings one, and the copy goes on all the same.
+            # Less than a batch: each answer brings one, and the copy continues all the same.
             f"{rig.a}.consumer.max.partition.fetch.bytes": "1000",
             f"{rig.a}.consumer.fetch.max.bytes": "1000",
         }

@@ -1,4 +1,4 @@
-"""A verification that is killed, by SIGKILL and as a whole, goes on behind what it had proven."""
+"""A verification that is killed, by SIGKILL and as a whole, continues behind what it had proven."""
 
 import asyncio
 import signal

@@ -75,7 +75,7 @@ class BatchHeader(NamedTuple):
 
     @property
     def next_offset(self) -> int:
-        """Where reading goes on after this batch, whatever was done with it."""
+        """Where reading continues after this batch, whatever was done with it."""
         return self.base_offset + self.last_offset_delta + 1
 
     @property

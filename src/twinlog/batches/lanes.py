@@ -1,4 +1,4 @@
-"""Which way a batch is copied: as it is, opened and packed anew, or not at all."""
+"""Which way a batch is copied: as it is, opened and packed again, or not at all."""
 
 from dataclasses import dataclass
 from enum import StrEnum
@@ -17,7 +17,7 @@ from twinlog.batches.visibility import Visibility
 
 class Lane(StrEnum):
     RAW = "RAW"
-    """The records stay compressed and unopened; only the header is written anew."""
+    """The records stay compressed and unopened; only the header is rewritten."""
     RECODE = "RECODE"
     """Opened, cut into records, and packed into new batches."""
     DROP = "DROP"

@@ -337,7 +337,7 @@ class _Preparation:
     def _pack(
         self, records: Sequence[OpenRecord], codec: Codec, reason: LaneReason, next_offset: int
     ) -> None:
-        """Pack records into batches; `next_offset` is where the source goes on after the last of them."""
+        """Pack records into batches; `next_offset` is where the source continues after the last of them."""
         pieces = dense_pieces(records) if self._policy.keeps_offsets else (records,)
         ends = [*(piece[0][0] for piece in pieces[1:]), next_offset]
         for piece, end in zip(pieces, ends, strict=True):

@@ -39,7 +39,7 @@ def pack(
     """Pack records, in order, into as few batches as the target's limit allows.
 
     One batch is tried first; when it is too large (its compressed size is only known afterwards) it is
-    halved. `next_source_offset` is where the source goes on after the last of them.
+    halved. `next_source_offset` is where the source continues after the last of them.
     """
     done: list[OutgoingBatch] = []
     waiting = [(records, next_source_offset)]

@@ -111,7 +111,7 @@ def _heartbeat(record: Record) -> Decoded:
 
 def _position(record: Record) -> Decoded:
     """MM2 has no formatter for these: a line in the style of the others. `nextOffset` is where the copy
-    goes on."""
+    continues."""
     key = decode_source_offset_key(record.key)
     if key is not None:
         next_offset = decode_source_offset(record.value)

@@ -43,7 +43,7 @@ class LogicalConsumer:
     - Copies that appear later are joined within `refresh_seconds`, at the first `poll` after a `commit`.
     - Nothing is committed but by `commit`: what was handed out before it. After a crash records come again,
       and after a rebalance those that were handed out and not committed.
-    - A group's offsets on `A.orders` and on `orders` are its own each, so a group that failed over goes on
+    - A group's offsets on `A.orders` and on `orders` are its own each, so a group that failed over continues
       with each origin where it stopped.
     """
 

@@ -90,7 +90,7 @@ class MirrorClient:
     async def remote_consumer_offsets(
         self, group: str, remote: ClusterAlias, *, timeout_seconds: float
     ) -> Offsets:
-        """Where group `group` of cluster `remote` goes on here, by the latest checkpoints.
+        """Where group `group` of cluster `remote` continues here, by the latest checkpoints.
 
         Seek or commit these to move the group: MM2's RemoteClusterUtils.translateOffsets. Records that cannot
         be read are passed over. When the time is up what was read so far is returned, without an error.

@@ -39,7 +39,7 @@ _TLS: tuple[KeySpec, ...] = (
     _key("twinlog.tls.server.name", ValueType.TEXT, "",
          "The name that clients look for in a service's certificate. Default: the host of its endpoint."),
     _key("twinlog.insecure", ValueType.BOOLEAN, "false",
-         "Lets a service listen beyond loopback without TLS or without authentication: whoever reaches its"
+         "Lets a service listen beyond loopback without TLS or without authentication: all who reach its"
          " port may then change what is copied."),
 )  # fmt: skip
 

@@ -274,7 +274,8 @@ def _check_authentication(master: str, conf: Mapping[str, str], findings: Findin
     key = f"{SPARK_CONF_PREFIX}{_SPARK_AUTHENTICATE}"
     if conf.get(_SPARK_AUTHENTICATE) == "false":
         findings.warning(
-            key, "is false: whoever reaches the ports of Spark's driver and executors can run code in them"
+            key,
+            "is false: all who reach the ports of Spark's driver and executors can run code in them",
         )
     elif master.startswith(_STANDALONE) and not any(secret in conf for secret in _SPARK_SECRETS):
         findings.problem(

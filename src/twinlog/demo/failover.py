@@ -1,4 +1,4 @@
-"""The consumer group that moves: reads half on A, stops, and goes on with B at its very next record."""
+"""The consumer group that moves: reads half on A, stops, and continues with B at its very next record."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field

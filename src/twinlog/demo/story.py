@@ -167,7 +167,7 @@ class _Story:
     async def _live(self, stream: OrderStream, watching: Watching) -> None:
         screen = self._screen
         screen.step(
-            f"The shop goes on with {RECORDS_PER_SECOND:,} orders a second; group {GROUP!r} reads half on A"
+            f"The shop continues with {RECORDS_PER_SECOND:,} orders a second; group {GROUP!r} reads half on A"
         )
         selling, watching_ends = asyncio.Event(), asyncio.Event()
         with screen:
@@ -256,7 +256,7 @@ class _Story:
             "next on A",
             "next on B",
             "same record",
-            title=f"Where {GROUP!r} goes on, by what it read on A",
+            title=f"Where {GROUP!r} continues, by what it read on A",
             title_justify="left",
         )
         for number, (on_a, on_b, exact) in sorted(findings.offsets.items()):

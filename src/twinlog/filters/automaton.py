@@ -87,7 +87,7 @@ class Automaton:
         return len(self._edges) - 1
 
     def _build(self, node: Node, following: int) -> int:
-        """The first state of what matches `node` and goes on at `following`."""
+        """The first state of what matches `node` and continues at `following`."""
         match node:
             case Char(fragment, flags):
                 members = re.compile(f"(?{flags}:{fragment})", re.ASCII)

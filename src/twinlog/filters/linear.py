@@ -1,10 +1,11 @@
 """Matching in time that grows with the name and never with its powers.
 
-Patterns come from people, also over RPC, and names from whoever may create a topic or a group: `(a|a)*b`
-would hold a backtracking engine for hours at a name of forty characters. Python's engine is used where a
-count of the steps that it may take (`pattern_tree.effort`) is small for a name of that length, which is so
-for nearly all patterns and names. Otherwise the pattern is an automaton that goes over the name once. What is
-neither is refused: a look around, an atomic group or a back-reference beside repetitions that multiply.
+Patterns come from people, also over RPC, and names from everybody who may create a topic or a group:
+`(a|a)*b` would hold a backtracking engine for hours at a name of forty characters. Python's engine is used
+where a count of the steps that it may take (`pattern_tree.effort`) is small for a name of that length, which
+is so for nearly all patterns and names. Otherwise the pattern is an automaton that goes over the name once.
+What is neither is refused: a look around, an atomic group or a back-reference beside repetitions that
+multiply.
 """
 
 import re

@@ -1,6 +1,6 @@
 """One cluster: the admin ports over confluent-kafka, readers and writers over aiokafka, behind one object.
 
-Opening checks the properties and connects nothing; each client connects when first used and connects anew
+Opening checks the properties and connects nothing; each client connects when first used and connects again
 after it has failed. Closing takes at most a few seconds, whatever the brokers do.
 """
 

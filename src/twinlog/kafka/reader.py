@@ -110,7 +110,7 @@ class KafkaLogReader:
 def read_records(
     fetched: FetchAnswer, offset: int, *, read_committed: bool, check_crcs: bool
 ) -> tuple[list[Record], int]:
-    """The visible records from `offset` on and where reading goes on. Raises WireFormatError on damage."""
+    """The visible records from `offset` on and where reading continues. Raises WireFormatError on damage."""
     records: list[Record] = []
     next_offset = offset
     batches = iter_following(bytes(fetched.records), offset, fetched.high_watermark)

@@ -54,7 +54,7 @@ def _pem_bundle(environment: Mapping[str, str]) -> Path | None:
 
 
 def as_trust_store(bundle: Path) -> Path:
-    """The PEM bundle as a PKCS12 trust store in the cache, made anew when the bundle changes."""
+    """The PEM bundle as a PKCS12 trust store in the cache, written again when the bundle changes."""
     pem = bundle.read_bytes()
     store = cache_dir() / "java" / f"trust-{hashlib.sha256(pem).hexdigest()[:12]}.p12"
     if not store.exists():

@@ -22,7 +22,7 @@ _LOG_TAIL_LINES = 30
 
 
 class ServiceAwayError(StateError):
-    """The supervisor has not started it again yet: `eventually` goes on asking."""
+    """The supervisor has not started it again yet: `eventually` keeps asking."""
 
     retriable = True
 

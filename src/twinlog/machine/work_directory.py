@@ -22,7 +22,7 @@ class WorkDirectory:
         draft = self.path / f"{_LOCK}.draft"
         self._lock = os.open(draft, os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o600)
         fcntl.flock(self._lock, fcntl.LOCK_EX)
-        # Under its name only once it is locked: whoever finds it free may delete the directory.
+        # Under its name only once it is locked: a process that finds it free may delete the directory.
         draft.rename(self.path / _LOCK)
 
     def remove(self) -> None:

@@ -15,7 +15,7 @@ many groups and topics as were ever deleted would be too much."""
 
 
 def target_partition(policy: ReplicationPolicy, flow: Flow, partition: TopicPartition) -> TopicPartition:
-    """Return the partition on the target that goes on where `partition` of the source stands.
+    """Return the partition on the target that continues where `partition` of the source stands.
 
     A copy of the target's own topic goes back to the original; every other topic goes to its remote copy.
     """

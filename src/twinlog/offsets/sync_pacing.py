@@ -26,7 +26,7 @@ MOST_TURNS = 8
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SyncPace:
-    """Where the syncs of a partition stand: what the next writer goes on from."""
+    """Where the syncs of a partition stand: what the next writer continues from."""
 
     upstream_offset: int
     """Of the newest record copied; with its place on the target."""
@@ -135,7 +135,7 @@ class PacedSyncs:
         return self._take(most, beside, now)
 
     def take_rest(self, now: float) -> list[OffsetSync]:
-        """The newest of every partition whose newest record has none: nobody goes on with them."""
+        """The newest of every partition whose newest record has none: nobody continues with them."""
         return self._take(dict.fromkeys(self._waiting, 1), frozenset(), now)
 
     @property

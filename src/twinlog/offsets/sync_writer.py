@@ -1,7 +1,7 @@
 """When an offset sync is due, and which wait to be sent: MM2's OffsetSyncWriter as pure state.
 
 The caller tells what the target acknowledged, takes the syncs to send, and says when each send ended. Nothing
-here waits or sends. One instance per writer of a set of source partitions; state starts anew with it, so the
+here waits or sends. One instance per writer of a set of source partitions; state starts again with it, so the
 first record of every partition is always due.
 """
 

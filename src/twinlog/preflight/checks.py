@@ -53,7 +53,7 @@ def check_file(facts: Facts) -> Iterator[Finding]:
 
 
 def check_listens(facts: Facts) -> Iterator[Finding]:
-    """Services that others than this machine reach: whoever does may steer them."""
+    """Services that others than this machine reach: those may steer them."""
     for name, address in facts.listens.items():
         service = Service(name)
         missing = lacks(facts.security, service)
@@ -63,7 +63,7 @@ def check_listens(facts: Facts) -> Iterator[Finding]:
         yield make(
             name,
             "listen address",
-            f"{address} is reached from other machines, and there is no {missing}: whoever reaches it may"
+            f"{address} is reached from other machines, and there is no {missing}: all who reach it may"
             " change what is copied",
             f"set the twinlog.tls and twinlog.auth keys (docs/security.md), or twinlog.{name}.listen to"
             f" 127.0.0.1; twinlog.{name}.insecure = true lets it start as it is",

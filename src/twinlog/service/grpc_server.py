@@ -150,7 +150,7 @@ class GrpcServer:
             _log.warning(
                 "listening_beyond_loopback",
                 address=str(bound),
-                message=f"there is no {self._access.lacks}: whoever reaches this address may change what is"
+                message=f"there is no {self._access.lacks}: all who reach this address may change what is"
                 " copied; keep it inside a network you trust",
             )
         if self._port_file is not None:

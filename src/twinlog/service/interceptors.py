@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     _Handler = grpc.RpcMethodHandler[Any, Any]
 
 _HEALTH_PREFIX = "/grpc.health."
-"""Open to everybody, and asked every few seconds by whoever watches a service: neither logged nor counted."""
+"""Open to everybody, and asked every few seconds by monitoring: neither logged nor counted."""
 
 MAX_WATCHES = 100
 """Streams of health that one address may have open."""
@@ -58,7 +58,7 @@ def is_peer(context: Context) -> bool:
 
 
 LOG_INTERVAL_SECONDS = 0.2
-"""Between lines of refused calls of one method and reason: whoever calls in a loop fills no disk."""
+"""Between lines of refused calls of one method and reason: a client that calls in a loop fills no disk."""
 
 
 ANSWER_SHARE = 0.9

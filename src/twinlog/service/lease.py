@@ -210,7 +210,7 @@ class FlowLease:
 
         Both get a `stop` of their own and must be able to run again. `in_doubt`: `loop` also runs while the
         owner is not known, for what does no harm when two do it. `stays_in_doubt`: it begins only as the
-        owner, and goes on until another one is known, for what fences its rivals itself.
+        owner, and continues until another one is known, for what fences its rivals itself.
         """
         idle = otherwise or _idle
 
@@ -386,7 +386,7 @@ def twin_deployment(flow: Flow, owner: str) -> StateError:
 
 def selection_fingerprint(config: FlowConfig) -> str:
     """Tells deployments apart whose files select other topics or groups for one flow. Changed rules do not
-    count: they are the flow's, whoever owns it.
+    count: they are the flow's, not its owner's.
     """
     selections = (config.configsync.topics, config.checkpoint.groups)
     text = json.dumps([[sorted(each.include), sorted(each.exclude)] for each in selections])

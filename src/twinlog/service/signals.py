@@ -51,6 +51,6 @@ def exit_on_signals() -> Iterator[None]:
 
 
 def _handled() -> tuple[signal.Signals, ...]:
-    """SIGHUP says that the terminal is gone; who was started by `nohup` goes on without."""
+    """SIGHUP says that the terminal is gone; a process that was started by `nohup` continues without."""
     ignores_hangup = signal.getsignal(signal.SIGHUP) is signal.SIG_IGN
     return (signal.SIGTERM, signal.SIGINT, *(() if ignores_hangup else (signal.SIGHUP,)))

@@ -13,7 +13,7 @@ _NOBODY_READS = {errno.EPIPE, errno.EIO}
 
 def complete_standard_streams() -> None:
     """Open what is closed on nothing. Call it before anything else is opened: a socket would take the place
-    of the closed stream, and be written to by whoever prints.
+    of the closed stream, and be written to by a later print.
     """
     for descriptor in range(3):
         try:
@@ -27,7 +27,7 @@ def complete_standard_streams() -> None:
 
 
 def write_line(stream: TextIO, line: str) -> None:
-    """Write and flush. A line that cannot be written is lost, and the process goes on without it."""
+    """Write and flush. A line that cannot be written is lost, and the process continues without it."""
     try:
         stream.write(line + "\n")
         stream.flush()

@@ -388,7 +388,7 @@ def _behind(window: Window, index: int, begin: int) -> int:
 
 
 def _continuation(window: Window, index: int, begin: int) -> int:
-    """Where the comparison goes on when so many entries are decided."""
+    """Where the comparison continues when so many entries are decided."""
     if index == len(window.entries) and window.is_complete:
         return window.next_offset
     return _behind(window, index, begin)

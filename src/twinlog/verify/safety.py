@@ -1,7 +1,7 @@
 """Up to which offset of the source everything is on the target, proven: what may be deleted there. Pure.
 
 Stricter than a verdict: what retention took of the copy, a gap, and what was never copied are not on the
-target, whoever knows of it.
+target, known gap or not.
 """
 
 from collections.abc import Iterator

@@ -1,4 +1,4 @@
-"""One side of a comparison, read batch by batch; and what the comparison asks for while it goes on."""
+"""One side of a comparison, read batch by batch; and what the comparison asks for while it continues."""
 
 from collections import deque
 from collections.abc import Generator
@@ -27,7 +27,7 @@ class Chunk:
 
     batches: tuple[Batch, ...]
     next_offset: int
-    """Where reading goes on; always beyond the offset that was asked for."""
+    """Where reading continues; always beyond the offset that was asked for."""
     lost_until: int | None = None
     """The log begins there now, behind the offset that was asked for: retention was faster."""
 

@@ -1,4 +1,5 @@
-"""Checkpoint, the record of `<A>.checkpoints.internal` on the target: "group at u on A goes on at d here"."""
+"""Checkpoint, the record of `<A>.checkpoints.internal` on the target: "group at u on A continues at d
+here"."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass

@@ -149,7 +149,7 @@ def decode_source_offset(value: bytes | None) -> int | None:
     """Return the next offset to read, or None when nothing is stored.
 
     As in Connect, nothing is stored when the value is null, empty, without an "offset", or negative. Raises
-    WireFormatError for what is no offset at all: starting anew because of a broken record would copy
+    WireFormatError for what is no offset at all: starting again because of a broken record would copy
     everything twice.
     """
     if not value:

@@ -1,7 +1,7 @@
 """README: rules change while flows run, on all services; what they do not touch is copied as if nothing was.
 
-Judged by counts: after every change the copy of an untouched partition under steady load goes on, and at the
-end it holds every record once, without a single aborted batch.
+Judged by counts: after every change the copy of an untouched partition under steady load continues, and at
+the end it holds every record once, without a single aborted batch.
 """
 
 import asyncio

@@ -106,7 +106,7 @@ def test_only_fit_batches_go_raw() -> None:
         prepared = prepare(bytes.fromhex(golden["bytes"]), wanted_offset=0, policy=CopyPolicy())
         if any(lane is Lane.RAW for lane, _ in prepared.shares):
             raw.add(golden["name"])
-    # Java's compaction writes uncompressed old messages anew, as v2 batches of one record.
+    # Java's compaction writes uncompressed old messages again, as v2 batches of one record.
     assert raw == {f"v2 {codec.name.lower()} CreateTime" for codec in Codec} | {
         "v2 none transactional",
         "v1 none compacted",

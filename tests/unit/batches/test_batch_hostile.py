@@ -104,7 +104,7 @@ def test_a_snappy_block_that_only_claims_to_be_large_takes_no_memory() -> None:
 
 
 def recoded(data: bytes, *, max_open_bytes: int = LIMIT) -> Prepared:
-    """Compaction left a hole: every record is packed anew."""
+    """Compaction left a hole: every record is packed again."""
     return prepare(data, wanted_offset=0, policy=CopyPolicy(max_open_bytes=max_open_bytes))
 
 

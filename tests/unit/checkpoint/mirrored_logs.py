@@ -87,12 +87,13 @@ class MirroredLogs:
             self._send(self._last_copied)
 
     def lose_tail(self, share: float) -> None:
-        """The copy loses its last records; the mirror goes on at its position."""
+        """The copy loses its last records; the mirror continues at its position."""
         end = self.target.log(COPY, "cut").end
         self.target.truncate(COPY, max(self.target.log(COPY, "cut").start, int(end * (1 - share))))
 
     def create_again(self, *, from_start: bool) -> None:
-        """The copy is deleted and created again; the mirror goes on at its position, or copies all again."""
+        """The copy is deleted and created again; the mirror continues at its position, or copies all
+        again."""
         del self.target.topics[COPY.topic]
         self.target.add_topic(COPY.topic)
         if from_start:

@@ -49,7 +49,7 @@ def test_a_port_that_others_reach_needs_tls_and_authentication(
     tmp_path: Path, keys: str, missing: str
 ) -> None:
     found = configuration(tmp_path, OPEN + keys)
-    with pytest.raises(ConfigError, match=f"there is no {missing}: whoever") as refused:
+    with pytest.raises(ConfigError, match=f"there is no {missing}: all who") as refused:
         refuse_open_port(found, Service.SOURCE)
     assert refused.value.reason == "INSECURE_LISTEN"
     assert "twinlog.source.insecure = true" in str(refused.value)

@@ -1,4 +1,4 @@
-"""A mistake in the background is told to whoever uses its work, not to whoever opened it."""
+"""A mistake in the background is told to the task that uses its work, not to the one that opened it."""
 
 import asyncio
 

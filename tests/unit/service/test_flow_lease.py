@@ -127,7 +127,7 @@ async def test_an_owner_that_hears_nothing_stops_before_its_session_ends() -> No
         assert process.works
         clock.advance(SESSION_SECONDS * 0.71)
         await until(lambda: not process.works)
-        assert process.draws, "what does no harm goes on while the owner is not known"
+        assert process.draws, "what does no harm continues while the owner is not known"
         assert process.fences, "and what fences its rivals itself"
         assert not process.lease.is_elected
         assert process.lease.tenure is LeaseState.UNKNOWN

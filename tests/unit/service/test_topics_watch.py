@@ -1,4 +1,4 @@
-"""What peers know of configsync's topics while it comes, goes and starts anew."""
+"""What peers know of configsync's topics while it comes, goes and starts again."""
 
 from collections.abc import Callable
 

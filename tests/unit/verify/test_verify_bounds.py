@@ -157,7 +157,7 @@ def test_a_gap_that_somebody_acknowledged_does_not_make_a_proof_incomplete() -> 
 
 
 def test_what_a_truncation_took_of_the_source_is_not_foreign() -> None:
-    """The source lost 40 to 59 after they were copied, and goes on with other records at those offsets."""
+    """The source lost 40 to 59 after they were copied, and continues with other records at those offsets."""
     source = MemoryLog.of(numbers(range(40), range(100, 130)))
     target = MemoryLog.of(numbers(range(60), range(100, 130)))
     proof = prove(source, target, source_lost=(Range(40, 40),))

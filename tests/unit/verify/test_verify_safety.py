@@ -45,7 +45,7 @@ def test_what_the_source_deleted_stands_in_nobodys_way() -> None:
 
 
 @pytest.mark.parametrize("reason", [Reason.NOT_COPIED_YET, Reason.KNOWN_GAP, Reason.BEFORE_FIRST_COPY])
-def test_what_is_not_on_the_target_is_not_safe_whoever_knows_of_it(reason: Reason) -> None:
+def test_what_is_not_on_the_target_is_not_safe_known_gap_or_not(reason: Reason) -> None:
     found = safe_range(proof(left_out(80, 120, reason), source_to=80))
     assert (found.until, found.end, found.reason) == (80, 120, str(reason))
     assert not found.is_whole

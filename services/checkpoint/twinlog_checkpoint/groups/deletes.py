@@ -1,4 +1,5 @@
-"""twinlog.sync.group.deletes.enabled: a group that was deleted on the source goes on the target as well.
+"""twinlog.sync.group.deletes.enabled: a group that was deleted on the source is deleted on the target as
+well.
 
 Deleting offsets cannot be undone, so a group goes only when nothing on the target can be its own: it was
 translated, is known to be gone on the source (whose topics are still there), has no members on the target,

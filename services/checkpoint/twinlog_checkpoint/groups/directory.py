@@ -50,14 +50,14 @@ class GroupDirectory:
         return self.groups
 
     def follow(self, group_filter: GroupFilter, *, refresh_enabled: bool, interval_seconds: float) -> None:
-        """Take over changed rules; the groups are listed anew with the next look."""
+        """Take over changed rules; the groups are listed again with the next look."""
         self.group_filter = group_filter
         self.refresh_enabled = refresh_enabled
         self.refresh_interval_seconds = interval_seconds
         self._listed_at = None
 
     async def present(self) -> frozenset[str]:
-        """The groups as of now, listed anew whatever the interval. Raises KafkaError."""
+        """The groups as of now, listed again whatever the interval. Raises KafkaError."""
         self._listed_at = None
         return await self.refresh_if_due()
 

@@ -63,7 +63,7 @@ class MoveRecord:
     former_fences: tuple[AclBinding, ...] = ()
     """Those of the move before, where the groups move to: taken away at the end of this one."""
     aborted: bool = False
-    """The run was given up; its fences are gone. The state is DONE then: nothing goes on with it."""
+    """The run was given up; its fences are gone. The state is DONE then: nothing continues it."""
     on_target: bool = True
     """Groups may work on the flow's target because of this run or one before it. False before a failover has
     committed anything, and after a failback."""

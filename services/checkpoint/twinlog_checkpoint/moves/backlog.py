@@ -165,7 +165,7 @@ class BacklogMeter:
             return max(last.upstream + 1, place.copied_to or 0)
         if place.copied_to is not None:
             return place.copied_to
-        # The copy lost what could be compared. What the source service goes on with is all that is to come.
+        # The copy lost what could be compared. What the source service continues with is all that is to come.
         return None if place.entry.identity is CopyIdentity.UNKNOWN else place.position
 
 

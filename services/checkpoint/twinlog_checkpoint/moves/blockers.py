@@ -47,7 +47,7 @@ def _when_away(route: Route, options: MoveOptions) -> list[str]:
     obstacle = route.obstacle(from_reachable=False)
     blockers = [] if obstacle is None else [obstacle]
     if not options.accept_loss:
-        blockers.append(f"{route.from_alias} is away: --accept-loss goes on with what {route.to_alias} has")
+        blockers.append(f"{route.from_alias} is away: --accept-loss continues with what {route.to_alias} has")
     if options.fence:
         blockers.append(f"{route.from_alias} does not answer, so its writers cannot be fenced")
     known = {place.group for place in route.known_places()}

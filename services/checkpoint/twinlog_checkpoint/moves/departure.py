@@ -41,7 +41,7 @@ class Departed:
 class Departure:
     """The steps FENCE, FINAL_OFFSETS and DRAIN of one move, where its groups come from.
 
-    Final offsets are those of this run: a run that goes on, or is asked for again, takes them anew.
+    Final offsets are those of this run: a run that continues, or is asked for again, takes them anew.
     """
 
     planner: MovePlanner

@@ -1,4 +1,4 @@
-"""Runs of one flow belong to the service: whoever asked may hang up, follow again, or stop them."""
+"""Runs of one flow belong to the service: the caller may hang up, follow again, or stop them."""
 
 import asyncio
 from collections.abc import AsyncGenerator, Mapping

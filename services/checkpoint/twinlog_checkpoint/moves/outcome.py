@@ -67,7 +67,7 @@ def finished_with(partitions: Sequence[MovePartition]) -> set[str]:
 
 
 def stood_at(partitions: Sequence[MovePartition]) -> dict[str, dict[TopicPartition, int]]:
-    """Each group's offsets where it comes from: one that rises, or is new, says that it goes on there."""
+    """Each group's offsets where it comes from: one that rises, or is new, says that it continues there."""
     places: dict[str, dict[TopicPartition, int]] = {}
     for entry in partitions:
         if entry.from_offset is not None and entry.to_partition is not None:

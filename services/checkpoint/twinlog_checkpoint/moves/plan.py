@@ -81,7 +81,7 @@ class TopicBacklog:
     message: str = ""
     """Why it is not known, or why what is missing is not copied."""
     counting: bool = False
-    """The count goes on with the next look: `records_not_copied` is None, and `at_most` is known."""
+    """The count continues with the next look: `records_not_copied` is None, and `at_most` is known."""
     at_most: int | None = None
     """No more records than this are missing; None when even that is not known."""
 

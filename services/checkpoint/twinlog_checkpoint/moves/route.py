@@ -104,7 +104,7 @@ class Route(Protocol):
         ...
 
     def destination(self, partition: TopicPartition) -> TopicPartition | None:
-        """Where a group's partition goes on; None when it cannot."""
+        """Where a group's partition continues; None when it cannot."""
         ...
 
     async def translate(

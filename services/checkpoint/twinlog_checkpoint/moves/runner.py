@@ -1,4 +1,4 @@
-"""Carries a move out, step by step: a run that was cut goes on, one that is asked for again looks anew.
+"""Carries a move out, step by step: a run that was cut continues, one that is asked for again looks again.
 
 Invariants: every change is made while this process has the flow; no run is done before everything in front
 of the final offsets, which it takes itself, is copied or its loss is accepted.
@@ -63,7 +63,7 @@ class MoveRunner:
 
         Raises StateError (OWNED_ELSEWHERE, MOVE_IN_PROGRESS, MOVE_BLOCKED, BACKLOG_NOT_COPIED,
         FENCE_NOT_OURS), ConflictError (NOT_VERIFIED), WireFormatError or KafkaError; the run may then be
-        started again and goes on.
+        started again and continues.
         """
         await self.check_target(options)
         await self.duty.require()

@@ -24,7 +24,7 @@ class Stretch:
     prints: Sequence[Print]
     """Visible records from the offset asked for."""
     next_offset: int
-    """Where reading goes on, also past what is not visible."""
+    """Where reading continues, also past what is not visible."""
     log_start_offset: int
     end_offset: int
     size_bytes: int

@@ -26,7 +26,7 @@ PARTITIONS_AT_ONCE = 8
 MAX_ASTRAY = 1000
 """Pairs of one partition that are remembered as no place to count from."""
 _NOT_VISIBLE = "the topic is not visible on both clusters"
-_BUDGET_SPENT = "the bytes that may be read in an interval are used up; it goes on in the next"
+_BUDGET_SPENT = "the bytes that may be read in an interval are used up; it continues in the next"
 _REWOUND = "the copy went back while its log was read; it is read again in the next interval"
 _NOT_FOUND = "the logs no longer hold the records to compare"
 _AT_END = "everything that has been copied lies before it"
@@ -89,7 +89,7 @@ class ExactTranslator:
     counterpart: Callable[[TopicPartition], TopicPartition]
     """The same partition there."""
     pairs: Callable[[TopicPartition], Pairs | None]
-    """What is known of a partition here; asked anew each time, for syncs may be read anew."""
+    """What is known of a partition here; asked again each time, for syncs may be read again."""
     floor: FloorRule
     max_bytes: int
     """Read at most for one call of `translate`, both sides together."""

@@ -1,7 +1,7 @@
 """Walks of both logs from a pair of offsets, as far as a budget goes; what they find is kept as pairs.
 
-What is known is not believed blindly: a pair whose records differ is no pair (a topic was made anew and its
-syncs have not come yet), so nothing is answered from it.
+What is known is not believed blindly: a pair whose records differ is no pair (a topic was created again and
+its syncs have not come yet), so nothing is answered from it.
 """
 
 from collections.abc import Sequence

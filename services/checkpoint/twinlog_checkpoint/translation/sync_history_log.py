@@ -47,7 +47,7 @@ class SavedHistory:
     """A whole history."""
 
     through: int
-    """Where reading of the offset-syncs topic goes on."""
+    """Where reading of the offset-syncs topic continues."""
     records: tuple[PartitionRecord, ...]
 
 
@@ -106,7 +106,7 @@ class SyncHistoryLog:
         return SavedHistory(through=head.through, records=records)
 
     def begin(self) -> None:
-        """This process is the flow's owner from now on: the next `save` writes all anew, as its own."""
+        """This process is the flow's owner from now on: the next `save` writes all again, as its own."""
         self.writer_id = uuid4().hex
         self._saved.clear()
         self._saved_through = 0

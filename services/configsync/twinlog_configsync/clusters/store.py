@@ -1,6 +1,6 @@
 """The registry on the target: one compacted topic with one partition that configsync alone writes.
 
-What is decided about a flow is kept there before it is told to anybody, so a restart goes on where it was.
+What is decided about a flow is kept there before it is told to anybody, so a restart continues where it was.
 """
 
 import asyncio
@@ -46,7 +46,7 @@ class RegistryStore:
     _next_offset: int = 0
 
     def forget(self) -> None:
-        """Read everything anew with the next `load`."""
+        """Read everything again with the next `load`."""
         self._topic_id = ""
         self._created = False
 

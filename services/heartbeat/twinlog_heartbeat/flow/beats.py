@@ -1,4 +1,4 @@
-"""The beats of one flow under the rules in force: changed rules start its loops anew."""
+"""The beats of one flow under the rules in force: changed rules start its loops again."""
 
 import asyncio
 from collections.abc import Callable, Mapping

@@ -224,7 +224,7 @@ class FlowDriver:
         await self._next_epoch(stop, group)
 
     def _stumble(self, error: TwinlogError) -> None:
-        """Note what went wrong. A fenced flow has to be taken over again; what copies meanwhile goes on."""
+        """Note what went wrong. A fenced flow has to be taken over again; what copies meanwhile continues."""
         self._note_problem(error)
         self.instruments.failed(error.reason)
         if error.reason == FENCED:

@@ -139,7 +139,7 @@ class Ownership:
                 control.record(ended)
 
     async def note_slots(self, slots: int) -> None:
-        """Before more slots than ever are used: whoever comes after us must fence them all."""
+        """Before more slots than ever are used: the next owner must fence them all."""
         if slots > self._slots:
             self._slots = slots
             await self.sign()

@@ -290,7 +290,8 @@ class FlowState:
         if owned and (recreated or self.target_logs.was_recreated(self.topics)):
             return True
         if recreated:
-            # It writes positions, and nobody fences the driver's own writer: whoever slept looks first.
+            # It writes positions, and nobody fences the driver's own writer: a process that slept looks
+            # first.
             await self.confirm()
             await self._changes.translate_recreated(self.topics)
             await self._source_logs.restart_recreated(self.topics)

@@ -21,7 +21,7 @@ from twinlog_source.reasons import EndReason
 
 HELLO_SECONDS = 10.0
 MOST_SILENT_STREAMS = 500
-"""A token costs nothing to whoever has none: before it is shown, streams are few and short."""
+"""A token costs nothing to a client that has none: before it is shown, streams are few and short."""
 REPORTS_OF_A_HEALTHY_TASK = 10
 """A task that has sent so many, one every second or few, does not crash at its start."""
 
@@ -36,7 +36,7 @@ class WorkerHost(Protocol):
     def prepare(self, epoch: Epoch, slot: Slot) -> pb.Prepare: ...
 
     async def rejoin(self, epoch: Epoch, slot: Slot) -> pb.Start:
-        """A task came to a slot whose earlier task was lost while it copied: read positions, start anew."""
+        """A task came to a slot whose earlier task was lost while it copied: read positions, start again."""
         ...
 
     async def reopened(self, epoch: Epoch) -> None:
@@ -198,7 +198,7 @@ class _Conversation:
         try:
             start = await self._host.rejoin(epoch, slot)
         except TwinlogError as error:
-            # The task is cut off, Spark runs it again, and it asks anew.
+            # The task is cut off, Spark runs it again, and it asks again.
             log.warning("rejoin_failed", flow=str(epoch.flow), slot=slot.index, error=str(error))
             epoch.cut_off(slot)
             return

@@ -128,7 +128,7 @@ class CopyFact:
     reason: str
     """Stable reason why it is translated; empty while it is preserved."""
     target_topic_id: str
-    """Id of the copy it speaks of: for another one it is decided anew."""
+    """Id of the copy it speaks of: for another one it is decided again."""
     skip_from: int = 0
     """First source offset of the newest range that a preserved copy does not hold."""
     skip_to: int = 0

@@ -1,4 +1,4 @@
-"""How whoever writes for a flow learns that another has taken it over."""
+"""How a writer of a flow learns that another process has taken it over."""
 
 from typing import Final
 

@@ -47,7 +47,7 @@ class PositionsLog:
     control: ControlState = field(default_factory=ControlState)
     """Our own state beside the positions, as read so far."""
     written_at_ms: dict[TopicPartition, int] = field(default_factory=dict)
-    """When the newest position of each partition was written, by the clock of whoever wrote it."""
+    """When the newest position of each partition was written, by the clock of its writer."""
     retractions: Retractions = field(default_factory=Retractions)
     """Records to leave alone: they belong to commands that failed."""
     unreadable: dict[TopicPartition, str] = field(default_factory=dict)

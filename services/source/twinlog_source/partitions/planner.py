@@ -90,7 +90,7 @@ def plan(
     slots.
 
     Partitions keep their slot while the heaviest slot of `previous` (new partitions added to the lightest)
-    is within `gain_ratio` of the best plan's; else all are dealt anew, heaviest first.
+    is within `gain_ratio` of the best plan's; else all are dealt again, heaviest first.
     """
     slots = min(len(rates), max_slots)  # never an empty one
     if not slots:

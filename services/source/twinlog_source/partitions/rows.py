@@ -94,7 +94,7 @@ class PartitionRow:
     told_shortened_to: int | None = None
     """What the present task has said of a target that lost records, taken already."""
     disproved_end: int | None = None
-    """What a task goes on believing of the target's end until it writes again."""
+    """What a task keeps believing of the target's end until it writes again."""
 
     @property
     def is_preserved(self) -> bool:
@@ -113,7 +113,8 @@ class PartitionRow:
 
     @property
     def sync_pace(self) -> SyncPace | None:
-        """Where its offset syncs stand; None unless it goes on exactly where its last task ended in order."""
+        """Where its offset syncs stand; None unless it continues exactly where its last task ended in
+        order."""
         report = self.report
         if report is None or report.position != self.position or self.target_end is None:
             return None

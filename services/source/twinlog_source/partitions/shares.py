@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 TOLERATED_RATIO = 0.02
-"""Shares that moved by less are not dealt anew: tasks need not be told every moment."""
+"""Shares that moved by less are not dealt again: tasks need not be told every moment."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -16,7 +16,7 @@ from twinlog.errors import ConfigError
 from twinlog.machine.java import Java, find_java
 
 _SILENT = "-Xshare:auto -Xlog:cds*=off"
-"""A JVM that cannot use the archive goes on without, and need not speak of it."""
+"""A JVM that cannot use the archive continues without, and need not speak of it."""
 
 
 def class_path() -> str:

@@ -57,7 +57,7 @@ def find_divergence(
     *,
     compacted: bool,
 ) -> int | None:
-    """The first offset at which the log may hold other records than were copied; None when it goes on.
+    """The first offset at which the log may hold other records than were copied; None when it continues.
 
     `epochs`: of what was copied, oldest first, the last one that of the record before `position`. `ends`: for
     each of them (newest first, as many as were asked) the leader's last epoch at or below it and where that

@@ -177,7 +177,7 @@ class PartitionCopy:
 
     @property
     def has_more(self) -> bool:
-        """Whether the source's log goes on behind what is fetched."""
+        """Whether the source's log continues behind what is fetched."""
         return self.end_offset is not None and self.fetched < self.end_offset
 
     def written(

@@ -4,7 +4,7 @@ is acknowledged moves their positions.
 Invariant A: a preserved copy is read only from where its end was seen.
 Invariant B: a copy that cannot keep the offsets is written no more before its exact position is told.
 Invariant C: the position at which a copy ends, and that it ends there, are stored in one transaction: the end
-of its log is not its position any more, and whoever comes next must not take it for that.
+of its log is not its position any more, and the next owner must not take it for that.
 Invariant D: while a task has a copy, nobody else writes what is on the log about it.
 """
 
@@ -459,7 +459,7 @@ class PreservedCopies:
         )
 
     async def _judge(self, target: TopicPartition) -> None:
-        """Somebody else wrote to the copy: tell who, where, and from which position it goes on."""
+        """Somebody else wrote to the copy: tell who, where, and from which position it continues."""
         taken = self.by_target[target]
         appends = taken.at_target.appends
         assert appends.foreign_at is not None

@@ -46,7 +46,7 @@ class TaskOutcome:
 
 
 class TaskLostError(TwinlogError):
-    """The task lost its driver in the middle: Spark runs it again, and it joins its slot anew."""
+    """The task lost its driver in the middle: Spark runs it again, and it joins its slot again."""
 
     default_reason = EndReason.LEASE_LOST
 

@@ -64,7 +64,7 @@ class TaskConnection:
     slot: int
     driver_endpoint: str
     driver_certificate: str
-    """PEM: whoever answers with another one is not the driver."""
+    """PEM: a peer that answers with another one is not the driver."""
     token: str
     connect_timeout_seconds: float
     clock: Clock = field(default_factory=SystemClock)

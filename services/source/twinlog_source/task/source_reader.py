@@ -76,7 +76,8 @@ class SourceReader:
     """How far may be copied for now."""
     chunks: deque[PreparedChunk] = field(default_factory=deque)
     arrived: asyncio.Event = field(default_factory=asyncio.Event)
-    """Set whenever a chunk was queued, and by whoever else has work for the writing half, which clears it."""
+    """Set whenever a chunk was queued, and by everything else that has work for the writing half, which
+    clears it."""
     source_problem: KafkaError | None = None
     """Why the source cluster as a whole cannot be read; None while it can."""
     failures: dict[str, int] = field(default_factory=dict)
@@ -217,7 +218,7 @@ class SourceReader:
                 continue
 
     async def _look_at_leaders(self, answers: Sequence[FetchedPartition]) -> None:
-        """Take the answers of partitions whose log goes on where the copy stands."""
+        """Take the answers of partitions whose log continues where the copy stands."""
         copies = [self.copies[answer.partition] for answer in answers]
         generations = [copy.generation for copy in copies]
         try:

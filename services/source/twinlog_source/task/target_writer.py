@@ -6,7 +6,7 @@ acknowledged.
 Invariant B: after any failure nothing of the failed round counts: a new transport fences its ids, and every
 position is what the target's log says.
 Invariant C: after new ids nothing is sent before the driver allowed it: who kept silent for long may have
-been replaced, and new ids would fence whoever copies now.
+been replaced, and new ids would fence the present owner.
 Invariant D: `run` and then `store_rest` return only when every position is certain and on the log; else they
 raise, and the driver must read the log.
 Invariant E: a position that was decided elsewhere (an operator, a recorded gap) stands until it is stored:
@@ -210,7 +210,7 @@ class TargetWriter:
     _stack: AsyncExitStack = field(default_factory=AsyncExitStack)
 
     async def open(self) -> None:
-        """Take the transactional ids over; whoever held them is fenced. Raises KafkaError."""
+        """Take the transactional ids over; their former holder is fenced. Raises KafkaError."""
         self.source_reader.limit_buffer(self._size.size_bytes)
         await self.take_over(self._hanging_committed)
         self._hanging_committed.clear()

@@ -133,7 +133,8 @@ class CopyModes:
                 copies.append(found)
         decisions = self._decisions(copies, topics)
         if any(decision.preserved for decision in decisions.values()):
-            # Nobody fences the driver's own writer: whoever slept looks first whether the flow is still ours.
+            # Nobody fences the driver's own writer: a process that slept looks first whether the flow is
+            # still ours.
             await self.confirm()
             no_writer = await self._find_writer()
             if no_writer is not None:

@@ -34,7 +34,7 @@ class KnownTopics:
     topics: dict[str, ReplicatedTopic] = field(default_factory=dict)
 
     async def look(self, positions: Collection[TopicPartition], *, without: Collection[str] = ()) -> None:
-        """Look anew, `without` the topics that configsync took out of the flow while it ran.
+        """Look again, `without` the topics that configsync took out of the flow while it ran.
 
         Raises KafkaError when a cluster does not answer.
         """

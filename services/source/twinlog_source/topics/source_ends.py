@@ -1,4 +1,4 @@
-"""Where the source's logs end, asked by the driver itself: whoever copies, and whether anybody does.
+"""Where the source's logs end, asked by the driver itself, whether anything is copied or not.
 
 All partitions of a flow are asked for in one request to each broker. A broker that does not answer costs its
 own partitions their answer and no others (`look_up_offsets`).

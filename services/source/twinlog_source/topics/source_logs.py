@@ -1,4 +1,4 @@
-"""What becomes of the originals: a topic that was deleted and made anew is copied from its beginning."""
+"""What becomes of the originals: a topic that was deleted and created again is copied from its beginning."""
 
 from dataclasses import dataclass
 
@@ -32,8 +32,8 @@ class SourceLogs:
         return any(map(self.marks.source_was_recreated, topics.values()))
 
     async def restart_recreated(self, topics: Topics) -> None:
-        """Begin anew topics at 0; what the old one held beyond the copy is a gap. While nobody copies them.
-        Raises KafkaError."""
+        """Begin topics that were created again at 0; what the old one held beyond the copy is a gap. While
+        nobody copies them. Raises KafkaError."""
         for topic in topics.values():
             if not self.marks.source_was_recreated(topic):
                 continue

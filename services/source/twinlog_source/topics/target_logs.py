@@ -1,5 +1,5 @@
-"""What becomes of the copies: a target topic that was made anew, or a log that ends before what was written
-there, has lost records; that is a gap, and the copy goes on.
+"""What becomes of the copies: a target topic that was created again, or a log that ends before what was
+written there, has lost records; that is a gap, and the copy continues.
 
 Not of preserved copies: their task sees where they end, and copies again what they lost."""
 
@@ -48,7 +48,8 @@ class TargetLogs:
         return any(map(self.marks.target_was_recreated, topics.values()))
 
     async def note_recreated(self, topics: Topics) -> None:
-        """A copy that was deleted and made anew has lost what was copied before: a gap, and the copy goes on.
+        """A copy that was deleted and created again has lost what was copied before: a gap, and the copy
+        continues.
 
         While nobody copies it: only then is it certain how far it was copied.
         """
@@ -123,7 +124,7 @@ class TargetLogs:
                 self._note(TargetStartSeen(partition=partition, start_offset=start))
 
     async def note_shortened(self, topics: Topics) -> None:
-        """Copies that lost records that were written: a gap, and the copy goes on."""
+        """Copies that lost records that were written: a gap, and the copy continues."""
         shortened = [
             row for row in self.table.rows.values() if row.shortened is not None and not row.is_preserved
         ]

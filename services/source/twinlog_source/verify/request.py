@@ -41,7 +41,7 @@ class VerifyRequest:
     show: bool = False
     """Fetch the records of differences."""
     state_directory: str | None = None
-    """Where proven ranges are kept, so that a verification that was killed goes on."""
+    """Where proven ranges are kept, so that a verification that was killed continues."""
     spark_master: str | None = None
     """NO_SPARK = in this process; None = in this process unless it is large."""
     part_offsets: int = 2_000_000

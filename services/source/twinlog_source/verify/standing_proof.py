@@ -51,7 +51,7 @@ class StandingProof:
     is_owned: Callable[[], bool]
     tell: Callable[[Mapping[TopicPartition, ProofStanding]], None]
     stored: Callable[[], Mapping[TopicPartition, ProofFact]]
-    """What the log says, whoever wrote it."""
+    """What the log says, written by any owner."""
     store: Callable[[Collection[ProofFact], Collection[TopicPartition]], Awaitable[None]]
     """Put facts on the log, and take back those of partitions that are gone. Raises KafkaError."""
     clock: Clock

@@ -1,4 +1,4 @@
-"""Ranges that were proven are kept in a directory: a verification that was killed goes on behind them.
+"""Ranges that were proven are kept in a directory: a verification that was killed continues behind them.
 
 One file for each flow, a JSON document a line, the newest of a partition counts. A range holds for the topics
 with these ids only; a difference ends it.

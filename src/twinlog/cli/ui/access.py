@@ -28,8 +28,8 @@ def refuse_open_page(listen: Address, *, tls: bool, tokens: bool, insecure: bool
     )
     if missing and not listen.is_loopback and not insecure:
         raise ConfigError(
-            f"--listen: {listen} is reached from other machines, and there is no {missing}: whoever reaches"
-            " it sees topics, groups and lag. Name --certificate, --key and --tokens (docs/security.md),"
+            f"--listen: {listen} is reached from other machines, and there is no {missing}: all who reach"
+            " it see topics, groups and lag. Name --certificate, --key and --tokens (docs/security.md),"
             " listen on 127.0.0.1, or, inside a network you trust, add --insecure.",
             reason="INSECURE_LISTEN",
             metadata={"key": "--listen", "address": str(listen)},

@@ -8,7 +8,7 @@ from twinlog.errors import KafkaError
 from twinlog.kafka.ports import NewTopic, TopicAdmin
 
 _ASSUME_THERE = frozenset({"UNSUPPORTED_VERSION", "TOPIC_UNAUTHORIZED", "CLUSTER_UNAUTHORIZED"})
-"""Reasons after which MM2 goes on: somebody else made the topic, or the broker will."""
+"""Reasons after which MM2 continues: somebody else made the topic, or the broker will."""
 
 
 class TopicMaking(StrEnum):

@@ -71,7 +71,7 @@ class GroupConsumer:
 
     @property
     def rebalances(self) -> int:
-        """How often partitions were dealt anew. Each time every position goes back to what is committed."""
+        """How often partitions were dealt again. Each time every position goes back to what is committed."""
         return self._rebalances.count
 
     def subscribe(self, topics: Collection[str]) -> None:

@@ -84,7 +84,7 @@ class GroupCoordinators:
         return found
 
     def forget(self, group_id: str) -> None:
-        """Look for it anew next time."""
+        """Look for it again next time."""
         self._nodes.pop(group_id, None)
 
     def _taken(self, group_id: str, answers: Mapping[str, FoundCoordinator], doing: str) -> int | KafkaError:

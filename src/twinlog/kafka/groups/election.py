@@ -82,7 +82,7 @@ class KafkaCandidate:
             await self._session.close()
 
     async def _is_settled(self, doing: str) -> bool:
-        """Tell that we are here. False when the group has to be joined anew."""
+        """Tell that we are here. False when the group has to be joined again."""
         assert self._generation is not None
         answer = await self._ask(HeartbeatRequest(self._group, self._generation, self._member), doing)
         return self._holds(answer.error_code, doing)

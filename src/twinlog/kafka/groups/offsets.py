@@ -82,7 +82,8 @@ class GroupOffsetsClient:
     async def _with_coordinator(
         self, group_id: str, request: Any, doing: str, moved: Callable[[Any], int]
     ) -> Any:
-        """Ask until a coordinator answers, whoever it is by then; `moved` gives the code when it is not."""
+        """Ask until a coordinator answers, which may be another one by then; `moved` gives the code when it
+        is not."""
         last: KafkaError | None = None
         try:
             seconds = self._session.timeout_seconds * _GROUP_SHARE

@@ -4,7 +4,7 @@ aiokafka's client learns new broker addresses only from brokers it can still rea
 for a wrong password as for a dead host, and asks hosts one after the other, waiting the full time-out for one
 that hangs. While it knows of no topic it reads the metadata of the whole cluster. `DataClient` corrects that,
 `DataClientPool` throws a client away that no longer gets an answer: after an outage of any length the next
-call starts anew from `bootstrap.servers`.
+call starts again from `bootstrap.servers`.
 """
 
 import asyncio
@@ -104,7 +104,7 @@ class DataClient(AIOKafkaClient):  # type: ignore[misc]  # aiokafka has no types
     async def leader(self, partition: TopicPartition, doing: str, *, alias: str) -> int:
         """Node id of the partition's leader; waits while it has none. Bounded by the caller's deadline.
 
-        Raises TOPIC_UNKNOWN, TOPIC_UNAUTHORIZED (both after asking anew) or KAFKA_UNAVAILABLE.
+        Raises TOPIC_UNKNOWN, TOPIC_UNAUTHORIZED (both after asking again) or KAFKA_UNAVAILABLE.
         """
         while True:
             answer = (await self.leaders((partition,), doing, alias=alias))[partition]
@@ -117,7 +117,7 @@ class DataClient(AIOKafkaClient):  # type: ignore[misc]  # aiokafka has no types
         self, partitions: Collection[TopicPartition], doing: str, *, alias: str
     ) -> dict[TopicPartition, int | KafkaError]:
         """Node ids of the partitions' leaders, or why there is none: TOPIC_UNKNOWN, TOPIC_UNAUTHORIZED,
-        LEADER_UNAVAILABLE (all after asking anew for up to a second) or KAFKA_UNAVAILABLE.
+        LEADER_UNAVAILABLE (all after asking again for up to a second) or KAFKA_UNAVAILABLE.
         """
         give_up_at = self._loop.time() + _UNKNOWN_TOPIC_SECONDS
         found: dict[TopicPartition, int | KafkaError] = {}
@@ -178,7 +178,7 @@ class DataClient(AIOKafkaClient):  # type: ignore[misc]  # aiokafka has no types
         return False
 
     async def refreshed(self) -> bool:
-        """Read the metadata anew; False when no broker answered."""
+        """Read the metadata again; False when no broker answered."""
         if self._sync_task is None or self._sync_task.done():
             return False
         return bool(await self.force_metadata_update())

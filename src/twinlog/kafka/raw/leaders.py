@@ -46,7 +46,7 @@ async def prepare_to_fetch(session: DataClientPool, topics: Collection[str]) -> 
 async def meet_leaders(session: DataClientPool, topics: Collection[str], connection_group: int) -> None:
     """Read the metadata of topics and open connections to their leaders. Raises KafkaError; at most 10 s.
 
-    A leader that cannot be reached is no error: whoever needs it meets it again.
+    A leader that cannot be reached is no error: the next request meets it again.
     """
     doing = "find leaders"
     async with deadline(_METADATA_SECONDS, doing, alias=session.alias):

@@ -1,8 +1,8 @@
 """Background tasks of something that is opened in one task and closed in another.
 
 A TaskGroup belongs to the task that enters it: an unexpected error of a child cancels that task, which may be
-at something else by then, or have ended. So a task of its own enters and leaves the group here, and whoever
-uses what the children do is told of the error.
+at something else by then, or have ended. So a task of its own enters and leaves the group here, and a caller
+that uses what the children do is told of the error.
 """
 
 import asyncio
@@ -34,7 +34,7 @@ class OwnedTasks:
             raise
 
     async def close(self) -> None:
-        """Wait for the children; whoever closes has cancelled those that go on."""
+        """Wait for the children; the caller has cancelled those that would continue."""
         self._closing.set()
         if self._owner is not None:
             await asyncio.wait([self._owner])

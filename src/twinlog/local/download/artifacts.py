@@ -117,7 +117,7 @@ def verify_jars(artifacts: ArtifactSet) -> int:
     if bad or not manifest:
         raise ArtifactsDamagedError(
             f"{artifacts.name} in {directory} is damaged ({', '.join(bad) or 'no manifest'}): "
-            "delete that directory and it is fetched anew",
+            "delete that directory and it is fetched again",
             metadata={"set": artifacts.name, "files": ",".join(bad)},
         )
     return len(manifest)

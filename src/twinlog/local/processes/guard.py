@@ -50,7 +50,8 @@ def guard(lifeline: int, status: int, end: int) -> int | None:
         _leave_guard(libc, lifeline, end, wake_reader)
         return None
     with contextlib.suppress(OSError):
-        # Also done by the child itself: whoever comes first, the group exists before a signal is passed on.
+        # Also done by the child itself: either comes first, and the group exists before a signal is passed
+        # on.
         os.setpgid(child, child)
     os.write(status, b"%d\n" % child)
     os.close(status)

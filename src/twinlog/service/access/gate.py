@@ -1,6 +1,6 @@
 """The gate: every call of every method passes here, and nowhere else is it decided who may call what.
 
-Invariant: a method whose proto names no role is refused, whoever calls.
+Invariant: a method whose proto names no role is refused for every caller.
 """
 
 import re

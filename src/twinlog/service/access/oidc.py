@@ -41,7 +41,7 @@ MAX_TEXT = 256
 """Of a subject or a group."""
 
 _PUBLIC_KINDS = ("RSA", "EC", "OKP")
-"""Of keys. A shared one (`oct`) would let whoever reads it sign tokens."""
+"""Of keys. A shared one (`oct`) would let anybody who reads it sign tokens."""
 
 Keys = dict[str, jwt.PyJWK]
 Fetch = Callable[[], Keys]

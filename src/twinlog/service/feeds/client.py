@@ -65,7 +65,7 @@ async def watch(
     """Yield what the watch says until `stop`, opening it again whenever it ends, from the last token.
 
     `open_stream(token)` starts the RPC (without waiting). A response counts as seen when the next one is
-    asked for, so whoever fails while handling one gets it again. An expired token starts again from a
+    asked for, so a caller that fails while handling one gets it again. An expired token starts again from a
     snapshot. Never raises for a peer that is away. Notices `stop` between responses only: run it in a task
     that is cancelled then.
     """

@@ -166,7 +166,7 @@ class ResumableRegistry(Generic[K, V]):
 
     @property
     def token(self) -> bytes:
-        """From where a watch that knows the present state goes on."""
+        """From where a watch that knows the present state continues."""
         return _TOKEN.pack(_TOKEN_VERSION, self._history_id, self._sequence)
 
     # ------------------------------------------------------------------------------------- the watchers' side

@@ -34,7 +34,7 @@ async def fill_copy(flow: FlowOnFakes, count: int) -> None:
 
 
 async def lose_and_grow(flow: FlowOnFakes, checkpointer: Checkpointer | None = None) -> None:
-    """The copy loses what lies behind 200, and gets 300 records more; the group goes on."""
+    """The copy loses what lies behind 200, and gets 300 records more; the group continues."""
     orders = TopicPartition("orders", 0)
     flow.target.truncate(TopicPartition("A.orders", 0), 200)
     await fill_copy(flow, 300)

@@ -1,4 +1,4 @@
-"""A group that is deleted on the source goes on the target only when nothing there is its own."""
+"""A group that is deleted on the source is deleted on the target only when nothing there is its own."""
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager

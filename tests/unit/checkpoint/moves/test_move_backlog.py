@@ -68,7 +68,7 @@ async def test_an_empty_partition_is_copied_whatever_was_there_before() -> None:
 
 
 async def test_a_copy_that_was_made_again_does_not_block() -> None:
-    """What it lost is in the ledger of gaps; the source service goes on behind it, and says where."""
+    """What it lost is in the ledger of gaps; the source service continues behind it, and says where."""
     async with estate() as world:
         world.logs.target.add_topic(COPY.topic)
         known(world, ORIGIN.topic)

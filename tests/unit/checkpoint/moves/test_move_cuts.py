@@ -1,4 +1,4 @@
-"""A run that is killed before or after any change it makes goes on to the same end, there and back."""
+"""A run that is killed before or after any change it makes continues to the same end, there and back."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager

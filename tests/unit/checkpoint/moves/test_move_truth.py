@@ -1,4 +1,4 @@
-"""A move never says that it is done when it is not: every run looks anew, and only the owner writes."""
+"""A move never says that it is done when it is not: every run looks again, and only the owner writes."""
 
 from collections.abc import Callable, Coroutine
 from dataclasses import dataclass, replace
@@ -133,7 +133,7 @@ async def test_a_group_is_finished_when_each_of_its_offsets_is() -> None:
 
 
 async def test_a_plan_while_a_run_drains_does_not_change_the_run() -> None:
-    """The source is silent for a moment, and a plan notices: the run goes on with what the source says."""
+    """The source is silent for a moment, and a plan notices: the run continues with what the source says."""
     async with estate() as world:
         world.logs.source.set_group("g", {ORIGIN: 100})
         world.logs.source.set_group("busy", {ORIGIN: 100}, state="STABLE", member_count=1)

@@ -1,4 +1,4 @@
-"""What is said of a partition: lag and state as they are, whoever copies; nothing where nothing is known."""
+"""What is said of a partition: lag and state as they are, with any owner; nothing where nothing is known."""
 
 from collections.abc import Callable
 from dataclasses import replace

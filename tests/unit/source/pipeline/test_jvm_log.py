@@ -61,7 +61,7 @@ MAIN = "Error: Could not find or load main class"
                 "  --master MASTER_URL         spark://host:port, yarn",
             ],
             ["Error: Not allowed to set -Xmx. Use another."],
-            id="Spark refuses an option and goes on about its usage",
+            id="Spark refuses an option and continues about its usage",
         ),
         pytest.param(
             [f"{MAIN} sesame", "Caused by: java.lang.ClassNotFoundException: sesame"],

@@ -151,7 +151,7 @@ class Schedule:
 
     def _hand_out(self) -> None:
         if self.topics > 1 and self.log.copy.target_topic_id == "id":
-            # It sees that the topic is another one, and decides anew.
+            # It sees that the topic is another one, and decides again.
             begin(self.log, "another")
             if self.leader.log:
                 self.log.control.copies[P] = replace(

@@ -32,7 +32,7 @@ def test_old_messages_that_are_read_after_a_sleep_do_not_bring_it_back() -> None
     assert not lease.holds(60.0)
 
 
-def test_a_sleep_is_noticed_whoever_speaks_first() -> None:
+def test_a_sleep_is_noticed_by_the_first_message_of_either_side() -> None:
     lease = DriverLease(10.0, 0.0)
     _running(lease, 5.0)
     lease.awake(60.0)

@@ -542,7 +542,7 @@ async def test_what_hangs_of_the_ids_is_ended_before_they_write_again() -> None:
 
 
 async def test_after_new_ids_nothing_is_sent_before_the_driver_allowed_it() -> None:
-    """It was replaced while it was silent: with its new ids it fenced whoever copies now, but it must not go
+    """It was replaced while it was silent: with its new ids it fenced the present owner, but it must not go
     on beside it."""
     bench = Bench()
     bench.target.commit_failures = [(away(), False)]

@@ -1,4 +1,4 @@
-"""Copies that lost what was written: a gap, and the copy goes on."""
+"""Copies that lost what was written: a gap, and the copy continues."""
 
 import pytest
 
@@ -46,7 +46,7 @@ async def test_what_only_a_copy_held_that_was_made_anew_is_in_the_gap_as_well(si
 
 
 async def test_a_gap_of_no_offsets_is_not_written(site: Site) -> None:
-    """A copy that held nothing was made anew: the source had nothing left when it was copied."""
+    """A copy that held nothing was created again: the source had nothing left when it was copied."""
     await site.write(site.source, "t", 5)
     await (await site.owner()).journal.position(P, 5)
     await site.source.delete_records({P: 5})

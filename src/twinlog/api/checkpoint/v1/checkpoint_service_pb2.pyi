@@ -354,7 +354,7 @@ class ListGroupsResponse(_message.Message):
     NEXT_PAGE_TOKEN_FIELD_NUMBER: _builtins.int
     SUMMARIES_FIELD_NUMBER: _builtins.int
     resume_token: _builtins.bytes
-    """From where WatchCheckpoints goes on; on the first page only."""
+    """From where WatchCheckpoints continues; on the first page only."""
     next_page_token: _builtins.str
     """Empty on the last page."""
     @_builtins.property
@@ -1204,7 +1204,7 @@ class LastMove(_message.Message):
     kind: _builtins.str
     """failover or failback."""
     finished: _builtins.bool
-    """False when the run was cut: it goes on when it is asked for again."""
+    """False when the run was cut: it continues when it is asked for again."""
     by: _builtins.str
     """Who asked."""
     aborted: _builtins.bool

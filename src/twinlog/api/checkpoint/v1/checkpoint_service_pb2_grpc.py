@@ -112,7 +112,7 @@ class CheckpointServiceServicer(object):
     """
 
     def ListGroups(self, request, context):
-        """ListGroups returns one verdict for each (group, partition), with a token from which WatchCheckpoints goes on.
+        """ListGroups returns one verdict for each (group, partition), with a token from which WatchCheckpoints continues.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -152,7 +152,7 @@ class CheckpointServiceServicer(object):
 
     def RunFailover(self, request, context):
         """RunFailover moves groups from the flow's source to its target. Each finished step is recorded on the target: a run
-        that was cut continues when it is asked for again. Every run takes the final offsets and waits for the copy anew;
+        that was cut continues when it is asked for again. Every run takes the final offsets and waits for the copy again;
         one that then finds nothing to do says so.
         The run belongs to the service: when this stream ends early the run continues, and WatchMove follows it.
         """

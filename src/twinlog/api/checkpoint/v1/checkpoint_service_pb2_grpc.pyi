@@ -17,7 +17,7 @@ class CheckpointServiceStub:
 
     def __init__(self, channel: _aio.Channel) -> None: ...
     ListGroups: _aio.UnaryUnaryMultiCallable[_checkpoint_service_pb2.ListGroupsRequest, _checkpoint_service_pb2.ListGroupsResponse]
-    """ListGroups returns one verdict for each (group, partition), with a token from which WatchCheckpoints goes on."""
+    """ListGroups returns one verdict for each (group, partition), with a token from which WatchCheckpoints continues."""
     WatchCheckpoints: _aio.UnaryStreamMultiCallable[_checkpoint_service_pb2.WatchCheckpointsRequest, _checkpoint_service_pb2.WatchCheckpointsResponse]
     """WatchCheckpoints streams the same: without a token a snapshot first, then changes.
     Guarantee: at least once, in the order of the changes, everything after the token (exclusive); of several changes of
@@ -34,7 +34,7 @@ class CheckpointServiceStub:
     """
     RunFailover: _aio.UnaryStreamMultiCallable[_checkpoint_service_pb2.RunFailoverRequest, _checkpoint_service_pb2.RunFailoverResponse]
     """RunFailover moves groups from the flow's source to its target. Each finished step is recorded on the target: a run
-    that was cut continues when it is asked for again. Every run takes the final offsets and waits for the copy anew;
+    that was cut continues when it is asked for again. Every run takes the final offsets and waits for the copy again;
     one that then finds nothing to do says so.
     The run belongs to the service: when this stream ends early the run continues, and WatchMove follows it.
     """
@@ -74,7 +74,7 @@ class CheckpointServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _checkpoint_service_pb2.ListGroupsRequest,
         context: _aio.ServicerContext[_checkpoint_service_pb2.ListGroupsRequest, _abc.Awaitable[_checkpoint_service_pb2.ListGroupsResponse]],
     ) -> _abc.Awaitable[_checkpoint_service_pb2.ListGroupsResponse]:
-        """ListGroups returns one verdict for each (group, partition), with a token from which WatchCheckpoints goes on."""
+        """ListGroups returns one verdict for each (group, partition), with a token from which WatchCheckpoints continues."""
 
     @_abc_1.abstractmethod
     def WatchCheckpoints(
@@ -121,7 +121,7 @@ class CheckpointServiceServicer(metaclass=_abc_1.ABCMeta):
         context: _aio.ServicerContext[_checkpoint_service_pb2.RunFailoverRequest, _abc.AsyncIterator[_checkpoint_service_pb2.RunFailoverResponse]],
     ) -> _abc.AsyncIterator[_checkpoint_service_pb2.RunFailoverResponse]:
         """RunFailover moves groups from the flow's source to its target. Each finished step is recorded on the target: a run
-        that was cut continues when it is asked for again. Every run takes the final offsets and waits for the copy anew;
+        that was cut continues when it is asked for again. Every run takes the final offsets and waits for the copy again;
         one that then finds nothing to do says so.
         The run belongs to the service: when this stream ends early the run continues, and WatchMove follows it.
         """

@@ -99,7 +99,7 @@ class ConfigSyncServiceServicer(object):
         raise NotImplementedError('Method not implemented!')
 
     def ListTopics(self, request, context):
-        """ListTopics returns every topic that the flows replicate now, with a token from which WatchTopics goes on.
+        """ListTopics returns every topic that the flows replicate now, with a token from which WatchTopics continues.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')

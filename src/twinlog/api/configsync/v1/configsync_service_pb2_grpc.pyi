@@ -19,7 +19,7 @@ class ConfigSyncServiceStub:
     ListFlows: _aio.UnaryUnaryMultiCallable[_configsync_service_pb2.ListFlowsRequest, _configsync_service_pb2.ListFlowsResponse]
     """ListFlows returns, for each flow, whether its topics are decided, and if not, why."""
     ListTopics: _aio.UnaryUnaryMultiCallable[_configsync_service_pb2.ListTopicsRequest, _configsync_service_pb2.ListTopicsResponse]
-    """ListTopics returns every topic that the flows replicate now, with a token from which WatchTopics goes on."""
+    """ListTopics returns every topic that the flows replicate now, with a token from which WatchTopics continues."""
     WatchTopics: _aio.UnaryStreamMultiCallable[_configsync_service_pb2.WatchTopicsRequest, _configsync_service_pb2.WatchTopicsResponse]
     """WatchTopics streams the topic registry: without a token a snapshot first, then changes.
     Guarantee: at least once, in per-flow order, everything after the token (exclusive).
@@ -66,7 +66,7 @@ class ConfigSyncServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _configsync_service_pb2.ListTopicsRequest,
         context: _aio.ServicerContext[_configsync_service_pb2.ListTopicsRequest, _abc.Awaitable[_configsync_service_pb2.ListTopicsResponse]],
     ) -> _abc.Awaitable[_configsync_service_pb2.ListTopicsResponse]:
-        """ListTopics returns every topic that the flows replicate now, with a token from which WatchTopics goes on."""
+        """ListTopics returns every topic that the flows replicate now, with a token from which WatchTopics continues."""
 
     @_abc_1.abstractmethod
     def WatchTopics(

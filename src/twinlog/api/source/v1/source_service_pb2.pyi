@@ -1025,7 +1025,7 @@ class ListPartitionsResponse(_message.Message):
     next_page_token: _builtins.str
     """Empty on the last page."""
     resume_token: _builtins.bytes
-    """From where WatchPartitions goes on; on the first page only."""
+    """From where WatchPartitions continues; on the first page only."""
     @_builtins.property
     def partitions(self) -> _containers.RepeatedCompositeFieldContainer[Global___PartitionStatus]:
         """The partitions."""

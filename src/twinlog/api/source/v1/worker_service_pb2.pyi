@@ -51,7 +51,7 @@ class WorkerReport(_message.Message):
 
     @_builtins.property
     def reopened(self) -> Global___Reopened:
-        """After a failed round its ids are initialised again; it goes on only when the driver says Resume."""
+        """After a failed round its ids are initialised again; it continues only when the driver says Resume."""
 
     def __init__(
         self,
@@ -389,7 +389,7 @@ class PartitionReport(_message.Message):
 
     @_builtins.property
     def recoded_records(self) -> _containers.ScalarMap[_builtins.str, _builtins.int]:
-        """Records of batches that were opened and packed anew, by why (LaneReason)."""
+        """Records of batches that were opened and packed again, by why (LaneReason)."""
 
     @_builtins.property
     def latency(self) -> Global___Spread:
@@ -515,7 +515,7 @@ Global___PreservedCopy: _TypeAlias = PreservedCopy  # noqa: Y015
 
 @_typing.final
 class SyncPace(_message.Message):
-    """SyncPace is where the offset syncs of a partition stand: what the next task goes on from."""
+    """SyncPace is where the offset syncs of a partition stand: what the next task continues from."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -841,7 +841,7 @@ class Prepare(_message.Message):
 
     @_builtins.property
     def preserved_writer(self) -> Global___WriterIdentity:
-        """Producer that writes every preserved copy of the flow, whoever owns it; absent = there are none."""
+        """Producer that writes every preserved copy of the flow, of all its owners; absent = there are none."""
 
     @_builtins.property
     def report_interval(self) -> _duration_pb2.Duration:
@@ -1035,7 +1035,7 @@ class Assignment(_message.Message):
 
     @_builtins.property
     def sync_pace(self) -> Global___SyncPace:
-        """Where its offset syncs stand, when the task before ended in order and this one goes on where it ended."""
+        """Where its offset syncs stand, when the task before ended in order and this one continues where it ended."""
 
     @_builtins.property
     def preserved(self) -> Global___PreservedCopy:

@@ -189,7 +189,8 @@ class RawFetcher:
         while True:
             self._arrived.clear()
             if self._failure is not None:
-                raise self._failure  # a mistake of ours: in the task that fetches, not in whoever opened this
+                # A mistake of ours is raised in the task that fetches, not in the one that opened this.
+                raise self._failure
             await self.request(positions, sizes)
             answers = self._answers.collect(positions)
             left = give_up_at - self._loop.time()

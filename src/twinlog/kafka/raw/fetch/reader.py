@@ -30,7 +30,7 @@ class FetchedBatches:
     size_bytes: int
 
     def next_offset(self, asked: int) -> int:
-        """Where reading goes on."""
+        """Where reading continues."""
         return max(asked, self.batches[-1].header.next_offset) if self.batches else asked
 
 

@@ -1,4 +1,4 @@
-"""Fencing: take transactional ids over so that whoever held them can never commit again."""
+"""Fencing: take transactional ids over so that their former holder can never commit again."""
 
 import asyncio
 from collections.abc import Collection
