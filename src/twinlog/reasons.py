@@ -170,6 +170,13 @@ COPIES: Final = ReasonGroup(
             " topic: it is copied again",
         ),
         OwnReason(
+            "MARKER_REPEATED",
+            "the end of a transaction lies in the copy where the source has a record: the target's"
+            " transaction coordinator was killed while it ended a transaction that filled offsets, and ended"
+            " it once more (KAFKA-19999), or somebody else's transaction ended there; nothing is lost",
+            "to have the source's offsets, delete the target topic: it is copied again",
+        ),
+        OwnReason(
             "HOLES_TOO_FREQUENT",
             "the source has so many small transactions, and the target is so far away, that filling the"
             " offsets of their markers takes more than half of the time",

@@ -5,6 +5,8 @@ from enum import StrEnum
 
 class PreservedReason(StrEnum):
     FOREIGN_WRITE = "FOREIGN_WRITE"
+    MARKER_REPEATED = "MARKER_REPEATED"
+    """The end of a transaction lies where the source has a record (KAFKA-19999)."""
     HOLES_TOO_FREQUENT = "HOLES_TOO_FREQUENT"
     FILL_REFUSED = "FILL_REFUSED"
     SOURCE_TRUNCATED = "SOURCE_TRUNCATED"

@@ -440,8 +440,17 @@ class PreservedCopies:
             return dict.fromkeys(before, error)
         return {target: each if isinstance(each, KafkaError) else None for target, each in outcome.items()}
 
+    def _reason(self, found: ForeignWrite) -> PreservedReason:
+        if found.is_filler and not self._is_nobodys_or_ours(found):
+            return PreservedReason.MARKER_REPEATED
+        return PreservedReason.FOREIGN_WRITE
+
+    def _is_nobodys_or_ours(self, found: ForeignWrite) -> bool:
+        """Written without a producer id, or with that of the flow's copies."""
+        return found.producer_id in (-1, self.writer.identity.producer_id)
+
     def _words(self, target: TopicPartition, found: ForeignWrite) -> str:
-        if found.producer_id in (-1, self.writer.identity.producer_id):
+        if self._is_nobodys_or_ours(found):
             return (
                 f"{target}: what lies at offset {found.offset} is not the source's record of that offset: the"
                 " target topic was deleted and created again while it was written, or somebody else writes it"
@@ -449,9 +458,9 @@ class PreservedCopies:
         if found.is_filler:
             return (
                 f"{target}: at offset {found.offset}, where the source has a record, lies the end of a"
-                f" transaction of producer id {found.producer_id}: somebody else's, or one of Twinlog's that"
-                " the target's coordinator ended twice as it was killed. Behind it the copy cannot keep the"
-                " source's offsets"
+                f" transaction of producer id {found.producer_id}. Most likely it is one of Twinlog's that"
+                " the target's coordinator ended twice, as it was killed in between; it may be somebody"
+                " else's. Behind it the copy cannot keep the source's offsets"
             )
         return (
             f"{target}: offset {found.offset} was written by producer id {found.producer_id}, which is not"
@@ -475,7 +484,7 @@ class PreservedCopies:
             taken.copy.partition,
             taken.position_of(found.offset + found.own_behind),
             until=found.offset,
-            reason=PreservedReason.FOREIGN_WRITE,
+            reason=self._reason(found),
             message=self._words(target, found),
         )
         self._progress.set()

@@ -263,12 +263,22 @@ def test_that_a_copy_ends_is_stored_with_its_position() -> None:
     assert len(bench.stored) == 1
 
 
-async def test_a_copy_that_others_wrote_to_ends_at_the_first_of_their_records() -> None:
+@pytest.mark.parametrize(
+    ("found", "reason"),
+    [
+        (ForeignWrite(99, 5, 2), "FOREIGN_WRITE"),
+        (ForeignWrite(-1, 5, 2, is_filler=True), "FOREIGN_WRITE"),
+        (ForeignWrite(99, 5, 2, is_filler=True), "MARKER_REPEATED"),
+    ],
+)
+async def test_a_copy_that_others_wrote_to_ends_at_the_first_of_their_records(
+    found: ForeignWrite, reason: str
+) -> None:
     bench = Bench()
     first = bench.assigned(FIRST, 5)
     bench.fetched(FIRST, 5, 2)
     bench.answered(first, bench.sent(first), 6)
-    bench.found = ForeignWrite(99, 5, 2)
+    bench.found = found
     stop = asyncio.Event()
     async with asyncio.TaskGroup() as group:
         group.create_task(bench.preserved._care(stop), name="care")
@@ -276,7 +286,7 @@ async def test_a_copy_that_others_wrote_to_ends_at_the_first_of_their_records() 
         stop.set()
     (fact,) = bench.facts()
     assert isinstance(fact, CopyFact)
-    assert (fact.preserved, fact.since, fact.reason) == (False, 5, "FOREIGN_WRITE")
+    assert (fact.preserved, fact.since, fact.reason) == (False, 5, reason)
     assert bench.copies[FIRST].committed == 7, "what is ours behind it is not copied twice"
 
 
