@@ -32,6 +32,10 @@ COMMANDS: dict[str, LazyCommand] = {
         target="twinlog.cli.preflight:preflight_command",
         summary="Check a properties file against its clusters before anything is started.",
     ),
+    "import": LazyCommand(
+        target="twinlog.cli.import_estate:import_command",
+        summary="Turn the configuration of another mirror into a properties file, with a report.",
+    ),
     "plan": LazyCommand(
         target="twinlog.cli.configsync.plan:plan_command",
         summary="Show what would bring a target in step: every action with its rule.",

@@ -1,0 +1,197 @@
+"""`twinlog import FILE`: from the configuration of another mirror to a properties file."""
+
+import os
+import sys
+import tempfile
+from collections import Counter
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from twinlog.cli.common.failures import EXIT_FAILED, reported_failures
+from twinlog.cli.common.output import Output, OutputOption, print_json
+from twinlog.errors import ConfigError
+from twinlog.printable import printable
+
+if TYPE_CHECKING:
+    from twinlog.imports import Imported, Line
+
+_HELP = """Turn the configuration of another mirror into a properties file for Twinlog, with a report.
+
+FILE is one of these, and is recognized by what stands in it; `-` reads stdin:
+
+\b
+  Strimzi        KafkaMirrorMaker2 (v1, v1beta2) and KafkaConnector, YAML or JSON, several
+                 documents too: kubectl get kafkamirrormaker2 -A -o yaml | twinlog import -
+  Kafka Connect  the connectors of MirrorMaker 2 as its REST API tells them:
+                 curl HOST:8083/connectors?expand=info&expand=status > connectors.json
+                 twinlog import connectors.json --offsets-topic connect-offsets
+  uReplicator    what its controller answers to GET /topics, a list with a topic a line, a mapping
+                 twinlog import topics.txt --format ureplicator --source A=a:9092 --target B=b:9092
+  Brooklin       what its server answers to GET /datastream
+
+Without --to the properties file goes to stdout and the report to stderr. The report has a line for each \
+setting: mapped; ignored, and why; to do, such as a Secret to mount; impossible, and what to do about it. A \
+flow whose copies would differ from before is written with `enabled=false`. Secrets become references to \
+config providers; a secret is never made up, and never shown.
+
+Nothing is connected to. Then: `twinlog preflight FILE`, and docs/migration/ for the order of steps.
+
+Exit codes: 0 everything was mapped or can be left out; 1 something is impossible (the file is written); \
+2 FILE cannot be read (with line), or --to exists.
+"""
+
+
+def import_command(
+    file: Annotated[Path, typer.Argument(metavar="FILE", help="What to import; - for stdin.")],
+    to: Annotated[
+        Path | None,
+        typer.Option("--to", metavar="FILE", help="Write the file here, not to stdout."),
+    ] = None,
+    force: Annotated[bool, typer.Option("--force", help="Let --to replace a file.")] = False,
+    format_: Annotated[
+        str,
+        typer.Option(
+            "--format",
+            metavar="auto|strimzi|connect|ureplicator|brooklin",
+            help="What FILE is. auto looks into it; a plain list of topics has to be named.",
+        ),
+    ] = "auto",
+    offsets_topic: Annotated[
+        str,
+        typer.Option(
+            metavar="TOPIC",
+            help="The Connect worker's offset.storage.topic, which REST does not tell: where positions are.",
+        ),
+    ] = "",
+    source: Annotated[
+        str, typer.Option(metavar="A=HOST:PORT,…", help="The source of a list of topics: alias and brokers.")
+    ] = "",
+    target: Annotated[
+        str, typer.Option(metavar="B=HOST:PORT,…", help="The target of a list of topics: alias and brokers.")
+    ] = "",
+    mm2_version: Annotated[
+        str,
+        typer.Option(
+            metavar="X.Y",
+            help="The release of Kafka that ran it: defaults differ before 4.0 and 4.3.",
+        ),
+    ] = "",
+    secrets_dir: Annotated[
+        str,
+        typer.Option(metavar="DIR", help="Where Secrets are mounted for Twinlog, as DIR/SECRET/KEY."),
+    ] = "/etc/twinlog/secrets",
+    output: OutputOption = Output.TABLE,
+) -> None:
+    from twinlog.imports import Format, ImportOptions, import_text
+
+    with reported_failures():
+        if format_ not in [*Format]:
+            raise ConfigError(f"--format {format_!r}: expected one of {', '.join(Format)}")
+        if to is not None and to.exists() and not force:
+            raise ConfigError(f"--to {to}: the file exists; --force replaces it")
+        options = ImportOptions(
+            format=Format(format_),
+            source=source,
+            target=target,
+            offsets_topic=offsets_topic,
+            mm2_version=_version(mm2_version),
+            secrets_dir=secrets_dir,
+        )
+        imported = import_text(_read(file), file="stdin" if str(file) == "-" else str(file), options=options)
+        if to is not None:
+            _write(to, imported.properties, replace=force)
+        if output is Output.JSON:
+            print_json(_as_json(imported, to))
+        else:
+            if to is None:
+                typer.echo(imported.properties, nl=False)
+            _print_report(imported.lines, to=to)
+        if not imported.complete:
+            raise typer.Exit(EXIT_FAILED)
+
+
+import_command.__doc__ = _HELP
+
+
+def _version(text: str) -> tuple[int, int] | None:
+    if not text:
+        return None
+    parts = text.split(".")
+    if len(parts) < 2 or not all(part.isdigit() for part in parts[:2]):
+        raise ConfigError(f"--mm2-version {text!r}: expected a release of Kafka, such as 3.9")
+    return int(parts[0]), int(parts[1])
+
+
+def _read(file: Path) -> str:
+    """Raises ConfigError."""
+    try:
+        content = sys.stdin.buffer.read() if str(file) == "-" else file.read_bytes()
+    except OSError as error:
+        raise ConfigError(f"{file}: cannot be read: {error.strerror or error}") from error
+    try:
+        return content.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        line = content.count(b"\n", 0, error.start) + 1
+        raise ConfigError(f"{file}:{line}: a byte that is not UTF-8") from error
+
+
+def _write(path: Path, text: str, *, replace: bool) -> None:
+    """As a whole or not at all, for its owner alone: it may hold secrets. Raises ConfigError."""
+    try:
+        handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
+        try:
+            with os.fdopen(handle, "w", encoding="ascii") as stream:
+                stream.write(text)
+            if replace:
+                Path(name).replace(path)
+            else:
+                # A link, unlike a rename, replaces nothing that came in between.
+                path.hardlink_to(name)
+        finally:
+            Path(name).unlink(missing_ok=True)
+    except FileExistsError as error:
+        raise ConfigError(f"--to {path}: the file exists; --force replaces it") from error
+    except OSError as error:
+        raise ConfigError(f"--to {path}: cannot be written: {error.strerror or error}") from error
+
+
+def _as_json(imported: "Imported", to: Path | None) -> dict[str, Any]:
+    return {
+        "format": imported.format.value,
+        "complete": imported.complete,
+        "to": None if to is None else str(to),
+        "properties": imported.properties if to is None else None,
+        "report": [
+            {
+                "fate": line.fate.value,
+                "place": line.place,
+                "line": line.line,
+                "becomes": line.becomes,
+                "text": line.text,
+            }
+            for line in imported.lines
+        ],
+    }
+
+
+_COLOURS = {
+    "mapped": typer.colors.GREEN,
+    "ignored": typer.colors.BRIGHT_BLACK,
+    "to do": typer.colors.YELLOW,
+    "impossible": typer.colors.RED,
+}
+
+
+def _print_report(lines: "tuple[Line, ...]", *, to: Path | None) -> None:
+    aside = to is None
+    for line in lines:
+        where = f"line {line.line}: " if line.line else ""
+        becomes = f" -> {line.becomes}" if line.becomes else ""
+        text = f": {line.text}" if line.text else ""
+        typer.secho(f"{line.fate.value:11}", fg=_COLOURS[line.fate.value], nl=False, err=aside)
+        typer.echo(printable(f"{where}{line.place}{becomes}{text}"), err=aside)
+    counted = Counter(line.fate.value for line in lines)
+    total = ", ".join(f"{counted[fate]} {fate}" for fate in _COLOURS)
+    typer.echo(f"{total}{f'; {to} is written' if to else ''}", err=aside)

@@ -1,0 +1,58 @@
+"""Connectors as Kafka Connect's REST API tells them.
+
+`{"name": …, "config": {…}}`, a list of these, `GET /connectors?expand=info` (with `expand=status` also their
+states), or a bare configuration as `GET /connectors/<name>/config` answers.
+"""
+
+from collections.abc import Iterator
+
+from twinlog.imports.connectors import Connector, kind_of
+from twinlog.imports.documents import Tree
+from twinlog.imports.report import Report, Setting
+
+_RUNNING = ("", "RUNNING", "UNASSIGNED", "FAILED", "RESTARTING")
+
+
+def is_connect(tree: Tree) -> bool:
+    return any(True for _ in _found(tree))
+
+
+def connectors_of(
+    tree: Tree, report: Report, *, offsets_topic: str, version: tuple[int, int] | None
+) -> Iterator[Connector]:
+    """MM2's connectors; others are reported and left out."""
+    for name, config, whole in _found(tree):
+        class_name = config.text("connector.class")
+        kind = kind_of(class_name)
+        place = whole.setting
+        if kind is None:
+            report.ignored(place, f"{name}: {class_name or 'no class'} is none of MirrorMaker 2's")
+            continue
+        state = whole.get("status", "connector", "state")
+        stopped = (state.scalar or "").upper() not in _RUNNING
+        yield Connector(
+            kind=kind,
+            name=name or str(kind),
+            config=config.settings(),
+            setting=place,
+            offsets_topic=Setting(value=offsets_topic, place="--offsets-topic") if offsets_topic else None,
+            stopped=state.setting if stopped else None,
+            mm2_version=version,
+        )
+
+
+def _found(tree: Tree) -> Iterator[tuple[str, Tree, Tree]]:
+    """Name, configuration and whole of each connector."""
+    if tree.items:
+        for item in tree.items:
+            yield from _found(item)
+    elif "connector.class" in tree.fields:
+        yield tree.text("name"), tree, tree
+    elif "connector.class" in tree.get("config").fields:
+        config = tree.get("config")
+        yield tree.text("name") or config.text("name"), config, tree
+    else:
+        for name, entry in tree.fields.items():
+            config = entry.get("info", "config")
+            if "connector.class" in config.fields:
+                yield entry.get("info").text("name") or name, config, entry

@@ -1,0 +1,295 @@
+"""MM2's three connectors, as Kafka Connect runs them, turned into flows of a properties file.
+
+In Connect every connector has a configuration of its own; in a properties file the three of a flow share
+one. A key counts for the connector that reads it. Where two of a flow disagree, the source connector's value
+stands and the difference is reported.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from enum import StrEnum
+
+from twinlog.config.client_keys import CLUSTER_CLIENT_KEYS, KEYS_BY_CLIENT
+from twinlog.config.keys import BY_ANY_NAME
+from twinlog.config.spec import KeySpec, Scope, Service, java_boolean, split_list
+from twinlog.imports.draft import Draft
+from twinlog.imports.references import References
+from twinlog.imports.report import Setting
+
+_PACKAGE = "org.apache.kafka.connect.mirror."
+
+
+class Kind(StrEnum):
+    """The simple names of the connectors' classes, in the order in which their values count."""
+
+    SOURCE = "MirrorSourceConnector"
+    CHECKPOINT = "MirrorCheckpointConnector"
+    HEARTBEAT = "MirrorHeartbeatConnector"
+
+
+_READERS: Mapping[Kind, frozenset[Service]] = {
+    Kind.SOURCE: frozenset((Service.SOURCE, Service.CONFIGSYNC)),
+    Kind.CHECKPOINT: frozenset((Service.CHECKPOINT,)),
+    Kind.HEARTBEAT: frozenset((Service.HEARTBEAT,)),
+}
+_SIDES = ("source", "target")
+_CLIENTS = tuple(KEYS_BY_CLIENT)
+_CLIENT_PREFIXES = tuple(
+    f"{side}{client}." for side in ("", *(f"{side}." for side in _SIDES)) for client in _CLIENTS
+)
+_CONVERTERS = ("key.converter", "value.converter", "header.converter")
+_IDENTIFYING = ("name", "connector.class", "source.cluster.alias", "target.cluster.alias")
+_FLOW_SCOPES = (Scope.FLOW, Scope.FLOW_ONLY)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Connector:
+    kind: Kind
+    name: str
+    config: Mapping[str, Setting]
+    setting: Setting
+    """Where it stands."""
+    offsets_topic: Setting | None = None
+    """The `offset.storage.topic` of its worker; None = not known."""
+    stopped: Setting | None = None
+    """What says that it is paused or stopped."""
+    mm2_version: tuple[int, int] | None = None
+
+    @property
+    def flow(self) -> tuple[str, str]:
+        config = self.config
+        source, target = config.get("source.cluster.alias"), config.get("target.cluster.alias")
+        return source.value if source else "", target.value if target else "target"
+
+
+def kind_of(class_name: str) -> Kind | None:
+    """Connect takes the full name, the simple name, and the simple name without `Connector`."""
+    simple = class_name.strip().removeprefix(_PACKAGE)
+    return next((kind for kind in Kind if simple in (kind.value, kind.value.removesuffix("Connector"))), None)
+
+
+@dataclass(slots=True, kw_only=True)
+class ConnectorImport:
+    """Writes connectors into a draft."""
+
+    draft: Draft
+    references: References
+    _refused: set[str] = field(default_factory=set)
+    """Flows that would copy something else than before."""
+
+    def add(self, connectors: Sequence[Connector]) -> None:
+        by_flow: dict[str, list[Connector]] = {}
+        for connector in connectors:
+            source, target = connector.flow
+            if self._are_aliases(connector, source, target):
+                by_flow.setdefault(f"{source}->{target}", []).append(connector)
+        for name, found in by_flow.items():
+            self._add_flow(name, found)
+        if by_flow:
+            # The dedicated mode writes heartbeats for every pair of clusters, Connect for what it is told.
+            self.draft.set_top("emit.heartbeats.enabled", "false")
+
+    def _are_aliases(self, connector: Connector, source: str, target: str) -> bool:
+        if not source or source == target:
+            self.draft.report.impossible(
+                connector.setting, "source.cluster.alias is missing, or the same as target.cluster.alias"
+            )
+            return False
+        for alias in (source, target):
+            if alias.split() != [alias] or "," in alias or "->" in alias:
+                self.draft.report.impossible(connector.setting, f"{alias!r} cannot be an alias in a file")
+                return False
+        return True
+
+    def _add_flow(self, flow: str, connectors: Sequence[Connector]) -> None:
+        source, target = flow.split("->")
+        self.draft.add_cluster(source)
+        self.draft.add_cluster(target)
+        chosen: dict[Kind, Connector] = {}
+        for connector in connectors:
+            earlier = chosen.setdefault(connector.kind, connector)
+            if earlier is not connector:
+                self._refuse(
+                    flow,
+                    connector.setting,
+                    f"{flow} has two connectors of this kind: {earlier.name} and {connector.name}; import the"
+                    " second one into a file of its own, with another alias of the source",
+                )
+        self.draft.decide_flow(flow, "enabled", "true")
+        for kind in Kind:
+            if kind in chosen:
+                self._add_connector(flow, chosen[kind])
+        self._decide(flow, chosen)
+
+    def _add_connector(self, flow: str, connector: Connector) -> None:
+        for key, found in connector.config.items():
+            if key in _IDENTIFYING:
+                continue
+            setting = self.references.translated(found, f"{flow}.{key}")
+            self._add_key(flow, connector, key, setting)
+
+    def _add_key(self, flow: str, connector: Connector, key: str, setting: Setting) -> None:
+        report = self.draft.report
+        if key.startswith("config.providers"):
+            self.draft.set_provider(key, setting)
+        elif key in _CONVERTERS:
+            self._add_converter(flow, connector, key, setting)
+        elif key.startswith(("transforms", "predicates")):
+            if setting.value.strip() and connector.kind is Kind.SOURCE:
+                self._refuse(
+                    flow, setting, "transforms are Java classes; records are copied unchanged or not at all"
+                )
+        elif key.startswith(("source.cluster.", "target.cluster.")):
+            self._add_cluster_key(flow, key, setting)
+        elif key.startswith(_CLIENT_PREFIXES):
+            self._put(flow, key, setting)
+        elif key.startswith("replication.policy."):
+            self._add_policy(flow, key, setting)
+        else:
+            spec = BY_ANY_NAME.get(key)
+            if spec is None or spec.scope not in _FLOW_SCOPES:
+                report.ignored(setting, f"{key} is no key of MirrorMaker 2")
+            elif spec.no_effect:
+                report.ignored(setting, spec.no_effect)
+            elif not _READERS[connector.kind].intersection(spec.services) or key == "enabled":
+                if key != "enabled":
+                    report.ignored(setting, f"{connector.kind} does not read {key}")
+            else:
+                self._add_known(flow, spec, key, setting)
+
+    def _add_known(self, flow: str, spec: KeySpec, key: str, setting: Setting) -> None:
+        if spec.choices and setting.value.strip().lower() not in (each.lower() for each in spec.choices):
+            self._refuse(flow, setting, f"{key}: known are only {', '.join(spec.choices)}")
+            return
+        if spec.distinct:
+            elements = dict.fromkeys(element for element in split_list(setting.value) if element)
+            if len(elements) < len(split_list(setting.value)):
+                # Kafka takes them before 4.2; a list of nothing means nothing there, too.
+                setting = setting.at(", ".join(elements))
+        self._put(flow, key, setting)
+
+    def _add_policy(self, flow: str, key: str, setting: Setting) -> None:
+        spec = BY_ANY_NAME.get(key)
+        if spec is not None:
+            self._add_known(flow, spec, key, setting)
+        else:
+            self._put(flow, key, setting)
+
+    def _add_converter(self, flow: str, connector: Connector, key: str, setting: Setting) -> None:
+        if setting.value.strip().rpartition(".")[2] == "ByteArrayConverter":
+            self.draft.report.ignored(setting, "records are copied byte for byte, nothing is converted")
+        elif connector.kind is Kind.SOURCE:
+            self._refuse(
+                flow,
+                setting,
+                "this converter changes records; Twinlog copies byte for byte",
+            )
+
+    def _add_cluster_key(self, flow: str, key: str, setting: Setting) -> None:
+        side, _, name = key.partition(".cluster.")
+        alias = flow.split("->")[_SIDES.index(side)]
+        if name not in CLUSTER_CLIENT_KEYS:
+            self.draft.report.ignored(setting, f"no client of MirrorMaker 2 reads {key} either")
+        elif not self.draft.set_cluster(alias, name, setting):
+            self._put(flow, key, setting)
+
+    def _put(self, flow: str, key: str, setting: Setting) -> None:
+        if not self.draft.set_flow(flow, key, setting):
+            self.draft.report.to_do(
+                setting,
+                f"another connector of {flow} has another value of {key}, which stands for all",
+                becomes=f"{flow}.{key}",
+            )
+
+    def _decide(self, flow: str, chosen: Mapping[Kind, Connector]) -> None:
+        """What follows from which connectors there are, and whether they run."""
+        report = self.draft.report
+        source, checkpoint = chosen.get(Kind.SOURCE), chosen.get(Kind.CHECKPOINT)
+        if source is not None:
+            self._add_progress(flow, source)
+            _old_defaults(self.draft, flow, source)
+        for kind, connector in chosen.items():
+            off = _switched_off(connector)
+            if off is not None:
+                key = _SWITCHES[kind]
+                self.draft.decide_flow(flow, key, "false")
+                report.mapped(off, f"{flow}.{key}", f"{connector.name} does not run, so this is off")
+        if source is None and checkpoint is not None:
+            report.to_do(
+                checkpoint.setting,
+                f"nothing copies the records of {flow}: run only `twinlog run FILE --service checkpoint`",
+                becomes=f"{flow}.enabled",
+            )
+        if source is None and checkpoint is None:
+            self.draft.decide_flow(flow, "enabled", "false")
+        if source is not None and checkpoint is None:
+            self.draft.decide_flow(flow, "emit.checkpoints.enabled", "false")
+        heartbeat = chosen.get(Kind.HEARTBEAT)
+        if heartbeat is not None and not self.draft.flow_has(flow, "emit.heartbeats.enabled"):
+            self.draft.decide_flow(flow, "emit.heartbeats.enabled", "true")
+        if flow in self._refused:
+            self.draft.decide_flow(flow, "enabled", "false")
+
+    def _add_progress(self, flow: str, source: Connector) -> None:
+        """Where its progress is stored, and under which name: without both, all would be copied again."""
+        name = source.setting.at(source.name)
+        self.draft.set_flow(flow, "name", name, "the name under which progress is stored")
+        if self.draft.flow_has(flow, "offsets.storage.topic"):
+            return
+        if source.offsets_topic is not None:
+            self.draft.set_flow(flow, "offsets.storage.topic", source.offsets_topic)
+        else:
+            self._refused.add(flow)
+            self.draft.report.to_do(
+                source.setting,
+                "nothing here tells the worker's offset.storage.topic, where the positions are: import again"
+                f" with --offsets-topic TOPIC (often connect-offsets); {flow} is switched off until then",
+                becomes=f"{flow}.offsets.storage.topic",
+            )
+
+    def _refuse(self, flow: str, setting: Setting, text: str) -> None:
+        self._refused.add(flow)
+        self.draft.report.impossible(setting, f"{text}; {flow} is switched off until you have decided")
+
+
+_SWITCHES = {
+    Kind.SOURCE: "enabled",
+    Kind.CHECKPOINT: "emit.checkpoints.enabled",
+    Kind.HEARTBEAT: "emit.heartbeats.enabled",
+}
+
+
+def _switched_off(connector: Connector) -> Setting | None:
+    enabled = connector.config.get("enabled")
+    if (
+        enabled is not None
+        and not java_boolean(enabled.value.strip())
+        and connector.kind is not Kind.HEARTBEAT
+    ):
+        return enabled
+    return connector.stopped
+
+
+def _old_defaults(draft: Draft, flow: str, source: Connector) -> None:
+    """Defaults of Kafka's earlier releases that decide what is copied."""
+    version = source.mm2_version
+    if version is None:
+        return
+    old: Iterable[tuple[str, tuple[int, int], str]] = (
+        ("topics.exclude", (4, 0), r".*[\-\.]internal, .*\.replica, __.*"),
+        (
+            "config.properties.exclude",
+            (4, 3),
+            (
+                r"follower\.replication\.throttled\.replicas, leader\.replication\.throttled\.replicas,"
+                r" message\.timestamp\.difference\.max\.ms, message\.timestamp\.type,"
+                r" unclean\.leader\.election\.enable, min\.insync\.replicas"
+            ),
+        ),
+    )
+    for key, changed, value in old:
+        spec = BY_ANY_NAME[key]
+        written = any(draft.flow_has(flow, name) for name in (key, *spec.aliases))
+        if version < changed and not written:
+            shown = ".".join(map(str, version))
+            draft.set_flow(flow, key, source.setting.at(value), f"the default of Kafka {shown}")

@@ -1,0 +1,204 @@
+"""YAML and JSON as trees that know their lines. Bounded: a file cannot make more of itself than it is.
+
+YAML is composed and never constructed, so that a tag makes no object. Scalars are text, as every setting of
+Kafka is in the end: `true`, `600`, `null` (None).
+"""
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from twinlog.errors import ConfigError
+from twinlog.imports.report import Setting
+
+MAX_BYTES = 8 * 1024 * 1024
+MAX_NODES = 200_000
+"""After aliases are expanded."""
+MAX_DEPTH = 60
+
+_YAML_WITHOUT_KIND = "tag:yaml.org,2002:"
+_MERGE = f"{_YAML_WITHOUT_KIND}merge"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Tree:
+    """A mapping, a list or a scalar."""
+
+    place: str
+    line: int = 0
+    fields: Mapping[str, "Tree"] = field(default_factory=dict)
+    items: tuple["Tree", ...] = ()
+    scalar: str | None = None
+    is_scalar: bool = False
+
+    def get(self, *names: str) -> "Tree":
+        """The tree below these names; an empty one where there is none."""
+        tree = self
+        for name in names:
+            place = f"{tree.place}.{name}" if tree.place else name
+            tree = tree.fields.get(name, Tree(place=place, line=tree.line))
+        return tree
+
+    @property
+    def is_there(self) -> bool:
+        return bool(self.fields or self.items or (self.is_scalar and self.scalar is not None))
+
+    def text(self, name: str, default: str = "") -> str:
+        found = self.get(name).scalar
+        return default if found is None else found.strip()
+
+    @property
+    def setting(self) -> Setting:
+        return Setting(value=self.scalar or "", place=self.place, line=self.line)
+
+    def settings(self) -> dict[str, Setting]:
+        """The scalars of a flat mapping; lists joined with commas, as Connect reads its lists."""
+        found: dict[str, Setting] = {}
+        for name, tree in self.fields.items():
+            if tree.items:
+                joined = ",".join(item.scalar or "" for item in tree.items)
+                found[name] = tree.setting.at(joined)
+            elif tree.is_scalar and tree.scalar is not None:
+                found[name] = tree.setting
+        return found
+
+
+def check_size(text: str, file: str) -> None:
+    """Raises ConfigError for a file that no estate has."""
+    if len(text) > MAX_BYTES:
+        raise ConfigError(f"{file}: larger than {MAX_BYTES} bytes; import one resource at a time")
+
+
+def read_yaml(text: str, file: str) -> tuple[Tree, ...]:
+    """The documents of a file, empty ones left out. Raises ConfigError with file and line."""
+    try:
+        import yaml
+    except ImportError as error:
+        raise ConfigError("reading YAML needs the package PyYAML: pip install PyYAML") from error
+
+    check_size(text, file)
+    try:
+        counted = _Counted(file)
+        trees = (counted.tree(node, "", 0) for node in yaml.compose_all(text, Loader=yaml.SafeLoader))
+        return tuple(tree for tree in trees if tree.is_there)
+    except yaml.MarkedYAMLError as error:
+        mark = error.problem_mark or error.context_mark
+        raise _error(file, mark.line + 1 if mark else 0, error.problem or "not YAML") from error
+    except yaml.reader.ReaderError as error:
+        line = text.count("\n", 0, error.position) + 1
+        raise _error(file, line, "a character that YAML does not allow") from error
+    except (yaml.YAMLError, RecursionError) as error:
+        raise _error(file, 0, "cannot be read as YAML") from error
+
+
+def read_json(text: str, file: str) -> Tree:
+    """Raises ConfigError with file and line, also for a name that stands twice in an object."""
+    check_size(text, file)
+
+    def unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+        found = dict(pairs)
+        if len(found) < len(pairs):
+            names = [name for name, _ in pairs]
+            twice = next(name for name in names if names.count(name) > 1)
+            raise _error(file, 0, f"{twice!r} stands twice in one object")
+        return found
+
+    try:
+        value = json.loads(text, object_pairs_hook=unique)
+        return _of_json(value, "", 0, file)
+    except json.JSONDecodeError as error:
+        raise _error(file, error.lineno, error.msg) from error
+    except RecursionError as error:
+        raise _error(file, 0, "nested too deeply") from error
+
+
+def _of_json(value: Any, place: str, depth: int, file: str) -> Tree:
+    if depth > MAX_DEPTH:
+        raise _error(file, 0, "nested too deeply")
+    if isinstance(value, dict):
+        fields = {name: _of_json(item, _below(place, name), depth + 1, file) for name, item in value.items()}
+        return Tree(place=place, fields=fields)
+    if isinstance(value, list):
+        items = tuple(_of_json(item, f"{place}[{n}]", depth + 1, file) for n, item in enumerate(value))
+        return Tree(place=place, items=items)
+    if value is None:
+        return Tree(place=place, is_scalar=True)
+    text = ("true" if value else "false") if isinstance(value, bool) else str(value)
+    return Tree(place=place, is_scalar=True, scalar=text)
+
+
+class _Counted:
+    """Turns YAML nodes into trees, and counts them: an alias is expanded wherever it stands."""
+
+    def __init__(self, file: str) -> None:
+        self._file = file
+        self._nodes = 0
+
+    def tree(self, node: Any, place: str, depth: int) -> Tree:
+        import yaml
+
+        line = node.start_mark.line + 1
+        self._nodes += 1
+        if self._nodes > MAX_NODES or depth > MAX_DEPTH:
+            raise _error(self._file, line, "aliases or nesting make too much of this file")
+        if isinstance(node, yaml.MappingNode):
+            self._require_plain(node, line)
+            return Tree(place=place, line=line, fields=self._fields(node, place, depth))
+        if isinstance(node, yaml.SequenceNode):
+            self._require_plain(node, line)
+            items = (self.tree(item, f"{place}[{n}]", depth + 1) for n, item in enumerate(node.value))
+            return Tree(place=place, line=line, items=tuple(items))
+        return Tree(place=place, line=line, is_scalar=True, scalar=self._scalar(node, line))
+
+    def _fields(self, node: Any, place: str, depth: int) -> dict[str, Tree]:
+        merged: dict[str, Tree] = {}
+        own: dict[str, Tree] = {}
+        for key, value in node.value:
+            line = key.start_mark.line + 1
+            if key.tag == _MERGE:
+                for tree in self._merged(value, place, depth):
+                    merged = {**tree.fields, **merged}
+                continue
+            name = self._scalar(key, line) if not isinstance(key.value, list) else None
+            if name is None:
+                raise _error(self._file, line, "a name of a field has to be text")
+            if name in own:
+                raise _error(self._file, line, f"{name!r} stands twice here")
+            own[name] = self.tree(value, _below(place, name), depth + 1)
+        return {**merged, **own}
+
+    def _merged(self, node: Any, place: str, depth: int) -> Iterator[Tree]:
+        parts: Sequence[Any] = node.value if type(node).__name__ == "SequenceNode" else (node,)
+        for part in parts:
+            yield self.tree(part, place, depth + 1)
+
+    def _require_plain(self, node: Any, line: int) -> None:
+        if node.tag not in (f"{_YAML_WITHOUT_KIND}map", f"{_YAML_WITHOUT_KIND}seq"):
+            raise _error(self._file, line, f"the tag {node.tag} has no place here")
+
+    def _scalar(self, node: Any, line: int) -> str | None:
+        from yaml.constructor import ConstructorError, SafeConstructor
+
+        kind = node.tag.removeprefix(_YAML_WITHOUT_KIND)
+        if kind == "null":
+            return None
+        if kind == "bool":
+            return "true" if node.value.lower() in ("true", "yes", "on") else "false"
+        if kind == "int":
+            try:
+                return str(SafeConstructor().construct_yaml_int(node))
+            except (ValueError, ConstructorError) as error:
+                raise _error(self._file, line, "not a number") from error
+        if kind in ("str", "float", "timestamp", "value"):
+            return str(node.value)
+        raise _error(self._file, line, f"the tag {node.tag} has no place here")
+
+
+def _below(place: str, name: str) -> str:
+    return f"{place}.{name}" if place else name
+
+
+def _error(file: str, line: int, problem: str) -> ConfigError:
+    where = f"{file}:{line}" if line else file
+    return ConfigError(f"{where}: {problem}", metadata={"file": file, "line": str(line)})

@@ -1,0 +1,118 @@
+"""The properties file that an import writes, while it grows."""
+
+from twinlog.config.client_keys import is_secret
+from twinlog.imports.report import Fate, Report, Setting
+from twinlog.properties_text import render_properties
+
+_PROVIDERS = "org.apache.kafka.common.config.provider"
+SECRETS = "secrets"
+"""The provider of what was a Kubernetes Secret: a directory with a directory for each Secret."""
+
+_PROVIDER_CLASSES = {
+    SECRETS: f"{_PROVIDERS}.DirectoryConfigProvider",
+    "directory": f"{_PROVIDERS}.DirectoryConfigProvider",
+    "dir": f"{_PROVIDERS}.DirectoryConfigProvider",
+    "file": f"{_PROVIDERS}.FileConfigProvider",
+    "env": f"{_PROVIDERS}.EnvVarConfigProvider",
+}
+
+
+class Draft:
+    """Keys of the file with their values, and the report that tells where each came from."""
+
+    def __init__(self, report: Report) -> None:
+        self.report = report
+        self._top: dict[str, str] = {}
+        self._clusters: dict[str, dict[str, str]] = {}
+        self._flows: dict[str, dict[str, str]] = {}
+        self._providers: dict[str, str] = {}
+        self._provider_params: dict[str, dict[str, str]] = {}
+
+    def use_provider(self, name: str) -> bool:
+        """Name a provider of Kafka's own in `config.providers`; False when nobody knows its class."""
+        if name in _PROVIDER_CLASSES:
+            self._providers[name] = _PROVIDER_CLASSES[name]
+        return name in _PROVIDER_CLASSES
+
+    def set_provider(self, key: str, setting: Setting) -> None:
+        """`config.providers[.<name>.…]` as the imported file says it."""
+        name, _, rest = key.removeprefix("config.providers").removeprefix(".").partition(".")
+        if not rest:
+            return
+        if rest == "class" and setting.value.startswith("io.strimzi."):
+            self.report.ignored(setting, "what it would read is mounted as files, see the references")
+            return
+        if rest == "class":
+            self._providers[name] = setting.value
+        else:
+            self._provider_params.setdefault(name, {})[key] = setting.value
+        self.report.mapped(setting, key)
+
+    def set_top(self, key: str, value: str) -> None:
+        self._top[key] = value
+
+    def add_cluster(self, alias: str) -> None:
+        self._clusters.setdefault(alias, {})
+
+    def cluster_value(self, alias: str, key: str) -> str | None:
+        return self._clusters.get(alias, {}).get(key)
+
+    def set_cluster(self, alias: str, key: str, setting: Setting) -> bool:
+        """`A.<key>`. False when the cluster has another value of it already."""
+        values = self._clusters.setdefault(alias, {})
+        if values.setdefault(key, setting.value) != setting.value:
+            return False
+        self._mapped(setting, f"{alias}.{key}", key)
+        return True
+
+    def set_flow(self, flow: str, key: str, setting: Setting, text: str = "") -> bool:
+        """`A->B.<key>`. False when the flow has another value of it already."""
+        values = self._flows.setdefault(flow, {})
+        if values.setdefault(key, setting.value) != setting.value:
+            return False
+        self._mapped(setting, f"{flow}.{key}", key, text)
+        return True
+
+    def flow_has(self, flow: str, key: str) -> bool:
+        return key in self._flows.get(flow, {})
+
+    def decide_flow(self, flow: str, key: str, value: str) -> None:
+        """A value that follows from what was found, whatever stood there."""
+        self._flows.setdefault(flow, {})[key] = value
+
+    def _mapped(self, setting: Setting, becomes: str, key: str, text: str = "") -> None:
+        if is_secret(key) and "${" not in setting.value:
+            self.report.to_do(
+                setting,
+                "a secret in clear text: move it to a config provider, or keep the file private",
+                becomes=becomes,
+            )
+        else:
+            self.report.mapped(setting, becomes, text)
+
+    def render(self, *, origin: str) -> str:
+        """The file, with what is still to be done as comments at its head."""
+        parts = [f"# Imported from {_comment(origin)}. See docs/migration/ before it is started.\n"]
+        parts += [
+            f"# {line.fate}: {_comment(line.becomes or line.place)}: {_comment(line.text)}\n"
+            for line in self.report.lines
+            if line.fate in (Fate.TO_DO, Fate.IMPOSSIBLE)
+        ]
+        parts.append("\n" + render_properties({"clusters": ", ".join(self._clusters)}))
+        if self._providers:
+            providers = {"config.providers": ", ".join(self._providers)}
+            providers |= {f"config.providers.{name}.class": it for name, it in self._providers.items()}
+            for name in self._providers:
+                providers |= self._provider_params.get(name, {})
+            parts.append(render_properties(providers))
+        parts.append(render_properties(self._top))
+        for alias, values in self._clusters.items():
+            parts.append("\n" + render_properties({f"{alias}.{key}": it for key, it in values.items()}))
+        for flow, values in self._flows.items():
+            parts.append("\n" + render_properties({f"{flow}.{key}": it for key, it in values.items()}))
+        return "".join(parts)
+
+
+def _comment(text: str) -> str:
+    """One line of what a properties file may hold."""
+    return " ".join(text.split()).encode("ascii", "replace").decode("ascii")

@@ -1,0 +1,173 @@
+"""From the text of any format that is known to a properties file and a report."""
+
+import os
+from dataclasses import dataclass
+from enum import StrEnum
+from pathlib import Path
+
+from twinlog.config import load
+from twinlog.errors import ConfigError
+from twinlog.imports import connect_json, strimzi, topic_lists
+from twinlog.imports.connectors import ConnectorImport
+from twinlog.imports.documents import Tree, check_size, read_json, read_yaml
+from twinlog.imports.draft import Draft
+from twinlog.imports.references import DEFAULT_SECRETS_DIR, References
+from twinlog.imports.report import Fate, Line, Report, Setting
+from twinlog.imports.topic_lists import Side, TopicListImport
+
+
+class Format(StrEnum):
+    AUTO = "auto"
+    STRIMZI = "strimzi"
+    CONNECT = "connect"
+    UREPLICATOR = "ureplicator"
+    BROOKLIN = "brooklin"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ImportOptions:
+    """What a format does not say."""
+
+    format: Format = Format.AUTO
+    source: str = ""
+    """`ALIAS=HOST:PORT,…` or one of both; for lists of topics."""
+    target: str = ""
+    offsets_topic: str = ""
+    """The worker's `offset.storage.topic`; for connectors that were asked for by REST."""
+    mm2_version: tuple[int, int] | None = None
+    """The release of Kafka whose defaults held; None = what the file says, else 4.x."""
+    secrets_dir: str = DEFAULT_SECRETS_DIR
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Imported:
+    format: Format
+    properties: str
+    lines: tuple[Line, ...]
+
+    @property
+    def complete(self) -> bool:
+        """Nothing was impossible."""
+        return all(line.fate is not Fate.IMPOSSIBLE for line in self.lines)
+
+
+def import_text(text: str, *, file: str, options: ImportOptions | None = None) -> Imported:
+    """Import a file's text; `file` is only named. Raises ConfigError with file and line."""
+    options = options or ImportOptions()
+    check_size(text, file)
+    report = Report()
+    draft = Draft(report)
+    format_ = _Reading(text, file, options, draft).read()
+    if not any(line.fate is Fate.MAPPED or line.becomes for line in report.lines):
+        _raise_nothing(file, report)
+    properties = draft.render(origin=file)
+    refusal = _refusal(properties)
+    if refusal:
+        report.impossible(Setting(value="", place="the properties file"), f"is refused as it is: {refusal}")
+        properties = draft.render(origin=file)
+    return Imported(format=format_, properties=properties, lines=report.lines)
+
+
+def _raise_nothing(file: str, report: Report) -> None:
+    why = "; ".join(f"{line.place}: {line.text}" for line in report.lines[:3])
+    raise ConfigError(f"{file}: there is no mirroring in it{f' ({why})' if why else ''}")
+
+
+class _Reading:
+    def __init__(self, text: str, file: str, options: ImportOptions, draft: Draft) -> None:
+        self._text, self._file, self._options, self._draft = text, file, options, draft
+        self._references = References(draft=draft, directory=options.secrets_dir.rstrip("/"))
+
+    def read(self) -> Format:
+        wanted, text = self._options.format, self._text
+        looks_like_json = text.lstrip()[:1] in ("{", "[")
+        if wanted is Format.UREPLICATOR or (wanted is Format.AUTO and topic_lists.is_ureplicator(text)):
+            return self._ureplicator(read_json(text, self._file) if looks_like_json else None)
+        if looks_like_json:
+            return self._json(read_json(text, self._file))
+        return self._yaml(read_yaml(text, self._file))
+
+    def _json(self, tree: Tree) -> Format:
+        wanted = self._options.format
+        if wanted is Format.STRIMZI or (wanted is Format.AUTO and strimzi.is_strimzi((tree,))):
+            return self._strimzi((tree,))
+        if wanted is Format.CONNECT or (wanted is Format.AUTO and connect_json.is_connect(tree)):
+            found = connect_json.connectors_of(
+                tree,
+                self._draft.report,
+                offsets_topic=self._options.offsets_topic,
+                version=self._options.mm2_version,
+            )
+            ConnectorImport(draft=self._draft, references=self._references).add([*found])
+            return Format.CONNECT
+        if wanted is Format.BROOKLIN or (wanted is Format.AUTO and topic_lists.is_brooklin(tree)):
+            streams = [*topic_lists.datastreams(tree)]
+            topic_lists.add_datastreams(streams, self._draft, self._source, self._target)
+            return Format.BROOKLIN
+        if wanted is Format.AUTO and topic_lists.is_topic_json(tree):
+            return self._ureplicator(tree)
+        raise self._unknown()
+
+    def _yaml(self, documents: tuple[Tree, ...]) -> Format:
+        if self._options.format is Format.STRIMZI or strimzi.is_strimzi(documents):
+            return self._strimzi(documents)
+        raise self._unknown()
+
+    def _strimzi(self, documents: tuple[Tree, ...]) -> Format:
+        found = strimzi.connectors_of(
+            documents,
+            self._draft,
+            self._references,
+            offsets_topic=self._options.offsets_topic,
+            version=self._options.mm2_version,
+        )
+        ConnectorImport(draft=self._draft, references=self._references).add(found)
+        return Format.STRIMZI
+
+    def _ureplicator(self, tree: Tree | None) -> Format:
+        topics = (
+            topic_lists.topics_of_json(tree)
+            if tree is not None
+            else topic_lists.ureplicator_topics(self._text, self._draft)
+        )
+        whole = Setting(value="", place="the list of topics")
+        TopicListImport(self._draft, self._source, self._target).add([*topics], whole)
+        return Format.UREPLICATOR
+
+    @property
+    def _source(self) -> Side:
+        return Side.parse(self._options.source, "source")
+
+    @property
+    def _target(self) -> Side:
+        return Side.parse(self._options.target, "target")
+
+    def _unknown(self) -> ConfigError:
+        known = ", ".join(each for each in Format if each is not Format.AUTO)
+        return ConfigError(
+            f"{self._file}: the format is not known: Strimzi's resources, Kafka Connect's connectors as JSON,"
+            f" uReplicator's or Brooklin's topics; name it with --format ({known})"
+        )
+
+
+class _Text:
+    """The one file of a file system that is read by the services' own reader. What it refers to is elsewhere,
+    and is there when Twinlog runs."""
+
+    def __init__(self, text: str) -> None:
+        self._content = text.encode("latin-1")
+
+    def read_bytes(self, path: str) -> bytes:
+        return self._content if path == os.devnull else b""
+
+    def is_file(self, path: str) -> bool:
+        return False
+
+
+def _refusal(properties: str) -> str:
+    """Why the services would refuse the file, empty when they would not."""
+    try:
+        load(Path(os.devnull), environ={}, files=_Text(properties))
+    except ConfigError as error:
+        return str(error).replace(os.devnull, "line").replace("\n", "; ")
+    return ""

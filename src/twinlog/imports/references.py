@@ -1,0 +1,66 @@
+"""References to secrets of the imported file, as references of Kafka's own config providers."""
+
+import re
+from dataclasses import dataclass
+
+from twinlog.imports.draft import SECRETS, Draft
+from twinlog.imports.report import Setting
+
+DEFAULT_SECRETS_DIR = "/etc/twinlog/secrets"
+
+_REFERENCE = re.compile(r"\$\{([^}:]*):(([^}]*?):)?([^}]*?)\}")
+_STRIMZI = {"strimzienv": "env", "strimzifile": "file", "strimzidir": "dir"}
+_KUBERNETES = ("strimzisecrets", "secrets", "configmaps")
+_HIDDEN = re.compile(r"\*{3,}|\[hidden\]|<hidden>|\[redacted\]", re.IGNORECASE)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class References:
+    """Where Secrets of Kubernetes are mounted for Twinlog: `<directory>/<name>/<key>`."""
+
+    draft: Draft
+    directory: str = DEFAULT_SECRETS_DIR
+
+    def secret(self, name: str, key: str) -> str:
+        """`${secrets:DIR/NAME:KEY}`."""
+        self.draft.use_provider(SECRETS)
+        return f"${{{SECRETS}:{self.directory}/{name}:{key}}}"
+
+    def to_mount(self, setting: Setting, name: str, becomes: str) -> None:
+        self.draft.report.to_do(
+            setting, f"mount the Secret {name} of Kubernetes at {self.directory}/{name}", becomes=becomes
+        )
+
+    def translated(self, setting: Setting, becomes: str) -> Setting:
+        """The value with references that Twinlog's providers answer; one that was hidden by who wrote the
+        file becomes a variable of the environment with a name of its own."""
+        if _HIDDEN.fullmatch(setting.value.strip()):
+            variable = re.sub(r"[^A-Za-z0-9]+", "_", becomes).strip("_").upper()
+            self.draft.use_provider("env")
+            self.draft.report.to_do(
+                setting, f"the value was hidden: set the variable {variable}", becomes=becomes
+            )
+            return setting.at(f"${{env:{variable}}}")
+
+        def replaced(match: re.Match[str]) -> str:
+            provider, path, key = match[1], match[3] or "", match[4]
+            if path.startswith(f"{self.directory}/"):
+                return match[0]
+            if provider in _KUBERNETES and "/" in path:
+                name = path.rpartition("/")[2]
+                self.to_mount(setting, name, becomes)
+                return self.secret(name, key)
+            known = _STRIMZI.get(provider, provider)
+            if not self.draft.use_provider(known):
+                self.draft.report.to_do(
+                    setting,
+                    f"name the class of provider {provider!r} in config.providers.{provider}.class"
+                    " (docs/security.md)",
+                    becomes=becomes,
+                )
+                return match[0]
+            where = f"the variable {key}" if known == "env" else f"{path} has to be there"
+            self.draft.report.to_do(setting, f"provider {known!r} is asked: {where}", becomes=becomes)
+            return f"${{{known}:{path}:{key}}}" if path else f"${{{known}:{key}}}"
+
+        return setting.at(_REFERENCE.sub(replaced, setting.value))

@@ -1,0 +1,251 @@
+"""Strimzi's `KafkaMirrorMaker2` (v1, v1beta2 and older) and `KafkaConnector`, as its operator reads them.
+
+The operator makes connectors named `A->B.MirrorSourceConnector` and so on, whose worker keeps the positions
+of all mirrors of a resource in one topic. What it writes into their configuration is written here the same
+way, so that a connector means the same whether its resource or Connect's REST API was imported.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+
+from twinlog.config.keys import BY_ANY_NAME
+from twinlog.config.spec import Scope
+from twinlog.imports.connectors import Connector, Kind, kind_of
+from twinlog.imports.documents import Tree
+from twinlog.imports.draft import Draft
+from twinlog.imports.references import References
+from twinlog.imports.report import Report, Setting
+from twinlog.imports.strimzi_security import security_settings
+
+MIRROR_MAKER_2 = "KafkaMirrorMaker2"
+CONNECTOR = "KafkaConnector"
+_CONVERTERS = ("key.converter", "value.converter", "header.converter")
+"""Of the worker; connectors may have others of their own."""
+_DEFAULT_OFFSETS_TOPIC = "mirrormaker2-cluster-offsets"
+"""Of the operator, where a resource names none (v1beta2)."""
+
+_CONNECTORS = {
+    Kind.SOURCE: "sourceConnector",
+    Kind.CHECKPOINT: "checkpointConnector",
+    Kind.HEARTBEAT: "heartbeatConnector",
+}
+_PATTERNS = {
+    "topicsPattern": "topics",
+    "topicsBlacklistPattern": "topics.exclude",
+    "topicsExcludePattern": "topics.exclude",
+    "groupsPattern": "groups",
+    "groupsBlacklistPattern": "groups.exclude",
+    "groupsExcludePattern": "groups.exclude",
+}
+_READ_PATTERNS: Mapping[Kind, tuple[str, ...]] = {
+    Kind.SOURCE: ("topics",),
+    Kind.CHECKPOINT: ("topics", "groups"),
+    Kind.HEARTBEAT: (),
+}
+_MIRROR_FIELDS = {"source", "sourceCluster", "targetCluster", *_CONNECTORS.values(), *_PATTERNS}
+_CLUSTER_FIELDS = {"alias", "bootstrapServers", "tls", "authentication", "config"}
+_TARGET_FIELDS = {"groupId", "configStorageTopic", "statusStorageTopic", "offsetStorageTopic"}
+_CONNECTOR_FIELDS = {"tasksMax", "config", "pause", "state"}
+_ABOUT_PODS = (
+    "replicas", "image", "resources", "livenessProbe", "readinessProbe", "jvmOptions", "jmxOptions",
+    "logging", "clientRackInitImage", "metricsConfig", "tracing", "template", "affinity", "tolerations",
+    "metrics", "build", "plugins",
+)  # fmt: skip
+
+
+def is_strimzi(documents: Sequence[Tree]) -> bool:
+    return any(
+        resource.text("apiVersion").startswith("kafka.strimzi.io/") for resource in _resources(documents)
+    )
+
+
+def connectors_of(
+    documents: Sequence[Tree],
+    draft: Draft,
+    references: References,
+    *,
+    offsets_topic: str,
+    version: tuple[int, int] | None,
+) -> list[Connector]:
+    """The connectors of every resource; keys of their workers go to the draft at once."""
+    found: list[Connector] = []
+    for resource in _resources(documents):
+        kind, name = resource.text("kind"), resource.get("metadata").text("name")
+        if kind == MIRROR_MAKER_2:
+            found += _MirrorMaker2(resource, draft, references, version).connectors()
+        elif kind == CONNECTOR:
+            connector = _connector(resource, name, draft.report, offsets_topic, version)
+            found += [connector] if connector else []
+        else:
+            draft.report.ignored(resource.setting, f"{kind or 'a document without kind'} {name} is not read")
+    return found
+
+
+def _resources(documents: Sequence[Tree]) -> Iterator[Tree]:
+    for document in documents:
+        if document.text("kind").endswith("List") and document.get("items").items:
+            yield from document.get("items").items
+        else:
+            yield document
+
+
+def _connector(
+    resource: Tree, name: str, report: Report, offsets_topic: str, version: tuple[int, int] | None
+) -> Connector | None:
+    spec = resource.get("spec")
+    kind = kind_of(spec.text("class"))
+    if kind is None:
+        report.ignored(resource.setting, f"{CONNECTOR} {name} is none of MirrorMaker 2's")
+        return None
+    return Connector(
+        kind=kind,
+        name=name,
+        config=_with_tasks(spec, spec.get("config").settings()),
+        setting=resource.setting,
+        offsets_topic=Setting(value=offsets_topic, place="--offsets-topic") if offsets_topic else None,
+        stopped=_stopped(spec),
+        mm2_version=version,
+    )
+
+
+def _with_tasks(spec: Tree, config: dict[str, Setting]) -> dict[str, Setting]:
+    tasks = spec.get("tasksMax")
+    return config | ({"tasks.max": tasks.setting} if tasks.is_there else {})
+
+
+def _stopped(spec: Tree) -> Setting | None:
+    if spec.text("state") in ("paused", "stopped"):
+        return spec.get("state").setting
+    return spec.get("pause").setting if spec.text("pause") == "true" else None
+
+
+class _MirrorMaker2:
+    """One resource."""
+
+    def __init__(
+        self, resource: Tree, draft: Draft, references: References, version: tuple[int, int] | None
+    ) -> None:
+        self._spec = resource.get("spec")
+        self._draft, self._references, self._report = draft, references, draft.report
+        self._version = version or _version(self._spec.text("version"))
+        clusters = self._spec.get("clusters").items
+        self._clusters: Mapping[str, Tree] = {cluster.text("alias"): cluster for cluster in clusters}
+
+    def connectors(self) -> list[Connector]:
+        self._say_what_is_left_out()
+        mirrors = self._spec.get("mirrors").items
+        if not mirrors:
+            self._report.impossible(self._spec.setting, "there is nothing in spec.mirrors")
+        return [connector for mirror in mirrors for connector in self._of_mirror(mirror)]
+
+    def _of_mirror(self, mirror: Tree) -> Iterator[Connector]:
+        source = self._cluster(mirror, "source", "sourceCluster")
+        target = self._spec.get("target")
+        if not target.is_there:
+            target = self._cluster(mirror, "target", "targetCluster")
+        if not source.is_there or not target.is_there:
+            self._report.impossible(mirror.setting, "its source or its target is none of the clusters here")
+            return
+        for name in mirror.fields.keys() - _MIRROR_FIELDS:
+            self._report.ignored(mirror.get(name).setting, "not a field of a mirror; the operator ignores it")
+        self._draft.add_cluster(source.text("alias"))
+        offsets_topic = self._worker(target)
+        converters = target.get("config").settings()
+        both = {
+            **{key: converters[key] for key in _CONVERTERS if key in converters},
+            **self._of_cluster(target, "target.cluster."),
+            **self._of_cluster(source, "source.cluster."),
+        }
+        for kind, field in _CONNECTORS.items():
+            spec = mirror.get(field)
+            if field not in mirror.fields:
+                continue
+            for name in spec.fields.keys() - _CONNECTOR_FIELDS:
+                self._report.ignored(spec.get(name).setting, "about the operator's handling of a connector")
+            own = _with_tasks(spec, {**both, **spec.get("config").settings()})
+            own |= {
+                key: mirror.get(name).setting
+                for name, key in _PATTERNS.items()
+                if mirror.get(name).is_there and key.partition(".")[0] in _READ_PATTERNS[kind]
+            }
+            yield Connector(
+                kind=kind,
+                name=f"{source.text('alias')}->{target.text('alias')}.{kind}",
+                config=own,
+                setting=spec.setting if spec.line else mirror.setting,
+                offsets_topic=offsets_topic,
+                stopped=_stopped(spec),
+                mm2_version=self._version,
+            )
+
+    def _cluster(self, mirror: Tree, embedded: str, alias_field: str) -> Tree:
+        """v1 holds the cluster in its place, v1beta2 names it."""
+        inside = mirror.get(embedded)
+        return inside if inside.is_there else self._clusters.get(mirror.text(alias_field), inside)
+
+    def _of_cluster(self, cluster: Tree, prefix: str) -> dict[str, Setting]:
+        for name in cluster.fields.keys() - _CLUSTER_FIELDS - _TARGET_FIELDS:
+            self._report.ignored(
+                cluster.get(name).setting, "not a field of a cluster; the operator ignores it (misplaced?)"
+            )
+        alias = cluster.text("alias")
+        found = {f"{prefix}alias": cluster.get("alias").setting}
+        found[f"{prefix}bootstrap.servers"] = cluster.get("bootstrapServers").setting
+        for key, setting in security_settings(cluster, alias, self._references).items():
+            found[f"{prefix}{key}"] = setting
+        of_worker = prefix == "target.cluster."
+        for key, setting in cluster.get("config").settings().items():
+            if key.startswith("config.providers"):
+                self._draft.set_provider(key, setting)
+            elif not of_worker or not _is_of_worker(key):
+                found[f"{prefix}{key}"] = setting
+        return found
+
+    def _worker(self, target: Tree) -> Setting:
+        """Write what the worker is told, which talks to the target. Returns where it keeps positions."""
+        alias, config = target.text("alias"), target.get("config").settings()
+        named = target.get("offsetStorageTopic")
+        topic = named.setting if named.is_there else config.get("offset.storage.topic")
+        for name in ("groupId", "configStorageTopic", "statusStorageTopic"):
+            if target.get(name).is_there:
+                self._report.ignored(target.get(name).setting, "there are no Connect workers")
+        for key, found in config.items():
+            if key == "offset.storage.topic" or key in _CONVERTERS or not _is_of_worker(key):
+                continue
+            setting = self._references.translated(found, f"{alias}.{key}")
+            spec = BY_ANY_NAME.get(key)
+            if key.startswith(("consumer.", "admin.")):
+                self._report.ignored(setting, "these clients of a worker read Connect's own topics only")
+            elif spec is not None and spec.no_effect:
+                self._report.ignored(setting, spec.no_effect)
+            elif key.startswith(("config.storage.", "status.storage.")):
+                self._report.ignored(setting, "there are no such topics of Connect")
+            else:
+                self._draft.set_cluster(alias, key, setting)
+        return topic or target.setting.at(_DEFAULT_OFFSETS_TOPIC)
+
+    def _say_what_is_left_out(self) -> None:
+        for name, tree in self._spec.fields.items():
+            if name in _ABOUT_PODS:
+                self._report.ignored(tree.setting, "about pods and metrics: docs/running.md, docs/metrics.md")
+            elif name == "rack":
+                self._report.to_do(
+                    tree.setting, "write A.consumer.client.rack to read from the nearest replica"
+                )
+            elif name == "externalConfiguration":
+                self._report.to_do(tree.setting, "mount the same files and variables for Twinlog's services")
+            elif name not in ("version", "connectCluster", "clusters", "target", "mirrors"):
+                self._report.ignored(tree.setting, "not a field that is read")
+
+
+def _is_of_worker(key: str) -> bool:
+    spec = BY_ANY_NAME.get(key)
+    return key.startswith(
+        ("producer.", "consumer.", "admin.", "offset.storage.", "config.storage.", "status.storage.")
+    ) or (key in _CONVERTERS or (spec is not None and spec.scope in (Scope.TARGET, Scope.TARGET_OR_TOP)))
+
+
+def _version(text: str) -> tuple[int, int] | None:
+    """`3.9.1` as (3, 9)."""
+    major, _, rest = text.partition(".")
+    minor = rest.partition(".")[0]
+    return (int(major), int(minor)) if major.isdigit() and minor.isdigit() else None

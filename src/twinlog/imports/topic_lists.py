@@ -1,0 +1,174 @@
+"""uReplicator's and Brooklin's lists of topics. Both keep topic names; their positions are committed by
+consumer groups on the source, or elsewhere."""
+
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+
+from twinlog.imports.documents import Tree
+from twinlog.imports.draft import Draft
+from twinlog.imports.report import Setting
+
+_IDENTITY = "org.apache.kafka.connect.mirror.IdentityReplicationPolicy"
+_SERVING = re.compile(r"^\s*Current serving topics:\s*\[(.*)\]\s*$", re.DOTALL)
+_TOPIC = re.compile(r"[A-Za-z0-9._-]{1,249}")
+_CONNECTION = re.compile(r"(kafka|kafkassl)://([^/]+)/(.*)", re.DOTALL)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Side:
+    """A cluster that the list does not name: `ALIAS=HOST:PORT,…` of the command line."""
+
+    alias: str
+    bootstrap_servers: str = ""
+
+    @classmethod
+    def parse(cls, text: str, default: str) -> "Side":
+        alias, sign, servers = text.partition("=")
+        if not text:
+            return cls(alias=default)
+        return (
+            cls(alias=alias, bootstrap_servers=servers)
+            if sign
+            else cls(alias=default, bootstrap_servers=text)
+        )
+
+
+class TopicListImport:
+    """Writes flows that copy named topics under their own names."""
+
+    def __init__(self, draft: Draft, source: Side, target: Side) -> None:
+        self._draft, self._source, self._target = draft, source, target
+
+    def add(self, topics: Iterable[Setting], whole: Setting, *, source_servers: str = "") -> None:
+        """One flow. `whole` is where the list stands; `source_servers` what it says of its source."""
+        patterns: dict[str, Setting] = {}
+        for topic in topics:
+            if "," in topic.value:
+                self._draft.report.impossible(
+                    topic, "a comma ends a pattern in a properties file: write the expression without one"
+                )
+            elif topic.value:
+                patterns.setdefault(topic.value, topic)
+        flow = f"{self._source.alias}->{self._target.alias}"
+        self._cluster(self._source, whole, source_servers)
+        self._cluster(self._target, whole, "")
+        self._draft.set_top("emit.heartbeats.enabled", "false")
+        if not patterns:
+            self._draft.report.impossible(whole, "there is no topic in it")
+        self._draft.decide_flow(flow, "enabled", "true" if patterns else "false")
+        for pattern in patterns.values():
+            self._draft.report.mapped(pattern, f"{flow}.topics")
+        self._draft.decide_flow(flow, "topics", ", ".join(patterns))
+        self._draft.decide_flow(flow, "replication.policy.class", _IDENTITY)
+        self._draft.decide_flow(flow, "sync.topic.acls.enabled", "false")
+        self._draft.decide_flow(flow, "emit.checkpoints.enabled", "false")
+
+    def _cluster(self, side: Side, whole: Setting, servers: str) -> None:
+        self._draft.add_cluster(side.alias)
+        known = side.bootstrap_servers or servers
+        if not known:
+            variable = re.sub(r"[^A-Z0-9]+", "_", f"{side.alias}_BOOTSTRAP_SERVERS".upper())
+            known = f"${{env:{variable}}}"
+            self._draft.use_provider("env")
+            self._draft.report.to_do(
+                whole,
+                f"the list does not say where {side.alias} is: set the variable {variable}",
+                becomes=f"{side.alias}.bootstrap.servers",
+            )
+        self._draft.set_cluster(side.alias, "bootstrap.servers", whole.at(known))
+
+
+def is_ureplicator(text: str) -> bool:
+    """What `GET /topics` of its controller answers."""
+    return _SERVING.match(text) is not None
+
+
+def ureplicator_topics(text: str, draft: Draft) -> Iterator[Setting]:
+    """Topics of the controller's answer, of a list with one a line, or of a topic mapping (`from to`)."""
+    serving = _SERVING.match(text)
+    if serving is not None:
+        for name in serving[1].split(","):
+            yield _escaped(Setting(value=name.strip(), place="Current serving topics"))
+        return
+    for number, line in enumerate(text.splitlines(), start=1):
+        words = line.split()
+        if not words or words[0].startswith("#"):
+            continue
+        setting = Setting(value=words[0], place=words[0][:80], line=number)
+        if not _TOPIC.fullmatch(words[0]) or len(words) > 2:
+            draft.report.impossible(setting, "this line is no topic, and no mapping of a topic to a topic")
+        elif len(words) == 2 and words[1] != words[0]:
+            draft.report.impossible(
+                setting, f"it is renamed to {words[1][:80]}; Twinlog keeps or prefixes names"
+            )
+        else:
+            yield _escaped(setting)
+
+
+def topics_of_json(tree: Tree) -> Iterator[Setting]:
+    """Of `["orders", …]`, and of `{"topic": "orders", "numPartitions": "8"}` or a list of these."""
+    for item in tree.items or (tree,):
+        name = item.get("topic") if item.fields else item
+        if name.is_scalar and name.scalar:
+            yield _escaped(name.setting)
+
+
+def is_topic_json(tree: Tree) -> bool:
+    items = tree.items or (tree,)
+    return all(item.is_scalar or "topic" in item.fields for item in items)
+
+
+def _escaped(setting: Setting) -> Setting:
+    """A name as a pattern that means nothing else."""
+    return setting.at(setting.value.replace(".", r"\."))
+
+
+def is_brooklin(tree: Tree) -> bool:
+    return any(True for _ in datastreams(tree))
+
+
+def datastreams(tree: Tree) -> Iterator[Tree]:
+    """Of one datastream, a list, and what `GET /datastream` answers (`elements`)."""
+    if "connectorName" in tree.fields:
+        yield tree
+    for item in (*tree.items, *tree.get("elements").items):
+        yield from datastreams(item)
+
+
+def add_datastreams(streams: Sequence[Tree], draft: Draft, source: Side, target: Side) -> None:
+    """One flow for each source cluster among the datastreams."""
+    by_servers: dict[str, list[Setting]] = {}
+    wholes: dict[str, Setting] = {}
+    for stream in streams:
+        found = _datastream(stream, draft)
+        if found is not None:
+            servers, topic = found
+            by_servers.setdefault(servers, []).append(topic)
+            wholes.setdefault(servers, stream.get("source", "connectionString").setting)
+    for number, (servers, topics) in enumerate(by_servers.items(), start=1):
+        alias = source.alias if len(by_servers) == 1 else f"{source.alias}{number}"
+        side = Side(alias=alias, bootstrap_servers=source.bootstrap_servers if len(by_servers) == 1 else "")
+        importer = TopicListImport(draft, side, target)
+        importer.add(topics, wholes[servers], source_servers=servers)
+
+
+def _datastream(stream: Tree, draft: Draft) -> tuple[str, Setting] | None:
+    """Servers of its source and its pattern; None for what copies no Kafka topics under their names."""
+    name, place = stream.text("name"), stream.get("source", "connectionString").setting
+    match = _CONNECTION.fullmatch(place.value.strip())
+    if match is None:
+        draft.report.ignored(stream.setting, f"datastream {name} does not read from Kafka")
+        return None
+    metadata = stream.get("metadata")
+    prefix = metadata.get("system.destination.destinationTopicPrefix")
+    if prefix.scalar and prefix.scalar.strip():
+        draft.report.impossible(prefix.setting, f"{name} puts a prefix before names; Twinlog keeps them")
+        return None
+    if stream.text("Status").upper() in ("PAUSED", "STOPPED"):
+        draft.report.to_do(stream.get("Status").setting, f"datastream {name} was not running")
+    if match[1] == "kafkassl":
+        draft.report.to_do(place, "the source speaks TLS: write its security.protocol and ssl.* keys")
+    for field in metadata.fields:
+        draft.report.ignored(metadata.fields[field].setting, "about Brooklin itself")
+    return match[2], place.at(match[3].removeprefix("^").removesuffix("$"))

@@ -1,0 +1,99 @@
+"""uReplicator's and Brooklin's topics become flows that keep names, of these topics and no others."""
+
+import json
+
+import pytest
+
+from twinlog.errors import ConfigError
+from twinlog.filters import topic_filter_from_config
+from twinlog.imports import Fate, Format
+from unit.imports.estates import imported, read_back, texts
+
+PLACES = {"source": "A=a:9092", "target": "B=b:9092"}
+
+
+@pytest.mark.parametrize(
+    ("text", "format_"),
+    [
+        ("Current serving topics: [orders, pay.ments]", "auto"),
+        ("# all\norders\npay.ments pay.ments\n\n", "ureplicator"),
+        ('["orders", "pay.ments"]', "auto"),
+        ('[{"topic": "orders", "numPartitions": "8"}, {"topic": "pay.ments", "numPartitions": "1"}]', "auto"),
+    ],
+)
+def test_every_form_of_ureplicators_topics_is_read(text: str, format_: str) -> None:
+    found = imported(text, format=Format(format_), **PLACES)
+
+    assert found.format is Format.UREPLICATOR
+    [flow] = read_back(found).flows
+    assert str(flow.flow) == "A->B"
+    assert flow.enabled
+    chosen = topic_filter_from_config({"topics": ",".join(flow.configsync.topics.include)})
+    names = ("orders", "pay.ments", "payXments", "orders2")
+    assert [name for name in names if chosen.should_replicate_topic(name)] == ["orders", "pay.ments"]
+    assert flow.policy_config["replication.policy.class"].endswith(".IdentityReplicationPolicy")
+    assert flow.clients.source_consumer.bootstrap_servers == ("a:9092",)
+    assert not flow.checkpoint.enabled
+    assert not flow.heartbeat.enabled
+
+
+def test_where_the_clusters_are_is_a_named_placeholder_if_nobody_says_it() -> None:
+    found = imported("Current serving topics: [orders]")
+
+    assert "source.bootstrap.servers=${env:SOURCE_BOOTSTRAP_SERVERS}" in found.properties
+    assert "set the variable TARGET_BOOTSTRAP_SERVERS" in texts(found, Fate.TO_DO)
+
+
+def test_a_renamed_topic_is_not_copied_under_another_name() -> None:
+    found = imported("orders orders.copy\npayments\n", format=Format.UREPLICATOR, **PLACES)
+
+    assert not found.complete
+    [line] = [each for each in found.lines if each.fate is Fate.IMPOSSIBLE]
+    assert line.line == 1
+    [flow] = read_back(found).flows
+    assert flow.configsync.topics.include == ("payments",)
+
+
+def _stream(name: str, source: str, **metadata: str) -> dict[str, object]:
+    return {
+        "name": name,
+        "connectorName": "kafkaMirroringConnector",
+        "transportProviderName": "kafkaTransportProvider",
+        "source": {"connectionString": source},
+        "Status": "READY",
+        "metadata": {"owner": "ops", **metadata},
+    }
+
+
+def test_datastreams_of_brooklin_become_a_flow_for_each_source() -> None:
+    streams = [
+        _stream("one", "kafka://a1:9092,a2:9092/^(first|second)-topic$"),
+        _stream("two", "kafka://a1:9092,a2:9092/^third$"),
+        _stream("other", "kafka://c:9092/^x.*$"),
+    ]
+
+    found = imported(json.dumps({"elements": streams}), target="B=b:9092")
+
+    assert found.format is Format.BROOKLIN
+    flows = {str(each.flow): each for each in read_back(found).flows}
+    assert flows["source1->B"].configsync.topics.include == ("(first|second)-topic", "third")
+    assert flows["source1->B"].clients.source_consumer.bootstrap_servers == ("a1:9092", "a2:9092")
+    assert flows["source2->B"].configsync.topics.include == ("x.*",)
+
+
+def test_a_pattern_with_a_comma_and_a_prefix_are_impossible() -> None:
+    comma = imported(json.dumps(_stream("one", "kafka://a:9092/^t{1,3}$")), **PLACES)
+    assert "a comma ends a pattern" in texts(comma, Fate.IMPOSSIBLE)
+
+    prefix = {"system.destination.destinationTopicPrefix": "copy-"}
+    streams = [_stream("one", "kafka://a:9092/^t$"), _stream("two", "kafka://a:9092/^u$", **prefix)]
+    found = imported(json.dumps(streams), **PLACES)
+    assert "puts a prefix before names" in texts(found, Fate.IMPOSSIBLE)
+    [flow] = read_back(found).flows
+    assert flow.configsync.topics.include == ("t",)
+
+
+def test_a_plain_list_has_to_be_named() -> None:
+    pytest.importorskip("yaml", reason="an environment made before PyYAML was needed: run make install")
+    with pytest.raises(ConfigError, match="--format"):
+        imported("orders\npayments\n")
