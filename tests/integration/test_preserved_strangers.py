@@ -77,12 +77,14 @@ async def said(rig: PreservedRig, partition: TopicPartition) -> tuple[int | None
     return position, fact
 
 
-async def nothing_is_lost(rig: PreservedRig, partition: TopicPartition, *, at: int, behind: int) -> None:
+async def nothing_is_lost(
+    rig: PreservedRig, partition: TopicPartition, *, at: int, behind: int, reason: str = "FOREIGN_WRITE"
+) -> None:
     """Others wrote to the copy at an offset: it ends, and holds all before its position, behind that."""
     async with rig.task() as running:
         await eventually(lambda: running.look()[partition].needs_translation)
         report = running.look()[partition]
-    assert (report.reason, report.preserved_until) == ("FOREIGN_WRITE", at)
+    assert (report.reason, report.preserved_until) == (reason, at)
     assert report.position >= at
     copied = await read(rig.pair.b, partition, at + behind + report.position - at)
     original = await read(rig.pair.a, partition, (await rig.ends())[partition])
@@ -118,7 +120,7 @@ async def test_the_end_of_a_transaction_where_a_record_belongs_is_told_and_nothi
         await write_plain(kafka_pair.a, unique_topic, 50)
         if not stored:
             rig.positions.clear()
-        await nothing_is_lost(rig, partition, at=end, behind=1)
+        await nothing_is_lost(rig, partition, at=end, behind=1, reason="MARKER_REPEATED")
 
 
 @pytest.mark.parametrize("transactional", [False, True])
