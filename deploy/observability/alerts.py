@@ -1,6 +1,7 @@
 """The alerts of Twinlog, as rules of Prometheus. docs/operations.md has a section for each."""
 
-from dataclasses import dataclass
+import re
+from dataclasses import dataclass, replace
 from enum import StrEnum
 
 RUNBOOK = "docs/operations.md"
@@ -40,6 +41,11 @@ class Alert:
     @property
     def runbook(self) -> str:
         return f"{RUNBOOK}#{self.name.lower()}"
+
+
+def _grew(counter: str, *by: str) -> str:
+    """What a counter grew by in an hour. It appears with the first event, which `increase` does not see."""
+    return f"sum by ({', '.join([FLOW, *by])}) (\n  ({counter} - {counter} offset 1h)\n  or {counter}\n)"
 
 
 def _paused(flow: str = FLOW) -> str:
@@ -121,15 +127,18 @@ ALERTS: tuple[Alert, ...] = (
     Alert(
         name="TwinlogDataLost",
         severity=Severity.CRITICAL,
-        # A counter appears with its first loss, which `increase` does not see.
         expression=(
-            f"sum by ({FLOW}, messaging_destination_name, error_type) (\n"
-            "  (twinlog_replication_lost_total - twinlog_replication_lost_total offset 1h)\n"
-            "  or twinlog_replication_lost_total\n"
-            ") > 0"
+            f"{_grew('twinlog_replication_lost_total', 'messaging_destination_name', 'error_type')} > 0"
         ),
         held="0s",
         summary=f"{_TOPIC}: {_VALUE} source offsets can never be copied ({{{{ $labels.error_type }}}})",
+    ),
+    Alert(
+        name="TwinlogForeignWriter",
+        severity=Severity.CRITICAL,
+        expression=f"{_grew('twinlog_replication_foreign_total', 'messaging_destination_name')} > 0",
+        held="0s",
+        summary=f"{_TOPIC}: somebody else wrote {_VALUE} records into this copy within an hour",
     ),
     Alert(
         name="TwinlogCopyDiffers",
@@ -215,6 +224,15 @@ ALERTS: tuple[Alert, ...] = (
         summary=f"{_FLOW_WORDS}: a quota of the target holds {_VALUE} copying tasks up",
     ),
 )
+
+
+_WINDOW = re.compile(r"\[[0-9]+m\]")
+
+
+def hastened(alert: Alert, *, held: str, window: str) -> Alert:
+    """The alert with another `for`, and with `window` for each range of minutes: for tests that cannot wait.
+    Ranges of hours stay."""
+    return replace(alert, held=held, expression=_WINDOW.sub(f"[{window}]", alert.expression))
 
 
 def rules(alerts: tuple[Alert, ...] = ALERTS) -> str:

@@ -103,7 +103,6 @@ def _variable(name: str, label: str) -> dict[str, Any]:
         "allValue": ".*",
         "current": {"selected": True, "text": "All", "value": "$__all"},
         "datasource": DATA_SOURCE,
-        "definition": query,
         "includeAll": True,
         "label": name.capitalize(),
         "multi": True,

@@ -1,7 +1,7 @@
 """Checks documents against the part of JSON Schema (2020-12) that Twinlog's schemas use."""
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 _TYPES: Mapping[str, tuple[type, ...]] = {
@@ -20,6 +20,7 @@ _CHECKED = frozenset(
         "$ref",
         "type",
         "enum",
+        "anyOf",
         "minimum",
         "required",
         "properties",
@@ -49,6 +50,8 @@ def _broken(value: Any, schema: Mapping[str, Any], root: Mapping[str, Any], at: 
         yield f"{at}: {value!r} is not of type {names}"
     if "enum" in schema and value not in schema["enum"]:
         yield f"{at}: {value!r} is none of {schema['enum']}"
+    if "anyOf" in schema:
+        yield from _broken_choice(value, schema["anyOf"], root, at)
     if isinstance(value, int) and value < schema.get("minimum", value):
         yield f"{at}: {value} is below {schema['minimum']}"
     if isinstance(value, dict):
@@ -60,6 +63,15 @@ def _broken(value: Any, schema: Mapping[str, Any], root: Mapping[str, Any], at: 
             yield from _broken(each, schema.get("items", {}), root, f"{at}[{number}]")
 
 
+def _broken_choice(
+    value: Any, choices: Sequence[Mapping[str, Any]], root: Mapping[str, Any], at: str
+) -> Iterator[str]:
+    """Nothing where one of them fits, else what breaks that which fits best: it is found deeper."""
+    found = [list(_broken(value, each, root, at)) for each in choices]
+    if all(found):
+        yield from min(found, key=lambda broken: (broken[0].startswith(f"{at}: "), len(broken)))
+
+
 def _broken_object(
     value: Mapping[str, Any], schema: Mapping[str, Any], root: Mapping[str, Any], at: str
 ) -> Iterator[str]:
@@ -67,7 +79,10 @@ def _broken_object(
     known, others = schema.get("properties", {}), schema.get("additionalProperties", {})
     for name, each in value.items():
         yield from _broken(name, schema.get("propertyNames", {}), root, f"{at}: name")
-        yield from _broken(each, known.get(name, others), root, f"{at}.{name}")
+        if name not in known and others is False:
+            yield f"{at}.{name}: is not known"
+        else:
+            yield from _broken(each, known.get(name, others), root, f"{at}.{name}")
 
 
 def _is_of(value: Any, name: str) -> bool:

@@ -160,6 +160,13 @@ SCENARIOS: Mapping[str, Scenario] = {
         fires=frozenset(),
         series={f'twinlog_replication_lost_total{{{TOPIC}, error_type="RETENTION"}}': f"5x{MINUTES}"},
     ),
+    "somebody else wrote into a copy": Scenario(
+        fires=frozenset({"TwinlogForeignWriter"}),
+        series={f"twinlog_replication_foreign_total{{{TOPIC}}}": "_x140 3x40"},
+    ),
+    "somebody else wrote into a copy long ago": Scenario(
+        fires=frozenset(), series={f"twinlog_replication_foreign_total{{{TOPIC}}}": f"3x{MINUTES}"}
+    ),
     "the copy differs": Scenario(
         fires=frozenset({"TwinlogCopyDiffers"}),
         series={f'twinlog_verified_differences{{{TOPIC}, twinlog_kind="MISSING"}}': f"1x{MINUTES}"},

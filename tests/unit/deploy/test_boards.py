@@ -3,6 +3,7 @@
 import json
 import re
 from collections.abc import Iterable, Iterator
+from pathlib import Path
 
 import pytest
 from deploy.observability.alerts import ALERTS
@@ -12,8 +13,10 @@ from deploy.observability.names import grouped, series
 
 from twinlog.telemetry.metrics import METRICS, Kind
 from twinlog.telemetry.metrics_page import prometheus_name
+from twinlog.testing.json_schema import violations
 from unit.deploy.wheels import PROJECT
 
+GRAFANA = json.loads(Path(__file__).with_name("grafana_schema.json").read_text())
 SCRAPED = {"instance", "job", "le"}
 """Labels that Prometheus gives, and those of buckets."""
 
@@ -75,6 +78,19 @@ def test_a_legend_names_labels_that_its_query_keeps() -> None:
                 if not re.search(r"\b(sum|max|min|count|group|avg)\b", query.expression):
                     continue
                 assert wanted <= kept, (board.uid, panel.title)
+
+
+@each_board
+def test_a_board_keeps_to_grafanas_own_schema(board: Board) -> None:
+    assert violations(json.loads(render(board)), GRAFANA) == []
+
+
+def test_what_grafana_does_not_know_is_found() -> None:
+    board = json.loads(render(BOARDS[0]))
+    board["panels"][0]["options"]["colorMod"] = "background"
+    board["panels"][1]["type"] = "singlestat"
+    board["templating"]["list"][1]["refresh"] = 7
+    assert len(violations(board, GRAFANA)) == 3
 
 
 @each_board
