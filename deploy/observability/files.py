@@ -1,12 +1,11 @@
 """What is generated: file below deploy/ -> its text."""
 
-from deploy.observability import alerts, boards, mm2_names
+from deploy.observability import alerts, boards
 from deploy.observability.grafana import render
 
 
 def files() -> dict[str, str]:
     return {
         "prometheus/alerts.yaml": alerts.rules(),
-        "prometheus/mirrormaker2.yaml": mm2_names.rules(),
         **{f"grafana/boards/{board.uid}.json": render(board) for board in boards.BOARDS},
     }

@@ -1,24 +1,20 @@
 """The client library on real clusters: local and remote as one, and what Java's own MirrorClient says."""
 
 import asyncio
-import subprocess
 from collections import Counter
 from collections.abc import Mapping
-from pathlib import Path
 
 import pytest
 
+from integration.java_mirror_client import java_answers
 from twinlog.client import CommittedOffset, LogicalConsumer, LogicalRecord, MirrorClient, remote_cluster_utils
 from twinlog.errors import KafkaError, NotFoundError
 from twinlog.kafka.cluster import open_cluster
 from twinlog.kafka.ports import KafkaCluster, NewTopic
-from twinlog.local.download.artifacts import KAFKA_4_TOOLS, ensure_jars
-from twinlog.machine.java import find_java
 from twinlog.model import TopicPartition
 from twinlog.testing.brokers import KafkaPair, eventually, retry_admin, unique_name
 from twinlog.wire import Checkpoint, encode_checkpoint
 
-JAVA_PROGRAM = Path(__file__).with_name("AskMirrorClient.java")
 TIMEOUT_SECONDS = 60
 
 
@@ -194,21 +190,3 @@ async def test_java_says_what_our_client_says(kafka_pair: KafkaPair) -> None:
 
 def words(offsets: Mapping[TopicPartition, CommittedOffset]) -> list[str]:
     return sorted(f"{partition}={at.next_offset}={at.metadata}" for partition, at in offsets.items())
-
-
-def java_answers(*arguments: str) -> dict[str, list[str]]:
-    """What the Java program printed."""
-    java = find_java()
-    modules = subprocess.run([java.executable, "--list-modules"], capture_output=True, text=True, check=True)
-    if "jdk.compiler" not in modules.stdout:
-        pytest.skip("this Java has no compiler to run the program with")
-    jars = ensure_jars(KAFKA_4_TOOLS, java=java)
-    ran = subprocess.run(
-        [java.executable, "-cp", jars.class_path, str(JAVA_PROGRAM), *arguments],
-        capture_output=True,
-        text=True,
-        timeout=120,
-        check=True,
-    )
-    pairs = (line.split(":", 1) for line in ran.stdout.splitlines() if ":" in line)
-    return {what: answer.split() for what, answer in pairs}

@@ -53,7 +53,7 @@ class Estate:
     stub: SourceServiceStub
     _written: int = field(default=0)
 
-    def scope(self, topic: str | None = None) -> pb.Scope:
+    def scope(self, topic: str = "") -> pb.Scope:
         return pb.Scope(flow=Flow(source=A, target=B), source_topic=topic)
 
     def process(self, service: str) -> psutil.Process:
@@ -74,11 +74,11 @@ class Estate:
         offsets = {TopicPartition(BUSY, 0): CommittedOffset(next_offset=offset)}
         await retry_admin(lambda: self.source.alter_group_offsets(group, offsets))
 
-    async def pause(self, topic: str | None = None) -> None:
+    async def pause(self, topic: str = "") -> None:
         request = pb.PauseReplicationRequest(scope=self.scope(topic), by="test")
         await self.stub.PauseReplication(request, timeout=CALL_SECONDS)
 
-    async def resume(self, topic: str | None = None) -> None:
+    async def resume(self, topic: str = "") -> None:
         request = pb.ResumeReplicationRequest(scope=self.scope(topic))
         await self.stub.ResumeReplication(request, timeout=CALL_SECONDS)
 

@@ -56,6 +56,9 @@ def _endpoint_keys(service: Service) -> tuple[KeySpec, ...]:
 
 TWINLOG_KEYS: tuple[KeySpec, ...] = (
     *(spec for service in Service for spec in _endpoint_keys(service)),
+    _key("twinlog.metrics.strimzi.cluster", ValueType.TEXT, "", ALL_SERVICES,
+         "Show the metrics also by the names and labels that Strimzi's Grafana board of MirrorMaker 2 asks"
+         " for, as those of a cluster of this name; empty = not."),
     _key("twinlog.source.worker.endpoint", ValueType.ADDRESS, "", _SOURCE,
          "Where Spark tasks on other machines find the source service. Empty: the address that it is bound to"
          " for them."),

@@ -379,6 +379,8 @@ class RuntimeSettings:
     owner_timeout_seconds: float
     log_level: str
     log_format: LogFormat
+    strimzi_cluster: str = ""
+    """The name of the cluster under which Strimzi's board shows the metrics; empty: not at all."""
 
 
 class ConfigurationBase(Protocol):

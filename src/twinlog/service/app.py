@@ -243,6 +243,7 @@ def _open_context(
             instance_id=instance_id,
             listen=own.metrics_listen,
             make_way=own.metrics_is_default,
+            strimzi_cluster=configuration.runtime.strimzi_cluster,
         )
     )
     clusters = Clusters(

@@ -51,10 +51,12 @@ def open_telemetry(
     instance_id: str,
     listen: Address | None = None,
     make_way: bool = False,
+    strimzi_cluster: str = "",
     environment: Mapping[str, str] | None = None,
 ) -> Telemetry:
     """Metrics of one service; `listen` is where the Prometheus endpoint binds (port 0 = a free one).
-    `make_way`: take a free port where that one is in use. `environment`: where OpenTelemetry's variables are,
+    `make_way`: take a free port where that one is in use. `strimzi_cluster`: show the metrics by the names of
+    Strimzi's board, too, as those of this cluster. `environment`: where OpenTelemetry's variables are,
     by default the process's.
 
     An endpoint that cannot be opened is logged and left out: telemetry never stops a service.
@@ -68,6 +70,10 @@ def open_telemetry(
     from prometheus_client import CollectorRegistry, start_http_server
 
     registry = CollectorRegistry()
+    if strimzi_cluster:
+        from twinlog.telemetry.strimzi_names import StrimziRegistry
+
+        registry = StrimziRegistry(cluster=strimzi_cluster, service=service)
     resource = Resource.create(
         {
             "service.name": f"twinlog-{service}",

@@ -40,6 +40,16 @@ Labels carry what the dotted attributes say with dots as underscores: `twinlog_s
 number of replicated partitions of the process.
 """
 
+_STRIMZI = """## Strimzi's board
+
+With `twinlog.metrics.strimzi.cluster = NAME` the services also show what Strimzi's Grafana board
+"Strimzi Kafka Mirror Maker 2" asks for, by its names and labels (`kafka_connect_mirror_…`,
+`strimzi_io_kind="KafkaMirrorMaker2"`, `strimzi_io_cluster="NAME"`): choose NAME on the board. Connectors and
+tasks are flows at which a service works, latencies and ages are of a topic and the last half minute, and the
+latency of checkpoints is the mean since the start. Panels of Connect's and Java's inside (producer buffer,
+offset commit time, outstanding messages, heap, garbage collection, threads) stay empty, and the processor's
+is Kubernetes' own."""
+
 _UNITS_IN_WORDS = {
     "s": "_seconds",
     "By": "_bytes",
@@ -94,6 +104,8 @@ def _mm2_table() -> list[str]:
             f"| `{_MBEANS[spec.service]}` | `{name}` | `{spec.name}` | `{prometheus_name(spec)}` |"
             for name, spec in rows
         ),
+        "",
+        _STRIMZI,
     ]
 
 

@@ -6,6 +6,7 @@ import re
 import pytest
 
 from e2e.conftest import Mirror
+from integration.java_mirror_client import java_answers
 from twinlog.batches import Codec, NewRecord
 from twinlog.clock import SystemClock
 from twinlog.demo.failover import read_some
@@ -66,3 +67,20 @@ async def test_mm2_formatters_read_checkpoints_syncs_and_heartbeats(mirror: Mirr
         return next((line for line in found if line.startswith(expected)), None)
 
     assert await eventually(heartbeat)
+
+
+async def test_mirror_client_finds_the_source_and_the_hops_to_it_by_our_beats(mirror: Mirror) -> None:
+    """As `upstreamClusters` and `replicationHops` do, which look for copies of `heartbeats`."""
+    east, servers = mirror.source_alias, mirror.pair.b.bootstrap_servers
+
+    async def are_there() -> bool:
+        async with mirror.target() as target:
+            return {f"{east}.heartbeats", f"{east}.checkpoints.internal"} <= set(await target.list_topics())
+
+    await eventually(are_there)
+    arguments = (servers, east, unique_name("nobody"), "nobody", east, "nowhere")
+    said = await asyncio.to_thread(java_answers, *arguments)
+    assert east in said["upstream"]
+    assert f"{east}.heartbeats" in said["heartbeats"]
+    assert said[f"hops {east}"] == ["1"]
+    assert said["hops nowhere"] == ["-1"]

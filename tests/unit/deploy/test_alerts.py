@@ -7,7 +7,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import pytest
-from deploy.observability import mm2_names
 from deploy.observability.alerts import ALERTS, SERVICES, rules
 from deploy.observability.files import files
 
@@ -306,39 +305,3 @@ def test_prometheus_of_compose_scrapes_every_service_and_reads_the_alerts(
     text = (shipped / "prometheus.yaml").read_text()
     for service, port in DEFAULT_METRICS_PORTS.items():
         assert f'"{service}:{port}"' in text
-
-
-def test_metrics_are_recorded_under_the_names_that_boards_for_mirrormaker_2_ask_for(
-    promtool: str, tmp_path: Path
-) -> None:
-    (tmp_path / "names.yaml").write_text(mm2_names.rules())
-    labels = 'partition="all", source="A", target="B", topic="A.orders"'
-    ours = f"{labels}, {TOPIC}"
-    cases = tmp_path / "cases.json"
-    latency = f"twinlog_replication_latency_max_seconds{{{TOPIC}}}"
-    expected = {
-        "record_count": 600000,
-        "record_rate": 100,
-        "replication_latency_ms_max": 250,
-    }
-    rate = f"twinlog_replication_records_rate_per_second{{{TOPIC}}}"
-    series = {RECORDS: "0+6000x120", latency: "0.25x120", rate: "100x120"}
-    prefix = "kafka_connect_mirror_mirrorsourceconnector"
-    case = {
-        "interval": "1m",
-        "input_series": [{"series": name, "values": values} for name, values in series.items()],
-        "promql_expr_test": [
-            {
-                "expr": f"{prefix}_{name}",
-                "eval_time": "1h40m",
-                "exp_samples": [{"labels": f"{prefix}_{name}{{{ours}}}", "value": value}],
-            }
-            for name, value in expected.items()
-        ],
-    }
-    cases.write_text(json.dumps({"rule_files": ["names.yaml"], "evaluation_interval": "1m", "tests": [case]}))
-    outcome = subprocess.run([promtool, "test", "rules", cases], capture_output=True, text=True, check=False)
-    assert outcome.returncode == 0, outcome.stdout + outcome.stderr
-    names = [name for name, _ in mm2_names.records()]
-    assert len(names) == len(set(names))
-    assert {f"{prefix}_record_age_ms_max", f"{prefix}_byte_count", f"{prefix}_byte_rate"} <= set(names)
