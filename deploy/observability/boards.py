@@ -403,6 +403,15 @@ MIGRATION = Board(
             **_ROW,
         ),
         _panel(
+            "Fenced topics",
+            "Topics to which nobody may write because of a failover or failback, by cluster.",
+            (
+                f"sum by ({FLOW}, twinlog_end) ({_of('twinlog_failover_fenced')})",
+                FLOWS + " {{twinlog_end}}",
+            ),
+            **_ROW,
+        ),
+        _panel(
             "Drained in",
             "At the pace of the last 5 minutes; negative: it is falling further behind.",
             (
@@ -411,7 +420,7 @@ MIGRATION = Board(
             ),
             unit="s",
             limits=(),
-            width=8,
+            width=4,
             height=5,
             kind="stat",
         ),

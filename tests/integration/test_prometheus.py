@@ -22,6 +22,7 @@ from integration.watched_estate import (
     LOST,
     READERS,
     SMALL,
+    STRIMZI_CLUSTER,
     VISITED,
     A,
     B,
@@ -34,6 +35,7 @@ from twinlog.model import TopicPartition
 from twinlog.testing.brokers import eventually, retry_admin
 from twinlog.testing.service_process import CALL_SECONDS
 from unit.deploy.prometheus_tools import tool
+from unit.service.test_strimzi_names import BOARD
 
 Panel = tuple[str, str]
 """Board and title."""
@@ -249,6 +251,7 @@ async def test_boards_show_and_alerts_tell_what_happens(start_cluster: StartClus
             async with prometheus(tmp_path, list(of.metrics.values())) as scraper:
                 await of.commit(READERS, 15)
                 await scraper.answers(_queries(lambda panel: panel not in ONLY_IN_TROUBLE | NOT_HERE))
+                await scraper.answers(_strimzi_queries())
                 for expression in _queries(lambda panel: panel in NOT_HERE).values():
                     await scraper.query(expression)
                 await scraper.firing_is(frozenset(), "all is well")
@@ -289,6 +292,16 @@ def _queries(wanted: Callable[[Panel], bool]) -> dict[str, str]:
         for panel in board.panels
         for number, query in enumerate(panel.queries)
         if wanted((board.uid, panel.title))
+    }
+
+
+def _strimzi_queries() -> dict[str, str]:
+    """As the board of Strimzi asks."""
+    chosen = f'strimzi_io_kind=~"KafkaMirrorMaker2", strimzi_io_cluster="{STRIMZI_CLUSTER}"'
+    lag = "kafka_consumer_fetch_manager_records_lag"
+    return {
+        **{name: f"sum by ({', '.join(labels)}) ({name}{{{chosen}}})" for name, labels in BOARD.items()},
+        "consumer lag": f'topk(20, sum({lag}{{{chosen}, clientid=~".*replication-consumer""}}) by (topic))',
     }
 
 

@@ -32,6 +32,7 @@ BUSY, VISITED, SMALL, LOST, CHANGED = "busy", "visited", "small", "lost", "chang
 """Topics: one that is written to all the time, and one for each thing that a test does to a topic."""
 READERS, DREAMERS = "readers", "dreamers"
 """Groups: one that reads, and one that stands behind the end of its log."""
+STRIMZI_CLUSTER = "estate"
 BEAT_SECONDS = 0.5
 RECORDS_AT_ONCE = 20
 _WRITE_SECONDS = 0.5
@@ -169,6 +170,7 @@ def _properties(a: BlockingCluster, far: str, metrics: dict[str, str]) -> str:
         "sync.group.offsets.interval.seconds": "1",
         "sync.topic.configs.interval.seconds": "1",
         "sync.topic.acls.enabled": "false",
+        "twinlog.metrics.strimzi.cluster": STRIMZI_CLUSTER,
         "twinlog.offsets": "translated",
         "twinlog.verify.interval.seconds": "2",
         "twinlog.epoch.seconds": "1",

@@ -2,6 +2,7 @@
 
 from contextlib import AsyncExitStack
 from dataclasses import replace
+from functools import partial
 
 from twinlog.api.checkpoint.v1.checkpoint_service_pb2 import DESCRIPTOR
 from twinlog.api.checkpoint.v1.checkpoint_service_pb2_grpc import add_CheckpointServiceServicer_to_server
@@ -25,6 +26,7 @@ from twinlog_checkpoint.assembly import (
     assemble_flow,
     assemble_group_syncer,
     assemble_moves,
+    watch_fences,
 )
 from twinlog_checkpoint.config import CheckpointFlow, checkpoint_flows
 from twinlog_checkpoint.flow.live_rules import RulesFollower
@@ -66,6 +68,7 @@ async def build(context: ServiceContext, stack: AsyncExitStack) -> ServiceParts:
         flows[entry.flow] = replace(parts, duty=lease)
         loops[f"owner of {entry.flow}"] = lease.run
         loops[f"checkpoints {entry.flow}"] = lease.guard(parts.checkpointer.run)
+        loops[f"fences {entry.flow}"] = lease.guard(partial(watch_fences, parts=parts, around=around))
         syncer = assemble_group_syncer(parts, around)
         loops[f"group offsets {entry.flow}"] = lease.guard(syncer.run)
         follower = RulesFollower(

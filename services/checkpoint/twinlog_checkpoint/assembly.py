@@ -243,7 +243,13 @@ def _journal(parts: FlowParts) -> MoveJournal:
         flow=parts.flow,
         cluster=parts.target,
         replication_factor=parts.entry.settings.topic_replication_factor,
+        on_record=parts.fences.on_record,
     )
+
+
+async def watch_fences(stop: asyncio.Event, *, parts: FlowParts, around: SharedDependencies) -> None:
+    """Loop of the process that owns the flow."""
+    await parts.fences.run(stop, load=_journal(parts).load, clock=around.clock)
 
 
 def _forward(

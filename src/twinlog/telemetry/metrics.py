@@ -481,6 +481,15 @@ GROUP_LAG = MetricSpec(
     attributes=(*FLOW, GROUP, END),
     service="checkpoint",
 )
+FENCED_TOPICS = MetricSpec(
+    name="twinlog.failover.fenced",
+    kind=Kind.GAUGE,
+    unit="{topic}",
+    description="Topics to which a failover or failback lets nobody write, by `twinlog.end`: the cluster that"
+    " they are on. Absent on a stand-by, and until the record of moves was read.",
+    attributes=(*FLOW, END),
+    service="checkpoint",
+)
 OFFSET_SYNC_POSITION = MetricSpec(
     name="twinlog.offset_sync.position",
     kind=Kind.GAUGE,
@@ -636,6 +645,7 @@ METRICS: tuple[MetricSpec, ...] = (
     CHECKPOINT_PARTITIONS,
     CHECKPOINT_FAILURES,
     GROUP_LAG,
+    FENCED_TOPICS,
     OFFSET_SYNC_POSITION,
     OFFSET_SYNC_READABLE,
     TRANSLATION_IO,

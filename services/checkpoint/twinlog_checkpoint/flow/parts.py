@@ -11,6 +11,7 @@ from twinlog.offsets import target_partition
 from twinlog.wire import Checkpoint
 from twinlog_checkpoint.config import CheckpointFlow
 from twinlog_checkpoint.groups.checkpointer import Checkpointer, is_void
+from twinlog_checkpoint.journal.known_fences import KnownFences
 from twinlog_checkpoint.translation.exact import LogSide
 from twinlog_checkpoint.translation.history import PairHistory, ReversedPairs
 from twinlog_checkpoint.translation.sync_tail import SyncTail
@@ -59,6 +60,7 @@ class FlowParts:
     source_log: LogSide
     target_log: LogSide
     duty: LeaseGuard = field(default_factory=AlwaysOwner)
+    fences: KnownFences = field(default_factory=KnownFences)
 
     @property
     def entry(self) -> CheckpointFlow:

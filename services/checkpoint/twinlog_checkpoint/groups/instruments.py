@@ -4,7 +4,7 @@ scrapes.
 
 import heapq
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Protocol
 
 from opentelemetry.metrics import Meter, Observation
@@ -39,6 +39,11 @@ class ObservedDuty(Protocol):
     def refusal(self) -> TwinlogError | None: ...
 
 
+class ObservedFences(Protocol):
+    @property
+    def topics(self) -> Mapping[str, int]: ...
+
+
 class ObservedFlow(Protocol):
     """A flow as the scraper sees it."""
 
@@ -50,6 +55,9 @@ class ObservedFlow(Protocol):
 
     @property
     def duty(self) -> ObservedDuty: ...
+
+    @property
+    def fences(self) -> ObservedFences: ...
 
 
 class CheckpointInstruments:
@@ -113,6 +121,10 @@ def observe_flows(meter: Meter, flows: Sequence[ObservedFlow], *, clock: Clock) 
         tail = of.checkpointer.tail
         yield int(tail.obstacle is None and tail.position is not None), {}
 
+    def fences(of: ObservedFlow) -> Iterable[tuple[float, dict[str, str]]]:
+        return [(topics, {metrics.END: end}) for end, topics in of.fences.topics.items()]
+
+    publish(metrics.FENCED_TOPICS, fences)
     publish(metrics.CHECKPOINT_AGE, ages)
     publish(metrics.CHECKPOINT_GROUPS, groups)
     publish(metrics.CHECKPOINT_PARTITIONS, verdicts)

@@ -5,7 +5,7 @@ A run writes it after every step that changes something, so one that was cut con
 one of MM2's internal ones, so nobody replicates it.
 """
 
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 from dataclasses import dataclass, replace
 
 from twinlog.kafka.admin.compacted_topic import ensure_compacted_topic
@@ -39,6 +39,8 @@ class MoveJournal:
     flow: Flow
     cluster: KafkaCluster
     replication_factor: int
+    on_record: Callable[[MoveRecord | None], None] = lambda _: None
+    """Called with what was read or written."""
 
     @property
     def topic(self) -> str:
@@ -46,6 +48,11 @@ class MoveJournal:
 
     async def load(self) -> MoveRecord | None:
         """The last move; None when there was none. Raises KafkaError, WireFormatError."""
+        found = await self._load()
+        self.on_record(found)
+        return found
+
+    async def _load(self) -> MoveRecord | None:
         if self.topic not in await self.cluster.list_topics():
             return None
         newest: bytes | None = None
@@ -81,6 +88,7 @@ class MoveJournal:
                 pairs, lambda pair: self._append(writer, *pair), most=_APPENDS_AT_ONCE, name="record a group"
             )
             await self._append(writer, *encode_record(self.flow, record))
+        self.on_record(record)
 
     async def _append(self, writer: LogWriter, key: bytes, value: bytes) -> None:
         await writer.append(TopicPartition(self.topic, INTERNAL_PARTITION), key=key, value=value)

@@ -1,5 +1,6 @@
 """Fences: writers are kept out until the move back, Twinlog and rules of others are not touched."""
 
+import asyncio
 from dataclasses import replace
 
 import pytest
@@ -8,8 +9,10 @@ from twinlog.errors import StateError, TransientKafkaError
 from twinlog.model import Flow
 from twinlog.policy import DefaultReplicationPolicy
 from twinlog.policy.replication import IdentityReplicationPolicy
+from twinlog.testing.brokers import eventually
 from twinlog.testing.fakes.cluster import Call, Transaction
 from twinlog.write_blocks import fence_of, is_fence
+from twinlog_checkpoint.journal.known_fences import KnownFences
 from twinlog_checkpoint.journal.record import Step
 from twinlog_checkpoint.moves.events import StepEvent, StepState
 from twinlog_checkpoint.moves.plan import MoveOptions
@@ -27,16 +30,33 @@ async def test_a_fence_denies_writes_until_the_move_back() -> None:
         world.logs.source.set_group("g", {ORIGIN: 100})
         steps, report = await run(world.served.failover, FENCED)
         assert world.logs.source.acls == {FENCE}
+        assert world.served.parts.fences.topics == {"source": 1, "target": 0}
         assert report.plan.fenced_topics == [ORIGIN.topic]
         assert not any("not fenced" in warning for warning in report.plan.warnings)
         plan = await world.served.failover.plan(NO_WAIT)
         assert plan.fenced_topics == [ORIGIN.topic]
         steps, _ = await run(world.served.failback)
         assert world.logs.source.acls == set()
+        assert world.served.parts.fences.topics == {"source": 0, "target": 0}
         record = await world.served.failback.journal.load()
     assert Step.UNFENCE in [step.step for step in steps]
     assert record is not None
     assert (record.fences, record.former_fences) == ((), ())
+
+
+async def test_an_owner_learns_of_fences_from_the_journal_and_forgets_them_with_the_flow() -> None:
+    async with estate() as world:
+        world.logs.source.set_group("g", {ORIGIN: 100})
+        await run(world.served.failover, FENCED)
+        journal, known, stop = world.served.failover.journal, KnownFences(), asyncio.Event()
+        assert known.topics == {}
+        async with asyncio.TaskGroup() as group:
+            group.create_task(
+                known.run(stop, load=journal.load, clock=world.served.failover.clock), name="fences"
+            )
+            await eventually(lambda: known.topics == {"source": 1, "target": 0})
+            stop.set()
+        assert known.topics == {}
 
 
 async def test_a_cluster_without_authorizer_cannot_be_fenced() -> None:
