@@ -603,6 +603,48 @@ COMMANDS: Final = ReasonGroup(
 PROCESSES: Final = ReasonGroup(
     "Processes, files, and the inside of the source service",
     (
+        OwnReason(
+            "FLOW_RUNS",
+            "state is imported into a flow that a process works at, or stands by for",
+            "stop its services on every machine; one that was killed counts until its session ends",
+        ),
+        OwnReason(
+            "STATE_PRESENT",
+            "state is imported where the flow has state already",
+            "keep that; or delete the topic that the message names, and import again",
+        ),
+        OwnReason("STATE_FILE_DAMAGED", "a file is no whole export of a flow's state", "take another one"),
+        OwnReason(
+            "OTHER_CLUSTER",
+            "exported state is of another flow, or of clusters with other ids",
+            "take the file of this flow; where a cluster is new, its copies begin again: nothing is imported",
+        ),
+        OwnReason(
+            "COPY_MISSING",
+            "the copy that exported state speaks of was deleted",
+            "it is copied from the beginning; with another `auto.offset.reset` than earliest set that first",
+        ),
+        OwnReason(
+            "COPY_UNSTABLE",
+            "a transaction is open on a copy whose end has to be known",
+            "run the command again after `transaction.timeout.ms`",
+        ),
+        OwnReason(
+            "POSITION_NOT_DERIVABLE",
+            "more was copied since the export, and both logs do not tell how far",
+            "delete the copy of that topic, so that it is copied from the beginning; or `--allow-repeats`,"
+            " which copies again what was copied since the export",
+        ),
+        OwnReason(
+            "MOVE_UNFINISHED",
+            "a move of groups was under way during the export",
+            "`--without-moves`; the message says what to look for",
+        ),
+        OwnReason(
+            "IMPORT_UNFINISHED",
+            "an import of state was cut off, so the flow is not copied",
+            "`twinlog state import` with the same file again",
+        ),
         OwnReason("INTERNAL", "a bug; the log has the traceback under the error's id", "report it"),
         OwnReason(
             "LOOP_EXITED", "a part of a service ended by itself: a bug; the service restarts", "report it"

@@ -107,6 +107,10 @@ COMMANDS: dict[str, LazyCommand] = {
     "failback": LazyCommand(
         target="twinlog.cli.moves.failback:app", summary="Move consumer groups back to the source cluster."
     ),
+    "state": LazyCommand(
+        target="twinlog.cli.state.commands:app",
+        summary="Back up and restore what a flow keeps in its internal topics.",
+    ),
     "decode": LazyCommand(
         target="twinlog.cli.decode:decode_command",
         summary="Print the records of an internal topic in the lines of MM2's formatters.",

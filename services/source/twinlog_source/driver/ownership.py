@@ -60,7 +60,8 @@ class Ownership:
         `displaced`: we were the owner and were fenced, and no election says that we are it again. If another
         process claimed since, it is the owner now, and we wait until it is gone: the newest start wins, and
         two never fight. Raises StateError
-        (OWNED_ELSEWHERE, or TWIN_DEPLOYMENT where its file selects other topics or groups), and
+        (OWNED_ELSEWHERE, or TWIN_DEPLOYMENT where its file selects other topics or groups;
+        IMPORT_UNFINISHED), and
         FatalKafkaError (PRODUCER_FENCED) when another claims at the same time.
         """
         count = await self.internal.ensure()
@@ -73,6 +74,7 @@ class Ownership:
         await self._fence_all_before()
         positions = await self.positions.refresh()
         self.require_claim()
+        self._require_whole_state()
         owner = self.positions.control.owner
         await self._doubt_foreign_positions(owner)
         await self.sign()
@@ -82,6 +84,16 @@ class Ownership:
             positions=len(positions),
             fenced_slots=self._slots,
         )
+
+    def _require_whole_state(self) -> None:
+        restoring = self.positions.control.restoring
+        if restoring is not None:
+            raise StateError(
+                f"an import of the state of {self.flow.flow} is under way, or was cut off: its positions are"
+                " not all there. Run `twinlog state import` with the same file again",
+                reason="IMPORT_UNFINISHED",
+                metadata={"flow": str(self.flow.flow)},
+            )
 
     async def _give_way_to_a_living_owner(self) -> None:
         """Raises StateError (OWNED_ELSEWHERE, TWIN_DEPLOYMENT)."""

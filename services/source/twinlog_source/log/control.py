@@ -12,6 +12,7 @@ from twinlog_source.log.facts import (
     OwnerFact,
     PauseFact,
     ProofFact,
+    RestoreFact,
     TargetFact,
     ThrottleFact,
     TopicFact,
@@ -44,6 +45,7 @@ class ControlState:
     targets: dict[TopicPartition, TargetFact] = field(default_factory=dict)
     copies: dict[TopicPartition, CopyFact] = field(default_factory=dict)
     writer: WriterFact | None = None
+    restoring: RestoreFact | None = None
     proofs: dict[TopicPartition, ProofFact] = field(default_factory=dict)
 
     def pause_of(self, partition: TopicPartition) -> PauseFact | None:
@@ -82,6 +84,8 @@ class ControlState:
                 self.throttles[throttle.topic] = throttle
             case WriterFact() as writer:
                 self.writer = writer
+            case RestoreFact() as restoring:
+                self.restoring = restoring
             case _:
                 self._record_of_partition(fact)
 
@@ -106,6 +110,8 @@ class ControlState:
             self.pauses.pop((topic, number), None)
         elif kind == "throttle":
             self.throttles.pop(topic, None)
+        elif kind == "restore":
+            self.restoring = None
         elif topic is not None and number is not None:
             self._retract_of_partition(kind, TopicPartition(topic, number))
 

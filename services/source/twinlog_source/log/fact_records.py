@@ -21,6 +21,7 @@ from twinlog_source.log.facts import (
     OwnerFact,
     PauseFact,
     ProofFact,
+    RestoreFact,
     TargetFact,
     ThrottleFact,
     TopicFact,
@@ -63,13 +64,29 @@ def fact_record(source_alias: str, fact: Fact) -> tuple[bytes, bytes]:
         case ThrottleFact():
             key = control_key(source_alias, "throttle", fact.topic)
             value = {"bytes_per_second": fact.bytes_per_second, "by": fact.by, "at_ms": fact.at_ms}
+        case RestoreFact():
+            key = control_key(source_alias, "restore")
+            value = {"import": fact.import_id, "at_ms": fact.at_ms}
+        case WriterFact():
+            key = control_key(source_alias, "writer")
+            value = {"id": fact.producer_id, "epoch": fact.producer_epoch}
+        case _:
+            return _partition_record(source_alias, fact)
+    return key, encode_document(value)
+
+
+def _partition_record(
+    source_alias: str, fact: ZeroFact | LeaderEpochsFact | TargetFact | CopyFact | ProofFact
+) -> tuple[bytes, bytes]:
+    match fact:
         case ZeroFact():
-            key, value = partition_key(source_alias, "zero", fact.partition), {"offset": 0}
+            kind = "zero"
+            value: dict[str, JsonValue] = {"offset": 0}
         case LeaderEpochsFact():
-            key = partition_key(source_alias, "epochs", fact.partition)
+            kind = "epochs"
             value = {"epochs": [[each.leader_epoch, each.offset] for each in fact.epochs]}
         case TargetFact():
-            key = partition_key(source_alias, "target", fact.partition)
+            kind = "target"
             value = {
                 "topic_id": fact.topic_id,
                 "end": fact.end_offset,
@@ -77,7 +94,7 @@ def fact_record(source_alias: str, fact: Fact) -> tuple[bytes, bytes]:
                 "held_from": -1 if fact.held_from is None else fact.held_from,
             }
         case CopyFact():
-            key = partition_key(source_alias, "copy", fact.partition)
+            kind = "copy"
             value = {
                 "offsets": "preserved" if fact.preserved else "translated",
                 "since": fact.since,
@@ -85,11 +102,8 @@ def fact_record(source_alias: str, fact: Fact) -> tuple[bytes, bytes]:
                 "topic_id": fact.target_topic_id,
                 "skip": [fact.skip_from, fact.skip_to],
             }
-        case WriterFact():
-            key = control_key(source_alias, "writer")
-            value = {"id": fact.producer_id, "epoch": fact.producer_epoch}
         case ProofFact():
-            key = partition_key(source_alias, "proof", fact.partition)
+            kind = "proof"
             value = {
                 "verdict": fact.verdict,
                 "proven_until": fact.proven_until,
@@ -99,7 +113,7 @@ def fact_record(source_alias: str, fact: Fact) -> tuple[bytes, bytes]:
                 "reason": fact.reason,
                 "ranges": fact.ranges,
             }
-    return key, encode_document(value)
+    return partition_key(source_alias, kind, fact.partition), encode_document(value)
 
 
 def partition_key(source_alias: str, kind: str, partition: TopicPartition) -> bytes:
@@ -164,6 +178,8 @@ def _fact(kind: str, topic: str | None, partition: int | None, document: dict[st
                 target_topic_id=target_id if isinstance(target_id, str) else "",
                 left=document.get("left") is True,
             )
+        case "restore", None, {"import": str(import_id), "at_ms": int(at)}:
+            return RestoreFact(import_id=import_id, at_ms=at)
         case "writer", None, {"id": int(producer_id), "epoch": int(epoch)}:
             return WriterFact(producer_id=producer_id, producer_epoch=epoch)
         case "pause", _, {"by": str(by), "at_ms": int(at)}:

@@ -161,6 +161,15 @@ class ProofFact:
     beginning on."""
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RestoreFact:
+    """An import of exported state is under way, or was cut off: what is on the log is not whole."""
+
+    import_id: str
+    """Which file."""
+    at_ms: int
+
+
 Fact = (
     ClaimFact
     | OwnerFact
@@ -173,4 +182,5 @@ Fact = (
     | CopyFact
     | WriterFact
     | ProofFact
+    | RestoreFact
 )

@@ -17,7 +17,7 @@ from twinlog_source.driver.epoch_jobs import EpochJobs
 from twinlog_source.driver.task_host import TaskHost
 from twinlog_source.driver.task_settings import TaskSettings
 from twinlog_source.log.fact_records import control_key
-from twinlog_source.log.facts import EpochStart, LeaderEpochsFact, PauseFact
+from twinlog_source.log.facts import EpochStart, LeaderEpochsFact, PauseFact, RestoreFact
 from unit.source.flow_rig import POSITIONS, P, Site
 
 
@@ -170,3 +170,14 @@ async def test_leader_epochs_are_not_about_positions_that_somebody_else_wrote(si
     for _ in range(2):
         estate = await site.owner()
         assert (estate.table.rows[P].position, estate.table.rows[P].epochs) == (50, ())
+
+
+async def test_a_flow_of_which_an_import_was_cut_off_is_not_copied(site: Site) -> None:
+    first = await site.owner()
+    await first.journal.state(RestoreFact(import_id="file", at_ms=1))
+    second = await site.process()
+    with pytest.raises(StateError) as refused:
+        await second.take_over(displaced=False)
+    assert refused.value.reason == "IMPORT_UNFINISHED"
+    await first.journal.take_back("restore")
+    await second.take_over(displaced=False)

@@ -1,0 +1,174 @@
+"""`twinlog state export`: what a flow keeps in its internal topics, as one file.
+
+Positions are read before and after the ends of the copies. Where nobody copies, both belong together; else a
+pair that the flow itself has put on the log has to do.
+"""
+
+from collections.abc import Collection, Mapping
+from contextlib import AsyncExitStack
+from dataclasses import dataclass
+
+from twinlog import __version__
+from twinlog.errors import KafkaError, NotFoundError
+from twinlog.kafka.ports import KafkaCluster, OffsetSpec
+from twinlog.model import TopicPartition
+from twinlog.wire.source_offset import CONTROL_CONNECTOR, GAP_CONNECTOR, decode_connect_key
+from twinlog_source.log.control import ControlState
+from twinlog_source.log.positions import PositionsLog
+from twinlog_source.state.clusters import FlowClusters, all_records, newest
+from twinlog_source.state.state_file import CopyLine, FlowState, Header, Role, StateRecord
+
+FOREIGN_AFTER_MS = 60_000
+"""A position that was written this long after its owner last signed is not the owner's."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StateExport:
+    clusters: FlowClusters
+
+    async def run(self) -> FlowState:
+        """Raises NotFoundError where the flow has no positions, KafkaError."""
+        clusters = self.clusters
+        header = Header(
+            flow=str(clusters.flow.flow),
+            exported_at_ms=clusters.clock.now_ms(),
+            version=__version__,
+            source_cluster_id=await clusters.source.cluster_id(),
+            target_cluster_id=await clusters.target.cluster_id(),
+        )
+        async with AsyncExitStack() as stack:
+            log = await clusters.positions_log(stack)
+            if not log.partition_count:
+                raise NotFoundError(
+                    f"{clusters.flow.flow} has no topic {log.topic}: it never ran, or its positions are lost",
+                    metadata={"topic": log.topic},
+                )
+            worked_before = await clusters.owners()
+            copies = await self._copies(log)
+            records = [record for role in clusters.topics() for record in await self._records(role)]
+            is_still = not worked_before and not await clusters.owners()
+            lines = [line if is_still else _of_a_running_flow(line, log.control) for line in copies]
+        return FlowState(header=header, copies=tuple(lines), records=tuple(records))
+
+    async def _copies(self, log: PositionsLog) -> list[CopyLine]:
+        """As they are when nobody copies."""
+        positions = dict(await log.refresh())
+        names = {topic: self._target_topic(topic) for topic in sorted({each.topic for each in positions})}
+        copies = {each: TopicPartition(names[each.topic], each.partition) for each in positions}
+        ends = await settled_ends(self.clusters.target, copies.values())
+        changed = {
+            each for each, position in (await log.refresh()).items() if positions.get(each) != position
+        }
+        source_ids = await topic_ids(self.clusters.source, names)
+        target_ids = await topic_ids(self.clusters.target, names.values())
+        lines = []
+        for partition, position in sorted(positions.items()):
+            copy, control = copies[partition], log.control
+            fact, mark = control.copies.get(partition), control.topics.get(partition.topic)
+            target_id = target_ids.get(copy.topic, "")
+            end = None if partition in changed or _is_foreign(log, partition) else ends.get(copy)
+            preserved = fact is not None and fact.preserved and fact.target_topic_id == target_id
+            pair = (position, position) if preserved else (position, end)
+            line = CopyLine(
+                topic=partition.topic,
+                partition=partition.partition,
+                position=position,
+                target_topic=copy.topic,
+                # Of the topics that the position is of, which need not be those of now.
+                source_topic_id=source_ids.get(partition.topic, "") if mark is None else mark.topic_id,
+                target_topic_id=(mark.target_topic_id if mark is not None else "") or target_id,
+                preserved=preserved,
+                anchor_position=None if pair[1] is None else pair[0],
+                anchor_end=pair[1],
+                target_end=end,
+            )
+            lines.append(line if end is not None else _of_a_running_flow(line, control))
+        return lines
+
+    def _target_topic(self, topic: str) -> str:
+        return self.clusters.flow.policy.format_remote_topic(self.clusters.flow.flow.source, topic)
+
+    async def _records(self, role: Role) -> list[StateRecord]:
+        hosted = self.clusters.topics()[role]
+        found = await all_records(self.clusters.cluster_of(hosted), hosted.topic)
+        if role is Role.POSITIONS:
+            found = [record for record in newest(found) if self._is_ours(record.key)]
+        elif role is not Role.OFFSET_SYNCS:  # of those each one says something
+            found = newest(found)
+        return [
+            StateRecord(role=role, key=record.key, value=record.value, timestamp_ms=record.timestamp_ms)
+            for record in found
+        ]
+
+    def _is_ours(self, key: bytes | None) -> bool:
+        flow = self.clusters.flow
+        return of_flow(key, flow.flow.source, flow.settings.connector_name)
+
+
+def of_flow(key: bytes | None, source: str, connector: str) -> bool:
+    """Whether a record of the positions topic is about the flow's copies."""
+    decoded = decode_connect_key(key)
+    return (
+        decoded is not None
+        and decoded.connector in (connector, GAP_CONNECTOR, CONTROL_CONNECTOR)
+        and decoded.partition.get("cluster") == source
+    )
+
+
+def _of_a_running_flow(line: CopyLine, control: ControlState) -> CopyLine:
+    """With a pair that the flow put on the log: the ends that were read are of another moment."""
+    anchor: tuple[int | None, int | None] = (None, None)
+    fact = control.targets.get(line.source)
+    if line.preserved:
+        anchor = (line.position, line.position)
+    elif fact is not None and fact.topic_id == line.target_topic_id:
+        anchor = (fact.position, fact.end_offset)
+    return CopyLine(
+        topic=line.topic,
+        partition=line.partition,
+        position=line.position,
+        target_topic=line.target_topic,
+        source_topic_id=line.source_topic_id,
+        target_topic_id=line.target_topic_id,
+        preserved=line.preserved,
+        anchor_position=anchor[0],
+        anchor_end=anchor[1],
+        target_end=None,
+    )
+
+
+def _is_foreign(log: PositionsLog, partition: TopicPartition) -> bool:
+    """MirrorMaker 2 stored the position: now and then, not with each record."""
+    owner = log.control.owner
+    return owner is None or log.written_at_ms.get(partition, 0) > owner.renewed_at_ms + FOREIGN_AFTER_MS
+
+
+async def settled_ends(
+    cluster: KafkaCluster, partitions: Collection[TopicPartition]
+) -> dict[TopicPartition, int]:
+    """Where logs end that have no open transaction; those that are not there are left out. Raises KafkaError
+    of a cluster that does not answer."""
+    found: dict[TopicPartition, int] = {}
+    if not partitions:
+        return found
+    ends = await cluster.list_offsets(OffsetSpec.LATEST, partitions)
+    stable = await cluster.list_offsets(OffsetSpec.LAST_STABLE, partitions)
+    for partition, end in ends.items():
+        answer = stable[partition]
+        if isinstance(end, KafkaError) and end.retriable and end.reason != "TOPIC_UNKNOWN":
+            raise end
+        if isinstance(end, int) and answer == end:
+            found[partition] = end
+    return found
+
+
+async def topic_ids(cluster: KafkaCluster, topics: Collection[str] | Mapping[str, str]) -> dict[str, str]:
+    """Of the topics that are there. Raises KafkaError of a cluster that does not answer."""
+    found: dict[str, str] = {}
+    for topic, answer in (await cluster.describe_topics(list(topics)) if topics else {}).items():
+        if isinstance(answer, KafkaError):
+            if answer.retriable and answer.reason != "TOPIC_UNKNOWN":
+                raise answer
+            continue
+        found[topic] = answer.topic_id
+    return found

@@ -1,0 +1,127 @@
+"""What may be restored of a partition, and what has to be found out. Pure.
+
+A position is taken as it was exported only where nothing was written to the copy since; else it is derived
+from both logs; else it is refused. A copy is never continued from a place that is not known.
+"""
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+from twinlog_source.state.state_file import CopyLine
+from twinlog_source.state.walk import Walk
+
+
+class Outcome(StrEnum):
+    AS_EXPORTED = "AS_EXPORTED"
+    DERIVED = "DERIVED"
+    """From both logs: more was copied after the export."""
+    REPEATED = "REPEATED"
+    """From the exported position: what was copied since is copied again (`--allow-repeats`)."""
+    LEFT_OUT = "LEFT_OUT"
+    """The copy is gone: it begins again."""
+    REFUSED = "REFUSED"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Verdict:
+    outcome: Outcome
+    position: int | None = None
+    reason: str = ""
+    message: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LogsNow:
+    """Both logs of a partition at the import."""
+
+    source_topic_id: str
+    source_start: int
+    source_end: int
+    """As far as the copier may read."""
+    target_topic_id: str | None
+    """None: there is no such topic, or it has no such partition."""
+    target_start: int = 0
+    target_end: int = 0
+    target_is_settled: bool = True
+    """No transaction is open there."""
+
+
+def judge(line: CopyLine, now: LogsNow, *, begins_at_earliest: bool) -> Verdict | Walk:
+    """The verdict, or what has to be compared for it."""
+    if now.target_topic_id is None or now.target_topic_id != line.target_topic_id:
+        return _of_a_copy_that_is_gone(line, begins_at_earliest=begins_at_earliest)
+    if not now.target_is_settled:
+        return _refused(
+            reason="COPY_UNSTABLE",
+            message=f"a transaction is open on {line.copy}: what it holds may get there still",
+        )
+    if line.target_end is not None and now.target_end == line.target_end:
+        return Verdict(outcome=Outcome.AS_EXPORTED, position=line.position)
+    if line.anchor_position is None or line.anchor_end is None:
+        return _not_derivable(f"{line.copy} was being written during the export")
+    if now.source_topic_id != line.source_topic_id:
+        return _not_derivable(f"{line.topic} was deleted and created again on the source since the export")
+    if now.target_end < line.anchor_end:
+        return _not_derivable(
+            f"{line.copy} ends at {now.target_end}, before {line.anchor_end}: it lost records"
+        )
+    return Walk(
+        source=line.source,
+        copy=line.copy,
+        source_from=line.anchor_position,
+        source_end=now.source_end,
+        copy_from=line.anchor_end,
+        copy_end=now.target_end,
+        same_offsets=line.preserved,
+    )
+
+
+def judge_new(line: CopyLine, now: LogsNow) -> Verdict | Walk | None:
+    """Of a partition that the export does not know: None where nothing of it was copied."""
+    if now.target_topic_id is None or now.target_end == now.target_start == 0:
+        return None
+    if not now.target_is_settled:
+        return _refused(reason="COPY_UNSTABLE", message=f"a transaction is open on {line.copy}")
+    return Walk(
+        source=line.source,
+        copy=line.copy,
+        source_from=now.source_start,
+        source_end=now.source_end,
+        copy_from=now.target_start,
+        copy_end=now.target_end,
+        same_offsets=False,
+    )
+
+
+def not_derived(line: CopyLine, why: str, *, allow_repeats: bool) -> Verdict:
+    """What becomes of a partition whose position could not be derived."""
+    if allow_repeats and not line.preserved and line.target_topic_id:
+        return Verdict(
+            outcome=Outcome.REPEATED,
+            position=line.position,
+            reason="POSITION_NOT_DERIVABLE",
+            message=f"{why}; what was copied from source offset {line.position} on is copied again",
+        )
+    return _not_derivable(why)
+
+
+def _of_a_copy_that_is_gone(line: CopyLine, *, begins_at_earliest: bool) -> Verdict:
+    if begins_at_earliest:
+        return Verdict(
+            outcome=Outcome.LEFT_OUT,
+            reason="COPY_MISSING",
+            message=f"{line.target_topic} is another topic than was exported: it is copied again",
+        )
+    return _refused(
+        reason="COPY_MISSING",
+        message=f"{line.target_topic} is another topic than was exported, and auto.offset.reset would"
+        " leave records out of a new copy",
+    )
+
+
+def _not_derivable(why: str) -> Verdict:
+    return _refused(reason="POSITION_NOT_DERIVABLE", message=why)
+
+
+def _refused(*, reason: str, message: str) -> Verdict:
+    return Verdict(outcome=Outcome.REFUSED, reason=reason, message=message)

@@ -1,0 +1,92 @@
+"""How far a copy really reaches: its records and those of the source, side by side from a pair of offsets
+that is known to belong together.
+
+Invariant: a position is returned only when every committed record of the copy from the pair on is the next
+committed record of the source, in order. So what lies before it is on the copy once, and nothing behind it.
+"""
+
+import asyncio
+from collections.abc import AsyncIterator
+from dataclasses import dataclass
+
+from twinlog.errors import KafkaError, TransientKafkaError
+from twinlog.kafka.ports import LogReader
+from twinlog.model import Record, TimestampType, TopicPartition
+
+_FETCH_BYTES = 4 << 20
+_PATIENCE_SECONDS = 60.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reached:
+    position: int
+    records: int
+    """That were compared."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Differs:
+    """The copy holds something else than the source."""
+
+    why: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Walk:
+    source: TopicPartition
+    copy: TopicPartition
+    source_from: int
+    source_end: int
+    copy_from: int
+    copy_end: int
+    same_offsets: bool
+    """The copy has the source's offsets."""
+
+
+async def walk(way: Walk, source: LogReader, target: LogReader) -> Reached | Differs:
+    """Raises KafkaError when a log cannot be read."""
+    here = _records(source, way.source, way.source_from, way.source_end)
+    position, count = way.source_from, 0
+    try:
+        async for copied in _records(target, way.copy, way.copy_from, way.copy_end):
+            original = await anext(here, None)
+            if original is None:
+                return Differs(why=f"{way.copy} has at offset {copied.offset} what the source has not")
+            if not _same(original, copied) or (way.same_offsets and original.offset != copied.offset):
+                return Differs(why=f"{way.copy} at {copied.offset} is not {way.source} at {original.offset}")
+            position, count = original.offset + 1, count + 1
+    except KafkaError as error:
+        if error.reason != "OFFSET_OUT_OF_RANGE":
+            raise
+        return Differs(why=f"records are gone that would have to be compared: {error}")
+    return Reached(position=position, records=count)
+
+
+def _same(original: Record, copied: Record) -> bool:
+    """The target may stamp its own times."""
+    if (original.key, original.value, original.headers) != (copied.key, copied.value, copied.headers):
+        return False
+    return (
+        original.timestamp_ms == copied.timestamp_ms or copied.timestamp_type is TimestampType.LOG_APPEND_TIME
+    )
+
+
+async def _records(
+    reader: LogReader, partition: TopicPartition, offset: int, end: int
+) -> AsyncIterator[Record]:
+    loop = asyncio.get_running_loop()
+    give_up_at = loop.time() + _PATIENCE_SECONDS
+    while offset < end:
+        fetched = await reader.fetch(partition, offset, max_wait_seconds=0.5, max_bytes=_FETCH_BYTES)
+        for record in fetched.records:
+            if offset <= record.offset < end:
+                yield record
+        if fetched.next_offset > offset:
+            give_up_at = loop.time() + _PATIENCE_SECONDS
+        elif loop.time() > give_up_at:
+            raise TransientKafkaError(
+                f"{partition}: no records from offset {offset} on, though the log ends at {end}",
+                reason="KAFKA_TIMEOUT",
+                metadata={"topic": partition.topic},
+            )
+        offset = fetched.next_offset

@@ -1,0 +1,1 @@
+"""`twinlog state`: backup and restore of what a flow keeps in its internal topics."""

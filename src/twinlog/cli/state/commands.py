@@ -1,0 +1,251 @@
+"""`twinlog state export` and `twinlog state import`."""
+
+import os
+import sys
+from collections import Counter
+from contextlib import AsyncExitStack
+from importlib import import_module
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from twinlog.cli.common.failures import EXIT_FAILED, reported_failures, run_async
+from twinlog.cli.common.location import ConfigOption, load_config
+from twinlog.cli.common.output import Column, Output, OutputOption, print_json, print_table
+from twinlog.cli.configsync.plan_view import count_of
+from twinlog.clock import SystemClock
+from twinlog.errors import ConfigError
+from twinlog.model import Flow
+
+app = typer.Typer(
+    no_args_is_help=True,
+    add_completion=False,
+    help="Back up and restore what a flow keeps in its internal topics: positions, rules, checkpoints.",
+)
+
+FlowArgument = Annotated[str, typer.Argument(metavar="A->B", help="The flow.")]
+
+_COPIES = (
+    Column(title="partition"),
+    Column(title="exported", right=True),
+    Column(title="continues at", right=True),
+    Column(title="position"),
+    Column(title="why"),
+)
+_TOPICS = (Column(title="topic"), Column(title="cluster"), Column(title="records", right=True))
+_MOST_ROWS = 200
+
+
+@app.command("export")
+def export_command(
+    flow: FlowArgument,
+    file: Annotated[Path, typer.Argument(metavar="FILE", help="Where to write; it is replaced as a whole.")],
+    config: ConfigOption = None,
+    output: OutputOption = Output.TABLE,
+) -> None:
+    """Write what a flow keeps in its internal topics into one file of JSON lines.
+
+    Both clusters are read, and nothing is written to them; the flow may run. A backup of a flow that was
+    stopped is exact. Of one that ran, the import finds out how far each copy reached.
+
+    Example: twinlog state export 'A->B' state.jsonl --config mm2.properties
+    """
+    with reported_failures():
+        _require_config(config)
+        exported = run_async(_export(_flow(flow), config))
+        engine = _engine("state_file")
+        content = b"".join(engine.lines(exported))
+        _write(file, content)
+        records = Counter(str(record.role) for record in exported.records)
+        exact = sum(copy.target_end is not None for copy in exported.copies)
+        if output is Output.JSON:
+            print_json(
+                {
+                    "flow": flow,
+                    "file": str(file),
+                    "bytes": len(content),
+                    "partitions": len(exported.copies),
+                    "exact_partitions": exact,
+                    "records": dict(records),
+                }
+            )
+            return
+        typer.echo(
+            f"wrote {file}: {count_of(len(exported.copies), 'partition')} ({exact} exact),"
+            f" {count_of(len(exported.records), 'record')}, {len(content)} bytes"
+        )
+        if exact < len(exported.copies):
+            typer.echo("the others were being written: an import compares their copies with the source")
+
+
+@app.command("import")
+def import_command(
+    flow: FlowArgument,
+    file: Annotated[Path, typer.Argument(metavar="FILE", help="What `twinlog state export` wrote.")],
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only show what would be restored.")] = False,
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
+    allow_repeats: Annotated[
+        bool,
+        typer.Option(
+            "--allow-repeats",
+            help="Copy again what was copied since the export, where the exact position cannot be told.",
+        ),
+    ] = False,
+    without_moves: Annotated[
+        bool, typer.Option("--without-moves", help="Leave the record of failovers and failbacks out.")
+    ] = False,
+    config: ConfigOption = None,
+    output: OutputOption = Output.TABLE,
+) -> None:
+    """Restore the state of a stopped flow that has lost it.
+
+    Where more was copied since the export, both logs are compared and the position is derived; a partition
+    of which it cannot be told is refused, and then nothing is written. To import the same file again
+    completes an import that was cut off; until then the flow is not copied.
+
+    Example: twinlog state import 'A->B' state.jsonl --config mm2.properties --dry-run
+    """
+    with reported_failures():
+        _require_config(config)
+        content = _read(file)
+        state = _engine("state_file").parse(content, name=str(file))
+        if not dry_run and not yes and not sys.stdin.isatty():
+            raise ConfigError(
+                "without a terminal to ask on: give --dry-run or --yes", metadata={"key": "--yes"}
+            )
+        options = {"allow_repeats": allow_repeats, "without_moves": without_moves}
+        plan = run_async(_import(_flow(flow), config, state, options, None))
+        refused = [verdict for _, verdict in plan.refused]
+        if output is Output.TABLE:
+            _show(plan)
+        if not refused and not dry_run:
+            if not yes:
+                typer.confirm(f"Restore the state of {flow}?", abort=True, err=True)
+            run_async(_import(_flow(flow), config, state, options, plan))
+        done = not refused and not dry_run
+        if output is Output.JSON:
+            print_json(_as_json(flow, plan, done=done))
+        elif done:
+            typer.echo(f"restored: start the services of {flow} again")
+        else:
+            typer.echo("dry run: nothing was changed" if not refused else "nothing was changed")
+        if refused:
+            first = refused[0]
+            typer.echo(
+                f"error: {count_of(len(refused), 'partition')} cannot be restored: {first.message}"
+                f" ({first.reason})",
+                err=True,
+            )
+            raise typer.Exit(EXIT_FAILED)
+
+
+def _require_config(config: Path | None) -> None:
+    if config is None:
+        raise ConfigError("name the properties file with --config", metadata={"key": "--config"})
+
+
+def _flow(text: str) -> Flow:
+    try:
+        return Flow.parse(text)
+    except ValueError as error:
+        raise ConfigError(str(error), metadata={"key": "FLOW"}) from None
+
+
+def _engine(module: str) -> Any:
+    """Raises ConfigError where the package is not installed."""
+    try:
+        return import_module(f"twinlog_source.state.{module}")
+    except ModuleNotFoundError as error:
+        if error.name is None or not error.name.startswith("twinlog_source"):
+            raise
+        raise ConfigError(
+            "state is exported and imported by the package twinlog-source: install it here"
+        ) from None
+
+
+async def _export(flow: Flow, config: Path | None) -> Any:
+    assert config is not None
+    async with AsyncExitStack() as stack:
+        opened = await _engine("clusters").open_flow(load_config(config), flow, SystemClock(), stack)
+        return await _engine("export").StateExport(clusters=opened).run()
+
+
+async def _import(flow: Flow, config: Path | None, state: Any, options: dict[str, bool], plan: Any) -> Any:
+    """Plans; or carries a plan out."""
+    assert config is not None
+    async with AsyncExitStack() as stack:
+        opened = await _engine("clusters").open_flow(load_config(config), flow, SystemClock(), stack)
+        work = _engine("restore").StateImport(clusters=opened, state=state, **options)
+        return await work.plan() if plan is None else await work.carry_out(plan)
+
+
+def _read(file: Path) -> list[bytes]:
+    try:
+        return file.read_bytes().splitlines(keepends=True)
+    except OSError as error:
+        raise ConfigError(f"{file}: cannot be read: {error.strerror or error}") from error
+
+
+def _write(file: Path, content: bytes) -> None:
+    """The whole file or nothing, and for its owner alone: it names topics and groups."""
+    draft = file.with_name(f".{file.name}.{os.getpid()}")
+    try:
+        with os.fdopen(os.open(draft, os.O_CREAT | os.O_WRONLY | os.O_TRUNC, 0o600), "wb") as stream:
+            stream.write(content)
+            stream.flush()
+            os.fsync(stream.fileno())
+        draft.replace(file)
+    except OSError as error:
+        draft.unlink(missing_ok=True)
+        raise ConfigError(f"{file}: cannot be written: {error.strerror or error}") from error
+
+
+def _show(plan: Any) -> None:
+    rows = [
+        [
+            str(line.source),
+            str(line.position),
+            "-" if verdict.position is None else str(verdict.position),
+            verdict.outcome,
+            f"{verdict.reason} {verdict.message}".strip(),
+        ]
+        for line, verdict in sorted(plan.verdicts.values(), key=lambda each: each[1].outcome != "REFUSED")
+    ]
+    print_table("", _COPIES, rows[:_MOST_ROWS], empty="no partition was exported")
+    if len(rows) > _MOST_ROWS:
+        typer.echo(f"… and {len(rows) - _MOST_ROWS} more: -o json shows all")
+    typer.echo("")
+    topics = [
+        [each.topic.topic, each.topic.cluster, "stays as it is" if each.kept else str(len(each.records))]
+        for each in plan.topics
+    ]
+    print_table("", _TOPICS, topics)
+
+
+def _as_json(flow: str, plan: Any, *, done: bool) -> dict[str, Any]:
+    return {
+        "flow": flow,
+        "restored": done,
+        "partitions": [
+            {
+                "topic": line.topic,
+                "partition": line.partition,
+                "exported_position": line.position,
+                "position": verdict.position,
+                "outcome": str(verdict.outcome),
+                "reason": verdict.reason,
+                "message": verdict.message,
+            }
+            for line, verdict in plan.verdicts.values()
+        ],
+        "topics": [
+            {
+                "topic": each.topic.topic,
+                "cluster": each.topic.cluster,
+                "records": len(each.records),
+                "kept": each.kept,
+            }
+            for each in plan.topics
+        ],
+    }

@@ -1,0 +1,394 @@
+"""Export and import of a flow's state: a copy is continued exactly, or refused with a reason, never silently
+from somewhere else."""
+
+from collections.abc import Sequence
+from contextlib import AsyncExitStack
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+import pytest
+
+from twinlog.config import load
+from twinlog.errors import ConfigError, StateError
+from twinlog.kafka.errors import UNAVAILABLE, from_reason
+from twinlog.model import Flow, Record, TopicPartition
+from twinlog.policy.names import lease_group
+from twinlog.testing.fakes.clock import FakeClock
+from twinlog.testing.fakes.cluster import FakeCluster, Transaction
+from twinlog.testing.fakes.cluster_hooks import Call
+from twinlog.wire.murmur2 import partition_for_key
+from twinlog.wire.source_offset import encode_source_offset, source_offset_key
+from twinlog_source.config import source_flows
+from twinlog_source.log.fact_records import fact_record
+from twinlog_source.log.facts import (
+    ClaimFact,
+    CopyFact,
+    EpochStart,
+    Fact,
+    LeaderEpochsFact,
+    OwnerFact,
+    PauseFact,
+    ProofFact,
+    TopicFact,
+)
+from twinlog_source.log.positions import PositionsLog
+from twinlog_source.state.clusters import FlowClusters
+from twinlog_source.state.export import StateExport
+from twinlog_source.state.judgement import Outcome, Verdict
+from twinlog_source.state.restore import ImportPlan, StateImport
+from twinlog_source.state.state_file import FlowState, lines, parse
+from unit.source.flow_rig import FILE, OneFile
+
+POSITIONS = "mm2-offsets.A.internal"
+P, COPY = TopicPartition("t", 0), TopicPartition("A.t", 0)
+FLOW = Flow("A", "B")
+
+
+@dataclass(slots=True)
+class Estate:
+    """A flow that has copied, and what is left of it."""
+
+    more: str = ""
+    clock: FakeClock = field(default_factory=FakeClock)
+    source: FakeCluster = field(init=False)
+    target: FakeCluster = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.source, self.target = FakeCluster("A", clock=self.clock), FakeCluster("B", clock=self.clock)
+        self.source.add_topic("t")
+        self.target.add_topic("A.t")
+        self.target.add_topic(POSITIONS, 5, {"cleanup.policy": "compact"})
+
+    def clusters(self) -> FlowClusters:
+        configuration = load(Path("mm2.properties"), environ={}, files=OneFile(FILE + self.more))
+        (flow,) = source_flows(configuration)
+        return FlowClusters(
+            entry=configuration.flow(FLOW),
+            flow=flow,
+            source=self.source,
+            target=self.target,
+            clock=self.clock,
+        )
+
+    async def write(self, values: Sequence[bytes], *, source: bool = True, copy: bool = True) -> None:
+        for cluster, partition, wanted in ((self.source, P, source), (self.target, COPY, copy)):
+            async with cluster.writer() as writer:
+                for value in values if wanted else ():
+                    await writer.append(partition, key=None, value=value, timestamp_ms=1_000)
+
+    async def store(self, key: bytes, value: bytes | None) -> None:
+        number = partition_for_key(key, 5)
+        async with self.target.writer() as writer:
+            await writer.append(TopicPartition(POSITIONS, number), key=key, value=value)
+
+    async def position(self, offset: int) -> None:
+        await self.store(source_offset_key("A", P), encode_source_offset(offset))
+
+    async def state(self, *facts: Fact) -> None:
+        for fact in facts:
+            await self.store(*fact_record("A", fact))
+
+    async def owned(self, *, slots: int = 3) -> None:
+        """As an owner leaves it that has stopped."""
+        await self.state(
+            ClaimFact(instance="owner", at_ms=1),
+            TopicFact(
+                topic="t",
+                topic_id=self.source.topics["t"].topic_id,
+                known_partitions=1,
+                target_topic_id=self.target.topics["A.t"].topic_id,
+            ),
+            OwnerFact(instance="owner", slots=slots, renewed_at_ms=self.clock.now_ms()),
+        )
+
+    async def export(self) -> FlowState:
+        """Through the file."""
+        found = await StateExport(clusters=self.clusters()).run()
+        return parse(list(lines(found)), name="state.jsonl")
+
+    def lose_the_topics(self) -> None:
+        for topic in [name for name in self.target.topics if name.startswith(("mm2-", "A.checkpoints"))]:
+            del self.target.topics[topic]
+
+    async def plan(self, state: FlowState, **options: bool) -> ImportPlan:
+        return await StateImport(clusters=self.clusters(), state=state, **options).plan()
+
+    async def restore(self, state: FlowState, **options: bool) -> None:
+        work = StateImport(clusters=self.clusters(), state=state, **options)
+        await work.carry_out(await work.plan())
+
+    async def log(self) -> PositionsLog:
+        async with AsyncExitStack() as stack:
+            log = await self.clusters().positions_log(stack)
+            await log.refresh()
+            return log
+
+    async def refusal(self, state: FlowState, **options: bool) -> str:
+        with pytest.raises(StateError) as refused:
+            await self.plan(state, **options)
+        return refused.value.reason
+
+    async def verdict(self, state: FlowState, **options: bool) -> Verdict:
+        return (await self.plan(state, **options)).verdicts[P][1]
+
+
+@pytest.fixture
+async def copied() -> Estate:
+    """Five records, all of them copied; nobody works at it."""
+    estate = Estate()
+    await estate.write([b"%d" % n for n in range(5)])
+    await estate.position(5)
+    await estate.owned()
+    return estate
+
+
+async def test_what_a_flow_stored_comes_back_as_it_was(copied: Estate) -> None:
+    pause = PauseFact(topic="t", partition=None, by="root", at_ms=1)
+    epochs = LeaderEpochsFact(partition=P, epochs=(EpochStart(1, 0),))
+    await copied.state(pause, epochs)
+    state = await copied.export()
+    copied.lose_the_topics()
+    await copied.restore(state)
+    log = await copied.log()
+    assert log.known() == {P: 5}
+    assert log.control.pauses == {("t", None): pause}
+    assert log.control.epochs == {P: epochs.epochs}
+    assert log.control.topics["t"].topic_id == copied.source.topics["t"].topic_id
+    assert log.control.owner is not None
+    assert log.control.owner.slots == 3
+    assert log.control.restoring is None
+
+
+async def test_whoever_copied_before_is_displaced_and_a_proof_is_made_again(copied: Estate) -> None:
+    await copied.state(
+        ProofFact(partition=P, verdict="EQUAL", proven_until=5, proven_at_ms=1, checked_at_ms=1)
+    )
+    state = await copied.export()
+    copied.lose_the_topics()
+    await copied.restore(state)
+    control = (await copied.log()).control
+    assert control.claim is not None
+    assert control.claim.instance == "twinlog state import"
+    assert control.proofs == {}
+
+
+async def test_a_position_is_derived_where_more_was_copied_since(copied: Estate) -> None:
+    await copied.state(LeaderEpochsFact(partition=P, epochs=(EpochStart(1, 0),)))
+    state = await copied.export()
+    await copied.write([b"later 1", b"later 2"])
+    await copied.write([b"not copied yet"], copy=False)
+    copied.lose_the_topics()
+    assert (await copied.verdict(state)).outcome is Outcome.DERIVED
+    await copied.restore(state)
+    log = await copied.log()
+    assert log.known() == {P: 7}
+    assert log.control.epochs == {}, "they belong to the position that was exported"
+
+
+async def test_aborted_records_of_both_sides_do_not_matter_to_a_derived_position(copied: Estate) -> None:
+    state = await copied.export()
+    aborted = [Record(offset=0, timestamp_ms=1_000, key=None, value=b"no")]
+    copied.source.append_transaction(P, aborted, Transaction.ABORTED)
+    copied.target.append_transaction(COPY, [*aborted, *aborted], Transaction.ABORTED)
+    await copied.write([b"later"])
+    copied.lose_the_topics()
+    verdict = await copied.verdict(state)
+    assert (verdict.outcome, verdict.position) == (Outcome.DERIVED, 8)
+
+
+async def test_a_copy_that_differs_is_refused_and_nothing_is_written(copied: Estate) -> None:
+    state = await copied.export()
+    await copied.write([b"on the source"], copy=False)
+    await copied.write([b"on the copy"], source=False)
+    copied.lose_the_topics()
+    verdict = await copied.verdict(state)
+    assert (verdict.outcome, verdict.reason) == (Outcome.REFUSED, "POSITION_NOT_DERIVABLE")
+    assert POSITIONS not in copied.target.topics
+
+
+async def test_what_is_copied_twice_is_copied_twice_only_when_it_is_said(copied: Estate) -> None:
+    state = await copied.export()
+    await copied.write([b"on the source"], copy=False)
+    await copied.write([b"on the copy"], source=False)
+    copied.lose_the_topics()
+    verdict = await copied.verdict(state, allow_repeats=True)
+    assert (verdict.outcome, verdict.position) == (Outcome.REPEATED, 5)
+    assert "copied again" in verdict.message
+
+
+async def test_a_copy_with_an_open_transaction_is_refused(copied: Estate) -> None:
+    state = await copied.export()
+    copied.lose_the_topics()
+    record = Record(offset=0, timestamp_ms=1, key=None, value=b"open")
+    copied.target.append_transaction(COPY, [record], Transaction.OPEN)
+    assert (await copied.verdict(state)).reason == "COPY_UNSTABLE"
+
+
+async def test_a_topic_that_was_copied_since_the_export_is_not_copied_twice(copied: Estate) -> None:
+    state = await copied.export()
+    copied.source.add_topic("new")
+    copied.target.add_topic("A.new")
+    for cluster, topic in ((copied.source, "new"), (copied.target, "A.new")):
+        async with cluster.writer() as writer:
+            await writer.append(TopicPartition(topic, 0), key=None, value=b"x", timestamp_ms=1)
+    copied.lose_the_topics()
+    await copied.restore(state)
+    assert (await copied.log()).known() == {P: 5, TopicPartition("new", 0): 1}
+
+
+async def test_a_copy_that_is_gone_is_left_out_and_begins_again(copied: Estate) -> None:
+    state = await copied.export()
+    copied.lose_the_topics()
+    copied.target.add_topic("A.t")
+    assert (await copied.verdict(state)).outcome is Outcome.LEFT_OUT
+    await copied.restore(state)
+    log = await copied.log()
+    assert log.known() == {}
+    assert log.control.topics == {}
+
+
+async def test_a_copy_that_is_gone_is_refused_where_a_new_one_would_skip_records() -> None:
+    estate = Estate(more="auto.offset.reset = latest\nA->B.consumer.auto.offset.reset = latest\n")
+    await estate.write([b"x"])
+    await estate.position(1)
+    await estate.owned()
+    state = await estate.export()
+    estate.lose_the_topics()
+    estate.target.add_topic("A.t")
+    verdict = await estate.verdict(state)
+    assert (verdict.outcome, verdict.reason) == (Outcome.REFUSED, "COPY_MISSING")
+
+
+async def test_a_running_flow_is_refused(copied: Estate) -> None:
+    state = await copied.export()
+    copied.lose_the_topics()
+    copied.target.set_group(lease_group("source", FLOW), state="STABLE", member_count=1)
+    assert await copied.refusal(state) == "FLOW_RUNS"
+
+
+async def test_state_is_not_overwritten(copied: Estate) -> None:
+    state = await copied.export()
+    await copied.position(7)
+    assert await copied.refusal(state) == "STATE_PRESENT"
+
+
+async def test_state_of_other_clusters_is_refused(copied: Estate) -> None:
+    state = await copied.export()
+    copied.lose_the_topics()
+    copied.target.replace_id("another")
+    assert await copied.refusal(state) == "OTHER_CLUSTER"
+
+
+async def test_an_import_that_was_cut_off_is_completed_by_the_same_file_only(copied: Estate) -> None:
+    state = await copied.export()
+    copied.lose_the_topics()
+
+    def fail(call: Call) -> None:
+        if b"MirrorSource" in (call.arguments.get("key") or b""):
+            raise from_reason(UNAVAILABLE, "append", alias="B")
+
+    undo = copied.target.intercept("append", fail)
+    with pytest.raises(Exception, match="B"):
+        await copied.restore(state)
+    undo()
+    assert (await copied.log()).control.restoring is not None
+    assert await copied.refusal(replace(state, import_id="another")) == "STATE_PRESENT"
+    await copied.restore(state)
+    log = await copied.log()
+    assert (log.known(), log.control.restoring) == ({P: 5}, None)
+
+
+async def test_who_begins_to_work_while_it_is_imported_does_not_copy_by_half_of_it(copied: Estate) -> None:
+    state = await copied.export()
+    copied.lose_the_topics()
+    work = StateImport(clusters=copied.clusters(), state=state)
+    plan = await work.plan()
+    copied.target.set_group(lease_group("source", FLOW), state="STABLE", member_count=1)
+    with pytest.raises(StateError) as refused:
+        await work.carry_out(plan)
+    assert refused.value.reason == "FLOW_RUNS"
+    log = await copied.log()
+    assert log.known() == {}
+    assert log.control.claim is not None
+    assert log.control.claim.instance == "twinlog state import", "who was elected meanwhile is displaced"
+
+
+async def test_of_a_running_flow_the_ends_of_copies_are_not_taken_for_its_positions(copied: Estate) -> None:
+    copied.target.set_group(lease_group("source", FLOW), state="STABLE", member_count=1)
+    state = await copied.export()
+    copied.target.set_group(lease_group("source", FLOW), state="EMPTY", member_count=0)
+    assert [line.target_end for line in state.copies] == [None]
+    copied.lose_the_topics()
+    assert (await copied.verdict(state)).reason == "POSITION_NOT_DERIVABLE"
+
+
+async def test_a_position_that_mirror_maker_stored_is_not_exact(copied: Estate) -> None:
+    copied.clock.advance(120)
+    await copied.position(5)
+    assert [line.target_end for line in (await copied.export()).copies] == [None]
+
+
+async def test_a_preserved_copy_is_compared_offset_by_offset(copied: Estate) -> None:
+    await copied.state(
+        CopyFact(
+            partition=P,
+            preserved=True,
+            since=0,
+            reason="",
+            target_topic_id=copied.target.topics["A.t"].topic_id,
+        )
+    )
+    state = await copied.export()
+    await copied.write([b"later"])
+    copied.lose_the_topics()
+    assert (await copied.verdict(state)).outcome is Outcome.DERIVED
+    await copied.write([b"translated"], copy=False)
+    aborted = [Record(offset=0, timestamp_ms=1_000, key=None, value=b"no")]
+    copied.target.append_transaction(COPY, aborted, Transaction.ABORTED)
+    await copied.write([b"translated"], source=False)
+    assert (await copied.verdict(state, allow_repeats=True)).outcome is Outcome.REFUSED
+
+
+async def test_an_unfinished_move_is_not_continued_from_a_backup(copied: Estate) -> None:
+    copied.target.add_topic("mm2-failover.A.internal", 1, {"cleanup.policy": "compact"})
+    async with copied.target.writer() as writer:
+        await writer.append(
+            TopicPartition("mm2-failover.A.internal", 0),
+            key=b'["TwinlogMove",{"flow":"A->B"}]',
+            value=b'{"state":"RUNNING"}',
+        )
+    state = await copied.export()
+    copied.lose_the_topics()
+    assert await copied.refusal(state) == "MOVE_UNFINISHED"
+    await copied.restore(state, without_moves=True)
+    assert "mm2-failover.A.internal" not in copied.target.topics
+
+
+async def test_topics_that_still_hold_records_stay_as_they_are(copied: Estate) -> None:
+    name = "mm2-configsync.A.internal"
+    copied.target.add_topic(name, 1, {"cleanup.policy": "compact"})
+    async with copied.target.writer() as writer:
+        await writer.append(TopicPartition(name, 0), key=b'["rules"]', value=b"{}")
+        state = await copied.export()
+        await writer.append(TopicPartition(name, 0), key=b'["rules"]', value=b'{"newer":1}')
+    del copied.target.topics[POSITIONS]
+    await copied.restore(state)
+    assert [record.value for record in copied.target.records(TopicPartition(name, 0))] == [
+        b"{}",
+        b'{"newer":1}',
+    ]
+
+
+@pytest.mark.parametrize("damage", ["cut", "changed", "more", "nothing", "words"])
+async def test_a_file_that_is_not_whole_is_not_read(copied: Estate, damage: str) -> None:
+    written = list(lines(await copied.export()))
+    damaged = {
+        "cut": written[:-1],
+        "changed": [written[0].replace(b'"flow":"A->B"', b'"flow":"A->C"'), *written[1:]],
+        "more": [*written, written[1]],
+        "nothing": [],
+        "words": [b"what is this\n"],
+    }[damage]
+    with pytest.raises(ConfigError) as refused:
+        parse(damaged, name="state.jsonl")
+    assert refused.value.reason == "STATE_FILE_DAMAGED"
