@@ -93,6 +93,12 @@ class _Source(source_grpc.SourceServiceServicer):
         async for each in _idle(source.WatchPartitionsResponse(resume_token=b"1", progress=Progress())):
             yield each
 
+    async def ListPartitions(  # noqa: N802
+        self, request: Any, context: Any
+    ) -> source.ListPartitionsResponse:
+        found = [partition(self._world, number) for number in range(self._world.partitions)]
+        return source.ListPartitionsResponse(partitions=found)
+
     async def ListGaps(self, request: Any, context: Any) -> source.ListGapsResponse:  # noqa: N802
         lost = source.LedgerGap(
             flow=FLOW,

@@ -111,6 +111,9 @@ COMMANDS: dict[str, LazyCommand] = {
         target="twinlog.cli.state.commands:app",
         summary="Back up and restore what a flow keeps in its internal topics.",
     ),
+    "debug": LazyCommand(
+        target="twinlog.cli.debug.command:app", summary="Collect what a bug report needs, without secrets."
+    ),
     "decode": LazyCommand(
         target="twinlog.cli.decode:decode_command",
         summary="Print the records of an internal topic in the lines of MM2's formatters.",

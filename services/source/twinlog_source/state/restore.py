@@ -114,6 +114,8 @@ class StateImport:
     async def carry_out(self, plan: ImportPlan) -> None:
         """Restore. After an error the mark stays, and the import of the same file completes it."""
         clusters = self.clusters
+        for each in plan.topics:
+            await self._make_topic(each)
         await InternalTopics(flow=clusters.flow, source=clusters.source, target=clusters.target).ensure()
         now_ms = clusters.clock.now_ms()
         mark = RestoreFact(import_id=self.state.import_id, at_ms=now_ms)
@@ -371,17 +373,24 @@ class StateImport:
                 mark = fact_record(alias, ZeroFact(partition=partition))
             yield StateRecord(role=Role.POSITIONS, key=mark[0], value=mark[1], timestamp_ms=now_ms)
 
+    async def _make_topic(self, plan: TopicPlan) -> None:
+        """Before anything is written: a broker that refuses it leaves all as it was."""
+        if not plan.records or plan.role in (Role.POSITIONS, Role.OFFSET_SYNCS):
+            return
+        entry = self.clusters.entry
+        factor = (
+            entry.source.offset_storage.replication_factor
+            if plan.role is Role.CONFIGSYNC
+            else entry.checkpoint.topic_replication_factor
+        )
+        await ensure_compacted_topic(
+            self.clusters.cluster_of(plan.topic), plan.topic.topic, replication_factor=factor
+        )
+
     async def _restore(self, plan: TopicPlan) -> None:
         if not plan.records:
             return
-        cluster, entry = self.clusters.cluster_of(plan.topic), self.clusters.entry
-        if plan.role not in (Role.POSITIONS, Role.OFFSET_SYNCS):
-            factor = (
-                entry.source.offset_storage.replication_factor
-                if plan.role is Role.CONFIGSYNC
-                else entry.checkpoint.topic_replication_factor
-            )
-            await ensure_compacted_topic(cluster, plan.topic.topic, replication_factor=factor)
+        cluster = self.clusters.cluster_of(plan.topic)
         there = {(each.key, each.value) for each in await all_records(cluster, plan.topic.topic)}
         missing = [each for each in plan.records if (each.key, each.value) not in there]
         count = await partition_count(cluster, plan.topic.topic)

@@ -1,0 +1,1 @@
+"""`twinlog debug bundle`: what a bug report needs, in one file without secrets."""

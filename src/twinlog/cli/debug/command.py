@@ -1,0 +1,76 @@
+"""`twinlog debug bundle`."""
+
+import os
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from twinlog.cli.common.failures import reported_failures, run_async
+from twinlog.cli.common.location import ConfigOption, EndpointOption, load_config
+from twinlog.cli.common.output import Output, OutputOption, print_json
+from twinlog.clock import SystemClock
+from twinlog.errors import ConfigError
+
+app = typer.Typer(no_args_is_help=True, add_completion=False, help="Collect what a bug report needs.")
+
+
+@app.callback()
+def debug() -> None:
+    """Collect what a bug report needs."""
+
+
+@app.command("bundle")
+def bundle_command(
+    config: ConfigOption = None,
+    endpoint: EndpointOption = None,
+    file: Annotated[
+        Path | None,
+        typer.Option("--file", metavar="FILE", help="Where to write; default: twinlog-debug-TIME.tar.gz."),
+    ] = None,
+    log: Annotated[
+        list[Path] | None,
+        typer.Option(
+            "--log",
+            metavar="FILE",
+            help="A log of a service; its last megabyte is taken. May be repeated. The log of `twinlog run`"
+            " on this machine is found where it goes to a file.",
+        ),
+    ] = None,
+    output: OutputOption = Output.TABLE,
+) -> None:
+    """Write configuration, versions, states, metrics, logs and ends of the internal topics into one tar.gz.
+
+    Secrets are left out: values of keys that are not known to be harmless are `***`, and every secret of the
+    file is blanked wherever it stands. Names of topics, groups and hosts are in it. What is away is named in
+    its summary.json; the bundle is made all the same, within a minute, of 24 MB at most.
+
+    Example: twinlog debug bundle --config mm2.properties --log /var/log/twinlog.log
+    """
+    with reported_failures():
+        if config is None:
+            raise ConfigError("name the properties file with --config", metadata={"key": "--config"})
+        from twinlog.cli.debug.gather import Request, gather
+
+        now_ms = SystemClock().now_ms()
+        request = Request(
+            config=config, endpoints=endpoint, logs=log or (), environment=os.environ, now_ms=now_ms
+        )
+        content = run_async(gather(request, load_config))
+        target = file or Path(
+            f"twinlog-debug-{datetime.fromtimestamp(now_ms / 1000, UTC):%Y%m%dT%H%M%S}.tar.gz"
+        )
+        _write(target, content)
+        if output is Output.JSON:
+            print_json({"file": str(target), "bytes": len(content)})
+        else:
+            typer.echo(f"wrote {target} ({len(content)} bytes): read its summary.json before you send it")
+
+
+def _write(file: Path, content: bytes) -> None:
+    try:
+        with os.fdopen(os.open(file, os.O_CREAT | os.O_WRONLY | os.O_TRUNC, 0o600), "wb") as stream:
+            stream.write(content)
+    except OSError as error:
+        raise ConfigError(f"{file}: cannot be written: {error.strerror or error}") from error

@@ -1,0 +1,223 @@
+"""Collects a bundle. What is away, too slow or too large is named as missing; nothing here raises for it."""
+
+import asyncio
+import os
+import platform
+import sys
+import urllib.request
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import Any
+
+from twinlog import __version__
+from twinlog.cli.common.location import channels, service_endpoints
+from twinlog.cli.debug.archive import MOST_ENTRY_BYTES, Archive
+from twinlog.cli.debug.internal_topics import look_at_flow
+from twinlog.cli.debug.secrets import Blanker, of_environment, secrets_of, shown_value
+from twinlog.cli.source.client import every_partition, source_stub
+from twinlog.cli.status import view
+from twinlog.cli.status.query import query_status
+from twinlog.config import Configuration
+from twinlog.errors import ConfigError, TwinlogError
+from twinlog.properties import parse
+from twinlog.supervisor.runs import LivingRun, living_runs
+
+STEP_SECONDS = 20.0
+"""For each part; all are collected side by side."""
+MOST_PARTITIONS = 5_000
+MOST_FLOWS = 20
+_LOG_BYTES = 1 << 20
+_PACKAGES = (
+    "twinlog", "twinlog-core", "twinlog-service", "twinlog-source", "twinlog-checkpoint", "twinlog-heartbeat",
+    "twinlog-configsync", "aiokafka", "confluent-kafka", "grpcio", "protobuf", "pyspark", "typer", "aiohttp",
+)  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Request:
+    config: Path
+    endpoints: list[str] | None
+    logs: Sequence[Path]
+    environment: Mapping[str, str]
+    now_ms: int
+
+
+async def gather(request: Request, load: Callable[[Path], Configuration]) -> bytes:
+    """The bundle."""
+    written = _written(request.config)
+    secrets = list(written) + of_environment(request.environment)
+    problem: ConfigError | None = None
+    configuration: Configuration | None = None
+    try:
+        configuration = load(request.config)
+        secrets += _resolved(configuration)
+    except ConfigError as error:
+        problem = error
+    archive = Archive(blanked=Blanker(secrets_of(secrets)), at_seconds=request.now_ms // 1000)
+    _add_configuration(archive, written, problem)
+    run = next((each for each in living_runs() if each.is_of(request.config)), None)
+    steps: dict[str, Awaitable[None]] = {
+        "status.json": _status(archive, request),
+        "metrics": _metrics(archive, configuration, run),
+    }
+    flows = () if configuration is None else configuration.enabled_flows
+    for entry in flows[:MOST_FLOWS]:
+        name = str(entry.flow).replace("->", "-to-").replace("/", "_")
+        steps[f"internal-topics/{name}.json"] = look_at_flow(
+            archive, f"internal-topics/{name}.json", entry, STEP_SECONDS / 2
+        )
+        steps[f"partitions/{name}.json"] = _partitions(
+            archive, f"partitions/{name}.json", str(entry.flow), request
+        )
+    if len(flows) > MOST_FLOWS:
+        archive.miss("flows", "CUT", f"{len(flows)} flows are configured; the first {MOST_FLOWS} are here")
+    async with asyncio.TaskGroup() as group:
+        for name, step in steps.items():
+            group.create_task(_bounded(archive, name, step), name=f"collect {name}")
+    await asyncio.to_thread(_add_logs, archive, request.logs, run)
+    return archive.content(
+        {
+            "twinlog": __version__,
+            "made_at_ms": request.now_ms,
+            "config": str(request.config),
+            "runs_here": run is not None,
+            "python": sys.version,
+            "platform": platform.platform(),
+            "packages": _packages(),
+            "flows": [str(entry.flow) for entry in flows],
+        }
+    )
+
+
+async def _bounded(archive: Archive, name: str, step: Awaitable[None]) -> None:
+    try:
+        async with asyncio.timeout(STEP_SECONDS):
+            await step
+    except TimeoutError:
+        archive.miss(name, "KAFKA_TIMEOUT", f"not collected within {STEP_SECONDS:g} s")
+    except TwinlogError as error:
+        archive.miss(name, error.reason, str(error))
+
+
+def _written(config: Path) -> list[tuple[str, str]]:
+    """The properties of the file, as they stand there. Raises ConfigError."""
+    try:
+        content = config.read_bytes()
+    except OSError as error:
+        raise ConfigError(f"{config}: cannot be read: {error.strerror or error}") from error
+    entries = parse(content, file=str(config)).entries
+    return [(key, entry.value.strip()) for key, entry in entries.items()]
+
+
+def _resolved(configuration: Configuration) -> list[tuple[str, str]]:
+    """What references in the file stand for."""
+    found: list[tuple[str, str]] = list(configuration.spark.conf.items())
+    for cluster in configuration.clusters.values():
+        for client in (cluster.admin, cluster.consumer, cluster.producer):
+            found += client.properties.items()
+    for flow in configuration.flows:
+        clients = flow.clients
+        for client in (clients.source_consumer, clients.source_admin, clients.target_admin):
+            found += client.properties.items()
+        for client in (clients.data_producer, clients.target_consumer, clients.target_producer):
+            found += client.properties.items()
+    return found
+
+
+def _add_configuration(archive: Archive, written: list[tuple[str, str]], problem: ConfigError | None) -> None:
+    shown = [f"{key} = {shown_value(key, value)}\n" for key, value in written]
+    archive.add("configuration.properties", "".join(shown))
+    if problem is not None:
+        archive.miss("configuration", problem.reason, str(problem))
+
+
+async def _status(archive: Archive, request: Request) -> None:
+    endpoints = service_endpoints(request.config, request.endpoints)
+    status = await query_status(endpoints, channels(request.config), timeout_seconds=STEP_SECONDS / 2)
+    archive.add_json("status.json", view.as_json(status))
+    for row in status.services:
+        if row.reason:
+            archive.miss(f"service {row.name}", row.reason, row.message)
+
+
+async def _partitions(archive: Archive, name: str, flow: str, request: Request) -> None:
+    from twinlog.cli.configsync.client import parse_flow
+    from twinlog.cli.source.partition_rows import as_json, worst_first
+
+    async with source_stub(request.config, request.endpoints) as stub:
+        found = await every_partition(stub, parse_flow(flow), "")
+    if len(found) > MOST_PARTITIONS:
+        archive.miss(name, "CUT", f"{len(found)} partitions; {MOST_PARTITIONS} are here")
+    archive.add_json(
+        name, [as_json(each, now_ms=request.now_ms) for each in worst_first(found)[:MOST_PARTITIONS]]
+    )
+
+
+async def _metrics(archive: Archive, configuration: Configuration | None, run: LivingRun | None) -> None:
+    addresses = {} if run is None else dict(run.metrics)
+    if not addresses and configuration is not None:
+        addresses = {
+            str(service): str(entry.metrics_listen.dialled_from_here())
+            for service, entry in configuration.endpoints.items()
+            if entry.metrics_listen is not None
+        }
+    async with asyncio.TaskGroup() as group:
+        for service, address in addresses.items():
+            group.create_task(_scrape(archive, service, address), name=f"metrics of {service}")
+
+
+async def _scrape(archive: Archive, service: str, address: str) -> None:
+    name = f"metrics/{service}.txt"
+
+    def read() -> bytes:
+        with urllib.request.urlopen(f"http://{address}/metrics", timeout=STEP_SECONDS / 2) as answer:
+            content: bytes = answer.read(MOST_ENTRY_BYTES + 1)
+            return content
+
+    try:
+        archive.add(name, (await asyncio.to_thread(read)).decode("utf-8", "replace"))
+    except (OSError, ValueError) as error:
+        archive.miss(name, "PEER_UNAVAILABLE", f"http://{address}/metrics: {error}")
+
+
+def _add_logs(archive: Archive, named: Sequence[Path], run: LivingRun | None) -> None:
+    files = list(named)
+    if run is not None:
+        # `twinlog run` writes where its caller sent it: a file is found, a terminal or a pipe is not.
+        for number in (2, 1):
+            with suppress(OSError):
+                file = Path(f"/proc/{run.pid}/fd/{number}").readlink()
+                if file.is_file() and file not in files:
+                    files.append(file)
+    if not files:
+        archive.miss("logs", "NOT_FOUND", "name the services' logs with --log FILE")
+    for index, file in enumerate(files):
+        name = f"logs/{index}-{file.name}"
+        try:
+            archive.add(name, _tail(file), keep_end=True)
+        except OSError as error:
+            archive.miss(name, "NOT_FOUND", f"{file}: {error.strerror or error}")
+
+
+def _tail(file: Path) -> str:
+    """The last megabyte, from the beginning of a line."""
+    with file.open("rb") as stream:
+        end = stream.seek(0, os.SEEK_END)
+        stream.seek(max(0, end - _LOG_BYTES))
+        content = stream.read(_LOG_BYTES)
+    if end > _LOG_BYTES:
+        content = content.partition(b"\n")[2]
+    return content.decode("utf-8", "replace")
+
+
+def _packages() -> dict[str, Any]:
+    found: dict[str, Any] = {}
+    for package in _PACKAGES:
+        try:
+            found[package] = version(package)
+        except PackageNotFoundError:
+            found[package] = None
+    return found
