@@ -69,6 +69,11 @@ PARTITIONS: Final = ReasonGroup(
             "`twinlog positions set`, or another `auto.offset.reset`",
         ),
         OwnReason(
+            "START_GROUP_ACTIVE",
+            "the group of `twinlog.start.group` has members, so another mirror still commits for it",
+            "stop that mirror; the partition then begins by itself where the group has committed",
+        ),
+        OwnReason(
             "POSITION_UNREADABLE",
             "the stored position is not a number; to ignore it would copy everything again",
             "`twinlog positions set`",

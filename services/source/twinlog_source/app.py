@@ -199,7 +199,12 @@ async def _driver(
         watch=watch,
         known=KnownTopics(flow=flow, source=source, target=target),
         positions=positions,
-        starts=StartPositions(source=source, read_committed=flow.settings.read_committed),
+        starts=StartPositions(
+            source=source,
+            read_committed=flow.settings.read_committed,
+            group=flow.settings.start_group,
+            time_ms=flow.settings.start_time_ms,
+        ),
         journal=journal,
         probe=KafkaTargetProbe(
             session, timeout_seconds=FENCE_SECONDS, transaction_timeout_seconds=_transaction_timeout(flow)

@@ -20,6 +20,7 @@ class PartitionReason(StrEnum):
     PAUSED_BY_OPERATOR = "PAUSED_BY_OPERATOR"
     POSITION_UNREADABLE = "POSITION_UNREADABLE"
     QUOTA = "QUOTA"
+    START_GROUP_ACTIVE = "START_GROUP_ACTIVE"
     TARGET_SLOW = "TARGET_SLOW"
     """Also of a RUNNING partition: what was read is not acknowledged."""
     THROTTLED = "THROTTLED"

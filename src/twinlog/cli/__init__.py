@@ -36,6 +36,10 @@ COMMANDS: dict[str, LazyCommand] = {
         target="twinlog.cli.import_estate:import_command",
         summary="Turn the configuration of another mirror into a properties file, with a report.",
     ),
+    "mirror-maker": LazyCommand(
+        target="twinlog.cli.mirror_maker:mirror_maker_command",
+        summary="Run as MirrorMaker 1 did, with its two files and its options.",
+    ),
     "plan": LazyCommand(
         target="twinlog.cli.configsync.plan:plan_command",
         summary="Show what would bring a target in step: every action with its rule.",
@@ -165,7 +169,7 @@ def twinlog(
     """Options of all commands."""
 
 
-_DRAW_THEMSELVES = (["run"], ["demo"], ["local"])
+_DRAW_THEMSELVES = (["run"], ["mirror-maker"], ["demo"], ["local"])
 """They move the cursor, or write whatever their children say; names of others come to none of them raw."""
 
 

@@ -28,7 +28,8 @@ FILE is one of these, and is recognized by what stands in it; `-` reads stdin:
                  curl HOST:8083/connectors?expand=info&expand=status > connectors.json
                  twinlog import connectors.json --offsets-topic connect-offsets
   uReplicator    what its controller answers to GET /topics, a list with a topic a line, a mapping
-                 twinlog import topics.txt --format ureplicator --source A=a:9092 --target B=b:9092
+                 twinlog import topics.txt --format ureplicator --group GROUP \\
+                 --source A=a:9092 --target B=b:9092
   Brooklin       what its server answers to GET /datastream
 
 Without --to the properties file goes to stdout and the report to stderr. The report has a line for each \
@@ -71,6 +72,10 @@ def import_command(
     target: Annotated[
         str, typer.Option(metavar="B=HOST:PORT,…", help="The target of a list of topics: alias and brokers.")
     ] = "",
+    group: Annotated[
+        str,
+        typer.Option(metavar="GROUP", help="The group that committed on the source for a list of topics."),
+    ] = "",
     mm2_version: Annotated[
         str,
         typer.Option(
@@ -95,6 +100,7 @@ def import_command(
             format=Format(format_),
             source=source,
             target=target,
+            group=group,
             offsets_topic=offsets_topic,
             mm2_version=_version(mm2_version),
             secrets_dir=secrets_dir,

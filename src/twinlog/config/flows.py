@@ -1,6 +1,7 @@
 """One flow's settings: MM2's precedence applied, typed, with what MM2 would refuse refused."""
 
 from dataclasses import dataclass
+from datetime import UTC, datetime
 
 from twinlog.config import precedence
 from twinlog.config.clients import READ_COMMITTED, ClientBuilder
@@ -135,6 +136,8 @@ def _source(sources: _Sources, clients: FlowClients) -> SourceSettings:
         exactly_once=exactly_once,
         read_committed=isolation == READ_COMMITTED,
         auto_offset_reset=_auto_offset_reset(sources),
+        start_group=(read.optional_text("twinlog.start.group") or "").strip(),
+        start_time_ms=_start_time(sources),
         max_slots=tasks_max if max_slots is None else max_slots,
         offset_storage=OffsetStorage(
             topic=read.optional_text("offsets.storage.topic") or worker.text("offset.storage.topic"),
@@ -164,6 +167,19 @@ def _source(sources: _Sources, clients: FlowClients) -> SourceSettings:
             fill_total=read.integer("twinlog.offsets.fill.total"),
         ),
     )
+
+
+def _start_time(sources: _Sources) -> int | None:
+    prop = sources.read.property("twinlog.start.time")
+    text = (sources.read.optional_text("twinlog.start.time") or "").strip()
+    if prop is None or not text:
+        return None
+    try:
+        at = datetime.fromisoformat(text)
+    except ValueError:
+        sources.findings.wrong_value(prop, "a time such as 2026-01-31T12:00:00Z", secret=False)
+        return None
+    return round((at if at.tzinfo is not None else at.replace(tzinfo=UTC)).timestamp() * 1000)
 
 
 def _copy_until(read: SettingsReader, findings: Findings) -> str:

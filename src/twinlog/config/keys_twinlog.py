@@ -113,6 +113,15 @@ TWINLOG_KEYS: tuple[KeySpec, ...] = (
          "Copy only records that are older than this, by their timestamps, and what stands before them: a"
          " mistake on the source can be stopped before it arrives (docs/copy.md). 0 = no delay.",
          scope=Scope.FLOW, unit="s", minimum=0),
+    _key("twinlog.start.group", ValueType.TEXT, "", _SOURCE,
+         "A consumer group of the source: partitions without a stored position begin where it has committed,"
+         " as another mirror's group (docs/migration/). Where it has committed nothing,"
+         " `twinlog.start.time` decides, else `auto.offset.reset`.", scope=Scope.FLOW),
+    _key("twinlog.start.time", ValueType.TEXT, "", _SOURCE,
+         "Partitions without a stored position begin at their first record of this time or later, such as"
+         " 2026-01-31T12:00:00Z (without a zone it is UTC), also those of topics that are selected later."
+         " Topics and partitions that are created while the flow runs are copied from their beginning.",
+         scope=Scope.FLOW),
     _key("twinlog.copy.until", ValueType.TEXT, None, _SOURCE,
          "Where a finite copy ends, as `twinlog copy` writes it: source offsets by topic and partition, in"
          " JSON; partitions that it does not name are not copied. Default: the copy does not end.",

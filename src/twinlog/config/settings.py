@@ -213,6 +213,11 @@ class SourceSettings:
     read_committed: bool
     """Whether the source is read with isolation.level=read_committed."""
     auto_offset_reset: AutoOffsetReset
+    start_group: str = ""
+    """Partitions without a stored position begin where this group of the source has committed; empty =
+    none."""
+    start_time_ms: int | None = None
+    """Else at their first record of this time, in ms since 1970; None = by `auto_offset_reset`."""
     max_slots: int | None
     """The most slots that copy at once; None = as many as Spark has cores."""
     offset_storage: OffsetStorage

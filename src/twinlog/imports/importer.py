@@ -32,6 +32,8 @@ class ImportOptions:
     source: str = ""
     """`ALIAS=HOST:PORT,…` or one of both; for lists of topics."""
     target: str = ""
+    group: str = ""
+    """The consumer group that committed on the source; for lists of topics."""
     offsets_topic: str = ""
     """The worker's `offset.storage.topic`; for connectors that were asked for by REST."""
     mm2_version: tuple[int, int] | None = None
@@ -102,7 +104,9 @@ class _Reading:
             return Format.CONNECT
         if wanted is Format.BROOKLIN or (wanted is Format.AUTO and topic_lists.is_brooklin(tree)):
             streams = [*topic_lists.datastreams(tree)]
-            topic_lists.add_datastreams(streams, self._draft, self._source, self._target)
+            topic_lists.add_datastreams(
+                streams, self._draft, self._source, self._target, group=self._options.group
+            )
             return Format.BROOKLIN
         if wanted is Format.AUTO and topic_lists.is_topic_json(tree):
             return self._ureplicator(tree)
@@ -131,7 +135,8 @@ class _Reading:
             else topic_lists.ureplicator_topics(self._text, self._draft)
         )
         whole = Setting(value="", place="the list of topics")
-        TopicListImport(self._draft, self._source, self._target).add([*topics], whole)
+        importer = TopicListImport(self._draft, self._source, self._target, group=self._options.group)
+        importer.add([*topics], whole)
         return Format.UREPLICATOR
 
     @property
@@ -169,5 +174,8 @@ def _refusal(properties: str) -> str:
     try:
         load(Path(os.devnull), environ={}, files=_Text(properties))
     except ConfigError as error:
+        if error.metadata["key"] == "clusters" and error.metadata["problems"] == "1":
+            # Every flow is switched off, each for a reason that is told.
+            return ""
         return str(error).replace(os.devnull, "line").replace("\n", "; ")
     return ""

@@ -37,8 +37,9 @@ class Side:
 class TopicListImport:
     """Writes flows that copy named topics under their own names."""
 
-    def __init__(self, draft: Draft, source: Side, target: Side) -> None:
-        self._draft, self._source, self._target = draft, source, target
+    def __init__(self, draft: Draft, source: Side, target: Side, *, group: str = "") -> None:
+        """`group` committed the positions on the source; empty = not known."""
+        self._draft, self._source, self._target, self._group = draft, source, target, group
 
     def add(self, topics: Iterable[Setting], whole: Setting, *, source_servers: str = "") -> None:
         """One flow. `whole` is where the list stands; `source_servers` what it says of its source."""
@@ -56,7 +57,16 @@ class TopicListImport:
         self._draft.set_top("emit.heartbeats.enabled", "false")
         if not patterns:
             self._draft.report.impossible(whole, "there is no topic in it")
-        self._draft.decide_flow(flow, "enabled", "true" if patterns else "false")
+        self._draft.decide_flow(flow, "enabled", "true" if patterns and self._group else "false")
+        if self._group:
+            self._draft.decide_flow(flow, "twinlog.start.group", self._group)
+        else:
+            self._draft.report.to_do(
+                whole,
+                "nothing tells where the copies stand: import again with --group GROUP, which committed on"
+                f" the source, or write {flow}.twinlog.start.time; {flow} is switched off until then",
+                becomes=f"{flow}.twinlog.start.group",
+            )
         for pattern in patterns.values():
             self._draft.report.mapped(pattern, f"{flow}.topics")
         self._draft.decide_flow(flow, "topics", ", ".join(patterns))
@@ -136,21 +146,25 @@ def datastreams(tree: Tree) -> Iterator[Tree]:
         yield from datastreams(item)
 
 
-def add_datastreams(streams: Sequence[Tree], draft: Draft, source: Side, target: Side) -> None:
-    """One flow for each source cluster among the datastreams."""
-    by_servers: dict[str, list[Setting]] = {}
-    wholes: dict[str, Setting] = {}
+def add_datastreams(
+    streams: Sequence[Tree], draft: Draft, source: Side, target: Side, *, group: str = ""
+) -> None:
+    """One flow for each source cluster and consumer group among the datastreams."""
+    by_servers: dict[tuple[str, str], list[Setting]] = {}
+    wholes: dict[tuple[str, str], Setting] = {}
     for stream in streams:
         found = _datastream(stream, draft)
         if found is not None:
             servers, topic = found
-            by_servers.setdefault(servers, []).append(topic)
-            wholes.setdefault(servers, stream.get("source", "connectionString").setting)
-    for number, (servers, topics) in enumerate(by_servers.items(), start=1):
+            key = servers, group or stream.get("metadata").text("group.id")
+            by_servers.setdefault(key, []).append(topic)
+            wholes.setdefault(key, stream.get("source", "connectionString").setting)
+    for number, (key, topics) in enumerate(by_servers.items(), start=1):
+        servers, own_group = key
         alias = source.alias if len(by_servers) == 1 else f"{source.alias}{number}"
         side = Side(alias=alias, bootstrap_servers=source.bootstrap_servers if len(by_servers) == 1 else "")
-        importer = TopicListImport(draft, side, target)
-        importer.add(topics, wholes[servers], source_servers=servers)
+        importer = TopicListImport(draft, side, target, group=own_group)
+        importer.add(topics, wholes[key], source_servers=servers)
 
 
 def _datastream(stream: Tree, draft: Draft) -> tuple[str, Setting] | None:

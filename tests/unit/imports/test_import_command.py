@@ -10,7 +10,7 @@ from typer.testing import CliRunner
 from twinlog.cli import app
 
 TOPICS = "Current serving topics: [orders]"
-PLACES = ["--source", "A=a:9092", "--target", "B=b:9092"]
+PLACES = ["--source", "A=a:9092", "--target", "B=b:9092", "--group", "g"]
 
 
 @pytest.fixture

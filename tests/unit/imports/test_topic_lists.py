@@ -9,7 +9,7 @@ from twinlog.filters import topic_filter_from_config
 from twinlog.imports import Fate, Format
 from unit.imports.estates import imported, read_back, texts
 
-PLACES = {"source": "A=a:9092", "target": "B=b:9092"}
+PLACES = {"source": "A=a:9092", "target": "B=b:9092", "group": "ureplicator"}
 
 
 @pytest.mark.parametrize(
@@ -33,8 +33,17 @@ def test_every_form_of_ureplicators_topics_is_read(text: str, format_: str) -> N
     assert [name for name in names if chosen.should_replicate_topic(name)] == ["orders", "pay.ments"]
     assert flow.policy_config["replication.policy.class"].endswith(".IdentityReplicationPolicy")
     assert flow.clients.source_consumer.bootstrap_servers == ("a:9092",)
+    assert flow.source.start_group == "ureplicator"
     assert not flow.checkpoint.enabled
     assert not flow.heartbeat.enabled
+
+
+def test_without_the_group_of_its_positions_a_flow_does_not_begin_again_from_the_start() -> None:
+    found = imported("Current serving topics: [orders]", source="A=a:9092", target="B=b:9092")
+
+    assert found.complete
+    assert "A->B.enabled=false" in found.properties
+    assert "--group" in texts(found, Fate.TO_DO)
 
 
 def test_where_the_clusters_are_is_a_named_placeholder_if_nobody_says_it() -> None:
@@ -69,9 +78,10 @@ def test_datastreams_of_brooklin_become_a_flow_for_each_source() -> None:
     streams = [
         _stream("one", "kafka://a1:9092,a2:9092/^(first|second)-topic$"),
         _stream("two", "kafka://a1:9092,a2:9092/^third$"),
-        _stream("other", "kafka://c:9092/^x.*$"),
+        _stream("other", "kafka://c:9092/^x.*$", **{"group.id": "brooklin-x"}),
     ]
 
+    streams[0]["metadata"] = streams[1]["metadata"] = {"group.id": "brooklin"}
     found = imported(json.dumps({"elements": streams}), target="B=b:9092")
 
     assert found.format is Format.BROOKLIN
@@ -79,6 +89,7 @@ def test_datastreams_of_brooklin_become_a_flow_for_each_source() -> None:
     assert flows["source1->B"].configsync.topics.include == ("(first|second)-topic", "third")
     assert flows["source1->B"].clients.source_consumer.bootstrap_servers == ("a1:9092", "a2:9092")
     assert flows["source2->B"].configsync.topics.include == ("x.*",)
+    assert [flow.source.start_group for flow in flows.values()] == ["brooklin", "brooklin-x"]
 
 
 def test_a_pattern_with_a_comma_and_a_prefix_are_impossible() -> None:

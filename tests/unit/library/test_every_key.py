@@ -150,6 +150,11 @@ OF_FLOWS = {
             exactly.once.support
         """,
     },
+    "unit/source/topics/test_start_positions.py": {
+        "test_the_keys_of_a_file_say_where_a_flow_begins": """
+            twinlog.start.group twinlog.start.time
+        """,
+    },
     "unit/library/test_config_key_effects.py": {
         "test_classes_that_are_not_kafkas_own_and_what_would_change_records_are_refused": """
             forwarding.admin.class predicates target.cluster.alias

@@ -12,7 +12,7 @@ from twinlog_source.partitions.events import Begun, Event, PositionRead, SetAsid
 from twinlog_source.partitions.table import PartitionTable
 from twinlog_source.reasons import PartitionReason
 from twinlog_source.topics.known import Topics
-from twinlog_source.topics.start_positions import StartPositions, begins_at
+from twinlog_source.topics.start_positions import StartPositions, came_later
 
 OBSTACLE_RETRY_SECONDS = 5.0
 
@@ -57,20 +57,25 @@ class PositionFinder:
                 # It has begun: a reset could leave out what was not copied yet.
                 self._note(Begun(partition=partition, position=copy.since))
             else:
-                mark = self.positions.control.topics.get(partition.topic)
-                resets[partition] = begins_at(partition, topics[partition.topic], mark, self.reset)
-        for partition, offset in (await self.starts.resolve(resets)).items():
+                came_later = self._came_later(partition, topics)
+                resets[partition] = AutoOffsetReset.EARLIEST if came_later else self.reset
+        there = [partition for partition in resets if not self._came_later(partition, topics)]
+        begun = await self.starts.begin(resets, were_there=there)
+        for partition, offset in begun.items():
             if isinstance(offset, KafkaError):
                 self._set_aside(partition, offset.reason, f"source: {offset}")
             else:
                 self._note(Begun(partition=partition, position=offset))
-        for partition, reset in resets.items():
-            if reset is AutoOffsetReset.NONE:
-                self._set_aside(
-                    partition,
-                    PartitionReason.NO_POSITION,
-                    "there is no stored position and auto.offset.reset is none",
-                )
+        for partition in resets.keys() - begun.keys():
+            self._set_aside(
+                partition,
+                PartitionReason.NO_POSITION,
+                "there is no stored position and auto.offset.reset is none",
+            )
+
+    def _came_later(self, partition: TopicPartition, topics: Topics) -> bool:
+        mark = self.positions.control.topics.get(partition.topic)
+        return came_later(partition, topics[partition.topic], mark)
 
     def _set_aside(self, partition: TopicPartition, reason: str, message: str) -> None:
         retry_at = self.clock.monotonic() + OBSTACLE_RETRY_SECONDS

@@ -1,30 +1,75 @@
-"""Where a partition begins that has no stored position: MM2's reset policy, except for what came after the
-flow began."""
+"""Where a partition begins that has no stored position: where a group of the source has committed, at a time,
+or by MM2's reset policy; what came after the flow began, at its beginning."""
 
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 
 from twinlog.config import AutoOffsetReset
-from twinlog.errors import KafkaError
-from twinlog.kafka.ports import LogAdmin, OffsetSpec
+from twinlog.errors import KafkaError, TransientKafkaError
+from twinlog.kafka.ports import KafkaCluster, OffsetSpec
 from twinlog.model import TopicPartition
 from twinlog.service.feeds.topics import ReplicatedTopic
 from twinlog_source.log.facts import TopicFact
+from twinlog_source.reasons import PartitionReason
+
+_WITHOUT_MEMBERS = frozenset(("EMPTY", "DEAD"))
+"""States of a group; DEAD is also one that never was."""
 
 
-def begins_at(
-    partition: TopicPartition, topic: ReplicatedTopic, mark: TopicFact | None, policy: AutoOffsetReset
-) -> AutoOffsetReset:
-    """The reset that holds for a partition. Topics and partitions that appeared after the flow had started
-    are copied from their earliest record always: nothing of them was ever meant to be left out."""
+def came_later(partition: TopicPartition, topic: ReplicatedTopic, mark: TopicFact | None) -> bool:
+    """Whether it appeared after the flow had started. Such topics and partitions are copied from their
+    earliest record always: nothing of them was ever meant to be left out."""
     later_partition = mark is not None and partition.partition >= mark.known_partitions
-    return AutoOffsetReset.EARLIEST if topic.created_after_start or later_partition else policy
+    return topic.created_after_start or later_partition
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StartPositions:
-    source: LogAdmin
+    source: KafkaCluster
     read_committed: bool
+    group: str = ""
+    """Of the source; empty = none."""
+    time_ms: int | None = None
+
+    async def begin(
+        self, resets: Mapping[TopicPartition, AutoOffsetReset], *, were_there: Collection[TopicPartition]
+    ) -> Mapping[TopicPartition, int | KafkaError]:
+        """Where partitions begin now: those that `were_there` when the flow began at the group's offsets or
+        at the time, all others as `resets` say. `none` is answered by no entry. Raises KafkaError."""
+        found: dict[TopicPartition, int | KafkaError] = {}
+        asked = set(were_there)
+        if self.group and asked:
+            found.update(await self._committed(asked))
+        if self.time_ms is not None and (asked := asked - found.keys()):
+            found.update(await self._at(self.time_ms, asked))
+        rest = {partition: reset for partition, reset in resets.items() if partition not in found}
+        return {**found, **await self.resolve(rest)}
+
+    async def _committed(self, asked: Collection[TopicPartition]) -> dict[TopicPartition, int | KafkaError]:
+        """Of a group that nobody commits for any more: what its members have copied since their last commit
+        would be copied twice."""
+        described = (await self.source.describe_groups([self.group]))[self.group]
+        if isinstance(described, KafkaError):
+            return dict.fromkeys(asked, described)
+        if described.state not in _WITHOUT_MEMBERS:
+            active = TransientKafkaError(
+                f"group {self.group} of twinlog.start.group has members: stop the mirror that runs in it",
+                reason=PartitionReason.START_GROUP_ACTIVE,
+            )
+            return dict.fromkeys(asked, active)
+        committed = (await self.source.group_offsets([self.group]))[self.group]
+        if isinstance(committed, KafkaError):
+            return dict.fromkeys(asked, committed)
+        return {partition: committed[partition].next_offset for partition in asked if partition in committed}
+
+    async def _at(
+        self, time_ms: int, asked: Collection[TopicPartition]
+    ) -> dict[TopicPartition, int | KafkaError]:
+        """Where there is no record of that time yet, the end."""
+        found = await self.source.offsets_for_times(dict.fromkeys(asked, time_ms))
+        none_yet = [partition for partition in asked if found[partition] is None]
+        ends = await self.resolve(dict.fromkeys(none_yet, AutoOffsetReset.LATEST))
+        return {p: offset if offset is not None else ends[p] for p, offset in found.items()}
 
     async def resolve(
         self, resets: Mapping[TopicPartition, AutoOffsetReset]

@@ -113,7 +113,7 @@ class Estate:
                 offsets_kept_from=self._offsets_kept_from(partition),
                 source_compacted=self.pairs[partition.topic].source_compacted,
                 target_compacted=self.pairs[partition.topic].target_compacted,
-                begins_anywhere=self.flow.source.auto_offset_reset is not AutoOffsetReset.EARLIEST,
+                begins_anywhere=self._begins_anywhere,
             )
             gathered.append(self._narrowed(self._with_truncations(bounds), begins, ends))
         return gathered
@@ -264,6 +264,12 @@ class Estate:
             partition: _AFTER_ALL if answer is None else int(answer)  # type: ignore[arg-type]
             for partition, answer in found.items()
         }
+
+    @property
+    def _begins_anywhere(self) -> bool:
+        settings = self.flow.source
+        named = settings.start_group or settings.start_time_ms is not None
+        return bool(named) or settings.auto_offset_reset is not AutoOffsetReset.EARLIEST
 
     def _narrowed(
         self, bounds: Bounds, begins: Mapping[TopicPartition, int], ends: Mapping[TopicPartition, int]

@@ -1,0 +1,160 @@
+"""`twinlog mirror-maker`: run as `kafka-mirror-maker.sh` did, with its two files and its options."""
+
+import hashlib
+import os
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from twinlog.cli.common.failures import reported_failures
+from twinlog.errors import ConfigError
+
+if TYPE_CHECKING:
+    from twinlog.properties import Properties
+
+_HELP = """Copy topics between two clusters as MirrorMaker 1 (kafka-mirror-maker.sh) did, in the foreground.
+
+Takes MirrorMaker 1's command line. Topics keep their names; records, and nothing else, are copied. A \
+partition begins where the consumer group of --consumer.config (group.id) has committed on the source, else \
+by auto.offset.reset (latest, when the file does not say). It waits (START_GROUP_ACTIVE) while the group \
+has members: stop MirrorMaker 1 first. From then on positions are on the target, each record is there once.
+
+Different from MirrorMaker 1: records keep their partition, missing topics are created with the partitions \
+of the source, and only committed records of transactions are copied, unless isolation.level says otherwise.
+
+The files become a properties file, whose name is told at the start: for `twinlog status --config FILE`, and \
+to change over to `twinlog run FILE`. --dry-run prints it and starts nothing.
+
+Exit codes are those of `twinlog run`.
+"""
+
+_REFUSED = {
+    "--message.handler": "handlers are Java classes that change or drop records; copies are exact here",
+    "--message.handler.args": "there are no message handlers",
+    "--consumer.rebalance.listener": "listeners are Java classes; there is no rebalance here",
+    "--rebalance.listener.args": "there are no rebalance listeners",
+    "--blacklist": "it was for Kafka's old consumer: write --include with an expression for what is copied",
+}
+
+
+def mirror_maker_command(
+    consumer_config: Annotated[
+        Path, typer.Option("--consumer.config", metavar="FILE", help="The consumer's properties: the source.")
+    ],
+    producer_config: Annotated[
+        Path, typer.Option("--producer.config", metavar="FILE", help="The producer's properties: the target.")
+    ],
+    include: Annotated[
+        str,
+        typer.Option("--include", "--whitelist", metavar="REGEX", help="The topics; a comma means or."),
+    ],
+    num_streams: Annotated[
+        int, typer.Option("--num.streams", min=1, help="How many tasks copy at the same time at most.")
+    ] = 1,
+    offset_commit_interval_ms: Annotated[
+        int | None,
+        typer.Option(
+            "--offset.commit.interval.ms", min=1, help="No effect: positions are committed with the records."
+        ),
+    ] = None,
+    abort_on_send_failure: Annotated[
+        str | None,
+        typer.Option(
+            "--abort.on.send.failure",
+            metavar="true|false",
+            help="No effect: nothing is skipped; a partition that cannot be written waits, with a reason.",
+        ),
+    ] = None,
+    new_consumer: Annotated[
+        bool, typer.Option("--new.consumer", help="No effect: there is no other one.")
+    ] = False,
+    message_handler: Annotated[str, typer.Option("--message.handler", help="Refused.")] = "",
+    message_handler_args: Annotated[str, typer.Option("--message.handler.args", help="Refused.")] = "",
+    rebalance_listener: Annotated[str, typer.Option("--consumer.rebalance.listener", help="Refused.")] = "",
+    rebalance_listener_args: Annotated[str, typer.Option("--rebalance.listener.args", help="Refused.")] = "",
+    blacklist: Annotated[str, typer.Option("--blacklist", help="Refused.")] = "",
+    source_alias: Annotated[
+        str,
+        typer.Option(
+            "--source.alias",
+            metavar="ALIAS",
+            help="What the source is called in positions and states. Default: the consumer group.",
+        ),
+    ] = "",
+    set_: Annotated[
+        list[str] | None,
+        typer.Option("--set", metavar="KEY=VALUE", help="A property of Twinlog, such as twinlog.offsets."),
+    ] = None,
+    log_format: Annotated[
+        str | None, typer.Option(metavar="auto|json|console", help="auto = readable on a terminal.")
+    ] = None,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Print the properties file and end.")] = False,
+) -> None:
+    from twinlog.imports.mirror_maker1 import MirrorMaker1, mirror_maker_file
+    from twinlog.service.signals import exit_on_signals
+
+    given = {
+        "--message.handler": message_handler,
+        "--message.handler.args": message_handler_args,
+        "--consumer.rebalance.listener": rebalance_listener,
+        "--rebalance.listener.args": rebalance_listener_args,
+        "--blacklist": blacklist,
+    }
+    with reported_failures(), exit_on_signals():
+        for option, value in given.items():
+            if value:
+                raise ConfigError(f"{option}: {_REFUSED[option]}", metadata={"key": option})
+        file = mirror_maker_file(
+            MirrorMaker1(
+                consumer=_read(consumer_config),
+                consumer_file=str(consumer_config),
+                producer=_read(producer_config),
+                producer_file=str(producer_config),
+                include=include,
+                num_streams=num_streams,
+                source_alias=source_alias,
+            )
+        )
+        if dry_run:
+            typer.echo(file.properties, nl=False)
+            return
+        path = _write(consumer_config, producer_config, file.properties)
+        typer.echo(f"configuration: {path}", err=True)
+        from twinlog.supervisor.main import run
+        from twinlog.supervisor.plan import RunRequest
+
+        exit_code = run(RunRequest(config=path, overrides=tuple(set_ or ()), log_format=log_format))
+    sys.exit(exit_code)
+
+
+mirror_maker_command.__doc__ = _HELP
+
+
+def _read(path: Path) -> "Properties":
+    from twinlog.properties import parse
+
+    try:
+        return parse(path.read_bytes(), file=str(path))
+    except OSError as error:
+        raise ConfigError(f"{path}: cannot be read: {error.strerror or error}") from error
+
+
+def _write(consumer: Path, producer: Path, text: str) -> Path:
+    """Where the same two files find it again; for its owner alone, as it may hold secrets."""
+    from twinlog.machine.paths import state_dir
+
+    names = f"{consumer.resolve()}\n{producer.resolve()}"
+    directory = state_dir() / "mirror-maker"
+    path = directory / f"{hashlib.sha256(names.encode()).hexdigest()[:12]}.properties"
+    try:
+        directory.mkdir(parents=True, exist_ok=True, mode=0o700)
+        handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+        with os.fdopen(handle, "w", encoding="ascii") as stream:
+            stream.write(text)
+    except OSError as error:
+        raise ConfigError(
+            f"{path}: cannot be written: {error.strerror or error}; set XDG_STATE_HOME"
+        ) from error
+    return path

@@ -1,0 +1,95 @@
+"""`twinlog mirror-maker` on real brokers: it begins where MirrorMaker 1's group stood, and keeps its own
+positions from then on."""
+
+import asyncio
+import os
+import sys
+from contextlib import AsyncExitStack
+from functools import partial
+from pathlib import Path
+
+import pytest
+
+from twinlog.batches import Codec, NewRecord
+from twinlog.clock import SystemClock
+from twinlog.kafka.cluster import open_cluster
+from twinlog.kafka.ports import CommittedOffset, KafkaCluster, NewTopic
+from twinlog.local.processes.process import GuardedProcess
+from twinlog.model import TopicPartition
+from twinlog.testing.brokers import KafkaPair, eventually, make_topics, unique_name
+from twinlog.testing.records import write_batches
+
+pytestmark = pytest.mark.broker
+
+RECORDS = 20
+SMALL = ("twinlog.spark.master=local[2]", "twinlog.max.slots=2")
+
+
+class _Mirror:
+    """The command as its user starts it, in a state directory of its own."""
+
+    def __init__(self, directory: Path, pair: KafkaPair, group: str, include: str) -> None:
+        (directory / "c").write_text(
+            f"bootstrap.servers={pair.a.bootstrap_servers}\ngroup.id={group}\nauto.offset.reset=earliest\n"
+        )
+        (directory / "p").write_text(f"bootstrap.servers={pair.b.bootstrap_servers}\nacks=all\n")
+        self.log = directory / "log"
+        self._directory = directory
+        files = ["--consumer.config", directory / "c", "--producer.config", directory / "p"]
+        sets = [word for setting in SMALL for word in ("--set", setting)]
+        self._command = [
+            sys.executable, "-m", "twinlog", "mirror-maker", *files, "--whitelist", include,
+            "--num.streams", "2", "--new.consumer", *sets,
+        ]  # fmt: skip
+
+    def start(self, environment: dict[str, str]) -> GuardedProcess:
+        state = {**environment, "XDG_STATE_HOME": str(self._directory)}
+        return GuardedProcess([str(word) for word in self._command], output=self.log, env=state)
+
+
+async def test_it_begins_where_the_group_of_mirror_maker_1_stood_and_continues_where_it_was(
+    kafka_pair: KafkaPair, tmp_path: Path
+) -> None:
+    topic, group = unique_name("mm1"), unique_name("mm1-group")
+    known, unknown = TopicPartition(topic, 0), TopicPartition(topic, 1)
+    mirror = _Mirror(tmp_path, kafka_pair, group, topic)
+    async with AsyncExitStack() as stack:
+        a = await stack.enter_async_context(open_cluster("a", kafka_pair.a.client_properties()))
+        b = await stack.enter_async_context(open_cluster("b", kafka_pair.b.client_properties()))
+        await make_topics(a, NewTopic(name=topic, partition_count=2, replication_factor=1))
+        await _write(kafka_pair, topic, first=0)
+        committed = await a.alter_group_offsets(group, {known: CommittedOffset(next_offset=15)})
+        assert committed == {known: None}
+
+        for written in (RECORDS, 2 * RECORDS):
+            process = mirror.start(dict(os.environ))
+            try:
+                # Where the group had committed nothing, auto.offset.reset says earliest.
+                await eventually(partial(_has, b, unknown, range(written)))
+                await eventually(partial(_has, b, known, range(15, written)))
+            finally:
+                code = await asyncio.to_thread(process.stop, 60.0)
+            assert code == 0, mirror.log.read_text()[-4000:]
+            await _write(kafka_pair, topic, first=written)
+
+
+async def _write(pair: KafkaPair, topic: str, *, first: int) -> None:
+    now_ms = SystemClock().now_ms()
+    records = [NewRecord(None, b"%d" % (first + i), now_ms) for i in range(RECORDS)]
+    await write_batches(pair.a, topic, [(p, Codec.LZ4, records) for p in (0, 1)])
+
+
+async def _has(cluster: KafkaCluster, partition: TopicPartition, expected: range) -> bool | None:
+    """Whether the partition holds exactly these, once each and in order."""
+    if partition.topic not in await cluster.list_topics():
+        return None
+    values: list[bytes | None] = []
+    async with cluster.reader() as reader:
+        offset, end = 0, 1
+        while offset < end:
+            fetched = await reader.fetch(partition, offset, max_wait_seconds=1.0)
+            offset, end = fetched.next_offset, fetched.high_watermark
+            values += [record.value for record in fetched.records]
+    wanted = [b"%d" % number for number in expected]
+    assert values == wanted[: len(values)], "neither a record twice nor one before the group's offset"
+    return values == wanted or None
